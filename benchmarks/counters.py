@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from tacit.privacy.counters.blt_fit import fit_blt, fit_blt_from_scratch
 
 from benchmarks.row import Row, at_most, noted
 from benchmarks.timing import ratio, seconds
@@ -17,7 +18,6 @@ from tacit.privacy.counters import (
     SmoothTree,
     SquareRoot,
 )
-from tacit.privacy.counters.blt_fit import fit_blt, fit_blt_from_scratch
 
 LONG = 2**17
 SQUARE_ROOT_RELEASES = 1024

@@ -45,36 +45,19 @@ OWN_WORLDS = {
 
 FAMILY_OPTIONS = {
     "tabular": (
-        "ucbvi:counter=binary tree",
-        "ucbvi:counter=smooth tree",
         "ucbvi:stationary=false",
         "ucbpo:stationary=false",
-        "ldpob:stationary=false",
         "concurrent_psrl:running=0",
         "concurrent_psrl:stationary=false",
     ),
     "linear": (
-        "lsvi_ucb:statistic=targets",
         "lsvi_ucb:statistic=features",
-        "lsvi_ucb_plus_plus:statistic=targets",
         "linear_posterior:stationary=false",
     ),
-    "mixture": (
-        "linopt_vi:statistic=counts",
-        "linopt_vi:statistic=values",
-        "linopt_po:statistic=values",
-        "mixture_posterior:stationary=false",
-    ),
-    "lq": (
-        "certainty_equivalence:level=private",
-        "certainty_equivalence:clip=trajectory",
-    ),
+    "mixture": ("linopt_vi:statistic=counts",),
     "continuous": ("fitted_functional_q:serve=most", "fitted_functional_q:serve=all"),
 }
 MORE_OPTIONS = (
-    "lsvi_ucb:misspecification=0.1",
-    "linopt_vi:misspecification=0.1",
-    "policy_improvement:statistic=counts",
     "pessimistic_improvement:behaviour=unknown",
     "linopt_sampled on gusts:dimension=2,horizon=8,samples=8",
     "model_posterior on gym:MountainCar-v0:horizon=8",
@@ -118,7 +101,7 @@ class Row:
 
 def agents() -> list[str]:
     """Every agent that has a name, and those with options."""
-    return agent_names() + list(OPTIONS)
+    return [*agent_names(), *OPTIONS]
 
 
 def family(agent: str) -> str:
@@ -161,10 +144,8 @@ def rows(chosen: Sequence[str], runs: int = _RUNS) -> Iterator[list[Row]]:
 
 
 def line_of(row: Sequence[Row]) -> str:
-    """An agent's row of the table, with after whom it is rebuilt."""
-    after = choose_agent(split(row[0].agent)[0]).after
-    name = f"`{row[0].agent}`{f' (after {after})' if after else ''}"
-    return f"| {name} | {' | '.join(one.cell for one in row)} |"
+    """An agent's row of the table."""
+    return f"| `{row[0].agent}` | {' | '.join(one.cell for one in row)} |"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -41,7 +41,6 @@ TABLE = Path(__file__).with_suffix(".json")
 # Agents, worlds, and as many users as make the served policies' values steep in the noise.
 ROWS: tuple[tuple[Callable[..., tacit.Agent], str, int], ...] = (
     (tacit.UCBVI, "riverswim:states=4,horizon=8", 4_000),
-    (tacit.PSRL, "riverswim:states=4,horizon=8", 4_000),
     (tacit.LSVIUCB, "simplex:dimension=3,states=8,actions=3,horizon=4", 2_000),
     (tacit.LinOptVI, "mixture_of_models:dimension=3,states=4,actions=4,horizon=4,seed=700", 400),
     (tacit.CertaintyEquivalence, "double_integrator", 4_000),

@@ -20,7 +20,7 @@ import numpy as np
 import tacit
 from research.command_lines import Parser
 from research.fewer_users_linear import words
-from tacit.lq.base import LQConstants
+from tacit.lq.certainty_equivalence import LQConstants
 from tacit.registry import build_world, world_entry
 from tacit.simulation.seeds import noise_seed
 

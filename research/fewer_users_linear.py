@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tacit.mixture.mixture_posterior import MixturePosteriorConstants
 
 from research.command_lines import Parser, whole
 from research.jobs import RUNS, Job, amount
@@ -97,18 +96,6 @@ LINEAR = (
     Case("linear", "two_state, by LSVIUCB", _job("two_state", "LSVIUCB"), _FEW),
 )
 MIXTURE = (
-    Case(
-        "mixture",
-        "hard_mixture",
-        _job("hard_mixture", "MixturePosterior"),
-        {1.0: 3_000, 10.0: 1_500, 0.1: 25_000, 0.0: 1_000},
-    ),
-    Case(
-        "mixture",
-        "hard_mixture, per step",
-        _job("hard_mixture:per_step=True", "MixturePosterior"),
-        {1.0: 9_000, 10.0: 5_000, 0.1: 80_000, 0.0: 4_000},
-    ),
     Case("mixture", "mixture_of_models, by LinOptVI", _job("mixture_of_models", "LinOptVI"), _FEW),
 )
 
@@ -123,18 +110,10 @@ def _ablations() -> tuple[Case, ...]:
         "greedy only when it is nearly sure": LinearPosteriorConstants(ready=0.05),
         "more explorers": LinearPosteriorConstants(explore=1.0, fewest=0.05),
     }
-    of_mixture = {
-        "first block of 1.6": MixturePosteriorConstants(first=1.6),
-        "blocks double": MixturePosteriorConstants(growth=2.0),
-        "fewer explorers": MixturePosteriorConstants(explore=0.25),
-        "greedy only when it is nearly sure": MixturePosteriorConstants(ready=0.02),
-    }
-    pooled, hard = LINEAR[0], MIXTURE[0]
-    found = []
-    for case, variants in ((pooled, of_linear), (hard, of_mixture)):
-        for words, constants in variants.items():
-            job = case.job.with_options(constants=constants)
-            found.append(Case("ablations", case.place, job, {1.0: case.users[1.0]}, words))
+    found, pooled = [], LINEAR[0]
+    for words, constants in of_linear.items():
+        job = pooled.job.with_options(constants=constants)
+        found.append(Case("ablations", pooled.place, job, {1.0: pooled.users[1.0]}, words))
     return tuple(found)
 
 

@@ -104,16 +104,6 @@ def measure_worlds(
         )
 
 
-def measure_baselines(names: Sequence[str], seeds: Sequence[int]) -> Iterator[str]:
-    """PUCB, rebuilt from memory after Vietri et al., on every world: rows in Markdown."""
-    budget = tacit.JointDP(EPSILON, DELTA)
-    for name in names:
-        world = tacit.tabular.build_world((WORLDS | UNSEEN)[name])
-        pucb = {"make": "tacit:PUCB", "users": PRIVATE_USERS, "privacy": budget}
-        runs = tacit.run_seeds(pucb, world, list(seeds), workers=1, progress=False)
-        yield f"| {name} | {Cost.of(runs)} | {Cost.of(runs, greedy=True)} |"
-
-
 def table(rows: Sequence[Row]) -> str:
     """Medians and bands, in Markdown."""
     lines = [
@@ -154,7 +144,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--unseen", action="store_true", help="the worlds that decided nothing")
     parser.add_argument("--per-step", action="store_true", help="a model for every step")
-    parser.add_argument("--baselines", action="store_true", help="PUCB, and the paper's noise")
     parser.add_store()
     given = parser.parse_args(arguments)
 
@@ -165,13 +154,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     if given.unseen:
         given.worlds = list(UNSEEN)
-    if given.baselines:
-        making = measure_baselines(given.worlds, range(given.runs))
-        print("| world | PUCB (after Vietri et al.) | its greedy policy |")
-        print("|---|---:|---:|")
-        for name, text in zip(given.worlds, with_progress(making, len(given.worlds)), strict=True):
-            print(kept(f"PUCB, {name}", text), flush=True)
-        return 0
     options = {"stationary": False} if given.per_step else {}
     measuring = measure_worlds(given.worlds, range(given.runs), options)
     rows = []

@@ -1,17 +1,17 @@
 """DP-LSVI-UCB++ beside its rivals at one budget: regret against users, on corrected worlds.
 
 The paper of DP-LSVI-UCB++ compares it with the agents of Luyo et al. and Ngo et al. and with what
-is not private. The texts of those two were not at hand: what stands for them is rebuilt from
-memory, so that no verdict on either claim is given.
+is not private. The texts of those two were not at hand: what stands for them is reconstructed
+(:mod:`tacit.papers.baselines`), so that no verdict on either claim is given.
 Here labels and the best action are random, rewards are unknown, every run has a world of its own,
 and all private agents have the same budget under the same accountant. So what is compared is when
 they publish and what they weigh, and not how their noise was once calibrated.
 
-Every line is labelled with what it asks of users. On ``two_state`` that is counts, which win there;
-the paper's own statistics, Gram matrices with GOE noise and regressions of values, have a line of
-their own beside it. Two lines are the paper's Algorithm 1 itself (:mod:`tacit.papers`), a release
-after every user: with its printed noise at its printed size, labelled with what is proven for it,
-and corrected, with the budget of all others. Read literally the paper draws its noise once for all
+Every line is labelled with what it asks of users. On ``two_state`` that is counts, which win there.
+Two lines are the paper's Algorithm 1 itself (:mod:`tacit.papers`), a release after every user: with
+its printed noise at its printed size, labelled with what is proven for it, and corrected, with the
+budget of all others. These and the reconstructed ones know the rewards, and their radii are proven.
+Read literally the paper draws its noise once for all
 users: then differences of releases are free of noise, nothing is private, and there is nothing to
 draw.
 
@@ -23,7 +23,7 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -47,6 +47,8 @@ from research.jobs import (
     sized,
     spread,
 )
+from tacit.papers.baselines import adaptive_lsvi_ucb, batched_lsvi_ucb
+from tacit.papers.result import PaperResult
 from tacit.papers.sahu_linear_2025 import dp_lsvi_ucb_plus_plus
 from tacit.privacy.storage import write_atomic
 from tacit.simulation.figures import EndLabel, Pen, drawing, label_ends
@@ -56,8 +58,6 @@ from tacit.simulation.result import Result
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-    from tacit.papers.result import PaperResult
 
 Floats = NDArray[np.float64]
 
@@ -77,24 +77,31 @@ LITERAL = (
 )
 
 REBUILT = (
-    "Lines after Luyo et al. and Ngo et al. are rebuilt from memory: no verdict on the paper's "
-    "claims about them rests on these."
+    "Lines after Luyo et al. and Ngo et al. are reconstructed: no verdict on the paper's claims "
+    "about them rests on these."
 )
 
 
 # What is compared.
 
+ALGORITHMS: Mapping[str, Callable[..., PaperResult]] = {
+    "paper": dp_lsvi_ucb_plus_plus,
+    "batched_lsvi_ucb": batched_lsvi_ucb,
+    "adaptive_lsvi_ucb": adaptive_lsvi_ucb,
+}
+"""What is run of :mod:`tacit.papers`, by name."""
+
 
 @dataclass(frozen=True)
 class PaperJob(Job):
-    """The paper's Algorithm 1: every user has a policy of her own, and rewards are known."""
+    """An algorithm of :data:`ALGORITHMS`: rewards are known."""
 
     def paper_result(self, seed: int) -> PaperResult:
         """One run, in the world of that seed."""
         world = _world(_with(self.world, {"seed": seed}))
         budget = {"epsilon": EPSILON, "delta": DELTA}
         given = budget | dict(self.options)
-        return dp_lsvi_ucb_plus_plus(world, episodes=self.users, seed=seed, **given)
+        return ALGORITHMS[self.kind](world, episodes=self.users, seed=seed, **given)
 
     def run(self, seed: int) -> Run:
         """The same, at some of the users."""
@@ -106,7 +113,7 @@ class PaperJob(Job):
         sums = np.concatenate([[0.0], np.cumsum(found.values)])[served]
         values = np.append(np.diff(sums) / np.diff(served), found.values[-1])
         result = Result(
-            agent="dp_lsvi_ucb_plus_plus",
+            agent=found.algorithm,
             world=name,
             privacy=found.proof.claim,
             seed=seed,
@@ -127,45 +134,38 @@ class Line(AgentLine):
 
     Attributes:
         private: whether it has the budget.
-        paper: whether it is the paper's algorithm itself, which knows the rewards,
+        paper: whether it is of :mod:`tacit.papers`, which knows the rewards,
         printed: and whether with the paper's noise.
-        statistic: what is asked; the agent's own choice by default.
     """
 
     private: bool = True
     paper: bool = False
     printed: bool = False
-    statistic: str = "auto"
 
     def job(self, world: str, users: int) -> Job:
         """It in a world."""
         privacy = tacit.JointDP(EPSILON, DELTA) if self.private else tacit.NonPrivate()
         if self.paper:
-            paper = PaperJob(world, self.agent, privacy, users, (("printed", self.printed),))
-            return paper.with_world(known_rewards=True)
-        job = Job(world, self.agent, privacy, users)
-        if self.statistic == "auto":
-            return job
-        return job.with_options(statistic=self.statistic, switching="schedule")
+            own = (("printed", self.printed),) if self.agent == "paper" else ()
+            return PaperJob(world, self.agent, privacy, users, own).with_world(known_rewards=True)
+        return Job(world, self.agent, privacy, users)
 
     def asks(self, world: str, users: int) -> str:
         """What is asked of users there."""
         if self.paper:
             return PAPERS
-        kind = self.job(world, users).agent(0).statistic_kind
-        return PAPERS if kind == "targets" else str(kind)
+        return str(self.job(world, users).agent(0).statistic_kind)
 
 
 OURS = Line("DP-LSVI-UCB++", "LSVIUCBPlusPlus", Pen("#0072B2", "o"))
 PRIVATE = Line("LSVI-UCB, private", "LSVIUCB", Pen("#56B4E9", "P"))
-LUYO = Line("after Luyo et al., batches (from memory)", "BatchedLSVIUCB", Pen("#D55E00", "s"))
-NGO = Line("after Ngo et al., adaptive (from memory)", "AdaptiveLSVIUCB", Pen("#E69F00", "v"))
+LUYO = Line("Luyo et al., reconstructed", "batched_lsvi_ucb", Pen("#D55E00", "s"), paper=True)
+NGO = Line("Ngo et al., reconstructed", "adaptive_lsvi_ucb", Pen("#E69F00", "v"), paper=True)
 TWIN = Line("LSVI-UCB++, not private", "LSVIUCBPlusPlus", Pen("#222222", "X"), private=False)
 PLAIN = Line("LSVI-UCB, not private", "LSVIUCB", Pen("#009E73", "D"), private=False)
-VALUES = Line("DP-LSVI-UCB++", "LSVIUCBPlusPlus", Pen("#8A5AAB", "h"), statistic="targets")
 PRINTED = Line("paper, printed", "paper", Pen("#CC79A7", "^"), paper=True, printed=True)
 CORRECTED = Line("paper, corrected", "paper", Pen("#999999", "<"), paper=True)
-LINES = (OURS, VALUES, PRIVATE, LUYO, NGO, TWIN, PLAIN, PRINTED, CORRECTED)
+LINES = (OURS, PRIVATE, LUYO, NGO, TWIN, PLAIN, PRINTED, CORRECTED)
 WORLDS: Mapping[str, int] = {"two_state": 20_000, "simplex": 100_000}
 """How many users, by world: above ten times what the private agents need."""
 
@@ -380,7 +380,7 @@ def paint(path: Path, measured: Measured) -> None:
             "Behind a name stands what is asked of users. Paper: its Algorithm 1 with known "
             "rewards and a release per user; printed: its noise at its size, drawn anew\n"
             "for every release, and what is proven for it; corrected: with the budget of all "
-            f"others. {LITERAL.partition(': ')[0]}:\n{LITERAL.partition(': ')[2]}",
+            f"others. {REBUILT}\n{LITERAL.partition(': ')[0]}:\n{LITERAL.partition(': ')[2]}",
         )
         for axes, labels in zip(panels, ends, strict=True):
             label_ends(axes, labels)

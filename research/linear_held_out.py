@@ -14,13 +14,13 @@ from itertools import permutations
 from typing import Any
 
 from research.jobs import DELTA, Job
-from research.tables import Case, Row, Table, agent_words, joint, tables_main
+from research.tables import Case, Row, Table, joint, tables_main
 from tacit.privacy.models import LocalDP, NonPrivate, Privacy
 from tacit.simulation.plots import _short as short
 
 __all__ = ["TABLES", "Case", "Row", "Table", "main"]
 
-AGENTS = ("LSVIUCB", "LSVIUCBPlusPlus", "BatchedLSVIUCB", "AdaptiveLSVIUCB")
+AGENTS = ("LSVIUCB", "LSVIUCBPlusPlus")
 PLAIN_USERS = 2_000
 LOCAL_USERS = {8.0: 10**8, 1.0: 10**10}
 
@@ -87,13 +87,11 @@ def agents() -> Table:
             for epsilon in place.users if first else (1.0,):
                 jobs = place.job(agent, joint(epsilon)), place.job(agent, NonPrivate())
                 limit = place.limits[epsilon] if first else None
-                rows.append(Case((place.label, agent_words(agent), f"{epsilon:g}"), *jobs, limit))
+                rows.append(Case((place.label, agent, f"{epsilon:g}"), *jobs, limit))
     return Table(
         "Users to 90 % under joint DP",
         ("world", "agent", "ε"),
         tuple(rows),
-        "BatchedLSVIUCB has batches of one size, which the number of declared users sets; it "
-        "cannot be good before the first has ended.",
     )
 
 
@@ -139,62 +137,16 @@ def weights() -> Table:
     )
 
 
-def noise() -> Table:
-    """How the noise of a Gram matrix is shaped."""
-    rows = []
-    for dimension in (5, 20):
-        for per_step in (False, True):
-            place = replace(
-                PER_STEP if per_step else POOLED,
-                label=f"simplex, d = {dimension}, {'per step' if per_step else 'pooled'}",
-                world=f"simplex:dimension={dimension}",
-                users={1.0: 4_000_000},
-            )
-            jobs = {
-                shape: place.job("LSVIUCB", joint(1.0), gram_noise=shape, statistic="features")
-                for shape in ("frobenius", "triangle")
-            }
-            rows += [
-                Case((place.label, shape), jobs[shape], rival=jobs[other])
-                for shape, other in permutations(jobs)
-            ]
-    return Table(
-        "Noise of the Gram matrix: the same in all directions, or i.i.d. on the upper triangle",
-        ("world", "noise"),
-        tuple(rows),
-        "LSVIUCB at ε = 1 with statistic 'features'.",
-    )
-
-
-def switching() -> Table:
-    """When a policy is replaced."""
-    rows = []
-    for place in (TWO_STATE, POOLED, PER_STEP):
-        for kind in ("schedule", "determinant", "rayleigh"):
-            job = place.job("LSVIUCB", joint(1.0), switching=kind)
-            # One user per block at so small a budget is a drop in the noise.
-            idle = replace(job, privacy=joint(0.1), users=200).with_options(schedule="every")
-            rows.append(Case((place.label, kind), job, idle=idle))
-    return Table(
-        "When the policy is replaced",
-        ("world", "switching"),
-        tuple(rows),
-        "LSVIUCB at ε = 1. Noise alone: how often it is replaced in 200 releases about one user "
-        "each at ε = 0.1, of which nothing can be learnt.",
-        extra="replaced",
-    )
-
-
 def statistics() -> Table:
     """What is asked of users; counts of 100 states take too long to be worth it."""
     longer = [replace(place, users={1.0: 300_000}) for place in (TWO_STATE, POOLED, PER_STEP)]
-    places = [(place, ("features", "counts", "targets")) for place in longer]
+    places = [(place, ("features", "counts")) for place in longer]
     return Table(
         "What is asked of users",
         ("world", "statistic"),
         tuple(
             Case((place.label, kind), place.job("LSVIUCB", joint(1.0), statistic=kind))
-            for place, kinds in [*places, (LARGE, ("features", "targets"))]
+            for place, kinds in [*places, (LARGE, ("features",))]
             for kind in kinds
         ),
         "LSVIUCB at ε = 1. Declared users: 300k.",
@@ -202,7 +154,7 @@ def statistics() -> Table:
     )
 
 
-TABLES = {make.__name__: make for make in (agents, local, weights, noise, switching, statistics)}
+TABLES = {make.__name__: make for make in (agents, local, weights, statistics)}
 
 
 main = tables_main(__spec__, __doc__, TABLES)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from research.jobs import DELTA, Job
-from research.tables import Case, Table, agent_words, joint, tables_main
+from research.tables import Case, Table, joint, tables_main
 from tacit.privacy.models import JointDP, LocalDP, NonPrivate, Privacy
 from tacit.simulation.plots import _short as short
 
@@ -76,17 +76,11 @@ def agents() -> Table:
 
 
 def local() -> Table:
-    """Local DP: the value-free regression against the baseline."""
-    rows, theirs_words = [], agent_words("LDPUCRLVTR")
+    """Local DP."""
+    rows = []
     for place in PLACES:
-        privacy = LocalDP(1.0, DELTA)
-        ours = place.job("LinOptVI", privacy, statistic="model")
-        theirs = place.job("LDPUCRLVTR", privacy)
-        plain = place.job("LinOptVI", NonPrivate())
-        rows += [
-            Case((place.label, "LinOptVI"), ours, plain, rival=theirs),
-            Case((place.label, theirs_words), theirs, plain, rival=ours),
-        ]
+        ours = place.job("LinOptVI", LocalDP(1.0, DELTA), statistic="model")
+        rows.append(Case((place.label, "LinOptVI"), ours, place.job("LinOptVI", NonPrivate())))
     return Table(
         "Users to 90 % under local DP",
         ("world", "agent"),
@@ -103,7 +97,7 @@ def statistics() -> Table:
         tuple(
             Case((place.label, kind), place.job("LinOptVI", joint(1.0), statistic=kind))
             for place in PLACES
-            for kind in ("model", "values", "counts")
+            for kind in ("model", "counts")
         ),
         f"LinOptVI at ε = 1. Declared users: {short(JOINT_USERS)}.",
         extra="auto",

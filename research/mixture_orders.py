@@ -8,8 +8,7 @@ and whether that share stays the same. Against dimension and horizon each agent 
 worst of several gaps.
 
 All agents are as they are shipped: statistic, schedule, bonus and mirror steps are the defaults.
-The local baseline is rebuilt from memory after Liao et al. What the theorems promise is printed by
-``tacit bounds``.
+What the theorems promise is printed by ``tacit bounds``.
 """
 
 from __future__ import annotations
@@ -107,7 +106,7 @@ class Line:
     label: str
     model: Literal["none", "joint", "local"]
     pen: Pen
-    agent: Literal["LinOptVI", "LinOptPO", "LDPUCRLVTR"] = "LinOptVI"
+    agent: Literal["LinOptVI", "LinOptPO"] = "LinOptVI"
 
     def job(self, point: Point) -> Job:
         """It at a point."""
@@ -127,10 +126,7 @@ LINES = (
     Line("PO, joint", "joint", Pen(RED, "s"), "LinOptPO"),
 )
 BUDGETS = (LINES[1], LINES[3])
-LOCAL = (
-    Line("VI", "local", Pen("#009E73", "D")),
-    Line("after Liao et al.", "local", Pen("#CC79A7", "^"), "LDPUCRLVTR"),
-)
+LOCAL = (Line("VI", "local", Pen("#009E73", "D")),)
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,8 @@
 """How often DP-LSVI-UCB++ replaces its policy, beside the d H log K of its paper.
 
 ``python -m research.paper_switching`` counts switches of the paper's Algorithm 1, printed and
-corrected, and of the practical agent with the same test (``switching="determinant"``), with a
-release per user without privacy and at the releases of its schedule with it. It prints a table and
-stores the numbers of all runs as ``research/paper_switching.json``.
+corrected. It prints a table and stores the numbers of all runs as
+``research/paper_switching.json``.
 """
 
 from __future__ import annotations
@@ -24,27 +23,17 @@ from tacit.registry import build_world
 
 STORED = Path(__file__).with_suffix(".json")
 WORLDS = ("two_state", "simplex")
+NAMES = ("printed", "corrected")
 EPISODES = (100, 1_000, 10_000, 100_000)
-# A release per user without privacy takes a second for some hundred of them.
-MOST_EVERY = 1_000
-
-_TEST = (("switching", "determinant"), ("statistic", "features"))
 
 
 def jobs(world: str, users: int) -> dict[str, Job]:
     """What is counted there, by name."""
     joint, known = tacit.JointDP(EPSILON, DELTA), f"{world}:known_rewards=True"
-    found: dict[str, Job] = {
+    return {
         name: PaperJob(known, "paper", joint, users, (("printed", name == "printed"),))
-        for name in ("printed", "corrected")
+        for name in NAMES
     }
-    found["practical, private"] = Job(world, "LSVIUCBPlusPlus", joint, users, _TEST)
-    if users <= MOST_EVERY:
-        every = (*_TEST, ("schedule", "every"))
-        found["practical, not private"] = Job(
-            world, "LSVIUCBPlusPlus", tacit.NonPrivate(), users, every
-        )
-    return found
 
 
 def bound(world: str, users: int) -> float:
@@ -65,20 +54,14 @@ def measure(world: str, users: int, runs: int) -> dict[str, Any]:
 def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
     """As the documentation shows them.
 
-    >>> row = {"world": "w", "users": 100, "bound": 66.4, "switches": {"printed": [0, 0]}}
+    >>> counted = {"printed": [0, 0], "corrected": [1, 1]}
+    >>> row = {"world": "w", "users": 100, "bound": 66.4, "switches": counted}
     >>> print(markdown([row]).splitlines()[-1])
-    | w | 100 | 66 | 0 [0, 0] | not run | not run | not run |
+    | w | 100 | 66 | 0 [0, 0] | 1 [1, 1] |
     """
-    names = ("printed", "corrected", "practical, private", "practical, not private")
-    lines = [
-        f"| world | K | d H log2 K | {' | '.join(names)} |",
-        "|---|---:|---:" + "|---:" * 4 + "|",
-    ]
+    lines = [f"| world | K | d H log2 K | {' | '.join(NAMES)} |", "|---|---:|---:|---:|---:|"]
     for row in rows:
-        cells = [
-            spread(row["switches"][name]) if name in row["switches"] else "not run"
-            for name in names
-        ]
+        cells = [spread(row["switches"][name]) for name in NAMES]
         sizes = f"{row['users']:,} | {row['bound']:,.0f}"
         lines.append(f"| {row['world']} | {sizes} | {' | '.join(cells)} |")
     return "\n".join(lines)

@@ -160,16 +160,18 @@ def _host(family: str, agent: str, world: Callable[[], World], **options: Any) -
 
 
 _UCBVI = "tacit.tabular.ucbvi:UCBVI"
+_PSRL = "tacit.tabular.concurrent_psrl:ConcurrentPSRL"
 _LSVI = "tacit.linear.lsvi_ucb:LSVIUCB"
 _LINOPT = "tacit.mixture.linopt_vi:LinOptVI"
 
+RUNNING, BITS = "ConcurrentPSRL, running sums", "UCBVI, randomised response"
 HOSTS: dict[str, Host] = {
     "UCBVI": _host("tabular", _UCBVI, _riverswim),
-    "UCBVI, binary tree": _host("tabular", _UCBVI, _riverswim, counter="binary tree"),
+    RUNNING: _host("tabular", _PSRL, _riverswim, running=0),
     "UCBVI, local": _host("tabular", _UCBVI, _riverswim, privacy=LocalDP(4.0, 1e-6)),
-    "LDP-OB (after Garcelon et al.), randomised response": _host(
+    BITS: _host(
         "tabular",
-        "tacit.tabular.ldpob:LDPOB",
+        _UCBVI,
         _riverswim,
         privacy=LocalDP(4.0, 0.0, mechanism="randomised response"),
         stationary=False,
@@ -228,7 +230,7 @@ class Planted:
 
 BUGS: tuple[Planted, ...] = (
     Planted(HalfTheNoise, "UCBVI", ("noise", "transcript noise")),
-    Planted(HalfTheNoise, "UCBVI, binary tree", ("noise", "transcript noise")),
+    Planted(HalfTheNoise, RUNNING, ("noise", "transcript noise")),
     Planted(HalfTheNoise, "LSVI-UCB", ("noise", "transcript noise")),
     Planted(HalfTheNoise, "LinOpt-VI", ("noise", "transcript noise")),
     Planted(HalfTheNoiseOfReports, "UCBVI, local", ("noise",)),
@@ -237,7 +239,7 @@ BUGS: tuple[Planted, ...] = (
     Planted(NoiseDrawnOnce, "LinOpt-VI", ("noise", "transcript overlap")),
     Planted(AntitheticNoise, "UCBVI", ("noise", "transcript noise")),
     Planted(AntitheticNoise, "certainty equivalence", ("noise", "transcript noise")),
-    Planted(NoiseRedrawn, "UCBVI, binary tree", ("noise", "accounts")),
+    Planted(NoiseRedrawn, RUNNING, ("noise", "accounts")),
     Planted(LastPartWithoutNoise, "UCBVI", ("noise", "transcript noise")),
     Planted(FirstPartWithoutNoise, "LSVI-UCB", ("noise", "transcript noise")),
     Planted(LastPartWithoutNoise, "LinOpt-VI", ("noise", "transcript noise")),
@@ -253,7 +255,7 @@ BUGS: tuple[Planted, ...] = (
     Planted(OneStepSensitivity, "UCBVI", ("attack", "sensitivity")),
     Planted(
         BudgetOfOneBit,
-        "LDP-OB (after Garcelon et al.), randomised response",
+        BITS,
         ("attack", "sensitivity"),
     ),
     Planted(ClipRemoved, "UCBVI", ("attack", "sensitivity")),
@@ -261,7 +263,6 @@ BUGS: tuple[Planted, ...] = (
     Planted(FeaturesUncut, "LinOpt-VI", ("attack", "sensitivity")),
     Planted(CountsWrap, "UCBVI", ("sensitivity",)),
     Planted(OneCancelsAll, "UCBVI", ("attack", "sensitivity")),
-    Planted(TwoLeaves, "UCBVI, binary tree", ("data flow",)),
     Planted(TwoLeaves, "LSVI-UCB", ("data flow",)),
     Planted(WarmUpReused, "UCBVI", ("budget",)),
     Planted(WarmUpReused, "LinOpt-VI", ("budget",)),
@@ -321,7 +322,7 @@ BUGS: tuple[Planted, ...] = (
     Planted(IdsDropped, "functional noise", ("budget",)),
     Planted(IdsSorted, "LinOpt-VI", ("budget",)),
     Planted(IdsSorted, "certainty equivalence", ("budget",)),
-    Planted(LedgerChargedNothing, "UCBVI, binary tree", ("real resume",)),
+    Planted(LedgerChargedNothing, RUNNING, ("real resume",)),
     Planted(LedgerChargedNothing, "LSVI-UCB", ("real resume",)),
     Planted(AutosaveIgnored, "LinOpt-VI", ("real resume",)),
     Planted(AutosaveIgnored, "functional noise", ("real resume",)),

@@ -18,10 +18,8 @@ from typing import Any, Generic, Literal, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
-import tacit
 from research.command_lines import parser_of, store
 from research.jobs import DELTA, PROCESSES, RUNS, WORKERS, Job, Run, run_jobs, spread
-from tacit.core.texts import shown
 from tacit.privacy.models import JointDP, NonPrivate, Privacy
 from tacit.privacy.storage import write_atomic
 from tacit.simulation.compare import privacy_dict
@@ -31,15 +29,6 @@ from tacit.simulation.result import median
 def joint(epsilon: float) -> JointDP:
     """The budget of a row."""
     return JointDP(epsilon, DELTA)
-
-
-def agent_words(kind: str) -> str:
-    """An agent for a cell: one that is rebuilt from memory says after whom.
-
-    >>> agent_words("LSVIUCB"), agent_words("AdaptiveLSVIUCB")
-    ('LSVIUCB', 'AdaptiveLSVIUCB (after Ngo et al.)')
-    """
-    return shown(kind, getattr(tacit, kind).after)
 
 
 def model_words(privacy: Privacy) -> str:

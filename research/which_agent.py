@@ -83,10 +83,6 @@ ROWS = (
     Row("two_state", 1.0, 1e-6, 5_000, ("lsvi_ucb", "concurrent_psrl")),
     Row("simplex", 10.0, 1e-6, 400, ("linear_posterior", "lsvi_ucb")),
     Row("simplex", None, 0.0, 200, ("linear_posterior", "lsvi_ucb")),
-    Row("hard_mixture", 10.0, 1e-6, 2_000, ("mixture_posterior", "linopt_vi")),
-    Row("hard_mixture", None, 0.0, 1_000, ("mixture_posterior", "linopt_vi")),
-    Row("keyboard", 1.0, 1e-6, 3_000, ("linopt_vi", "mixture_posterior")),
-    Row("mixture_of_models", 1.0, 1e-6, 3_000, ("linopt_vi", "mixture_posterior")),
     Row(f"{_RANDOM}200", 1.0, 1e-6, 100_000, ("policy_improvement", "concurrent_psrl")),
 )
 

@@ -70,7 +70,7 @@ def policies() -> dict[str, Any]:
         "labels": table.labelled(STATES, ["wait", "ask", "tell"]),
         "drawn": drawn,
         "mixed": MixedPolicy(others, [0.5, 0.25, 0.25], version=5),
-        "slots": MixedPolicy(others, slots=[0, 0, 1, 2], version=5).labelled(STATES, None),
+        "mixed labels": MixedPolicy(others, [0.5, 0.25, 0.25], version=5).labelled(STATES, None),
         "gains": GainPolicy(rng.normal(size=(H, 2, D)), version=6),
         "noisy gains": GainPolicy(rng.normal(size=(H, 2, D)), noise=0.5, version=6),
         **{
@@ -87,7 +87,7 @@ def asked(name: str, policy: Any, n: int) -> list[list[Any]]:
     questions = []
     for i in range(n):
         state: Any = int(rng.integers(S)) if finite else rng.normal(0, 1.5, D).tolist()
-        if finite and i % 2 and name in ("labels", "slots"):
+        if finite and i % 2 and name in ("labels", "mixed labels"):
             state = STATES[state]
         component = int(rng.integers(3)) if isinstance(policy, MixedPolicy) else None
         questions.append([int(rng.integers(H)), state, rng.random(4).tolist(), component])

@@ -99,23 +99,13 @@ function table(arrays, _kind, component = 0) {
 function mixed(arrays) {
   const count = (arrays.actions ?? arrays.probabilities).shape[0];
   const components = Array.from({ length: count }, (_, i) => table(arrays, "table", i));
-  const slots = arrays.slots?.data ?? null;
-  let weights = arrays.weights?.data;
-  if (slots) {
-    weights = new Array(count).fill(0);
-    for (const slot of slots) weights[slot] += 1;
-    weights = weights.map((n) => n / slots.length);
-  }
+  const weights = arrays.weights.data;
   return {
     components,
     weights,
     draw: (random) => draw(weights, random),
     drawn(random) {
       return { ...this, component: draw(weights, random) };
-    },
-    componentOf(slot) {
-      if (!slots) throw new Error("users draw their components: this policy has no slots");
-      return slots[slot % slots.length];
     },
     act(step, state, random, component = this.component) {
       inside("component", component, count);

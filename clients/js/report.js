@@ -81,10 +81,10 @@ function cellsOf({ states, actions, horizon, pooled, policy }) {
   return { cells, size, tables };
 }
 
-// The user's vector: transitions by cell, weighted rewards, and visits if asked for.
+// The user's vector: transitions by cell, and weighted rewards.
 function counted(question, episode) {
   const { states, actions, horizon, cells, size, tables, weight } = question;
-  const out = new Array(size * states + size + (question.visits ? size : 0)).fill(0);
+  const out = new Array(size * states + size).fill(0);
   const sums = new Array(size).fill(0);
   const seen = new Array(size).fill(0);
   const cap = question.pooled && question.cap !== null ? question.cap : horizon;
@@ -110,7 +110,6 @@ function counted(question, episode) {
     seen[cell] += 1;
     out[cell * states + after] += 1;
     sums[cell] += Math.min(Math.max(reward, 0), 1);
-    if (question.visits) out[size * states + size + cell] += 1;
   }
   sums.forEach((sum, cell) => {
     out[size * states + cell] = weight * sum;
@@ -141,7 +140,7 @@ function most({ pooled, horizon, cap, size }, steps, power) {
 /** The distance of two users' vectors at most, in the norm that the noise hides. */
 export function sensitivity(question, replace = true) {
   const power = question.mechanism === "laplace" ? 1 : 2;
-  const extra = question.weight ** power + (question.visits ? 1 : 0);
+  const extra = question.weight ** power;
   const once = most(question, question.horizon, power);
   const twice = most(question, 2 * question.horizon, power);
   const square = replace ? 2 * once + extra * twice : (1 + extra) * once;
@@ -149,8 +148,8 @@ export function sensitivity(question, replace = true) {
 }
 
 function checkNoise(question) {
-  const { size, states, visits, mechanism, step, scale, epsilon, delta } = question;
-  const numbers = size * states + size + (visits ? size : 0);
+  const { size, states, mechanism, step, scale, epsilon, delta } = question;
+  const numbers = size * states + size;
   const spread = mechanism === "laplace" ? numbers : Math.sqrt(numbers);
   const summing = 2 * ADDITIONS ** 2 * 2 ** -53;
   const apart = sensitivity(question) + summing * sensitivity(question, false);

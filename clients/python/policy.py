@@ -49,11 +49,7 @@ class Policy:
         self.hash = _first(arrays, "hash", None)
         self.state_labels = arrays.get("state_labels", {}).get("data")
         self.action_labels = arrays.get("action_labels", {}).get("data")
-        self.slots = arrays.get("slots", {}).get("data")
         self.weights = arrays.get("weights", {}).get("data")
-        if self.slots:
-            counts = [self.slots.count(i) for i in range(self.components)]
-            self.weights = [n / len(self.slots) for n in counts]
 
     def draw(self, random: Random) -> int:
         """The component to follow, drawn once per episode; the episode must say which it is."""

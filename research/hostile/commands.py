@@ -26,7 +26,7 @@ _TEXTS = (
     *(".toml", "/", "~"),
     *("math.sqrt:x=3", "os.getcwd", "json.loads:s=1", "tacit.Budget:epsilon=1,delta=0", "a.b.c"),
     *("gym:", "gym:Nothing-v0,horizon=3", "gym:id=,horizon=3", "ucbvi:schedule=fixed:size=0"),
-    *("ucbvi:privacy=none", "ucbvi:scale=-1", "ucbvi:scale=nan", "ucbvi:users=3", "pucb", "ldpob"),
+    *("ucbvi:privacy=none", "ucbvi:scale=-1", "ucbvi:scale=nan", "ucbvi:users=3", "ucbpo"),
     *("ucbvi:schedule=geometric:growth=1.0000000001", "joint", "local", "exact", "x" * 300),
     *("/nowhere/x.png", "x.png", "x.json", "folder", "/dev/full", "/dev/null"),
 )

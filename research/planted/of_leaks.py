@@ -129,7 +129,8 @@ class RawSwitch(Leaking):
 
     spec: Any
 
-    def _switch(self, model: Any) -> bool:
+    def switch(self, model: Any) -> bool:
+        """By what must not be looked at."""
         states = np.clip(np.asarray(self._seen["states"]), 0, self.spec.states - 1)
         return bool(np.bincount(states.ravel()).max() % 2)
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from research.planted.base import Curated, Tampered
-from tacit.privacy.counters.tree import BinaryTree
+from tacit.privacy.counters.dense import Optimal
 from tacit.privacy.curators.gate import Release
 from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.curators.local import LocalCurator
@@ -90,16 +90,15 @@ class AntitheticNoise(Curated):
     curator = _AntitheticCurator
 
 
-class _Redrawn(BinaryTree):
+class _Redrawn(Optimal):
     def _advance(self, fresh: Floats) -> Floats:
-        total = fresh
-        for _ in range(int(self.released).bit_count() - 1):
-            total = total + self._draw()
-        return total
+        rows = [self._draw() for _ in range(self.released - 1)]
+        noise: Floats = self._row(self.released) @ np.array([*rows, fresh])
+        return noise
 
 
 class NoiseRedrawn(Tampered):
-    """Nodes of the tree get new noise in every release that they are part of.
+    """All noise of a running sum is drawn anew in every release that it is part of.
 
     Gain: an early user is in many releases; their mean has less noise than was paid for.
     """

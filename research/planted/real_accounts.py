@@ -447,21 +447,6 @@ class PaidOnce(InTacit):
         yield BlockAccounts, "charge", charge
 
 
-class WeightsSquaredTwice(InTacit):
-    """The weight of a block is squared when its cost is, and was squared before.
-
-    Gain: old blocks, which weigh less, are asked more often than they can pay for.
-    """
-
-    def patches(self) -> Iterator[Patch]:
-        """What a release takes from each account."""
-
-        def costs(accounts: BlockAccounts, cost: float, shares: Any) -> dict[int, float]:
-            return {b: (cost * w * w) ** accounts.power for b, w in shares.items()}
-
-        yield BlockAccounts, "costs", costs
-
-
 class PureSpentInSquares(InTacit):
     """Costs under pure privacy are squared, as those of Gaussian noise are.
 

@@ -28,7 +28,7 @@ from pathlib import Path, PurePath
 from typing import Any, Literal
 
 from tacit.core.targets import load, split, target_of
-from tacit.core.texts import Option, annotation_of, hint, settable, shown
+from tacit.core.texts import Option, annotation_of, hint, settable
 from tacit.core.world import AnyAgent, World
 from tacit.privacy.errors import InvalidArgument
 from tacit.simulation.seeds import noise_seed
@@ -126,11 +126,6 @@ class NamedMaker:
     def summary(self) -> str:
         """The first line of its documentation."""
         return self.document.partition("\n")[0]
-
-    @property
-    def after(self) -> str:
-        """Whose algorithm an agent is rebuilt from memory after, if it is."""
-        return str(getattr(self.make, "after", ""))
 
     def read(self, text: str, extra: Mapping[str, Option] | None = None) -> dict[str, Any]:
         """Options from ``key=value,key=value``, checked against the signature.
@@ -557,16 +552,6 @@ class AgentChoice:
         """Whether those it learns from are served by a fixed behaviour, and gain nothing."""
         make = NamedMaker(self.text, self.target).make
         return getattr(make, "batch", False) and self.options.get("serve", "nobody") == "nobody"
-
-    @property
-    def after(self) -> str:
-        """Whose algorithm it is rebuilt from memory after, if it is."""
-        return NamedMaker(self.text, self.target).after
-
-    @property
-    def label(self) -> str:
-        """As people see it: the text, and after whom it is rebuilt."""
-        return shown(self.text, self.after)
 
     def describe(self, users: int, privacy: Any) -> dict[str, Any]:
         """The description that :func:`tacit.simulation.seeds.run_seeds` makes agents from."""

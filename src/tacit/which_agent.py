@@ -22,6 +22,9 @@ MANY_CELLS = 500
 """States times actions above which transitions are too many to count; measured between 240, where
 counting is as good, and 600, where it is not."""
 
+MANY_TRANSITIONS = 1 << 22
+"""Counts of transitions that take too long where they have no noise."""
+
 MOST_PLANNED = 4
 """Coordinates of states for which there is a plan on a grid."""
 
@@ -107,9 +110,20 @@ RULES = (
         "policy_improvement",
         "finite",
         f"states allow some actions only, or there are more than {MANY_CELLS} states times actions",
-        (JOINT, NONE),
+        (JOINT,),
         "returns are asked for, because transitions are too many to count",
         _many,
+    ),
+    Rule(
+        "policy_improvement",
+        "finite",
+        "states allow some actions only, or there are more than 4 million transitions",
+        (NONE,),
+        "returns are asked for, because transitions are too many to keep",
+        lambda spec: (
+            _tabular(spec)
+            and (spec.admissible is not None or spec.states**2 * spec.actions > MANY_TRANSITIONS)
+        ),
     ),
     Rule(
         "concurrent_psrl",

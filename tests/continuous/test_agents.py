@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tacit.privacy.functions.functional import OU
 
 from research.worlds import trap
 from tacit import FittedFunctionalQ, JointDP, LocalDP, NonPrivate

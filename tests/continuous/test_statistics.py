@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from tacit.privacy.functions.functional import RBF, GridFunctions
 
 from tacit import check_statistic
 from tacit.continuous import BoxSpec, Grid, Polynomial

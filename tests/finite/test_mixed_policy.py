@@ -6,8 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy.special import chdtrc
 
 from tacit import (
@@ -51,16 +49,11 @@ def world(horizon=3):
     ("make", "message"),
     [
         (lambda: MixedPolicy([], [1.0]), "at least one"),
-        (lambda: MixedPolicy(parts()), "weights or slots"),
-        (lambda: MixedPolicy(parts(), WEIGHTS, slots=[0]), "weights or slots"),
         (lambda: MixedPolicy(parts(), [0.5, 0.5]), "4 non-negative numbers"),
         (lambda: MixedPolicy(parts(), [1.5, -0.5, 0, 0]), "non-negative"),
         (lambda: MixedPolicy(parts(), [np.nan, 1, 0, 0]), "non-negative"),
-        (lambda: MixedPolicy(parts(), slots=[4]), r"0\.\.3"),
-        (lambda: MixedPolicy(parts(), slots=[]), r"0\.\.3"),
         (lambda: MixedPolicy([*parts(1), *parts(1, states=2)], [0.5, 0.5]), "one world"),
         (lambda: MixedPolicy(parts(), WEIGHTS).act(0, 0, np.random.default_rng(), 4), "component"),
-        (lambda: MixedPolicy(parts(), WEIGHTS).component_of(0), "draw"),
     ],
 )
 def test_refusals(make, message):
@@ -89,27 +82,14 @@ def test_draws_have_the_weights():
         assert chdtrc(2, ((counts[[0, 2, 3]] - expected) ** 2 / expected).sum()) > 1e-6
 
 
-@given(st.lists(st.integers(0, 3), min_size=1, max_size=7), st.integers(0, 40))
-def test_slots_repeat_and_are_split_as_they_are_drawn(slots, users):
-    mixed = MixedPolicy(parts(), slots=slots)
-    rng = np.random.default_rng(0)
-    expected = [slots[i % len(slots)] for i in range(users)]
-    assert mixed.drawn(users, rng).tolist() == expected
-    assert [mixed.component_of(i) for i in range(users)] == expected
-    assert (
-        mixed.split(users, rng).tolist() == np.bincount(expected, minlength=4).tolist() or not users
-    )
-    assert mixed.placed(3, users).tolist() == [slots[(3 + i) % len(slots)] for i in range(users)]
-
-
 @pytest.mark.parametrize(
     "mixed",
     [
         MixedPolicy(parts(), WEIGHTS, version=4),
         MixedPolicy(stochastic(), [0.2, 0.3, 0.5], version=1),
-        MixedPolicy([*stochastic(1), *parts(1)], slots=[0, 1, 1]),
+        MixedPolicy([*stochastic(1), *parts(1)], [0.4, 0.6]),
     ],
-    ids=["drawn", "stochastic", "slots"],
+    ids=["drawn", "stochastic", "both"],
 )
 def test_published_file(mixed, tmp_path):
     path = tmp_path / "policy.npz"
@@ -118,15 +98,12 @@ def test_published_file(mixed, tmp_path):
     for other in (back, device):
         assert other.version == mixed.version
         assert np.array_equal(other.weights, mixed.weights)
-        assert (other.slots is None) == (mixed.slots is None)
     assert np.array_equal(back.tables, mixed.tables)
     for seed in range(20):
         first, second = np.random.default_rng(seed), np.random.default_rng(seed)
         component = mixed.draw(first)
         assert device.draw(second) == component
         assert mixed.act(1, 2, first, component) == device.act(1, 2, second, component)
-    if mixed.slots is not None:
-        assert device.component_of(4) == mixed.component_of(4) == 1
     with pytest.raises(CorruptFile, match="another kind"):
         Policy.load(path)
 
@@ -150,7 +127,6 @@ def test_a_device_needs_numpy_alone(tmp_path):
     [
         {"weights": np.array([0.5, 0.5])},
         {"weights": np.array([2.0, -1.0, 0.0, 0.0])},
-        {"slots": np.array([0])},
         {"actions": np.zeros((0, 3, 4), dtype=np.int64)},
         {"actions": np.full((4, 3, 4), 9)},
         {"actions": np.zeros((4, 3))},
@@ -244,7 +220,6 @@ class Mixes(FiniteAlgorithm):
     """Serves a mixed policy."""
 
     name = "mixes"
-    slots = None
 
     def asks(self):
         mixed = self.policy
@@ -253,9 +228,7 @@ class Mixes(FiniteAlgorithm):
         self.seen = release["transitions"]
 
     def plan(self):
-        if self.slots is None:
-            return MixedPolicy(parts(seed=self.releases), WEIGHTS, self.releases), parts(1)[0]
-        return MixedPolicy(parts(), version=self.releases, slots=self.slots), parts(1)[0]
+        return MixedPolicy(parts(seed=self.releases), WEIGHTS, self.releases), parts(1)[0]
 
     def _first_policies(self):
         self.releases = 0
@@ -273,12 +246,6 @@ class Mixes(FiniteAlgorithm):
 
     def restore(self, meta, arrays):
         pass
-
-
-class Slotted(Mixes):
-    """The same by slot."""
-
-    slots = (0, 3, 2)
 
 
 def agent_of(kind):
@@ -353,16 +320,6 @@ def test_users_of_retired_versions_need_no_component():
     agent.learn(first)
     with pytest.warns(TacitWarning, match="did not follow"):
         assert agent.learn(silent(first)).retired == 40
-
-
-def test_slots_are_places_whatever_users_claim():
-    w, agent = world(), agent_of(Slotted)
-    data = w.simulate(agent.policy, 40, np.random.default_rng(0))
-    lies = Episodes(data.states, data.actions, data.rewards, data.versions, components=[1] * 40)
-    # In parts: places go on where the last ones ended.
-    agent.learn(lies.take(slice(0, 7)))
-    agent.learn(lies.take(slice(7, 40)))
-    assert agent.algorithm.seen.sum() == 3 * 40
 
 
 def test_labels():

@@ -138,9 +138,6 @@ def test_users_of_mixed_policies() -> None:
     wrong = MixedPolicy([parts[0], Policy.uniform(H, S, A)], weights=[0.5, 0.5])
     with pytest.raises(InvalidArgument, match=r"allow|deterministic"):
         simulate_episodes(sparse, wrong, 3, rng)
-    by_slot = MixedPolicy(parts, slots=[0, 1])
-    with pytest.raises(InvalidArgument, match="cannot be streamed"):
-        simulate_streamed(sparse, by_slot, 3, rng)
 
 
 def test_many_states_take_the_memory_of_their_transitions() -> None:

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tacit import PUCB, LinOptPO, LinOptVI, NonPrivate
+from tacit import LinOptPO, LinOptVI, NonPrivate
 from tacit.finite.policy import Policy
+from tacit.finite.visits import VisitCounts
 from tacit.mixture import MixtureWorld, mixture_from_tabular
 from tacit.mixture.base import MixtureAlgorithm
 from tacit.mixture.count_way import CountModel
@@ -74,53 +75,36 @@ class PlainLoops:
             for j in range(k):
                 self.x[s, a, j, t] = psi @ spec.directions[:, j]
         self.size = max(math.sqrt((self.x[s, a] ** 2).sum()) for s, a in np.ndindex(S, A))
-        self.steps: list[tuple[int, int, int, int, float, Floats]] = []
+        self.steps: list[tuple[int, int, int, int, float]] = []
 
-    def add(self, block: Block, asked: Floats) -> None:
+    def add(self, block: Block) -> None:
         for u in range(block.users):
             for h in range(self.spec.horizon):
                 s, t = block["states"][u, h], block["states"][u, h + 1]
-                step = (h, int(s), int(block["actions"][u, h]), int(t), block["rewards"][u, h])
-                self.steps.append((*step, asked))
-
-    def scale_of(self, V: Floats) -> float:
-        """What inputs and targets of the value-targeted regression are divided by."""
-        V = V - (V.max() + V.min()) / 2
-        S, A = self.p0.shape[:2]
-        return max(1e-9, *[np.linalg.norm(self.x[s, a] @ V) for s, a in np.ndindex(S, A)])
+                action = int(block["actions"][u, h])
+                self.steps.append((h, int(s), action, int(t), block["rewards"][u, h]))
 
     def fitted(self, row: int | None) -> tuple[Floats, Floats]:
         """Lambda and weights, from all steps or those of one."""
         k, H = self.spec.free, self.spec.horizon
-        targeted = self.agent.statistic_kind == "values"
         last = H if self.agent.pooled else H - 1
         matrix, cross = self.ridge * np.eye(k), np.zeros(k)
-        for h, s, a, t, _, asked in self.steps:
+        for h, s, a, t, _ in self.steps:
             if h >= last or row not in (None, h):
                 continue
-            if targeted:
-                V = asked[h] - (asked[h].max() + asked[h].min()) / 2
-                x = self.x[s, a] @ V / self.scale_of(V)
-                matrix += np.outer(x, x)
-                cross += x * (V[t] - self.p0[s, a] @ V) / self.scale_of(V)
-            else:
-                x = self.x[s, a] / self.size
-                matrix += x @ x.T
-                cross += x @ (np.eye(len(V0 := self.p0[s, a]))[t] - V0)
+            x = self.x[s, a] / self.size
+            matrix += x @ x.T
+            cross += x @ (np.eye(len(V0 := self.p0[s, a]))[t] - V0)
         return matrix, np.linalg.solve(matrix, cross)
 
     def next_value(self, h: int, s: int, a: int, V: Floats) -> tuple[float, float]:
         agent = self.agent
         matrix, w = self.fitted(None if agent.stationary else h)
-        targeted = agent.statistic_kind == "values"
         middle, half = (V.max() + V.min()) / 2, max((V.max() - V.min()) / 2, 1e-9)
-        eta = w if targeted else w / self.size
         x = self.x[s, a] @ (V - middle)
-        mean = middle + self.p0[s, a] @ (V - middle) + x @ eta
-        units = 1.0 if targeted else self.size
-        leverage = x @ np.linalg.solve(matrix, x) / units**2
-        spread = 0.5 * half / self.scale_of(V) if targeted else math.sqrt(0.5) * half
-        width = 0.3 * agent.scale * spread * math.sqrt(leverage)
+        mean = middle + self.p0[s, a] @ (V - middle) + x @ (w / self.size)
+        leverage = x @ np.linalg.solve(matrix, x) / self.size**2
+        width = 0.3 * agent.scale * math.sqrt(0.5) * half * math.sqrt(leverage)
         return min(max(mean, V.min()), V.max()), width
 
     def reward(self, h: int, s: int, a: int) -> tuple[float, float]:
@@ -131,7 +115,7 @@ class PlainLoops:
         norms = np.linalg.norm(spec.reward_features, axis=2)
         varphi = spec.reward_features / norms.max()
         matrix, cross = self.ridge * np.eye(m), np.zeros(m)
-        for step, state, action, _, r, _ in self.steps:
+        for step, state, action, _, r in self.steps:
             if pooled or step == h:
                 v = varphi[state, action]
                 matrix += np.outer(v, v)
@@ -141,13 +125,12 @@ class PlainLoops:
         width = 0.3 * agent.scale * math.sqrt(0.25 * leverage)
         return float(v @ np.linalg.solve(matrix, cross)), width
 
-    def q_values(self) -> tuple[Floats, Floats, Floats]:
-        """Optimistic Q, greedy Q, and the values that the next users are asked about."""
+    def q_values(self) -> tuple[Floats, Floats]:
+        """Optimistic and greedy Q."""
         H, S, A = self.spec.horizon, self.spec.states, self.spec.actions
-        Q, greedy, asked = np.zeros((H, S, A)), np.zeros((H, S, A)), np.zeros((H, S))
+        Q, greedy = np.zeros((H, S, A)), np.zeros((H, S, A))
         V, G = np.zeros(S), np.zeros(S)
         for h in reversed(range(H)):
-            asked[h] = V
             for s, a in np.ndindex(S, A):
                 r, r_width = self.reward(h, s, a)
                 r, r_width = min(max(r, 0.0), 1.0), min(r_width, 1.0)
@@ -156,13 +139,12 @@ class PlainLoops:
                 Q[h, s, a] = min(max(r + r_width + min(mean + width, V.max()), 0.0), H - h)
                 greedy[h, s, a] = min(max(r + rest, 0.0), H - h)
             V, G = Q[h].max(axis=1), greedy[h].max(axis=1)
-        return Q, greedy, asked
+        return Q, greedy
 
     def chances(self, h: int, s: int, a: int) -> Floats:
         """Estimated next states: the nearest distribution, by halving the number to subtract."""
         _, w = self.fitted(None if self.agent.stationary else h)
-        units = 1.0 if self.agent.statistic_kind == "values" else self.size
-        raw = self.p0[s, a] + (w / units) @ self.x[s, a]
+        raw = self.p0[s, a] + (w / self.size) @ self.x[s, a]
         raw = raw / raw.sum()
         low, high = raw.min() - 1.0, raw.max()
         for _ in range(100):
@@ -194,29 +176,26 @@ def ridge(monkeypatch: pytest.MonkeyPatch) -> float:
     return 0.7
 
 
-@pytest.mark.parametrize("statistic", ["model", "values"])
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-def test_q_values_are_those_of_plain_loops(kind: Any, statistic: str, ridge: float) -> None:
+def test_q_values_are_those_of_plain_loops(kind: Any, ridge: float) -> None:
     seed = KINDS.index(kind)
     world = random_world(seed, *kind)
     agent = LinOptVI(
         world.spec,
         24,
         NonPrivate(),
-        statistic=statistic,
+        statistic="model",
         schedule="fixed:size=12",
         scale=0.4,
         seed=seed,
     )
     plain, rng = PlainLoops(agent, ridge), np.random.default_rng(seed)
-    asked = agent.values_asked
     while agent.block_users:
         block = world.simulate(agent.policy, 12, rng, "episodes").block()
-        plain.add(block, asked)
+        plain.add(block)
         agent.learn(block)
-        Q, greedy, asked = plain.q_values()
+        Q, greedy = plain.q_values()
         np.testing.assert_allclose(agent.q_values, Q, atol=1e-9)
-        np.testing.assert_allclose(agent.values_asked, asked, atol=1e-9)
         best = np.take_along_axis(Q, np.asarray(agent.policy.actions)[..., None], axis=2)[..., 0]
         np.testing.assert_allclose(best, Q.max(axis=2), atol=1e-9)
         chosen = np.asarray(agent.greedy_policy.actions)[..., None]
@@ -225,27 +204,26 @@ def test_q_values_are_those_of_plain_loops(kind: Any, statistic: str, ridge: flo
         )
 
 
-@pytest.mark.parametrize("statistic", ["model", "values"])
-def test_policy_optimisation_is_that_of_plain_loops(statistic: str, ridge: float) -> None:
+def test_policy_optimisation_is_that_of_plain_loops(ridge: float) -> None:
     """Two mirror steps in the world of which the best policy has the values of LinOptVI."""
     world, eta = random_world(9, known=False), 0.3
     agent = LinOptPO(
         world.spec,
         24,
         NonPrivate(),
-        statistic=statistic,
+        statistic="model",
         schedule="fixed:size=12",
         eta=eta,
         error=1e-9,
         steps=2,
     )
     plain, rng = PlainLoops(agent, ridge), np.random.default_rng(0)
-    asked, policy = agent.values_asked, np.full((3, 4, 2), 0.5)
+    policy = np.full((3, 4, 2), 0.5)
     while agent.block_users:
         block = world.simulate(agent.policy, 12, rng, "episodes").block()
-        plain.add(block, asked)
+        plain.add(block)
         agent.learn(block)
-        best, _, asked = plain.q_values()
+        best, _ = plain.q_values()
         np.testing.assert_allclose(agent.q_values, best, atol=1e-9)
         for step in range(2):
             Q = plain.q_in_one_world(best, policy)
@@ -259,7 +237,7 @@ def test_policy_optimisation_is_that_of_plain_loops(statistic: str, ridge: float
     np.testing.assert_allclose(optimum, best, atol=1e-9)
 
 
-@pytest.mark.parametrize("statistic", ["model", "values", "counts"])
+@pytest.mark.parametrize("statistic", ["model", "counts"])
 @pytest.mark.parametrize("long", [1e-3, 30.0])
 def test_units_of_reward_features_do_not_matter(long: float, statistic: str) -> None:
     """A world whose reward features are longer, with weights that are smaller by as much."""
@@ -349,15 +327,15 @@ def test_on_finite_worlds_estimates_are_those_of_the_tabular_family(stationary: 
         stationary=stationary,
         **options,
     )
-    tabular = PUCB(finite.spec, 1000, NonPrivate(), **options)
     rng = np.random.default_rng(0)
+    counted, summed = VisitCounts(3, 2, 4), np.zeros(4 * 3 * 2 * 4)
     for _ in range(2):
         users = world.simulate(Policy.uniform(4, 3, 2), 500, rng, "episodes")
         agent.learn(users)
-        tabular.learn(users)
-    counts = tabular.evidence.counts()
-    visits, transitions = counts.visits, counts.transitions
-    assert visits.shape == (4, 3, 2)
+        summed += counted.total(users.block())
+    counts = counted.layout.unpack(summed)
+    transitions = counts["transitions"].reshape(4, 3, 2, 3)
+    visits, rewards = transitions.sum(axis=3), counts["rewards"].reshape(4, 3, 2)
     assert visits.sum() == 4000
     model = agent.algorithm.model()
     for h in range(3):
@@ -369,7 +347,7 @@ def test_on_finite_worlds_estimates_are_those_of_the_tabular_family(stationary: 
         np.testing.assert_allclose(estimated(agent, h)[n == 0], 1.0 / 3.0, atol=2e-5)
         # Rewards are the same at every step here, and are pooled.
         n = visits.sum(axis=0)
-        np.testing.assert_allclose(model.rewards(h)[0], counts.rewards.sum(axis=0) / n, atol=2e-5)
+        np.testing.assert_allclose(model.rewards(h)[0], rewards.sum(axis=0) / n, atol=2e-5)
 
 
 @pytest.mark.parametrize("stationary", [True, False])

@@ -14,14 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.optimize import nnls
-from tacit.mixture.value_sums import ValueSums
 
 from tacit import Block, Relation, check_statistic
 from tacit.finite.policy import Policy
 from tacit.mixture import hard_mixture, mixture_of_models, path_counts, sum_loops
 from tacit.mixture import model_sums as of_models
 from tacit.mixture import statistics as of_both
-from tacit.mixture import value_sums as of_values
 from tacit.mixture.model_sums import ModelSums
 from tacit.mixture.path_counts import PathCounts
 from tacit.privacy.bounds import walks
@@ -58,23 +56,6 @@ def random_world(
 def model_sums(world: dict[str, Any], horizon: int, rewards: bool, **options: Any) -> ModelSums:
     own = {**world, "reward_features": world["reward_features"] if rewards else None}
     return ModelSums(**own, horizon=horizon, **options)
-
-
-def value_sums(
-    world: dict[str, Any], horizon: int, rewards: bool, values: Floats | None = None, **options: Any
-) -> ValueSums:
-    S = len(world["mean"])
-    if values is None:
-        values = np.random.default_rng(1).normal(size=(horizon, S))
-    return ValueSums(
-        inputs=np.moveaxis(world["features"] @ values.T, -1, 0),
-        means=np.moveaxis(world["mean"] @ values.T, -1, 0),
-        values=values,
-        support=world["support"],
-        horizon=horizon,
-        reward_features=world["reward_features"] if rewards else None,
-        **options,
-    )
 
 
 def sample_of(S: int, A: int, H: int) -> Callable[[np.random.Generator, int], Block]:
@@ -181,12 +162,6 @@ ATTACKED: list[tuple[str, Statistic, float | None]] = [
     ("pooled, clipped", model_sums(FULL, H, True, pooled=True, clip=1.0), 0.9),
     ("pooled, clipped hard", model_sums(FULL, H, True, pooled=True, clip=0.1), 0.9),
     ("pooled, weighted", model_sums(WORLD, H, True, pooled=True, gram=0.2, reward=3.0), 0.9),
-    ("values", value_sums(FULL, H, False), None),
-    ("values, holes", value_sums(WORLD, H, True), None),
-    ("values, weighted", value_sums(WORLD, H, True, gram=0.1, reward=3.0), None),
-    ("own values", value_sums(FULL, H, False, own_values=True), 0.97),
-    ("own values, holes", value_sums(WORLD, H, True, own_values=True), 0.97),
-    ("own values, weighted", value_sums(WORLD, H, True, gram=0.1, own_values=True), 0.97),
 ]
 
 
@@ -198,38 +173,6 @@ def test_sensitivities_hold(statistic: Statistic, attained: float | None) -> Non
     sample = sample_of(*sizes, H)
     report = check_statistic(statistic, sample, users=150, rounds=60, attained=attained)
     assert min(report.tightness.values()) > 0.3
-
-
-def signed_values(rewards: bool) -> tuple[ValueSums, Block]:
-    """Inputs on a half circle with targets of both signs: what makes the bound of V tight."""
-    n = 24
-    angles = np.linspace(0.0, math.pi, n)
-    circle = np.stack([np.cos(angles), np.sin(angles)], axis=-1)
-    features = circle[np.newaxis, :, :].repeat(2, axis=0)
-    statistic = ValueSums(
-        inputs=np.broadcast_to(features, (3, 2, n, 2)),
-        means=np.zeros((3, 2, n)),
-        values=np.array([[1.0, -1.0]] * 3),
-        support=np.ones((2, n, 2), dtype=bool),
-        horizon=3,
-        reward_features=features if rewards else None,
-    )
-    states = np.array([[s] * 4 for s in (0, 1) for _ in range(n) for _ in (0, 1)])
-    actions = np.array([[a] * 3 for _ in (0, 1) for a in range(n) for _ in (0, 1)])
-    paid = np.array([[r] * 3 for _ in (0, 1) for _ in range(n) for r in (0.0, 1.0)])
-    return statistic, Block(len(states), {"states": states, "actions": actions, "rewards": paid})
-
-
-@pytest.mark.parametrize("rewards", [False, True])
-def test_the_bound_of_value_sums_is_attained(rewards: bool) -> None:
-    statistic, block = signed_values(rewards)
-    moves, steps = 2, 3
-    zero, replace = bounds(statistic)
-    assert zero**2 == pytest.approx(2.0 * moves + 2.0 * steps * rewards)
-    assert replace**2 == pytest.approx(4.5 * moves + 4.5 * steps * rewards)
-    of_zero, of_replace = check_extent(statistic, block)
-    assert of_zero == pytest.approx(1.0)
-    assert 0.95 < of_replace <= 1.0 + 1e-9
 
 
 # Sensitivities, enumerated.
@@ -303,74 +246,6 @@ def test_model_sums_are_enumerated(
         assert bounds(many)[0] == bounds(statistic)[0]
         assert bounds(statistic)[1] <= bounds(many)[1] * (1 + 1e-12)
         assert many.sensitivity(Relation.REPLACE_ONE, "l2") == bounds(many)[1]
-
-
-@settings(max_examples=60, deadline=None)
-@given(case=tiny(), rewards=st.booleans(), gram=st.sampled_from([0.01, 1.0]))
-def test_value_sums_are_enumerated(
-    case: tuple[dict[str, Any], int], rewards: bool, gram: float
-) -> None:
-    world, horizon = case
-    statistic = made(value_sums, world, horizon, rewards, gram=gram)
-    if statistic is not None:
-        check_extent(statistic, everyone(*world["mean"].shape[:2], horizon))
-        assert statistic.sensitivity(Relation.REPLACE_ONE, "l2") > 0
-
-
-@settings(max_examples=120, deadline=None)
-@given(
-    case=tiny(),
-    rewards=st.booleans(),
-    gram=st.sampled_from([0.01, 1.0, 4.0]),
-    reward=st.sampled_from([0.3, 1.0]),
-    scale=st.sampled_from([1e-3, 0.3, 1.0, 1e3]),
-)
-def test_value_sums_of_their_own_values_are_exact(
-    case: tuple[dict[str, Any], int], rewards: bool, gram: float, reward: float, scale: float
-) -> None:
-    world, horizon = case
-    values = scale * np.random.default_rng(1).normal(size=(horizon, len(world["mean"])))
-    options = {"values": values, "gram": gram, "reward": reward}
-    of_any = made(value_sums, world, horizon, rewards, **options)
-    if of_any is None:
-        return
-    block = everyone(*world["mean"].shape[:2], horizon)
-    statistic = value_sums(world, horizon, rewards, own_values=True, **options)
-    assert (statistic.vectors(block) == of_any.vectors(block)).all()
-    found = check_extent(statistic, block)
-    for share, own, most in zip(found, bounds(statistic), bounds(of_any), strict=True):
-        assert 0.1 * most <= own * (1 + 1e-12) <= most * (1 + 2e-12)
-        assert share == pytest.approx(1.0, rel=1e-8) or own == pytest.approx(0.1 * most)
-    # Where pairs are too many, bounds are larger, and hold.
-    cells = int(world["support"].any(axis=-1).sum())
-    for pairs in (horizon * (2 * cells) ** 2, 0):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(of_values, "MOST_PAIRS", pairs)
-            rough = value_sums(world, horizon, rewards, own_values=True, **options)
-            zero, replace = bounds(rough)
-        assert zero == bounds(statistic)[0]
-        assert bounds(statistic)[1] <= replace * (1 + 1e-12)
-        assert replace <= min(2.0 * zero, bounds(of_any)[1]) * (1 + 1e-12)
-
-
-def test_value_sums_say_what_their_bound_is_for() -> None:
-    values = np.zeros((H, S))
-    assert bounds(value_sums(FULL, H, True)) == bounds(value_sums(FULL, H, True, values=values))
-    own = value_sums(FULL, H, False, values=values, own_values=True)
-    # Nothing is asked, and noise is there all the same.
-    assert not own.vectors(stayers()).any()
-    assert bounds(own)[1] == pytest.approx(0.1 * bounds(value_sums(FULL, H, False))[1])
-    assert own.layout == value_sums(FULL, H, False).layout
-
-
-def stayers() -> Block:
-    """Users who never move."""
-    arrays = {
-        "states": np.arange(S).repeat(H + 1).reshape(S, H + 1),
-        "actions": np.zeros((S, H), dtype=int),
-        "rewards": np.ones((S, H)),
-    }
-    return Block(S, arrays)
 
 
 def test_paths_are_what_users_can_walk() -> None:
@@ -657,8 +532,6 @@ HARD = [
     model_sums(WORLD, H, True),
     model_sums(WORLD, H, True, pooled=True, clip=0.5),
     model_sums(WORLD, H, False, clip=1e-3),
-    value_sums(WORLD, H, True),
-    value_sums(WORLD, H, True, values=1e308 * np.ones((H, S)) * np.array([1.0, -1.0, 0.3])),
     *PATHS,
 ]
 
@@ -686,20 +559,6 @@ def test_dtypes_do_not_matter(kind: str) -> None:
         assert np.array_equal(statistic.vectors(other), statistic.vectors(block))
 
 
-def test_values_of_an_adversary() -> None:
-    block = everyone(2, 1, 2, rewards=(0.0, 1.0))
-    world = random_world(2, 1, 2, holes=0.0)
-    for values in ([[1e308, -1e308]], [[1e12, 0.0]], [[0.0, 0.0]], [[1e-300, 1.0]]):
-        statistic = value_sums(world, 2, True, values=np.array(values * 2))
-        assert np.isfinite(statistic.vectors(block)).all()
-        check_extent(statistic, block)
-    for bad in (math.nan, math.inf):
-        with pytest.raises(InvalidArgument, match="finite"):
-            ValueSums(
-                np.ones((2, 2, 1, 1)), np.zeros((2, 2, 1)), [[bad, 0]] * 2, np.ones((2, 1, 2)), 2
-            )
-
-
 def test_many_steps_do_not_add_up_to_rounding_errors() -> None:
     steps = 400
     block = sample_of(2, 1, steps)(np.random.default_rng(4), 60)
@@ -722,7 +581,6 @@ def long_features_are_cut() -> None:
             unit = model_sums(OPPOSED, 2, True, pooled=pooled)
             assert np.allclose(statistic.vectors(block), unit.vectors(block), rtol=1e-12)
             assert bounds(statistic) == pytest.approx(bounds(unit))
-        check_extent(value_sums(long, 2, True), block)
     short = {**OPPOSED, "features": 0.2 * OPPOSED["features"]}
     assert np.array_equal(model_sums(short, 2, False).features, short["features"])
 
@@ -747,7 +605,6 @@ def impossible_transitions_are_dropped() -> None:
         for statistic in (
             model_sums(world, 2, True),
             model_sums(world, 2, True, pooled=True, clip=0.1),
-            value_sums(world, 2, True),
         ):
             assert np.array_equal(statistic.vectors(block).any(axis=1), possible)
     # After a dropped step others still count.
@@ -755,8 +612,8 @@ def impossible_transitions_are_dropped() -> None:
     path, taken = np.array([[hole[0], hole[2], 0, 0]]), np.array([[hole[1], 0, 0]])
     one = Block(1, {"states": path, "actions": taken, "rewards": np.ones((1, 3))})
     late = Block(1, {"states": path, "actions": taken, "rewards": np.array([[math.nan, 1.0, 1.0]])})
-    for statistic in (model_sums(world, 3, True), value_sums(world, 3, True)):
-        assert np.array_equal(statistic.total(one), statistic.total(late))
+    statistic = model_sums(world, 3, True)
+    assert np.array_equal(statistic.total(one), statistic.total(late))
 
 
 def test_impossible_transitions_are_dropped() -> None:
@@ -860,23 +717,6 @@ def test_model_sums_by_hand(pooled: bool) -> None:
         assert np.allclose(part, expected[name], atol=1e-12)
 
 
-def test_value_sums_by_hand() -> None:
-    values = np.random.default_rng(6).normal(size=(H, S))
-    statistic = value_sums(WORLD, H, True, values=values, gram=0.5)
-    parts, expected, steps = by_hand(statistic)
-    for h, s, a, r, t in steps:
-        p, v = WORLD["features"][s, a] @ values[h], statistic.reward_features[s, a]
-        p /= max(1.0, np.linalg.norm(p))
-        q = np.clip(values[h, t] - WORLD["mean"][s, a] @ values[h], -1.0, 1.0)
-        if h < H - 1:
-            expected["gram"][h] += np.outer(p, p)
-            expected["cross"][h] += p * q
-        expected["reward_gram"][h] += np.outer(v, v)
-        expected["rewards"][h] += r * v
-    for name, part in parts.items():
-        assert np.allclose(part, expected[name], atol=1e-12)
-
-
 def walk(
     world: dict[str, Any], policy: NDArray[np.int64], users: int
 ) -> tuple[Block, Block, Block]:
@@ -917,7 +757,6 @@ def test_aggregates_equal_episodes(rewards: bool, horizon: int) -> None:
     for statistic in (
         model_sums(WORLD, horizon, rewards, gram=0.3),
         model_sums(WORLD, horizon, rewards, pooled=True, reward=2.0),
-        *([value_sums(WORLD, horizon, rewards)] if rewards or horizon > 1 else []),
     ):
         total = statistic.total(episodes)
         assert np.allclose(statistic.total(counts), total)
@@ -958,7 +797,6 @@ def test_aggregates_drop_impossible_transitions() -> None:
     for statistic in (
         model_sums(WORLD, 2, True),
         model_sums(WORLD, 2, True, pooled=True),
-        value_sums(WORLD, 2, True),
     ):
         assert np.allclose(statistic.total(wild), statistic.total(counts))
 
@@ -979,7 +817,6 @@ def test_built_in_worlds(maker: Callable[..., Any]) -> None:
     block = world.simulate(policy, 200, np.random.default_rng(0)).block()
     for pooled, clip in ((False, None), (True, None), (True, 1.0), (False, 1.0)):
         check_extent(model_sums(features, spec.horizon, True, pooled=pooled, clip=clip), block)
-    check_extent(value_sums(features, spec.horizon, True), block)
 
 
 # Small worlds and refusals.
@@ -1004,9 +841,6 @@ def test_the_smallest_worlds() -> None:
     alone = model_sums(OPPOSED, 1, False)
     assert bounds(alone)[0] > 0
     assert not alone.vectors(everyone(2, 1, 1)).any()
-    with pytest.raises(InvalidArgument, match="one step"):
-        bounds(value_sums(OPPOSED, 1, False))
-    assert bounds(value_sums(OPPOSED, 1, True)) == pytest.approx((math.sqrt(2), math.sqrt(4.5)))
     # The last step is not paid for twice.
     assert bounds(model_sums(OPPOSED, 2, False))[0] == bounds(alone)[0]
     path = PathCounts(one["support"], one["support"], [True], 1, np.zeros((1, 1), int), reward=1.0)
@@ -1031,9 +865,6 @@ def test_fingerprints() -> None:
         model_sums(WORLD, H, True, clip=2.0, gram=0.5),
         model_sums(WORLD, H, False, clip=2.0),
         model_sums(FULL, H, True, clip=2.0),
-        value_sums(WORLD, H, True),
-        value_sums(WORLD, H, True, own_values=True),
-        value_sums(WORLD, H, True, values=np.ones((H, S))),
         *PATHS,
         PathCounts(SUPPORT, INFORMS, START, H, POLICY, version=1),
         PathCounts(SUPPORT, INFORMS, START, H, 1 - POLICY),
@@ -1063,21 +894,6 @@ def test_refusals() -> None:
     ):
         with pytest.raises(InvalidArgument):
             ModelSums(**{**WORLD, "horizon": H, name: value})
-    values = value_sums(WORLD, H, True)
-    fields = ("inputs", "means", "values", "support", "horizon", "reward_features")
-    arguments = {name: getattr(values, name) for name in fields}
-    for name, value in (
-        ("inputs", np.zeros((S, A, k))),
-        ("inputs", np.full((H, S, A, k), np.nan)),
-        ("means", np.zeros((S, A))),
-        ("values", np.zeros((H, S + 1))),
-        ("support", np.ones((S, A))),
-        ("horizon", H + 1),
-        ("horizon", float(H)),
-        ("pooled", True),
-    ):
-        with pytest.raises(InvalidArgument):
-            ValueSums(**{**arguments, name: value})
     paths = {"support": SUPPORT, "informs": INFORMS, "start": START, "horizon": H, "policy": POLICY}
     for name, value in (
         ("support", SUPPORT[0]),
@@ -1097,7 +913,7 @@ def test_refusals() -> None:
         with pytest.raises(InvalidArgument):
             PathCounts(**{**paths, name: value})
     wrong = Block(1, {name: np.zeros((1, H)) for name in ("states", "actions", "rewards")})
-    for statistic in (model_sums(WORLD, H, True), values, PATHS[0]):
+    for statistic in (model_sums(WORLD, H, True), PATHS[0]):
         with pytest.raises(InvalidArgument, match="states"):
             statistic.vectors(wrong)
 
@@ -1191,18 +1007,13 @@ def test_a_path_that_goes_on_is_caught(monkeypatch: pytest.MonkeyPatch, old: str
 
 
 def test_features_that_are_not_cut_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (of_both, of_models, of_values):
+    for module in (of_both, of_models):
         monkeypatch.setattr(module, "cut", lambda vectors, axes: vectors)
     with pytest.raises(AssertionError), np.errstate(all="ignore"):
         long_features_are_cut()
 
 
 def test_bounds_that_are_too_small_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (of_models, of_values):
-        monkeypatch.setattr(module, "any_features", lambda gram, cross: 1.8 * (gram + cross))
-    statistic, block = signed_values(rewards=True)
-    with pytest.raises(AssertionError):
-        check_extent(statistic, block)
     monkeypatch.setattr(ModelSums, "_pairs", (1.0, 0.0))
     with pytest.raises(CheckFailed, match=r"replace-one l2 sensitivity .* was found"):
         check_statistic(model_sums(FULL, H, True), sample_of(S, A, H), users=80, rounds=30)

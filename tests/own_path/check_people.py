@@ -67,7 +67,7 @@ def _run(trial: real.RealTrial, options: dict[str, Any], ids: list[Any]) -> list
     with WatchedGate().open() as gate, real.drawing(quiet=True) as draws:
         while at < pool.users and agent.block_users:
             cuts.append((at, min(pool.users, at + agent.block_users)))
-            given.append(_seated(pool.take(slice(*cuts[-1])), agent.policy))
+            given.append(pool.take(slice(*cuts[-1])))
             at = real.serve(agent, pool, ids, *cuts[-1])
     who = [ids[start:end] for start, end in cuts]
     kept = own.counted(who, privacy.episodes_per_user, bool(privacy.disjoint))
@@ -80,13 +80,6 @@ def _run(trial: real.RealTrial, options: dict[str, Any], ids: list[Any]) -> list
         found += _rows(number, expected[number], admitted)
     answers = answers_of(gate, draws)
     return found + [w for a in answers for w in a.wrong] + _paid(answers, who, kept, privacy)
-
-
-def _seated(block: Block, policy: Any) -> Block:
-    """Users with the policies of their places in the block, where a mixed one has slots."""
-    if getattr(policy, "slots", None) is None:
-        return block
-    return Block(block.users, {**block.arrays, "components": policy.placed(0, block.users)})
 
 
 def _rows(number: int, expected: Block, admitted: Block) -> list[str]:

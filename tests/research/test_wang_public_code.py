@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tacit.papers.wang_public_code import STATED, Code, public_code
 
 from research.wang_public_code import STATED, Code, public_code
 from tacit.continuous import line

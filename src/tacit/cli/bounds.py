@@ -17,6 +17,7 @@ HELP = (
     "has rows of its own there, and with --delta 0 there are the tabular theorems alone.\n\n"
     "A theorem is an order: O is read as 1, hidden logarithms are left out. Compare with K H, "
     "which no regret exceeds: above it a theorem says nothing. docs/papers has the algorithms.\n\n"
+    "Below are the systems that the papers compare with, by the orders that they quote.\n\n"
     "\b\nExample:\n"
     "  tacit bounds --states 6 --actions 2 --horizon 20 --dimension 10 --users 1e6 \\\n"
     "      --epsilon 1 --delta 1e-6"

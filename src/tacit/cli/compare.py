@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tacit.cli import options
 from tacit.cli.output import print_json, print_table, say
-from tacit.cli.simulations import say_assumed, say_chosen, say_files, say_rebuilt, simulate
+from tacit.cli.simulations import say_assumed, say_chosen, say_files, simulate
 
 if TYPE_CHECKING:
     from tacit.simulation.compare import Comparison
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 HELP = (
     "Run several agents or budgets on one world: one table, and one plot with bands.\n\n"
     "Each --agent is combined with each --epsilon. An agent can have a model and a budget of its "
-    "own, as ucbvi:privacy=none or ldpob:privacy=local,epsilon=4; auto is the one that tacit run "
+    "own, as ucbvi:privacy=none or ucbvi:privacy=local,epsilon=4; auto is the one that tacit run "
     "takes by itself.\n\n"
     "\b\nExamples:\n"
-    "  tacit compare --world riverswim --agent auto --agent ucbvi --agent pucb \\\n"
+    "  tacit compare --world riverswim --agent auto --agent ucbvi --agent ucbpo \\\n"
     "      --agent ucbvi:privacy=none --epsilon 1 --delta 1e-6 --plot agents.png\n"
     "  tacit compare --world grid --agent ucbvi --delta 1e-6 \\\n"
     "      --epsilon 0.1 --epsilon 1 --epsilon 10"
@@ -51,7 +51,7 @@ def compare_command(
         if epsilon and private and "epsilon" not in choice.budget:
             several = epsilon
         for one in several:
-            label = choice.label if len(several) == 1 else f"{choice.label}, epsilon {one}"
+            label = choice.text if len(several) == 1 else f"{choice.text}, epsilon {one}"
             model = options.chosen_privacy(choice, privacy, one, delta, alone=False)
             lines.append((label, choice, model))
     made = simulate(world, lines, users, (seed, seeds), workers, plot, save, tensorboard)
@@ -84,6 +84,5 @@ def _show(made: Comparison) -> None:
             f"Served users gained nothing from {', '.join(gained_nothing)}: a batch agent learns "
             "for those who come later, by its greedy policy."
         )
-    say_rebuilt(entry.agent for entry in made.entries)
     if any(results[0].guarantee is not None for results in made.results):
         say("Simulation only: the noise has a known seed and protects nobody.")

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.cli import options
 from tacit.cli.output import print_json, print_table, say
-from tacit.core.texts import shown
 from tacit.privacy.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -39,7 +38,6 @@ def described(entry: NamedMaker) -> dict[str, Any]:
     try:
         return {
             "name": entry.name,
-            "after": entry.after or None,
             "summary": entry.summary,
             "options": [
                 {
@@ -53,16 +51,13 @@ def described(entry: NamedMaker) -> dict[str, Any]:
         }
     except InvalidArgument as error:
         # One that is broken must not hide the others.
-        return {"name": entry.name, "after": None, "summary": str(error), "options": []}
+        return {"name": entry.name, "summary": str(error), "options": []}
 
 
 def _show(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
     """A table of worlds and one of agents."""
     for kind, entries in found.items():
-        table = [
-            (shown(e["name"], e["after"] or ""), e["summary"], _options(e["options"]))
-            for e in entries
-        ]
+        table = [(e["name"], e["summary"], _options(e["options"])) for e in entries]
         print_table((kind, "", "options and defaults"), table)
     say(
         "Besides: files mine.toml or mine.json with a world's tables, Gymnasium's environments as "

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tacit.cli import options
 from tacit.cli.output import known, print_json, print_table, say
-from tacit.cli.simulations import say_assumed, say_chosen, say_files, say_rebuilt, simulate
+from tacit.cli.simulations import say_assumed, say_chosen, say_files, simulate
 
 if TYPE_CHECKING:
     from tacit.simulation.compare import Comparison
@@ -54,7 +54,7 @@ def run_command(
 
     choice = choose_agent(agent)
     model = options.chosen_privacy(choice, privacy, epsilon, delta)
-    line = choice.label, choice, model
+    line = choice.text, choice, model
     made = simulate(world, [line], users, (seed, seeds), workers, plot, save, tensorboard)
     why = _why(made, world)
     if as_json:
@@ -93,7 +93,6 @@ def _show(made: Comparison, why: str) -> None:
     if len(results) > 1:
         table.append(("median", *rows({"": results})[1][1:-1]))
     print_table(("seed", *titles[1:-1]), table)
-    say_rebuilt([made.entries[0].agent])
     if first.guarantee is None:
         say("Not private: nothing is guaranteed to the users.")
     else:

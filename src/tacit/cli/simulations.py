@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import typer
@@ -76,15 +76,6 @@ def say_files(plot: str | None, save: str | None, tensorboard: str | None = None
     for what, path in files.items():
         if path is not None:
             typer.echo(f"{what} {path}")
-
-
-def say_rebuilt(agents: Iterable[AgentChoice]) -> None:
-    """Says of whom nothing can be said by these runs."""
-    if after := sorted({agent.after for agent in agents if agent.after}):
-        say(
-            f"After {' and '.join(after)}: rebuilt from memory, without the paper's text at hand. "
-            "It is no measurement of the paper."
-        )
 
 
 @contextlib.contextmanager

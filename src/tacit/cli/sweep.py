@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from concurrent.futures import Executor
 
     from tacit.privacy.models import Privacy
-    from tacit.simulation.store import Store
     from tacit.simulation.sweep import Sweep
 
 HELP = (
@@ -34,19 +33,12 @@ HELP = (
     "  seeds = 10              # or a list\n"
     "  \\[options]               # of every agent: all combinations\n"
     "  scale = [0.5, 1.0]\n\n"
-    "\b\nInstead of \\[options], to look for the best ones on worlds that are not reported on:\n"
-    "  \\[search]\n"
-    '  worlds = ["riverswim:states=4"]\n'
-    "  trials = 30\n"
-    "  \\[search.options]\n"
-    "  scale = { low = 0.1, high = 2.0, log = true }\n\n"
     "\b\nExamples:\n"
     "  tacit sweep mine.toml --save all.parquet --plot all.pdf\n"
     "  tacit sweep mine.toml --cluster tcp://127.0.0.1:8786"
 )
 
-_KEYS = ("worlds", "agents", "epsilons", "delta", "privacy", "users", "seeds", "options", "search")
-_SEARCH_KEYS = ("worlds", "seeds", "trials", "options")
+_KEYS = ("worlds", "agents", "epsilons", "delta", "privacy", "users", "seeds", "options")
 
 
 def sweep_command(
@@ -73,18 +65,10 @@ def sweep_command(
     options.check_writable("--save", save, endings=options.RESULTS)
     kept = Store(store, again=again)
     processes, failed = options.worker_count(workers), None
-    searching = asked_for.pop("search")
-    if searching and cluster:
-        raise InvalidArgument("--cluster runs no search: its trials come one after another")
-    if searching and so_far:
-        raise InvalidArgument("--so-far shows no search: its options are known when it ends")
     with interruptible(), names_of(file, allow_code), _executor(cluster) as executor:
         try:
-            if searching:
-                made = _searched(asked_for, searching, kept, processes, as_json)
-            else:
-                asked_for |= {"store": kept, "only_stored": so_far}
-                made = sweep(**asked_for, executor=executor, workers=processes)
+            asked_for |= {"store": kept, "only_stored": so_far}
+            made = sweep(**asked_for, executor=executor, workers=processes)
         except SweepFailed as error:
             made, failed = error.sweep, error
     _show(made, as_json)
@@ -96,51 +80,6 @@ def sweep_command(
         say_files(plot, save)
     if failed is not None:
         raise failed
-
-
-def _searched(
-    asked_for: Mapping[str, Any],
-    searching: Mapping[str, Any],
-    kept: Store,
-    workers: int,
-    as_json: bool,
-) -> Sweep:
-    """Looks for options, says which are best, and reports on the worlds of the file."""
-    from tacit.simulation.search import search
-
-    if len(asked_for["agents"]) != 1 or len(asked_for["budgets"]) != 1:
-        raise InvalidArgument("a search is of one agent and one budget")
-    found = search(
-        asked_for["agents"][0],
-        report_on=asked_for["worlds"],
-        report_seeds=asked_for["seeds"],
-        privacy=asked_for["budgets"][0],
-        users=asked_for["users"],
-        store=kept,
-        workers=workers,
-        **searching,
-    )
-    if not as_json:
-        words = ", ".join(f"{name}={value}" for name, value in found.best.items())
-        say(f"Best of {len(found.trials)} trials: {words}. What follows is on other runs.")
-    return found.report
-
-
-def _search_of(file: str, content: Mapping[str, Any]) -> dict[str, Any]:
-    """What a file wants searched, as arguments of :func:`tacit.simulation.search.search`."""
-    asked_for = content.get("search", {})
-    if not asked_for:
-        return {}
-    if unknown := sorted(asked_for.keys() - set(_SEARCH_KEYS)):
-        raise InvalidArgument(
-            f"[search] in {file!r} has {unknown[0]!r}; it may have {', '.join(_SEARCH_KEYS)}"
-        )
-    if not isinstance(asked_for.get("options"), dict):
-        raise InvalidArgument(f"[search] in {file!r} needs options, with a range for each")
-    names = {"worlds": "tune_on", "seeds": "tune_seeds"}
-    return {names.get(key, key): value for key, value in asked_for.items()} | {
-        "tune_on": _texts(file, asked_for, "worlds")
-    }
 
 
 def _show(made: Sweep, as_json: bool) -> None:
@@ -179,7 +118,6 @@ def read_sweep(file: str) -> dict[str, Any]:
         "budgets": _budgets(file, content),
         "users": whole_number("users", str(content.get("users", "1e6"))),
         "seeds": seeds if isinstance(seeds, list) else range(whole_number("seeds", str(seeds))),
-        "search": _search_of(file, content),
     }
 
 

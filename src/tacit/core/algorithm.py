@@ -88,8 +88,6 @@ class Algorithm(ABC, Generic[Plan]):
     """Whether those it learns from are served by a fixed behaviour, and gain nothing."""
     ends_greedy: ClassVar[bool] = False
     """Whether the policy after the last block explores no more; a successor's first one does."""
-    after: ClassVar[str] = ""
-    """Whose algorithm it is rebuilt from memory after, where their text was not at hand."""
     distributed: ClassVar[bool] = False
     """Whether it may learn from secure sums: one statistic of each block, and blocks apart."""
     refuses: ClassVar[Mapping[str, str]] = {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
 
 from tacit.privacy.errors import TacitWarning
 from tacit.privacy.models import Privacy
@@ -32,8 +31,3 @@ def warn_of_budget(privacy: Privacy, users: int) -> None:
             "revealed",
             5,
         )
-
-
-def warn_of_ignored(option: str, given: Any, reason: str) -> None:
-    """Of an option that changes nothing."""
-    warn(f"{option}={given!r} is ignored: {reason}", 5)

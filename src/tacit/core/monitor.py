@@ -258,8 +258,8 @@ def monitor(agent: Any) -> Monitoring:
     follows a step, these are visits of next states.
 
     Raises:
-        InvalidArgument: What this agent asks for tells none of this: regressions on values, slots,
-            gradients and residuals do not.
+        InvalidArgument: What this agent asks for tells none of this: gradients and residuals
+            do not.
 
     >>> import tacit
     >>> world = tacit.tabular.riverswim(4, 6)

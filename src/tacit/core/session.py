@@ -258,13 +258,12 @@ class Session:
     def placed(self, part: Block) -> Block:
         """Users with the components that they followed, as a mixed policy needs them.
 
-        By slot they are the places in the block, in the order in which users are given. Otherwise
-        each user says what she drew. Where nobody does, nothing of them would count: that is
+        Each user says what she drew. Where nobody does, nothing of them would count: that is
         refused, if only those count who followed the policy.
         """
         policy = self.algorithm.policy
         mixed, given = hasattr(policy, "components"), "components" in part.arrays
-        right = mixed == given and getattr(policy, "slots", None) is None
+        right = mixed == given
         if right or part.aggregate:
             return part
         if part.users and not given and users_draw(self.algorithm):
@@ -274,7 +273,8 @@ class Session:
             )
         arrays = {name: array for name, array in part.arrays.items() if name != "components"}
         if mixed:
-            arrays["components"] = policy.placed(self.waiting.users, part.users)
+            only = 0 if len(policy.components) == 1 else -1
+            arrays["components"] = np.full(part.users, only, dtype=np.int64)
         return Block(part.users, arrays)
 
     # Save and resume.
@@ -342,7 +342,7 @@ class Session:
 def users_draw(algorithm: Algorithm[Any]) -> bool:
     """Whether an episode counts only if it says which component of the policy it followed."""
     policy = algorithm.policy
-    mixed = len(getattr(policy, "components", ())) > 1 and policy.slots is None
+    mixed = len(getattr(policy, "components", ())) > 1
     return mixed and algorithm.masked
 
 

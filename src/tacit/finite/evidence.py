@@ -29,8 +29,7 @@ Floats = NDArray[np.float64]
 # Standard deviations of a cell's noise that every block is taken to have as visits.
 _FLOOR = 5.0
 # What a save keeps.
-_ADDED = ("transitions", "rewards", "visits", "variance")
-_ARRAYS = (*_ADDED, "reached")
+_ARRAYS = ("transitions", "rewards", "variance", "reached")
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,6 @@ class Counts:
 
     transitions: Floats  # (L, S, A, S)
     rewards: Floats  # (L, S, A)
-    visits: Floats  # (L, S, A), counted on their own, or the sums of ``transitions``
     reached: NDArray[np.bool_]  # (L, S, A), whether any policy so far could reach the cell
     noise: Floats  # (L, S, A), standard deviation of the noise in each entry of ``transitions``
     reward_noise: Floats  # the same for ``rewards``
@@ -52,13 +50,10 @@ class Evidence:
         self.plain = plain
         self.transitions = np.zeros((*shape, shape[1]))
         self.rewards = np.zeros(shape)
-        self.visits = np.zeros(shape)
         self.variance = np.zeros(shape)
         self.reached = np.zeros(shape, dtype=bool)
         self.noise = 0.0
         self.reward_noise = 0.0
-        # What predecessors knew, which running sums are added to.
-        self._base: dict[str, NDArray[Any]] = {}
 
     def add(
         self, release: Release, statistic: VisitCounts, users: int, expected: Floats | None = None
@@ -74,27 +69,8 @@ class Evidence:
         parts = release.parts
         self.transitions[at] += weight[:, np.newaxis] * parts["transitions"]
         self.rewards[at] += weight * parts["rewards"]
-        own = parts.get("visits")
-        self.visits[at] += weight * (parts["transitions"].sum(axis=-1) if own is None else own)
         self.variance[at] += (weight * self.noise) ** 2
         self.reached[at] = True
-
-    def replace(self, release: Release, statistic: VisitCounts, users: int, through: int) -> None:
-        """Takes a running sum over ``through`` users, the last block's too, in place of before."""
-        for name in _ADDED:
-            getattr(self, name)[:] = self._base.get(name, 0.0)
-        # What it weighs matters beside something else only.
-        self.add(release, statistic, through if self._base else users)
-
-    def begin_anew(self, users: int) -> None:
-        """All that is known is others' last running sum, of so many users: it is added to."""
-        if not self._base and self.noise > 0.0:
-            weight = (users + self._few) / self.noise**2
-            factor = weight * self.noise / np.sqrt(np.maximum(self.variance, 1e-300))
-            self.transitions *= factor[..., np.newaxis]
-            for array, power in ((self.rewards, 1), (self.visits, 1), (self.variance, 2)):
-                array *= factor**power
-        self._base = {name: getattr(self, name).copy() for name in _ADDED}
 
     @property
     def _few(self) -> float:
@@ -113,7 +89,6 @@ class Evidence:
         return Counts(
             self.transitions * factor[..., np.newaxis],
             self.rewards * factor,
-            self.visits * factor,
             self.reached,
             noise,
             noise * ratio,
@@ -122,12 +97,10 @@ class Evidence:
     def dump(self) -> State:
         """What a save holds."""
         noise = {"noise": self.noise, "reward_noise": self.reward_noise}
-        base = {f"base/{name}": array for name, array in self._base.items()}
-        return noise, {name: getattr(self, name) for name in _ARRAYS} | base
+        return noise, {name: getattr(self, name) for name in _ARRAYS}
 
     def restore(self, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
         """Puts back what :meth:`dump` returned."""
         self.noise, self.reward_noise = meta["noise"], meta["reward_noise"]
         for name in _ARRAYS:
             setattr(self, name, arrays[name])
-        self._base = {n: arrays[f"base/{n}"] for n in _ADDED if f"base/{n}" in arrays}

@@ -2,8 +2,7 @@
 
 Most users may follow what is best by all that is known, and a few try something else, many
 different things at once. Whom a user follows is drawn by her own device (:meth:`MixedPolicy.draw`)
-and is part of her episode: it is protected like the rest of it. Or it belongs to her *slot*, her
-place in the block, by public coins: then it is the same for whoever takes that place.
+and is part of her episode: it is protected like the rest of it.
 """
 
 from __future__ import annotations
@@ -32,54 +31,38 @@ class MixedPolicy:
 
     Args:
         components: the policies, all of the same sizes; all deterministic, or taken as stochastic.
-        weights: with which chance each is drawn; with ``slots`` they follow from them.
+        weights: with which chance each is drawn.
         version: which policy of its agent it is; components have the same.
-        slots: the component of every place in a block, over and over again where there are more
-            users: slot i has ``slots[i % len(slots)]``.
 
     >>> left, right = (Policy.deterministic([[a], [a]], n_actions=2) for a in (0, 1))
     >>> mixed = MixedPolicy([left, right], [0.9, 0.1], version=3)
     >>> component = mixed.draw(np.random.default_rng(0))
     >>> mixed.act(0, 0, np.random.default_rng(), component)
     0
-    >>> MixedPolicy([left, right], slots=[0, 0, 1]).component_of(5)
-    1
     """
 
     components: tuple[Policy, ...]
     tables: NDArray[Any]  # actions of all components, (M, H, S), or probabilities, (M, H, S, A)
     weights: Floats
     version: int
-    slots: Ints | None
 
-    def __init__(
-        self,
-        components: Sequence[Policy],
-        weights: ArrayLike | None = None,
-        version: int = 0,
-        slots: ArrayLike | None = None,
-    ) -> None:
+    def __init__(self, components: Sequence[Policy], weights: ArrayLike, version: int = 0) -> None:
         given = tuple(components)
         if not given or not all(isinstance(policy, Policy) for policy in given):
             raise InvalidArgument("components must be tacit Policies, at least one")
-        if (weights is None) == (slots is None):
-            raise InvalidArgument("give weights or slots, and not both")
         sizes = {(policy.horizon, policy.states, policy.n_actions) for policy in given}
         if len(sizes) > 1:
             raise InvalidArgument(f"components must be of one world, got sizes {sorted(sizes)}")
         if not all(policy.is_deterministic for policy in given):
             given = tuple(Policy(policy.table(), None, version) for policy in given)
-        drawn = None if weights is None else np.array(weights)
-        places = None if slots is None else np.array(slots)
         try:
-            chances, places = published().check_mixed(len(given), drawn, places)
+            chances = published().check_mixed(len(given), np.array(weights))
         except ValueError as error:
             raise InvalidArgument(str(error)) from None
         self.__dict__.update(
             components=tuple(policy.as_version(version) for policy in given),
             tables=_stacked(given),
             weights=chances,
-            slots=places,
             version=version,
         )
 
@@ -123,27 +106,11 @@ class MixedPolicy:
     def relabelled(self, permutation: Sequence[int]) -> MixedPolicy:
         """The same where action ``a`` is called ``permutation[a]``."""
         changed = [policy.relabelled(permutation) for policy in self.components]
-        weights = self.weights if self.slots is None else None
-        return MixedPolicy(changed, weights, self.version, self.slots)
+        return MixedPolicy(changed, self.weights, self.version)
 
     def draw(self, rng: np.random.Generator) -> int:
         """The component that a user follows, drawn once, before her first step."""
         return int(published().draw(self.weights, rng))
-
-    def component_of(self, slot: int) -> int:
-        """The component that belongs to a place in the block, from 0."""
-        if self.slots is None:
-            raise InvalidArgument("users draw their components: this policy has no slots")
-        return int(self.slots[slot % len(self.slots)])
-
-    def placed(self, first: int, users: int) -> Ints:
-        """The components of so many users, of whom the first has place ``first`` in the block.
-
-        -1, which is none, where users draw them, unless there is one for all.
-        """
-        if self.slots is None:
-            return np.full(users, 0 if len(self.components) == 1 else -1, dtype=np.int64)
-        return np.asarray(self.slots[(first + np.arange(users)) % len(self.slots)], dtype=np.int64)
 
     def as_version(self, version: int) -> MixedPolicy:
         """The same policy by another number."""
@@ -176,20 +143,14 @@ class MixedPolicy:
         return self.components[component].act(step, state, rng)
 
     def drawn(self, users: int, rng: np.random.Generator) -> Ints:
-        """The components of the users of a block, as their devices draw them or slots have them."""
-        if self.slots is not None:
-            return self.placed(0, users)
+        """The components of the users of a block, as their devices draw them."""
         possible = np.flatnonzero(self.weights)
         found = np.searchsorted(np.cumsum(self.weights[possible]), rng.random(users), side="right")
         return np.asarray(possible[np.minimum(found, len(possible) - 1)], dtype=np.int64)
 
     def split(self, users: int, rng: np.random.Generator) -> Ints:
         """How many users of a block follow each component: what :meth:`drawn` adds up to."""
-        if self.slots is None:
-            return np.asarray(rng.multinomial(users, self.weights), dtype=np.int64)
-        size, rounds = len(self.components), users // len(self.slots)
-        rest = self.slots[: users % len(self.slots)]
-        return rounds * np.bincount(self.slots, minlength=size) + np.bincount(rest, minlength=size)
+        return np.asarray(rng.multinomial(users, self.weights), dtype=np.int64)
 
     def publish(self, path: str | os.PathLike[str]) -> None:
         """Writes the public file, atomically, mode 0644; :mod:`tacit.published` reads it too."""
@@ -206,9 +167,8 @@ class MixedPolicy:
             if not isinstance(stored, reader.PublishedMixed):
                 raise ValueError(f"{os.fspath(path)!r} holds a policy of another kind")
             parts = [Policy(p.probabilities, p.actions, 0, p.n_actions) for p in stored.components]
-            drawn = stored.weights if stored.slots is None else None
             first = stored.components[0]
-            made = cls(parts, drawn, stored.version, stored.slots)
+            made = cls(parts, stored.weights, stored.version)
             return made.labelled(first.state_labels, first.action_labels)
         except ValueError as error:
             raise CorruptFile(str(error)) from error
@@ -216,10 +176,9 @@ class MixedPolicy:
     # Save and resume.
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """All but the version: actions or probabilities, and weights or slots."""
+        """All but the version: actions or probabilities, and weights."""
         kind = "actions" if self.is_deterministic else "probabilities"
-        drawn = {"weights": self.weights} if self.slots is None else {"slots": self.slots}
-        return {kind: self.tables} | drawn
+        return {kind: self.tables, "weights": self.weights}
 
     @classmethod
     def of_arrays(
@@ -230,12 +189,11 @@ class MixedPolicy:
             parts = [Policy.deterministic(a, n_actions, version) for a in arrays["actions"]]
         else:
             parts = [Policy(table, None, version) for table in arrays["probabilities"]]
-        return cls(parts, arrays.get("weights"), version, arrays.get("slots"))
+        return cls(parts, arrays["weights"], version)
 
     def __repr__(self) -> str:
-        how = "drawn" if self.slots is None else "by slot"
         return (
-            f"<MixedPolicy version {self.version}: {len(self.components)} components, {how}, "
+            f"<MixedPolicy version {self.version}: {len(self.components)} components, "
             f"{self.horizon} steps, {self.states} states, {self.n_actions} actions>"
         )
 

@@ -30,8 +30,8 @@ def question(statistic: Statistic, privacy: LocalDP) -> str:
     instance_of("privacy", privacy, LocalDP)
     if type(statistic) is not VisitCounts:
         raise InvalidArgument(
-            f"questions for other languages are about visit counts, not {statistic.name}: UCBVI, "
-            "PSRL and their kin ask for them"
+            f"questions for other languages are about visit counts, not {statistic.name}: UCBVI "
+            "and its kin ask for them"
         )
     if privacy.reports_bits:
         raise InvalidArgument(
@@ -50,7 +50,6 @@ def question(statistic: Statistic, privacy: LocalDP) -> str:
             "pooled": statistic.pooled,
             "cap": statistic.cap,
             "weight": statistic.weight,
-            "visits": statistic.visits,
             "policy": None if policy is None else policy.tolist(),
             "version": statistic.version,
             "mechanism": privacy.mechanism,

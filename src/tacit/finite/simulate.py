@@ -118,8 +118,6 @@ def simulate_streamed(
 ) -> StreamedBlock:
     """Users one by one, some thousand in memory at a time, the same whenever they are made."""
     check_policy(model, policy)
-    if isinstance(policy, MixedPolicy) and policy.slots is not None:
-        raise InvalidArgument("users of a policy that is mixed by slot cannot be streamed")
     users = check_users(users)
     entropy = rng.integers(2**63, size=2).tolist()
 
@@ -136,7 +134,7 @@ def simulate_episodes(
 ) -> Episodes:
     """Users one by one: states (n, H + 1), actions, rewards (n, H), and the policy's version.
 
-    Those of a mixed policy have its ``components``; by slot, the first of them is in the first.
+    Those of a mixed policy have its ``components``.
     """
     from tacit.finite.simulate_loops import roll_out, roll_out_sparse
 

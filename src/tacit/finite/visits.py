@@ -36,22 +36,20 @@ class VisitCounts(LoopSums):
     deterministic ``policy`` there are only the cells it can reach, so no noise is spent on others.
     ``cap`` (pooled only) counts a user's first ``cap`` steps in a cell. Whether a step is among
     the first depends on the past only, so what follows it is still an unbiased sample.
-    Parts: ``transitions`` (cells, S), ``rewards`` (cells,) with weight w, and ``visits`` (cells,)
-    if asked for, as the papers do (they are the sums of ``transitions`` and add nothing).
+    Parts: ``transitions`` (cells, S), and ``rewards`` (cells,) with weight w.
 
     Sensitivity, per step. Each of the H steps is in one cell: two users differ in at most two
-    entries of ``transitions``, by 1 each, and the same for rewards of 1 and for visits. Over H
-    steps with cells of their own, L2^2 = 2 H (1 + w^2 + v) and L1 = 2 H (1 + w + v) for
-    replace-one, half of both against zero (v = 1 with visits, else 0).
+    entries of ``transitions``, by 1 each, and the same for rewards of 1. Over H steps with cells of
+    their own, L2^2 = 2 H (1 + w^2) and L1 = 2 H (1 + w) for replace-one, half of both against zero.
 
     Sensitivity, pooled. Let n_i <= cap be a user's steps in cell i, sum n_i <= H, over M cells.
     sum n_i^2 is convex, so it is largest when cells are filled one after the other; call that
     F(H). Her transitions have squared length at most F(H) (all steps of a cell into one state), and
     two vectors without negative entries are at most sqrt(2 F(H)) apart. Rewards differ in cell i
     by at most max(n_i, n'_i), and the larger of the two uses at most 2 H steps in all:
-    sum max(n_i, n'_i)^2 <= F(2 H). So L2^2 = 2 F(H) + (w^2 + v) F(2 H) for replace-one and
-    (1 + w^2 + v) F(H) against zero. In the 1-norm, with T(m) = min(m, M cap):
-    L1 = 2 T(H) + (w + v) T(2 H), and (1 + w + v) T(H).
+    sum max(n_i, n'_i)^2 <= F(2 H). So L2^2 = 2 F(H) + w^2 F(2 H) for replace-one and
+    (1 + w^2) F(H) against zero. In the 1-norm, with T(m) = min(m, M cap):
+    L1 = 2 T(H) + w T(2 H), and (1 + w) T(H).
     """
 
     states: int
@@ -60,7 +58,6 @@ class VisitCounts(LoopSums):
     pooled: bool = False
     cap: int | None = None
     weight: float = 1.0
-    visits: bool = False
     policy: Ints | None = None
     version: int = 0
     apart: ClassVar[bool] = False
@@ -120,18 +117,13 @@ class VisitCounts(LoopSums):
 
     @cached_property
     def layout(self) -> Layout:
-        """``transitions``, ``rewards`` and perhaps ``visits``."""
-        parts = [
-            Part("transitions", (self.size, self.states)),
-            Part("rewards", (self.size,), weight=self.weight),
-        ]
-        if self.visits:
-            parts.append(Part("visits", (self.size,)))
-        return Layout(tuple(parts))
+        """``transitions`` and ``rewards``."""
+        moves = Part("transitions", (self.size, self.states))
+        return Layout((moves, Part("rewards", (self.size,), weight=self.weight)))
 
     def l2(self, relation: Relation) -> float:
         """See the class."""
-        extra = self.weight**2 + self.visits
+        extra = self.weight**2
         once, twice = self._most(1, 2), self._most(2, 2)
         if checked_relation(relation) is Relation.ZERO_OUT:
             return math.sqrt((1.0 + extra) * once)
@@ -139,7 +131,7 @@ class VisitCounts(LoopSums):
 
     def l1(self, relation: Relation) -> float:
         """See the class."""
-        extra = self.weight + self.visits
+        extra = self.weight
         once, twice = self._most(1, 1), self._most(2, 1)
         if checked_relation(relation) is Relation.ZERO_OUT:
             return (1.0 + extra) * once
@@ -178,8 +170,7 @@ class VisitCounts(LoopSums):
             counts, sums = self._of_occupancy(block["actions"], counts, sums)
         else:
             counts, sums = self._of_counts(counts, sums)
-        values = {"transitions": counts, "rewards": sums, "visits": counts.sum(axis=-1)}
-        return self.layout.pack(values)
+        return self.layout.pack({"transitions": counts, "rewards": sums})
 
     def _of_counts(self, counts: Floats, sums: Floats) -> tuple[Floats, Floats]:
         steps = counts.shape[0] if counts.ndim == 4 else 0
@@ -235,8 +226,7 @@ class VisitCounts(LoopSums):
         sums, visits = np.zeros((rows, self.size)), np.zeros((rows, self.size))
         cap = self.cap if self.pooled and self.cap is not None else H
         count_visits(*steps, admitted, self.cells, cap, separate, transitions, sums, visits)
-        values = {"transitions": transitions, "rewards": sums, "visits": visits}
-        return self.layout.pack(values, users=rows)
+        return self.layout.pack({"transitions": transitions, "rewards": sums}, users=rows)
 
 
 class LastApart(VisitCounts):

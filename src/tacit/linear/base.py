@@ -17,7 +17,7 @@ from tacit.core.asks import Arrays, State, below
 from tacit.core.ways import way
 from tacit.finite.algorithm import WayAlgorithm
 from tacit.linear.estimate import LinearModel, LinearWidths
-from tacit.linear.options import LinearOptions, Switching, check_together, choose_statistic
+from tacit.linear.options import LinearOptions, choose_statistic
 from tacit.linear.tables import unit_features
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.sizing import users_above_noise
@@ -38,7 +38,7 @@ own policy are for few states.
 """
 
 # What a save keeps.
-_KEPT = ("q_values", "_variances", "_last_precision")
+_KEPT = ("q_values", "_variances")
 
 
 class LinearWay(ABC):
@@ -67,8 +67,6 @@ class LinearAlgorithm(WayAlgorithm):
     options: LinearOptions
     Options = LinearOptions
     default_weights: ClassVar[Literal["variance", "none"]] = "none"
-    default_switching: ClassVar[Switching] = "schedule"
-    default_growth: ClassVar[float | None] = None
 
     def __init__(self, setting: Setting, options: LinearOptions) -> None:
         spec: LinearSpec = setting.spec
@@ -80,11 +78,9 @@ class LinearAlgorithm(WayAlgorithm):
             )
         given = options.stationary
         self.stationary = spec.stationary_transitions if given is None else given
-        self.growth = self.default_growth if options.growth is None else float(options.growth)
+        self.growth = options.growth
         self.weights = self.default_weights if options.weights == "auto" else options.weights
         self.statistic_kind, self._reason = choose_statistic(spec, setting.privacy, options)
-        chosen, own = options.switching, self.default_switching
-        self.switching: Switching = own if chosen == "auto" else chosen
         # One factor for all keeps them linear; statistics cut to length 1 whatever comes.
         longest = max(1.0, float(np.sqrt((spec.features**2).sum(axis=-1).max())))
         self.features = unit_features(spec.features / longest)
@@ -95,7 +91,6 @@ class LinearAlgorithm(WayAlgorithm):
         self._asked: Any = None
         self._fixed: dict[bool, Any] = {}
         self._variances: Floats | None = None
-        self._last_precision: Floats | None = None
         self._planned: tuple[Floats, Floats] | None = None
         self.q_values: Floats | None = None  # optimistic, (H, S, A), of the last plan
         self.switches = 0  # policies that were planned; other releases keep the last one
@@ -163,7 +158,10 @@ class LinearAlgorithm(WayAlgorithm):
     # Choices made before the first user comes.
 
     def _check(self) -> None:
-        check_together(self.privacy, self.options, self.statistic_kind)
+        if self.statistic_kind != "counts" and self.privacy.needs_l1:
+            raise InvalidArgument(
+                f"statistic={self.statistic_kind!r} needs Gaussian noise: delta > 0"
+            )
         if self.privacy.reports_bits and self.pooled:
             raise InvalidArgument(
                 "randomised response is for counts per step: give stationary=False"
@@ -183,12 +181,12 @@ class LinearAlgorithm(WayAlgorithm):
 
     def identity(self) -> dict[str, Any]:
         """See :class:`~tacit.core.algorithm.Algorithm`."""
-        names = ("stationary", "growth", "weights", "switching")
+        names = ("stationary", "growth", "weights")
         chosen = {name: getattr(self, name) for name in names}
         return super().identity() | chosen | {"statistic": self.statistic_kind}
 
     def state(self) -> State:
-        """What is known, values, weights and precisions."""
+        """What is known, values and weights."""
         known, parts = self.way.known.dump()
         meta: dict[str, Any] = {"switches": self.switches, "known": known}
         arrays: Arrays = {f"known/{name}": array for name, array in parts.items()}

@@ -127,10 +127,6 @@ class CellModel:
         of_ridge = ridge * np.einsum("nd,nd->n", x, x)
         return self._widths.practical(np.maximum(leverage - of_ridge, 0.0), of_ridge)
 
-    def misfit(self, step: int) -> Floats:
-        """sqrt(d), what it is on average over all that was measured."""
-        return np.full(self._shape, math.sqrt(self._dimension))
-
     def rewards(self, step: int) -> tuple[Floats, Floats]:
         """See :class:`~tacit.linear.estimate.LinearModel`."""
         return self._rewards[min(step, len(self._rewards) - 1)]

@@ -40,9 +40,6 @@ class LinearModel(Protocol):
     def precision(self) -> Floats:
         """Precision matrices (L, d, d): how well each direction of features is known."""
 
-    def misfit(self, step: int) -> Floats:
-        """By how much errors of 1 in all targets move a prediction at most, (S, A)."""
-
 
 @dataclass(frozen=True)
 class Sums:
@@ -66,17 +63,17 @@ class Sums:
 
 
 def add_features(sums: BlockSums, release: Release, statistic: FeatureSums, users: int) -> None:
-    """Adds the release of a block of ``users`` users; what was not asked for is zero."""
+    """Adds the release of a block of ``users`` users; rewards not asked for are zero."""
     unit = float(np.max(release.std["gram"])) * math.sqrt(statistic.gram)
     d, L = statistic.dimension, statistic.rows
     parts = {
-        "gram": statistic.gram_of(release["gram"]),
-        "next": release["next"] if statistic.following else np.zeros((L, d, 1)),
+        "gram": release["gram"],
+        "next": release["next"],
         "rewards": release["rewards"] if statistic.reward > 0.0 else np.zeros((L, d)),
     }
     noise = {
         "gram": unit / math.sqrt(statistic.gram),
-        "next": unit if statistic.following else 0.0,
+        "next": unit,
         "rewards": unit / math.sqrt(statistic.reward) if statistic.reward > 0.0 else 0.0,
     }
     sums.add(parts, noise, unit, users)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -34,7 +34,6 @@ class FeatureWay(LinearWay):
     """Each user is asked once, with the whole budget, and blocks add up."""
 
     known: Any
-    following: ClassVar[bool] = True
 
     def __init__(self, algorithm: LinearAlgorithm) -> None:
         self._algorithm = algorithm
@@ -47,11 +46,9 @@ class FeatureWay(LinearWay):
             of.features,
             of.spec.horizon,
             pooled=of.pooled,
-            clip=of._clip if one_by_one and self.following else None,
+            clip=of._clip if one_by_one else None,
             reward=0.0 if of.spec.known_rewards is not None else 1.0,
             weights=of.step_weights,
-            following=self.following,
-            triangle=of.options.gram_noise == "triangle",
         )
 
     def take_in(self, release: Release, statistic: FeatureSums) -> None:
@@ -164,13 +161,6 @@ class SumModel:
             raw = self._features @ (self.inverse[at] @ self._sums.following[at])
             self._probabilities[at] = distributions(raw)
         return self._probabilities[at]
-
-    def misfit(self, step: int) -> Floats:
-        """sqrt(n phi' Lambda^-1 phi); n is the trace of the Gram in mean squares of features."""
-        at = min(step, len(self.inverse) - 1)
-        squares = max(float((self._features**2).sum(axis=1).mean()), 1e-12)
-        n = max(float(np.trace(self._sums.gram[at])), 0.0) / squares
-        return np.asarray(np.sqrt(n * self.lengths(at)[0])).reshape(self._shape)
 
     def precision(self) -> Floats:
         """Regularised Grams in units of their ridge."""

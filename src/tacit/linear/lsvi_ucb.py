@@ -1,14 +1,13 @@
 """LSVI-UCB: optimistic least-squares value iteration on private sums (Jin et al. 2020).
 
-The page reads from top to bottom: what is asked of a block (:meth:`LSVIUCB.asks`), how values are
-planned backwards from what is known (:meth:`LSVIUCB.backward_induction`), and when a policy is
-replaced (:func:`enough_was_learnt`). What is known is a ridge regression with a bonus for what is
-uncertain, one for each way to ask: :mod:`~tacit.linear.features` and :mod:`~tacit.linear.counts`.
+The page reads from top to bottom: what is asked of a block (:meth:`LSVIUCB.asks`), and how values
+are planned backwards from what is known (:meth:`LSVIUCB.backward_induction`). What is known is a
+ridge regression with a bonus for what is uncertain, one for each way to ask:
+:mod:`~tacit.linear.features` and :mod:`~tacit.linear.counts`.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -21,7 +20,6 @@ from tacit.linear.base import LinearAlgorithm
 
 if TYPE_CHECKING:
     from tacit.linear.estimate import LinearModel
-    from tacit.linear.options import Switching
 
 Planned: TypeAlias = tuple[Floats, Floats]
 """Optimistic and greedy action values (H, S, A)."""
@@ -58,7 +56,7 @@ class LSVIUCB(LinearAlgorithm):
         release = yield Ask(statistic)
         self.way.take_in(release, statistic)
         model = self.way.model()
-        if self._switch(model):
+        if self.switch(model):
             self._planned = self.backward_induction(model)
 
     # How it plans.
@@ -89,8 +87,6 @@ class LSVIUCB(LinearAlgorithm):
                     values.append(V["optimistic"] ** 2)
                 asked = np.array(values)
                 means, widths = model.next_values(h, asked)
-                if self.options.misspecification > 0.0:
-                    widths = widths + self._missed(model, h, asked)
                 variances[h] = next_variance(dict(zip(names, means, strict=False)), means[-1])
             for name, mean, width in zip(names, means, widths, strict=False):
                 sums = rewards + mean + _SIGNS[name] * (reward_widths + width)
@@ -100,18 +96,6 @@ class LSVIUCB(LinearAlgorithm):
             self.weigh_by(variances)
         self.q_values = Q["optimistic"]
         return Q["optimistic"], Q["greedy"]
-
-    def _missed(self, model: LinearModel, step: int, values: Floats) -> Floats:
-        """What the best linear model, and the regression on what it misses, may be off by.
-
-        Let every row of P be within e of a linear model's, in total variation. Then P V is within
-        e R of linear, R the range of V, and n such errors b_i move a prediction by
-        |phi' Lambda^-1 sum phi_i b_i| <= e R sqrt(n phi' Lambda^-1 phi), by Cauchy and Schwarz.
-        """
-        spread = values.max(axis=1) - values.min(axis=1)
-        each = 1.0 + model.misfit(step)
-        missed: Floats = self.options.misspecification * spread[:, np.newaxis, np.newaxis] * each
-        return missed
 
     @property
     def value_functions(self) -> tuple[str, ...]:
@@ -133,32 +117,9 @@ class LSVIUCB(LinearAlgorithm):
         self.switches += 1
         return self.best(optimistic), self.best(greedy)
 
-    # When it switches.
-
-    def _switch(self, model: LinearModel) -> bool:
-        """Whether enough was learnt since the last switch; reads public matrices only."""
-        if self.switching == "schedule":
-            return True
-        new, old = model.precision(), self._last_precision
-        if old is not None and not enough_was_learnt(old, new, self.switching):
-            return False
-        self._last_precision = new
+    def switch(self, model: LinearModel) -> bool:
+        """Whether a policy is replaced at this release; by the schedule, always."""
         return True
-
-
-def enough_was_learnt(old: Floats, new: Floats, test: Switching) -> bool:
-    """Whether at any step the determinant of a precision matrix doubled, or some direction's did.
-
-    The determinant is that of line 9 of DP-LSVI-UCB++, looked at once for all steps.
-    """
-    if test == "determinant":
-        grown = np.linalg.slogdet(new)[1] - np.linalg.slogdet(old)[1] >= math.log(2.0)
-    else:
-        # The largest ratio x'Nx / x'Ox over directions x.
-        lower = np.linalg.inv(np.linalg.cholesky(old))
-        ratios = np.linalg.eigvalsh(lower @ new @ np.swapaxes(lower, -1, -2))
-        grown = ratios[..., -1] >= 2.0
-    return bool(grown.any())
 
 
 def next_variance(means: dict[str, Floats], square: Floats) -> Floats:

@@ -13,6 +13,7 @@ from tacit.linear.options import LinearOptions
 
 if TYPE_CHECKING:
     from tacit.core.setting import Setting
+    from tacit.linear.estimate import LinearModel
 
 
 class LSVIUCBPlusPlus(LSVIUCB):
@@ -35,11 +36,11 @@ class LSVIUCBPlusPlus(LSVIUCB):
 
     name = "lsvi_ucb_plus_plus"
     default_weights = "variance"
-    default_switching = "rayleigh"
 
     def __init__(self, setting: Setting, options: LinearOptions) -> None:
         super().__init__(setting, options)
         self._bounds = self._first_bounds()
+        self._last_precision: Floats | None = None
 
     # Values from above and from below (lines 5 to 12).
 
@@ -65,14 +66,38 @@ class LSVIUCBPlusPlus(LSVIUCB):
         """Pessimistic action values (H, S, A) of the last plan."""
         return np.array(self._bounds["pessimistic"])
 
+    # When it switches.
+
+    def switch(self, model: LinearModel) -> bool:
+        """Whether some direction's precision doubled since; reads public matrices only."""
+        new, old = model.precision(), self._last_precision
+        if old is not None and not enough_was_learnt(old, new):
+            return False
+        self._last_precision = new
+        return True
+
     # Save and resume.
 
     def state(self) -> State:
-        """The bounds too."""
+        """The bounds and the last precision too."""
         meta, arrays = super().state()
+        if self._last_precision is not None:
+            arrays = arrays | {"last_precision": self._last_precision}
         return meta, arrays | {f"bounds/{name}": bound for name, bound in self._bounds.items()}
 
     def restore(self, meta: dict[str, Any], arrays: Arrays) -> None:
         """See :meth:`state`."""
         super().restore(meta, arrays)
+        self._last_precision = arrays.get("last_precision")
         self._bounds = {name: arrays[f"bounds/{name}"] for name in self._bounds}
+
+
+def enough_was_learnt(old: Floats, new: Floats) -> bool:
+    """Whether at any step the precision of some direction of features doubled.
+
+    The paper's test, line 9 of DP-LSVI-UCB++, is by determinants; it is in :mod:`tacit.papers`.
+    """
+    # The largest ratio x'Nx / x'Ox over directions x.
+    lower = np.linalg.inv(np.linalg.cholesky(old))
+    ratios = np.linalg.eigvalsh(lower @ new @ np.swapaxes(lower, -1, -2))
+    return bool((ratios[..., -1] >= 2.0).any())

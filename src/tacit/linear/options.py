@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from tacit.core.options import OptimismOptions
-from tacit.privacy.arguments import checked_number
 from tacit.privacy.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -14,15 +13,6 @@ if TYPE_CHECKING:
     from tacit.privacy.models import Privacy
 
 Kind = Literal["features", "counts"]
-Switching = Literal["schedule", "determinant", "rayleigh"]
-
-# Above this many states it pays to ask for values instead of for all next states; where sums are
-
-_CHOICES = {
-    "weights": ("variance", "none"),
-    "switching": ("schedule", "determinant", "rayleigh"),
-    "gram_noise": ("frobenius", "triangle"),
-}
 
 
 @dataclass(frozen=True)
@@ -46,18 +36,12 @@ class LinearOptions(OptimismOptions):
     """Options of linear algorithms.
 
     Attributes:
-        statistic: what is asked of users: ``"features"``, ``"counts"``, ``"targets"`` (joint
-            only), or ``"auto"``, which says in ``why`` what it chose.
+        statistic: what is asked of users: ``"features"``, ``"counts"``, or ``"auto"``, which says
+            in ``why`` what it chose.
         stationary: one transition model for all steps (the world's own by default), or one each.
         growth: the number of users served grows by at most this factor from block to block.
         weights: ``"variance"`` weights steps by the variance of their next value, as LSVI-UCB++
             does; ``"none"`` does not; ``"auto"`` is the algorithm's own.
-        switching: replan by ``"schedule"``, or only when the determinant of a precision matrix has
-            doubled (``"determinant"``) or some direction's precision has (``"rayleigh"``).
-        gram_noise: noise of equal size in all directions of the Frobenius norm, or i.i.d. on the
-            upper ``"triangle"`` as in the papers.
-        misspecification: how far, in total variation, the world may be from every linear model; it
-            widens the bonus.
         constants: the practical constants.
     """
 
@@ -65,9 +49,6 @@ class LinearOptions(OptimismOptions):
     stationary: bool | None = None
     growth: float | None = None
     weights: Literal["auto", "variance", "none"] = "auto"
-    switching: Literal["auto", "schedule", "determinant", "rayleigh"] = "auto"
-    gram_noise: Literal["frobenius", "triangle"] = "frobenius"
-    misspecification: float = 0.0
     constants: LinearConstants = LinearConstants()
 
     def __post_init__(self) -> None:
@@ -75,13 +56,8 @@ class LinearOptions(OptimismOptions):
             raise InvalidArgument(
                 f"statistic must be auto, features or counts, got {self.statistic!r}"
             )
-        for name, allowed in _CHOICES.items():
-            value = getattr(self, name)
-            if value not in allowed and not (value == "auto" and name != "gram_noise"):
-                raise InvalidArgument(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
-        checked_number(
-            "misspecification", self.misspecification, "in [0, 1]", lambda d: 0.0 <= d <= 1.0
-        )
+        if self.weights not in ("auto", "variance", "none"):
+            raise InvalidArgument(f"weights must be auto, variance or none, got {self.weights!r}")
         super().__post_init__()
         self._settle(LinearConstants, self.growth)
 
@@ -102,14 +78,3 @@ def choose_statistic(
         return "counts", f"{few}, and a policy reaches one action in each"
     few = f"{d} features are few beside {n} states"
     return "features", f"{few}, and one release serves every value function"
-
-
-def check_together(privacy: Privacy, options: LinearOptions, kind: Kind) -> None:
-    """Refuses options that do not go together, given what was chosen for ``"auto"``."""
-    if kind != "counts" and privacy.needs_l1:
-        raise InvalidArgument(f"statistic={kind!r} needs Gaussian noise: delta > 0")
-    if kind == "counts" and options.gram_noise != "frobenius":
-        raise InvalidArgument(
-            "statistic='counts', which was asked for or chosen, has no Gram matrix: leave "
-            "gram_noise out, or give statistic='features'"
-        )

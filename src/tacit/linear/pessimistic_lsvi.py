@@ -70,7 +70,7 @@ class PessimisticLSVI(PlannedOffline):
         """Sums of features, with the whole budget."""
         statistic = self.sums_asked()
         release = yield Ask(statistic)
-        self.gram, self.following = statistic.gram_of(release["gram"]), release["next"]
+        self.gram, self.following = release["gram"], release["next"]
         if statistic.reward > 0.0:
             self.rewards = release["rewards"]
         names = ("next", "gram", "rewards")

@@ -76,8 +76,7 @@ class FeatureSums(LoopSums, BoundedSteps):
     Reads ``states`` (users, H + 1), ``actions`` and ``rewards`` (users, H). A step counts if its
     state, action, next state and reward are valid; rewards are cut to [0, 1]. Parts: ``gram``
     (L, d, d), ``next`` (L, d, S) and ``rewards`` (L, d), where L is the horizon, or 1 if
-    ``pooled``. Gram and rewards have squared weights a and b against ``next``, whose own n is 1,
-    or 0 where it is left out.
+    ``pooled``. Gram and rewards have squared weights a and b against ``next``.
 
     The weight w of a step is at most its public ``weights`` entry, and is lowered where the user's
     vector could become longer than ``clip`` *whatever the next state and reward turn out to be*.
@@ -90,8 +89,7 @@ class FeatureSums(LoopSums, BoundedSteps):
     def __post_init__(self) -> None:
         object.__setattr__(self, "features", unit_features(self.features))
         object.__setattr__(self, "horizon", check_size("horizon", self.horizon))
-        for name in ("pooled", "following", "triangle"):
-            object.__setattr__(self, name, bool(getattr(self, name)))
+        object.__setattr__(self, "pooled", bool(self.pooled))
         for name, least in (("gram", 1e-12), ("reward", 0.0)):
             value = float(getattr(self, name))
             if not least <= value <= 1e12:
@@ -113,28 +111,14 @@ class FeatureSums(LoopSums, BoundedSteps):
     def layout(self) -> Layout:
         """``gram``, ``next`` and ``rewards``."""
         L, d, S = self.rows, self.dimension, self.states
-        shape = (L, d * (d + 1) // 2) if self.triangle else (L, d, d)
-        parts = [Part("gram", shape, symmetric=not self.triangle, weight=math.sqrt(self.gram))]
-        if self.following:
-            parts.append(Part("next", (L, d, S)))
+        gram = Part("gram", (L, d, d), symmetric=True, weight=math.sqrt(self.gram))
+        parts = [gram, Part("next", (L, d, S))]
         if self.reward > 0.0:
             parts.append(Part("rewards", (L, d), weight=math.sqrt(self.reward)))
         return Layout(tuple(parts))
 
-    def gram_of(self, part: Floats) -> Floats:
-        """The matrices (L, d, d) of a released ``gram``."""
-        if not self.triangle:
-            return part
-        d = self.dimension
-        matrix = np.zeros((self.rows, d, d))
-        rows, columns = np.triu_indices(d)
-        matrix[:, rows, columns] = matrix[:, columns, rows] = part
-        return matrix
-
     def monitored(self, release: Any) -> dict[str, tuple[Any, Any]]:
         """Rewards, and visits of next states, where some combination of features is always 1."""
-        if not self.following:
-            return {}  # asked of users of many versions at once
         found = told_of_features(self.features, release, np.ones(self.rows))
         whole = not self.clips and bool((self._weights == 1.0).all())
         return found if whole or not found else found | {"partial": (1.0, 0.0)}
@@ -167,9 +151,7 @@ class FeatureSums(LoopSums, BoundedSteps):
             weighted = weighted.reshape(1, -1, self.dimension)
             counts, rewards = counts.reshape(1, -1, self.states), rewards.reshape(1, -1)
         turned = np.swapaxes(chosen, 1, 2)
-        following = np.zeros((1, 1, 1))
-        if self.following:
-            following = np.swapaxes(weighted, 1, 2) @ np.asarray(counts, dtype=np.float64)
+        following = np.swapaxes(weighted, 1, 2) @ np.asarray(counts, dtype=np.float64)
         sums = np.asarray(rewards, dtype=np.float64)[..., np.newaxis]
         paid = (np.swapaxes(weighted, 1, 2) @ sums)[..., 0]
         return self._pack((turned * visits[:, np.newaxis]) @ chosen, following, paid, None)
@@ -177,12 +159,12 @@ class FeatureSums(LoopSums, BoundedSteps):
     def _sums(self, block: Block, separate: bool) -> Floats:
         from tacit.linear.sum_loops import sum_features
 
-        free = self.rows > 1 or self.horizon == 1 or not self.following
+        free = self.rows > 1 or self.horizon == 1
         follows = np.zeros(self.features.shape[:2], dtype=np.int64) if free else None
         steps = read_steps(block, self.horizon, follows)
         rows, L, d = block.users if separate else 1, self.rows, self.dimension
         visits = np.zeros((rows, L, *self.features.shape[:2]))
-        following = np.zeros((rows, L, d, self.states if self.following else 1))
+        following = np.zeros((rows, L, d, self.states))
         paid = np.zeros((rows, L, d))
         limit = self.bound**2 * (1.0 - _ROUNDING) if self.clips else math.inf
         sum_features(
@@ -192,7 +174,6 @@ class FeatureSums(LoopSums, BoundedSteps):
             self._lengths,
             limit,
             self.gram,
-            float(self.following),
             self.reward,
             self.pooled,
             separate,
@@ -203,7 +184,5 @@ class FeatureSums(LoopSums, BoundedSteps):
         return self._pack(weighted_grams(self.features, visits), following, paid, rows)
 
     def _pack(self, gram: Floats, following: Floats, paid: Floats, users: int | None) -> Floats:
-        if self.triangle:
-            gram = gram[..., *np.triu_indices(self.dimension)]
         values = {"gram": gram, "next": following, "rewards": paid}
         return self.layout.pack(values, users=users)

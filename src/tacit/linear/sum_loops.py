@@ -19,7 +19,6 @@ def sum_features(
     lengths: Floats,
     limit: float,
     gram_share: float,
-    next_share: float,
     reward_share: float,
     pooled: bool,
     separate: bool,
@@ -33,7 +32,7 @@ def sum_features(
     under the next state, ``paid`` (rows, L, d) weight times feature times reward; row 0 takes
     everybody, or each user her own row when ``separate``. ``weights`` (1 or H, S, A) are public,
     ``lengths`` (S, A) are the squared lengths of the features, ``limit`` is the largest squared
-    length of what one user adds, and the shares are the squared weights of the three sums.
+    length of what one user adds, and the shares are the squared weights of Grams and rewards.
     """
     users, horizon = actions.shape
     n_states, n_actions, dimension = features.shape
@@ -76,8 +75,8 @@ def sum_features(
                     towards[past_after[i]] = 0.0
             # The largest weight with which no next state and no reward could pass the limit: the
             # root of c w^2 + 2 b w = room, without cancellation.
-            b = gram_share * of_gram + next_share * most + reward_share * max(of_reward, 0.0)
-            c = gram_share * q * q + (next_share + reward_share) * q
+            b = gram_share * of_gram + most + reward_share * max(of_reward, 0.0)
+            c = gram_share * q * q + (1.0 + reward_share) * q
             room = max(limit - used, 0.0)
             weight = weights[min(step, last), state, action]
             if c > 0.0 and limit < math.inf:
@@ -85,16 +84,15 @@ def sum_features(
                 weight = min(weight, room / bound if bound > 0.0 else 0.0)
             if weight <= 0.0:
                 continue
-            inner = gram_share * of_gram + next_share * actual + reward_share * reward * of_reward
-            own = gram_share * q * q + (next_share + reward_share * reward * reward) * q
+            inner = gram_share * of_gram + actual + reward_share * reward * of_reward
+            own = gram_share * q * q + (1.0 + reward_share * reward * reward) * q
             used += 2.0 * weight * inner + weight * weight * own
             at = 0 if pooled else step
             visits[row, at, state, action] += weight
             for k in range(dimension):
                 paid[row, at, k] += weight * reward * phi[k]
-            if next_share > 0.0:
-                for k in range(dimension):
-                    following[row, at, k, after] += weight * phi[k]
+            for k in range(dimension):
+                following[row, at, k, after] += weight * phi[k]
             past_state[count], past_action[count] = state, action
             past_after[count], past_pay[count], past_weight[count] = after, reward, weight
             count += 1

@@ -1,6 +1,5 @@
 """Linear-quadratic control: states that move linearly, costs that are quadratic."""
 
-from tacit.lq.energy import EnergyHistogram
 from tacit.lq.policy import GainPolicy
 from tacit.lq.spec import LQSpec
 from tacit.lq.statistics import TrajectorySums
@@ -16,7 +15,6 @@ from tacit.lq.worlds import (
 
 __all__ = [
     "Ball",
-    "EnergyHistogram",
     "GainPolicy",
     "LQSpec",
     "LQWorld",

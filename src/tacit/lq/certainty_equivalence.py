@@ -1,33 +1,89 @@
-"""Certainty equivalence: control as if what is believed were true, where that is safe."""
+"""Certainty equivalence: control as if what is believed were true, where that is safe.
+
+Every user is in one block, which is asked once with the whole budget. Users' controls have noise of
+known size, without which nobody would learn what other controls do. From a posterior of the model
+follows what the next block is asked (:mod:`tacit.lq.estimate`). Published gains pass a safeguard
+(:mod:`tacit.lq.safeguard`).
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit.lq.base import LQAlgorithm, LQOptions
+from tacit.core.algorithm import Algorithm, Floats, Pace
+from tacit.core.asks import Arrays, Ask, Asks, State, below
+from tacit.lq.estimate import BlockEvidence, ModelPosterior, ModelRegression, next_sums
 from tacit.lq.policy import GainPolicy
-from tacit.lq.safeguard import Safeguard, candidates
-from tacit.privacy.arguments import positive
+from tacit.lq.safeguard import Safeguard, candidates, expected_costs, optimal_cost
+from tacit.lq.statistics import TrajectorySums
+from tacit.privacy.arguments import instance_of, positive
+from tacit.privacy.curators.gate import Release
+from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.sizing import release_noise, users_above_noise
+
+if TYPE_CHECKING:
+    from tacit.core.setting import Setting
+    from tacit.lq.spec import LQSpec
+    from tacit.privacy.statistic import Statistic
+
+# Blocks of more users are simulated part by part.
+_IN_MEMORY = 1 << 15
+
+
+@dataclass(frozen=True)
+class LQConstants:
+    """The practical agents' constants, chosen on other seeds of the worlds than are reported."""
+
+    first: float = 7.0  # users of the first block, times (n + d) / mu
+    # The number of users served grows by at most this factor from block to block.
+    growth: float = 1.3
+    # Energy of the first users' controls, over the whole episode and divided by sqrt(d), in that of
+    # first states. Noise adds up over an episode, so with a fixed size per step it would cost the
+    # more the longer episodes are.
+    control_noise: float = 3.0
+    noise_price: float = 0.5  # what the noise of later users may cost, in costs of zero control
+    largest_noise: float = 0.3  # and how large it may be, in first noises, per root of the horizon
+    # It may cost so many times what the gains are expected to lack of the optimum.
+    explore: float = 1.0
+    prior: float = 0.6  # standard deviation of all entries of (A, B) together, in norm bounds
+    model_error: float = 0.1  # see :class:`~tacit.lq.estimate.ModelRegression`
+    cap: float = 0.8  # where residuals are cut, in standard deviations of the posterior
+    first_cap: float = 1.2  # the same for the first block, in those of the prior
+    steps: float = 4.0  # how many steps of the first users count
+    shape: float = 0.3  # inputs are scaled by this negative power of the Gram
+    gram_share: float = 0.3  # how much the noise of the Gram counts in the choice of the weight
+    # What was known is doubted when a block is so many standard deviations off.
+    surprise: float = 1.5
+    samples: int = 128  # models that gains are tried on
+    caution: float = 1.4  # how much wider than the posterior they are
+    confidence: float = 0.9  # in which share of them gains must beat zero control
+    worst: float = 2.0  # and how much more than it they may cost in any of them
 
 
 @dataclass(frozen=True, kw_only=True)
-class CertaintyEquivalenceOptions(LQOptions):
-    """Options of :class:`CertaintyEquivalence`, besides those of all of linear-quadratic control.
+class CertaintyEquivalenceOptions:
+    """Options of :class:`CertaintyEquivalence`.
 
     Attributes:
+        constants: of the practical recipe.
         scale: multiplies the caution of the safeguard.
     """
 
+    constants: LQConstants = LQConstants()
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        super().__post_init__()
+        if self.constants is None:
+            object.__setattr__(self, "constants", LQConstants())
+        instance_of("constants", self.constants, LQConstants)
         positive("scale", self.scale)
 
 
-class CertaintyEquivalence(LQAlgorithm):
+class CertaintyEquivalence(Algorithm[GainPolicy]):
     """Gains that are best for the posterior, among those that pass the safeguard.
 
     What is asked: :class:`~tacit.lq.statistics.TrajectorySums` of every block, around the mean of a
@@ -43,14 +99,143 @@ class CertaintyEquivalence(LQAlgorithm):
     """
 
     name = "certainty_equivalence"
-    Options = CertaintyEquivalenceOptions
+    spec: LQSpec
     options: CertaintyEquivalenceOptions
+    Options = CertaintyEquivalenceOptions
+
+    def __init__(self, setting: Setting, options: CertaintyEquivalenceOptions) -> None:
+        spec = setting.spec
+        if not hasattr(spec, "control_cost"):
+            raise InvalidArgument(
+                "this agent is for linear-quadratic control: spec must be an LQSpec, as of "
+                f"random_system or dosing, got {type(spec).__name__}"
+            )
+        chosen, p, n = options.constants, spec.states + spec.controls, spec.states
+        prior_std = chosen.prior * spec.norm_bound / math.sqrt(n * p)
+        self.regression = ModelRegression(spec, prior_std, chosen.model_error)
+        self._known = self.regression.prior
+        self._evidence: list[BlockEvidence] = []
+        self._trust: list[float] = []
+        super().__init__(setting, options)
+
+    # What is public.
+
+    @property
+    def uncertainty(self) -> ModelPosterior | None:
+        """What the releases tell of the model, from a prior of independent normal entries.
+
+        It is measured, not proven: with true public bounds the squared distance of the truth is on
+        average within a factor of 2 of what it should be, from the first thousand users to a
+        million (docs/lq.md has the table).
+        """
+        return self._known
+
+    @property
+    def why(self) -> str:
+        """See :class:`~tacit.core.algorithm.Algorithm`."""
+        return f"{super().why}; control noise {self.policy.noise:.3g} now"
+
+    @property
+    def noise_std(self) -> float:
+        """Standard deviation of the noise in one sum with weight 1 of the current block."""
+        return release_noise(self.statistic(), self.privacy, self._block_size)
+
+    @property
+    def form(self) -> str:
+        """Part by part, where blocks are large."""
+        return "streamed" if self._block_size > _IN_MEMORY else "episodes"
+
+    @property
+    def _block_size(self) -> int:
+        return self.schedule.blocks[min(self.releases, self.schedule.releases - 1)]
+
+    # What is asked.
+
+    def asks(self) -> Asks:
+        """Second moments of users' steps."""
+        statistic = self.statistic()
+        release = yield Ask(statistic)
+        self.take_in(release, statistic)
+
+    def statistic(self) -> TrajectorySums:
+        """The sums over the current block; see :mod:`tacit.lq.estimate`."""
+        # While nothing is known of the model, a few steps of a user are to count.
+        constants = self.options.constants
+        steps = None if self._evidence else min(float(self.spec.horizon), constants.steps)
+        known, private = self._known, self.privacy.private
+        return next_sums(self.regression, known, self.policy, steps, constants, private)
+
+    # What is known.
+
+    def take_in(self, release: Release, statistic: TrajectorySums) -> None:
+        """Adds a block to the posterior; a block that surprises makes earlier ones count less."""
+        before = self._known
+        block = BlockEvidence.of(release, statistic, self.block_users, self.policy)
+        if self._evidence:
+            surprise = self.regression.surprise(block, before)
+            usual = 1.0 + self.options.constants.surprise * math.sqrt(2.0 / before.mean.size)
+            if surprise > usual:
+                self._trust = [trust / surprise for trust in self._trust]
+        self._evidence.append(block)
+        self._trust.append(1.0)
+        self._known = self.regression.posterior(self._evidence, self._trust, before)
+
+    def monitored(self, statistic: Statistic, release: Release) -> dict[str, tuple[Any, Any]]:
+        """What the steps that count cost, and the energy of every coordinate of z = (x, u).
+
+        With G the sum of p p', p = M z, both are <A, G> for some A, with noise |A|_F times that of
+        G. Of a user G is positive semidefinite with a trace of at most tau, so that
+        0 <= <A, G> <= tau times the largest eigenvalue of A.
+        """
+        assert isinstance(statistic, TrajectorySums)  # noqa: S101
+        spec, back, G = self.spec, np.linalg.inv(statistic.inputs), release["gram"]
+        n, noise = spec.states, float(np.max(release.std["gram"]))
+        cost = np.zeros(G.shape)
+        cost[:n, :n], cost[n:, n:] = spec.state_cost, spec.control_cost
+        turned, squares = back.T @ cost @ back, (back**2).sum(axis=1)
+        dearest = float(np.linalg.eigvalsh(turned)[-1]) * statistic.tau
+        return {
+            "partial": (1.0, 0.0),
+            "rewards": (-float((turned * G).sum()), noise * float(np.linalg.norm(turned))),
+            "range": (-dearest, 0.0),
+            "visits": (np.einsum("ij,jk,ik->i", back, G, back), noise * squares),
+            "reach": (float(squares.max()) * statistic.tau, 0.0),
+        }
+
+    # How users explore.
 
     @property
     def safeguard(self) -> Safeguard:
         """What published gains must pass, as cautious as was asked for."""
-        plain = super().safeguard
-        return replace(plain, caution=self.options.scale * plain.caution)
+        constants = self.options.constants
+        return Safeguard(self.spec, constants, self.options.scale * constants.caution)
+
+    def possible_models(self) -> Floats:
+        """Models that gains are tried on, drawn anew."""
+        return self.safeguard.models(self._known, self.rng)
+
+    @property
+    def first_noise(self) -> float:
+        """Of each coordinate of the first users' controls; without it there is none later.
+
+        In the energy of first states.
+        """
+        spec = self.spec
+        energy = float(np.trace(spec.start_moment)) or spec.noise_bound**2 or 1.0
+        share = self.options.constants.control_noise / (spec.horizon * math.sqrt(spec.controls))
+        return math.sqrt(share * energy)
+
+    def policies(self, serving: Floats, greedy: Floats) -> tuple[GainPolicy, GainPolicy]:
+        """What serves users, with noise in their controls, and the greedy gains without."""
+        spec, chosen, noise = self.spec, self.options.constants, self.first_noise
+        if noise and self._evidence:
+            noise = most_noise(noise, self.possible_models(), spec, chosen)
+        if noise and serving.any():
+            mean, models = self._known.mean, self.possible_models()
+            noise = min(noise, later_noise(serving, mean, models, spec, chosen.explore))
+        return GainPolicy(serving, noise, self.releases), GainPolicy(greedy, 0.0, self.releases)
+
+    # How it plans.
 
     def plan(self) -> tuple[GainPolicy, GainPolicy]:
         """Of the gains that pass, those of least average cost over possible models.
@@ -61,3 +246,84 @@ class CertaintyEquivalence(LQAlgorithm):
         costs, tried = self.safeguard.try_out(gains, self.possible_models())
         best = tried[int(np.argmin(costs))]
         return self.policies(best, best)
+
+    # Choices made before the first user comes.
+
+    def _check(self) -> None:
+        if self.privacy.needs_l1:
+            raise InvalidArgument(
+                "second moments need Gaussian noise: delta > 0, and the Gaussian mechanism under "
+                f"LocalDP; privacy is {self.privacy!r}"
+            )
+
+    def _pace(self) -> Pace:
+        # Blocks that are large enough for residuals to become shorter by them.
+        n, d, H = self.spec.states, self.spec.controls, self.spec.horizon
+        chosen, first = self.options.constants, max(8, n + d)
+        if self.privacy.private:
+            one = TrajectorySums(n, d, H, tau=math.sqrt(0.5))
+            first = users_above_noise(one, self.privacy, chosen.first * (n + d))
+        return Pace(first=first, growth=chosen.growth)
+
+    def _first_policies(self) -> tuple[GainPolicy, GainPolicy]:
+        """Zero gains. Noise is for those who are served; nobody is better off with it."""
+        still = GainPolicy.zero(self.spec.horizon, self.spec.controls, self.spec.states)
+        return replace(still, noise=self.first_noise), still
+
+    # Save and resume.
+
+    def policy_arrays(self, policy: GainPolicy) -> Arrays:
+        """See :class:`~tacit.core.algorithm.Algorithm`."""
+        return policy.arrays()
+
+    def policy_of(self, arrays: Arrays, version: int) -> GainPolicy:
+        """See :class:`~tacit.core.algorithm.Algorithm`."""
+        return GainPolicy.from_arrays(arrays, version)
+
+    def state(self) -> State:
+        """The evidence, and the posterior, which the next one starts from."""
+        arrays: Arrays = {"mean": self._known.mean, "covariance": self._known.covariance}
+        for number, block in enumerate(self._evidence):
+            arrays |= {f"block{number}/{name}": array for name, array in block.arrays().items()}
+        return {"trust": list(self._trust)}, arrays
+
+    def restore(self, meta: dict[str, Any], arrays: Arrays) -> None:
+        """See :meth:`state`."""
+        self._trust = list(meta["trust"])
+        self._evidence = [
+            BlockEvidence.from_arrays(below(arrays, f"block{number}/"))
+            for number in range(len(self._trust))
+        ]
+        self._known = replace(self._known, mean=arrays["mean"], covariance=arrays["covariance"])
+
+
+def most_noise(first: float, models: Floats, spec: LQSpec, constants: LQConstants) -> float:
+    """More than the first users had, where it is known to cost little in comparison."""
+    still = np.zeros((2, spec.horizon, spec.controls, spec.states))
+    costs = expected_costs(spec, still, models, np.array([0.0, 1.0]))
+    ratios = costs[1] / np.maximum(costs[0], 1e-300)
+    price = float(np.median(ratios)) - 1.0
+    if not (math.isfinite(price) and price > 0.0):
+        return first
+    largest = constants.largest_noise * first * math.sqrt(spec.horizon)
+    return max(first, min(largest, math.sqrt(constants.noise_price / price)))
+
+
+def later_noise(gains: Floats, mean: Floats, models: Floats, spec: LQSpec, explore: float) -> float:
+    """For users of these gains, less and less as the model becomes known.
+
+    Noise costs its variance times a constant. What gains lack of the optimum decreases as more
+    is known, which is the sooner the more noise there is. Spending about as much on noise as
+    is lacking has the right rates: with N users the lack is as 1 / (N variance) where data are
+    scarce, and as its square where the noise of privacy is what counts, so the variance
+    decreases as N^(-1/2) and N^(-2/3), as the least sum of both does. Noise may cost ``explore``
+    times what the gains are expected to lack, and is infinite where nothing can be said.
+    """
+    twice, noises = gains[np.newaxis].repeat(2, 0), np.array([0.0, 1.0])
+    one = expected_costs(spec, twice, mean[np.newaxis], noises)
+    costs = expected_costs(spec, gains[np.newaxis], models, 0.0)[0]
+    best = [optimal_cost(spec, model) for model in models]
+    lack, price = float(np.mean(costs) - np.mean(best)), float(one[1, 0] - one[0, 0])
+    if not (math.isfinite(lack) and math.isfinite(price)):
+        return math.inf
+    return math.sqrt(explore * max(lack, 0.0) / price)

@@ -27,7 +27,7 @@ from tacit.lq.statistics import TrajectorySums
 from tacit.privacy.statistic import Floats
 
 if TYPE_CHECKING:
-    from tacit.lq.base import LQOptions
+    from tacit.lq.certainty_equivalence import LQConstants
     from tacit.lq.spec import LQSpec
     from tacit.privacy.curators.gate import Release
 
@@ -218,7 +218,7 @@ def next_sums(
     known: ModelPosterior,
     policy: GainPolicy,
     first_steps: float | None,
-    options: LQOptions,
+    constants: LQConstants,
     private: bool,
 ) -> TrajectorySums:
     """The sums over a block that follows ``policy``.
@@ -229,7 +229,7 @@ def next_sums(
 
     While nothing is known, ``first_steps`` of a user are to count; then it is ``None``.
     """
-    spec, constants = regression.spec, options.constants
+    spec = regression.spec
     root = np.asarray(np.linalg.cholesky(known.covariance), dtype=np.float64)
     cap = constants.cap if first_steps is None else constants.first_cap
     spread = cap * math.sqrt(spec.states) * root
@@ -259,7 +259,6 @@ def next_sums(
         spec.states,
         spec.controls,
         spec.horizon,
-        clip=options.clip,
         tau=tau if private else tau * _UNCLIPPED,
         weight=weight,
         centre=known.mean,

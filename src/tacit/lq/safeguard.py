@@ -17,7 +17,7 @@ from tacit.core.sizes import read_only
 from tacit.lq.estimate import ModelPosterior
 
 if TYPE_CHECKING:
-    from tacit.lq.base import LQConstants
+    from tacit.lq.certainty_equivalence import LQConstants
     from tacit.lq.spec import LQSpec
 
 

@@ -5,18 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.standard import GramCross
-from tacit.privacy.statistic import Block, Floats, Layout, Statistic, StreamedBlock
-
-Clip = Literal["predictable", "trajectory", "step"]
-
+from tacit.privacy.statistic import Block, Floats, Layout, Part, Statistic, StreamedBlock
 
 # Stands for an array that was not given, whose shape depends on other fields.
 _NOT_GIVEN = partial(np.empty, 0)
@@ -35,26 +30,19 @@ class TrajectorySums(Statistic):
     Reads ``states`` (users, H + 1, n), ``actions`` (users, H, d) and ``lengths`` (users,). A step
     counts if it came before the end of the episode and all its values are finite.
 
-    Three ways to bound a user:
+    How a user is bounded: residuals are cut at the length cap(z) = ``floor`` + |spread' z|; a step
+    costs e = |p|^2 + W^2/2 cap(z)^2, and counts with weight s = min(1, what is left of tau / e).
+    The weight of a step depends on what came before it and on z, never on the next state. So the
+    noise w still has mean zero given all of it, and the sums tell the truth on average whatever tau
+    is, as long as the cap does not cut. A small tau looks at the first steps only.
 
-    * ``"predictable"``: residuals are cut at the length cap(z) = ``floor`` + |spread' z|; a step
-      costs e = |p|^2 + W^2/2 cap(z)^2, and counts with weight s = min(1, what is left of tau / e).
-      The weight of a step depends on what came before it and on z, never on the next state. So the
-      noise w still has mean zero given all of it, and the sums tell the truth on average whatever
-      tau is, as long as the cap does not cut. A small tau looks at the first steps only.
-    * ``"trajectory"``: all steps of a user have the weight min(1, tau / sum (|p|^2 + W^2/2 |r|^2)).
-    * ``"step"``: p and r of a step are multiplied by min(1, p_bound / |p|, r_bound / |r|).
-
-    The latter two weigh down where the noise happened to be large, which biases what is learnt.
-
-    Sensitivity, predictable. Let y = [p; (W / sqrt 2) r], so that |y|^2 <= e, and Y = sum s y y'
+    Sensitivity. Let y = [p; (W / sqrt 2) r], so that |y|^2 <= e, and Y = sum s y y'
     over the steps. Y is positive semidefinite with trace sum s |y|^2 <= sum s e <= tau. For another
     user's Y* the squared distance is that of the parts gram and cross of Y and Y*, of which
     W cross is sqrt 2 times a block that is in Y twice: it is at most |Y - Y*|_F^2 = |Y|^2 + |Y*|^2
     - 2 <Y, Y*> <= 2 tau^2, as <Y, Y*> >= 0 for semidefinite matrices. So sqrt(2) tau, and tau
     against zero. Long p with cap(z) beside it of no account attain it in the limit; exactly, if
-    ``floor`` is 0 and the spread does not reach some p. The other two: see
-    :class:`tacit.privacy.standard.GramCross`, which does them.
+    ``floor`` is 0 and the spread does not reach some p.
     """
 
     _adds_bounded = True  # its loop brings each user within tau before it adds her
@@ -62,8 +50,7 @@ class TrajectorySums(Statistic):
     states: int  # n
     controls: int  # d
     steps: int  # H
-    clip: Clip = "predictable"  # see above
-    tau: float | None = None  # for the clips of whole trajectories
+    tau: float  # see above
     weight: float = 1.0  # W
     centre: Floats = field(default_factory=_NOT_GIVEN)  # T, (n + d, n); zero if not given
     # M, (n + d, n + d); the identity if not given.
@@ -71,22 +58,14 @@ class TrajectorySums(Statistic):
     floor: float = 0.0  # of the cap
     # Of the cap, (n + d, n + d); zero if not given.
     spread: Floats = field(default_factory=_NOT_GIVEN)
-    p_bound: float = 1.0  # for the clip of steps
-    r_bound: float = 1.0  # for the clip of steps
 
     def __post_init__(self) -> None:
         sizes = (self.states, self.controls, self.steps)
         if min(sizes) < 1:
             raise InvalidArgument(f"states, controls and steps must be >= 1, got {sizes}")
-        if self.clip not in ("predictable", "trajectory", "step"):
-            raise InvalidArgument(
-                f"clip must be predictable, trajectory or step, got {self.clip!r}"
-            )
-        if (self.tau is None) != (self.clip == "step"):
-            raise InvalidArgument("tau goes with clip='predictable' and 'trajectory' only")
-        for name in ("tau", "weight", "p_bound", "r_bound"):
+        for name in ("tau", "weight"):
             value = getattr(self, name)
-            if value is not None and not (math.isfinite(value) and value > 0):
+            if not (math.isfinite(value) and value > 0):
                 raise InvalidArgument(f"{name} must be > 0, got {value!r}")
         if not (math.isfinite(self.floor) and self.floor >= 0):
             raise InvalidArgument(f"floor must be >= 0, got {self.floor!r}")
@@ -111,62 +90,39 @@ class TrajectorySums(Statistic):
     @cached_property
     def layout(self) -> Layout:
         """``gram`` and ``cross``."""
-        return self._moments.layout
+        gram = Part("gram", (self.rows, self.rows), symmetric=True)
+        return Layout((gram, Part("cross", (self.rows, self.states), weight=self.weight)))
 
     def l2(self, relation: Relation) -> float:
         """See the class."""
-        if self.clip == "predictable":
-            assert self.tau is not None  # noqa: S101
-            replace = checked_relation(relation) is Relation.REPLACE_ONE
-            return self.tau * (math.sqrt(2.0) if replace else 1.0)
-        return self._moments.l2(relation)
+        replace = checked_relation(relation) is Relation.REPLACE_ONE
+        return self.tau * (math.sqrt(2.0) if replace else 1.0)
 
     def vectors(self, block: Block) -> Floats:
         """Weighted outer products, user by user."""
-        if self.clip != "predictable":
-            return self._moments.vectors(self._steps(block))
         grams, crosses = self._sum(block, separate=True)
         return self.layout.pack({"gram": grams, "cross": crosses}, users=block.users)
 
     def total(self, block: Block) -> Floats:
-        """The sum over users, compiled, where it is predictable."""
-        if self.clip != "predictable" or block.aggregate or isinstance(block, StreamedBlock):
+        """The sum over users, compiled."""
+        if block.aggregate or isinstance(block, StreamedBlock):
             return super().total(block)
         grams, crosses = self._sum(block, separate=False)
         return self.layout.pack({"gram": grams[0], "cross": crosses[0]})
 
-    @cached_property
-    def _moments(self) -> GramCross:
-        """The layout of all three clips, and all of two."""
-        clip: Literal["trajectory", "step"] = "step" if self.clip == "step" else "trajectory"
-        sizes, bounds = (self.rows, self.states, self.steps), (self.p_bound, self.r_bound)
-        return GramCross(*sizes, *bounds, self.weight, pooled=True, clip=clip, tau=self.tau)
-
     def _sum(self, block: Block, separate: bool) -> tuple[Floats, Floats]:
         from tacit.lq.sum_loops import add_predictable
 
-        assert self.tau is not None  # noqa: S101
         p, lead = self.rows, block.users if separate else 1
         grams, crosses = np.zeros((lead, p, p)), np.zeros((lead, p, self.states))
+        steps = read_steps(block, self.states, self.controls, self.steps)
         public = self.centre, self.inputs, self.spread
         bounds = self.floor, 0.5 * self.weight**2, self.tau
         with np.errstate(all="ignore"):
-            add_predictable(*self._raw(block), *public, *bounds, separate, grams, crosses)
+            add_predictable(*steps, *public, *bounds, separate, grams, crosses)
         lower = np.tril_indices(p, -1)
         grams[:, lower[0], lower[1]] = grams[:, lower[1], lower[0]]
         return grams, crosses
-
-    def _steps(self, block: Block) -> Block:
-        """Inputs and residuals, not finite where a step does not count."""
-        states, actions, lengths = self._raw(block)
-        z = np.concatenate([states[:, :-1], actions], axis=-1)
-        over = np.arange(self.steps) >= lengths[:, np.newaxis]
-        residuals = states[:, 1:] - z @ self.centre
-        residuals[over] = np.nan
-        return Block(block.users, {"p": z @ self.inputs.T, "q": residuals})
-
-    def _raw(self, block: Block) -> tuple[Floats, Floats, NDArray[np.int64]]:
-        return read_steps(block, self.states, self.controls, self.steps)
 
 
 def read_steps(

@@ -1,10 +1,9 @@
 """What all mixture algorithms share: their options, and how the sums of all blocks add up.
 
 Plumbing: an algorithm's own file says what it estimates, how it is optimistic and how it plans.
-There are three ways to ask, of which ``statistic="auto"`` chooses one:
+There are two ways to ask, of which ``statistic="auto"`` chooses one:
 
 * ``"model"``: a regression on next states themselves, which serves every value function,
-* ``"values"``: the papers' value-targeted regression, with the value function of the user's block,
 * ``"counts"``: counts along the block's own policy (sparse worlds).
 
 All ask every user once, with the whole budget; sums over blocks are post-processing.
@@ -27,7 +26,6 @@ from tacit.finite.algorithm import WayAlgorithm
 from tacit.mixture.estimate import MixtureModel, PublicFeatures, Rows
 from tacit.numerics.block_sums import BlockSums
 from tacit.numerics.ridge import positive_part
-from tacit.privacy.arguments import checked_number
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import Privacy
 from tacit.privacy.sizing import users_above_noise
@@ -87,19 +85,16 @@ class MixtureOptions(OptimismOptions):
     """Options of mixture algorithms.
 
     Attributes:
-        statistic: what is asked of users: ``"model"``, ``"values"``, ``"counts"`` or
-            ``"auto"``, which says in ``why`` what it chose.
+        statistic: what is asked of users: ``"model"``, ``"counts"`` or ``"auto"``, which says
+            in ``why`` what it chose.
         stationary: one vector of weights for all steps (the world's own by default), or one each.
         growth: the number of users served grows by at most this factor from block to block.
-        misspecification: how far, in total variation, the world may be from every mixture; it
-            widens the bonus of regressions.
         constants: the practical constants.
     """
 
     statistic: Literal["auto", "model", "counts"] = "auto"
     stationary: bool | None = None
     growth: float | None = None
-    misspecification: float = 0.0
     constants: MixtureConstants = MixtureConstants()
 
     def __post_init__(self) -> None:
@@ -108,9 +103,6 @@ class MixtureOptions(OptimismOptions):
             raise InvalidArgument(
                 f"statistic must be auto, model or counts, got {self.statistic!r}"
             )
-        checked_number(
-            "misspecification", self.misspecification, "in [0, 1]", lambda d: 0.0 <= d <= 1.0
-        )
         self._settle(MixtureConstants, self.growth)
 
 
@@ -140,10 +132,6 @@ class MixtureAlgorithm(WayAlgorithm):
         self.q_values: Floats | None = None  # optimistic, (H, S, A), of the last plan
         self._sums = BlockSums()
         self._asked: Statistic | None = None
-        # The next values that users are asked about: zero tells nothing, ramps do.
-        H, S = spec.horizon, spec.states
-        ramp = np.random.default_rng(np.random.SeedSequence([setting.seed, 9])).random((H, S))
-        self.values_asked: Floats = ramp * np.arange(H - 1, -1, -1.0)[:, np.newaxis]
         super().__init__(setting, options)
 
     # What is public.
@@ -226,10 +214,9 @@ class MixtureAlgorithm(WayAlgorithm):
         return super().identity() | own
 
     def state(self) -> State:
-        """The sums, and what the current users are asked about."""
+        """The sums."""
         meta, arrays = self._sums.dump()
         kept: Arrays = {f"sums/{name}": array for name, array in arrays.items()}
-        kept["values_asked"] = self.values_asked
         if self.q_values is not None:
             kept["q_values"] = self.q_values
         return {"sums": meta}, kept
@@ -237,7 +224,6 @@ class MixtureAlgorithm(WayAlgorithm):
     def restore(self, meta: dict[str, Any], arrays: Arrays) -> None:
         """See :meth:`state`."""
         self._sums.restore(meta["sums"], below(arrays, "sums/"))
-        self.values_asked = arrays["values_asked"]
         self.q_values = arrays.get("q_values")
         self._asked = None
 

@@ -85,11 +85,6 @@ class PublicFeatures:
         return base.reshape(-1, S, A), inputs.reshape(-1, S, A, k)
 
 
-def input_scale(x: Floats) -> float:
-    """What value-targeted inputs x V are divided by: the largest length there is."""
-    return max(float(np.sqrt((x**2).sum(axis=-1).max())), 1e-9)
-
-
 class Rows(NamedTuple):
     """Noisy sums of a regression, row by row, and the standard deviations of their noise."""
 

@@ -27,7 +27,6 @@ from tacit.mixture.estimate import (
     PublicFeatures,
     RewardEstimate,
     Rows,
-    input_scale,
 )
 
 Regularised = Callable[[Floats, float, int], Floats]
@@ -45,15 +44,15 @@ class LinOptVI(MixtureAlgorithm):
     noise, and follow the best policy. For the paper's framework, regularisers of one's own
     included, see :mod:`tacit.papers.zhou_mixture_2022`.
 
-    Private statistics: by ``statistic``, :class:`~tacit.mixture.model_sums.ModelSums`,
-    :class:`~tacit.mixture.value_sums.ValueSums` or :class:`~tacit.mixture.path_counts.PathCounts`.
+    Private statistics: by ``statistic``, :class:`~tacit.mixture.model_sums.ModelSums`
+    or :class:`~tacit.mixture.path_counts.PathCounts`.
 
     Guarantee: that of its curator; see ``guarantee``.
 
     Deviations from the paper: a user's sums are released once with the whole budget and policies
-    are replanned at the releases of a schedule; sums are made with the value function of the
-    user's own block; noise is calibrated jointly over all steps and sums; public knowledge of the
-    weights (that they add up to 1, say) is used; constants are practical.
+    are replanned at the releases of a schedule; next states are regressed, not their values, so
+    that sums serve every value function; noise is calibrated jointly over all steps and sums;
+    public knowledge of the weights (that they add up to 1, say) is used; constants are practical.
 
     Cost: one release and H products of the features with a value function per block, whatever its
     number of users.
@@ -61,8 +60,7 @@ class LinOptVI(MixtureAlgorithm):
 
     name = "linopt_vi"
 
-    # What is asked, of every user once: G and g of Section 6.1, or counts. The paper prints phi^k
-    # for users of all episodes j < k; it must be phi^j, of the values of each user's own block.
+    # What is asked, of every user once: G and g of Section 6.1, or counts.
 
     def asks(self) -> Asks:
         """Sums for the regressions, as ``statistic_kind`` says."""
@@ -76,7 +74,7 @@ class LinOptVI(MixtureAlgorithm):
         """What is known now, by the way that was asked: the regression, or a model of counts."""
         return self.way.model()
 
-    def regression(self, targeted: bool = False) -> RegressionModel:
+    def regression(self) -> RegressionModel:
         """The regression of transitions, and of rewards if they are unknown."""
         rows = self.rows("gram", "cross")
         if self.stationary and len(rows.cross) > 1:
@@ -84,9 +82,7 @@ class LinOptVI(MixtureAlgorithm):
             rows = rows.first(self.spec.horizon - 1)
         rows = rows.pooled() if self.stationary else rows
         how = self.regularised, self.width_scale
-        model = RegressionModel(self.public, rows, self.reward_estimate(), *how, targeted)
-        model.missed = self.options.misspecification
-        return model
+        return RegressionModel(self.public, rows, self.reward_estimate(), *how)
 
     def reward_estimate(self) -> RewardEstimate:
         """Rewards as they are known, or regressed on their features."""
@@ -109,14 +105,12 @@ class LinOptVI(MixtureAlgorithm):
         """Optimistic and greedy action values (H, S, A) of the best policy.
 
         Lines 3 to 11, from V = 0 after the last step: Q = r + P V + both widths, cut to
-        [0, H - h], and V = max_a Q. What adds to r and to P V keeps to their ranges. The values
-        V of the next step are what the next users are asked about.
+        [0, H - h], and V = max_a Q. What adds to r and to P V keeps to their ranges.
         """
         H, S, A = self.spec.horizon, self.spec.states, self.spec.actions
         q_values, greedy = np.empty((H, S, A)), np.empty((H, S, A))
-        values, asked = np.zeros((2, S)), np.zeros((H, S))
+        values = np.zeros((2, S))
         for h in range(H - 1, -1, -1):
-            asked[h] = values[0]
             rewards, widths = model.rewards(h)
             rewards, widths = np.clip(rewards, 0.0, 1.0), np.minimum(widths, 1.0)
             means = spread = np.zeros((2, S, A))
@@ -126,7 +120,7 @@ class LinOptVI(MixtureAlgorithm):
             q_values[h] = np.clip(rewards + widths + above, 0.0, H - h)
             greedy[h] = np.clip(rewards + means[1], 0.0, H - h)
             values = np.array([q_values[h].max(axis=1), greedy[h].max(axis=1)])
-        self.q_values, self.values_asked = q_values, asked
+        self.q_values = q_values
         return q_values, greedy
 
 
@@ -146,7 +140,6 @@ class Regression:
         self._scale, self._bound = scale, bound
         self.matrix = regularised(rows.gram[row], self._noise[0], len(rows.gram))
         self.inverse = np.linalg.inv(self.matrix)
-        self.samples = max(float(np.trace(rows.gram[row])), 0.0)  # at most so many: |x| <= 1
         self.weights: Floats = self.inverse @ rows.cross[row]
 
     def width(self, inputs: Floats, variance: float) -> Floats:
@@ -182,10 +175,9 @@ class RegressedRewards:
 
 
 class RegressionModel:
-    """P V = p0 V + phi' w: next states, or their values, regressed on features (equation 1).
+    """P V = p0 V + phi' w: next states regressed on features (equation 1).
 
-    Weights are coordinates times the features' scale in the value-free regression, and coordinates
-    in the value-targeted one (``targeted``), whose inputs x V come divided by a scale of their own.
+    Weights are coordinates times the features' scale.
     """
 
     def __init__(
@@ -195,12 +187,10 @@ class RegressionModel:
         rewards: RewardEstimate,
         regularised: Regularised,
         scale: float,
-        targeted: bool,
     ) -> None:
-        self._public, self._targeted, self._rewards = public, targeted, rewards
-        self.missed = 0.0  # how far the world may be from every mixture, in total variation
+        self._public, self._rewards = public, rewards
         self._estimated: dict[int, Floats] = {}
-        bound = public.radius if targeted else public.radius * public.scale
+        bound = public.radius * public.scale
         self.fits = [
             Regression(rows, row, regularised, scale, bound) for row in range(len(rows.gram))
         ]
@@ -228,38 +218,17 @@ class RegressionModel:
             if j >= wide:
                 mean = self.probabilities(step) @ centred[j]
                 width = np.zeros(mean.shape)
-            elif self._targeted:
-                # Inputs and targets were divided by the same scale, so weights are coordinates.
-                x = inputs[j] * public.scale
-                size = input_scale(x)
-                mean = base[j] + x @ fit.weights
-                width = size * fit.width(x / size, (0.5 * half / size) ** 2)
             else:
                 mean = base[j] + inputs[j] @ fit.weights
                 width = fit.width(inputs[j], _MODEL_VARIANCE * half**2)
             means.append(np.clip(mean + middles[j], value.min(), value.max()))
-            if self.missed > 0.0 and j < wide:
-                width = width + self._misfit(fit, inputs[j], half)
             widths.append(width)
         return np.array(means), np.array(widths)
-
-    def _misfit(self, fit: Regression, inputs: Floats, half: float) -> Floats:
-        """What the nearest mixture, and the regression on what it misses, may be off by.
-
-        Let every row of P be within e of a mixture's, in total variation. Then P V is within
-        2 e half of it, and n errors b_i of next states, |b_i| <= sqrt(2) e, move a prediction by
-        |x' Lambda^-1 sum x_i b_i| <= sqrt(2) e sqrt(n x' Lambda^-1 x), by Cauchy and Schwarz.
-        """
-        leverage = np.maximum(np.einsum("...k,kl,...l->...", inputs, fit.inverse, inputs), 0.0)
-        moved = np.sqrt(2.0 * fit.samples * leverage)
-        missed: Floats = self.missed * (2.0 * half + moved)
-        return missed
 
     def probabilities(self, step: int) -> Floats:
         """See :class:`~tacit.mixture.estimate.MixtureModel`."""
         at = min(step, len(self.fits) - 1)
         if at not in self._estimated:
-            units = self._public.scale if self._targeted else 1.0
-            along = np.matmul(units * self.fits[at].weights, self._public.features)
+            along = np.matmul(self.fits[at].weights, self._public.features)
             self._estimated[at] = self._public.mean + along
         return self._estimated[at]

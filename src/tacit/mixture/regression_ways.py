@@ -1,4 +1,4 @@
-"""The two ways to ask for a regression: of next states, or of one value function's next values."""
+"""The way to ask for a regression of next states."""
 
 from __future__ import annotations
 
@@ -14,14 +14,6 @@ from tacit.mixture.model_sums import ModelSums
 if TYPE_CHECKING:
     from tacit.mixture.linopt_vi import LinOptVI
     from tacit.privacy.curators.gate import Release
-
-
-def _row_sums(release: Release) -> Sums:
-    """All parts, and the noise of their rows."""
-    std = {name: float(np.max(value)) for name, value in release.std.items()}
-    rows = np.ones(len(release.parts["cross"]))
-    noise = {name: value * rows for name, value in std.items()}
-    return dict(release.parts), noise, std["cross"]
 
 
 class ModelWay:
@@ -53,8 +45,11 @@ class ModelWay:
         return ModelSums(*tables, public.horizon, public.reward_features, pooled=pooled, clip=clip)
 
     def sums(self, release: Release, statistic: ModelSums) -> Sums:
-        """As they are."""
-        return _row_sums(release)
+        """All parts, and the noise of their rows."""
+        std = {name: float(np.max(value)) for name, value in release.std.items()}
+        rows = np.ones(len(release.parts["cross"]))
+        noise = {name: value * rows for name, value in std.items()}
+        return dict(release.parts), noise, std["cross"]
 
     def model(self) -> MixtureModel:
         """The regression of next states."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from tacit.privacy.statistic import Floats
@@ -32,16 +30,6 @@ def positive_part(gram: Floats) -> Floats:
     scaled = vectors * np.maximum(values, 0.0)[..., np.newaxis, :]
     part: Floats = scaled @ np.swapaxes(vectors, -1, -2)
     return part
-
-
-def operator_bound(std: float, dimension: int, failure: float) -> float:
-    """What the operator norm of symmetric noise exceeds with probability ``failure`` at most.
-
-    The noise has independent entries of standard deviation ``std`` on the diagonal and
-    ``std / sqrt(2)`` beside it, mirrored. By Sudakov-Fernique its expected largest eigenvalue is at
-    most std sqrt(2 d), and it concentrates as a std-Lipschitz function of Gaussians; both signs.
-    """
-    return std * (math.sqrt(2.0 * dimension) + math.sqrt(2.0 * math.log(2.0 / failure)))
 
 
 def always_one(features: Floats) -> Floats | None:

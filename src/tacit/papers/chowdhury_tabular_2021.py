@@ -325,7 +325,7 @@ def ucb_po(
     proven           (2.00687, 0)-JDP per user, replace-one, 999 releases, ...
     because          a replaced user changes up to 6H entries by 1, in 10 nodes; the paper counts 3H
     """
-    sizes = _sizes(world, episodes, epsilon, delta, failure, printed=printed, seed=seed)
+    sizes = sizes_of(world, episodes, epsilon, delta, failure, printed=printed, seed=seed)
     if eta is None:
         A, H, K = sizes.actions, sizes.horizon, sizes.episodes
         eta = math.sqrt(2.0 * math.log(A) / (H**2 * K))
@@ -350,11 +350,12 @@ def ucb_vi(
     >>> result.guarantee.epsilon
     1.0
     """
-    sizes = _sizes(world, episodes, epsilon, delta, failure, printed=printed, seed=seed)
+    sizes = sizes_of(world, episodes, epsilon, delta, failure, printed=printed, seed=seed)
     return _run("PRIVATE-UCB-VI", world, sizes, privatizer, 0.0, seed)
 
 
-def _sizes(world: FiniteWorld, episodes: int, *levels: float, printed: bool, seed: int) -> Sizes:
+def sizes_of(world: FiniteWorld, episodes: int, *levels: float, printed: bool, seed: int) -> Sizes:
+    """What is asked for, checked."""
     epsilon, delta, failure = levels
     model = world.model
     return Sizes(
@@ -438,7 +439,7 @@ def _plan(E1: float, E2: float, of: Constants, work: Work) -> None:
 
 
 @inner
-def _greedy(rng: np.random.Generator, work: Work) -> None:
+def choose(rng: np.random.Generator, work: Work) -> None:
     """Alg. 2, line 10: argmin_a Q, one of equals at random."""
     H, S, A = work.Q.shape
     for h in range(H):
@@ -456,6 +457,18 @@ def _greedy(rng: np.random.Generator, work: Work) -> None:
                 work.pi[h, s, a] = 1.0 if a == best else 0.0
 
 
+@inner
+def follow(k: int, rng: np.random.Generator, users: Users, greedy: bool, work: Work) -> None:
+    """The value of a policy, what is thought of it, and a user's trajectory."""
+    work.curves[0, k] = policy_value(users, work.pi, work.true)
+    estimate = 0.0
+    for s in range(len(users.first)):
+        estimate += users.first[s] * (work.pi.shape[0] - work.V[0, s])
+    work.curves[1, k] = estimate
+    out = work.states, work.actions, work.rewards
+    roll_out_one(rng, users, greedy, work.greedy, work.choices, *out)
+
+
 @compiled
 def _episode(
     k: int, rng: np.random.Generator, users: Users, E: Floats, of: Constants, work: Work
@@ -463,15 +476,9 @@ def _episode(
     """Episode k + 1 up to its trajectory."""
     _plan(E[0, k], E[1, k], of, work)
     if of.value_iteration:
-        _greedy(rng, work)
-    work.curves[0, k] = policy_value(users, work.pi, work.true)
-    estimate = 0.0
-    for s in range(len(users.first)):
-        estimate += users.first[s] * (work.pi.shape[0] - work.V[0, s])
-    work.curves[1, k] = estimate
+        choose(rng, work)
     # Alg. 1, line 11; Alg. 2, line 11.
-    out = work.states, work.actions, work.rewards
-    roll_out_one(rng, users, of.value_iteration, work.greedy, work.choices, *out)
+    follow(k, rng, users, of.value_iteration, work)
     # Alg. 1, line 13.
     if not of.value_iteration:
         mirror_step(-of.eta, work.Q, work.logits, work.pi, work.choices)
@@ -489,6 +496,25 @@ def _count(work: Work) -> None:
         work.raw[2 * H * S * A + pair * S + work.states[0, h + 1]] += 1.0
 
 
+@inner
+def privatise(k: int, how: int, scale: float, units: Floats, work: Work) -> None:
+    """The private counts after one more user; ``how`` is 0 for trees, 1 for reports, 2 for bits."""
+    if how == 2:
+        for c in range(len(work.raw)):
+            work.raw[c] = 0.0
+        _count(work)
+        for c in range(len(work.raw)):
+            bit = 1.0 if units[c] < scale + work.raw[c] * (1.0 - 2.0 * scale) else 0.0
+            work.cells[c] += (bit - scale) / (1.0 - 2.0 * scale)
+        return
+    _count(work)
+    level = grow_tree(k + 1, units, work.above) if how == 0 else 0
+    for c in range(len(work.raw)):
+        if how == 1:
+            work.above[0, c] += units[c]
+        work.cells[c] = work.raw[c] + scale * work.above[level, c]
+
+
 @compiled
 def _learn(
     first: int,
@@ -501,32 +527,20 @@ def _learn(
     scale: float,
     units: Floats,
 ) -> None:
-    """Episodes first + 1, first + 2, ...; ``how`` is 0 for trees, 1 for reports, 2 for bits."""
+    """Episodes first + 1, first + 2, ..."""
     # Alg. 1, line 4; Alg. 2, line 3.
     for i in range(len(units)):
         k = first + i
         _episode(k, rng, users, E, of, work)
         # Alg. 1, line 12; Alg. 2, line 12: the PRIVATIZER.
-        if how == 2:
-            for c in range(len(work.raw)):
-                work.raw[c] = 0.0
-            _count(work)
-            for c in range(len(work.raw)):
-                bit = 1.0 if units[i, c] < scale + work.raw[c] * (1.0 - 2.0 * scale) else 0.0
-                work.cells[c] += (bit - scale) / (1.0 - 2.0 * scale)
-        else:
-            _count(work)
-            level = grow_tree(k + 1, units[i], work.above) if how == 0 else 0
-            for c in range(len(work.raw)):
-                if how == 1:
-                    work.above[0, c] += units[i, c]
-                work.cells[c] = work.raw[c] + scale * work.above[level, c]
+        privatise(k, how, scale, units[i], work)
 
 
 _CHUNK = 64  # episodes whose noise is drawn at once
 
 
-def _work(sizes: Sizes) -> Work:
+def work_of(sizes: Sizes) -> Work:
+    """Room for a run."""
     table = (sizes.horizon, sizes.states, sizes.actions)
     steps = (sizes.horizon + 1, sizes.states)
     # Alg. 1, line 1.
@@ -563,7 +577,7 @@ def _run(
     Lc = math.sqrt(2.0 * math.log(4.0 * S * A * K * H / failure))
     Lp = math.sqrt(4.0 * S * math.log(6.0 * S * A * K * H / failure))
     of = Constants(Lc, Lp, eta, vi := name.endswith("VI"), not sizes.printed)
-    work, users = _work(sizes), users_of(world.model)
+    work, users = work_of(sizes), users_of(world.model)
     rng = np.random.default_rng([seed, 1])
     E = np.stack([made.E1, made.E2])
     if isinstance(made, Additive):

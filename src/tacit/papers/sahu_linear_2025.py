@@ -137,6 +137,23 @@ def printed_mu(K: int, H: int, rho: float) -> float:
     return math.sqrt(10.0 / H**4 * rho / (4.0 * H * K) * H * (K - 1))
 
 
+def radius(
+    R: float,
+    noise: float,
+    K: int,
+    d: int,
+    lambda_: float,
+    c: float,
+    log_term: float,
+    weight: float,
+) -> float:
+    """That of a regression on values in [0, R]; see :func:`corrected_constants`."""
+    spread = d * math.log(1.0 + K * c / (d * lambda_))
+    sampling = R / 2.0 * math.sqrt(c) * math.sqrt(2.0 * log_term + spread)
+    small = (noise + 2.0 * R * c) / math.sqrt(lambda_)
+    return sampling + small + 3.0 * math.sqrt(lambda_) * R * weight
+
+
 def corrected_constants(
     K: int, H: int, d: int, S: int, mu: float, failure: float, weight: float
 ) -> Constants:
@@ -158,16 +175,11 @@ def corrected_constants(
     width = vector_width(d, failure / (9.0 * H * switches))
     log_term = math.log(9.0 * H / failure) + S * math.log(K + 1.0)
 
-    def radius(R: float, noise: float) -> float:
-        spread = d * math.log(1.0 + K * c / (d * lambda_))
-        sampling = R / 2.0 * math.sqrt(c) * math.sqrt(2.0 * log_term + spread)
-        small = (noise * width + 2.0 * R * c) / math.sqrt(lambda_)
-        return sampling + small + 3.0 * math.sqrt(lambda_) * R * weight
-
+    more = K, d, lambda_, c, log_term, weight
     return Constants(
         lambda_,
-        radius(H, vector_noise),
-        radius(H**2, H * vector_noise),
+        radius(H, vector_noise * width, *more),
+        radius(H**2, H * vector_noise * width, *more),
         gram_noise,
         vector_noise,
         H * vector_noise,

@@ -8,7 +8,7 @@ A published file is public: an npz archive of plain arrays, never pickled, or a 
   ``probabilities`` of shape (horizon, states, actions), and perhaps ``state_labels`` and
   ``action_labels``;
 * ``"mixed"`` for several tables, of which a user follows one: the same with an axis of components
-  in front, and either ``weights`` to draw one by, or ``slots``, that of every place in a block;
+  in front, and ``weights`` to draw one by;
 * ``"gains"`` for control: ``gains``, (horizon, controls, states), and ``noise``;
 * ``"q"`` for states that are vectors: ``weights`` (actions, features), ``epsilon``,
   ``preference``, and ``features`` with its parameters (see :func:`features`);

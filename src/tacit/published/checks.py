@@ -56,26 +56,14 @@ def _check_probabilities(table: NDArray[np.float64], n_actions: int) -> None:
         )
 
 
-def check_mixed(
-    size: int, weights: NDArray[Any] | None, slots: NDArray[Any] | None
-) -> tuple[NDArray[np.float64], NDArray[np.int64] | None]:
-    """Weights and slots of so many components, read-only; a ValueError says what is wrong."""
-    if (weights is None) == (slots is None):
-        raise ValueError("give weights or slots, and not both")
-    if slots is not None:
-        good = slots.ndim == 1 and slots.size > 0 and slots.dtype.kind in "iu"
-        if not good or slots.min() < 0 or slots.max() >= size:
-            raise ValueError(f"slots must be a list of components, 0..{size - 1}")
-        slots = slots.astype(np.int64)
-        slots.setflags(write=False)
-        weights = np.bincount(slots, minlength=size) / len(slots)
-    assert weights is not None  # noqa: S101
+def check_mixed(size: int, weights: NDArray[Any]) -> NDArray[np.float64]:
+    """Weights of so many components, read-only; a ValueError says what is wrong."""
     good = weights.shape == (size,) and weights.dtype.kind in "iuf" and bool((weights >= 0).all())
     if not good or not abs(weights.sum() - 1.0) <= _TOLERANCE:
         raise ValueError(f"weights must be {size} non-negative numbers that sum to 1")
     weights = weights.astype(np.float64)
     weights.setflags(write=False)
-    return weights, slots
+    return weights
 
 
 def check_features(stored: Arrays, actions: int, most_bytes: int) -> None:

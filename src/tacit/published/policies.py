@@ -42,7 +42,6 @@ class PublishedMixed:
 
     components: tuple[PublishedPolicy, ...]
     weights: NDArray[np.float64]  # with which chance each is drawn
-    slots: NDArray[np.int64] | None  # the component of every place in a block, if not drawn
     version: int  # which policy of its agent it is
     component: int | None = None  # the one that an episode follows, once it was drawn
 
@@ -53,12 +52,6 @@ class PublishedMixed:
     def drawn(self, rng: Rng) -> PublishedMixed:
         """The same for one episode: ``component`` is drawn, and ``act`` needs none."""
         return replace(self, component=self.draw(rng))
-
-    def component_of(self, slot: int) -> int:
-        """The component that belongs to a place in the block, from 0."""
-        if self.slots is None:
-            raise ValueError("users draw their components: this policy has no slots")
-        return int(self.slots[slot % len(self.slots)])
 
     def act(
         self, step: int, state: int | str, rng: Rng = None, component: int | None = None

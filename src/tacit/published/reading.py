@@ -134,8 +134,7 @@ def _mixed(stored: Arrays, version: int) -> PublishedMixed:
     for table in tables:
         chances, taken = (table, None) if actions is None else (None, table)
         parts.append(_table(stored, chances, taken, version))
-    weights, slots = check_mixed(len(parts), stored.get("weights"), stored.get("slots"))
-    return PublishedMixed(tuple(parts), weights, slots, version)
+    return PublishedMixed(tuple(parts), check_mixed(len(parts), stored["weights"]), version)
 
 
 def _decode(stored: Arrays, most_bytes: int) -> Published:

@@ -205,7 +205,7 @@ def plan(
     noise = getattr(found.made, "noise_std", None)
     return Plan(
         world=world.name,
-        agent=found.choice.label,
+        agent=found.choice.text,
         privacy=privacy,
         users=found.users,
         results=found.results,
@@ -240,7 +240,7 @@ def _thumb(world: World, found: _Tried, privacy: Privacy) -> Forecast | None:
     """The rule of thumb where there is one: the agent's own, or that for vectors."""
     if privacy.private and (needed := getattr(found.made, "needed", None)) is not None:
         return Forecast(needed, "by its noise, states and actions")
-    coordinates, name = getattr(world.spec, "dimension", None), found.choice.label.partition(":")[0]
+    coordinates, name = getattr(world.spec, "dimension", None), found.choice.text.partition(":")[0]
     if coordinates is None or name not in AGENTS or (privacy.private and privacy.pure):
         return None
     return forecast(coordinates, name, privacy)

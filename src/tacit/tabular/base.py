@@ -10,9 +10,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
-from tacit.core.algorithm import Algorithm, Floats, Pace
+from tacit.core.algorithm import Floats, Pace
 from tacit.core.asks import Arrays, State
-from tacit.core.cautions import warn_of_ignored
 from tacit.core.options import OptimismOptions
 from tacit.core.sizes import check_bytes
 from tacit.finite.algorithm import FiniteAlgorithm
@@ -59,12 +58,10 @@ class TabularOptions(OptimismOptions):
 
     Attributes:
         stationary: one model for all steps (the world's own by default), or one per step.
-        counter: ``"blocks"`` (default) or a kind of :func:`tacit.counter` over all releases.
         constants: the practical bonus's constants.
     """
 
     stationary: bool | None = None
-    counter: str = "auto"
     constants: TabularConstants = TabularConstants()
 
     def __post_init__(self) -> None:
@@ -107,13 +104,8 @@ class TabularAlgorithm(FiniteAlgorithm):
     @property
     def why(self) -> str:
         """What was chosen for this budget and length, in words."""
-        how = (
-            "each block is released once, with its whole budget, and only for what its policy "
-            "can reach"
-            if self.counter == "blocks"
-            else f"all blocks go through one {self.counter} counter"
-        )
-        return f"{self.schedule.releases} releases ({self.schedule.name}); {how}"
+        how = "each block is released once, with its whole budget, and only for what its policy "
+        return f"{super().why}; {how}can reach"
 
     # What is asked.
 
@@ -122,10 +114,7 @@ class TabularAlgorithm(FiniteAlgorithm):
         """How many of a user's steps in a cell count in the current block."""
         if not self.stationary or not self.privacy.private:
             return None
-        # A counter has one statistic for the whole stream.
-        largest = self.users / 10
-        if self.counter == "blocks":
-            largest = self.schedule.blocks[min(self.releases, self.schedule.releases - 1)]
+        largest = self.schedule.blocks[min(self.releases, self.schedule.releases - 1)]
         if largest > min(_CAPPED_UP_TO * self._smallest_block, _ONE_BY_ONE):
             return None
         return min(self.options.constants.cap, self.spec.horizon)
@@ -133,7 +122,7 @@ class TabularAlgorithm(FiniteAlgorithm):
     @property
     def masked(self) -> bool:
         """Whether only what the block's policy can reach is counted."""
-        return self.counter == "blocks" and self.policy.actions is not None
+        return self.policy.actions is not None
 
     def statistic(self, cap: int | None = None) -> VisitCounts:
         """What is asked of the current block."""
@@ -153,14 +142,10 @@ class TabularAlgorithm(FiniteAlgorithm):
     # What is known.
 
     def take_in(self, release: Release, statistic: VisitCounts) -> None:
-        """Adds the counts of a block to the evidence, or puts a running sum in its place."""
-        users = self.block_users
-        if self.counter != "blocks":
-            self.evidence.replace(release, statistic, users, self.served + users)
-            return
+        """Adds the counts of a block to the evidence."""
         if self.masked and not self.stationary:
             release = conserved(release, self.spec)
-        self.evidence.add(release, statistic, users, self._expected)
+        self.evidence.add(release, statistic, self.block_users, self._expected)
 
     # Versions.
 
@@ -175,19 +160,7 @@ class TabularAlgorithm(FiniteAlgorithm):
         # What it was expected to show belongs to another policy.
         self._expected = None
 
-    def begin_anew(self, other: Algorithm[Any]) -> None:
-        """Running sums are added to what is known; blocks add up as before."""
-        if self.counter != "blocks":
-            self.evidence.begin_anew(other.served)
-
     # Choices made before the first user comes.
-
-    def _choose_counter(self) -> str:
-        counter, joint = self.options.counter, self.privacy.joint
-        # Reports and exact sums add up as they are: without JointDP a counter gains nothing.
-        if counter not in ("auto", "blocks") and not joint:
-            warn_of_ignored("counter", counter, "without JointDP, blocks add up as they are")
-        return "blocks" if counter == "auto" or not joint else counter
 
     def _pace(self) -> Pace:
         # What one block shows decides where the next one looks, so more cells need more blocks.

@@ -10,29 +10,20 @@ import numpy as np
 
 from tacit.core.algorithm import Pace
 from tacit.core.asks import Arrays, Asks, State
-from tacit.core.ways import way
 from tacit.finite.algorithm import FiniteAlgorithm
 from tacit.finite.model import uniform_policy
 from tacit.finite.policy import Policy
 from tacit.finite.spec import FiniteSpec
-from tacit.finite.visits import VisitCounts
 from tacit.privacy.arguments import instance_of
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.sizing import release_noise
 from tacit.tabular.beliefs import BeliefConstants
+from tacit.tabular.return_way import ReturnWay
 
 if TYPE_CHECKING:
     from tacit.core.setting import Setting
-    from tacit.privacy.models import Privacy
 
 # Larger blocks are made part by part, where users are simulated.
 _IN_MEMORY = 1 << 17
-# More counts than these are never kept.
-_MOST_COUNTS = 1 << 22
-_WAYS = {
-    "returns": "tacit.tabular.return_way:ReturnWay",
-    "counts": "tacit.tabular.count_way:CountWay",
-}
 
 
 @dataclass(frozen=True)
@@ -46,7 +37,6 @@ class ImprovementConstants(BeliefConstants):
     block: float = 60.0  # size of the first block, in units of noise over visits per user and cell
     phases: int = 8  # of a horizon, at most
     phased: float = 8.0  # smallest blocks, times the square of the phases, that a block needs
-    counted: float = 20.0  # visits per cell, in units of the noise of a row, from which to count
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,21 +44,15 @@ class ImprovementOptions:
     """Options of policy improvement.
 
     Attributes:
-        statistic: ``"returns"``, ``"counts"``, or the better one for this spec, budget and length.
         growth: by how much the users served grow from block to block.
         constants: the constants of what is asked and believed.
     """
 
-    statistic: Literal["auto", "returns", "counts"] = "auto"
     growth: float = 4.0
     constants: ImprovementConstants = ImprovementConstants()
 
     def __post_init__(self) -> None:
         instance_of("constants", self.constants, ImprovementConstants)
-        if self.statistic not in ("auto", *_WAYS):
-            raise InvalidArgument(
-                f"statistic must be auto, returns or counts, got {self.statistic!r}"
-            )
         if not (math.isfinite(self.growth) and self.growth > 1.0):
             raise InvalidArgument(f"growth must be above 1, got {self.growth!r}")
 
@@ -82,12 +66,11 @@ class PolicyImprovement(FiniteAlgorithm):
     and one per decision carry all of the budget; most users are served by what is best so far.
 
     Private statistics: :class:`~tacit.finite.return_sums.ReturnSums` of every block, twice (values,
-    then advantages); or :class:`~tacit.finite.visits.VisitCounts`, once, where users are so many
-    that all transitions can be counted. ``why`` says which, and by what rule.
+    then advantages).
 
     Guarantee: that of its curator; see ``guarantee``.
 
-    Cost: O(S A) per release and O(H) per user; with counts O(H S^2 A) per release.
+    Cost: O(S A) per release and O(H) per user.
     """
 
     name = "policy_improvement"
@@ -108,37 +91,8 @@ class PolicyImprovement(FiniteAlgorithm):
             )
         allowed = spec.allowed
         self.allowed = np.ones((spec.states, spec.actions), bool) if allowed is None else allowed
-        self.statistic_kind, self._reason = self._choose(setting, options)
-        self.way = self._made(spec, setting.privacy, options)
+        self.way = ReturnWay(spec, self.allowed, setting.privacy, options.constants)
         super().__init__(setting, options)
-
-    def _made(self, spec: FiniteSpec, privacy: Privacy, options: ImprovementOptions) -> Any:
-        """The way to ask."""
-        return way(_WAYS[self.statistic_kind])(spec, self.allowed, privacy, options.constants)
-
-    def _choose(self, setting: Setting, options: ImprovementOptions) -> tuple[str, str]:
-        """Which statistic, and why: by how often a cell will be visited, if all are alike."""
-        if options.statistic != "auto":
-            return options.statistic, "as asked for"
-        spec: FiniteSpec = setting.spec
-        S, A, H = spec.states, spec.actions, spec.horizon
-        if S * A * S > _MOST_COUNTS:
-            return "returns", f"{S * A * S:,} transitions are too many to count"
-        counts = VisitCounts(S, A, H, pooled=True, cap=min(2, H))
-        row = max(release_noise(counts, setting.privacy, 1), 1.0) * math.sqrt(S)
-        visits = setting.users * H / int(self.allowed.sum())
-        # Returns are the cheaper the less they can be, against what a horizon of rewards could be.
-        needed = options.constants.counted * row * H * max(spec.reward_values) / spec.most_return
-        few, kind = ("less", "returns") if visits < needed else ("no less", "counts")
-        return kind, (
-            f"{visits:.3g} visits per cell are {few} than the {needed:.3g} from which counts of "
-            f"all transitions are worth their noise"
-        )
-
-    @property
-    def why(self) -> str:
-        """What was chosen for this world, budget and length, in words."""
-        return f"statistic {self.statistic_kind!r}: {self._reason}; {super().why}"
 
     def _first_policies(self) -> tuple[Policy, Policy]:
         """What states allow, all alike."""
@@ -148,7 +102,7 @@ class PolicyImprovement(FiniteAlgorithm):
     # What is asked, and what is made of it.
 
     def asks(self) -> Asks:
-        """Those of :class:`~tacit.tabular.return_way.ReturnWay` or the counts."""
+        """Those of :class:`~tacit.tabular.return_way.ReturnWay`."""
         yield from self.way.asks()
 
     def plan(self) -> tuple[Policy, Policy]:
@@ -178,12 +132,8 @@ class PolicyImprovement(FiniteAlgorithm):
 
     def state(self) -> State:
         """What the way knows."""
-        meta, arrays = self.way.state()
-        return meta | {"statistic": self.statistic_kind}, arrays
+        return self.way.state()
 
     def restore(self, meta: dict[str, Any], arrays: Arrays) -> None:
-        """See :meth:`state`. What a predecessor asked for, its successor goes on asking for."""
-        if meta["statistic"] != self.statistic_kind:
-            self.statistic_kind, self._reason = meta["statistic"], "as its predecessor"
-            self.way = self._made(self.spec, self.privacy, self.options)
+        """See :meth:`state`."""
         self.way.restore(arrays)

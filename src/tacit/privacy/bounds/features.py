@@ -27,52 +27,12 @@ def inner_products(table: Floats) -> Iterator[tuple[slice, Floats]]:
         yield some, table[some] @ table.T
 
 
-def farthest_products(table: Floats, targets: Floats, longest: float) -> float:
-    """How far two users are apart of whom each is w phi v', a weighted feature times values.
-
-    With v the vector of the k values at the next state, such a vector has the length w sqrt(q) |v|,
-    q = |phi|^2 <= 1. Two users are w^2 q |v|^2 + w'^2 q' |v'|^2 - 2 t <v, v'> apart, squared, where
-    t = w w' <phi, phi'>. The bound is the largest of it over all pairs, of next states too, and so
-    exact. It is convex in each of v and v': for k = 1 only the least and the largest target matter.
-    Where pairs are too many, |v|^2 is the largest there is and <v, v'> in the range it has. Where
-    pairs of states and actions alone are too many, distances are at most twice the largest length,
-    or sqrt(2) times if neither features nor targets are negative.
-
-    The table, features times weights, is (S A, d), and the targets (k, S).
-    """
-    alone = longest**2
-    nonnegative = (table >= 0).all() and (targets >= 0).all()
-    most = (2.0 if nonnegative else 4.0) * alone
-    if max(len(table), targets.shape[1]) ** 2 > MOST_PAIRS:
-        return math.sqrt(most)
-    if len(targets) == 1:
-        targets = np.array([[targets.min(), targets.max()]])
-        # One phi with opposite targets often is the worst pair there can be.
-        apart = (table**2).sum(axis=1).max() * (targets[0, 1] - targets[0, 0]) ** 2
-        if apart >= most * (1.0 - 1e-12):
-            return math.sqrt(most)
-    products = targets.T @ targets
-    squares = products.diagonal()
-    # |v|^2, |v'|^2 and <v, v'> of pairs of next states.
-    if products.size * len(table) ** 2 <= MOST_PAIRS:
-        cases = [(squares[i], squares[j], products[i, j]) for i, j in np.ndindex(products.shape)]
-    else:
-        cases = [(squares.max(), squares.max(), c) for c in (products.min(), products.max())]
-    q = (table**2).sum(axis=1)
-    farthest = alone
-    for some, t in inner_products(table):
-        for v, u, c in cases:
-            pairs = v * q[some, np.newaxis] + u * q - 2.0 * c * t
-            farthest = max(farthest, float(pairs.max()))
-    return math.sqrt(min(farthest, most))
-
-
 @dataclass(frozen=True, eq=False)
 class BoundedSteps(Statistic):
     """A statistic of weighted steps, each a Gram matrix, a next state and a reward.
 
-    Sensitivity. One step is y = (sqrt(a) phi phi', phi x') with x = (sqrt(n) e_{s'}, sqrt(b) r),
-    so |x|^2 <= m = n + b; with q = |phi|^2 <= 1, |y|^2 = a q^2 + |x|^2 q. Two steps have
+    Sensitivity. One step is y = (sqrt(a) phi phi', phi x') with x = (e_{s'}, sqrt(b) r),
+    so |x|^2 <= m = 1 + b; with q = |phi|^2 <= 1, |y|^2 = a q^2 + |x|^2 q. Two steps have
     <y, y'> = a t^2 + t c, where t = <phi, phi'> and c = <x, x'>. Let Y = sum w y be a user's vector
     (a dropped step has w = 0). Lengths l_h *add up* to sqrt(sum l_h^2) per step, where steps have
     entries of their own, and to sum l_h when pooled.
@@ -94,7 +54,6 @@ class BoundedSteps(Statistic):
       step and without a clip the bound is therefore exact.
 
     The least is declared. Where pairs are too many to look at, rho and distances are not known.
-    With ``triangle`` all of it holds too, as it only leaves entries out.
 
     Attributes:
         features: phi, (S, A, d).
@@ -104,9 +63,6 @@ class BoundedSteps(Statistic):
         gram: squared weight a of the Gram matrix.
         reward: squared weight b of the rewards; 0 leaves them out.
         weights: public weights in [0, 1], (1 or H, S, A); ``None`` for 1.
-        following: whether next states are asked for; without, ``next`` is left out.
-        triangle: noise of one size on the upper triangle of the Gram matrix, as in the papers,
-            instead of noise that is the same in all directions of the Frobenius norm.
     """
 
     features: Floats
@@ -116,8 +72,6 @@ class BoundedSteps(Statistic):
     gram: float = 1.0
     reward: float = 1.0
     weights: Floats | None = None
-    following: bool = True
-    triangle: bool = False
 
     @property
     def _weights(self) -> Floats:
@@ -136,8 +90,8 @@ class BoundedSteps(Statistic):
 
     @property
     def _cross(self) -> float:
-        """The sum of n and b."""
-        return float(self.following) + self.reward
+        """1 + b."""
+        return 1.0 + self.reward
 
     @property
     def rows(self) -> int:
@@ -231,7 +185,7 @@ class BoundedSteps(Statistic):
             common = squares[some, np.newaxis] + squares - 2.0 * self.gram * products * t
             common += self.reward * np.maximum(apart, np.maximum(own[some, np.newaxis], own))
             for other, of_next in enumerate((apart, both)):
-                pairs = common + float(self.following) * of_next
+                pairs = common + of_next
                 largest = pairs.reshape(-1, S, A).max(axis=2)
                 most[0, other] = max(most[0, other], largest[here].max())
                 largest[here] = 0.0

@@ -1,0 +1,377 @@
+r"""Systems that the five papers compare with, RECONSTRUCTED: none was written beside its text.
+
+* :func:`pucb`: PUCB of Vietri, Balle, Krishnamurthy and Wu (2020), joint DP, finite worlds.
+* :func:`ldp_ob`: LDP-OB of Garcelon, Perchet, Pike-Burke and Pirotta (2020), local DP.
+* :func:`batched_lsvi_ucb`: Luyo, Garcelon, Lazaric and Pirotta (2021), joint DP, linear MDPs.
+* :func:`adaptive_lsvi_ucb`: Ngo, Vietri and Wu (2022), joint DP, linear MDPs.
+* :func:`ldp_ucrl_vtr`: LDP-UCRL-VTR of Liao, He and Gu (2021), local DP, linear mixtures.
+
+They are rebuilt from memory and from what the five papers say of them. Their constants could not be
+checked; those here are valid bounds, and the noise has exactly the privacy that was asked for. What
+they reach says nothing about what the papers' authors reached. They are simulations, for figures
+and comparisons, and there are no agents of them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from tacit.finite.policy import Policy
+from tacit.finite.simulate import simulate_episodes
+from tacit.numerics.compiled import Floats, compiled, inner
+from tacit.papers import chowdhury_tabular_2021 as tabular
+from tacit.papers import sahu_linear_2025 as linear
+from tacit.papers import zhou_mixture_2022 as mixture
+from tacit.papers.finite_loops import Users, users_of
+from tacit.papers.result import PaperResult, gaussian_proof
+from tacit.papers.tree_loops import prefixes, symmetric_noise, tree_nodes
+from tacit.papers.widths import laplace_width, operator_width, vector_width
+from tacit.privacy.arguments import checked_number, whole_number
+from tacit.privacy.budget import Budget
+from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.noise import Noise
+
+if TYPE_CHECKING:
+    from tacit.finite.world import FiniteWorld
+    from tacit.linear.world import LinearWorld
+    from tacit.mixture.world import MixtureWorld
+
+RECONSTRUCTED = ("reconstructed from memory and from descriptions: constants are not the text's",)
+"""In the place of errata."""
+
+
+# Finite worlds: three counts of every step, with the noise of tacit.papers.chowdhury_tabular_2021.
+
+
+class Constants(NamedTuple):
+    """Which of the two it is, and the logarithm of its bonus."""
+
+    local: bool
+    log_term: float
+
+
+@inner
+def _plan(E: float, row: float, of: Constants, work: tabular.Work) -> None:
+    """Optimistic costs; E bounds the noise of a count, ``row`` that of all moves of a cell."""
+    H, S, A = work.Q.shape
+    pairs, L = work.Q.size, of.log_term
+    for s in range(S):
+        work.V[H, s] = 0.0
+    for h in range(H - 1, -1, -1):
+        left = float(H - h)
+        for s in range(S):
+            work.V[h, s] = left
+            for a in range(A):
+                pair = (h * S + s) * A + a
+                n, cost, moves, ahead = work.cells[pair], work.cells[pairs + pair], 0.0, 0.0
+                for after in range(S):
+                    m = work.cells[2 * pairs + pair * S + after]
+                    moves += m
+                    ahead += m * work.V[h + 1, after]
+                if of.local:
+                    # Denominators are raised by twice their noise's bound; any alpha > 1 will do.
+                    n, m = max(1.0, n + 2.0 * E), max(1.0, moves + 2.0 * row)
+                    bonus = math.sqrt(2.0 * L / n) + 4.0 * E / n
+                    bonus += left * (math.sqrt(14.0 * S * L / m) + (S * E + 3.0 * row) / m)
+                    Q = cost / n + ahead / m - bonus
+                elif n >= max(1.0, 2.0 * E):
+                    bonus = (H + 1.0) * math.sqrt(2.0 * L / max(n - E, 1.0))
+                    bonus += (1.0 + S * H) * (3.0 * E / n + 2.0 * (E / n) ** 2)
+                    Q = (cost + ahead) / n - bonus
+                else:
+                    Q = 0.0  # not known: as good as can be
+                work.Q[h, s, a] = min(left, max(0.0, Q))
+                work.V[h, s] = min(work.V[h, s], work.Q[h, s, a])
+
+
+@compiled
+def _learn(
+    first: int,
+    rng: np.random.Generator,
+    users: Users,
+    E: Floats,
+    of: Constants,
+    work: tabular.Work,
+    scale: float,
+    units: Floats,
+) -> None:
+    """Episodes first + 1, first + 2, ..., each with a policy of its own."""
+    for i in range(len(units)):
+        _plan(E[0, first + i], E[1, first + i], of, work)
+        tabular.choose(rng, work)
+        tabular.follow(first + i, rng, users, True, work)
+        tabular.privatise(first + i, 1 if of.local else 0, scale, units[i], work)
+
+
+def pucb(
+    world: FiniteWorld,
+    *,
+    episodes: int,
+    epsilon: float,
+    delta: float = 0.0,
+    failure: float = 0.1,
+    seed: int = 0,
+) -> PaperResult:
+    """PUCB after Vietri et al. (2020), reconstructed: Hoeffding bonuses on counts in binary trees.
+
+    A cell is unknown, and worth all it could be, until its noisy count reaches twice the bound E
+    of the noise. From then on the bonus is (H + 1) sqrt(2 L / (n - E)) and
+    (1 + S H) (3 E / n + 2 E^2 / n^2) for the noise, L = ln(4 S A H K / failure).
+
+    Args:
+        world: a finite world; its rewards become costs 1 - reward.
+        episodes: K.
+        epsilon: with ``delta``, the privacy level; Laplace noise for 0, else Gaussian.
+        delta: see ``epsilon``.
+        failure: the probability with which the bonus may be too small.
+        seed: of the users, and of the noise (that of a simulation).
+
+    >>> from tacit.tabular import riverswim
+    >>> result = pucb(riverswim(3, 4), episodes=500, epsilon=1.0)
+    >>> result.algorithm, result.guarantee.epsilon
+    ('PUCB, reconstructed', 1.0)
+    """
+    return _tabular("PUCB", world, episodes, (epsilon, delta, failure), seed, local=False)
+
+
+def ldp_ob(
+    world: FiniteWorld,
+    *,
+    episodes: int,
+    epsilon: float,
+    delta: float = 0.0,
+    failure: float = 0.1,
+    seed: int = 0,
+) -> PaperResult:
+    """LDP-OB after Garcelon et al. (2020), reconstructed; arguments as in :func:`pucb`.
+
+    Devices add noise to counts of their own. Denominators are raised until they are positive for
+    sure, and the bonus is for all that may be off: the noise of the sums, Hoeffding's bound for
+    rewards, Weissman's for the 1-norm of the next state's distribution. Steps are counted apart.
+
+    >>> from tacit.tabular import riverswim
+    >>> ldp_ob(riverswim(3, 4), episodes=500, epsilon=1.0).guarantee.model
+    'local'
+    """
+    return _tabular("LDP-OB", world, episodes, (epsilon, delta, failure), seed, local=True)
+
+
+def _tabular(
+    name: str,
+    world: FiniteWorld,
+    episodes: int,
+    levels: tuple[float, float, float],
+    seed: int,
+    *,
+    local: bool,
+) -> PaperResult:
+    sizes = tabular.sizes_of(world, episodes, *levels, printed=False, seed=seed)
+    K, S, A = sizes.episodes, sizes.states, sizes.actions
+    gaussian = sizes.delta > 0.0
+    device = tabular.local_gaussian if gaussian else tabular.local
+    made = (device if local else tabular.central)(sizes)
+    E = made.E1
+    rows = math.sqrt(S) * E
+    if local and not gaussian:
+        served = np.arange(1.0, K)
+        rows = made.scale * np.append(0.0, laplace_width(S * served, sizes.share))
+    of = Constants(local, math.log((6.0 if local else 4.0) * S * A * sizes.horizon * K / levels[2]))
+    work, users = tabular.work_of(sizes), users_of(world.model)
+    rng, bounds = np.random.default_rng([seed, 1]), np.stack([E, rows])
+    for first in range(0, K, _CHUNK):
+        units = made.units(min(_CHUNK, K - first))
+        _learn(first, rng, users, bounds, of, work, made.scale, units)
+    values, estimates = map(world.returns, work.curves)
+    what = f"{name}, reconstructed", False, world.optimal_value, values, estimates
+    last, constants = Policy.deterministic(work.greedy, A), {"E": float(E[-1]), "L": of.log_term}
+    proof = dataclasses.replace(
+        made.proof,
+        claim=f"{sizes.epsilon:g}-{'LDP' if local else 'JDP'}",
+        reason="two users are 6H apart in their counts of all steps together",
+    )
+    return PaperResult(*what, last, proof, constants, RECONSTRUCTED)
+
+
+# Linear MDPs: LSVI-UCB, with noise on Gram matrices in a tree and on the vectors of every update.
+
+
+def batched_lsvi_ucb(
+    world: LinearWorld,
+    *,
+    episodes: int,
+    epsilon: float,
+    delta: float,
+    batches: int | None = None,
+    failure: float = 0.1,
+    seed: int = 0,
+) -> PaperResult:
+    """Private LSVI-UCB with batches, after Luyo et al. (2021), reconstructed.
+
+    A policy serves a batch of users, all of one size; after each, Gram matrices are released by a
+    binary tree over batches, and all regression vectors anew.
+
+    Args:
+        world: a linear MDP; its mean rewards are known.
+        episodes: K.
+        epsilon: with ``delta``, the budget, half of it (of mu^2) for Gram matrices.
+        delta: see ``epsilon``.
+        batches: how many; K^(2/5) by default, the order that balances delay and noise.
+        failure: the probability with which radii may be too small.
+        seed: of the users, and of the noise (that of a simulation).
+
+    >>> from tacit.linear import two_state
+    >>> world = two_state(horizon=3)
+    >>> print(batched_lsvi_ucb(world, episodes=500, epsilon=1.0, delta=1e-6).reason)
+    exact accounting of 4 nodes and 12 updates
+    """
+    K = whole_number("episodes", episodes, 2, 10**8)
+    count = min(K, whole_number("batches", math.ceil(K**0.4) if batches is None else batches, 2))
+    levels = epsilon, delta, failure
+    return _lsvi("LSVI-UCB in batches", world, K, math.ceil(K / count), levels, seed)
+
+
+def adaptive_lsvi_ucb(
+    world: LinearWorld,
+    *,
+    episodes: int,
+    epsilon: float,
+    delta: float,
+    failure: float = 0.1,
+    seed: int = 0,
+) -> PaperResult:
+    """Private LSVI-UCB with adaptive batches, after Ngo et al. (2022), reconstructed.
+
+    Gram matrices are released after every episode by a binary tree. Only when the determinant of
+    one has doubled is the policy replaced and are the vectors released, as often at most as was
+    paid for. Arguments as in :func:`batched_lsvi_ucb`.
+    """
+    K, levels = whole_number("episodes", episodes, 2, 10**8), (epsilon, delta, failure)
+    return _lsvi("LSVI-UCB, adaptive", world, K, 1, levels, seed)
+
+
+def _lsvi(
+    name: str,
+    world: LinearWorld,
+    K: int,
+    batch: int,
+    levels: tuple[float, float, float],
+    seed: int,
+) -> PaperResult:
+    """LSVI-UCB that looks after every ``batch`` users; after each single one, by determinants.
+
+    Two users' Gram matrices are sqrt(2) apart at every step and in every node of the tree, their
+    vectors 2 H at every step and update: mu^2 = 2 H nodes / s_G^2 + 4 H^3 updates / s^2.
+    """
+    budget, H, S = Budget(*levels[:2]), world.model.horizon, world.model.states
+    failure = checked_number("failure", levels[2], "above 0 and at most 1", lambda f: 0 < f <= 1)
+    phi = np.asarray(world.features, dtype=np.float64)
+    if (np.linalg.norm(phi, axis=2) > 1.0 + 1e-12).any():
+        raise InvalidArgument("features must have norm at most 1: the sensitivities stand on it")
+    d, looks = phi.shape[2], math.ceil(K / batch) - 1
+    nodes = tree_nodes(looks)
+    gram_noise = math.sqrt(4.0 * H * nodes) / budget.mu
+    width = operator_width(d, failure / (3.0 * H * looks))
+    shift = max(1.0, gram_noise * math.sqrt(nodes) * width)  # without noise, the usual ridge
+    doublings = math.ceil(d * H * math.log2(1.0 + K / (2.0 * d * shift))) + H
+    updates = min(looks, doublings) if batch == 1 else looks
+    vector_noise = math.sqrt(8.0 * H**3 * updates) / budget.mu
+    mu = math.sqrt(2.0 * H * nodes / gram_noise**2 + 4.0 * H**3 * updates / vector_noise**2)
+    width = vector_noise * vector_width(d, failure / (3.0 * H * updates))
+    log_term = math.log(3.0 * H / failure) + S * math.log(K + 1.0)
+    weight = float(np.linalg.norm(world.measures, axis=1).sum(axis=1).max())
+    beta = linear.radius(float(H), width, K, d, shift, 1.0, log_term, weight)
+    source, rng = Noise(seed), np.random.default_rng([seed, 1])
+    above = np.zeros((nodes, H * d * (d + 1) // 2))
+    counts, sums, steps = np.zeros((H, S, phi.shape[1], S)), np.zeros((H, d, d)), np.arange(H)
+    held = np.full(H, d * math.log(2.0 * shift))
+    Q = np.broadcast_to(np.arange(H, 0.0, -1.0)[:, None, None], counts.shape[:3])
+    policy = _best(Q)
+    values, estimates, switches = np.full(K, world.value(policy)), np.full(K, H), np.zeros(K)
+    for look in range(1, looks + 1):
+        users = simulate_episodes(world.model, policy, batch, rng)
+        s, a = users.states, users.actions
+        np.add.at(counts, (steps, s[:, :-1], a, s[:, 1:]), 1.0)
+        sums += np.einsum("nhi,nhj->hij", phi[s[:, :-1], a], phi[s[:, :-1], a])
+        total = np.zeros((1, above.shape[1]))
+        prefixes(look, source.normal(total.shape), above, False, total)
+        gram = sums + symmetric_noise(total.reshape(H, -1), gram_noise, math.sqrt(0.5), 2.0 * shift)
+        now = np.linalg.slogdet(gram)[1]
+        if switches[-1] == updates or (batch == 1 and (now < held + math.log(2.0)).all()):
+            continue
+        held, rest = now, slice(look * batch, K)
+        Q = _planned(world, phi, gram, counts, vector_noise * source.normal((H, d)), beta)
+        policy = _best(Q)
+        values[rest], switches[rest] = world.value(policy), switches[-1] + 1
+        estimates[rest] = world.model.start @ Q[0].max(axis=1)
+    proof = gaussian_proof(
+        mu,
+        budget.delta,
+        looks,
+        f"{budget}-JDP",
+        mechanism="binary tree of Gram matrices, vectors at every update, Gaussian noise",
+        reason=f"exact accounting of {nodes} nodes and {updates} updates",
+    )
+    constants = {"lambda": shift, "beta": beta, "gram_noise": gram_noise, "updates": updates}
+    what = f"{name}, reconstructed", False, world.optimal_value, values, estimates, policy, proof
+    return PaperResult(*what, constants, RECONSTRUCTED, {"switches": switches})
+
+
+def _planned(
+    world: LinearWorld, phi: Floats, gram: Floats, counts: Floats, noise: Floats, beta: float
+) -> Floats:
+    """Optimistic action values by least squares, from the last step to the first."""
+    H, rewards = len(gram), world.model.mean_rewards
+    Q, V = np.zeros((H, *phi.shape[:2])), np.zeros(len(phi))
+    for h in range(H - 1, -1, -1):
+        inverse = np.linalg.inv(gram[h])
+        sums = np.einsum("sat,t,sai->i", counts[h], V, phi, optimize=True) + noise[h]
+        lengths = np.einsum("sai,ij,saj->sa", phi, inverse, phi, optimize=True)
+        widths = beta * np.sqrt(np.maximum(lengths, 0.0))
+        means = rewards[min(h, len(rewards) - 1)] + phi @ (inverse @ sums)
+        Q[h] = np.clip(means + widths, 0.0, float(H - h))
+        V = Q[h].max(axis=1)
+    return Q
+
+
+def _best(Q: Floats) -> Policy:
+    """One of the actions that have the largest Q (H, S, A), all of them alike."""
+    best = Q.max(axis=2, keepdims=True) == Q
+    return Policy.stochastic(best / best.sum(axis=2, keepdims=True))
+
+
+# Linear mixtures.
+
+
+def ldp_ucrl_vtr(
+    world: MixtureWorld,
+    *,
+    episodes: int,
+    epsilon: float,
+    delta: float,
+    failure: float = 0.1,
+    seed: int = 0,
+) -> PaperResult:
+    """LDP-UCRL-VTR after Liao et al. (2021), reconstructed: value-targeted regression on reports.
+
+    Every device adds Gaussian noise to its sums; the server shifts the Gram matrices until they are
+    positive definite for sure, and plans optimistically. That is LinOpt-VI-Reg of
+    :mod:`~tacit.papers.zhou_mixture_2022` with noise on the devices; arguments as there.
+
+    >>> from tacit.mixture import hard_mixture
+    >>> result = ldp_ucrl_vtr(hard_mixture(), episodes=200, epsilon=1.0, delta=1e-6)
+    >>> result.algorithm, result.guarantee.model
+    ('LDP-UCRL-VTR, reconstructed', 'local')
+    """
+    levels: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "failure": failure}
+    how: dict[str, Any] = {"regularizer": "local", "printed": False, "seed": seed}
+    found = mixture.lin_opt_vi(world, episodes=episodes, **levels, **how)
+    proof = dataclasses.replace(found.proof, claim=f"{Budget(epsilon, delta)}-LDP")
+    name = "LDP-UCRL-VTR, reconstructed"
+    return dataclasses.replace(found, algorithm=name, proof=proof, errata=RECONSTRUCTED)
+
+
+_CHUNK = 64  # episodes whose noise is drawn at once
