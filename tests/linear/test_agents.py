@@ -14,8 +14,6 @@ from scipy.linalg import eigh
 
 from tacit import (
     LSVIUCB,
-    AdaptiveLSVIUCB,
-    BatchedLSVIUCB,
     JointDP,
     LocalDP,
     LSVIUCBPlusPlus,
@@ -47,8 +45,6 @@ FEW = "fixed:size=60"
 AGENTS: dict[str, Any] = {
     "lsvi": LSVIUCB,
     "plus plus": LSVIUCBPlusPlus,
-    "batched": BatchedLSVIUCB,
-    "adaptive": AdaptiveLSVIUCB,
 }
 
 
@@ -63,16 +59,11 @@ Case = tuple[str, LinearWorld, dict[str, Any]]
 
 SOME: dict[str, Case] = {
     "features, joint": ("lsvi", SIMPLEX, {"statistic": "features", "privacy": JOINT}),
-    "features, signed": ("batched", TWO, {"statistic": "features", "privacy": JOINT}),
+    "features, signed": ("lsvi", TWO, {"statistic": "features", "privacy": JOINT}),
     "features, weighted": ("plus plus", SIMPLEX, {"statistic": "features", "privacy": JOINT}),
-    "features, triangle": (
-        "adaptive",
-        TWO,
-        {"statistic": "features", "privacy": JOINT, "gram_noise": "triangle"},
-    ),
-    "features, local": ("adaptive", SIMPLEX, {"statistic": "features", "privacy": LOCAL}),
+    "features, local": ("plus plus", SIMPLEX, {"statistic": "features", "privacy": LOCAL}),
     "features, no privacy": ("plus plus", TWO, {"statistic": "features", "privacy": NonPrivate()}),
-    "counts, joint": ("batched", SIMPLEX, {"statistic": "counts", "privacy": JOINT}),
+    "counts, joint": ("lsvi", SIMPLEX, {"statistic": "counts", "privacy": JOINT}),
     "counts, pure": ("plus plus", TWO, {"statistic": "counts", "privacy": PURE}),
     "counts, laplace": ("lsvi", SIMPLEX, {"statistic": "counts", "privacy": LocalDP(20.0, 0.0)}),
     "counts, bits": (
@@ -80,8 +71,7 @@ SOME: dict[str, Case] = {
         SIMPLEX,
         {"statistic": "counts", "privacy": BITS, "stationary": False},
     ),
-    "targets": ("lsvi", KNOWN, {"statistic": "targets", "privacy": JOINT}),
-    "targets, weighted": ("plus plus", TWO, {"statistic": "targets", "privacy": JOINT}),
+    "features, known": ("lsvi", KNOWN, {"statistic": "features", "privacy": JOINT}),
 }
 
 
@@ -108,7 +98,6 @@ def every_case() -> dict[str, Case]:
     privacies = {
         "features": [NonPrivate(), JOINT, LOCAL],
         "counts": [NonPrivate(), JOINT, PURE, LOCAL, LocalDP(20.0, 0.0), BITS],
-        "targets": [JOINT],
     }
     cases: dict[str, Case] = {}
     for agent in AGENTS:
@@ -118,15 +107,12 @@ def every_case() -> dict[str, Case]:
                     options: dict[str, Any] = {"statistic": statistic, "privacy": privacy}
                     if privacy is BITS:
                         options["stationary"] = False
-                    if statistic == "targets" and world is TWO and agent != "plus plus":
-                        # Values of two states are often the same, and then nobody is asked.
-                        continue
                     cases[f"{agent}, {world.name[:7]}, {statistic}, {privacy}"] = (
                         agent,
                         world,
                         options,
                     )
-    for statistic in ("features", "counts", "targets"):
+    for statistic in ("features", "counts"):
         base: dict[str, Any] = {"statistic": statistic, "privacy": JOINT}
         more: list[tuple[str, LinearWorld, dict[str, Any]]] = [
             ("lsvi", SIMPLEX, {"weights": "variance"}),
@@ -135,14 +121,6 @@ def every_case() -> dict[str, Case]:
             ("plus plus", KNOWN, {"weights": "variance"}),
             ("lsvi", SIMPLEX, {"stationary": False}),
         ]
-        if statistic != "counts":
-            more += [("plus plus", SIMPLEX, {"gram_noise": "triangle"})]
-        if statistic != "targets":
-            more += [
-                (name, SIMPLEX, {"switching": switching})
-                for name in ("lsvi", "plus plus")
-                for switching in ("schedule", "determinant", "rayleigh")
-            ]
         for name, world, options in more:
             cases[f"{name}, {world.name[-19:]}, {statistic}, {options}"] = (
                 name,
@@ -186,20 +164,13 @@ def spec_of(states: int, dimension: int, stationary: bool = True, **options: Any
         (spec_of(6, 3), {}, "counts", "6 states are few beside 3 features"),
         (spec_of(7, 3), {}, "features", "3 features are few beside 7 states"),
         (spec_of(60, 3), {}, "features", "few beside"),
-        (spec_of(5000, 3), {}, "targets", "5000 states are many"),
-        (spec_of(5000, 3, stationary=False), {}, "targets", "5000 states are many"),
+        (spec_of(5000, 3), {}, "features", "3 features are few beside 5000 states"),
         (spec_of(5000, 3), {"privacy": NonPrivate()}, "features", "answer every question"),
         (spec_of(5000, 3), {"privacy": LOCAL}, "features", "few beside"),
         (spec_of(5000, 3), {"privacy": PURE}, "counts", "1-norm"),
         (spec_of(7, 3), {"privacy": PURE}, "counts", "1-norm"),
         (spec_of(7, 3), {"privacy": LocalDP(1.0, 0.0)}, "counts", "1-norm"),
         (spec_of(6, 3), {"statistic": "features"}, "features", "as asked"),
-        (
-            spec_of(6, 3),
-            {"statistic": "targets", "privacy": NonPrivate()},
-            "features",
-            "know the same as 'targets'",
-        ),
     ],
     ids=str,
 )
@@ -211,40 +182,21 @@ def test_it_says_what_it_chose(spec: Any, options: Any, kind: str, reason: str) 
     assert "3 releases (fixed:size=80)" in agent.why
 
 
-def test_values_are_asked_for_earlier_where_sums_cannot_be_pooled() -> None:
-    kinds = {
-        stationary: [made(spec_of(S, 3, stationary)).statistic_kind for S in (30, 200, 1000)]
-        for stationary in (True, False)
-    }
-    assert kinds[True] == ["features", "features", "targets"]
-    assert kinds[False] == ["features", "targets", "targets"]
-
-
 def test_defaults_of_the_agents() -> None:
-    assert (made().weights, made().switching) == ("none", "schedule")
-    plus = made(cls=LSVIUCBPlusPlus)
-    assert (plus.weights, plus.switching) == ("variance", "rayleigh")
-    assert made(cls=LSVIUCBPlusPlus, statistic="targets").switching == "schedule"
-    assert made(cls=AdaptiveLSVIUCB).switching == "determinant"
-    adaptive = made(cls=AdaptiveLSVIUCB, users=10**5).schedule.releases
-    assert adaptive > made(users=10**5).schedule.releases
-    batched = made(cls=BatchedLSVIUCB, users=10**5)
-    assert batched.schedule.releases == pytest.approx(10**2, abs=1)
-    assert len(set(batched.schedule.blocks[:100])) == 1
-    assert made(cls=BatchedLSVIUCB, batches=7).schedule.releases == 7
+    assert made().weights == "none"
+    assert made(cls=LSVIUCBPlusPlus).weights == "variance"
 
 
 def test_growth_decides_how_many_releases_there_are() -> None:
-    shared.growth_decides(made, "features", "counts", "targets")
+    shared.growth_decides(made, "features", "counts")
 
 
 def test_smaller_budgets_begin_with_larger_blocks() -> None:
-    shared.smaller_budgets_begin_larger(made, "features", "counts", "targets")
+    shared.smaller_budgets_begin_larger(made, "features", "counts")
 
 
 def test_users_are_summed_one_by_one_only_where_a_clip_needs_it() -> None:
     assert made(privacy=NonPrivate()).form == "occupancy"
-    assert made(statistic="targets").form == "occupancy"
     assert made(statistic="features").form == "episodes"
     assert made(statistic="counts").form == "episodes"
     assert made(statistic="counts", stationary=False).form == "occupancy"
@@ -257,12 +209,10 @@ def test_users_are_summed_one_by_one_only_where_a_clip_needs_it() -> None:
 
 
 def test_known_rewards_are_not_asked_for() -> None:
-    for statistic in ("features", "targets"):
-        known, unknown = (made(world, statistic=statistic).statistic for world in (KNOWN, SIMPLEX))
-        assert {part.name for part in unknown.layout.parts} - {
-            part.name for part in known.layout.parts
-        } == {"rewards"}
-        assert known.l2(Relation.REPLACE_ONE) < unknown.l2(Relation.REPLACE_ONE)
+    known, unknown = (made(world, statistic="features").statistic for world in (KNOWN, SIMPLEX))
+    more = {part.name for part in unknown.layout.parts} - {part.name for part in known.layout.parts}
+    assert more == {"rewards"}
+    assert known.l2(Relation.REPLACE_ONE) < unknown.l2(Relation.REPLACE_ONE)
 
 
 # What is refused.
@@ -273,37 +223,21 @@ def test_known_rewards_are_not_asked_for() -> None:
     [
         *shared.MISTAKES,
         ({"world": riverswim(3, 4).spec}, "LinearSpec"),
-        ({"statistic": "sums"}, "auto, features, counts or targets"),
-        ({"weights": "some"}, "weights must be one of variance, none"),
-        ({"switching": "often"}, "switching must be one of"),
-        ({"gram_noise": "none"}, "gram_noise must be one of"),
+        ({"statistic": "sums"}, "auto, features or counts"),
+        ({"weights": "some"}, "weights must be auto, variance or none"),
+        # What went.
+        ({"statistic": "targets"}, "auto, features or counts"),
+        ({"switching": "determinant"}, "switching"),
+        ({"gram_noise": "triangle"}, "gram_noise"),
+        ({"misspecification": 0.1}, "misspecification"),
         ({"bonus": "theory"}, "tacit.papers has what a paper prints and proves"),
         ({"calibration": "as_printed"}, "tacit.papers"),
         ({"privacy": LOCAL, "autosave": "somewhere"}, "belong to JointDP"),
         # What does not go together.
-        ({"statistic": "targets", "privacy": LOCAL}, "only a trusted curator"),
-        ({"statistic": "targets", "privacy": PURE}, "Gaussian noise: delta > 0"),
-        ({"statistic": "targets", "switching": "determinant"}, "switches by schedule"),
-        ({"statistic": "targets", "switching": "rayleigh"}, "switches by schedule"),
-        (
-            {
-                "statistic": "targets",
-                "privacy": JointDP(1.0, 1e-6, episodes_per_user=2, disjoint=True),
-            },
-            "disjoint",
-        ),
         ({"statistic": "features", "privacy": PURE}, "Gaussian noise: delta > 0"),
         ({"statistic": "features", "privacy": PURE, "schedule": FEW}, "delta > 0"),
         ({"statistic": "features", "privacy": LocalDP(1.0, 0.0), "schedule": FEW}, "delta > 0"),
         ({"privacy": BITS}, "stationary=False"),
-        ({"statistic": "counts", "gram_noise": "triangle"}, "no Gram matrix"),
-        # Batches.
-        ({"cls": BatchedLSVIUCB, "batches": 0}, "batches must be in 1..240"),
-        ({"cls": BatchedLSVIUCB, "batches": 241}, "batches"),
-        ({"cls": BatchedLSVIUCB, "batches": 2.5}, "batches"),
-        ({"cls": BatchedLSVIUCB, "batches": True}, "batches"),
-        ({"cls": BatchedLSVIUCB, "batches": 3, "schedule": FEW}, "batches or schedule"),
-        ({"cls": BatchedLSVIUCB, "growth": 1.5}, "leave growth out"),
     ],
     ids=str,
 )
@@ -315,7 +249,7 @@ def test_arguments_are_checked(options: dict[str, Any], message: str) -> None:
 # Users.
 
 
-@pytest.mark.parametrize("statistic", ["features", "counts", "targets"])
+@pytest.mark.parametrize("statistic", ["features", "counts"])
 def test_users_may_come_one_by_one(statistic: str) -> None:
     together, alone = (made(statistic=statistic, schedule=FEW, users=120) for _ in range(2))
     blocks = shared.serve(together, SIMPLEX)
@@ -332,7 +266,7 @@ def test_wrong_data_changes_nothing() -> None:
     shared.wrong_data_changes_nothing(made(schedule=FEW), SIMPLEX, "occupancy")
 
 
-@pytest.mark.parametrize("statistic", ["features", "counts", "targets"])
+@pytest.mark.parametrize("statistic", ["features", "counts"])
 def test_somebody_who_comes_again_counts_as_nobody(statistic: str) -> None:
     shared.who_comes_again_counts_as_nobody(made, SIMPLEX, statistic)
 
@@ -385,14 +319,11 @@ def test_devices_report_what_agents_ask(statistic: str, privacy: Any, options: A
 
 @pytest.mark.parametrize("privacy", [NonPrivate(), JointDP(100.0, 1e-6)], ids=["none", "joint"])
 @pytest.mark.parametrize("statistic", ["features", "counts"])
-@pytest.mark.parametrize("switching", ["determinant", "rayleigh"])
-def test_policies_are_replaced_when_enough_was_learnt(
-    switching: str, statistic: str, privacy: Any
-) -> None:
+def test_policies_are_replaced_when_enough_was_learnt(statistic: str, privacy: Any) -> None:
     agent = made(
+        cls=LSVIUCBPlusPlus,
         users=1000,
         statistic=statistic,
-        switching=switching,
         privacy=privacy,
         schedule="fixed:size=20",
         stationary=False,
@@ -402,16 +333,9 @@ def test_policies_are_replaced_when_enough_was_learnt(
         before = (agent.policy, agent.greedy_policy, agent.q_values, agent.switches)
         agent.learn(SIMPLEX.simulate(agent.policy, 20, rng, "episodes"))
         new = agent.algorithm.way.model().precision()
-        if old is None:
-            switch = True
-        elif switching == "determinant":
-            switch = any(
-                np.linalg.det(n) >= 2.0 * np.linalg.det(o) for n, o in zip(new, old, strict=True)
-            )
-        else:
-            switch = any(
-                eigh(n, o, eigvals_only=True)[-1] >= 2.0 for n, o in zip(new, old, strict=True)
-            )
+        switch = old is None or any(
+            eigh(n, o, eigvals_only=True)[-1] >= 2.0 for n, o in zip(new, old, strict=True)
+        )
         expected += switch
         assert agent.switches == expected
         assert agent.policy.version == agent.greedy_policy.version == agent.releases
@@ -425,8 +349,8 @@ def test_policies_are_replaced_when_enough_was_learnt(
 
 
 def test_by_schedule_every_release_replaces_the_policy() -> None:
-    for statistic in ("features", "counts", "targets"):
-        agent = made(statistic=statistic, schedule=FEW, switching="schedule")
+    for statistic in ("features", "counts"):
+        agent = made(statistic=statistic, schedule=FEW)
         shared.serve(agent, SIMPLEX)
         assert agent.switches == agent.releases == 4
 
@@ -439,11 +363,9 @@ def test_by_schedule_every_release_replaces_the_policy() -> None:
     [
         *shared.OTHERS,
         {"weights": "variance"},
-        {"switching": "determinant"},
-        {"gram_noise": "triangle"},
         {"constants": LinearConstants(bonus=0.5)},
         {"schedule": "fixed:size=30"},
-        {"cls": AdaptiveLSVIUCB, "switching": "schedule"},
+        {"cls": LSVIUCBPlusPlus, "weights": "none"},
         {"world": TWO},
     ],
     ids=str,
@@ -469,7 +391,7 @@ def test_a_killed_process_resumes_from_its_autosave(statistic: str, tmp_path: An
 
 
 @pytest.mark.parametrize("name", AGENTS)
-@pytest.mark.parametrize("statistic", ["features", "counts", "targets"])
+@pytest.mark.parametrize("statistic", ["features", "counts"])
 def test_private_agents_learn(name: str, statistic: str) -> None:
     world = simplex(3, 12, 4, 5, seed=600)
     found = []

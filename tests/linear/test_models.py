@@ -17,12 +17,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from tacit.linear.targets import AnswerModel, Predictions
 
 from tacit import (
     LSVIUCB,
-    AdaptiveLSVIUCB,
-    BatchedLSVIUCB,
     JointDP,
     LSVIUCBPlusPlus,
     NonPrivate,
@@ -32,12 +29,11 @@ from tacit.core.agent import Agent
 from tacit.finite.evidence import Counts
 from tacit.finite.visits import VisitCounts
 from tacit.linear import LinearWorld, linear_from_tabular, two_state
-from tacit.linear import features as feature_way
 from tacit.linear.counts import CellModel
 from tacit.linear.estimate import LinearWidths, Sums
 from tacit.linear.features import SumModel
 from tacit.linear.options import LinearConstants
-from tacit.linear.statistics import FeatureSums, TargetSums
+from tacit.linear.statistics import FeatureSums
 from tacit.privacy.statistic import Block
 from tacit.tabular import riverswim
 
@@ -163,14 +159,13 @@ class Slow:
 
 @dataclass
 class SlowSums:
-    """The reference of SumModel; without ``project`` and with ``answer`` that of AnswerModel."""
+    """The reference of SumModel."""
 
     features: Floats
     sums: Sums
     reward_sums: Sums
     widths: LinearWidths
     H: int
-    project: bool = True
 
     def ridge(self, sums: Sums) -> float:
         d = self.features.shape[2]
@@ -195,9 +190,7 @@ class SlowSums:
                 widths[s, a] = practical_width(w, known, 0.25 * ridge**2 * (x @ x))
         return means, widths
 
-    def next_values(
-        self, h: int, values: Sequence[Floats], noises: Sequence[float] | None = None
-    ) -> tuple[Floats, Floats]:
+    def next_values(self, h: int, values: Sequence[Floats]) -> tuple[Floats, Floats]:
         S, A, d = self.features.shape
         sums = self.sums
         row = min(h, len(sums.gram) - 1)
@@ -208,19 +201,13 @@ class SlowSums:
             centred = value - middle
             weights = solved(gram, ridge, sums.following[row] @ centred)
             of_next = sums.noise**2 * (centred @ centred)
-            if noises is not None:
-                of_next = (half * noises[k]) ** 2
             noise = of_next + sums.gram_noise**2 * min(weights @ weights, d * half**2)
             for s in range(S):
                 for a in range(A):
                     phi = self.features[s, a]
                     x = solved(gram, ridge, phi)
-                    mean = min(max(phi @ weights, -half), half)
-                    if self.project:
-                        row_of = [
-                            float(phi @ solved(gram, ridge, u)) for u in sums.following[row].T
-                        ]
-                        mean = float(np.dot(nearest_distribution(row_of), centred))
+                    row_of = [float(phi @ solved(gram, ridge, u)) for u in sums.following[row].T]
+                    mean = float(np.dot(nearest_distribution(row_of), centred))
                     means[k, s, a] = middle + mean
                     known, hidden = variance * (phi @ x), variance * ridge**2 * (x @ x)
                     widths[k, s, a] = practical_width(self.widths, known + noise * (x @ x), hidden)
@@ -434,71 +421,6 @@ def test_sums_predict_what_the_slow_reference_predicts(
             )
 
 
-def answered(model: AnswerModel, ask: Any, h: int, values: Floats) -> tuple[Floats, Floats]:
-    """What it predicts once users were asked, where it has a question."""
-    targets = model.targets(values)
-    return model.next_values(h, values, None if targets is None else ask(h, targets))
-
-
-@of_all_sizes
-def test_answers_predict_what_the_slow_reference_predicts(
-    seed: int, noise: float, **sizes: int
-) -> None:
-    features, sums, rng = noisy_sums(seed, noise=noise, **sizes)
-    asked = []
-
-    def ask(step: int, targets: Floats) -> tuple[Floats, float]:
-        asked.append((step, targets))
-        return targets @ sums.following[step].T, 0.4
-
-    model = AnswerModel(features, sums, PRACTICAL, True, Predictions())
-    slow = SlowSums(features, sums, sums.pooled(), PRACTICAL, H, project=False)
-    values = value_functions(rng, sizes["S"])
-    for h in range(sizes["L"]):
-        assert_pair(model.rewards(h), slow.rewards(h))
-        # What the first question gets twice as much of, it hears with half the noise.
-        mine = answered(model, ask, h, values)
-        if sizes["S"] > 1:
-            assert_pair(mine, slow.next_values(h, list(values), [0.4, 0.8, 0.8]))
-            assert np.abs(asked[-1][1]).max() <= 1.0 + 1e-12
-    # With one state all values are the same everywhere, and nobody is asked.
-    assert [step for step, _ in asked] == (list(range(sizes["L"])) if sizes["S"] > 1 else [])
-
-
-def test_values_that_are_the_same_everywhere_are_not_asked_about() -> None:
-    features, sums, _ = noisy_sums(0, 3, 2, 2, 1, 0.5)
-
-    def ask(step: int, targets: Floats) -> tuple[Floats, float]:
-        raise AssertionError
-
-    model = AnswerModel(
-        features, sums, LinearWidths(scale=0.7, bias=0.6, ridge=1.0), False, Predictions()
-    )
-    means, widths = answered(model, ask, 0, np.full((2, 3), 1.25))
-    assert (means == 1.25).all()
-    assert (widths == 0.0).all()
-
-
-@given(**SIZES)
-@settings(max_examples=30, deadline=None)
-def test_features_and_targets_agree(seed: int, noise: float, **sizes: int) -> None:
-    """Both are the same regression; only rows that are no distributions are treated otherwise."""
-    features, sums, rng = noisy_sums(seed, noise=0.0, **sizes)
-    answers = AnswerModel(features, sums, PRACTICAL, False, Predictions())
-
-    def ask(step: int, targets: Floats) -> tuple[Floats, float]:
-        return targets @ sums.following[step].T, 0.0
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(feature_way, "_MOST_PROBABILITIES", 0)
-        features_model = SumModel(features, sums, sums, PRACTICAL)
-        values = value_functions(rng, sizes["S"])
-        for h in range(sizes["L"]):
-            assert_pair(answers.rewards(h), features_model.rewards(h))
-            mine = answered(answers, ask, h, values)
-            assert_pair(mine, features_model.next_values(h, values))
-
-
 def random_counts(seed: int, S: int, A: int, L: int, noise: float) -> Counts:
     rng = np.random.default_rng(seed)
     reached = rng.random((L, S, A)) < 0.8
@@ -507,7 +429,7 @@ def random_counts(seed: int, S: int, A: int, L: int, noise: float) -> Counts:
     moves += noise * rng.normal(size=moves.shape) * reached[..., np.newaxis]
     stds = noise * rng.uniform(0.5, 2.0, (L, S, A)) * reached
     paid = visits * rng.random((L, S, A)) + noise * rng.normal(size=(L, S, A)) * reached
-    return Counts(moves, paid, moves.sum(axis=-1), reached, stds, 0.7 * stds)
+    return Counts(moves, paid, reached, stds, 0.7 * stds)
 
 
 @given(**SIZES, pooled=st.tuples(st.booleans(), st.booleans()), weighted=st.booleans())
@@ -539,15 +461,15 @@ def test_one_hot_cells_become_plain_frequencies() -> None:
     world = linear_from_tabular(riverswim(4, 5))
     counts = random_counts(3, 4, 2, 1, 0.0)
     value = np.random.default_rng(0).random(4)
-    visited = counts.visits > 0
-    frequencies = counts.transitions[visited] / counts.visits[visited][:, np.newaxis]
-    pay = counts.rewards[visited] / counts.visits[visited]
+    visits = counts.transitions.sum(axis=-1)
+    visited = visits > 0
+    frequencies = counts.transitions[visited] / visits[visited][:, np.newaxis]
+    pay = counts.rewards[visited] / visits[visited]
     gaps, errors = [], []
     for times in (1.0, 1e3, 1e6, 1e9):
         more = Counts(
             times * counts.transitions,
             times * counts.rewards,
-            times * counts.visits,
             counts.reached,
             counts.noise,
             counts.reward_noise,
@@ -559,7 +481,7 @@ def test_one_hot_cells_become_plain_frequencies() -> None:
         errors.append(np.abs(model.rewards(0)[0][visited[0]] - pay).max())
         # By the very share that the ridge has beside the visits.
         _, half, variance = middle_of(value.tolist())
-        n = times * counts.visits[visited]
+        n = times * visits[visited]
         share = (n / variance) / (n / variance + 1.0 / (8 * half**2))
         shrunk = share * (frequencies @ value) + (1 - share) * value.mean()
         np.testing.assert_allclose(means, shrunk, rtol=1e-9)
@@ -573,8 +495,6 @@ def test_one_hot_cells_become_plain_frequencies() -> None:
 
 NAMES = {
     LSVIUCB: ("optimistic", "greedy"),
-    BatchedLSVIUCB: ("optimistic", "greedy"),
-    AdaptiveLSVIUCB: ("optimistic", "greedy"),
     LSVIUCBPlusPlus: ("optimistic", "greedy", "pessimistic"),
 }
 SIZE = 12
@@ -583,11 +503,12 @@ SIZE = 12
 def made(
     world: LinearWorld, privacy: Any, statistic: str, cls: Any = LSVIUCB, **options: Any
 ) -> Agent:
-    """An agent for three blocks whose releases have no noise."""
-    defaults = {"constants": UNCLIPPED, "switching": "schedule", "scale": 0.8, "noise_seed": 0}
+    """An agent for three blocks whose releases have no noise, and which plans after each."""
+    defaults = {"constants": UNCLIPPED, "scale": 0.8, "noise_seed": 0}
     arguments = defaults | {"schedule": f"fixed:size={SIZE}"} | options
     users = arguments.pop("users", 3 * SIZE)
     agent = cls(world.spec, users, privacy, statistic=statistic, **arguments)
+    agent.algorithm.switch = lambda model: True
     if isinstance(privacy, JointDP):
         agent._curator._source = Silent()
     return agent
@@ -641,9 +562,7 @@ def test_known_rewards_are_certain(stationary: bool, monkeypatch: pytest.MonkeyP
     widths = LinearWidths(scale=0.7, bias=0.6, ridge=1.0)
     model = SumModel(algorithm.features, sums, sums, widths)
     monkeypatch.delattr(SumModel, "rewards")
-    with pytest.raises(StopIteration) as end:
-        next(algorithm.backward_induction(model))
-    optimistic, greedy = end.value.value
+    optimistic, greedy = algorithm.backward_induction(model)
     values = np.zeros((2, 3))
     for h in reversed(range(H)):
         means, wide = model.next_values(h, values) if h < H - 1 else np.zeros((2, 2, 3, 2))
@@ -757,7 +676,7 @@ def test_counts_plan_what_the_slow_reference_plans(
             scale = np.where(reached, noise / np.sqrt(np.where(reached, variance, 1.0)), 0.0)
         stds = np.sqrt(variance) * scale
         scaled = moves * scale[..., np.newaxis]
-        counts = Counts(scaled, paid * scale, scaled.sum(axis=-1), reached, stds, stds)
+        counts = Counts(scaled, paid * scale, reached, stds, stds)
         model = SlowCells(
             features,
             counts,
@@ -772,84 +691,11 @@ def test_counts_plan_what_the_slow_reference_plans(
             guessed = variances.mean(axis=0, keepdims=True) if stationary else variances
 
 
-@dataclass
-class SlowAnswers:
-    """The reference of AnswerModel inside an agent, which knows what the noise of answers is."""
-
-    slow: SlowSums
-    table: Floats | None
-    mu: float
-
-    @property
-    def features(self) -> Floats:
-        return self.slow.features
-
-    def rewards(self, h: int) -> tuple[Floats, Floats]:
-        return self.slow.rewards(h)
-
-    def next_values(self, h: int, values: Sequence[Floats]) -> tuple[Floats, Floats]:
-        ranges = [middle_of(value.tolist()) for value in values]
-        shares = [1.0] + [0.5] * (len(values) - 1)
-        targets = np.array(
-            [
-                share * (value - middle) / half
-                for share, value, (middle, half, _) in zip(shares, values, ranges, strict=True)
-            ]
-        )
-        if not targets.any():
-            same = np.array([middle for middle, _, _ in ranges])[:, np.newaxis, np.newaxis]
-            means = np.broadcast_to(same, (len(values), *self.features.shape[:2]))
-            return means, np.zeros(means.shape)
-        weights = None if self.table is None else self.table[min(h, len(self.table) - 1)]
-        statistic = TargetSums(self.features, self.slow.H, h, targets, weights)
-        noise = statistic.l2(Relation.REPLACE_ONE) / self.mu
-        return self.slow.next_values(h, values, [noise / share for share in shares])
-
-
-@given(**WORLDS, cls=KINDS, weights=st.sampled_from(["none", "variance"]))
-@settings(max_examples=30, deadline=None)
-def test_targets_plan_what_the_slow_reference_plans(
-    cls: Any, weights: Any, length: float, **options: Any
-) -> None:
-    world = random_world(length=length, **options)
-    agent = made(world, JOINT, "targets", cls, weights=weights, growth=1.7)
-    H, same_rewards = world.spec.horizon, options["stationary"][1]
-    longest = max(1.0, float(np.linalg.norm(world.features, axis=-1).max()))
-    features, known = world.features / longest, world.spec.known_rewards
-    # Of what a round may cost, a share goes to Grams, and the rest to the steps that have a next.
-    round_cost = JOINT.budget.mu**2 * (1.0 - 1.7**-2)
-    gram_mu = math.sqrt(agent.constants.split * round_cost)
-    target_mu = math.sqrt((1.0 - agent.constants.split) * round_cost / (H - 1))
-    names = tuple(name for name in NAMES[cls] if name != "greedy")
-    table, seen = None, []
-    for block, _, _ in blocks_of(agent, world, options["seed"]):
-        seen.append(block)
-        total = Slow(features, H)
-        for age, old in enumerate(reversed(seen)):
-            total.add(old, 1.7**-age, table)
-        reward = 0.0 if known is not None else 1.0
-        asked = FeatureSums(features, H, reward=reward, weights=table, following=False)
-        total.noise = asked.l2(Relation.REPLACE_ONE) / gram_mu
-        sums = SlowSums(
-            features,
-            total.sums(False, False),
-            total.sums(same_rewards, False),
-            practical(agent),
-            H,
-            project=False,
-        )
-        model = SlowAnswers(sums, table, target_mu)
-        Q, variances = plan(model, H, names, known=known, square=weights == "variance")
-        assert_planned(agent, Q)
-        if weights == "variance":
-            table = step_weights(variances)
-
-
-def test_the_three_ways_to_ask_agree_where_nothing_is_uncertain() -> None:
+def test_both_ways_to_ask_agree_where_nothing_is_uncertain() -> None:
     """With many users and hardly any noise all learn the same world."""
     world = random_world(5, S=4, A=2, d=3, H=4)
     found = []
-    for statistic in ("features", "counts", "targets"):
+    for statistic in ("features", "counts"):
         agent = LSVIUCB(
             world.spec,
             10**9,
@@ -887,7 +733,7 @@ def test_hardly_any_noise_is_as_good_as_none(statistic: str, blocks: int) -> Non
         agents[1].algorithm.policy = agents[0].policy
 
 
-@pytest.mark.parametrize("statistic", ["features", "counts", "targets"])
+@pytest.mark.parametrize("statistic", ["features", "counts"])
 def test_the_length_of_features_does_not_matter(statistic: str) -> None:
     """Features thrice as long, with factors a third as large, are the same world."""
     found = []
@@ -905,7 +751,7 @@ def test_the_length_of_features_does_not_matter(statistic: str) -> None:
     np.testing.assert_allclose(found[0], found[1], rtol=1e-9)
 
 
-@pytest.mark.parametrize("statistic", ["features", "counts", "targets"])
+@pytest.mark.parametrize("statistic", ["features", "counts"])
 def test_sums_of_a_block_teach_as_much_as_its_users(statistic: str) -> None:
     world = random_world(6, S=4, A=3, d=3, H=4, stationary=(False, False))
     agents = [made(world, JOINT, statistic) for _ in range(2)]

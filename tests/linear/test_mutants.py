@@ -25,9 +25,8 @@ from tacit.audit.watched_gate import Passage, WatchedGate
 from tacit.core.agent import Agent
 from tacit.core.kinds import AgentKind
 from tacit.linear import LinearWorld, simplex, statistics, two_state
-from tacit.linear.base import TargetRound
 from tacit.linear.estimate import feature_sums
-from tacit.linear.statistics import FeatureSums, TargetSums
+from tacit.linear.statistics import FeatureSums
 from tacit.linear.tables import check_features
 from tacit.numerics.block_sums import BlockSums
 from tacit.privacy.curators.gate import Release
@@ -41,7 +40,7 @@ Floats = NDArray[np.float64]
 WORLD = simplex(dimension=3, states=8, actions=3, horizon=4)
 JOINT = JointDP(10.0, 1e-6)
 FEW = "fixed:size=60"
-STATISTICS = ("features", "counts", "targets")
+STATISTICS = ("features", "counts")
 
 
 @pytest.fixture(autouse=True)
@@ -167,11 +166,6 @@ def test_noise_is_what_it_should_be(name: str, statistic: str) -> None:
         NOISE_CHECKS[name](cls, statistic)
 
 
-def test_noise_of_the_papers_triangle() -> None:
-    noise_is_as_announced(LSVIUCB, "features", gram_noise="triangle")
-    noise_is_fresh(LSVIUCB, "features", gram_noise="triangle")
-
-
 def test_sums_over_blocks_have_the_noise_they_state() -> None:
     sums_have_the_noise_they_state(LSVIUCB)
     sums_have_the_noise_they_state(LSVIUCBPlusPlus)
@@ -249,26 +243,21 @@ class _LetsGramsThrough(JointCurator):
         if not isinstance(statistic, FeatureSums):
             return released
         true: Mapping[str, Floats] = statistic.layout.unpack(
-            sum(
-                (options.get("decay") or 1.0) ** (b - max(self.blocks))
-                * statistic.total(self._blocks[b])
-                for b in options.get("blocks") or self.blocks
-            )
+            sum(statistic.total(self._blocks[b]) for b in options.get("blocks") or self.blocks)
         )
         released = dataclasses.replace(released, parts={**released.parts, "gram": true["gram"]})
         self.last_release = released
         return released
 
 
-@pytest.mark.parametrize("statistic", ["features", "targets"])
-def test_grams_without_noise_are_found(statistic: str) -> None:
+def test_grams_without_noise_are_found() -> None:
     with pytest.raises(AssertionError, match=r"^gram, diagonal: \d+ values of variance 0\.0"):
-        noise_is_as_announced(gram_without_noise, statistic)
+        noise_is_as_announced(gram_without_noise, "features")
 
 
 def test_grams_without_noise_are_found_by_the_check() -> None:
-    with pytest.raises(CheckFailed, match=r"^noise: the variance"):
-        check(gram_without_noise, statistic="targets")
+    with pytest.raises(CheckFailed, match=r"^noise: part gram: the variance"):
+        check(gram_without_noise, statistic="features")
 
 
 # Sensitivity.
@@ -286,12 +275,6 @@ class UncutFeatures(FeatureSums):
         return long._sums(block, separate)
 
 
-@dataclass(frozen=True, eq=False)
-class UncutTargets(TargetSums):
-    def _sums(self, block: Block, separate: bool) -> Floats:
-        return 3.0 * super()._sums(block, separate)
-
-
 class TakesLongFeatures(LSVIUCB.algorithm):
     def statistic(self) -> Statistic:
         true = super().statistic()
@@ -302,14 +285,12 @@ class TakesLongFeatures(LSVIUCB.algorithm):
 def test_features_that_are_too_long_are_found() -> None:
     users = WORLD.simulate(LSVIUCB(WORLD.spec, 9, JOINT).policy, 50, np.random.default_rng(0))
     sample = sampler_of(users.block(), None)
-    targets = np.linspace(-1.0, 1.0, 8)[np.newaxis]
     for true, mutant in (
         (FeatureSums(WORLD.features, 4), UncutFeatures(WORLD.features, 4)),
         (
             FeatureSums(WORLD.features, 4, pooled=True),
             UncutFeatures(WORLD.features, 4, pooled=True),
         ),
-        (TargetSums(WORLD.features, 4, 1, targets), UncutTargets(WORLD.features, 4, 1, targets)),
     ):
         check_statistic(true, sample)
         with pytest.raises(CheckFailed):
@@ -372,7 +353,7 @@ class RawSwitch(LSVIUCB.algorithm):
 
     seen: Block
 
-    def _switch(self, model: Any) -> bool:
+    def switch(self, model: Any) -> bool:
         states = np.clip(np.asarray(self.seen["states"]), 0, self.spec.states - 1)
         return bool(np.bincount(states.ravel()).max() % 2)
 
@@ -392,10 +373,8 @@ class RawScale(LSVIUCB.algorithm):
     [
         (RawWeights, "features"),
         (RawWeights, "counts"),
-        (RawWeights, "targets"),
         (RawSwitch, "features"),
         (RawScale, "features"),
-        (RawScale, "targets"),
     ],
 )
 def test_raw_data_beyond_the_gate_is_found(mutant: Any, statistic: str) -> None:
@@ -407,35 +386,6 @@ def test_the_agents_themselves_pass() -> None:
     """So it is the slips that are found."""
     for statistic in STATISTICS:
         check(LSVIUCBPlusPlus, statistic=statistic)
-
-
-# Budget.
-
-
-class NeverDecays(LSVIUCB.algorithm):
-    """Asks everybody again, at the price of those who are asked for the first time."""
-
-    @property
-    def round(self) -> TargetRound:
-        return TargetRound.of(self.privacy.episode_limit * 0.5, 0.5, 3, 1.0 + 1e-9)
-
-
-class FullPriceEveryRound(LSVIUCB.algorithm):
-    """Every round costs what all rounds may."""
-
-    @property
-    def round(self) -> TargetRound:
-        return TargetRound.of(self.privacy.episode_limit, 0.5, 3, 1.5)
-
-
-@pytest.mark.parametrize("mutant", [NeverDecays, FullPriceEveryRound])
-def test_rounds_that_cost_too_much_are_refused(
-    mutant: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # Not even by forgetting those who cannot pay.
-    monkeypatch.setattr(Agent, "_drop_poor_blocks", lambda self, newest, kept: None)
-    with pytest.raises(CheckFailed, match=r"^protocol: BudgetExceeded"):
-        check(AgentKind(mutant), statistic="targets")
 
 
 # Save and resume.
@@ -469,8 +419,7 @@ class ForgetsHowMuchBlocksWeigh(LSVIUCB.algorithm):
 @pytest.mark.parametrize(
     ("mutant", "options"),
     [
-        (ForgetsWeights, {"statistic": "features", "switching": "schedule"}),
-        (ForgetsWeights, {"statistic": "targets"}),
+        (ForgetsWeights, {"statistic": "features"}),
         (ForgetsPrecision, {"statistic": "features", "privacy": JointDP(1e4, 1e-6)}),
         (ForgetsHowMuchBlocksWeigh, {"statistic": "features"}),
     ],

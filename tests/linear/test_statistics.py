@@ -18,7 +18,6 @@ from tacit import Block, Relation, check_statistic
 from tacit.linear import simplex, statistics, sum_loops, two_state
 from tacit.linear.statistics import (
     FeatureSums,
-    TargetSums,
     occupancy_counts,
     unit_features,
     weighted_grams,
@@ -38,7 +37,6 @@ SHORT = 0.2 * SIGNED
 S, A, d, H = 3, 2, 2, 4
 
 STEPWISE = np.linspace(0.2, 1.0, H * S * A).reshape(H, S, A)
-TARGETS = np.array([[0.1, 0.9, 0.4], [-0.5, 0.2, 1.0]])
 
 
 def sample_of(S: int, A: int, H: int) -> Callable[[np.random.Generator, int], Block]:
@@ -81,7 +79,6 @@ DESIGNS: list[tuple[str, Statistic]] = [
     ("per step, signed", FeatureSums(SIGNED, H)),
     ("per step, weighted", FeatureSums(SIGNED, H, weights=STEPWISE, gram=0.4, reward=2.0)),
     ("per step, no rewards", FeatureSums(SIGNED, H, reward=0.0)),
-    ("per step, no next states", FeatureSums(SIGNED, H, following=False)),
     ("per step, clipped", FeatureSums(PLAIN, H, clip=1.5)),
     ("per step, signed, clipped", FeatureSums(SIGNED, H, clip=1.5)),
     ("per step, signed, clipped hard", FeatureSums(SIGNED, H, clip=0.2)),
@@ -92,9 +89,6 @@ DESIGNS: list[tuple[str, Statistic]] = [
     ("pooled, clipped hard", FeatureSums(PLAIN, H, pooled=True, clip=0.5, gram=0.3)),
     ("pooled, signed, hardly clipped", FeatureSums(SIGNED, H, pooled=True, clip=6.5)),
     ("pooled, short, clipped", FeatureSums(SHORT, H, pooled=True, clip=0.3)),
-    ("one target", TargetSums(SIGNED, H, 1, TARGETS[:1])),
-    ("one signed target", TargetSums(PLAIN, H, 0, TARGETS[1:], weights=STEPWISE[0])),
-    ("two targets", TargetSums(SIGNED, H, H - 1, TARGETS)),
 ]
 
 
@@ -156,9 +150,7 @@ def tiny(draw: st.DrawFn) -> tuple[Floats, int, dict[str, Any]]:
         "pooled": pooled,
         "gram": draw(st.sampled_from([0.01, 1.0, 4.0])),
         "reward": draw(st.sampled_from([0.0, 0.5, 1.0])),
-        "following": draw(st.booleans()),
         "weights": np.reshape(weights, (rows, S, A)),
-        "triangle": draw(st.booleans()),
     }
     return np.reshape(sizes, (S, A, d)), H, options
 
@@ -184,10 +176,9 @@ def test_enumeration(case: tuple[Floats, int, dict[str, Any]], share: float | No
     zero, replace = bounds(statistic)
     assert longest <= zero * (1 + 1e-9)
     assert farthest <= replace * (1 + 1e-9)
-    if not statistic.triangle:
-        assert longest == pytest.approx(zero, rel=1e-8)
-        if horizon == 1 or not (statistic.pooled or statistic.clips):
-            assert farthest == pytest.approx(replace, rel=1e-8)
+    assert longest == pytest.approx(zero, rel=1e-8)
+    if horizon == 1 or not (statistic.pooled or statistic.clips):
+        assert farthest == pytest.approx(replace, rel=1e-8)
 
 
 @settings(max_examples=60, deadline=None)
@@ -208,58 +199,11 @@ def test_bounds_without_pairs(
         assert bounds(few)[1] <= bounds(many)[1] <= 2.0 * bounds(many)[0]
 
 
-def test_no_pair_is_the_worst_for_grams_and_for_targets() -> None:
-    """With half of the budget for each, a pair costs at most sqrt(3) / 2 of the mu of one step."""
-    angles = np.linspace(0.0, math.pi / 2.0, 7)
-    features = np.tile(np.stack([np.cos(angles), np.sin(angles)], axis=1), (2, 1, 1))
-    grams = FeatureSums(features, 1, following=False)
-    targets = TargetSums(features, 1, 0, np.array([[-1.0, 1.0]]))
-    block = everyone(2, 7, 1)
-    apart = []
-    for statistic in (grams, targets):
-        vectors = statistic.vectors(block) / statistic.l2(Relation.REPLACE_ONE)
-        products = vectors @ vectors.T
-        squares = products.diagonal()
-        apart.append(squares[:, np.newaxis] + squares - 2.0 * products)
-        assert apart[-1].max() == pytest.approx(1.0)
-    together = float(np.sqrt((apart[0] + apart[1]).max() / 2.0))
-    assert together == pytest.approx(math.sqrt(0.75))
-
-
 def test_large_tables_have_bounds() -> None:
     rng = np.random.default_rng(0)
     features = rng.normal(size=(9_000, 2, 3))
     statistic = FeatureSums(features, 2)
     assert bounds(statistic) == pytest.approx((math.sqrt(6.0), 4.0), rel=1e-6)
-    zero, replace = bounds(TargetSums(features, 2, 0, rng.random((1, 9_000))))
-    assert replace == 2.0 * zero
-    zero, replace = bounds(TargetSums(np.abs(features), 2, 0, rng.random((1, 9_000))))
-    assert replace == pytest.approx(math.sqrt(2.0) * zero)
-
-
-@settings(max_examples=100, deadline=None)
-@given(
-    features=st.lists(st.sampled_from([-2.0, -0.4, 0.0, 0.5, 1.0]), min_size=8, max_size=8),
-    targets=st.lists(st.sampled_from([-3.0, -0.5, 0.0, 0.2, 1.0]), min_size=2, max_size=6),
-    weight=st.sampled_from([0.5, 1.0]),
-)
-def test_targets_are_enumerated(features: list[float], targets: list[float], weight: float) -> None:
-    values = np.reshape(targets[: len(targets) // 2 * 2], (-1, 2))
-    table = np.reshape(features, (2, 2, 2))
-    weights = np.array([[1.0, weight], [weight, 1.0]])
-    try:
-        statistic = TargetSums(table, 1, 0, values, weights)
-    except InvalidArgument:
-        assert not table.any() or not values.any()
-        return
-    found = extent(statistic.vectors(everyone(2, 2, 1)))
-    assert found == pytest.approx(bounds(statistic), rel=1e-8)
-    for most in (0, 16):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(of_features, "MOST_PAIRS", most)
-            rough = bounds(TargetSums(table, 1, 0, values, weights))
-        assert found[1] <= rough[1] * (1 + 1e-9)
-        assert found[0] == pytest.approx(rough[0])
 
 
 # Hostile values.
@@ -283,10 +227,7 @@ def test_bounds_hold_for_hostile_values(
         values = values.astype(kind)
     arrays = {"states": values[:, :5], "actions": values[:, 5:9], "rewards": values[:, 9:]}
     block = Block(10, arrays)
-    for statistic in (
-        FeatureSums(features, H, pooled=pooled, clip=clip),
-        TargetSums(features, H, 2, TARGETS),
-    ):
+    for statistic in (FeatureSums(features, H, pooled=pooled, clip=clip),):
         vectors = statistic.vectors(block)
         assert np.isfinite(vectors).all()
         longest, farthest = extent(vectors)
@@ -298,10 +239,7 @@ def test_bounds_hold_for_hostile_values(
 @pytest.mark.parametrize("kind", ["i1", "u1", "u8", ">i4", "f4", ">f8"])
 def test_dtypes_do_not_matter(kind: str) -> None:
     block, other = of_dtype(sample_of(S, A, H)(np.random.default_rng(3), 50), kind)
-    for statistic in (
-        FeatureSums(SIGNED, H, pooled=True, clip=1.0),
-        TargetSums(SIGNED, H, 2, TARGETS),
-    ):
+    for statistic in (FeatureSums(SIGNED, H, pooled=True, clip=1.0),):
         assert np.array_equal(statistic.vectors(other), statistic.vectors(block))
 
 
@@ -378,14 +316,10 @@ def test_sums_by_hand(options: dict[str, Any]) -> None:
         expected["rewards"][row] += w * r * phi[s, a]
     for name, part in parts.items():
         assert np.allclose(part, expected[name], atol=1e-12)
-    of_targets = TargetSums(3.0 * SIGNED, H, 2, TARGETS, weights=weights[2])
-    targets = of_targets.layout.unpack(of_targets.total(block))["targets"]
-    if not options.get("pooled"):
-        assert np.allclose(targets, TARGETS @ expected["next"][2].T, atol=1e-12)
 
 
 @pytest.mark.parametrize("options", [{}, {"pooled": True}, {"weights": STEPWISE}], ids=str)
-@pytest.mark.parametrize("form", [{}, {"following": False}, {"reward": 0.0, "triangle": True}])
+@pytest.mark.parametrize("form", [{}, {"reward": 0.0}])
 def test_aggregates_equal_episodes(options: dict[str, Any], form: dict[str, Any]) -> None:
     rng = np.random.default_rng(6)
     policy = rng.integers(0, A, (H, S))
@@ -400,8 +334,6 @@ def test_aggregates_equal_episodes(options: dict[str, Any], form: dict[str, Any]
     summed = Block(80, {"actions": policy, "transitions": counts, "rewards": sums}, aggregate=True)
     statistic = FeatureSums(SIGNED, H, **options, **form)
     assert np.allclose(statistic.total(summed), statistic.total(episodes))
-    targets = TargetSums(SIGNED, H, 1, TARGETS, weights=STEPWISE[0])
-    assert np.allclose(targets.total(summed), targets.total(episodes))
     clipped = FeatureSums(SIGNED, H, clip=0.5, **options, **form)
     with pytest.raises(InvalidArgument, match="one by one"):
         clipped.total(summed)
@@ -409,23 +341,6 @@ def test_aggregates_equal_episodes(options: dict[str, Any], form: dict[str, Any]
     wide = FeatureSums(SIGNED, H, clip=1e3, **options, **form)
     assert not wide.clips
     assert np.allclose(wide.total(summed), statistic.total(summed))
-
-
-@pytest.mark.parametrize("pooled", [False, True])
-@pytest.mark.parametrize("clip", [None, 1.0])
-def test_a_triangle_is_half_a_symmetric_matrix(pooled: bool, clip: float | None) -> None:
-    block = sample_of(S, A, H)(np.random.default_rng(7), 30)
-    whole = FeatureSums(SIGNED, H, pooled=pooled, clip=clip, gram=0.7)
-    half = FeatureSums(SIGNED, H, pooled=pooled, clip=clip, gram=0.7, triangle=True)
-    of_whole = whole.layout.unpack(whole.total(block))
-    of_half = half.layout.unpack(half.total(block))
-    assert np.allclose(half.gram_of(of_half["gram"]), whole.gram_of(of_whole["gram"]))
-    assert np.allclose(of_half["next"], of_whole["next"])
-    assert np.allclose(of_half["rewards"], of_whole["rewards"])
-    assert half.layout.size == whole.layout.size
-    assert bounds(half) == bounds(whole)
-    shorter = np.linalg.norm(half.vectors(block), axis=1)
-    assert (shorter <= np.linalg.norm(whole.vectors(block), axis=1) + 1e-12).all()
 
 
 def test_grams_of_large_tables_equal_those_of_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -454,13 +369,10 @@ def test_long_features_are_cut() -> None:
     assert np.array_equal(huge[0, 1:], [[5e-324, 0.0], [0.0, 0.0]])
 
 
-def test_weights_and_targets_are_cut() -> None:
+def test_weights_are_cut() -> None:
     wild = FeatureSums(SIGNED, H, weights=10.0 * (STEPWISE - 0.5))
     tame = FeatureSums(SIGNED, H, weights=(10.0 * (STEPWISE - 0.5)).clip(0.0, 1.0))
     assert wild.fingerprint == tame.fingerprint
-    wild_targets = TargetSums(SIGNED, H, 0, 9.0 * TARGETS, weights=10.0 * (STEPWISE[0] - 0.3))
-    assert np.abs(wild_targets.targets).max() == 1.0
-    assert bounds(wild_targets)[0] <= math.sqrt(2.0)
 
 
 def test_fingerprints() -> None:
@@ -476,17 +388,11 @@ def test_fingerprints() -> None:
         {"gram": 0.5},
         {"reward": 0.5},
         {"weights": STEPWISE},
-        {"following": False},
-        {"triangle": True},
     ]
     prints = {FeatureSums(SIGNED, H, **{"clip": 2.0, **other}).fingerprint for other in others}
     prints.add(FeatureSums(SIGNED[::-1], H, clip=2.0).fingerprint)
     assert len(prints) == len(others) + 1
     assert first.fingerprint not in prints
-    targets = TargetSums(SIGNED, H, 0, TARGETS)
-    assert targets.fingerprint == TargetSums(SIGNED, H, np.int64(0), TARGETS.tolist()).fingerprint
-    assert targets.fingerprint != TargetSums(SIGNED, H, 1, TARGETS).fingerprint
-    assert targets.fingerprint != TargetSums(SIGNED, H, 0, TARGETS[::-1]).fingerprint
 
 
 def test_refusals() -> None:
@@ -510,18 +416,6 @@ def test_refusals() -> None:
     ):
         with pytest.raises(InvalidArgument):
             FeatureSums(**{"features": SIGNED, "horizon": H, **options})
-    for options in (
-        {"step": H},
-        {"step": -1},
-        {"step": 0.5},
-        {"targets": TARGETS[0]},
-        {"targets": 0.0 * TARGETS},
-        {"targets": np.nan * TARGETS},
-        {"weights": nan[0]},
-    ):
-        arguments = {"features": SIGNED, "horizon": H, "step": 0, "targets": TARGETS}
-        with pytest.raises(InvalidArgument):
-            TargetSums(**{**arguments, **options})
     wrong = Block(1, {name: np.zeros((1, H)) for name in ("states", "actions", "rewards")})
     with pytest.raises(InvalidArgument, match="states"):
         FeatureSums(SIGNED, H).vectors(wrong)
@@ -553,9 +447,9 @@ def test_a_kernel_that_is_not_compiled_is_the_same(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("old", "new"),
     [
-        ("next_share * most", "next_share * actual"),
+        ("of_gram + most +", "of_gram + actual +"),
         ("max(of_reward, 0.0)", "max(reward * of_reward, 0.0)"),
-        ("(next_share + reward_share) * q", "(next_share + reward_share * reward) * q"),
+        ("(1.0 + reward_share) * q", "(1.0 + reward_share * reward) * q"),
     ],
 )
 def test_a_clip_that_looks_at_what_follows_is_caught(
@@ -569,7 +463,7 @@ def test_a_clip_that_looks_at_what_follows_is_caught(
     ("old", "new"),
     [
         ("limit < math.inf", "limit < 0.0"),
-        ("gram_share * of_gram + next_share * most", "gram_share * of_gram"),
+        ("gram_share * of_gram + most", "gram_share * of_gram"),
         ("used += 2.0 * weight * inner + weight * weight * own", "used += weight * weight * own"),
     ],
 )

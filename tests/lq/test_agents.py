@@ -15,7 +15,7 @@ from scipy.stats import chi2
 from tacit import Agent, CertaintyEquivalence, JointDP, LocalDP, NonPrivate
 from tacit.audit.check_agent import check_agent
 from tacit.lq import GainPolicy, LQWorld, Point, UniformBall, dosing, random_system
-from tacit.lq.base import LQConstants
+from tacit.lq.certainty_equivalence import LQConstants
 from tacit.lq.estimate import (
     BlockEvidence,
     ModelPosterior,
@@ -175,7 +175,7 @@ def test_a_save_goes_on_to_the_bit(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"clip": "step"}, "clip"),
+        ({"clip": "trajectory"}, "clip"),
         ({"privacy": JointDP(1.0, 0.0)}, "Gaussian"),
         ({"privacy": LocalDP(1.0, 0.0)}, "Gaussian"),
         ({"bonus": "theory"}, "tacit.papers has what a paper prints and proves"),
@@ -190,20 +190,14 @@ def test_wrong_options_are_refused(options: dict[str, Any], message: str) -> Non
 
 def test_what_is_chosen_is_said() -> None:
     agent = CertaintyEquivalence(SMALL.spec, 10**6, JOINT, noise_seed=0)
-    assert "predictable clip" in agent.why
+    assert f"control noise {agent.policy.noise:.3g} now" in agent.why
     assert agent.form == "episodes"
     statistic = agent.statistic
-    assert statistic.tau is not None
     expected = math.sqrt(2.0) * statistic.tau / JOINT.budget.mu
     assert agent.noise_std == pytest.approx(expected)
     assert CertaintyEquivalence(SMALL.spec, 10**6, NonPrivate()).noise_std == 0.0
     large = CertaintyEquivalence(SMALL.spec, 10**6, JOINT, schedule="fixed:size=100000")
     assert large.form == "streamed"
-
-
-def test_a_trajectory_clip_is_an_option() -> None:
-    agent = CertaintyEquivalence(SMALL.spec, 120, JOINT, clip="trajectory", schedule=FEW)
-    assert agent.statistic.clip == "trajectory"
 
 
 # Parts.

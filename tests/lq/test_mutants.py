@@ -82,7 +82,7 @@ def asking(mutant: type[TrajectorySums]) -> Any:
     class Asking(CertaintyEquivalence):
         def statistic(self) -> TrajectorySums:
             own = super().statistic()
-            fields = ("states", "controls", "steps", "clip", "tau", "weight", "centre", "inputs")
+            fields = ("states", "controls", "steps", "tau", "weight", "centre", "inputs")
             given: dict[str, Any] = {name: getattr(own, name) for name in fields}
             return mutant(**given, floor=own.floor, spread=own.spread)
 
@@ -139,36 +139,6 @@ def test_asking_twice_is_refused() -> None:
     agent = AgentKind(AskedTwice)(WORLD.spec, 60, JOINT, schedule="fixed:size=20", noise_seed=0)
     with pytest.raises(BudgetExceeded, match="too much"):
         agent.learn(WORLD.simulate(agent.policy, 20, np.random.default_rng(0)))
-
-
-def reuse_the_warm_up(agent: Any) -> None:
-    """Lets the users of the histogram in again, among those of the next block."""
-    waiting, kept = agent._session.waiting, []
-    joined = waiting.joined
-
-    def joining(part: Block, user_ids: Any) -> Any:
-        block, ids = joined(part, user_ids)
-        if agent.releases == 0:
-            kept.append((block, ids))
-        elif kept:
-            agent._curator.declared_users = None
-            old, names = kept.pop()
-            arrays = {
-                name: np.concatenate([array, old[name]]) for name, array in block.arrays.items()
-            }
-            block = Block(block.users + old.users, arrays)
-            ids = None if ids is None else [*ids, *(names or ids)]
-        return block, ids
-
-    waiting.joined = joining
-
-
-def test_warm_up_users_who_are_asked_again_are_found() -> None:
-    leaky = partial(through(reuse_the_warm_up, CertaintyEquivalence), level="private")
-    with pytest.raises(CheckFailed, match=r"^(protocol|budget)"):
-        check_agent(
-            partial(leaky, privacy=JOINT, schedule="fixed:size=20"), WORLD, users=100, seeds=2
-        )
 
 
 class ForgetsTrust(CertaintyEquivalence):

@@ -162,7 +162,7 @@ def _run(trial: real.RealTrial, folder: Path) -> list[str]:
         data = path.read_bytes()
         if any(who.encode() in data for who in ids):
             found.append("a user's id is in the state")
-        if agent.kept is None and any(row in data for row in rows):
+        if any(row in data for row in rows):
             found.append("raw data of a block that was released and forgotten is in the state")
     return found
 
