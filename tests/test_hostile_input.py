@@ -59,8 +59,6 @@ def test_no_command_breaks(entry: EntryPoint) -> None:
 @pytest.mark.parametrize("name", AGENTS)
 def test_every_agent_is_attacked(name: str) -> None:
     """An agent that the small worlds do not fit would be left out without a word."""
-    if name == "deep_q":
-        pytest.importorskip("jax")
     attacked = {entry.name for entry in ENTRIES}
     assert {f"{name}: made", f"{name}: learn", f"{name}: users' values"} <= attacked
     small = next(small for small in small_agents() if small.name == name)
@@ -204,8 +202,6 @@ def test_a_save_that_is_none_leaves_the_agent_alone(tmp_path: Path) -> None:
         ["run", "--world", "os.getcwd", "--privacy", "none"],
         ["run", "--world", "riverswim", "--agent", "os.getcwd", "--privacy", "none"],
         ["run", "--world", "riverswim", "--agent", "tacit.Budget", "--privacy", "none"],
-        ["figure", "tabular-orders", "--output", "x.txt"],
-        ["figure", "tabular-orders", "--output", "missing/x.png"],
         ["audit", "ucbvi", "--world", "riverswim", "--quick", "--runs", "1e999"],
         ["audit", "ucbvi", "--world", "riverswim", "--quick", "--epsilon", "-1", "--delta", "0"],
         ["audit", "nothing", "--world", "riverswim", "--quick"],

@@ -28,26 +28,19 @@ LINE = tacit.continuous.line()
 
 ROWS = [
     ("ucbvi", RIVER, 20_000, {}),
-    ("ucbvi", RIVER, 20_000, {"counter": "square root"}),
-    ("pucb", RIVER, 100_000, {"epsilon": 50.0}),
     ("ucbpo", RIVER, 20_000, {}),
     ("concurrent_psrl", RIVER, 2_000, {}),
     ("concurrent_psrl", RIVER, 2_000, {"running": 0}),
-    ("policy_improvement", RIVER, 20_000, {"statistic": "returns"}),
+    ("policy_improvement", RIVER, 20_000, {}),
     ("lsvi_ucb", SIMPLEX, 4_000, {"statistic": "features"}),
-    ("lsvi_ucb", SIMPLEX, 4_000, {"statistic": "targets"}),
     ("lsvi_ucb", SIMPLEX, 4_000, {"statistic": "counts"}),
     ("lsvi_ucb_plus_plus", SIMPLEX, 4_000, {}),
     ("linear_posterior", SIMPLEX, 500, {}),
     ("linopt_vi", MODELS, 4_000, {}),
-    ("mixture_posterior", HARD, 400, {}),
     ("certainty_equivalence", SYSTEM, 2_000, {}),
     ("fitted_functional_q", LINE, 300, {"releases": 3}),
     ("functional_q", LINE, 2_000, {}),
     pytest.param("kernel_lsvi", LINE, 1_000, {}, marks=pytest.mark.slow),
-    pytest.param("private_policy_evaluation", LINE, 1_000, {}, marks=pytest.mark.slow),
-    pytest.param("output_perturbation", LINE, 300, {}, marks=pytest.mark.slow),
-    pytest.param("deep_q", LINE, 300, {"steps": 5, "epsilon": 50.0}, marks=pytest.mark.slow),
 ]
 
 

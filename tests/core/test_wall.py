@@ -130,22 +130,17 @@ def marked(data: Any, rng: np.random.Generator) -> Any:
 # Every agent there is.
 
 
-OPTIONS: dict[str, dict[str, Any]] = {"deep_q": {"steps": 2}}
 OWN_WORLDS = {
     "linopt_sampled": "currents:rows=5,columns=6,dimension=3,horizon=4,samples=4",
     "kernel_mixture": "gusts:dimension=2,horizon=4,samples=4",
 }
-EXTRA = (
-    ("lsvi_ucb", {"statistic": "targets"}),
-    ("ucbvi", {"counter": "binary tree"}),
-    ("certainty_equivalence", {"level": "private"}),
-)
+EXTRA = (("concurrent_psrl", {"running": 0}),)
 
 
 def _cases() -> list[Any]:
     cases = []
     for name, target in registry.built_in_agents().items():
-        cases.append((name, target, OPTIONS.get(name, {})))
+        cases.append((name, target, {}))
     targets = registry.built_in_agents()
     cases += [(name, targets[name], options) for name, options in EXTRA]
     return [pytest.param(*case, id=f"{case[0]} {case[2] or ''}".strip()) for case in cases]

@@ -185,13 +185,6 @@ def test_other_agents_go_on_many_times(kind: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_network_goes_on() -> None:
-    pytest.importorskip("jax")
-    runs = [[(3, "charge")], [(3, "state")], [(4, "record")], [(2, "charge"), (1, "charge")]]
-    check_exactly(exactly("deep_q", runs), runs)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 def test_killed_agents_go_on_many_times(seed: int) -> None:
     tally = crash(160, seed=seed)

@@ -23,16 +23,12 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from tacit import (
-    LDPOB,
-    LDPUCRLVTR,
     LSVIUCB,
-    PUCB,
     UCBPO,
     UCBVI,
-    AdaptiveLSVIUCB,
-    BatchedLSVIUCB,
     Block,
     CertaintyEquivalence,
+    ConcurrentPSRL,
     FittedFunctionalQ,
     FunctionalQ,
     JointDP,
@@ -45,9 +41,6 @@ from tacit import (
 from tacit.audit.check_agent import check_agent
 from tacit.audit.watched_gate import Passage, WatchedGate
 from tacit.continuous import (
-    InputPerturbation,
-    OutputPerturbation,
-    PrivatePolicyEvaluation,
     cartpole,
     line,
 )
@@ -739,20 +732,15 @@ def every_agent() -> dict[str, Case]:
     """All that finite agents can ask of a curator; real devices report by themselves."""
     cases: list[Case] = []
     for privacy in (EASY, EASY_PURE):
-        joint, gaussian = True, privacy.delta > 0
+        gaussian = privacy.delta > 0
         cases += [(agent, TABULAR, privacy, {}) for agent in (UCBVI, UCBPO)]
-        cases.append((PUCB if joint else LDPOB, TABULAR, privacy, {}))
-        if joint:
-            for kind in ("binary tree", "auto"):
-                cases.append((UCBVI, TABULAR, privacy, {"counter": kind, "stationary": False}))
-        asked = ["counts"] + ["features"] * gaussian + ["targets"] * (gaussian and joint)
-        for agent in (LSVIUCB, LSVIUCBPlusPlus, BatchedLSVIUCB, AdaptiveLSVIUCB):
+        cases += [(ConcurrentPSRL, TABULAR, privacy, {"running": n}) for n in (0, 10**6)]
+        asked = ["counts"] + ["features"] * gaussian
+        for agent in (LSVIUCB, LSVIUCBPlusPlus):
             cases += [(agent, LINEAR, privacy, {"statistic": name}) for name in asked]
-        asked = ["counts"] + ["model", "values"] * gaussian
+        asked = ["counts"] + ["model"] * gaussian
         cases += [(LinOptVI, MIXTURE, privacy, {"statistic": name}) for name in asked]
         cases += [(LinOptPO, MIXTURE, privacy, {"statistic": name}) for name in asked[1:]]
-        if gaussian and not joint:
-            cases.append((LDPUCRLVTR, MIXTURE, privacy, {}))
     return {f"{a.__name__}, {p}, {o}": (a, w, p, o) for a, w, p, o in cases}  # type: ignore[attr-defined]
 
 
@@ -793,13 +781,12 @@ def test_every_finite_agent_runs_with_exact_noise(name: str) -> None:
 
 CHECKED: dict[str, Case] = {
     "tabular, joint": (UCBVI, TABULAR, EASY, {}),
-    "tabular, tree": (UCBPO, TABULAR, EASY_PURE, {"counter": "smooth tree"}),
-    "tabular, local": (LDPOB, TABULAR, DEVICE_PURE, {}),
+    "tabular, running": (ConcurrentPSRL, TABULAR, EASY, {"running": 0}),
+    "tabular, local": (UCBVI, TABULAR, DEVICE_PURE, {}),
     "linear, joint": (LSVIUCBPlusPlus, LINEAR, EASY, {"statistic": "features"}),
-    "linear, targets": (LSVIUCB, LINEAR, EASY, {"statistic": "targets", "scale": 0.1}),
-    "linear, local": (AdaptiveLSVIUCB, LINEAR, DEVICE, {"statistic": "features"}),
-    "mixture, joint": (LinOptVI, MIXTURE, EASY, {"statistic": "values"}),
-    "mixture, local": (LDPUCRLVTR, MIXTURE, DEVICE, {}),
+    "linear, local": (LSVIUCB, LINEAR, DEVICE, {"statistic": "features"}),
+    "mixture, joint": (LinOptVI, MIXTURE, EASY, {"statistic": "model"}),
+    "mixture, local": (LinOptVI, MIXTURE, DEVICE, {}),
 }
 
 
@@ -827,10 +814,6 @@ VECTORS: dict[str, tuple[Callable[..., Any], Any, dict[str, Any]]] = {
         {"protect": "reward_function", "radius": 0.1},
     ),
     "functional, online": (FunctionalQ, LINE, {"batch": 20}),
-    "input, rewards": (InputPerturbation, LINE, {}),
-    "input, episodes": (InputPerturbation, LINE, {"protect": "episode"}),
-    "output": (OutputPerturbation, LINE, {}),
-    "evaluation": (PrivatePolicyEvaluation, LINE, {}),
     "control": (CertaintyEquivalence, CONTROL, {}),
 }
 
@@ -859,9 +842,7 @@ def test_every_agent_on_vectors_runs_with_exact_noise(name: str) -> None:
     assert_exact(agent, gate)
 
 
-@pytest.mark.parametrize(
-    "name", [n for n in VECTORS if VECTORS[n][0] != FittedFunctionalQ and "input" not in n]
-)
+@pytest.mark.parametrize("name", [n for n in VECTORS if VECTORS[n][0] != FittedFunctionalQ])
 def test_devices_with_vectors_report_with_exact_noise(name: str) -> None:
     make, world, options = VECTORS[name]
     agent = make(world.spec, 6, DEVICE, **options | ({"batch": 3} if "batch" in options else {}))
@@ -876,7 +857,7 @@ def test_devices_with_vectors_report_with_exact_noise(name: str) -> None:
 
 
 @pytest.mark.parametrize("privacy", [EASY_PURE, DEVICE_PURE], ids=["joint", "local"])
-@pytest.mark.parametrize("name", [name for name in VECTORS if name != "input, rewards"])
+@pytest.mark.parametrize("name", VECTORS)
 def test_without_delta_agents_on_vectors_are_refused_when_they_are_made(
     name: str, privacy: Any, tmp_path: Path
 ) -> None:
@@ -885,13 +866,6 @@ def test_without_delta_agents_on_vectors_are_refused_when_they_are_made(
     with pytest.raises(InvalidArgument, match=r"delta > 0|Gaussian"):
         make(world.spec, 60, privacy, noise_seed=3, **options, **own)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_radii_beyond_any_grid_are_refused_when_an_agent_is_made() -> None:
-    for make in (OutputPerturbation, PrivatePolicyEvaluation):
-        for radius in (1e-200, 1e200):
-            with pytest.raises(InvalidArgument, match=r"radius .* no grid"):
-                make(LINE.spec, 60, EASY, radius=radius)
 
 
 # Sums in floating point.
