@@ -19,7 +19,7 @@ from research.planted.base import Admitting, Asking, Leaking, Tampered, plant
 from research.planted.of_accounts import ClipRemoved, IdsDropped, TwiceTheBudget, WarmUpReused
 from research.planted.of_leaks import RawAttribute, RawWidth
 from research.planted.of_noise import NoiseReplayed
-from tacit import LDPOB, PUCB, UCBPO, UCBVI, JointDP, LocalDP, NonPrivate
+from tacit import UCBPO, UCBVI, ConcurrentPSRL, JointDP, LocalDP, NonPrivate
 from tacit.audit.check_agent import AgentReport, check_agent
 from tacit.audit.made_up_users import raw_block, some_rows
 from tacit.core.kinds import AgentKind
@@ -55,13 +55,11 @@ AGENTS: dict[str, Callable[..., Any]] = {
     "ucbvi, stationary": partial(UCBVI, privacy=JOINT, schedule=FEW),
     "ucbvi, per step": partial(UCBVI, privacy=JOINT, schedule=FEW, stationary=False),
     "ucbvi, pure": partial(UCBVI, privacy=JointDP(1.0, 0.0), schedule=FEW),
-    "ucbvi, tree": partial(UCBVI, privacy=JOINT, schedule=FEW, counter="binary tree"),
+    "running sums": partial(ConcurrentPSRL, privacy=JOINT, schedule=FEW, running=0),
     "ucbvi, local": partial(UCBVI, privacy=LocalDP(4.0, 1e-6), schedule=FEW),
     "ucbvi, local, pure": partial(UCBVI, privacy=LocalDP(4.0, 0.0), schedule=FEW),
     "ucbvi, no privacy": partial(UCBVI, privacy=NonPrivate(), schedule=FEW),
     "ucbpo": partial(UCBPO, privacy=JOINT, schedule=FEW),
-    "pucb": partial(PUCB, privacy=JOINT, schedule=FEW),
-    "ldpob": partial(LDPOB, privacy=LocalDP(4.0, 0.0), schedule=FEW),
 }
 
 
@@ -360,7 +358,6 @@ class LikesNumbers:
 MUTANTS: list[tuple[type[Any], dict[str, Any], str]] = [
     (HalfTheNoise, {}, r"^noise: the variance of \d+ noise values is 0\.2"),
     (HalfTheNoise, {"privacy": JointDP(1.0, 0.0)}, r"^noise: the variance"),
-    (HalfTheNoise, {"counter": "binary tree"}, r"^noise: the variance"),
     (TwiceTheBudget, {}, r"^budget: block 0 has spent"),
     (WarmUpReused, {}, r"^budget: .*entered twice"),
     (IdsDropped, {}, r"^budget: .*ids do not reach the gate"),

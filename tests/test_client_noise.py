@@ -117,7 +117,7 @@ def asked() -> list[VisitCounts]:
     sizes = {"states": 3, "actions": 2, "horizon": 4}
     return [
         VisitCounts(**sizes),
-        VisitCounts(**sizes, weight=math.sqrt(0.2), visits=True),
+        VisitCounts(**sizes, weight=math.sqrt(0.2)),
         VisitCounts(**sizes, pooled=True, cap=2, weight=math.sqrt(0.2)),
         VisitCounts(**sizes, policy=table, version=3),
         VisitCounts(**sizes, pooled=True, policy=table, version=3),

@@ -150,20 +150,6 @@ def test_pages_have_what_a_reader_looks_for() -> None:
         assert [heading for heading in found if heading in wanted] == wanted, name
 
 
-def test_what_is_rebuilt_from_memory_says_after_whom() -> None:
-    """In its name, in its summary and in the title of its page; and nobody else does."""
-    rebuilt = {name: registry.choose_agent(name).after for name in registry.built_in_agents()}
-    assert {name for name, after in rebuilt.items() if after} == {
-        *("pucb", "ldpob", "ldp_ucrl_vtr", "batched_lsvi_ucb", "adaptive_lsvi_ucb")
-    }
-    for name, after in rebuilt.items():
-        title, *_ = headings(ALGORITHMS / f"{name}.md")
-        assert (f"after {after}, rebuilt from" in title) == bool(after), name
-        label, summary = registry.choose_agent(name).label, registry.agent_entry(name).summary
-        assert label == (f"{name} (after {after})" if after else name)
-        assert summary.startswith("After ") == bool(after)
-
-
 def tables(page: Path) -> list[str]:
     """Rows with a result in them: a median with its quartiles, or its range."""
     rows = [line for line in page.read_text().splitlines() if line.startswith("| ")]

@@ -202,8 +202,6 @@ def test_a_save_that_is_none_leaves_the_agent_alone(tmp_path: Path) -> None:
         ["run", "--world", "os.getcwd", "--privacy", "none"],
         ["run", "--world", "riverswim", "--agent", "os.getcwd", "--privacy", "none"],
         ["run", "--world", "riverswim", "--agent", "tacit.Budget", "--privacy", "none"],
-        ["figure", "tabular-orders", "--output", "x.txt"],
-        ["figure", "tabular-orders", "--output", "missing/x.png"],
         ["audit", "ucbvi", "--world", "riverswim", "--quick", "--runs", "1e999"],
         ["audit", "ucbvi", "--world", "riverswim", "--quick", "--epsilon", "-1", "--delta", "0"],
         ["audit", "nothing", "--world", "riverswim", "--quick"],

@@ -5,19 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tacit.linear.adaptive_lsvi_ucb import AdaptiveLSVIUCB
 
 from tacit.continuous import fitted_functional_q
 from tacit.continuous.constants import GRID, MAP
 from tacit.finite import algorithm as finite_algorithm
 from tacit.finite import flow, mirror
-from tacit.linear import base as linear_base
 from tacit.linear.options import LinearConstants
-from tacit.lq.base import LQConstants
+from tacit.lq.certainty_equivalence import LQConstants
 from tacit.mixture import model_sums
 from tacit.mixture.base import MixtureConstants
 from tacit.tabular import base as tabular_base
-from tacit.tabular import ldpob, policy_improvement
+from tacit.tabular import policy_improvement
 from tacit.tabular.base import TabularConstants
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -77,17 +75,15 @@ QUOTED = {
         f"over {NUMBERS[tabular_base._CAPPED_UP_TO]} times the smallest useful size",
         f"solves H S equations, up to {flow._LARGEST_FLOW:,} of them",
     ],
-    "algorithms/ldpob.md": [f"| alpha = {ldpob._ALPHA:g} |"],
     "algorithms/policy_improvement.md": [
         f"a user's first {IMPROVEMENT.first} states get her return",
         f"a length of at most {IMPROVEMENT.length:g} R",
         f"Blocks of more than {policy_improvement._IN_MEMORY:,}",
     ],
     "algorithms/lsvi_ucb.md": [
-        f"grow by {grown(LINEAR.growth)} of the users served ({grown(LINEAR.target_growth)} for",
+        f"grow by {grown(LINEAR.growth)} of the users served",
         f"| standard deviations of sampling and noise, times {LINEAR.bonus:g}, and what the ridge",
         f"pooled and capped at {LINEAR.cap} |",
-        f"until their weight is below 1/{1 / linear_base._FORGOTTEN:.0f}",
         f"bonus^2 = {LINEAR.bonus**2:g} (var(V)",
         f"The first is {NUMBERS[LINEAR.first]} times as large as the noise of a sum",
         f"| ridge 1 | {LINEAR.ridge:g} plus the noise of the Gram times sqrt(d)",
@@ -105,10 +101,6 @@ QUOTED = {
     "mixture.md": [
         f"Widths are {MIXTURE.bonus:g} times the standard deviation that sampling and noise give "
         "to an expected next value (once for counts)",
-    ],
-    "algorithms/adaptive_lsvi_ucb.md": [
-        f"(users served grow by {grown(AdaptiveLSVIUCB.default_growth)} from block to block)",
-        f"`growth={AdaptiveLSVIUCB.default_growth:g}`",
     ],
     "algorithms/certainty_equivalence.md": [
         f"equal ones of {LQ.first:g} (n + d) / mu users, then {grown(LQ.growth)} of the users",

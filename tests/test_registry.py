@@ -290,7 +290,7 @@ def test_names_are_words(fake):
     assert build_world("mine:side=2").name == "grid:side=2,horizon=20"
 
 
-@pytest.mark.parametrize("name", ["ucbvi", "ucbpo", "pucb", "ldpob"])
+@pytest.mark.parametrize("name", ["ucbvi", "ucbpo", "concurrent_psrl"])
 def test_the_built_in_agents_can_be_made(name):
     pytest.importorskip(f"tacit.tabular.{name}")
     entry = agent_entry(name)
@@ -298,8 +298,7 @@ def test_the_built_in_agents_can_be_made(name):
     assert not {"spec", "users", "privacy", "seed", "noise_seed"} & set(entry.options)
     choice = choose_agent(name)
     assert isinstance(choice, AgentChoice)
-    privacy = JointDP(1.0, 1e-6) if name != "ldpob" else NonPrivate()
-    agent = choice.build(build_world("riverswim").spec, 1000, privacy)
+    agent = choice.build(build_world("riverswim").spec, 1000, JointDP(1.0, 1e-6))
     assert agent.block_users > 0
     if agent.guarantee is not None:
         assert agent.guarantee.simulation_only
@@ -323,11 +322,8 @@ def test_whole_numbers_can_be_scientific():
 
 
 def test_batch_agents_say_so() -> None:
-    batch = {"fitted_functional_q"} | {
-        "pessimistic_improvement",
-        "pessimistic_lsvi",
-        "pessimistic_vi",
-    }
+    batch = {"fitted_functional_q"}
+    batch |= {"pessimistic_improvement", "pessimistic_lsvi", "pessimistic_vi"}
     assert {name for name in registry.agent_names() if registry.choose_agent(name).batch} == batch
     for serve in ("most", "all"):
         assert not registry.choose_agent(f"fitted_functional_q:serve={serve}").batch

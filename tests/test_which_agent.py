@@ -9,6 +9,8 @@ import pytest
 
 import tacit
 from tacit import InvalidArgument, JointDP, LocalDP, NonPrivate, registry
+from tacit.finite.spec import FiniteSpec
+from tacit.privacy.statistic import WHOLE_EPISODE
 from tacit.registry import agent_entry, agent_names, build_world, choose_agent
 from tacit.which_agent import MANY_CELLS, RULES, agent, choose, rules_table
 from tests.cli.calls import BUDGET, call, content
@@ -38,7 +40,7 @@ def taken(world, privacy):
         ("simplex", LOCAL, "lsvi_ucb"),
         ("simplex", NONE, "lsvi_ucb"),
         ("two_state", JOINT, "lsvi_ucb"),
-        ("hard_mixture", JOINT, "mixture_posterior"),
+        ("hard_mixture", JOINT, "linopt_vi"),
         ("hard_mixture", NONE, "linopt_vi"),
         ("hard_mixture", LOCAL_PURE, "linopt_vi"),
         ("mixture_of_models", JOINT, "linopt_vi"),
@@ -62,6 +64,9 @@ def test_many_states_are_not_counted():
     few, many = (tacit.tabular.random_mdp(n, 5, 2, seed=0).spec for n in (MANY_CELLS // 5, 101))
     assert taken(few, JOINT) == "concurrent_psrl"
     assert taken(many, JOINT) == "policy_improvement"
+    # Without noise they are, up to as many as can be kept.
+    assert taken(many, NONE) == "ucbvi"
+    assert taken(FiniteSpec(716, 25, 20, stationary=True), NONE) == "policy_improvement"
     # Nothing better is known where returns cannot be asked for.
     assert taken(many, PURE) == "concurrent_psrl"
     assert taken(many, LOCAL) == "ucbvi"
@@ -169,3 +174,9 @@ def test_options_of_a_rule_are_those_of_the_agent():
         agent(spec, users=30, privacy=LocalDP(4.0, 1e-4), serve="nobody")
     text = choose_agent("auto:ends=true").settled(spec, 30, LocalDP(4.0, 1e-4))
     assert text.options == {"serve": "all", "ends": True}
+
+
+def test_no_rule_takes_a_weaker_unit() -> None:
+    """What is protected is a user's whole episode, whatever is chosen."""
+    for world in (SMALL, "simplex", "hard_mixture", "dosing", "line:horizon=8"):
+        assert agent(build_world(world).spec, 200, JOINT, noise_seed=0).protects == WHOLE_EPISODE

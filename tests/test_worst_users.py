@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tacit.mixture.value_sums import ValueSums
 
 from tacit import Relation, check_statistic
 from tacit.audit.worst_users import far_walkers, settled_users, worst_users
@@ -28,21 +27,6 @@ def tables(spec: Any) -> dict[str, Any]:
         "support": np.abs(psi).sum(axis=2) > 0,
         "horizon": spec.horizon,
     }
-
-
-def value_sums(spec: Any, **options: Any) -> ValueSums:
-    """Of values that only ever rise towards one state."""
-    world = tables(spec)
-    values = np.linspace(-1.0, 1.0, spec.states) * np.ones((spec.horizon, 1))
-    inputs = np.moveaxis(world["features"] @ values.T, -1, 0)
-    return ValueSums(
-        inputs / np.sqrt((inputs**2).sum(axis=-1).max()),
-        np.moveaxis(world["mean"] @ values.T, -1, 0) / 2.0,
-        values / 2.0,
-        world["support"],
-        spec.horizon,
-        **options,
-    )
 
 
 def test_walkers_make_possible_steps_or_drop_them() -> None:
@@ -83,7 +67,6 @@ def test_mixtures_have_walkers_and_users_who_follow_the_policy() -> None:
     [
         ("clipped", ModelSums(**tables(WORLD.spec), pooled=True, clip=1.573)),
         ("per step", ModelSums(**tables(WORLD.spec))),
-        ("own values", value_sums(WORLD.spec, own_values=True)),
     ],
 )
 def test_what_is_declared_is_found(name: str, statistic: Any) -> None:

@@ -7,15 +7,12 @@ import math
 import os
 from collections.abc import Callable
 from fractions import Fraction
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-import tacit
-from tacit.audit.trial import Trial
 from tacit.core.session import Session, Waiting
 from tacit.privacy import gaussian_dp, storage
 from tacit.privacy.budget import Budget
@@ -29,11 +26,9 @@ from tacit.privacy.ledger import Ledger
 from tacit.privacy.ledger.chain import ChainedFile
 from tacit.privacy.models import JointDP, LocalDP
 from tacit.privacy.noise import Noise
-from tacit.privacy.statistic import Block
 from tests.audit.real_trials import MODELS, failures, planted, trial_of
 from tests.own_path import check_accounts, check_files, check_people, check_resume, check_words
 from tests.own_path import own_rules as own
-from tests.own_path.recorded import RealTrial
 
 Change = Callable[..., Any]
 CHECKS = (check_resume, check_people, check_files, check_accounts, check_words)
@@ -148,26 +143,6 @@ def test_last_episodes_in_place_of_first_ones_are_found(tmp_path: Path) -> None:
         return f(self, dataclasses.replace(block, arrays=back), list(ids)[::-1])
 
     assert "people" in found(check_people, tmp_path, Participants, "admit", admit)
-
-
-def slotted(folder: Path) -> RealTrial:
-    """Users whose policies belong to their places in the block."""
-    world = tacit.mixture.hard_mixture(horizon=3)
-    make = partial(tacit.MixturePosterior, privacy=MODELS["joint"], schedule="fixed:size=20")
-    return RealTrial(Trial(make, world, folder, users=60), quick=True, runs=4)
-
-
-def test_places_in_a_block_belong_to_those_who_count(tmp_path: Path) -> None:
-    assert failures(check_people.outcomes(slotted(tmp_path))) == {}
-    trial = slotted(tmp_path)
-
-    def placed(f: Change, self: Session, part: Block) -> Block:
-        """Everybody has the place of the user before her."""
-        found = f(self, part)
-        return Block(part.users, {**found.arrays, "components": np.roll(found["components"], 1)})
-
-    with planted(Session, "placed", placed):
-        assert "counts other rows" in failures(check_people.outcomes(trial))["people"]
 
 
 def test_reports_of_those_who_return_are_found(tmp_path: Path) -> None:

@@ -13,6 +13,8 @@ import pytest
 import tacit
 from tacit.audit.page import page
 from tacit.audit.trial import Trial
+from tacit.core.kinds import AgentKind
+from tacit.finite.evidence import Evidence
 from tacit.privacy.counters.base import Counter
 from tacit.privacy.noise import Noise
 from tests.audit.real_trials import JOINT, RealTrial, failures, planted
@@ -67,10 +69,27 @@ def test_a_check_that_breaks_is_a_failure() -> None:
 # Running sums.
 
 
+def streamed(counter: str) -> AgentKind:
+    """Agents all of whose blocks go through one counter."""
+
+    class Streamed(tacit.UCBVI.algorithm):
+        masked, cap = False, None
+
+        def _choose_counter(self) -> str:
+            return counter
+
+        def take_in(self, release: Any, statistic: Any) -> None:
+            """The sums so far take the place of those before."""
+            self.evidence = Evidence(self.evidence.rewards.shape, plain=False)
+            super().take_in(release, statistic)
+
+    return AgentKind(Streamed)
+
+
 def trial_of_stream(folder: Path, counter: str) -> RealTrial:
     if not hasattr(Counter, "largest_sum"):
         pytest.skip("these counters are not exact yet")
-    make = partial(MAKE, counter=counter)
+    make = partial(streamed(counter), privacy=JOINT, schedule="fixed:size=20")
     return RealTrial(Trial(make, WORLD, folder, users=60), quick=True, runs=16)
 
 

@@ -11,7 +11,7 @@ import pytest
 import tacit
 from tacit import Block, JointDP, NonPrivate
 from tacit.core.algorithm import Pace
-from tacit.core.asks import Ask, Asks, Kept, State
+from tacit.core.asks import Ask, Asks, State
 from tacit.core.kinds import AgentKind
 from tacit.core.schedule import Schedule
 from tacit.core.setting import Setting
@@ -65,15 +65,7 @@ class AddsRewards(FiniteAlgorithm):
         self.sums = arrays["sums"]
 
 
-class KeepsBlocks(AddsRewards):
-    """Asks nobody again, but could."""
-
-    @property
-    def kept(self) -> Kept:
-        return Kept(blocks=10, decay=1.0, cost=0.0)
-
-
-Adds, Keeps = AgentKind(AddsRewards), AgentKind(KeepsBlocks)
+Adds = AgentKind(AddsRewards)
 
 
 def block_of(users: int, seed: int = 0) -> Block:
@@ -107,13 +99,6 @@ def test_a_save_in_the_middle_of_a_block_goes_on_identically(options: Any, tmp_p
         one.learn(block_of(15, seed=1))
     np.testing.assert_array_equal(agent.sums, resumed.sums)
     np.testing.assert_array_equal(agent.policy.table(), resumed.policy.table())
-
-
-@pytest.mark.parametrize(("kind", "kept"), [(Adds, ()), (Keeps, (0, 1))])
-def test_a_family_decides_which_blocks_it_keeps(kind: AgentKind, kept: tuple[int, ...]) -> None:
-    agent = kind(SPEC, 30, PRIVATE, noise_seed=1)
-    agent.learn(block_of(20))
-    assert agent._curator.blocks == kept
 
 
 def test_users_of_a_failed_release_are_lost_and_not_asked_again(monkeypatch: Any) -> None:

@@ -43,9 +43,7 @@ def test_nothing_is_made_where_warnings_are_errors(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_ignored_or_given_twice_is_named() -> None:
-    (words,) = said(1000, tacit.LocalDP(1.0, 1e-6), counter="binary tree")
-    assert words.startswith("counter='binary tree' is ignored")
+def test_what_is_given_twice_is_named() -> None:
     agent = tacit.UCBVI(SPEC, 1000, tacit.JointDP(1.0, 1e-6))
     data = tacit.Episodes(np.zeros((1, 5)), np.zeros((1, 4)), np.zeros((1, 4)), [0], ["ann"])
     with pytest.raises(InvalidArgument, match="user_ids are given twice"):

@@ -57,7 +57,6 @@ def test_capped_steps_are_said_to_be_a_part() -> None:
     ("privacy", "options"),
     [
         (JointDP(1.0, 1e-6), {}),
-        (JointDP(1.0, 1e-6), {"counter": "square root"}),
         (LocalDP(8.0, 1e-6), {}),
     ],
 )
@@ -212,8 +211,6 @@ def test_features_that_are_shares_tell_what_users_got() -> None:
         after = np.bincount(data.states[:, 1:].ravel(), minlength=10) / 100
         assert found.occupancy[i] == pytest.approx(after)
     assert always_one(np.random.default_rng(0).normal(size=(5, 3, 2))) is None
-    with pytest.raises(InvalidArgument, match="slot sums, which tell neither returns nor where"):
-        tacit.monitor(served(tacit.MixturePosterior, world=HARD, users=20)[0])
 
 
 @pytest.mark.parametrize(

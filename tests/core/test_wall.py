@@ -134,11 +134,7 @@ def marked(data: Any, rng: np.random.Generator) -> Any:
 OWN_WORLDS = {
     "linopt_sampled": "currents:rows=5,columns=6,dimension=3,horizon=4,samples=4",
 }
-EXTRA = (
-    ("lsvi_ucb", {"statistic": "targets"}),
-    ("ucbvi", {"counter": "binary tree"}),
-    ("certainty_equivalence", {"level": "private"}),
-)
+EXTRA = (("concurrent_psrl", {"running": 0}),)
 
 
 def _cases() -> list[Any]:

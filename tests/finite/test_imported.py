@@ -125,9 +125,9 @@ def test_an_optimum_below_the_baseline_is_refused():
         from_gymnasium(env, **known, optimal_value=best) for best in (7.0, 8.0, None)
     )
     with pytest.raises(InvalidArgument, match="optimal_value of 7, but acting at random has 8"):
-        tacit.run("psrl", wrong, users=4, privacy=NonPrivate())
+        tacit.run("ucbvi", wrong, users=4, privacy=NonPrivate())
     for world, regret in ((right, 0.0), (unknown, math.nan)):
-        result = tacit.run("psrl", world, users=4, privacy=NonPrivate(), progress=False)
+        result = tacit.run("ucbvi", world, users=4, privacy=NonPrivate(), progress=False)
         assert result.served_value == 8.0
         assert result.regret[-1] == pytest.approx(regret, nan_ok=True)
 

@@ -50,10 +50,9 @@ POLICY = np.array([[0, 1, 0], [1, 1, 0], [0, 0, 0], [0, 1, 1]])
 DESIGNS = [
     {},
     {"weight": 0.5},
-    {"visits": True},
     {"policy": POLICY},
     {"pooled": True},
-    {"pooled": True, "weight": 0.3, "visits": True},
+    {"pooled": True, "weight": 0.3},
     {"pooled": True, "cap": 1},
     {"pooled": True, "cap": 2, "weight": 0.5},
     {"pooled": True, "cap": 3, "policy": POLICY},
@@ -79,11 +78,9 @@ def test_sensitivities_hold_and_are_attained(options: dict) -> None:
 
 
 def test_the_papers_numbers() -> None:
-    three = VisitCounts(S, A, 20, visits=True)
-    assert three.l1(Relation.REPLACE_ONE) == 6 * 20
-    assert three.l2(Relation.REPLACE_ONE) ** 2 == pytest.approx(6 * 20)
-    assert three.l1(Relation.ZERO_OUT) == 3 * 20
     two = VisitCounts(S, A, 20)
+    assert two.l1(Relation.REPLACE_ONE) == 4 * 20
+    assert two.l1(Relation.ZERO_OUT) == 2 * 20
     assert two.l2(Relation.REPLACE_ONE) ** 2 == pytest.approx(4 * 20)
     pooled = VisitCounts(30, 4, 20, pooled=True)
     assert pooled.l2(Relation.REPLACE_ONE) ** 2 == pytest.approx(4 * 20**2)
@@ -206,7 +203,7 @@ def followed(policy: np.ndarray, users: int = 100) -> tuple[Block, Block]:
     "options",
     [
         {},
-        {"visits": True, "weight": 0.5},
+        {"weight": 0.5},
         {"pooled": True},
         {"policy": POLICY},
         {"pooled": True, "policy": POLICY},

@@ -24,16 +24,12 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from tacit import (
-    LDPOB,
-    LDPUCRLVTR,
     LSVIUCB,
-    PUCB,
     UCBPO,
     UCBVI,
-    AdaptiveLSVIUCB,
-    BatchedLSVIUCB,
     Block,
     CertaintyEquivalence,
+    ConcurrentPSRL,
     FittedFunctionalQ,
     JointDP,
     LinOptPO,
@@ -738,20 +734,15 @@ def every_agent() -> dict[str, Case]:
     """All that finite agents can ask of a curator; real devices report by themselves."""
     cases: list[Case] = []
     for privacy in (EASY, EASY_PURE):
-        joint, gaussian = True, privacy.delta > 0
+        gaussian = privacy.delta > 0
         cases += [(agent, TABULAR, privacy, {}) for agent in (UCBVI, UCBPO)]
-        cases.append((PUCB if joint else LDPOB, TABULAR, privacy, {}))
-        if joint:
-            for kind in ("binary tree", "auto"):
-                cases.append((UCBVI, TABULAR, privacy, {"counter": kind, "stationary": False}))
-        asked = ["counts"] + ["features"] * gaussian + ["targets"] * (gaussian and joint)
-        for agent in (LSVIUCB, LSVIUCBPlusPlus, BatchedLSVIUCB, AdaptiveLSVIUCB):
+        cases += [(ConcurrentPSRL, TABULAR, privacy, {"running": n}) for n in (0, 10**6)]
+        asked = ["counts"] + ["features"] * gaussian
+        for agent in (LSVIUCB, LSVIUCBPlusPlus):
             cases += [(agent, LINEAR, privacy, {"statistic": name}) for name in asked]
-        asked = ["counts"] + ["model", "values"] * gaussian
+        asked = ["counts"] + ["model"] * gaussian
         cases += [(LinOptVI, MIXTURE, privacy, {"statistic": name}) for name in asked]
         cases += [(LinOptPO, MIXTURE, privacy, {"statistic": name}) for name in asked[1:]]
-        if gaussian and not joint:
-            cases.append((LDPUCRLVTR, MIXTURE, privacy, {}))
     return {f"{a.__name__}, {p}, {o}": (a, w, p, o) for a, w, p, o in cases}  # type: ignore[attr-defined]
 
 
@@ -792,13 +783,12 @@ def test_every_finite_agent_runs_with_exact_noise(name: str) -> None:
 
 CHECKED: dict[str, Case] = {
     "tabular, joint": (UCBVI, TABULAR, EASY, {}),
-    "tabular, tree": (UCBPO, TABULAR, EASY_PURE, {"counter": "smooth tree"}),
-    "tabular, local": (LDPOB, TABULAR, DEVICE_PURE, {}),
+    "tabular, running": (ConcurrentPSRL, TABULAR, EASY, {"running": 0}),
+    "tabular, local": (UCBVI, TABULAR, DEVICE_PURE, {}),
     "linear, joint": (LSVIUCBPlusPlus, LINEAR, EASY, {"statistic": "features"}),
-    "linear, targets": (LSVIUCB, LINEAR, EASY, {"statistic": "targets", "scale": 0.1}),
-    "linear, local": (AdaptiveLSVIUCB, LINEAR, DEVICE, {"statistic": "features"}),
-    "mixture, joint": (LinOptVI, MIXTURE, EASY, {"statistic": "values"}),
-    "mixture, local": (LDPUCRLVTR, MIXTURE, DEVICE, {}),
+    "linear, local": (LSVIUCB, LINEAR, DEVICE, {"statistic": "features"}),
+    "mixture, joint": (LinOptVI, MIXTURE, EASY, {"statistic": "model"}),
+    "mixture, local": (LinOptVI, MIXTURE, DEVICE, {}),
 }
 
 

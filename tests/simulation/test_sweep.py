@@ -141,7 +141,7 @@ def test_a_process_that_dies_is_replaced(tmp_path):
 def test_a_cluster_that_loses_a_worker_gives_the_same_table():
     """200 runs over three processes of a real Dask cluster, one of which is killed in between."""
     distributed = pytest.importorskip("distributed")
-    many = {"seeds": range(50), "agents": ["ucbvi", "pucb"], "users": 2000}
+    many = {"seeds": range(50), "agents": ["ucbvi", "ucbpo"], "users": 2000}
     here = small(**many, workers=2)
     with (
         distributed.LocalCluster(
