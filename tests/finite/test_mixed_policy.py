@@ -304,7 +304,7 @@ class Alike(Mixes):
         self.seen = release["transitions"]
 
 
-@pytest.mark.parametrize("kind", [Slotted, One, Alike])
+@pytest.mark.parametrize("kind", [One, Alike])
 def test_nobody_is_asked_for_a_component_that_decides_nothing(kind):
     w, agent = world(), agent_of(kind)
     data = w.simulate(agent.policy, 40, np.random.default_rng(0))
