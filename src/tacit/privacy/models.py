@@ -307,6 +307,11 @@ class DistributedDP(_Budgeted):
             raise InvalidArgument(f"bits must be a whole number from 8 to 62, got {self.bits!r}")
 
     @property
+    def asks_again(self) -> bool:
+        """No: a device gives one share per episode."""
+        return False
+
+    @property
     def devices_add(self) -> bool:
         """Yes, shares of it."""
         return True
