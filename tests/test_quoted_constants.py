@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tacit.linear.adaptive_lsvi_ucb import AdaptiveLSVIUCB
 
 from tacit.continuous import fitted_functional_q
 from tacit.continuous.constants import GRID, MAP
 from tacit.finite import algorithm as finite_algorithm
 from tacit.finite import flow, mirror
 from tacit.linear import base as linear_base
+from tacit.linear.adaptive_lsvi_ucb import AdaptiveLSVIUCB
 from tacit.linear.options import LinearConstants
 from tacit.lq.base import LQConstants
 from tacit.mixture import model_sums
