@@ -125,8 +125,8 @@ def table(stored: dict[str, dict[str, Any]]) -> str:
         steps = statistics.median(one["steps"] for one in found)
         name = row.world.removeprefix("gym:").partition(",")[0]
         name = name.replace(":continuous=true", ", any action")
-        cells = name, row.budget, f"{row.users:,}", f"{steps:,.0f}", number(found[0]["random"])
-        cells += f"{number(statistics.median(values))} ({ends})", str(len(found))
+        cells = [name, row.budget, f"{row.users:,}", f"{steps:,.0f}", number(found[0]["random"])]
+        cells += [f"{number(statistics.median(values))} ({ends})", str(len(found))]
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 

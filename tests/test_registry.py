@@ -321,6 +321,13 @@ def test_whole_numbers_can_be_scientific():
         texts.number("epsilon", "x")
 
 
+def test_names_that_were_merged_say_what_they_are_now() -> None:
+    for name, now in registry._RENAMED.items():
+        with pytest.raises(InvalidArgument, match=f"^agent {name} is {now} now$"):
+            registry.agent_entry(name)
+        assert registry.choose_agent(now).target
+
+
 def test_batch_agents_say_so() -> None:
     batch = {"fitted_functional_q"}
     batch |= {"pessimistic_improvement", "pessimistic_lsvi", "pessimistic_vi"}

@@ -56,6 +56,11 @@ _AUTO_TARGET = "tacit.which_agent:agent"
 # The file whose texts are read, if it may not have code imported.
 _READ: ContextVar[str] = ContextVar("_READ", default="")
 
+_RENAMED = {
+    "functional_q": "fitted_functional_q:serve=all",
+    "served_functional_q": "fitted_functional_q:serve=most",
+    "kernel_mixture": "linopt_sampled",
+}
 # What a run decides, and not the text that names an agent; and files that belong to real users.
 _GIVEN = ("spec", "users", "privacy", "seed", "noise_seed", "ledger", "autosave")
 
@@ -506,6 +511,8 @@ def agent_entry(name: str) -> NamedMaker:
     target = _AUTO_TARGET if name == AUTO else _agent_target(name) or _code(name)
     if target is not None:
         return NamedMaker(name, target, _GIVEN)
+    if name in _RENAMED:
+        raise InvalidArgument(f"agent {name} is {_RENAMED[name]} now")
     raise InvalidArgument(
         f"agent is {name!r}, but must be {AUTO} or one of {', '.join(names := agent_names())}"
         f"{hint(name, names)}; or a class of yours, as my_file.py:MyAgent or my_module.MyAgent"

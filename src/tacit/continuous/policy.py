@@ -274,12 +274,13 @@ class QPolicy:
             features = features_of(kinds[code], arrays)
         elif features is None:
             raise InvalidArgument("features must be given: these are code, which no save holds")
-        order, held = tuple(arrays["preference"].tolist()), arrays["held"].tolist()
-        own = features, arrays["weights"], float(arrays["epsilon"]), version, order, *held
+        order, (explorers, bursts) = tuple(arrays["preference"].tolist()), arrays["held"].tolist()
+        known = features, arrays["weights"], float(arrays["epsilon"]), version, order
+        own = *known, float(explorers), float(bursts)
         if "gaussian" in arrays:
-            corners = (tuple(arrays[name].tolist()) for name in ("action_lows", "action_highs"))
-            box = ActionBox(*corners, int(arrays["levels"]))
-            return GaussianPolicy(*own, box, float(arrays["sigma"]))
+            lows, highs = (tuple(arrays[name].tolist()) for name in ("action_lows", "action_highs"))
+            box = ActionBox(lows, highs, int(arrays["levels"]))
+            return GaussianPolicy(*own, box=box, sigma=float(arrays["sigma"]))
         return SoftmaxPolicy(*own) if "softmax" in arrays else QPolicy(*own)
 
     def publish(self, path: str | os.PathLike[str]) -> None:

@@ -12,7 +12,7 @@ the greedy one in the end, as a :class:`~tacit.continuous.policy.QPolicy`.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -63,11 +63,11 @@ def input_perturbation(
     (low, high), data = world.spec.reward_range, run.served(run.uniform, users)
     std = (high - low) * math.sqrt(world.spec.horizon) / budget.mu
     noisy = np.clip(data.rewards, low, high) + std * run.noise.normal(data.rewards.shape)
-    flat = (
-        part.reshape(1, -1, GRID.size) for part in (data.features[:, :-1], data.features[:, 1:])
+    here, there = (
+        x.reshape(1, -1, GRID.size) for x in (data.features[:, :-1], data.features[:, 1:])
     )
     actions, rewards = data.actions.reshape(1, -1), noisy.reshape(1, -1)
-    run.weights = fitted_q(world, *flat, actions, rewards)[0]
+    run.weights = fitted_q(world, here, there, actions, rewards)[0]
     return run.result("input perturbation", users, REWARDS, budget, std)
 
 
@@ -172,8 +172,8 @@ class _Run:
     def served(self, policy: QPolicy, users: int) -> Data:
         """So many users who follow a policy."""
         self.values += [self.world.value(policy)] * users
-        block = self.world.simulate(policy, users, self.rng, "episodes").block()
-        return Data(GRID(block["states"]), block["actions"], block["rewards"])
+        made: Any = self.world.simulate(policy, users, self.rng)
+        return Data(GRID(made.states), made.actions, made.rewards)
 
     def greedy(self, uniform: float = 0.0) -> QPolicy:
         """The best actions by Q, ties broken by chance."""

@@ -209,7 +209,7 @@ class Network:
 
     def gradients(self, states: Floats, actions: list[int]) -> Floats:
         """The gradient of each Q_theta(s_t, a_t) by theta, (n, len(theta))."""
-        units, parts = self._units(states), []
+        units, parts = self._units(states), list[Floats]()
         deltas = np.eye(self.layers[-1])[actions]
         for (W, _), below in zip(self._matrices()[::-1], units[-2::-1], strict=True):
             outer = deltas[:, :, np.newaxis] * below[:, np.newaxis]
