@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from benchmarks.row import Row, at_most, noted
-from tacit.privacy.counters import (
-    BinaryTree,
-    BufferedToeplitz,
-    Counter,
-    SmoothTree,
-    SquareRoot,
-)
+from research.counter_look import OLDER
+from tacit.privacy.counters import BufferedToeplitz, Counter, NormalisedSquareRoot, SmoothTree
 
 # Releases, the square root's limit, the smooth tree's under Laplace noise.
 LIMITS = ((2**10, 0.312, 0.532), (2**14, 0.287, 0.481), (2**17, 0.275, 0.426))
@@ -22,8 +18,7 @@ def rows() -> Iterator[Row]:
     """Every row of this benchmark."""
     for releases, root_limit, _ in LIMITS:
         what = WHAT.format(releases)
-        tree = _worst(BinaryTree, releases, mu=1.0)
-        root = _worst(SquareRoot, releases, mu=1.0)
+        tree, root = (OLDER[kind](releases, False) for kind in ("binary tree", "square root"))
         blt = _worst(BufferedToeplitz, releases, mu=1.0)
         smooth = _worst(SmoothTree, releases, mu=1.0)
         # The limit has three decimals, and so has what is compared with it.
@@ -32,9 +27,13 @@ def rows() -> Iterator[Row]:
         against_root = f"largest std / square root's, {releases:,} releases"
         yield at_most("blt, 4 buffers", against_root, blt / root, 1.01, digits=".4f")
         yield noted("smooth tree", what, smooth / tree, digits=".3f")
+    root = OLDER["square root"](1024, False)
+    normalised = _worst(NormalisedSquareRoot, 1024, mu=1.0)
+    what = "largest std / square root's, 1,024 releases"
+    yield at_most("normalised square root", what, normalised / root, 0.95, digits=".4f")
     for releases, _, smooth_limit in LIMITS:
         smooth = _worst(SmoothTree, releases, epsilon=1.0)
-        tree = _worst(BinaryTree, releases, epsilon=1.0)
+        tree = math.sqrt(2.0) * OLDER["binary tree"](releases, True)
         what = WHAT.format(releases)
         yield at_most("smooth tree, Laplace", what, smooth / tree, smooth_limit, digits=".3f")
 

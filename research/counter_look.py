@@ -1,10 +1,13 @@
-"""What the figures of counters share: a pen per kind, logarithmic axes, budgets in words."""
+"""What the figures of counters share: older ways, a pen per kind, axes, budgets in words."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from tacit.privacy.budget import Budget
+from tacit.privacy.counters.dense import square_root_error
 from tacit.simulation.figures import Pen
 
 if TYPE_CHECKING:
@@ -23,6 +26,44 @@ PENS = {
     "normalised square root": Pen("#56B4E9", "X"),
     "endless": Pen("#7F4F24", "<"),
 }
+
+
+def _fresh(releases: int, pure: bool) -> float:
+    """New noise on the whole sum each time: all releases are paid for by everybody."""
+    return float(releases) if pure else math.sqrt(releases)
+
+
+def _binary_tree(releases: int, pure: bool) -> float:
+    """A user is in a node of each level; a sum is over the ones of its number, in binary."""
+    levels = releases.bit_length()
+    # The number below with most ones: 2^(levels - 1) - 1, or what comes after it.
+    ones = max(levels - 1, releases.bit_count(), 1)
+    ones = max(ones, *(((releases >> k << k) - 1).bit_count() for k in range(levels)))
+    return math.sqrt(ones) * (levels if pure else math.sqrt(levels))
+
+
+def _square_root(releases: int, pure: bool) -> float:
+    return square_root_error(releases)
+
+
+OLDER: Mapping[str, Callable[[int, bool], float]] = {
+    "fresh": _fresh,
+    "binary tree": _binary_tree,
+    "square root": _square_root,
+}
+"""The largest noise of the ways that counters are compared with, in units of one sum's."""
+
+
+def older_std(budget: Budget, kind: str, releases: int) -> float:
+    """The same for a budget, as a standard deviation, for sensitivity 1.
+
+    >>> round(older_std(Budget(1.0, 1e-6), "square root", 1), 4)
+    4.2247
+    >>> round(older_std(Budget(1.0, 0.0), "binary tree", 1024), 1)
+    49.2
+    """
+    one = math.sqrt(2.0) / budget.epsilon if budget.pure else 1.0 / budget.mu
+    return one * OLDER[kind](releases, budget.pure)
 
 
 def logarithmic(axes: Axes) -> None:

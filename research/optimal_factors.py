@@ -29,11 +29,11 @@ from zlib import compress
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
-from tacit.privacy.counters.blt_fit import BLT
-from tacit.privacy.counters.toeplitz import square_root_error
 
 from tacit.privacy.counters import dense
 from tacit.privacy.counters.blt import ENDLESS_NAME
+from tacit.privacy.counters.blt_factor import BLT
+from tacit.privacy.counters.dense import square_root_error
 
 Floats = NDArray[np.float64]
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 import tacit
 from research.command_lines import SEED, parser_of
-from research.counter_look import PENS, budget_words, logarithmic
+from research.counter_look import PENS, budget_words, logarithmic, older_std
 from research.epsilon_cost import with_progress
 from tacit.simulation.figures import EndLabel, drawing, label_ends
 
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 Floats = NDArray[np.float64]
 
-GAUSSIAN = ("fresh", "blocks", "binary tree", "smooth tree", "square root", "blt")
-LAPLACE = ("blocks", "binary tree", "smooth tree")
+GAUSSIAN = ("blocks", "smooth tree", "blt", "normalised square root")
+LAPLACE = ("blocks", "smooth tree")
 # A user counts as 0 or 1.
 SENSITIVITY = 1.0
 # So many dots per line: each is the error over the releases around it.
@@ -174,7 +174,7 @@ def report(stream: Stream, curves: Sequence[Curve], seed: int) -> None:
         console.print(f"\ntacit.counter picks, for {counter.budget}: {counter.why}.")
     console.print(f"\nGuarantee of the first: {chosen[0].guarantee}")
     near, exact = (float(counter.std[-1]) for counter in chosen)
-    naive = next(float(c.std[-1]) for c in curves if c.kind == "fresh")
+    naive = older_std(chosen[0].budget or curves[0].budget, "fresh", len(stream.items))
     console.print(
         f"\nIn plain words: {_words(int(stream.served[-1]))} users counted, "
         f"{stream.total:,} of them as ones; the count published at the end is off by about "

@@ -226,7 +226,7 @@ def test_an_agent_learns_from_opened_sums_and_resumes(tmp_path) -> None:
     assert world.value(other.greedy_policy) > 0.9 * world.optimal_value
 
 
-@pytest.mark.parametrize("model", [MODEL, DistributedDP(30.0, 1e-4, bits=26)], ids=str)
+@pytest.mark.parametrize("model", [MODEL, DistributedDP(4.0, 1e-4, bits=30)], ids=str)
 def test_a_simulated_sum_has_the_law_of_devices_shares(model: DistributedDP) -> None:
     """Kolmogorov and Smirnov at 1e-10, variances at 7 standard errors: below 1e-9."""
     statistic, devices, size = ClippedSum(3000), 20, 3000

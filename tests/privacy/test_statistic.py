@@ -333,16 +333,9 @@ def test_packing_symmetric_matrices_is_an_isometry(d: int, stack: int, seed: int
     assert np.allclose(unpack(pack(matrices), d), matrices, rtol=1e-15)
 
 
-def test_masks_and_weights_of_a_layout() -> None:
+def test_weights_of_a_layout() -> None:
     layout = Layout((Part("m", (2, 2), symmetric=True), Part("v", (3,), weight=4.0)))
-    assert layout.pack_mask({"v": [True, False, True]}).tolist() == [True] * 3 + [
-        True,
-        False,
-        True,
-    ]
     assert layout.stds(2.0) == {"m": 2.0, "v": 0.5}
-    with pytest.raises(InvalidArgument, match="unknown"):
-        layout.pack_mask({"w": True})
     with pytest.raises(InvalidArgument, match="different names"):
         Layout((Part("a"), Part("a")))
     with pytest.raises(InvalidArgument, match="weight"):
@@ -403,15 +396,13 @@ class BoastfulSum(ClippedSum):
         return np.asarray(block["values"], dtype=np.float64).sum(axis=0)
 
 
-@pytest.mark.parametrize("model", ["exact", "floating-point", "simulated", "local", "none"])
+@pytest.mark.parametrize("model", ["real", "simulated", "local", "none"])
 def test_sums_of_other_peoples_statistics_are_clipped(model: str) -> None:
     """Whether it is summed in a real run, in a simulation, or without privacy."""
     statistic = BoastfulSum(1)
     block = Block(2, {"values": np.array([[1e9], [0.5]])})
     privacy: JointDP | LocalDP | NonPrivate = JointDP(1.0, 1e-6)
-    if model == "floating-point":
-        privacy = JointDP(1.0, 1e-6, sampler="floating-point")
-    elif model == "local":
+    if model == "local":
         privacy = LocalDP(1.0, 1e-6)
     elif model == "none":
         privacy = NonPrivate()

@@ -136,7 +136,7 @@ def test_the_relation_and_the_norm_are_the_budgets() -> None:
         replace.ask(Turned(1.0, 0.1))
     pure = stream_of(Turned(1.0), JointDP(1.0, 0.0))
     pure.ask(Turned(0.5, 0.5))
-    with pytest.raises(InvalidArgument, match=r"sensitivity of 2, not 2\.8"):
+    with pytest.raises(InvalidArgument, match=r"sensitivity of 2\.0000., not 2\.8"):
         pure.ask(Turned(0.6, 0.8))
 
 

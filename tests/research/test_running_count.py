@@ -1,6 +1,7 @@
 """The demo: its printed errors are the promised ones, its picture is made, it refuses in a line."""
 
 import io
+import itertools
 import math
 from contextlib import redirect_stdout
 
@@ -42,7 +43,7 @@ def test_the_table_has_every_counter_once(demo):
 
 @pytest.mark.parametrize(("noise", "kind"), ROWS)
 def test_printed_errors_agree_with_the_promised_noise(demo, noise, kind):
-    """Within five standard deviations; all nine together fail by chance with less than 1e-4.
+    """Within five standard deviations; all six together fail by chance with less than 1e-4.
 
     A run's mean squared error is z' M z for unit noise z of excess kurtosis k (0 for Gaussian, 3
     for Laplace noise) and a positive M, so its variance is at most (2 + k) times its squared mean,
@@ -58,14 +59,15 @@ def test_printed_errors_agree_with_the_promised_noise(demo, noise, kind):
 
 
 def test_no_two_runs_and_no_two_counters_share_noise():
-    """Fresh noise is seen as it is drawn, that of blocks in the steps from release to release."""
+    """The noise of blocks is seen as it is drawn, in the steps from release to release."""
     budget, pure = tacit.Budget(1.0, 1e-6), tacit.Budget(1.0, 0.0)
     made = list(make_curves(make_stream(500, 50, 0), budget, pure, runs=3, seed=0))
-    curves = {curve.kind: curve for curve in made if not curve.budget.pure}
-    fresh = curves["fresh"].errors / curves["fresh"].std
-    blocks = np.diff(curves["blocks"].errors, prepend=0.0) / curves["blocks"].std[0]
-    drawn = np.round(np.concatenate([fresh, blocks]), 9)
-    assert np.unique(drawn).size == drawn.size == 2 * 3 * 50
+    blocks = [curve for curve in made if curve.kind == "blocks"]
+    drawn = np.concatenate([np.diff(c.errors, prepend=0.0) / c.std[0] for c in blocks])
+    # On a grid numbers of equal noise may coincide, whole rows may not.
+    for one, other in itertools.combinations(drawn, 2):
+        assert (np.abs(one - other) > 1e-9).mean() > 0.9
+    assert drawn.shape == (2 * 3, 50)
 
 
 def test_the_picture_is_a_png(demo):

@@ -293,20 +293,6 @@ class Layout:
             values[part.name] = piece.reshape(part.shape)
         return values
 
-    def pack_mask(self, mask: Mapping[str, ArrayLike]) -> Bools:
-        """True where a coordinate is released; parts that are not named are released whole."""
-        if not isinstance(mask, Mapping):
-            raise InvalidArgument(f"mask must be arrays by the names of parts, got {mask!r}")
-        unknown = set(mask) - {part.name for part in self.parts}
-        if unknown:
-            raise InvalidArgument(f"mask names unknown parts: {sorted(map(str, unknown))}")
-        try:
-            ones = {p.name: np.asarray(mask.get(p.name, True), dtype=bool) for p in self.parts}
-            return self.pack({name: value.astype(np.float64) for name, value in ones.items()}) > 0
-        except (ValueError, TypeError):
-            shapes = {p.name: p.shape for p in self.parts}
-            raise InvalidArgument(f"mask must have the parts' shapes, {shapes}") from None
-
     def stds(self, scale: float) -> dict[str, float]:
         """Noise standard deviation per part when every coordinate has ``scale``."""
         return {part.name: scale / part.weight for part in self.parts}

@@ -135,10 +135,11 @@ class JointStream(Stream):
         if statistic.layout != self.statistic.layout:
             raise InvalidArgument("what a stream asks must keep its parts and their weights")
         needed = self._curator._sensitivity(statistic, self.step)
-        if needed > self.counter.sensitivity * (1.0 + 1e-12):
+        covered = self.counter.sensitivity
+        if needed > covered * (1.0 + 1e-12):
             raise InvalidArgument(
-                f"the stream's noise is for a sensitivity of {self.counter.sensitivity:.6g}, not "
-                f"{needed:.6g}"
+                f"the stream's noise is for a sensitivity of {self.step * covered:.6g}, not "
+                f"{self.step * needed:.6g}"
             )
         self.statistic = statistic
 
