@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from tacit.privacy.counters.blt_fit import fit_blt
 
 from benchmarks.row import Row, at_most, noted
 from benchmarks.timing import ratio, seconds

@@ -275,7 +275,7 @@ def test_broken_filters_are_caught(mutant: type[JointCurator]) -> None:
 def test_a_release_too_quiet_to_be_drawn_is_refused_for_nothing(mu: float) -> None:
     curator = JointDP(1.0, 1e-6).curator()
     curator.add(values(*[0.2] * 400))
-    with pytest.raises(InvalidArgument, match="range|too small"):
+    with pytest.raises(InvalidArgument, match=r"range|too small"):
         curator.release(ClippedSum(1, radius=0.2), mu=mu)
     assert (curator.spent(0), curator.releases) == (0.0, 0)
 

@@ -178,7 +178,7 @@ class BLT:
 def tabulated(releases: int) -> BLT:
     """The shipped factorisation of four buffers that is best for so many releases.
 
-    The table has lengths 16, 32, .., 2^24; in between the better one of the two neighbours is taken,
+    The table has lengths 16, 32, .., 2^24; in between the better one of two neighbours is taken,
     with an error within 1 % of a fit's. Up to nine releases a Pade approximant is optimal.
 
     >>> round(tabulated(2**17).max_error, 3)
