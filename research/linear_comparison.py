@@ -1,8 +1,8 @@
 """DP-LSVI-UCB++ beside its rivals at one budget: regret against users, on corrected worlds.
 
 The paper of DP-LSVI-UCB++ compares it with the agents of Luyo et al. and Ngo et al. and with what
-is not private, in a world whose best action is the first one. The texts of those two were not at
-hand: what stands for them is rebuilt from memory, so that no verdict on either claim is given.
+is not private. The texts of those two were not at hand: what stands for them is rebuilt from
+memory, so that no verdict on either claim is given.
 Here labels and the best action are random, rewards are unknown, every run has a world of its own,
 and all private agents have the same budget under the same accountant. So what is compared is when
 they publish and what they weigh, and not how their noise was once calibrated.

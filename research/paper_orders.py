@@ -114,7 +114,9 @@ class Point:
         epsilon = self.epsilon or 1e6
         sizes = (self.horizon, self.states, self.actions, self.dimension)
         asked = Question(self.episodes, *sizes, epsilon=epsilon, delta=DELTA)
-        name = f"PRIVATE-{self.algorithm}, joint" if self.tabular else self.algorithm
+        name: str = self.algorithm
+        if self.tabular:
+            name = f"PRIVATE-{name}, joint, Gaussian noise"
         found = next(p for p in promises(asked) if p.theorem.endswith(f", {name}"))
         if found.corrected is None:
             raise AssertionError(found)

@@ -53,6 +53,9 @@ class Base:
     ) -> None:
         self.given = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
 
+    def learn(self, data: Any) -> None:
+        """What makes it an agent."""
+
 
 class Derived(Base):
     """Passes options on."""

@@ -6,7 +6,8 @@ read from its signature; nothing is listed twice. Modules are imported when a na
 Besides the built-in names there are, for worlds, files that describe one (``mine.toml``,
 ``mine.json``) and Gymnasium's environments (``gym:FrozenLake-v1,horizon=20``); and for both, what
 makes them, by its module (``my_package.my_module.MyAgent:option=3``) or its file
-(``my_file.py:MyAgent:option=3``).
+(``my_file.py:MyAgent:option=3``). That is code: a text which stands in a file may not name it, see
+:func:`names_of`.
 """
 
 from __future__ import annotations
@@ -14,12 +15,15 @@ from __future__ import annotations
 import contextlib
 import importlib
 import inspect
+import os
 import pkgutil
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import cache
-from importlib.metadata import entry_points
+from importlib.metadata import distributions
 from pathlib import Path, PurePath
 from typing import Any, Literal
 
@@ -48,6 +52,9 @@ WORLD_FILES = (".toml", ".json")
 AUTO = "auto"
 """For an agent: the one of :data:`tacit.which_agent.RULES`."""
 _AUTO_TARGET = "tacit.which_agent:agent"
+
+# The file whose texts are read, if it may not have code imported.
+_READ: ContextVar[str] = ContextVar("_READ", default="")
 
 # What a run decides, and not the text that names an agent; and files that belong to real users.
 _GIVEN = ("spec", "users", "privacy", "seed", "noise_seed", "ledger", "autosave")
@@ -164,6 +171,63 @@ class NamedMaker:
         guessed = {key: Option(key, Any, None) for key in values}
         return {k: (guessed | options)[k].read(v, self.name) for k, v in values.items()}
 
+    def check_makes(self, *methods: str) -> None:
+        """Refuses, before it is called, what says of itself that it makes something else.
+
+        A class does, and a function with a type; of any other function, what it makes is looked at.
+        """
+        made: Any = self.make
+        if not inspect.isclass(made):
+            try:
+                kind = inspect.signature(made).return_annotation
+            except (TypeError, ValueError):
+                kind = Any
+            result = inspect.Parameter("made", inspect.Parameter.KEYWORD_ONLY, annotation=kind)
+            made = annotation_of(made, result)
+        known = inspect.isclass(made) and made not in (Any, object)
+        if known and not any(hasattr(made, method) for method in methods):
+            raise InvalidArgument(
+                f"{self.name!r} makes {made.__name__}, which has no {' or '.join(methods)}; it was "
+                "not called"
+            )
+
+
+# What files may name.
+
+
+@contextlib.contextmanager
+def names_of(file: str, allow_code: bool = False) -> Iterator[None]:
+    """While texts of a file are read: names are registered ones, unless code is allowed.
+
+    Whoever gets a file from somebody else wants it read, and not run.
+    """
+    token = _READ.set("" if allow_code else file)
+    try:
+        yield
+    finally:
+        _READ.reset(token)
+
+
+def _check_code(name: str, module: str) -> None:
+    """Refuses code that a file names, and names that can only be a mistake or worse."""
+    if _READ.get():
+        raise InvalidArgument(
+            f"{_READ.get()!r} names {name!r}, which would import {module!r}: files name what "
+            "tacit list has, and gym: ids; with --allow-code it is imported, and run"
+        )
+    if not module.endswith(".py") and module.partition(".")[0] in sys.stdlib_module_names:
+        raise InvalidArgument(
+            f"{name!r} is of Python's own library, which makes no worlds and no agents; it was "
+            "not called"
+        )
+
+
+def _code(name: str) -> str | None:
+    """The target of a name that is that of a module's or a file's own; ``None`` for other names."""
+    if (target := target_of(name)) is not None:
+        _check_code(name, target.rpartition(":")[0])
+    return target
+
 
 # Worlds.
 
@@ -197,13 +261,25 @@ def world_entry(name: str) -> NamedMaker:
     """What a world's name stands for."""
     if name in GYM:
         return _gym_entry("tabular")
-    if (target := _world_target(name) or target_of(name)) is not None:
+    if (target := _world_target(name) or _code(name)) is not None:
         return NamedMaker(name, target)
     raise InvalidArgument(
         f"world is {name!r}, but must be one of {', '.join(names := world_names())}"
         f"{hint(name, names)}; or a .toml or .json file, gym:ID for an environment of Gymnasium, "
         "or what makes one, as my_file.py:make"
     )
+
+
+def named_world(name: str) -> tuple[NamedMaker | None, str]:
+    """What makes the world of a text, and its options; nothing of others' is imported.
+
+    ``None`` makes it where the text is a file that describes a world.
+    """
+    imported = name.partition(":")[0].strip() in GYM
+    if PurePath(name).suffix.lower() in WORLD_FILES and not imported:
+        return None, ""
+    kind, options = split(name)
+    return world_entry(kind), options
 
 
 def build_world(name: str) -> World:
@@ -220,16 +296,16 @@ def build_world(name: str) -> World:
     tacit.privacy.errors.InvalidArgument: riverswim has no option 'depth'; it takes states=6, \
 horizon=20
     """
-    imported = name.partition(":")[0] in GYM
-    if PurePath(name).suffix.lower() in WORLD_FILES and not imported:
+    entry, options = named_world(name)
+    if entry is None:
         from tacit.tabular.world import load_world
 
         return load_world(name)
-    kind, options = split(name)
-    entry = world_entry(kind)
-    if imported:
+    if entry.name == GYM[0]:
         return _imported(entry, options)
-    own = _world_target(kind) is not None
+    own = _world_target(entry.name) is not None
+    if not own:
+        entry.check_makes("simulate", "reset")
     # What makes an environment takes, besides its own options, those of any environment.
     more = {} if own or not options else _environment_options(entry)
     given = entry.read(options, more)
@@ -295,6 +371,10 @@ def _imported(entry: NamedMaker, text: str) -> World:
             "gym:FrozenLake-v1,horizon=20"
         )
     name = value if equals else first
+    # Gymnasium imports what stands before a colon; in options of ours there are numbers around it.
+    for word in (name, *re.split("[,=]", rest)):
+        if _READ.get() and ":" in word and (word is name or re.search(r"[^-+.\de:]", word)):
+            _check_code(word, word.partition(":")[0])
     if name.startswith("tacit/"):
         return _named_environment(name, rest)
     from tacit.finite.imported import opened
@@ -411,8 +491,10 @@ def _built_in(family: str, name: str) -> str | None:
 
 
 def _plugged(group: str) -> dict[str, str]:
-    """Targets by name of what other packages bring."""
-    return {point.name: point.value for point in entry_points(group=group)}
+    """Targets by name of what installed packages bring; what lies in a current folder is not."""
+    found = distributions(path=[path for path in sys.path if path not in ("", os.getcwd())])
+    points = [point for packet in found for point in packet.entry_points.select(group=group)]
+    return {point.name: point.value for point in reversed(points)}  # the first, as imports are
 
 
 def register_agent(name: str, target: str) -> None:
@@ -426,7 +508,7 @@ def register_agent(name: str, target: str) -> None:
 
 def agent_entry(name: str) -> NamedMaker:
     """What an agent's name stands for."""
-    target = _AUTO_TARGET if name == AUTO else _agent_target(name) or target_of(name)
+    target = _AUTO_TARGET if name == AUTO else _agent_target(name) or _code(name)
     if target is not None:
         return NamedMaker(name, target, _GIVEN)
     raise InvalidArgument(
@@ -513,6 +595,8 @@ def choose_agent(text: str) -> AgentChoice:
     """
     kind, rest = split(text)
     entry = agent_entry(kind)
+    if kind != AUTO and _agent_target(kind) is None:
+        entry.check_makes("learn")
     values = entry.read(rest, extra=_BUDGET)
     return AgentChoice(
         text=text.strip(),

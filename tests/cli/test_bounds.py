@@ -30,6 +30,16 @@ def test_it_says_what_the_theorems_say():
     assert "sqrt(K) is not proven" in " ".join(text.split())
 
 
+def test_pure_budgets_have_the_tabular_theorems():
+    given = [word for pair in SIZES.items() for word in pair]
+    pure = call("bounds", *given, "--epsilon", 1, "--delta", 0)
+    assert pure.exit_code == 0
+    assert pure.stdout.count("PRIVATE-UCB-VI") == 2
+    assert "Gaussian noise" not in pure.stdout
+    assert "needs a delta above 0" in pure.stdout
+    assert "nothing" in bounds().stdout
+
+
 @pytest.mark.parametrize(
     ("changed", "words"),
     [({"states": 0}, "states"), ({"users": "many"}, "users"), ({"failure": 0}, "failure")],

@@ -118,6 +118,195 @@ def test_mistakes_in_files_are_one_line(here, agent, words):
     assert words in one_line(call("run", *world, "--agent", agent, *BUDGET, "--users", 100))
 
 
+# Files name what is registered; nothing else is imported, and nothing of it is run.
+
+SWEEP = 'worlds = ["{world}"]\nagents = ["{agent}"]\nepsilons = [1]\ndelta = 1e-6\nusers = 100\n'
+APP = """
+[world]
+states = 3
+actions = 2
+horizon = 3
+[agent]
+name = "{agent}"
+users = 1000
+schedule = "fixed:size=50"
+[privacy]
+epsilon = 1
+delta = 1e-6
+[log]
+path = "logs"
+"""
+MARKER = """
+import pathlib
+pathlib.Path({flag!r}).write_text("imported")
+import tacit
+Mine = tacit.UCBVI
+Other = tacit.UCBPO
+def make(states: int = 3):
+    pathlib.Path({flag!r}).write_text("called")
+    return tacit.tabular.riverswim(states, 4)
+def run(command: str = "") -> int:
+    pathlib.Path({flag!r}).write_text("called")
+    return 0
+class Thing:
+    def __init__(self, **given):
+        pathlib.Path({flag!r}).write_text("called")
+"""
+
+
+@pytest.fixture
+def marked(here):
+    """A module that writes a file when it is imported, and another when it is called."""
+    flag = here / "flag"
+    (here / "marker_of_this_test.py").write_text(MARKER.format(flag=str(flag)))
+    (here / "victim").mkdir()
+    yield flag
+    sys.modules.pop("marker_of_this_test", None)
+
+
+CODE = [
+    ("os.system:command=touch flag", "os"),
+    ("shutil.rmtree:path=victim", "shutil"),
+    ("subprocess.getoutput:cmd=touch flag", "subprocess"),
+    ("marker_of_this_test.make", "marker_of_this_test"),
+    ("marker_of_this_test.py:make:states=3", "marker_of_this_test.py"),
+]
+
+
+@pytest.mark.parametrize("so_far", [(), ("--so-far",)])
+@pytest.mark.parametrize("place", ["worlds", "agents"])
+@pytest.mark.parametrize(("text", "module"), CODE)
+def test_a_sweep_file_has_no_code_imported(here, marked, text, module, place, so_far):
+    names = {"world": "riverswim:states=3", "agent": "ucbvi"} | {place[:-1]: text}
+    (here / "s.toml").write_text(SWEEP.format(**names))
+    line = one_line(call("sweep", "s.toml", "--workers", 1, *so_far))
+    assert "'s.toml' names" in line
+    assert f"would import {module!r}" in line
+    assert "--allow-code" in line
+    assert not marked.exists()
+    assert (here / "victim").is_dir()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "gym:marker_of_this_test:FrozenLake-v1",
+        "gym:id=marker_of_this_test:FrozenLake-v1",
+        " gym:marker_of_this_test:FrozenLake-v1",
+        "gymnasium:FrozenLake-v1,env_id=marker_of_this_test:X-v0",
+    ],
+)
+def test_the_module_of_an_environment_is_code_too(here, marked, text):
+    (here / "s.toml").write_text(SWEEP.format(world=text, agent="ucbvi"))
+    line = one_line(call("sweep", "s.toml", "--workers", 1))
+    assert "would import 'marker_of_this_test'" in line
+    call("sweep", "s.toml", "--workers", 1, "--so-far")
+    assert not marked.exists()
+
+
+def test_options_that_a_file_adds_make_no_code_of_a_name(here, marked):
+    """``ucbvi:scale=x.py:Mine`` is, as a whole, the name of a file's own."""
+    (here / "ucbvi:scale=x.py").write_text((here / "marker_of_this_test.py").read_text())
+    sweep = SWEEP.format(world="riverswim:states=3", agent="ucbvi")
+    options = '[options]\nscale = ["x.py:Mine"]\n'
+    search = '[search]\nworlds = ["{}"]\ntrials = 1\n[search.options]\n{}\n'
+    for more in (
+        options,
+        search.format("riverswim:states=4", 'scale = ["x.py:Mine"]'),
+        search.format("marker_of_this_test.make", "scale = [1.0]"),
+    ):
+        (here / "s.toml").write_text(f"seeds = 1\n{sweep}{more}")
+        assert "would import" in one_line(call("sweep", "s.toml", "--workers", 1))
+        assert not marked.exists()
+
+
+def test_nothing_of_a_search_is_run_when_only_what_is_there_is_asked_for(here):
+    search = '[search]\nworlds = ["riverswim:states=4"]\n[search.options]\nscale = [1.0]\n'
+    (here / "s.toml").write_text(SWEEP.format(world="riverswim:states=3", agent="ucbvi") + search)
+    assert "--so-far shows no search" in one_line(call("sweep", "s.toml", "--so-far"))
+    assert not (here / "runs").exists()
+
+
+def test_code_that_is_allowed_is_imported(here, marked):
+    names = {"world": "marker_of_this_test.make:states=3", "agent": "marker_of_this_test.Mine"}
+    (here / "s.toml").write_text("seeds = 1\n" + SWEEP.format(**names))
+    assert "0 of 1 runs" in call("sweep", "s.toml", "--allow-code", "--so-far").stdout
+    assert not marked.exists()
+    assert "1 of 1 runs" in call("sweep", "s.toml", "--allow-code", "--workers", 1).stdout
+    assert marked.read_text() == "called"
+
+
+@pytest.mark.parametrize(
+    ("text", "module"), [*CODE, ("marker_of_this_test.Mine", "marker_of_this")]
+)
+def test_the_file_of_an_app_has_no_code_imported(here, marked, text, module):
+    (here / "app.toml").write_text(APP.format(agent=text))
+    (here / "ucbvi.toml").write_text(APP.format(agent="ucbvi"))
+    (here / "logs").mkdir()
+    for command in (
+        ("learn", "app.toml", "--dry-run"),
+        ("learn", "app.toml"),
+        ("learn", "ucbvi.toml", "--after", "app.toml"),
+        ("serve", "app.toml", "--check"),
+        ("serve", "app.toml", "--new-token", "curator"),
+        ("serve", "app.toml"),
+    ):
+        line = one_line(call(*command))
+        assert "'app.toml' names" in line
+        assert f"would import {module!r}"[:-1] in line
+    assert not marked.exists()
+    assert (here / "victim").is_dir()
+
+
+def test_the_file_of_an_app_may_name_code_that_is_allowed(here, marked):
+    (here / "app.toml").write_text(APP.format(agent="marker_of_this_test.Other"))
+    (here / "logs").mkdir()
+    made = call("learn", "app.toml", "--dry-run", "--allow-code", "--json")
+    assert content(made)["agent"] == "marker_of_this_test.Other"
+    assert marked.exists()
+
+
+def test_packages_that_lie_in_the_current_folder_are_not_installed(here, marked):
+    """They would name what files then may."""
+    (here / "mine-1.0.dist-info").mkdir()
+    (here / "mine-1.0.dist-info" / "METADATA").write_text("Name: mine\nVersion: 1.0\n")
+    points = "[tacit.worlds]\nlake = marker_of_this_test:make\n"
+    (here / "mine-1.0.dist-info" / "entry_points.txt").write_text(points)
+    (here / "s.toml").write_text(SWEEP.format(world="lake", agent="ucbvi"))
+    assert "world is 'lake', but must be one of" in one_line(call("sweep", "s.toml"))
+    assert not marked.exists()
+
+
+def test_saved_runs_have_no_code_imported(here, marked):
+    """Their names are words."""
+    made = tacit.run("ucbvi", "riverswim:states=3", users=100, privacy=tacit.NonPrivate())
+    named = tacit.Result.from_dict(
+        made.to_dict() | {"world": "marker_of_this_test.make", "agent": "marker_of_this_test.Mine"}
+    )
+    named.save(here / "one.json")
+    drawn = call("plot", "one.json", "--output", "one.svg", "--by-world")
+    assert drawn.exit_code == 0
+    assert not marked.exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("os.system:command=touch flag", "is of Python's own library"),
+        ("shutil.rmtree:path=victim", "is of Python's own library"),
+        ("marker_of_this_test.run:command=x", "makes int, which has no"),
+        ("marker_of_this_test.py:Thing", "makes Thing, which has no"),
+    ],
+)
+@pytest.mark.parametrize("place", ["--world", "--agent"])
+def test_what_makes_something_else_is_not_called(here, marked, text, words, place):
+    given = {"--world": "riverswim:states=3", "--agent": "ucbvi"} | {place: text}
+    line = one_line(call("run", *(w for pair in given.items() for w in pair), *BUDGET))
+    assert words in line
+    assert not marked.exists() or marked.read_text() == "imported"
+    assert (here / "victim").is_dir()
+
+
 # Files of tables.
 
 GOOD = {"transitions": [[[1.0], [1.0]]], "rewards": [[0.25, 0.75]], "horizon": 2}

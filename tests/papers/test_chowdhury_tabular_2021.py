@@ -260,6 +260,33 @@ def test_corrected_estimates_are_optimistic(algorithm) -> None:
         assert result.estimates[-1] < 1.9, "H is 2: nothing was learnt"
 
 
+def test_negative_counts_cost_no_optimism() -> None:
+    """Costs are minimised: V with noise of any sign within E is below V*, and higher when cut."""
+    cut_at_zero = 0
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        H, S, A = (int(n) for n in rng.integers(2, 5, 3))
+        P, cost = rng.dirichlet(np.full(S, 0.5), (H, S, A)), rng.random((H, S, A))
+        N = rng.integers(0, 200, (H, S, A)).astype(float)
+        E = float(rng.choice([1.0, 10.0, 50.0]))
+        sizes = paper.Sizes(10, H, S, A, 1.0, 0.0, 0.1, True, Noise(0))
+        signs = rng.choice([-1.0, 1.0], sizes.cells) if seed % 2 else -np.ones(sizes.cells)
+        true = np.concatenate([N.ravel(), (N * cost).ravel(), (N[..., None] * P).ravel()])
+        best = np.zeros(S)
+        for h in reversed(range(H)):
+            best = (cost[h] + P[h] @ best).min(axis=1)
+        planned = []
+        for cut in (False, True):
+            work = paper._work(sizes)
+            work.cells[:] = true + E * signs
+            paper._plan.py_func(E, E, paper.Constants(0.0, 0.0, 0.0, True, cut), work)
+            planned.append(work.V[0].copy())
+            assert (work.V[0] <= best + 1e-9).all()
+        assert (planned[0] <= planned[1] + 1e-12).all()
+        cut_at_zero += bool((planned[0] < planned[1] - 1e-6).any())
+    assert cut_at_zero > 0
+
+
 def test_noise_costs_regret_and_learning_helps() -> None:
     world, given = small_world(), {"episodes": 20_000, "seed": 0}
     exact = paper.ucb_vi(world, epsilon=1.0, privatizer="none", **given)

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from tacit.papers import chowdhury_tabular_2021 as tabular
 from tacit.papers import zhou_mixture_2022 as mixture
+from tacit.papers.widths import laplace_width
 from tacit.privacy.budget import Budget
 from tacit.privacy.noise import Noise
 from tacit.privacy.zcdp import epsilon_from_rho
 
+Floats = NDArray[np.float64]
 PAGE = (Path(__file__).parents[2] / "docs" / "errata.md").read_text().splitlines()
 
 
@@ -49,6 +55,52 @@ def test_the_mixture_noise_proves_less_than_is_claimed(H: int) -> None:
     words = [zcdp, printed.scales[1][0], corrected.scales[1][0]]
     found = [float(cell) for cell in row[0].strip("|").split("|")[2:]]
     assert found == pytest.approx(words, rel=5e-3)
+
+
+@pytest.mark.parametrize("H", [1, 2, 3])
+def test_how_far_two_users_counts_are_apart(H: int) -> None:
+    """Over all users: 6H where any two trajectories are compared, 6H - 3 from a fixed first state.
+
+    There the first action is the same for both, whatever the policy; later ones follow the state.
+    """
+    rng = np.random.default_rng(H)
+
+    def counts(states: Sequence[int], actions: Sequence[int], costs: Sequence[int]) -> Floats:
+        N, C, M = np.zeros((H, 2, 2)), np.zeros((H, 2, 2)), np.zeros((H, 2, 2, 2))
+        for h in range(H):
+            N[h, states[h], actions[h]] += 1.0
+            C[h, states[h], actions[h]] += costs[h]
+            M[h, states[h], actions[h], states[h + 1]] += 1.0
+        return np.concatenate([N.ravel(), C.ravel(), M.ravel()])
+
+    def farthest(users: list[Floats]) -> float:
+        return max(np.abs(here - there).sum() for here in users for there in users)
+
+    def each(n: int) -> itertools.product[tuple[int, ...]]:
+        return itertools.product((0, 1), repeat=n)
+
+    some = [counts(*(rng.integers(0, 2, n) for n in (H + 1, H, H))) for _ in range(60)]
+    opposite = [counts([x] * (H + 1), [x] * H, [1] * H) for x in (0, 1)]
+    assert farthest(some + opposite) == 6 * H
+    pi = rng.integers(0, 2, (H, 2))
+    fixed = [
+        counts((0, *after), [pi[h, s] for h, s in enumerate((0, *after[:-1]))], costs)
+        for after in each(H)
+        for costs in each(H)
+    ]
+    assert farthest(fixed) == 6 * H - 3
+    assert "6H - 3 is attained" in " ".join(PAGE)
+
+
+def test_printed_laplace_widths_cover_theirs() -> None:
+    """sqrt(8 log2(K) ln(2 / p)) at the paper's p, beside Chernoff's bound for m nodes."""
+    for power in (4, 5, 6, 8):
+        for sizes in ((1, 2, 2), (5, 4, 3), (20, 6, 2), (20, 100, 10)):
+            asked = tabular.Sizes(10**power, *sizes, 1.0, 0.0, 0.1, True, Noise(0))
+            log = math.log2(asked.episodes)
+            for term in tabular.lemma_logs(asked):
+                ours = laplace_width(float(math.ceil(log)), 2.0 * math.exp(-term))
+                assert math.sqrt(8.0 * log * term) > ours
 
 
 @pytest.mark.parametrize("N", [2, 10])

@@ -122,6 +122,18 @@ def test_algorithm_is_the_papers_text(noise: str) -> None:
     assert len(np.unique(lower)) > 1
 
 
+@pytest.mark.parametrize("lambda_", [1e-6, 1.0])
+def test_without_noise_and_bonus_there_is_no_switch_either(lambda_: float) -> None:
+    """Weights are at most 1 / (4 d^6 H^4 |phi|) by line 25: no determinant doubles."""
+    world, K = two_state(horizon=20), 2000
+    none = dict.fromkeys(("beta", "beta_bar", "gram_noise", "vector_noise", "square_noise"), 0.0)
+    bare = paper.printed_constants(K, 20, 10, 1.0, 0.1)._replace(lambda_=lambda_, **none)
+    given = {"episodes": K, "epsilon": 1.0, "delta": 1e-6}
+    made = paper.dp_lsvi_ucb_plus_plus(world, constants=bare, **given)
+    assert (made.more["switches"] == 0).all()
+    assert (made.values == made.values[0]).all()
+
+
 def test_printed_constants_are_the_printed_ones() -> None:
     """Line 1, Lemma A.1 and Theorem 3.2 with K = 100, H = 3, d = 2, rho = 0.5, delta = 0.1."""
     of, rho0 = paper.printed_constants(100, 3, 2, 0.5, 0.1), 0.5 / 1200

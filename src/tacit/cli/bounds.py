@@ -12,9 +12,11 @@ from tacit.privacy.errors import InvalidArgument
 
 HELP = (
     "What the theorems of the five papers promise at your sizes and budget.\n\n"
-    "Evaluates each theorem's expression with the printed constants and with corrected ones. A "
-    "theorem is an order: O is read as 1, hidden logarithms are left out. Compare with K H, which "
-    "no regret exceeds: above it a theorem says nothing. docs/papers has the algorithms.\n\n"
+    "Evaluates each theorem's expression with the printed constants and with corrected ones, for "
+    "the same kind of privacy. The tabular paper's Laplace noise is for delta = 0; Gaussian noise "
+    "has rows of its own there, and with --delta 0 there are the tabular theorems alone.\n\n"
+    "A theorem is an order: O is read as 1, hidden logarithms are left out. Compare with K H, "
+    "which no regret exceeds: above it a theorem says nothing. docs/papers has the algorithms.\n\n"
     "\b\nExample:\n"
     "  tacit bounds --states 6 --actions 2 --horizon 20 --dimension 10 --users 1e6 \\\n"
     "      --epsilon 1 --delta 1e-6"
@@ -57,13 +59,19 @@ def bounds_command(
         return
     titles = "paper", "theorem", "printed", "corrected"
     print_table(
-        titles, [(p.paper, p.theorem, _number(p.printed), _number(p.corrected)) for p in found]
+        titles,
+        [
+            (p.paper, p.theorem, _number(p.printed, "nothing"), _number(p.corrected, "not known"))
+            for p in found
+        ],
     )
+    if not asked_for.delta:
+        say("The other papers' noise is Gaussian, and needs a delta above 0.")
     say(f"Regret is at most K H = {asked_for.most:,.6g} in finite worlds, whatever is done.")
     for promise in found:
         if promise.note:
             say(f"{promise.theorem.partition(',')[0]} of {promise.paper}: {promise.note}.")
 
 
-def _number(value: float | None) -> str:
-    return "not known" if value is None else f"{value:,.4g}"
+def _number(value: float | None, missing: str) -> str:
+    return missing if value is None else f"{value:,.4g}"

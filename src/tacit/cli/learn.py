@@ -55,13 +55,18 @@ def learn_command(
         bool | None,
         typer.Option("--pin/--unpin", help="Serve it whatever is learnt; or no longer."),
     ] = None,
+    allow_code: options.AllowCode = False,
     as_json: options.Json = False,
 ) -> None:
     """Learns from what is new, and publishes."""
     from tacit.service.app_file import read_app
 
-    app = read_app(file)
-    old = read_app(after) if after and not app.files["state"].exists() else None
+    app = read_app(file, allow_code=allow_code)
+    old = (
+        read_app(after, allow_code=allow_code)
+        if after and not app.files["state"].exists()
+        else None
+    )
     for kind, path in app.files.items():
         options.check_writable(f"[files] {kind}", os.fspath(path))
     known = _known(app) | (set() if old is None else _known_to(old, app))

@@ -85,6 +85,12 @@ TensorBoard = Annotated[
 Seeds = Annotated[str, asked("N", "How many runs.")]
 Seed = Annotated[str, asked("N", "The first run's seed; then it counts.")]
 Workers = Annotated[str | None, asked("N", "Processes at a time. \\[default: one per processor]")]
+AllowCode = Annotated[
+    bool,
+    typer.Option(
+        "--allow-code", help="Import and run what the file names as my_file.py:X or my_module.X."
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 Plot = Annotated[
     str | None, asked("FILE", "Draw regret and values, as PNG, PDF or SVG by the name's end.")

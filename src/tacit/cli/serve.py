@@ -25,7 +25,7 @@ HELP = (
     "  tacit serve app.toml --check\n"
     "  tacit serve app.toml"
 )
-_FILE = "TACIT_SERVE_FILE"
+_FILE, _CODE = "TACIT_SERVE_FILE", "TACIT_SERVE_ALLOW_CODE"
 
 
 def serve_command(
@@ -40,12 +40,13 @@ def serve_command(
         str, asked("ROLE", "Make a token for a device, curator or officer; shown once.")
     ] = "",
     revoke: Annotated[str, asked("NAME", "Revoke a token, by the 8 digits in it.")] = "",
+    allow_code: options.AllowCode = False,
     as_json: options.Json = False,
 ) -> None:
     """Serves, or does one of the chores."""
     from tacit.service.app_file import read_app
 
-    app = read_app(file, logs=False)
+    app = read_app(file, logs=False, allow_code=allow_code)
     if new_token:
         _new_token(app, new_token, as_json)
     elif revoke:
@@ -56,6 +57,7 @@ def serve_command(
     elif check:
         _check(app, expect, as_json)
     else:
+        os.environ[_CODE] = "1" if allow_code else ""
         _serve(app, os.path.abspath(file))
 
 
@@ -120,7 +122,9 @@ def worker() -> Any:
 
     if _FILE not in os.environ:
         raise InvalidArgument(f"{_FILE} must name the file of the app")
-    return create(Service(read_app(os.environ[_FILE], logs=False)), tools())
+    allow_code = os.environ.get(_CODE) == "1"
+    app = read_app(os.environ[_FILE], logs=False, allow_code=allow_code)
+    return create(Service(app), tools())
 
 
 def tools() -> Any:

@@ -56,6 +56,7 @@ def sweep_command(
     so_far: Annotated[
         bool, typer.Option("--so-far", help="Run nothing: the tables of what is kept.")
     ] = False,
+    allow_code: options.AllowCode = False,
     workers: options.Workers = None,
     cluster: Annotated[str | None, asked("ADDRESS", "A Dask scheduler that runs them.")] = None,
     plot: options.Plot = None,
@@ -63,6 +64,7 @@ def sweep_command(
     as_json: options.Json = False,
 ) -> None:
     """Runs what a file describes."""
+    from tacit.registry import names_of
     from tacit.simulation.store import Store
     from tacit.simulation.sweep import SweepFailed, sweep
 
@@ -74,7 +76,9 @@ def sweep_command(
     searching = asked_for.pop("search")
     if searching and cluster:
         raise InvalidArgument("--cluster runs no search: its trials come one after another")
-    with interruptible(), _executor(cluster) as executor:
+    if searching and so_far:
+        raise InvalidArgument("--so-far shows no search: its options are known when it ends")
+    with interruptible(), names_of(file, allow_code), _executor(cluster) as executor:
         try:
             if searching:
                 made = _searched(asked_for, searching, kept, processes, as_json)

@@ -3,7 +3,8 @@
 A theorem is an order. Its expression is evaluated with O read as 1, and where it hides logarithms
 (a tilde over the O) without them: a number to compare with others and with K H, which no regret in
 finite worlds exceeds, and no bound. What depends on noise (E1, E2, lambda, nu, sigma) is the
-paper's own constant, or the corrected one for the same budget.
+paper's own constant, or the corrected one for the same kind of privacy: pure beside pure. The
+tabular paper prints Laplace noise, for delta = 0; what Gaussian noise promises there is told apart.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ class Question:
         actions: A; coordinates d of the control in LQ control.
         dimension: d of features.
         epsilon: with ``delta``, the budget.
-        delta: see ``epsilon``.
+        delta: see ``epsilon``; with 0 there are the tabular theorems, the noise of all others is
+            Gaussian.
         failure: the probability with which a theorem may fail.
     """
 
@@ -50,7 +52,7 @@ class Question:
         for name in ("horizon", "states", "actions", "dimension"):
             whole_number(name, getattr(self, name), most=10**6)
         whole_number("episodes", self.episodes, 2, 10**12)
-        _ = Budget(self.epsilon, self.delta).mu
+        _ = Budget(self.epsilon, self.delta)
         allowed = "above 0 and at most 1"
         checked_number("failure", self.failure, allowed, lambda f: 0 < f <= 1)
 
@@ -62,7 +64,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Promise:
-    """What a theorem says; ``None`` where nothing is proven, with the reason."""
+    """What a theorem says; ``None`` where nothing is printed, or proven, with the reason."""
 
     paper: str
     theorem: str
@@ -76,15 +78,21 @@ def promises(of: Question) -> list[Promise]:
 
     >>> asked = Question(10**6, 20, 6, 2, 10, epsilon=1.0, delta=1e-6)
     >>> for promise in promises(asked)[:2]:
-    ...     print(promise.theorem, f"{promise.printed:.2g}", f"{promise.corrected:.2g}")
-    Theorem 1, PRIVATE-UCB-PO, joint 2.5e+09 2.1e+08
-    Theorem 2, PRIVATE-UCB-VI, joint 4.3e+09 3.6e+08
+    ...     print(promise.theorem, promise.printed and f"{promise.printed:.2g}", end=" ")
+    ...     print(f"{promise.corrected:.2g}")
+    Theorem 1, PRIVATE-UCB-PO, joint 2.5e+09 4.5e+09
+    Theorem 1, PRIVATE-UCB-PO, joint, Gaussian noise None 2.1e+08
     """
+    if not of.delta:
+        return list(_tabular(of))
     return [*_tabular(of), *_mixture(of), *_lq(of), *_linear(of), *_functional(of)]
 
 
 def _tabular(of: Question) -> Iterator[Promise]:
-    """Theorems 1 and 2 with E1 and E2 of Lemmas 3 and 4, or those of the same budget corrected."""
+    """Theorems 1 and 2 with E1 and E2 of Lemmas 3 and 4, pure; corrected also with Gaussian noise.
+
+    Pure, what is corrected is larger than what is printed: the printed noise is about half of it.
+    """
     S, A, H, T = of.states, of.actions, of.horizon, of.most
 
     def po(E1: float, E2: float) -> float:
@@ -95,8 +103,7 @@ def _tabular(of: Question) -> Iterator[Promise]:
         exact = math.sqrt(S * A * H**3 * T) + S**2 * A * H**3
         return exact + S**2 * A * H**2 * (E1 + E2)
 
-    def precision(model: str, printed: bool) -> tuple[float, float]:
-        delta = 0.0 if printed else of.delta
+    def precision(model: str, printed: bool, delta: float) -> tuple[float, float]:
         levels = (of.epsilon, delta, of.failure, printed, Noise(0))
         sizes = tabular.Sizes(of.episodes, H, S, A, *levels)
         if model == "joint":
@@ -107,15 +114,18 @@ def _tabular(of: Question) -> Iterator[Promise]:
             logs = tabular.lemma_logs(sizes)
             E1, E2 = (scale * math.sqrt(8.0 * of.episodes * x) for x in logs.tolist())
             return E1, E2
-        laplace = 6.0 * H / of.epsilon * float(laplace_width(of.episodes - 1.0, sizes.share))
-        spread = math.sqrt(6.0 * H * of.episodes) / Budget(of.epsilon, of.delta).mu
-        best = min(laplace, spread * normal_width(sizes.share))
-        return best, best
+        if delta:
+            spread = math.sqrt(6.0 * H * of.episodes) / Budget(of.epsilon, delta).mu
+            return (spread * normal_width(sizes.share),) * 2
+        return (6.0 * H / of.epsilon * float(laplace_width(of.episodes - 1.0, sizes.share)),) * 2
 
     for model in ("joint", "local"):
         for name, rule in (("Theorem 1, PRIVATE-UCB-PO", po), ("Theorem 2, PRIVATE-UCB-VI", vi)):
-            printed, corrected = (rule(*precision(model, flag)) for flag in (True, False))
-            yield Promise("chowdhury_tabular_2021", f"{name}, {model}", printed, corrected)
+            paper, theorem = "chowdhury_tabular_2021", f"{name}, {model}"
+            yield _both(paper, theorem, lambda flag: rule(*precision(model, flag, 0.0)))  # noqa: B023
+            if of.delta:
+                gaussian = rule(*precision(model, printed=False, delta=of.delta))
+                yield Promise(paper, f"{theorem}, Gaussian noise", None, gaussian)
 
 
 def _mixture(of: Question) -> Iterator[Promise]:

@@ -139,9 +139,9 @@ def central(sizes: Sizes) -> Additive:
 
     As printed (inverse put right, log of base 2): Lap(3 H log K / eps) on every node. One user is
     in m = ceil(log2 K) nodes; replaced, she moves N, C and M by 2 in L1 at every step, 6H in all
-    (attained), so what is proven is 6 H m / scale. Corrected: Lap(6 H m / eps), or with delta > 0
-    normal noise of standard deviation sqrt(6 H m) / mu, since the squared L2 distance is 6H too;
-    precision from Chernoff's bound, or from the normal quantile.
+    (6H - 3 with a fixed first state), so 6 H m / scale is proven. Corrected: Lap(6 H m / eps), or
+    with delta > 0 normal noise of standard deviation sqrt(6 H m) / mu, since the squared L2
+    distance is 6H too; precision from Chernoff's bound, or from the normal quantile.
     """
     K, H = sizes.episodes, sizes.horizon
     if K < 2:
@@ -276,7 +276,7 @@ def _laplace_proof(
         mechanism="binary tree" if model == "joint" else "reports of every entry",
         simulation_only=True,
     )
-    words = f"a replaced user changes 6H entries by 1, in {nodes} nodes; the paper counts 3H"
+    words = f"a replaced user changes up to 6H entries by 1, in {nodes} nodes; the paper counts 3H"
     claim = f"{sizes.epsilon:g}-{'JDP' if model == 'joint' else 'LDP'}"
     return Proof(claim, guarantee, words)
 
@@ -323,7 +323,7 @@ def ucb_po(
     value at the end 0.0501413 of 0.39592
     claimed          1-JDP
     proven           (2.00687, 0)-JDP per user, replace-one, 999 releases, ...
-    because          a replaced user changes 6H entries by 1, in 10 nodes; the paper counts 3H
+    because          a replaced user changes up to 6H entries by 1, in 10 nodes; the paper counts 3H
     """
     sizes = _sizes(world, episodes, epsilon, delta, failure, printed=printed, seed=seed)
     if eta is None:
@@ -396,7 +396,7 @@ class Constants(NamedTuple):
     Lp: float
     eta: float
     value_iteration: bool
-    cut: bool  # moves that the noise made negative count as none; see the errata
+    cut: bool  # moves that the noise made negative count as none, which is tighter
 
 
 @inner

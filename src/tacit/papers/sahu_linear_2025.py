@@ -54,7 +54,7 @@ ERRATA = (
     "line 9 clips w phi to [0, H^2] and squares it; Lemma B.3 clips to [0, H]",
     "line 12 prints min{r + w phi + beta |phi|, Q, 0} for max{r + w phi - beta |phi|, Q, 0}",
     "line 13 sets k_last within the loop over h; the test is made once per episode",
-    "line 24: the root is of the whole sum",
+    "line 24: the root is read as that of the whole sum",
     "line 26 adds K_1 to what holds it already; Lemma B.1 has 2 lambda I + sum + K_1",
 )
 """Misprints without whose correction there is nothing to run."""

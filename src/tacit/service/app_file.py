@@ -125,11 +125,14 @@ class App:
         return map(self.log.episodes, parts)
 
 
-def read_app(path: str, *, logs: bool = True) -> App:
+def read_app(path: str, *, logs: bool = True, allow_code: bool = False) -> App:
     """Reads and checks the file of an app; every mistake names the table and the key.
 
-    With ``logs`` it must say where they are; a service needs none.
+    With ``logs`` it must say where they are; a service needs none. Its agent is a registered one,
+    unless it may name code that is imported.
     """
+    from tacit.registry import names_of
+
     try:
         held = parse_toml(read_file(path, "world"))
     except ValueError as error:
@@ -141,7 +144,8 @@ def read_app(path: str, *, logs: bool = True) -> App:
     needed = (*_TABLES, "log") if logs or "log" in held else tuple(_TABLES)
     tables = {name: _table(held, name) for name in needed}
     spec = _spec(tables["world"])
-    choice, users, schedule = _agent(tables["agent"])
+    with names_of(path, allow_code):
+        choice, users, schedule = _agent(tables["agent"])
     made = _log(tables["log"], spec) if "log" in tables else (None, "", False)
     files = {
         kind: folder / _text(f"[files] {kind}", tables["files"].get(kind, default))

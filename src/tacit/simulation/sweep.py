@@ -20,13 +20,13 @@ from importlib.metadata import version
 from typing import Any, TypeAlias
 
 from tacit.core.kinds import maker
-from tacit.core.targets import fingerprint
+from tacit.core.targets import fingerprint, split
 from tacit.core.world import AnyAgent, World
 from tacit.privacy.arguments import whole_number
 from tacit.privacy.errors import InvalidArgument, TacitError
 from tacit.privacy.html import card
 from tacit.privacy.models import Privacy
-from tacit.registry import build_world, choose_agent
+from tacit.registry import agent_entry, build_world, choose_agent, named_world
 from tacit.simulation.compare import privacy_dict, privacy_words, rows
 from tacit.simulation.progress import Progress, progress_bar
 from tacit.simulation.result import Result
@@ -205,8 +205,8 @@ def sweep(
         users: of every run.
         seeds: of every agent; a seed means the same in ``tacit run``.
         store: where results are kept, and looked for first.
-        only_stored: whether nothing is run: what an interrupted sweep, or one that is still at
-            work elsewhere, has so far.
+        only_stored: whether nothing is made or run: what an interrupted sweep, or one that is
+            still at work elsewhere, has so far.
         executor: who runs the jobs: any of ``concurrent.futures``, or a Dask client's
             ``get_executor()``. Processes by default, also from a notebook.
         workers: processes, without an executor; 1 runs everything here.
@@ -225,7 +225,7 @@ def sweep(
     )
     if not jobs:
         raise InvalidArgument("worlds, agents, budgets and seeds must not be empty")
-    _check(jobs)
+    _check(jobs, only_stored)
     results: dict[int, Result] = {}
     failed: list[str] = []
     with progress_bar("runs", len(jobs), progress) as advance:
@@ -252,11 +252,17 @@ def sweep(
     return made
 
 
-def _check(jobs: Sequence[Job]) -> None:
+def _check(jobs: Sequence[Job], names_only: bool) -> None:
     """Makes every agent once: a mistake in the last of them must not cost the time of the rest."""
     built: dict[str, World] = {}
     for job in jobs:
         if job.seed != jobs[0].seed:
+            continue
+        if isinstance(job.world, str):
+            named_world(job.world)
+        if isinstance(job.agent, str):
+            agent_entry(split(job.agent)[0])
+        if names_only:
             continue
         key = _known_as(job.world)
         if key not in built:
