@@ -28,7 +28,7 @@ from pathlib import Path, PurePath
 from typing import Any, Literal
 
 from tacit.core.targets import load, split, target_of
-from tacit.core.texts import Option, annotation_of, hint, settable, shown
+from tacit.core.texts import Option, annotation_of, hint, settable
 from tacit.core.world import AnyAgent, World
 from tacit.privacy.errors import InvalidArgument
 from tacit.simulation.seeds import noise_seed
@@ -127,11 +127,6 @@ class NamedMaker:
         """The first line of its documentation."""
         return self.document.partition("\n")[0]
 
-    @property
-    def after(self) -> str:
-        """Whose algorithm an agent is rebuilt from memory after, if it is."""
-        return str(getattr(self.make, "after", ""))
-
     def read(self, text: str, extra: Mapping[str, Option] | None = None) -> dict[str, Any]:
         """Options from ``key=value,key=value``, checked against the signature.
 
@@ -213,7 +208,7 @@ def _check_code(name: str, module: str) -> None:
     if _READ.get():
         raise InvalidArgument(
             f"{_READ.get()!r} names {name!r}, which would import {module!r}: files name what "
-            "tacit list has, and gym: ids; with --allow-code it is imported, and run"
+            "tacit show has, and gym: ids; with --allow-code it is imported, and run"
         )
     if not module.endswith(".py") and module.partition(".")[0] in sys.stdlib_module_names:
         raise InvalidArgument(
@@ -547,23 +542,16 @@ class AgentChoice:
 
         chosen = choose(spec, users, privacy)
         rest = split(self.text)[1]
-        found = choose_agent(f"{chosen.agent}:{rest}" if rest else chosen.agent)
+        name, _, options = chosen.agent.partition(":")
+        more = ",".join(filter(None, (options, rest)))
+        found = choose_agent(f"{name}:{more}" if more else name)
         return replace(found, why=chosen.why)
 
     @property
     def batch(self) -> bool:
         """Whether those it learns from are served by a fixed behaviour, and gain nothing."""
-        return bool(getattr(NamedMaker(self.text, self.target).make, "batch", False))
-
-    @property
-    def after(self) -> str:
-        """Whose algorithm it is rebuilt from memory after, if it is."""
-        return NamedMaker(self.text, self.target).after
-
-    @property
-    def label(self) -> str:
-        """As people see it: the text, and after whom it is rebuilt."""
-        return shown(self.text, self.after)
+        make = NamedMaker(self.text, self.target).make
+        return getattr(make, "batch", False) and self.options.get("serve", "nobody") == "nobody"
 
     def describe(self, users: int, privacy: Any) -> dict[str, Any]:
         """The description that :func:`tacit.simulation.seeds.run_seeds` makes agents from."""

@@ -16,7 +16,7 @@ _RUNS: dict[str, tuple[tuple[str, str, int, str], ...]] = {
         ("riverswim", "auto", 3000, "joint"),
         ("riverswim", "ucbvi", 3000, "joint"),
         ("riverswim", "ucbvi", 3000, "none"),
-        ("riverswim", "psrl", 1000, "local"),
+        ("riverswim", "ucbvi", 1000, "local"),
         ("riverswim", "ucbpo", 1000, "joint"),
         ("gym:Blackjack-v1", "auto", 1000, "joint"),
     ),

@@ -71,11 +71,6 @@ class AgentKind:
         """Whether those it learns from are served by a fixed behaviour, and gain nothing."""
         return self.algorithm.batch
 
-    @property
-    def after(self) -> str:
-        """Whose algorithm it is rebuilt from memory after, if it is."""
-        return self.algorithm.after
-
     def __call__(self, spec: Any, users: int, privacy: Privacy, **options: Any) -> Agent:
         """An agent for a world of which ``spec`` is known, and for so many users.
 

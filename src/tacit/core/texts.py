@@ -56,15 +56,6 @@ class Option:
         return self.name if self.required else f"{self.name}={self.shown}"
 
 
-def shown(name: str, after: str) -> str:
-    """An agent's name as people see it: one that is rebuilt from memory says after whom.
-
-    >>> shown("pucb", "Vietri et al."), shown("ucbvi", "")
-    ('pucb (after Vietri et al.)', 'ucbvi')
-    """
-    return f"{name} (after {after})" if after else name
-
-
 def whole_number(name: str, text: str, least: int = 1) -> int:
     """A whole number, also as ``1e6`` or ``1_000_000``.
 

@@ -205,7 +205,7 @@ def plan(
     noise = getattr(found.made, "noise_std", None)
     return Plan(
         world=world.name,
-        agent=found.choice.label,
+        agent=found.choice.text,
         privacy=privacy,
         users=found.users,
         results=found.results,
@@ -238,7 +238,7 @@ class _Tried:
 
 def _thumb(world: World, choice: AgentChoice, privacy: Privacy) -> Forecast | None:
     """The rule of thumb where there is one."""
-    coordinates, name = getattr(world.spec, "dimension", None), choice.label.partition(":")[0]
+    coordinates, name = getattr(world.spec, "dimension", None), choice.text.partition(":")[0]
     if coordinates is None or name not in AGENTS or (privacy.private and privacy.pure):
         return None
     return forecast(coordinates, name, privacy)

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from tacit.core.permuted import PermutedWorld
-from tacit.core.texts import shown
 from tacit.core.world import AnyAgent, World
 from tacit.privacy.arguments import whole_number
 from tacit.privacy.errors import InvalidArgument
@@ -219,8 +218,7 @@ def _exchangeable(world: World) -> bool:
 
 
 def _name(agent: AnyAgent) -> str:
-    name = str(getattr(agent, "name", type(agent).__name__))
-    return shown(name, str(getattr(agent, "after", "")))
+    return str(getattr(agent, "name", type(agent).__name__))
 
 
 class _Values:
