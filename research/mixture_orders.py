@@ -9,7 +9,7 @@ worst of several gaps.
 
 All agents are as they are shipped: statistic, schedule, bonus and mirror steps are the defaults.
 The local baseline is rebuilt from memory after Liao et al. What the theorems promise is printed by
-``tacit bounds``.
+``tacit plan --bounds``.
 """
 
 from __future__ import annotations
