@@ -2,10 +2,12 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+CORE := $(VENV)/.core
 STAMP := $(VENV)/.installed
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 WORKERS ?= 2
-FIGURES := counter-errors epsilon-cost tabular-orders linear-comparison linear-budgets mixture-orders \
-	lq-budget lq-orders dosing-trajectories functional-noise functional-baselines functional-curves functional-q
+FIGURES := counter_errors epsilon_cost tabular_orders linear_comparison linear_budgets mixture_orders \
+	lq_budget lq_orders dosing_trajectories functional_noise functional_baselines functional_curves functional_q_pictures
 # One BLAS thread per worker: small matrices, and two workers on two cores.
 export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
@@ -18,14 +20,18 @@ help: ## show this help
 
 install: $(STAMP) ## make .venv with everything the tests need
 
-$(STAMP): pyproject.toml constraints.txt
+$(CORE): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Tacit needs Python 3.11 or newer; try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(PIP) -e .
+	@touch $(CORE)
+
+$(STAMP): $(CORE)
+	$(PIP) -e '.[dev]'
 	$(BIN)/tacit doctor --compile
 	@touch $(STAMP)
 
-demo: $(STAMP) ## a private agent learns from a million users, as a plot with its guarantee in words
+demo: $(CORE) ## a private agent learns from a million users, as a plot with its guarantee in words
 	$(BIN)/python -m research.first_agent --output demo.png
 
 lint: $(STAMP) ## ruff, mypy, and which room may use which
@@ -38,8 +44,8 @@ format: $(STAMP) ## let ruff rewrite the files
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-test: lint ## lint, unit and property tests, doctests
-	$(BIN)/pytest -q -n $(WORKERS)
+test: lint ## lint, unit and property tests, doctests; what this machine lacks is skipped, and named
+	$(BIN)/pytest -q -rs -n $(WORKERS)
 
 test-slow: $(STAMP) ## the long statistical tests
 	$(BIN)/pytest -q -n $(WORKERS) -m slow
@@ -103,7 +109,8 @@ release: .venv-release/.installed ## wheels and sdist in dist/, checked, install
 	@ls -l dist
 
 docs-figures: $(STAMP) ## draw the pictures of the docs again
-	for figure in $(FIGURES); do $(BIN)/tacit figure $$figure --output docs/img/$$figure.png || exit 1; done
+	for figure in $(FIGURES); do name=$$(echo $${figure%_pictures} | tr _ -); \
+		$(BIN)/python -m research.$$figure --output docs/img/$$name.png || exit 1; done
 
 clean: ## remove .venv and caches
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis demo.png build dist site .venv-docs .venv-release .venv-empty src/*.egg-info clients/python/build

@@ -213,7 +213,7 @@ def _check_code(name: str, module: str) -> None:
     if _READ.get():
         raise InvalidArgument(
             f"{_READ.get()!r} names {name!r}, which would import {module!r}: files name what "
-            "tacit list has, and gym: ids; with --allow-code it is imported, and run"
+            "tacit show has, and gym: ids; with --allow-code it is imported, and run"
         )
     if not module.endswith(".py") and module.partition(".")[0] in sys.stdlib_module_names:
         raise InvalidArgument(

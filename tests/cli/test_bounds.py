@@ -1,4 +1,4 @@
-"""``tacit bounds``: what the papers' theorems promise."""
+"""``tacit plan --bounds``: what the papers' theorems promise."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SIZES = {"--states": 6, "--actions": 2, "--horizon": 20, "--users": "1e6", "--di
 def bounds(*arguments, **changed):
     sizes = SIZES | {f"--{name}": value for name, value in changed.items()}
     given = [word for pair in sizes.items() for word in pair]
-    return call("bounds", *given, *BUDGET, *arguments)
+    return call("plan", "--bounds", *given, *BUDGET, *arguments)
 
 
 def test_it_says_what_the_theorems_say():
@@ -32,7 +32,7 @@ def test_it_says_what_the_theorems_say():
 
 def test_pure_budgets_have_the_tabular_theorems():
     given = [word for pair in SIZES.items() for word in pair]
-    pure = call("bounds", *given, "--epsilon", 1, "--delta", 0)
+    pure = call("plan", "--bounds", *given, "--epsilon", 1, "--delta", 0)
     assert pure.exit_code == 0
     assert pure.stdout.count("PRIVATE-UCB-VI") == 2
     assert "Gaussian noise" not in pure.stdout
@@ -48,6 +48,7 @@ def test_it_refuses_in_one_line(changed, words):
     assert words in one_line(bounds(**changed))
 
 
-def test_it_needs_a_budget():
+def test_it_needs_a_budget_and_sizes():
     given = [word for pair in SIZES.items() for word in pair]
-    assert "--epsilon and --delta must be given" in one_line(call("bounds", *given))
+    assert "--bounds needs --states" in one_line(call("plan", "--bounds", *BUDGET))
+    assert "--epsilon and --delta must be given" in one_line(call("plan", "--bounds", *given))

@@ -1,4 +1,4 @@
-"""``tacit compare``: agents times budgets, one table."""
+"""``tacit run`` with several agents or budgets: one table."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.cli.calls import BUDGET, call, content, one_line, run
 
 def compare(*arguments):
     fixed = ("--world", "two_coins", "--users", "1e4", "--workers", 1, "--seeds", 2)
-    return call("compare", *fixed, *arguments)
+    return call("run", *fixed, *arguments)
 
 
 def test_agents_times_budgets(tmp_path):

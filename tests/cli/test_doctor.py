@@ -17,7 +17,7 @@ def test_the_doctor_finds_this_machine_well():
 
 
 def test_the_doctor_says_what_is_broken(monkeypatch):
-    def broken():
+    def broken(title):
         raise RuntimeError("no paper left")
 
     monkeypatch.setattr(doctor, "_CHECKS", {"plots": broken})

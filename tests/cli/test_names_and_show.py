@@ -1,4 +1,4 @@
-"""``tacit list`` and ``tacit show``."""
+"""``tacit show``: all names, and one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tests.cli.calls import call, content, one_line
 
 
 def test_list_names_everything():
-    made = content(call("list", "--json"))
+    made = content(call("show", "--json"))
     names = {kind: {entry["name"] for entry in made[kind]} for kind in ("worlds", "agents")}
     assert names["worlds"] >= {"riverswim", "grid", "deep_sea", "random_mdp", "health_coach"}
     assert names["agents"] >= {"ucbvi", "ucbpo", "concurrent_psrl", "scripted"}
@@ -18,14 +18,15 @@ def test_list_names_everything():
         "required": False,
         "default": "6",
     }
-    words = call("list").stdout
+    words = call("show").stdout
     assert "riverswim" in words
     assert "states=6" in words
+    assert list(content(call("show", "agent", "--json"))) == ["agents"]
 
 
 def test_what_cannot_be_imported_does_not_hide_the_others():
     registry.register_agent("lost", "no.such.module:Agent")
-    made = content(call("list", "--json"))
+    made = content(call("show", "--json"))
     lost = next(entry for entry in made["agents"] if entry["name"] == "lost")
     assert "cannot be imported" in lost["summary"]
 

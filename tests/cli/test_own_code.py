@@ -208,23 +208,9 @@ def test_options_that_a_file_adds_make_no_code_of_a_name(here, marked):
     """``ucbvi:scale=x.py:Mine`` is, as a whole, the name of a file's own."""
     (here / "ucbvi:scale=x.py").write_text((here / "marker_of_this_test.py").read_text())
     sweep = SWEEP.format(world="riverswim:states=3", agent="ucbvi")
-    options = '[options]\nscale = ["x.py:Mine"]\n'
-    search = '[search]\nworlds = ["{}"]\ntrials = 1\n[search.options]\n{}\n'
-    for more in (
-        options,
-        search.format("riverswim:states=4", 'scale = ["x.py:Mine"]'),
-        search.format("marker_of_this_test.make", "scale = [1.0]"),
-    ):
-        (here / "s.toml").write_text(f"seeds = 1\n{sweep}{more}")
-        assert "would import" in one_line(call("sweep", "s.toml", "--workers", 1))
-        assert not marked.exists()
-
-
-def test_nothing_of_a_search_is_run_when_only_what_is_there_is_asked_for(here):
-    search = '[search]\nworlds = ["riverswim:states=4"]\n[search.options]\nscale = [1.0]\n'
-    (here / "s.toml").write_text(SWEEP.format(world="riverswim:states=3", agent="ucbvi") + search)
-    assert "--so-far shows no search" in one_line(call("sweep", "s.toml", "--so-far"))
-    assert not (here / "runs").exists()
+    (here / "s.toml").write_text(f'seeds = 1\n{sweep}[options]\nscale = ["x.py:Mine"]\n')
+    assert "would import" in one_line(call("sweep", "s.toml", "--workers", 1))
+    assert not marked.exists()
 
 
 def test_code_that_is_allowed_is_imported(here, marked):

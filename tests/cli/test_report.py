@@ -11,7 +11,7 @@ import pytest
 
 import tacit
 from tacit import Block, JointDP, published
-from tacit.cli.document import Commands, Document, Table, Warned
+from tacit.cli.document import commands, heading, html, markdown, table, warned
 from tacit.cli.ledger_account import at_least, at_most
 from tacit.privacy.ledger import Ledger, journal
 from tacit.privacy.standard import ClippedSum
@@ -59,7 +59,6 @@ def test_the_page_says_what_is_guaranteed_and_how_to_check_it(files):
     assert f"tacit ledger verify ward.ledger --expect {head}" in text
     assert "(1, 1e-06)-joint differential privacy for one user with at most 3 episodes" in text
     assert "at most 3 episodes, which may be in one release: each may cost" in text
-    assert "Sampler of the noise: exact." in text
     assert "Real: the noise has no seed that is known." in text
     assert NOON in text
     lines = [e.sequence + 1 for e in Ledger.open(ledger).entries if e.event == "charge"]
@@ -192,11 +191,19 @@ def test_mistakes_are_one_line(files, tmp_path):
 
 
 def test_a_document_escapes_what_it_is_given():
-    page = Document("a < b", [("x & y", ["<b>", Table(("a|b",), [("<i>",)]), Commands("a > b")])])
-    html = page.html()
-    assert "<h1>a &lt; b</h1>" in html
-    assert "<h2>x &amp; y</h2>" in html
-    assert "<td>&lt;i&gt;</td>" in html
-    assert "<pre>a &gt; b</pre>" in html
-    assert "| a\\|b |" in page.markdown()
-    assert "**no**" in Document("t", [("", [Warned("no")])]).markdown()
+    blocks = [heading("a < b", 1), heading("x & y"), "<b>", commands("a > b"), warned("no")]
+    blocks.append(table(("a|b", "c"), [("<i>", ""), ("d\ne", "f | g")]))
+    page = html(blocks)
+    assert "<h1>a &lt; b</h1>" in page
+    assert "<h2>x &amp; y</h2>" in page
+    assert "<p>&lt;b&gt;</p>" in page
+    assert "<pre>a &gt; b</pre>" in page
+    assert "<tr><th>a|b</th><th>c</th></tr>" in page
+    assert "<tr><td>&lt;i&gt;</td><td></td></tr><tr><td>d e</td><td>f | g</td></tr>" in page
+    assert "| a\\|b | c |" in markdown(blocks)
+    assert "**no**" in markdown(blocks)
+
+
+@pytest.mark.parametrize("text", ["# no", "| no |", "**no**", "```sh", "x: ____________________"])
+def test_what_is_given_is_a_paragraph_whatever_it_looks_like(text):
+    assert f"<p>{text}</p>" in html([heading("a", 1), text])

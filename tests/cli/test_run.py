@@ -139,7 +139,7 @@ def test_people_get_a_table_the_guarantee_and_a_sentence():
     )
     assert "possible 1, without learning 0.5" in words
     assert "median 150 1 0.0075 50 1" in words
-    assert "Simulation only: the noise seed is known and noise is drawn in floating point" in words
+    assert "Simulation only: the noise seed is known" in words
     assert "After 150 users, those who come get 90 % of what is possible, for good." in words
     words = " ".join(run("--privacy", "none", users="150").stdout.split())
     assert "Not private: nothing is guaranteed" in words

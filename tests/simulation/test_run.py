@@ -5,6 +5,8 @@ import importlib
 import json
 import math
 import os
+import pickle
+import signal
 import stat
 import threading
 from dataclasses import dataclass, replace
@@ -12,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import tacit
@@ -107,6 +109,10 @@ class Learner:
 
 def make_learner(spec, seed):
     return Learner(spec, seed)
+
+
+def make_killed(spec, seed):
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def make_coins(seed):
@@ -518,7 +524,7 @@ def test_public_mistakes_of_several_runs_are_refused():
         run_seeds(lambda spec, seed: (lock, Learner(spec, seed)), Coins(), [0, 1], workers=2)
     with pytest.raises(InvalidArgument, match="seeds holds -1"):
         run_seeds(make_learner, Coins(), [0, -1])
-    with pytest.raises(InvalidArgument, match="workers is 0"):
+    with pytest.raises(InvalidArgument, match="workers must be"):
         run_seeds(make_learner, Coins(), [0], workers=0)
     for name in ("UCBVI", "no.such.module:thing", "tacit:NoSuchThing", None):
         with pytest.raises(SeedFailed, match=r"make is|cannot be imported"):
@@ -527,15 +533,23 @@ def test_public_mistakes_of_several_runs_are_refused():
 
 
 def test_a_process_that_cannot_load_a_recipe_says_so(monkeypatch):
-    from tacit.simulation import seeds, sweep
+    from tacit.simulation import seeds
 
     foreign = b"cno_such_module\nthing\n."  # a pickle of something that is not here
-    monkeypatch.setattr(seeds, "_recipe", [])
+    monkeypatch.setattr(seeds, "_work", [])
     seeds._remember(foreign)
     words = "another process cannot load it: ModuleNotFoundError: No module named 'no_such"
-    with pytest.raises(SeedFailed, match=words):
-        seeds._run_remembered(3)
-    assert "ModuleNotFoundError" in str(sweep._run_packed(foreign))
+    assert seeds._run_remembered(pickle.dumps(3)).startswith(words)
+    seeds._remember(pickle.dumps(abs))
+    assert seeds._run_remembered(foreign).startswith(words)
+    assert seeds._run_remembered(pickle.dumps(-3)) == 3
+    assert seeds._run_packed(foreign).startswith(words)
+
+
+def test_a_process_that_dies_fails_its_seed(importable):
+    """At once: what fills the memory would fill it again."""
+    with pytest.raises(SeedFailed, match="its process died"):
+        run_seeds(importable.make_killed, importable.Coins(), range(3), workers=2)
 
 
 # Files and words.
@@ -562,7 +576,7 @@ def make_result(**changes):
 finite_floats = st.floats(allow_nan=False, allow_infinity=False, min_value=-1e9, max_value=1e9)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     blocks=st.lists(st.integers(1, 2**40), min_size=1, max_size=6),
     numbers=st.lists(finite_floats, min_size=17, max_size=17),

@@ -23,12 +23,10 @@ from typer.core import TyperGroup
 
 from tacit.cli import (
     audit,
-    bounds,
-    compare,
     doctor,
     learn,
     ledger,
-    names,
+    paper,
     plan,
     plot,
     policy,
@@ -38,11 +36,22 @@ from tacit.cli import (
     show,
     sweep,
 )
+from tacit.cli.options import flag
 from tacit.cli.output import print_help_if_alone
 from tacit.privacy.errors import TacitError
 
 # Typer's own complaints about arguments, whichever copy of click it brings.
 _Complaint: Any = typer.BadParameter.__mro__[2]
+
+# What commands are called that had another name.
+_NOW = {
+    "bounds": "tacit plan --bounds",
+    "compare": "tacit run, with several --agent or --epsilon",
+    "figure": "python -m research.NAME, in a clone",
+    "ledger report": "tacit report",
+    "list": "tacit show",
+    "version": "tacit --version",
+}
 
 
 class _Commands(TyperGroup):
@@ -64,6 +73,9 @@ class _Commands(TyperGroup):
             sys.path.append(here)
 
         def command() -> Any:
+            for old in (" ".join(given[:1]), " ".join(given[:2])):
+                if old in _NOW:
+                    return _complain(f"tacit {old} is now {_NOW[old]}", 2)
             return super(_Commands, self).main(
                 given, prog_name or "tacit", complete_var, False, windows_expand_args, **extra
             )
@@ -132,9 +144,9 @@ app = typer.Typer(
 @app.callback(invoke_without_command=True)
 def tacit(
     context: typer.Context,
-    print_version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    print_version: Annotated[bool, flag("Print the version.", "--version")] = False,
     traceback: Annotated[
-        bool, typer.Option("--traceback", help="Before a command: show where a mistake came from.")
+        bool, flag("Before a command: show where a mistake came from.", "--traceback")
     ] = False,
 ) -> None:
     """Reinforcement learning that learns from people without revealing them.
@@ -151,14 +163,12 @@ def tacit(
 app.command("learn", help=learn.HELP)(learn.learn_command)
 app.command("serve", help=serve.HELP)(serve.serve_command)
 app.command("run", help=run.HELP)(run.run_command)
-app.command("compare", help=compare.HELP)(compare.compare_command)
 app.command("sweep", help=sweep.HELP)(sweep.sweep_command)
 app.command("plot", help=plot.HELP)(plot.plot_command)
 app.command("plan", help=plan.HELP)(plan.plan_command)
-app.command("bounds", help=bounds.HELP)(bounds.bounds_command)
+app.command("paper", help=paper.HELP)(paper.paper_command)
 app.command("audit", help=audit.HELP)(audit.audit_command)
 app.command("report", help=report.HELP)(report.report_command)
-app.command("list", help=names.HELP)(names.list_command)
 app.command("show", help=show.HELP)(show.show_command)
 app.command("doctor", help=doctor.HELP)(doctor.doctor_command)
 app.add_typer(policy.app, name="policy")

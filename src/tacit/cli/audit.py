@@ -40,7 +40,7 @@ _RUNS, _QUICK_RUNS = 1000, 150
 
 
 def audit_command(
-    agent: Annotated[str, typer.Argument(metavar="AGENT", help="An agent of tacit list.")],
+    agent: Annotated[str, typer.Argument(metavar="AGENT", help="An agent of tacit show.")],
     world: options.World,
     epsilon: options.Epsilon = None,
     delta: options.Delta = None,

@@ -8,13 +8,14 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal
 
 import typer
 
 from tacit.cli import options
+from tacit.cli.options import flag
 from tacit.cli.output import print_json, print_table, say
 
 HELP = (
@@ -44,8 +45,7 @@ class Check:
 def doctor_command(
     as_json: options.Json = False,
     compile_ahead: Annotated[
-        bool,
-        typer.Option("--compile", help="Compile the loops of common runs now, and nothing else."),
+        bool, flag("Compile the loops of common runs now, and nothing else.", "--compile")
     ] = False,
 ) -> None:
     """Examines the installation."""
@@ -59,32 +59,24 @@ def doctor_command(
     if as_json:
         print_json({"healthy": well, "checks": [asdict(check) for check in checks]})
     else:
-        _show(checks)
+        print_table(("", "", ""), [(check.name, check.state, check.detail) for check in checks])
+        broken, slow = (
+            ", ".join(c.name for c in checks if c.state == state) for state in ("failed", "slow")
+        )
+        say((f"Broken: {broken}." if broken else "All is well.") + f" Slow: {slow}." * bool(slow))
     raise typer.Exit(0 if well else 1)
-
-
-def _show(checks: Sequence[Check]) -> None:
-    """A row per check, and what is broken or slow."""
-    print_table(("", "", ""), [(check.name, check.state, check.detail) for check in checks])
-    found = {state: [c.name for c in checks if c.state == state] for state in ("failed", "slow")}
-    words = [f"Broken: {', '.join(found['failed'])}."] if found["failed"] else ["All is well."]
-    if found["slow"]:
-        words.append(f"Slow: {', '.join(found['slow'])}.")
-    say(" ".join(words))
 
 
 def examine() -> list[Check]:
     """All checks, in the order in which they depend on each other."""
-    checks = [Check("python", "ok", f"{platform.python_version()} ({sys.executable})")]
-    checks.append(_system())
-    checks += [_installed(name) for name in REQUIRED]
+    checks = [Check("python", "ok", f"{platform.python_version()} ({sys.executable})"), _system()]
+    checks += [_installed(name, name, "") for name in REQUIRED]
     for title, check in _CHECKS.items():
         try:
-            checks.append(check())
+            checks.append(check(title))
         except Exception as error:  # whatever it is, the others still have to be looked at
             checks.append(Check(title, "failed", f"{type(error).__name__}: {error}"))
-    checks += [_optional(name) for name in OPTIONAL]
-    return checks
+    return checks + [_installed(name, *about) for name, about in OPTIONAL.items()]
 
 
 def healthy(checks: list[Check]) -> bool:
@@ -93,50 +85,37 @@ def healthy(checks: list[Check]) -> bool:
 
 
 def _system() -> Check:
-    threads = {
-        name: os.environ[name]
-        for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-        if name in os.environ
-    }
-    limits = f", {', '.join(f'{k}={v}' for k, v in threads.items())}" if threads else ""
+    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+    limits = "".join(f", {name}={os.environ[name]}" for name in names if name in os.environ)
     return Check("system", "ok", f"{platform.platform()}, {os.cpu_count()} processors{limits}")
 
 
-def _installed(name: str) -> Check:
-    try:
-        return Check(name, "ok", importlib.metadata.version(name))
-    except importlib.metadata.PackageNotFoundError:
-        return Check(name, "failed", f"not installed: pip install {name}")
-
-
-def _optional(name: str) -> Check:
-    module, purpose = OPTIONAL[name]
+def _installed(name: str, module: str, purpose: str) -> Check:
+    """A package that must be there, or may be: then it has a purpose."""
     try:
         version = importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
-        return Check(name, "missing", f"optional; {purpose}")
-    start = time.perf_counter()
+        if purpose:
+            return Check(name, "missing", f"optional; {purpose}")
+        return Check(name, "failed", f"not installed: pip install {name}")
     try:
-        importlib.import_module(module)
+        seconds = _seconds(lambda: importlib.import_module(module))
     except Exception as error:  # a broken installation may raise anything
         return Check(name, "failed", f"{version} does not import: {error}")
-    return Check(name, "ok", version, time.perf_counter() - start)
+    return Check(name, "ok", version, seconds)
 
 
-def _cache() -> Check:
+def _cache(title: str) -> Check:
     """Compiled code is kept on disk; without that every process compiles anew."""
     from tacit.finite import simulate_loops
 
     kernel: Any = simulate_loops.roll_out
-    path = kernel.stats.cache_path
-    above = path
+    path = above = kernel.stats.cache_path
     while above and not os.path.isdir(above):
         above = os.path.dirname(above)
     if path is None or not os.access(above, os.W_OK):
-        return Check(
-            "compiler cache", "slow", "cannot be written: set NUMBA_CACHE_DIR to a folder that can"
-        )
-    return Check("compiler cache", "ok", path)
+        return Check(title, "slow", "cannot be written: set NUMBA_CACHE_DIR to a folder that can")
+    return Check(title, "ok", path)
 
 
 def _simulated(form: Literal["episodes", "counts"], users: int) -> tuple[float, float]:
@@ -152,25 +131,20 @@ def _simulated(form: Literal["episodes", "counts"], users: int) -> tuple[float, 
     return first, _seconds(lambda: world.simulate(policy, users, rng, form))
 
 
-def _episodes() -> Check:
+def _episodes(title: str) -> Check:
     users, horizon = 20_000, 20
     first, second = _simulated("episodes", users)
     rate = users * horizon / second
-    return Check(
-        "users one by one",
-        "slow" if rate < 3e6 else "ok",
-        f"{rate / 1e6:.3g} million steps a second, after {first:.2g} s for the first user",
-        second,
-    )
+    detail = f"{rate / 1e6:.3g} million steps a second, after {first:.2g} s for the first user"
+    return Check(title, "slow" if rate < 3e6 else "ok", detail, second)
 
 
-def _counts() -> Check:
+def _counts(title: str) -> Check:
     _, seconds = _simulated("counts", 10**9)
-    state: State = "slow" if seconds > 0.1 else "ok"
-    return Check("a billion users at once", state, f"{1e3 * seconds:.3g} ms", seconds)
+    return Check(title, "slow" if seconds > 0.1 else "ok", f"{1e3 * seconds:.3g} ms", seconds)
 
 
-def _agent() -> Check:
+def _agent(title: str) -> Check:
     from tacit.privacy.models import JointDP
     from tacit.registry import build_world, choose_agent
     from tacit.simulation.run import run
@@ -183,10 +157,10 @@ def _agent() -> Check:
 
     first, seconds = _seconds(once), _seconds(once)
     detail = f"{seconds:.2g} s for {users:,} users, {first:.2g} s the first time"
-    return Check("a private agent", "slow" if seconds > 3 else "ok", detail, seconds)
+    return Check(title, "slow" if seconds > 3 else "ok", detail, seconds)
 
 
-def _plotting() -> Check:
+def _plotting(title: str) -> Check:
     import io
 
     import matplotlib as mpl
@@ -195,14 +169,14 @@ def _plotting() -> Check:
     figure = Figure(figsize=(1, 1))
     figure.subplots().plot([0, 1], [0, 1])
     figure.savefig(io.BytesIO(), format="png")
-    return Check("plots", "ok", f"PNG files, no display needed (backend {mpl.get_backend()})")
+    return Check(title, "ok", f"PNG files, no display needed (backend {mpl.get_backend()})")
 
 
-def _environments() -> Check:
+def _environments(title: str) -> Check:
     from tacit.registry import build_world
 
     world = build_world("gym:FrozenLake-v1,horizon=20")
-    return Check("environments", "ok", f"{world.name}, optimal value {world.optimal_value:.4g}")
+    return Check(title, "ok", f"{world.name}, optimal value {world.optimal_value:.4g}")
 
 
 def _seconds(work: Callable[[], object]) -> float:
@@ -211,7 +185,7 @@ def _seconds(work: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-_CHECKS: dict[str, Callable[[], Check]] = {
+_CHECKS: dict[str, Callable[[str], Check]] = {
     "compiler cache": _cache,
     "users one by one": _episodes,
     "a billion users at once": _counts,

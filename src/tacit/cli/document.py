@@ -1,11 +1,10 @@
-"""A page of headings, paragraphs, tables and commands: as Markdown, or as HTML that prints well."""
+"""A page as blocks of Markdown, each a paragraph, a heading or a table; and the same as HTML."""
 
 from __future__ import annotations
 
-import html
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from html import escape
 
 _STYLE = """
 :root { color-scheme: light; }
@@ -28,105 +27,82 @@ pre { background: #f4f4f2; padding: .7rem .9rem; white-space: pre-wrap; }
 @media print { body { margin: 0; padding: 0; max-width: none; font-size: 10pt; }
   h2 { break-after: avoid; } tr, pre, .warning, .sign { break-inside: avoid; } }
 """
+_LINE, _BAR = ": ____________________", r"\|"
 
 
-@dataclass(frozen=True)
-class Table:
-    """Titles and rows, all of them text."""
-
-    titles: Sequence[str]
-    rows: Sequence[Sequence[str]]
+class Made(str):
+    """Markdown that was made here; any other text is a paragraph, whatever it looks like."""
 
 
-@dataclass(frozen=True)
-class Commands:
+def heading(text: str, level: int = 2) -> Made:
+    """A heading."""
+    return Made(f"{'#' * level} {text}")
+
+
+def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> Made:
+    """A table."""
+    lines = [[" ".join(cell.replace("|", _BAR).split()) for cell in row] for row in (titles, *rows)]
+    lines.insert(1, ["---"] * len(titles))
+    return Made("\n".join(f"| {' | '.join(line)} |" for line in lines))
+
+
+def commands(*lines: str) -> Made:
     """What is to be typed, as it is."""
+    return Made("\n".join(("```sh", *lines, "```")))
 
-    text: str
 
-
-@dataclass(frozen=True)
-class Warned:
+def warned(text: str) -> Made:
     """A paragraph that nobody may overlook."""
+    return Made(f"**{text}**")
 
-    text: str
 
-
-@dataclass(frozen=True)
-class Signatures:
+def signatures(*below: str) -> Made:
     """Lines to sign on, each with what stands below it."""
-
-    below: Sequence[str]
-
-
-Piece = str | Table | Commands | Warned | Signatures
+    return Made("   ".join(f"{words}{_LINE}" for words in below))
 
 
-@dataclass(frozen=True)
-class Document:
-    """A title, and sections of pieces; text may hold ``code`` between backquotes."""
-
-    title: str
-    sections: Sequence[tuple[str, Sequence[Piece]]] = field(default_factory=list)
-
-    def markdown(self) -> str:
-        """For repositories and mail."""
-        lines = [f"# {self.title}"]
-        for heading, pieces in self.sections:
-            lines += ["", f"## {heading}"] if heading else []
-            for piece in pieces:
-                lines += ["", *_markdown(piece)]
-        return "\n".join(lines) + "\n"
-
-    def html(self) -> str:
-        """One file, without scripts and without anything from elsewhere."""
-        body = [f"<h1>{html.escape(self.title)}</h1>"]
-        for heading, pieces in self.sections:
-            body += [f"<h2>{html.escape(heading)}</h2>"] if heading else []
-            body += [_html(piece) for piece in pieces]
-        head = (
-            f'<meta charset="utf-8"><title>{html.escape(self.title)}</title>'
-            f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style>'
-        )
-        return "\n".join(
-            [
-                "<!DOCTYPE html>",
-                f'<html lang="en"><head>{head}</head><body>',
-                *body,
-                "</body></html>\n",
-            ]
-        )
+def markdown(blocks: Sequence[str]) -> str:
+    """For repositories and mail."""
+    return "\n\n".join(blocks) + "\n"
 
 
-def _markdown(piece: Piece) -> Iterator[str]:
-    if isinstance(piece, Table):
-        for row in (piece.titles, ["---"] * len(piece.titles), *piece.rows):
-            yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |"
-    elif isinstance(piece, Commands):
-        yield from ("```sh", *piece.text.splitlines(), "```")
-    elif isinstance(piece, Warned):
-        yield f"**{piece.text}**"
-    elif isinstance(piece, Signatures):
-        yield "   ".join(f"{below}: ____________________" for below in piece.below)
-    else:
-        yield piece
+def html(blocks: Sequence[str]) -> str:
+    """One file, without scripts and without anything from elsewhere; the first block is its title.
+
+    >>> print(html([heading("a < b", 1), warned("no `x`")]).partition("<body>")[2].strip())
+    <h1>a &lt; b</h1>
+    <p class="warning">no <code>x</code></p>
+    </body></html>
+    """
+    head = (
+        f'<meta charset="utf-8"><title>{escape(blocks[0].lstrip("# "))}</title>'
+        f'<meta name="viewport" content="width=device-width"><style>{_STYLE}</style>'
+    )
+    body = "\n".join(map(_html, blocks))
+    return f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head><body>\n{body}\n</body></html>\n'
 
 
-def _html(piece: Piece) -> str:
-    if isinstance(piece, Table):
-        head = "".join(f"<th>{_inline(cell)}</th>" for cell in piece.titles)
-        rows = ["".join(f"<td>{_inline(cell)}</td>" for cell in row) for row in piece.rows]
-        body = "".join(f"<tr>{row}</tr>" for row in rows)
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-    if isinstance(piece, Commands):
-        return f"<pre>{html.escape(piece.text)}</pre>"
-    if isinstance(piece, Warned):
-        return f'<p class="warning">{_inline(piece.text)}</p>'
-    if isinstance(piece, Signatures):
-        cells = "".join(f"<td>{html.escape(below)}</td>" for below in piece.below)
+def _html(block: str) -> str:
+    if not isinstance(block, Made):
+        return f"<p>{_inline(block)}</p>"
+    if found := re.match("(#+) (.*)", block):
+        return f"<h{len(found[1])}>{escape(found[2])}</h{len(found[1])}>"
+    if block.startswith("```"):
+        return f"<pre>{escape(block[6:-4])}</pre>"
+    if block.startswith("**"):
+        return f'<p class="warning">{_inline(block[2:-2])}</p>'
+    if block.endswith(_LINE):
+        cells = "".join(f"<td>{escape(below.strip())}</td>" for below in block.split(_LINE)[:-1])
         return f'<table class="sign"><tr>{cells}</tr></table>'
-    return f"<p>{_inline(piece)}</p>"
+    titles, _, *lines = (line[2:-2].split(" | ") for line in block.splitlines())
+    head, body = _row("th", titles), "".join(_row("td", line) for line in lines)
+    return f"<table><thead>{head}</thead><tbody>{body}</tbody></table>"
+
+
+def _row(kind: str, cells: Sequence[str]) -> str:
+    shown = (f"<{kind}>{_inline(cell.replace(_BAR, '|'))}</{kind}>" for cell in cells)
+    return f"<tr>{''.join(shown)}</tr>"
 
 
 def _inline(text: str) -> str:
-    return re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(text))
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))

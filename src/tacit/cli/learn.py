@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import json
 import os
 import warnings
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tacit.cli import options
+from tacit.cli.options import asked, flag, given
 from tacit.cli.output import print_json, say
-from tacit.privacy.errors import CorruptFile, InvalidArgument, TacitWarning
+from tacit.privacy.errors import CorruptFile, TacitWarning
 from tacit.privacy.files import MALFORMED, parse_json, read_file
 
 if TYPE_CHECKING:
     from tacit.core.agent import Agent
-    from tacit.core.receipt import Receipt
     from tacit.service.app_file import App
 
 HELP = (
@@ -39,23 +37,16 @@ HELP = (
 
 
 def learn_command(
-    file: Annotated[str, typer.Argument(metavar="APP.toml", help="The file of the app.")],
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")
-    ] = False,
+    file: Annotated[str, given("APP.toml", "The file of the app.")],
+    dry_run: Annotated[bool, flag("Say what would be done, and do nothing.", "--dry-run")] = False,
     after: Annotated[
-        str,
-        typer.Option(
-            metavar="OLD.toml", help="Begin as the successor of this app, after its last user."
-        ),
+        str, asked("OLD.toml", "Begin as the successor of this app, after its last user.")
     ] = "",
     roll_back: Annotated[
-        str,
-        typer.Option(metavar="POLICY", help="Serve this policy again, which the app published."),
+        str, asked("POLICY", "Serve this policy again, which the app published.")
     ] = "",
     pin: Annotated[
-        bool | None,
-        typer.Option("--pin/--unpin", help="Serve it whatever is learnt; or no longer."),
+        bool | None, flag("Serve it whatever is learnt; or no longer.", "--pin/--unpin")
     ] = None,
     allow_code: options.AllowCode = False,
     as_json: options.Json = False,
@@ -63,15 +54,14 @@ def learn_command(
     """Learns from what is new, and publishes."""
     from tacit.service.app_file import read_app
 
-    app = read_app(file, allow_code=allow_code)
-    old = (
-        read_app(after, allow_code=allow_code)
-        if after and not app.files["state"].exists()
-        else None
-    )
+    app, old = read_app(file, allow_code=allow_code), None
+    if after and not app.files["state"].exists():
+        old = read_app(after, allow_code=allow_code)
     for kind, path in app.files.items():
         options.check_writable(f"[files] {kind}", os.fspath(path))
-    known = _known(app) | (set() if old is None else _known_to(old, app))
+    known = _known(app)
+    if old is not None:  # by their names here
+        known |= {_name(app, os.path.join(old.folder, name)) for name in _known(old)}
     new = [name for name in app.log_files() if _name(app, name) not in known]
     _check_component(app)
     if dry_run:
@@ -89,7 +79,11 @@ def learn_command(
     policy = app.files["policy"]
     agent.publish(policy)
     if "report" in app.files:
-        _report(app)
+        from tacit.cli.report import report_command
+
+        names = (os.fspath(app.files[kind]) for kind in ("ledger", "policy", "report"))
+        ledger, paid, output = names
+        report_command(ledger, policy=[paid], output=output, delta=None, expect="", as_json=False)
     content = {
         "policy": os.fspath(policy),
         "version": agent.policy.version,
@@ -149,12 +143,12 @@ def _opened(make: Callable[[], Agent]) -> Agent:
 
 def _learn_file(app: App, agent: Agent, name: str, quiet: bool) -> dict[str, Any]:
     """All episodes of one file; it is noted when their state is on disk."""
-    totals: dict[str, Any] = {}
+    totals: Counter[str] = Counter()
     for episodes in app.episodes(name):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TacitWarning)  # the receipt says the same
-            receipt = agent.learn(episodes)
-        _add(totals, receipt)
+            counts = asdict(agent.learn(episodes))
+        totals.update({what: counts[what] for what in counts if what not in _NOT_COUNTED})
     agent.save(app.files["state"])
     _note(app, name, totals)
     if not quiet:
@@ -163,18 +157,14 @@ def _learn_file(app: App, agent: Agent, name: str, quiet: bool) -> dict[str, Any
     return {"file": _name(app, name)} | totals
 
 
-def _add(totals: dict[str, Any], receipt: Receipt) -> None:
-    for what, count in asdict(receipt).items():
-        if what not in ("version", "published"):
-            totals[what] = totals.get(what, 0) + count
+_NOT_COUNTED = ("version", "published")
 
 
 # Which files were learnt from: a line for each, beside the state.
 
 
-def _journal(app: App) -> Path:
-    state = app.files["state"]
-    return state.with_name(f"{state.name}.files")
+def _journal(app: App) -> str:
+    return f"{os.fspath(app.files['state'])}.files"
 
 
 def _name(app: App, name: str) -> str:
@@ -183,18 +173,13 @@ def _name(app: App, name: str) -> str:
 
 def _known(app: App) -> set[str]:
     path = _journal(app)
-    if not path.exists():
+    if not os.path.exists(path):
         return set()
     try:
         lines = read_file(path, "result").splitlines()
         return {str(parse_json(line)["file"]) for line in lines}
     except MALFORMED:
-        raise CorruptFile(f"{os.fspath(path)!r} does not say which files were read") from None
-
-
-def _known_to(old: App, app: App) -> set[str]:
-    """Which files a predecessor learnt from, by their names here."""
-    return {_name(app, os.path.join(old.folder, name)) for name in _known(old)}
+        raise CorruptFile(f"{path!r} does not say which files were read") from None
 
 
 def _note(app: App, name: str, totals: dict[str, Any]) -> None:
@@ -205,10 +190,8 @@ def _note(app: App, name: str, totals: dict[str, Any]) -> None:
         os.fsync(file.fileno())
 
 
-# What would be done, and the report.
-
-
 def _show_plan(app: App, known: set[str], new: list[str], as_json: bool) -> None:
+    """What would be done."""
     agent = _opened(lambda: app.agent(files=False))
     content = {
         "agent": app.choice.text,
@@ -230,18 +213,7 @@ def _show_plan(app: App, known: set[str], new: list[str], as_json: bool) -> None
     how = "goes on from its saved state" if content["resumes"] else "begins"
     say(f"{app.choice.text} for {app.users:,} users {how}. Chosen: {agent.why}.")
     say(f"A block has at least {content['first_block']:,} users; then a policy is published.")
-    news = f"{len(new)} {'is' if len(new) == 1 else 'are'} new"
+    learnt = f"{len(known)} {'file was' if len(known) == 1 else 'files were'} learnt from"
     names = f": {', '.join(content['new'])}" if new else ""
-    say(
-        f"{len(known)} {'file was' if len(known) == 1 else 'files were'} learnt from, {news}{names}"
-    )
+    say(f"{learnt}, {len(new)} {'is' if len(new) == 1 else 'are'} new{names}")
     say(f"It would promise: {agent.guarantee}")
-
-
-def _report(app: App) -> None:
-    if importlib.util.find_spec("tacit.cli.report") is None:
-        raise InvalidArgument("[files] report: this installation writes no reports")
-    ledger, policy, output = (os.fspath(app.files[kind]) for kind in ("ledger", "policy", "report"))
-    importlib.import_module("tacit.cli.report").report_command(
-        ledger, policy=[policy], output=output, delta=None, expect=""
-    )

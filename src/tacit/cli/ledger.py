@@ -1,40 +1,39 @@
-"""``tacit ledger``: read a ledger file, check it, and account for it to an auditor.
+"""``tacit ledger``: read a ledger file, check it, repair it.
 
 Nothing here changes a ledger but ``create``, which makes a new one, and ``repair``. What a ledger
-says of people is what the curator knows: these commands are for whoever keeps the file.
+says of people is what the curator knows: these commands are for whoever keeps the file. For others
+there is ``tacit report``.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tacit.cli import options
-from tacit.cli.ledger_account import (
-    account,
-    counted,
-    markdown,
-    repair_lines,
-    simulated_runs,
-    summary,
-    summary_lines,
-)
-from tacit.cli.options import asked
+from tacit.cli.ledger_account import at_most, counted, summary
+from tacit.cli.options import asked, given
 from tacit.cli.output import print_help_if_alone, print_json
+from tacit.core.texts import number
 from tacit.privacy.errors import CorruptFile, InvalidArgument
 from tacit.privacy.files import open_regular, parse_json, read_file
 
 if TYPE_CHECKING:
     from tacit.privacy.ledger import Ledger
+    from tacit.privacy.ledger.repair import Repair
 
 app = typer.Typer(
-    help="Read, check and account for a ledger: what was spent, on disk, before it was published.",
+    callback=print_help_if_alone,
+    invoke_without_command=True,
+    help="Read, check and repair a ledger: what was spent, on disk, before it was published.",
 )
 
-ExpectOption = Annotated[
+_File = Annotated[str, given("FILE", "A ledger file.")]
+_Expect = Annotated[
     str,
     asked(
         "HASH|POLICY",
@@ -42,30 +41,21 @@ ExpectOption = Annotated[
         "policy that has it.",
     ),
 ]
-TimeoutOption = Annotated[
+_Timeout = Annotated[
     str | None,
     asked("SECONDS", "How long to wait for its lock. \\[default: TACIT_LEDGER_TIMEOUT, or 60]"),
 ]
-FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="A ledger file.")]
-
 _MARK = b'"format": "tacit-ledger"'
 
 
-@app.callback(invoke_without_command=True)
-def ledger(context: typer.Context) -> None:
-    """Says which commands there are."""
-    print_help_if_alone(context)
-
-
 @app.command(
-    name="create",
     help="Make a ledger of people, from which several agents spend.\n\n"
     "EPSILON and DELTA are what one person may spend over all agents. Each agent has a budget of "
     "its own, and who takes part pays all of that, once. An agent on its own makes its ledger "
-    "itself.\n\n\b\nExample:\n  tacit ledger create people.ledger --epsilon 1 --delta 1e-6",
+    "itself.\n\n\b\nExample:\n  tacit ledger create people.ledger --epsilon 1 --delta 1e-6"
 )
 def create(
-    file: FileArgument,
+    file: _File,
     epsilon: Annotated[str, asked("NUMBER", "Budget of one person.")],
     delta: Annotated[str, asked("NUMBER", "Budget of one person, 0 for pure.")],
     relation: Annotated[
@@ -74,16 +64,12 @@ def create(
     note: Annotated[str, asked("TEXT", "A line for whoever reads it.")] = "",
 ) -> None:
     """Makes a ledger of people."""
-    from tacit.core.texts import number
     from tacit.privacy.budget import checked_relation
     from tacit.privacy.ledger import Ledger
     from tacit.privacy.models import JointDP
 
-    privacy = JointDP(
-        number("epsilon", epsilon),
-        number("delta", delta),
-        relation=checked_relation(relation),
-    )
+    budget = number("epsilon", epsilon), number("delta", delta)
+    privacy = JointDP(*budget, relation=checked_relation(relation))
     try:
         ledger = Ledger.create_for_people(file, privacy, note=note)
     except FileExistsError:
@@ -94,124 +80,115 @@ def create(
 
 
 @app.command(
-    name="show",
     help="Say what a ledger declares and what was spent.\n\n"
     "Keep its head, the last hash, elsewhere: with --expect HASH a ledger that lacks that line is "
     "refused, as an older copy of it is. Every policy that its agents publish has it too: "
     "--expect POLICY.\n\n"
-    "\b\nExamples:\n  tacit ledger show budget.ledger\n  tacit ledger show budget.ledger --json",
+    "\b\nExamples:\n  tacit ledger show budget.ledger\n  tacit ledger show budget.ledger --json"
 )
 def show(
-    file: FileArgument,
-    expect: ExpectOption = "",
-    timeout: TimeoutOption = None,
-    as_json: options.Json = False,
+    file: _File, expect: _Expect = "", timeout: _Timeout = None, as_json: options.Json = False
 ) -> None:
     """Prints a summary."""
     found = summary(file, _opened(file, expect=expect, timeout=timeout))
     if as_json:
         print_json(found)
         return
-    for line in summary_lines(found):
+    for line in _summary_lines(found):
         typer.echo(line)
 
 
+def _summary_lines(found: Mapping[str, Any]) -> Iterator[str]:
+    """A summary in sentences, a line per run."""
+    spent, limit = found["spent"], found["limit"]
+    yield f"{found['file']}: a ledger of {found['kind']}, {found['entries']:,} entries"
+    if found["note"]:
+        yield f"note: {found['note']}"
+    yield f"head: {found['head']}"
+    if found["repairs"]:
+        yield f"repaired {counted(found['repairs'], 'time')}: see its lines"
+    whose = "person, over all runs" if found["kind"] == "people" else "block of users"
+    yield f"limit: {at_most(limit, 6)} {found['unit']} for each {whose}"
+    yield (
+        f"spent: {spent['count']:,} {spent['of']}, most {at_most(spent['max'], 6)}, "
+        f"median {at_most(spent['median'], 6)} ({min(100.0 * spent['max'] / limit, 100.0):.4g} % "
+        "of the limit)"
+    )
+    for n, run in enumerate(found["runs"], 1):
+        yield (
+            f"run {n}: {counted(run['releases'], 'release')} about "
+            + counted(run["blocks"], "block")
+            + (f", {run['people']:,} people" if run["people"] is not None else "")
+            + f", {counted(run['saves'], 'save')}, {counted(run['resumes'], 'resume')}"
+            + (f", {run['unsettled']} not settled" if run["unsettled"] else "")
+            + (", has a successor" if run["succeeded"] else "")
+            + (", simulation only" if run["simulation"] else "")
+        )
+
+
 @app.command(
-    name="verify",
     help="Check every line of a ledger: the chain of hashes, the sums, the limits.\n\n"
     "Also that it has the lines that its index and --expect have seen. "
     "Exit code 0 if all is well, 1 if a line is not (the first is named), 2 if the file is no "
     "ledger or cannot be read.\n\n\b\nExamples:\n  tacit ledger verify budget.ledger && echo well\n"
-    "  tacit ledger verify budget.ledger --expect policy.npz",
+    "  tacit ledger verify budget.ledger --expect policy.npz"
 )
 def verify(
-    file: FileArgument,
-    expect: ExpectOption = "",
-    timeout: TimeoutOption = None,
-    as_json: options.Json = False,
+    file: _File, expect: _Expect = "", timeout: _Timeout = None, as_json: options.Json = False
 ) -> None:
     """Checks a ledger."""
     _check_kind(file)
     expect = _witness(expect)  # here: a damaged witness is not the ledger's fault
-    problem, ledger = "", None
+    problem, ledger, torn, simulated = "", None, 0, list[int]()
     try:
         _opened(file, timeout=timeout)  # by its index
         ledger = _opened(file, expect=expect, timeout=timeout, every_line=True)
     except CorruptFile as error:
         problem = str(error)
-    torn = 0
     if ledger is not None:
         # What comes after the last whole line.
         torn = len(read_file(file, "ledger").rpartition(b"\n")[2])
-    simulated = [] if ledger is None else simulated_runs(ledger)
+        runs = summary(file, ledger)["runs"]
+        simulated = [n for n, run in enumerate(runs, 1) if run["simulation"]]
     if as_json:
-        entries = None if ledger is None else ledger.sequence
+        known = {"entries": ledger and ledger.sequence, "head": ledger and ledger.head}
         print_json(
             {"file": file, "well": not problem, "problem": problem or None}
-            | {"entries": entries, "torn_bytes": torn, "simulations": simulated}
-            | {"head": None if ledger is None else ledger.head}
+            | {"torn_bytes": torn, "simulations": simulated}
+            | known
         )
     elif ledger is None:
         typer.echo(f"bad: {problem}")
     else:
-        of = "people" if ledger.people else "blocks"
         typer.echo(
             f"well: {counted(ledger.sequence, 'entry')}, the chain is whole, "
-            f"{sum(ledger.accounts.values()):,} {of} within {ledger.limit:.6g} {ledger.unit}"
+            f"{sum(ledger.accounts.values()):,} {'people' if ledger.people else 'blocks'} within "
+            f"{ledger.limit:.6g} {ledger.unit}\nhead: {ledger.head}"
         )
-        typer.echo(f"head: {ledger.head}")
         if torn:
             typer.echo(
                 f"The last {torn} bytes are a line that a crash cut off. Nothing was published on "
                 "its strength; the next entry takes its place."
             )
-        for number in simulated:
+        for n in simulated:
             typer.echo(
-                f"Run {number} is a simulation: its noise has a known seed. What it paid for "
-                "protects nobody."
+                f"Run {n} is a simulation: its noise has a known seed. What it paid for protects "
+                "nobody."
             )
     raise typer.Exit(1 if problem else 0)
 
 
 @app.command(
-    name="report",
-    help="Account for a ledger to an auditor: what each run spent, when, and what it means.\n\n"
-    "Costs are converted to epsilon at the given delta. The text is Markdown.\n\n"
-    "\b\nExamples:\n  tacit ledger report budget.ledger --delta 1e-6 > report.md\n"
-    "  tacit ledger report budget.ledger --json",
-)
-def report(
-    file: FileArgument,
-    delta: Annotated[
-        str | None, asked("NUMBER", "At which delta. \\[default: what was declared]")
-    ] = None,
-    as_json: options.Json = False,
-) -> None:
-    """Prints an account."""
-    from tacit.core.texts import number
-
-    found = account(file, _opened(file), None if delta is None else number("delta", delta))
-    if as_json:
-        print_json(found)
-    else:
-        typer.echo("\n".join(markdown(found)))
-
-
-@app.command(
-    name="repair",
     help="Repair a damaged ledger: keep what verifies, and charge for what is lost.\n\n"
     "The damaged file is kept under a new name, and a line of the chain says what was done. If "
     "lines are lost that nobody else knows, their runs end and everybody is charged what they may "
     "have cost: budget never comes back. A ledger that is well is not changed. Exit code 0 if it "
     "is well now, 2 if it cannot be repaired.\n\n"
     "\b\nExamples:\n  tacit ledger repair people.ledger\n"
-    "  tacit ledger repair people.ledger --expect 90bf73d1",
+    "  tacit ledger repair people.ledger --expect 90bf73d1"
 )
 def repair(
-    file: FileArgument,
-    expect: ExpectOption = "",
-    timeout: TimeoutOption = None,
-    as_json: options.Json = False,
+    file: _File, expect: _Expect = "", timeout: _Timeout = None, as_json: options.Json = False
 ) -> None:
     """Repairs a ledger."""
     from dataclasses import asdict
@@ -219,15 +196,35 @@ def repair(
     from tacit.privacy.ledger.repair import repair
 
     _check_kind(file)
-    done = repair(file, expect=_witness(expect), timeout=_seconds(timeout))
+    seconds = options.optional_number("timeout", timeout)
+    done = repair(file, expect=_witness(expect), timeout=seconds)
     if as_json:
         print_json({"file": file} | asdict(done))
         return
-    for line in repair_lines(file, done, _opened(file).unit):
+    for line in _repair_lines(file, done, _opened(file).unit):
         typer.echo(line)
 
 
-# Files and numbers.
+def _repair_lines(file: str, done: Repair, unit: str) -> Iterator[str]:
+    """What a repair did, in sentences."""
+    if not done.problem:
+        yield f"{file} is well: nothing was changed"
+        return
+    yield f"was: {done.problem}"
+    yield f"kept: {counted(done.kept, 'entry')}; the damaged file is {done.original}"
+    if done.people:
+        yield f"known from elsewhere: payments of {done.people:,} people whose lines are not kept"
+    if done.lost_lines:
+        yield f"lost: {'one line' if done.lost_lines == 1 else 'more than one line'}"
+    if done.everybody:
+        yield f"charged: {at_most(done.everybody, 6)} {unit} to everybody, known or not"
+    if done.ended:
+        yield "ended: all runs from before; none of their saves can be resumed"
+    else:
+        yield "Nothing was lost: all runs go on."
+
+
+# Files.
 
 
 def _opened(
@@ -235,8 +232,8 @@ def _opened(
 ) -> Ledger:
     from tacit.privacy.ledger import Ledger
 
-    expect = _witness(expect)
-    return Ledger.open(file, expect=expect, timeout=_seconds(timeout), every_line=every_line)
+    seconds = options.optional_number("timeout", timeout)
+    return Ledger.open(file, expect=_witness(expect), timeout=seconds, every_line=every_line)
 
 
 def _witness(expect: str) -> str:
@@ -256,12 +253,6 @@ def _witness(expect: str) -> str:
     if "ledger_head" not in found:
         raise InvalidArgument(f"expect={expect!r}: its agent had no ledger, so it is no witness")
     return str(found["ledger_head"])
-
-
-def _seconds(timeout: str | None) -> float | None:
-    from tacit.core.texts import number
-
-    return None if timeout is None else number("timeout", timeout)
 
 
 def _check_kind(file: str) -> None:

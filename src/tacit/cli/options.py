@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tacit.core.texts import number, whole_number
 from tacit.privacy.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from tacit.privacy.models import Privacy as PrivacyModel
     from tacit.registry import AgentChoice
-
-_MODELS = ("joint", "local", "distributed", "none")
 
 PICTURES = (".png", ".pdf", ".svg")
 """How the names of pictures end."""
@@ -27,7 +26,7 @@ PICTURES = (".png", ".pdf", ".svg")
 RESULTS = (".json", ".csv", ".parquet")
 """How the names of results end, as in :mod:`tacit.simulation.tables`, which is slow to load."""
 
-_NAMED = "NAME[:key=value,...]"
+_MODELS, _NAMED = ("joint", "local", "distributed", "none"), "NAME[:key=value,...]"
 
 
 def asked(metavar: str, words: str, *names: str) -> Any:
@@ -35,25 +34,31 @@ def asked(metavar: str, words: str, *names: str) -> Any:
     return typer.Option(*names, metavar=metavar, help=words)
 
 
-World = Annotated[
-    str,
-    asked(
-        _NAMED,
-        "A world of tacit list, a .toml or .json file, an environment as gym:CartPole-v1, or what "
-        "makes one, as my_file.py:make.",
-    ),
-]
-Agent = Annotated[
-    str,
-    asked(
-        _NAMED,
-        "An agent of tacit list, with its options, as ucbvi:stationary=true, or your own, as "
-        "my_file.py:MyAgent; auto is chosen by what is known of the world and by the budget, and "
-        "says why.",
-    ),
-]
-Agents = Annotated[list[str], asked(_NAMED, "An agent, or auto; give it several times.")]
-OptionalWorld = Annotated[str | None, asked(_NAMED, "The world; or else its sizes.")]
+def flag(words: str, *names: str) -> Any:
+    """What a command may be told to do."""
+    return typer.Option(*names, help=words)
+
+
+def given(metavar: str, words: str) -> Any:
+    """What a command is about."""
+    return typer.Argument(metavar=metavar, help=words)
+
+
+_WORLD = asked(
+    _NAMED,
+    "A world of tacit show, a .toml or .json file, an environment as gym:CartPole-v1, or what "
+    "makes one, as my_file.py:make.",
+)
+World = Annotated[str, _WORLD]
+OptionalWorld = Annotated[str | None, _WORLD]
+_AGENT = asked(
+    _NAMED,
+    "An agent of tacit show, with its options, as ucbvi:stationary=true, or your own, as "
+    "my_file.py:MyAgent; auto is chosen by what is known of the world and by the budget, and says "
+    "why.",
+)
+Agent = Annotated[str, _AGENT]
+Agents = Annotated[list[str], _AGENT]
 Privacy = Annotated[
     str,
     asked(
@@ -79,19 +84,14 @@ Users = Annotated[
         "in an environment that is stepped one by one]",
     ),
 ]
-TensorBoard = Annotated[
-    str | None, asked("FOLDER", "Write values for TensorBoard, a folder per run.")
-]
 Seeds = Annotated[str, asked("N", "How many runs.")]
 Seed = Annotated[str, asked("N", "The first run's seed; then it counts.")]
 Workers = Annotated[str | None, asked("N", "Processes at a time. \\[default: one per processor]")]
 AllowCode = Annotated[
-    bool,
-    typer.Option(
-        "--allow-code", help="Import and run what the file names as my_file.py:X or my_module.X."
-    ),
+    bool, flag("Import and run what the file names as my_file.py:X or my_module.X.", "--allow-code")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+AtDelta = Annotated[str | None, asked("NUMBER", "At which delta. \\[default: what was declared]")]
+Json = Annotated[bool, flag("Print one JSON object.", "--json")]
 Plot = Annotated[
     str | None, asked("FILE", "Draw regret and values, as PNG, PDF or SVG by the name's end.")
 ]
@@ -105,18 +105,12 @@ Save = Annotated[
 
 
 def chosen_privacy(
-    agent: AgentChoice,
-    model: str,
-    epsilon: str | None,
-    delta: str | None,
-    *,
-    alone: bool = True,
+    agent: AgentChoice, model: str, epsilon: str | None, delta: str | None, *, alone: bool = True
 ) -> PrivacyModel:
     """The model and budget of one agent: its own where its text has one.
 
     If it is ``alone``, a second budget is of use to nobody, and is named.
     """
-    from tacit.core.texts import number
     from tacit.privacy.models import DistributedDP, JointDP, LocalDP, NonPrivate
 
     check_choice("--privacy", model, _MODELS)
@@ -140,33 +134,30 @@ def chosen_privacy(
                 f"--{name} is missing: {kind} privacy needs a budget, as --{name} {example}; "
                 "--privacy none runs without any"
             )
-    if kind == "distributed":
-        return DistributedDP(budget["epsilon"], budget["delta"])
-    return JointDP(**budget) if kind == "joint" else LocalDP(**budget)
+    return {"joint": JointDP, "local": LocalDP, "distributed": DistributedDP}[kind](**budget)
 
 
 def seeds_from(first: str, count: str) -> list[int]:
     """The seeds of several runs."""
-    from tacit.core.texts import whole_number
-
     start = whole_number("seed", first, least=0)
     return list(range(start, start + whole_number("seeds", count)))
 
 
 def worker_count(text: str | None) -> int:
     """How many processes may run at a time; by default one per processor that we may use."""
-    from tacit.core.texts import whole_number
-
     if text is not None:
         return whole_number("workers", text)
     usable = getattr(os, "sched_getaffinity", None)
     return len(usable(0)) if usable else os.cpu_count() or 1
 
 
+def optional_number(name: str, text: str | None) -> float | None:
+    """A number, or nothing where none was given."""
+    return None if text is None else number(name, text)
+
+
 def optional_whole_number(name: str, text: str | None, least: int = 1) -> int | None:
     """A whole number, or nothing where none was given."""
-    from tacit.core.texts import whole_number
-
     return None if text is None else whole_number(name, text, least=least)
 
 
@@ -179,13 +170,10 @@ def check_choice(name: str, text: str, allowed: Sequence[str]) -> None:
         raise InvalidArgument(f"{name} is {text!r}, but must be one of {', '.join(allowed)}")
 
 
-def folder(text: str) -> str:
-    """A folder to write to, which may have to be made."""
-    path = Path(text)
-    if path.exists() and not path.is_dir():
-        raise InvalidArgument(f"--tensorboard is {text!r}, which is no folder")
-    check_writable("--tensorboard", str(path / "x" if path.exists() else path))
-    return text
+def check_outputs(plot: str | None, save: str | None) -> None:
+    """Refuses a picture or a file of results that cannot be written."""
+    check_writable("--plot", plot, endings=PICTURES)
+    check_writable("--save", save, endings=RESULTS)
 
 
 def check_writable(name: str, text: str | None, *, endings: Sequence[str] = ()) -> None:

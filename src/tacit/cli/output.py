@@ -14,13 +14,8 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
-_STYLES = {
-    "ok": "green",
-    "skipped": "dim",
-    "slow": "yellow",
-    "missing": "dim",
-    "failed": "bold red",
-}
+_STYLES = {"ok": "green", "skipped": "dim", "slow": "yellow", "missing": "dim"}
+_STYLES["failed"] = "bold red"
 _FIGURES = ("not reached", "not known", "-", "...", "")
 
 
@@ -42,14 +37,12 @@ def print_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    drawn = Table(
-        box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True, show_header=any(titles)
-    )
+    style: dict[str, Any] = {"box": box.SIMPLE_HEAD, "pad_edge": False, "collapse_padding": True}
+    drawn = Table(**style, show_header=any(titles))
     for place, title in enumerate(titles):
         figures = place > 0 and all(_is_figure(row[place]) for row in rows)
-        drawn.add_column(
-            Text(title), justify="right" if figures else "left", overflow="fold", no_wrap=figures
-        )
+        side: Any = "right" if figures else "left"
+        drawn.add_column(Text(title), justify=side, overflow="fold", no_wrap=figures)
     for row in rows:
         drawn.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in row))
     _console().print(drawn)
@@ -60,11 +53,6 @@ def print_help_if_alone(context: typer.Context) -> None:
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
         raise typer.Exit
-
-
-def known(value: float) -> float | None:
-    """A number, or nothing where it is not known: JSON has no word for NaN."""
-    return value if value == value else None
 
 
 def _console() -> Console:

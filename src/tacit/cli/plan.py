@@ -1,17 +1,20 @@
-"""``tacit plan``: how many users a budget needs, before any real user is touched."""
+"""``tacit plan``: how many users a budget needs, and what the papers' theorems promise."""
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Annotated
 
 from tacit.cli import options
-from tacit.cli.options import asked
+from tacit.cli.options import asked, flag
 from tacit.cli.output import print_json, print_table, say
-from tacit.cli.simulations import interruptible
+from tacit.cli.run import interruptible
+from tacit.core.texts import number, whole_number
 from tacit.privacy.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from tacit.core.world import World
+    from tacit.papers.bounds import Question
     from tacit.privacy.models import Privacy
     from tacit.simulation.plan import Plan, Sizes
 
@@ -22,19 +25,31 @@ HELP = (
     "few users could suffice. Without --users it tries ten times as many until it is enough. "
     "Without --agent it takes the one that tacit run would. For states that are vectors, and a "
     "world that nobody can simulate yet, --coordinates gives a rule of thumb.\n\n"
+    "With --bounds it says instead what the theorems of the five papers promise at your sizes and "
+    "budget: each with the printed constants and with corrected ones, for the same kind of "
+    "privacy. The tabular paper's Laplace noise is for delta = 0; Gaussian noise has rows of its "
+    "own there, and with --delta 0 there are the tabular theorems alone. A theorem is an order: O "
+    "is read as 1, hidden logarithms are left out. Compare with K H, which no regret exceeds: "
+    "above it a theorem says nothing. docs/papers has the algorithms.\n\n"
     "\b\nExamples:\n"
     "  tacit plan --world riverswim --epsilon 1 --delta 1e-6\n"
     "  tacit plan --states 10 --actions 4 --horizon 14 \\\n"
     "      --agent ucbvi --epsilon 0.5 --delta 1e-7\n"
-    "  tacit plan --coordinates 4 --agent model_posterior --epsilon 1 --delta 1e-6"
+    "  tacit plan --coordinates 4 --agent model_posterior --epsilon 1 --delta 1e-6\n"
+    "  tacit plan --bounds --states 6 --actions 2 --horizon 20 --dimension 10 --users 1e6 \\\n"
+    "      --epsilon 1 --delta 1e-6"
 )
 
 
 def plan_command(
     agent: options.Agent = "auto",
     world: options.OptionalWorld = None,
-    states: Annotated[str | None, asked("S", "Number of states, without --world.")] = None,
-    actions: Annotated[str | None, asked("A", "Number of actions, without --world.")] = None,
+    states: Annotated[
+        str | None, asked("S", "States, without --world; of bounds in LQ control its coordinates.")
+    ] = None,
+    actions: Annotated[
+        str | None, asked("A", "Actions, without --world; of bounds in LQ those of the control.")
+    ] = None,
     horizon: Annotated[str | None, asked("H", "Steps of an episode, without --world.")] = None,
     coordinates: Annotated[
         str | None, asked("D", "Numbers of a state that is a vector, without --world.")
@@ -47,20 +62,33 @@ def plan_command(
     seeds: options.Seeds = "5",
     seed: options.Seed = "0",
     workers: Annotated[str, asked("N", "Processes at a time.")] = "1",
+    bounds: Annotated[bool, flag("What theorems promise; nothing is run.", "--bounds")] = False,
+    dimension: Annotated[str, asked("d", "With --bounds: dimension of features.")] = "10",
+    failure: Annotated[
+        str, asked("NUMBER", "With --bounds: probability that a theorem may fail.")
+    ] = "0.1",
     as_json: options.Json = False,
 ) -> None:
-    """Simulates what an agent will need."""
-    from tacit.core.texts import whole_number
+    """Simulates what an agent will need, or evaluates theorems."""
     from tacit.registry import choose_agent
     from tacit.simulation.plan import plan
 
+    sizes = {"states": states, "actions": actions, "horizon": horizon}
+    if bounds:
+        if epsilon is None or delta is None:
+            raise InvalidArgument("--epsilon and --delta must be given, as in the example")
+        whole = sizes | {"users": users, "dimension": dimension}
+        if missing := [name for name, text in whole.items() if text is None]:
+            raise InvalidArgument(f"--bounds needs --{missing[0]}")
+        levels = {"epsilon": epsilon, "delta": delta, "failure": failure}
+        _show_bounds(whole, levels, as_json)
+        return
     choice = choose_agent(agent)
     model = options.chosen_privacy(choice, privacy, epsilon, delta)
     if coordinates is not None:
-        sizes = {"world": world, "states": states, "actions": actions, "horizon": horizon}
-        _by_rule(coordinates, agent, model, sizes, as_json)
+        _by_rule(coordinates, agent, model, {"world": world} | sizes, as_json)
         return
-    place = _place(world, {"states": states, "actions": actions, "horizon": horizon})
+    place = _place(world, sizes)
     declared = options.optional_whole_number("users", users)
     with interruptible():
         made = plan(
@@ -83,7 +111,6 @@ def _by_rule(
     coordinates: str, agent: str, model: Privacy, sizes: dict[str, str | None], as_json: bool
 ) -> None:
     """The rule of thumb for vectors."""
-    from tacit.core.texts import whole_number
     from tacit.simulation.forecast import forecast
 
     given = [name for name, text in sizes.items() if text is not None]
@@ -102,7 +129,6 @@ def _by_rule(
 
 def _place(world: str | None, sizes: dict[str, str | None]) -> World | Sizes:
     """The world that was named, or random ones of the given sizes."""
-    from tacit.core.texts import whole_number
     from tacit.registry import build_world
     from tacit.simulation.plan import Sizes
 
@@ -145,19 +171,19 @@ def _show(made: Plan) -> None:
     if made.random:
         say(
             "These are random worlds of your sizes. One in which reward is hard to find takes more "
-            "users: try riverswim with as many states, or your own tables in a file.",
+            "users: try riverswim with as many states, or your own tables in a file."
         )
     if made.batch:
         say(
             "It is a batch agent: the users it learns from are served by its behaviour policy and "
-            "gain nothing. The numbers are of the smallest batch tried whose policy is good.",
+            "gain nothing. The numbers are of the smallest batch tried whose policy is good."
         )
     if made.users_to_90 is None:
         say(f"{made.users:,} users are not enough at this budget.")
     elif not made.settled:
         say(
             f"{made.users:,} users are fewer than ten times the median, so the number is "
-            "uncertain: a longer run may show that it was not for good.",
+            "uncertain: a longer run may show that it was not for good."
         )
 
 
@@ -166,9 +192,8 @@ def _forecast(made: Plan) -> str:
     from tacit.simulation.compare import users_words
 
     have = f"You have {made.users:,} users; " if made.given else ""
-    needed = made.users_to_90
-    words = f"this needs about {users_words(needed)}"
-    if needed is None:
+    words = f"this needs about {users_words(made.users_to_90)}"
+    if made.users_to_90 is None:
         words = "this needs more" if made.given else f"this needs more than {made.users:,}"
     text = f"{have}{words}; "
     least, oracle = made.limits.least, made.limits.oracle
@@ -178,3 +203,35 @@ def _forecast(made: Plan) -> str:
     if oracle is not None:
         text += f", and a design that knew the world would take about {oracle:,}"
     return f"{text}."
+
+
+def _show_bounds(sizes: dict[str, str | None], levels: dict[str, str], as_json: bool) -> None:
+    """What theorems promise, in a table."""
+    from tacit.papers.bounds import Question, promises
+
+    whole = {name: whole_number(name, str(text)) for name, text in sizes.items()}
+    numbers = {name: number(name, text) for name, text in levels.items()}
+    question: Question = Question(episodes=whole.pop("users"), **whole, **numbers)
+    found = promises(question)
+    if as_json:
+        rows = [dataclasses.asdict(promise) for promise in found]
+        asked_for = dataclasses.asdict(question)
+        print_json({"question": asked_for, "most": question.most, "promises": rows})
+        return
+
+    def shown(value: float | None, missing: str) -> str:
+        return missing if value is None else f"{value:,.4g}"
+
+    print_table(
+        ("paper", "theorem", "printed", "corrected"),
+        [
+            (p.paper, p.theorem, shown(p.printed, "nothing"), shown(p.corrected, "not known"))
+            for p in found
+        ],
+    )
+    if not question.delta:
+        say("The other papers' noise is Gaussian, and needs a delta above 0.")
+    say(f"Regret is at most K H = {question.most:,.6g} in finite worlds, whatever is done.")
+    for promise in found:
+        if promise.note:
+            say(f"{promise.theorem.partition(',')[0]} of {promise.paper}: {promise.note}.")

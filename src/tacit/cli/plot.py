@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tacit.cli import options
-from tacit.cli.options import asked
+from tacit.cli.options import asked, flag, given
 from tacit.cli.output import print_table
 
 HELP = (
@@ -20,7 +20,7 @@ HELP = (
 
 
 def plot_command(
-    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Saved runs.")],
+    files: Annotated[list[str], given("FILE...", "Saved runs.")],
     output: Annotated[
         str, asked("FILE", "The picture, as PNG, PDF or SVG by its end.")
     ] = "plot.png",
@@ -28,7 +28,7 @@ def plot_command(
     band: Annotated[
         str, asked("NAME", "deciles of runs, or the 95 % interval of their middle half's mean.")
     ] = "deciles",
-    by_world: Annotated[bool, typer.Option("--by-world", help="A row for every world.")] = False,
+    by_world: Annotated[bool, flag("A row for every world.", "--by-world")] = False,
 ) -> None:
     """Draws saved runs."""
     from tacit.simulation.compare import rows

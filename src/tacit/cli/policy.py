@@ -7,29 +7,34 @@ from typing import Annotated, Any
 import typer
 
 from tacit.cli import options
-from tacit.cli.options import asked
+from tacit.cli.options import asked, given
 from tacit.cli.output import print_help_if_alone, print_json, print_table, say
 from tacit.privacy.errors import CorruptFile, TacitError
 
-app = typer.Typer(help="Show, verify and compare published policies.")
+app = typer.Typer(
+    callback=print_help_if_alone,
+    invoke_without_command=True,
+    help="Show, verify and compare published policies.",
+)
 
-FileArgument = Annotated[str, typer.Argument(metavar="POLICY", help="A published policy.")]
+_File = Annotated[str, given("POLICY", "A published policy.")]
 _MOST_ROWS = 40
-
-
-@app.callback(invoke_without_command=True)
-def policy(context: typer.Context) -> None:
-    """Says which commands there are."""
-    print_help_if_alone(context)
+_KINDS = {
+    "PublishedPolicy": "table",
+    "PublishedMixed": "mixed",
+    "PublishedGains": "gains",
+    "PublishedValues": "values",
+}
 
 
 @app.command(
-    name="show",
     help="Say what a published policy is, who made it when, and what is guaranteed.\n\n"
-    "\b\nExample:\n  tacit policy show policy.npz",
+    "\b\nExample:\n  tacit policy show policy.npz"
 )
-def show(file: FileArgument, as_json: options.Json = False) -> None:
+def show(file: _File, as_json: options.Json = False) -> None:
     """Says what a file says of itself."""
+    from tacit.privacy.guarantee import Guarantee
+
     loaded, said = _read(file)
     if as_json:
         print_json({"file": file, "kind": _kind(loaded)} | said)
@@ -42,19 +47,22 @@ def show(file: FileArgument, as_json: options.Json = False) -> None:
     if "ledger_head" in said:
         rows.append(("ledger", f"line {said['ledger_line']}, {said['ledger_head']}"))
     print_table(("", ""), rows)
-    say(_promise(said))
+    if "guarantee" not in said:
+        say("It says nothing of a guarantee.")
+    elif said["guarantee"] is None:
+        say("No privacy: it promises nothing to anybody.")
+    else:
+        say(str(Guarantee.from_dict(said["guarantee"])))
 
 
 @app.command(
-    name="verify",
     help="Check that a published policy is as it was written: its hash, its numbers.\n\n"
     "With --ledger also that the ledger has the line that the policy names, and is not an older "
     "copy. Exit code 0 if all is well, 1 if not.\n\n"
-    "\b\nExample:\n  tacit policy verify policy.npz --ledger budget.ledger",
+    "\b\nExample:\n  tacit policy verify policy.npz --ledger budget.ledger"
 )
 def verify(
-    file: FileArgument,
-    ledger: Annotated[str | None, asked("FILE", "The ledger of its agent.")] = None,
+    file: _File, ledger: Annotated[str | None, asked("FILE", "The ledger of its agent.")] = None
 ) -> None:
     """Checks a file."""
     from tacit.privacy.ledger import Ledger
@@ -78,35 +86,27 @@ def verify(
 
 
 @app.command(
-    name="diff",
     help="Say where two published policies act differently.\n\n"
     "Exit code 0 if they act alike, 1 if not.\n\n"
-    "\b\nExample:\n  tacit policy diff yesterday.npz today.npz",
+    "\b\nExample:\n  tacit policy diff yesterday.npz today.npz"
 )
 def diff(
-    first: FileArgument,
-    second: Annotated[str, typer.Argument(metavar="POLICY", help="Another one.")],
-    as_json: options.Json = False,
+    first: _File, second: Annotated[str, given("POLICY", "Another.")], as_json: options.Json = False
 ) -> None:
     """Compares two policies."""
     one, two = _read(first)[0], _read(second)[0]
-    found = differences(one, two)
+    found, versions = differences(one, two), f"versions {one.version} and {two.version}"
     if as_json:
         print_json({"versions": [one.version, two.version]} | found)
     elif found["same"]:
-        say(f"versions {one.version} and {two.version} act alike")
+        say(f"{versions} act alike")
     elif "cells" not in found:
-        say(f"versions {one.version} and {two.version} differ: {found['words']}")
+        say(f"{versions} differ: {found['words']}")
     else:
-        say(
-            f"versions {one.version} and {two.version} differ in {len(found['cells'])} of "
-            f"{found['of']} steps and states:"
-        )
-        rows = [
-            (str(cell["step"]), str(cell["state"]), str(cell["first"]), str(cell["second"]))
-            for cell in found["cells"][:_MOST_ROWS]
-        ]
-        print_table(("step", "state", "first", "second"), rows)
+        say(f"{versions} differ in {len(found['cells'])} of {found['of']} steps and states:")
+        titles = ("step", "state", "first", "second")
+        cells = found["cells"][:_MOST_ROWS]
+        print_table(titles, [[str(cell[title]) for title in titles] for cell in cells])
     if not found["same"]:
         raise typer.Exit(1)
 
@@ -121,23 +121,7 @@ def _read(file: str) -> tuple[Any, dict[str, Any]]:
 
 
 def _kind(loaded: Any) -> str:
-    kinds = {
-        "PublishedPolicy": "table",
-        "PublishedMixed": "mixed",
-        "PublishedGains": "gains",
-        "PublishedValues": "values",
-    }
-    return kinds[type(loaded).__name__]
-
-
-def _promise(said: dict[str, Any]) -> str:
-    from tacit.privacy.guarantee import Guarantee
-
-    if "guarantee" not in said:
-        return "It says nothing of a guarantee."
-    if said["guarantee"] is None:
-        return "No privacy: it promises nothing to anybody."
-    return str(Guarantee.from_dict(said["guarantee"]))
+    return _KINDS[type(loaded).__name__]
 
 
 def differences(one: Any, two: Any) -> dict[str, Any]:
@@ -147,15 +131,8 @@ def differences(one: Any, two: Any) -> dict[str, Any]:
     if _kind(one) != _kind(two):
         return {"same": False, "words": f"{_kind(one)} and {_kind(two)}"}
     if _kind(one) != "table":
-        arrays = [
-            {name: value for name, value in vars(p).items() if name not in ("version", "stored")}
-            | getattr(p, "stored", {})
-            for p in (one, two)
-        ]
-        for held in arrays:
-            for name in ("version", "about", "hash", "ledger_line", "ledger_head"):
-                held.pop(name, None)
-        changed = [name for name in arrays[0] if not _equal(arrays[0][name], arrays[1].get(name))]
+        ours, theirs = _arrays(one), _arrays(two)
+        changed = [name for name in ours if not _equal(ours[name], theirs.get(name))]
         return {"same": not changed, "words": ", ".join(changed)}
     tables = [p.probabilities if p.actions is None else p.actions for p in (one, two)]
     if tables[0].shape != tables[1].shape or one.n_actions != two.n_actions:
@@ -174,6 +151,13 @@ def differences(one: Any, two: Any) -> dict[str, Any]:
         for step, state in np.argwhere(different).tolist()
     ]
     return {"same": not cells, "cells": cells, "of": different.size}
+
+
+def _arrays(policy: Any) -> dict[str, Any]:
+    """What a policy acts by, without what it says of itself."""
+    said = ("version", "about", "hash", "ledger_line", "ledger_head", "stored")
+    held = vars(policy) | getattr(policy, "stored", {})
+    return {name: value for name, value in held.items() if name not in said}
 
 
 def _equal(one: Any, two: Any) -> bool:

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit.cli.document import Commands, Document, Piece, Signatures, Table, Warned
+from tacit.cli import options
+from tacit.cli.document import commands, heading, html, markdown, signatures, table, warned
 from tacit.cli.ledger_account import account, at_least, at_most, counted
-from tacit.cli.options import asked
-from tacit.privacy.errors import InvalidArgument
+from tacit.cli.options import asked, given
+from tacit.privacy.errors import InvalidArgument, TacitError
 from tacit.privacy.files import open_regular
 
 if TYPE_CHECKING:
@@ -24,42 +25,39 @@ HELP = (
     "What is guaranteed to whom, what was spent and what is left, which policies were published "
     "from which lines, and how to verify all of it. Every line of the ledger is checked first. "
     "The output's name says the form: .html (prints well, and to PDF), .md or .json; without it "
-    "Markdown is printed. The exit code is 1 if the ledger lacks lines after which a policy was "
-    "published.\n\n\b\nExamples:\n"
+    "Markdown is printed, or JSON. The exit code is 1 if the ledger lacks lines after which a "
+    "policy was published.\n\n\b\nExamples:\n"
     "  tacit report budget.ledger --policy policy.npz --output report.html\n"
-    "  tacit report budget.ledger > report.md"
+    "  tacit report budget.ledger --delta 1e-6 > report.md"
 )
 _FORMS = (".html", ".md", ".json")
 
 
 def report_command(
-    ledger: Annotated[str, typer.Argument(metavar="LEDGER", help="A ledger file.")],
+    ledger: Annotated[str, given("LEDGER", "A ledger file.")],
     policy: Annotated[
         list[str] | None, asked("FILE", "A published policy; may be given several times.")
     ] = None,
     output: Annotated[str, asked("FILE", "Where to write it: .html, .md or .json.")] = "",
-    delta: Annotated[
-        str | None, asked("NUMBER", "At which delta. \\[default: what was declared]")
-    ] = None,
+    delta: options.AtDelta = None,
     expect: Annotated[
         str, asked("HASH", "A hash that the ledger must have in a line, or 8 digits of it or more.")
     ] = "",
+    as_json: options.Json = False,
 ) -> None:
     """Writes or prints a report."""
-    from tacit.core.texts import number
     from tacit.privacy.ledger import Ledger
     from tacit.privacy.storage import write_atomic
 
-    form = os.path.splitext(output)[1].lower() if output else ".md"
+    form = os.path.splitext(output)[1].lower() if output else ".json" if as_json else ".md"
     if form not in _FORMS:
         raise InvalidArgument(f"--output must end in {', '.join(_FORMS)}, got {output!r}")
     opened = Ledger.open(ledger, expect=expect, every_line=True)
-    found = report(ledger, opened, policy or [], None if delta is None else number("delta", delta))
+    found = report(ledger, opened, policy or [], options.optional_number("delta", delta))
     if form == ".json":
         text = json.dumps(found, indent=2, allow_nan=False) + "\n"
     else:
-        page = document(found)
-        text = page.html() if form == ".html" else page.markdown()
+        text = (html if form == ".html" else markdown)(document(found))
     if output:
         write_atomic(output, text.encode(), 0o644)
         text = f"{output}: {found['verdict']}\n"
@@ -115,17 +113,15 @@ def _promise(terms: Mapping[str, Any] | None) -> dict[str, str] | None:
     if terms is None:
         return None
     pure, g = terms["unit"] == "epsilon", terms["episodes_per_user"]
-    unit = terms["protects"] if g == 1 else f"one user with at most {g} episodes"
-    kind = "Laplace" if pure else "Gaussian"
     made = Guarantee(
         model="joint",
         epsilon=terms["epsilon"],
         delta=terms["delta"],
         mu=None if pure else Budget(terms["epsilon"], terms["delta"]).mu,
         relation=checked_relation(terms["relation"]),
-        unit=unit,
+        unit=terms["protects"] if g == 1 else f"one user with at most {g} episodes",
         releases=None,
-        mechanism=f"releases under a budget filter, {kind} noise",
+        mechanism=f"releases under a budget filter, {'Laplace' if pure else 'Gaussian'} noise",
         simulation_only=terms["simulation"],
         episodes_per_user=g,
     )
@@ -143,8 +139,7 @@ def _policy(path: str, ledger: Ledger, file: str) -> dict[str, Any]:
 
     try:
         said = published.about(path)
-        version = int(said["version"])
-        first = int(said.get("first_version", 0))
+        version, first = int(said["version"]), int(said.get("first_version", 0))
     except ValueError as error:
         raise InvalidArgument(f"--policy {path!r} is no published policy: {error}") from None
     with open(open_regular(path), "rb") as opened:
@@ -174,7 +169,6 @@ def _policy(path: str, ledger: Ledger, file: str) -> dict[str, Any]:
 
 def _has_line(file: str, head: str | None) -> bool | None:
     """Whether a line of the ledger has this hash; ``None`` if the policy names none."""
-    from tacit.privacy.errors import TacitError
     from tacit.privacy.ledger import Ledger
 
     if head is None:
@@ -194,21 +188,26 @@ def _block(key: str) -> int:
 # Words.
 
 
-def document(found: Mapping[str, Any]) -> Document:
-    """The page."""
-    sections: list[tuple[str, list[Piece]]] = [
-        ("", list(_opening(found))),
-        ("What is guaranteed, and to whom", list(_guaranteed(found))),
-        ("What was spent, and what is left", list(_spent(found))),
-        ("Runs", list(_runs(found))),
-        ("Published policies", list(_policies(found))),
-        ("How to verify this", list(_verifying(found))),
-        ("", [Signatures(("Name and office", "Signature", "Date"))]),
+def document(found: Mapping[str, Any]) -> list[str]:
+    """The page, as blocks of Markdown."""
+    return [
+        heading(f"Privacy report on {os.path.basename(found['file'])}", 1),
+        *_opening(found),
+        heading("What is guaranteed, and to whom"),
+        *_guaranteed(found),
+        heading("What was spent, and what is left"),
+        *_spent(found),
+        heading("Runs"),
+        *_runs(found),
+        heading("Published policies"),
+        *_policies(found),
+        heading("How to verify this"),
+        *_verifying(found),
+        signatures("Name and office", "Signature", "Date"),
     ]
-    return Document(f"Privacy report on {os.path.basename(found['file'])}", sections)
 
 
-def _opening(found: Mapping[str, Any]) -> Iterator[Piece]:
+def _opening(found: Mapping[str, Any]) -> Iterator[str]:
     times = [run[end] for run in found["runs"] for end in ("first", "last") if run[end]]
     when = f", from {min(times)} to {max(times)}" if times else ""
     if found["note"]:
@@ -221,27 +220,26 @@ def _opening(found: Mapping[str, Any]) -> Iterator[Piece]:
     )
     if found["unaccounted"]:
         names = ", ".join(f"`{name}`" for name in found["unaccounted"])
-        yield Warned(
+        yield warned(
             f"This ledger lacks lines after which {names} was published. Lines were cut off its "
             "end, an older copy was put in its place, or the policy is of another ledger. Unless "
             "it is, more was spent than is said below: find the newest copy, or see tacit ledger "
             "repair."
         )
     if found["simulation"]:
-        yield Warned(
+        yield warned(
             "Simulated: the noise of a run has a known seed. It protects nobody, and nothing below "
             "is a promise to real people."
         )
-    elif found["unaccounted"]:
-        yield "Real: the noise has no seed that is known."
     else:
-        yield f"Real: the noise has no seed that is known. In one line: {found['verdict']}."
+        line = "" if found["unaccounted"] else f" In one line: {found['verdict']}."
+        yield f"Real: the noise has no seed that is known.{line}"
     if found["repairs"]:
         often = counted(found["repairs"], "time")
         yield f"The ledger was repaired, {often}; lines of it say what everybody was charged."
 
 
-def _guaranteed(found: Mapping[str, Any]) -> Iterator[Piece]:
+def _guaranteed(found: Mapping[str, Any]) -> Iterator[str]:
     told: set[str] = set()
     for number, promise in enumerate(found["guarantees"], 1):
         if promise is None:
@@ -250,9 +248,8 @@ def _guaranteed(found: Mapping[str, Any]) -> Iterator[Piece]:
             told.add(promise["words"])
             yield promise["words"]
     for number, run in enumerate(found["runs"], 1):
-        terms = run["promised"]
-        if terms is not None:
-            yield _episodes(number, terms)
+        if run["promised"] is not None:
+            yield _episodes(number, run["promised"])
 
 
 def _episodes(number: int, terms: Mapping[str, Any]) -> str:
@@ -260,19 +257,17 @@ def _episodes(number: int, terms: Mapping[str, Any]) -> str:
     episode = at_most(terms["episode_limit"], 6)
     words = f"In run {number} a user takes part with at most {counted(g, 'episode')}"
     if g == 1:
-        words += f", which may cost {episode} {unit}"
-    else:
-        apart = "in different releases" if terms["disjoint"] else "which may be in one release"
-        words += (
-            f", {apart}: each may cost {episode} {unit}, so that all of them together cost at most "
-            f"{at_most(terms['user_limit'], 6)} {unit}. More episodes per user make every one of "
-            "them teach less at the same budget"
-        )
-    return f"{words}."
+        return f"{words}, which may cost {episode} {unit}."
+    apart = "in different releases" if terms["disjoint"] else "which may be in one release"
+    return (
+        f"{words}, {apart}: each may cost {episode} {unit}, so that all of them together cost at "
+        f"most {at_most(terms['user_limit'], 6)} {unit}. More episodes per user make every one of "
+        "them teach less at the same budget."
+    )
 
 
-def _spent(found: Mapping[str, Any]) -> Iterator[Piece]:
-    user, unit = found["user"], found["unit"]
+def _spent(found: Mapping[str, Any]) -> Iterator[str]:
+    user, unit, spent = found["user"], found["unit"], found["spent"]
     at = "epsilon" if unit == "epsilon" else f"epsilon at delta = {found['delta']:g}"
     rows = [
         ("may spend", at_most(user["limit"], 6), at_most(user["limit_epsilon"])),
@@ -280,67 +275,62 @@ def _spent(found: Mapping[str, Any]) -> Iterator[Piece]:
         ("has left at least", at_least(user["left"], 6), at_least(user["left_epsilon"])),
     ]
     columns = 2 if unit == "epsilon" else 3
-    titles = ("one user", unit, at)[:columns]
-    yield Table(titles, [row[:columns] for row in rows])
+    yield table(("one user", unit, at)[:columns], [row[:columns] for row in rows])
     yield (
         "Of the user who spent most. What may be spent and what was spent is rounded up, what is "
         "left is rounded down, all to the same number of digits."
         + (" Costs add up in mu^2; epsilons do not." if unit == "mu^2" else "")
+        + f" {spent['count']:,} {spent['of']} have an account; the median is "
+        f"{at_most(spent['median'], 6)} of {at_most(found['limit'], 6)} {unit}."
     )
 
 
-def _runs(found: Mapping[str, Any]) -> Iterator[Piece]:
-    rows = []
+def _runs(found: Mapping[str, Any]) -> Iterator[str]:
+    rows, labels = [], []
     for number, run in enumerate(found["runs"], 1):
         people = "not counted" if run["people"] is None else f"{run['people']:,}"
         kind = "simulated" if run["simulation"] else "real"
         when = f"{run['first'] or 'not known'} to {run['last'] or 'not known'}"
-        cost = at_most(run["user_epsilon"])
-        cells = (
-            str(number),
-            kind,
-            when,
-            people,
-            f"{run['blocks']:,}",
-            f"{run['releases']:,}",
-            cost,
-        )
-        rows.append(cells)
-    yield Table(
-        ("run", "noise", "dates", "people", "blocks", "releases", "epsilon of a user"), rows
-    )
-    labels = [
-        (str(number), label, f"{times:,}")
-        for number, run in enumerate(found["runs"], 1)
-        for label, times in run["labels"].items()
-    ]
+        counts = f"{run['blocks']:,}", f"{run['releases']:,}"
+        rows.append((str(number), kind, when, people, *counts, at_most(run["user_epsilon"])))
+        for label, times in run["labels"].items():
+            lines = [charge for charge in run["charges"] if charge["label"] == label]
+            ends = (lines[at]["time"] or "not known" for at in (0, -1))
+            most = at_most(max(line["cost"] for line in lines), 6)
+            labels.append((str(number), label, f"{times:,}", *ends, f"{most} {run['unit']}"))
+    titles = ("run", "noise", "dates", "people", "blocks", "releases", "epsilon of a user")
+    yield table(titles, rows)
     if labels:
-        yield Table(("run", "what was released, with noise", "times"), labels)
+        titles = ("run", "what was released, with noise", "times", "first", "last", "largest cost")
+        yield table(titles, labels)
+    for number, run in enumerate(found["runs"], 1):
+        if run["unsettled"]:
+            yield (
+                f"{counted(run['unsettled'], 'charge')} at the end of run {number} had no result "
+                "on disk: paid for, not published."
+            )
 
 
-def _policies(found: Mapping[str, Any]) -> Iterator[Piece]:
+def _policies(found: Mapping[str, Any]) -> Iterator[str]:
     if not found["policies"]:
         yield "None was given to this report (`--policy FILE`)."
         return
     rows = []
     for policy in found["policies"]:
-        lines = _ranges(policy["lines"])
-        first = policy["first_version"]
+        lines, first = _ranges(policy["lines"]), policy["first_version"]
         if policy["version"] == first:
-            lines = "none: it is from before anything was learnt"
-            if first:
-                lines = "none: it is from what predecessors released"
+            before = "what predecessors released" if first else "before anything was learnt"
+            lines = f"none: it is from {before}"
         elif not policy["accounted"]:
             people = found["kind"] == "people"
             lines = "not known: the ledger has several runs" if people else "NOT in this ledger"
         elif first:
             lines += ", and what predecessors released"
-        when = policy["published"] or "not known"
-        digest = f"`{policy['sha256']}`"
-        cells = (str(policy["version"]), lines, _published_after(policy), when, digest)
-        rows.append((policy["file"], *cells))
+        when, digest = policy["published"] or "not known", f"`{policy['sha256']}`"
+        after = _published_after(policy)
+        rows.append((policy["file"], str(policy["version"]), lines, after, when, digest))
     titles = ("version", "made from lines", "published after line", "on", "SHA-256")
-    yield Table(("file", *titles), rows)
+    yield table(("file", *titles), rows)
     yield (
         "A policy is computed from releases alone, so publishing it costs nothing beyond the lines "
         "that it is made from."
@@ -371,15 +361,15 @@ def _ranges(lines: Sequence[int]) -> str:
     return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in found)
 
 
-def _verifying(found: Mapping[str, Any]) -> Iterator[Piece]:
-    name = os.path.basename(found["file"])
+def _verifying(found: Mapping[str, Any]) -> Iterator[str]:
     yield (
         "Keep this page, or the head above, away from the ledger. A ledger that was cut off, "
         "changed or replaced since lacks that line, and is refused:"
     )
-    commands = [f"tacit ledger verify {name} --expect {found['head']}"]
-    commands += [f"sha256sum {policy['file']}" for policy in found["policies"]]
-    yield Commands("\n".join(commands))
+    yield commands(
+        f"tacit ledger verify {os.path.basename(found['file'])} --expect {found['head']}",
+        *(f"sha256sum {policy['file']}" for policy in found["policies"]),
+    )
     yield (
         "The ledger is written before anything is published. It proves what was paid for; that the "
         "software draws the noise it pays for is checked by `tacit audit`."

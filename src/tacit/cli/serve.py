@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.cli import options
-from tacit.cli.options import asked
+from tacit.cli.options import asked, flag, given
 from tacit.cli.output import print_json, say
 from tacit.privacy.errors import InvalidArgument, MissingExtra
 
@@ -29,10 +29,8 @@ _FILE, _CODE = "TACIT_SERVE_FILE", "TACIT_SERVE_ALLOW_CODE"
 
 
 def serve_command(
-    file: Annotated[str, typer.Argument(metavar="APP.toml", help="The file of the app.")],
-    check: Annotated[
-        bool, typer.Option("--check", help="Say whether all is well; exit code 1 if not.")
-    ] = False,
+    file: Annotated[str, given("APP.toml", "The file of the app.")],
+    check: Annotated[bool, flag("Say whether all is well; exit code 1 if not.", "--check")] = False,
     expect: Annotated[
         str, asked("HASH", "With --check: a line that the ledger must have, or a policy file.")
     ] = "",
@@ -44,59 +42,46 @@ def serve_command(
     as_json: options.Json = False,
 ) -> None:
     """Serves, or does one of the chores."""
+    from tacit.service import store
     from tacit.service.app_file import read_app
 
     app = read_app(file, logs=False, allow_code=allow_code)
     if new_token:
-        _new_token(app, new_token, as_json)
+        token = store.new_token(store.Store(app.database), new_token)
+        if as_json:
+            print_json({"role": new_token, "token": token})
+        else:
+            typer.echo(token)
     elif revoke:
-        from tacit.service.store import revoke_token
-
-        revoke_token(_store(app), revoke)
+        store.revoke_token(store.Store(app.database), revoke)
         say(f"{revoke} opens nothing any more")
     elif check:
         _check(app, expect, as_json)
     else:
-        os.environ[_CODE] = "1" if allow_code else ""
-        _serve(app, os.path.abspath(file))
-
-
-def _store(app: App) -> Any:
-    from tacit.service.store import Store
-
-    return Store(app.database)
-
-
-def _new_token(app: App, role: str, as_json: bool) -> None:
-    from tacit.service.store import new_token
-
-    token = new_token(_store(app), role)
-    if as_json:
-        print_json({"role": role, "token": token})
-    else:
-        typer.echo(token)
+        os.environ |= {_FILE: os.path.abspath(file), _CODE: "1" if allow_code else ""}
+        _serve(app)
 
 
 def _check(app: App, expect: str, as_json: bool) -> None:
     from tacit.service.check import checked
 
     found = checked(app, expect)
+    well = all(ok for _, ok, _ in found)
     if as_json:
-        print_json({"well": all(ok for _, ok, _ in found), "checks": found})
+        print_json({"well": well, "checks": found})
     else:
         for name, ok, words in found:
             say(f"{'well ' if ok else 'WRONG'} {name}: {words}")
-    if not all(ok for _, ok, _ in found):
+    if not well:
         raise typer.Exit(1)
 
 
-def _serve(app: App, file: str) -> None:
+def _serve(app: App) -> None:
     try:
         import uvicorn
     except ImportError:
         raise MissingExtra("serving needs more: pip install 'tacit[serve]'") from None
     serving = app.serving
-    os.environ[_FILE] = file
     say(f"http{'s' if serving.certificate else ''}://{serving.host}:{serving.port}")
     uvicorn.run(
         "tacit.cli.serve:worker",
@@ -129,8 +114,9 @@ def worker() -> Any:
 
 def tools() -> Any:
     """What pages say of ledgers and policies, as the commands ``report`` and ``policy`` do."""
+    from tacit.cli.document import html
     from tacit.cli.policy import differences
     from tacit.cli.report import document, report
     from tacit.service.pages import Tools
 
-    return Tools(report, lambda found: document(found).html(), differences)
+    return Tools(report, lambda found: html(document(found)), differences)

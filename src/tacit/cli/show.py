@@ -1,22 +1,25 @@
-"""``tacit show``: all about one world or agent."""
+"""``tacit show``: the worlds and agents that have names, and all about one of them."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Annotated, Any
 
 from tacit.cli import options
-from tacit.cli.names import described
-from tacit.cli.output import known, print_json, print_table, say
+from tacit.cli.options import given
+from tacit.cli.output import print_json, print_table, say
+from tacit.privacy.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from tacit.registry import NamedMaker
 
 HELP = (
-    "All about one world or agent: what it is, its options, its values.\n\n"
+    "The worlds and agents that have names; or all about one: what it is, its options, its "
+    "values.\n\n"
     "A schema, of files that describe a world, is for editors.\n\n"
-    "\b\nExamples:\n  tacit show world riverswim:states=8\n  tacit show agent ucbvi\n"
+    "\b\nExamples:\n  tacit show\n  tacit show world riverswim:states=8\n  tacit show agent ucbvi\n"
     "  tacit show schema world > world.schema.json"
 )
 
@@ -26,48 +29,99 @@ _VALUES = ("optimal_value", "baseline_value", "reference_value")
 
 
 def show_command(
-    kind: Annotated[str, typer.Argument(metavar="|".join(_KINDS), help="What it is.")],
-    name: Annotated[str, typer.Argument(help="Its name; a world's can have options.")],
+    kind: Annotated[str, given("|".join(_KINDS), "What it is; without it, all names.")] = "",
+    name: Annotated[str, given("NAME", "Its name; a world's can have options.")] = "",
     as_json: options.Json = False,
 ) -> None:
-    """Shows one world or agent."""
-    options.check_choice("what to show", kind, _KINDS)
+    """Shows all names, or one world or agent."""
+    if kind:
+        options.check_choice("what to show", kind, _KINDS)
     if kind == "schema":
-        _show_schema(name)
+        from tacit.tabular.world import world_schema
+
+        options.check_choice("the schema to show", name, ("world",))
+        print_json(world_schema())
         return
-    found = _world(name) if kind == "world" else _agent(name)
+    found = _names(kind) if not name else _world(name) if kind == "world" else _agent(name)
     if as_json:
         print_json(found)
-    else:
+    elif name:
         _show(found)
+    else:
+        _show_names(found)
 
 
-def _show_schema(name: str) -> None:
-    from tacit.tabular.world import world_schema
+def _names(kind: str) -> dict[str, Any]:
+    """Worlds and agents, or one of the two kinds."""
+    from tacit import registry
 
-    options.check_choice("the schema to show", name, ("world",))
-    print_json(world_schema())
+    kinds = {
+        "worlds": (registry.world_names, registry.world_entry),
+        "agents": (registry.agent_names, registry.agent_entry),
+    }
+    return {
+        title: [_described(entry(name)) for name in names()]
+        for title, (names, entry) in kinds.items()
+        if title.startswith(kind)
+    }
+
+
+def _described(entry: NamedMaker) -> dict[str, Any]:
+    """Name, summary and options of a world or agent, as JSON values."""
+    try:
+        return {
+            "name": entry.name,
+            "summary": entry.summary,
+            "options": [
+                {
+                    "name": option.name,
+                    "kind": option.kind,
+                    "required": option.required,
+                    "default": None if option.required else option.shown,
+                }
+                for option in entry.options.values()
+            ],
+        }
+    except InvalidArgument as error:
+        # One that is broken must not hide the others.
+        return {"name": entry.name, "summary": str(error), "options": []}
+
+
+def _show_names(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
+    for kind, entries in found.items():
+        table = [(e["name"], e["summary"], _options(e["options"])) for e in entries]
+        print_table((kind, "", "options and defaults"), table)
+    say(
+        "Besides: files mine.toml or mine.json with a world's tables, Gymnasium's environments as "
+        "gym:CartPole-v1, and your own as my_file.py:MyAgent or my_module.MyAgent.\n"
+        "More about one: tacit show agent ucbvi"
+    )
+
+
+def _options(options: Sequence[Mapping[str, Any]]) -> str:
+    return ", ".join(o["name"] if o["required"] else f"{o['name']}={o['default']}" for o in options)
 
 
 def _world(name: str) -> dict[str, Any]:
     from tacit import registry
     from tacit.core.targets import split
+    from tacit.simulation.result import or_none
 
     kind = split(name)[0]
     file = Path(name).suffix.lower() in registry.WORLD_FILES
-    found = {"name": name, "summary": "", "options": [], "document": ""}
+    found: dict[str, Any] = {"name": name, "summary": "", "options": [], "document": ""}
     entry = None if file else registry.world_entry(kind)
     if entry is not None:
-        found = described(entry) | {"document": entry.document}
+        found = _described(entry) | {"document": entry.document}
         needs = kind in registry.GYM or any(option.required for option in entry.options.values())
         if name == kind and needs:
             return found
     world = registry.build_world(name)
     if kind in registry.GYM:
         entry = registry.imported_entry(world)
-        found = described(entry) | {"document": entry.document}
+        found = _described(entry) | {"document": entry.document}
     sizes = {size: getattr(world.spec, size) for size in _SIZES if hasattr(world.spec, size)}
-    values = {key: known(float(getattr(world, key))) for key in _VALUES}
+    values = {key: or_none(float(getattr(world, key))) for key in _VALUES}
     assumed = {"assumed": list(getattr(world, "assumed", ()))}
     return found | {"world": world.name} | sizes | values | assumed
 
@@ -77,13 +131,13 @@ def _agent(name: str) -> dict[str, Any]:
     from tacit.core.targets import split
 
     entry = registry.agent_entry(split(registry.choose_agent(name).text)[0])
-    return described(entry) | {"document": entry.document}
+    return _described(entry) | {"document": entry.document}
 
 
 def _show(found: Mapping[str, Any]) -> None:
     """Documentation, options and, for a world, values."""
     if found["document"]:
-        say(_plain(found["document"]), as_it_is=True)
+        say(plain(found["document"]), as_it_is=True)
     if found["options"]:
         table = [
             (o["name"], o["kind"], "must be given" if o["required"] else o["default"])
@@ -101,10 +155,10 @@ def _show(found: Mapping[str, Any]) -> None:
         say(f"By rule: {'; '.join(found['assumed'])}.")
 
 
-def _plain(document: str) -> str:
+def plain(document: str) -> str:
     """A docstring without its markup.
 
-    >>> _plain("see ``run`` and :class:`~tacit.Policy`")
+    >>> plain("see ``run`` and :class:`~tacit.Policy`")
     'see run and tacit.Policy'
     """
     return re.sub(r":\w+:`~?([^`]+)`", r"\1", document).replace("``", "")

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from tacit.cli import options
-from tacit.cli.options import asked
+from tacit.cli.options import asked, flag, given
 from tacit.cli.output import print_json, print_table, say
-from tacit.cli.simulations import interruptible, say_files
+from tacit.cli.run import interruptible, say_files
+from tacit.core.texts import whole_number
 from tacit.privacy.errors import InvalidArgument, MissingExtra
 
 if TYPE_CHECKING:
@@ -42,12 +42,10 @@ _KEYS = ("worlds", "agents", "epsilons", "delta", "privacy", "users", "seeds", "
 
 
 def sweep_command(
-    file: Annotated[str, typer.Argument(metavar="FILE.toml", help="What to run.")],
+    file: Annotated[str, given("FILE.toml", "What to run.")],
     store: Annotated[str, asked("FOLDER", "Where results are kept.")] = "runs",
-    again: Annotated[bool, typer.Option("--again", help="Do not use what is kept.")] = False,
-    so_far: Annotated[
-        bool, typer.Option("--so-far", help="Run nothing: the tables of what is kept.")
-    ] = False,
+    again: Annotated[bool, flag("Do not use what is kept.", "--again")] = False,
+    so_far: Annotated[bool, flag("Run nothing: the tables of what is kept.", "--so-far")] = False,
     allow_code: options.AllowCode = False,
     workers: options.Workers = None,
     cluster: Annotated[str | None, asked("ADDRESS", "A Dask scheduler that runs them.")] = None,
@@ -60,15 +58,13 @@ def sweep_command(
     from tacit.simulation.store import Store
     from tacit.simulation.sweep import SweepFailed, sweep
 
-    asked_for = read_sweep(file)
-    options.check_writable("--plot", plot, endings=options.PICTURES)
-    options.check_writable("--save", save, endings=options.RESULTS)
-    kept = Store(store, again=again)
-    processes, failed = options.worker_count(workers), None
+    asked_for, failed = read_sweep(file), None
+    options.check_outputs(plot, save)
+    asked_for |= {"store": Store(store, again=again), "only_stored": so_far}
+    asked_for["workers"] = options.worker_count(workers)
     with interruptible(), names_of(file, allow_code), _executor(cluster) as executor:
         try:
-            asked_for |= {"store": kept, "only_stored": so_far}
-            made = sweep(**asked_for, executor=executor, workers=processes)
+            made = sweep(**asked_for, executor=executor)
         except SweepFailed as error:
             made, failed = error.sweep, error
     _show(made, as_json)
@@ -101,7 +97,6 @@ def _plain(titles: Sequence[str], *lines: Sequence[str]) -> list[dict[str, str]]
 
 def read_sweep(file: str) -> dict[str, Any]:
     """What a file asks for, as arguments of :func:`tacit.simulation.sweep.sweep`."""
-    from tacit.core.texts import whole_number
     from tacit.privacy.files import parse_toml, read_file
 
     try:
@@ -110,28 +105,22 @@ def read_sweep(file: str) -> dict[str, Any]:
         raise InvalidArgument(f"{file!r} is not TOML: {error}") from error
     if unknown := sorted(content.keys() - set(_KEYS)):
         raise InvalidArgument(f"{file!r} has {unknown[0]!r}; it may have {', '.join(_KEYS)}")
-    worlds, agents = (_texts(file, content, name) for name in ("worlds", "agents"))
+    for name in ("worlds", "agents"):
+        found = content.get(name)
+        if not isinstance(found, list) or not found or not all(isinstance(x, str) for x in found):
+            raise InvalidArgument(f"{name} in {file!r} must be a list of texts, got {found!r}")
     seeds = content.get("seeds", 5)
     return {
-        "worlds": worlds,
-        "agents": [with_options for agent in agents for with_options in _combined(agent, content)],
+        "worlds": content["worlds"],
+        "agents": [text for agent in content["agents"] for text in _combined(agent, content)],
         "budgets": _budgets(file, content),
         "users": whole_number("users", str(content.get("users", "1e6"))),
         "seeds": seeds if isinstance(seeds, list) else range(whole_number("seeds", str(seeds))),
     }
 
 
-def _texts(file: str, content: Mapping[str, Any], name: str) -> list[str]:
-    found = content.get(name)
-    if not isinstance(found, list) or not found or not all(isinstance(x, str) for x in found):
-        raise InvalidArgument(f"{name} in {file!r} must be a list of texts, got {found!r}")
-    return found
-
-
 def _combined(agent: str, content: Mapping[str, Any]) -> Iterator[str]:
     """An agent's text with every combination of the options."""
-    import itertools
-
     axes = content.get("options", {})
     if not isinstance(axes, dict):
         raise InvalidArgument(f"options must be a table, got {axes!r}")

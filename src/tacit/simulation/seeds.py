@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import pickle
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias, cast
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor, as_completed
+from functools import partial
+from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
 
 from tacit.core.targets import load
 from tacit.core.world import AnyAgent, World
+from tacit.privacy.arguments import whole_number
 from tacit.privacy.errors import InvalidArgument, TacitError
 from tacit.simulation.progress import Progress, progress_bar
 from tacit.simulation.result import Result
@@ -24,6 +28,8 @@ AgentMaker: TypeAlias = Callable[[Any, int], AnyAgent] | Mapping[str, Any]
 
 WorldMaker: TypeAlias = World | Callable[[int], World] | Mapping[str, Any]
 """A world, ``make(seed)``, or a description."""
+
+T = TypeVar("T")
 
 # More runs than this are a slip.
 _MOST_RUNS = 10**6
@@ -85,89 +91,30 @@ def run_seeds(
         raise InvalidArgument(
             f"make_world must be a world, a function or a description, got {make_world!r}"
         )
-    seeds = seed_list(seeds)
-    if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
-        raise InvalidArgument(f"workers is {workers!r}, but must be an integer of at least 1")
-    with progress_bar("seeds", len(seeds), progress) as advance:
-        if workers == 1 or len(seeds) < 2:
-            results = []
-            for seed in seeds:
-                results.append(_run_seed(make_agent, make_world, seed))
-                advance(1)
-            return results
-        return _run_parallel(make_agent, make_world, seeds, min(workers, len(seeds)), advance)
-
-
-def _run_parallel(
-    make_agent: AgentMaker,
-    make_world: WorldMaker,
-    seeds: Sequence[int],
-    workers: int,
-    advance: Callable[[int], None],
-) -> list[Result]:
-    import multiprocessing
-    from concurrent.futures import ProcessPoolExecutor, as_completed
-    from concurrent.futures.process import BrokenProcessPool
-
-    import cloudpickle
-
-    try:
-        # By value where no module has it: a lambda, or a function of a notebook's cell.
-        recipe = cloudpickle.dumps((make_agent, make_world))
-    except Exception as error:
-        raise InvalidArgument(
-            "make_agent and make_world cannot be sent to other processes; use workers=1: "
-            f"{type(error).__name__}: {error}"
-        ) from error
-    # Spawned, not forked: a fork copies locks that other threads may hold, and cannot do it safely.
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(
-        workers, mp_context=context, initializer=_remember, initargs=(recipe,)
-    ) as pool:
-        futures = {pool.submit(_run_remembered, seed): i for i, seed in enumerate(seeds)}
-        results: dict[int, Result] = {}
-        for future in as_completed(futures):
-            place = futures[future]
-            try:
-                results[place] = future.result()
-            except BrokenProcessPool as error:
-                raise SeedFailed(
-                    seeds[place], "its process died (out of memory, or stopped from outside)"
-                ) from error
-            except SeedFailed:
-                pool.shutdown(wait=True, cancel_futures=True)
-                raise
+    seeds, workers = seed_list(seeds), whole_number("workers", workers)
+    work, results = partial(_run_seed, make_agent, make_world), dict[int, Result]()
+    finished = outcomes(work, dict(enumerate(seeds)), workers)
+    with progress_bar("seeds", len(seeds), progress) as advance, contextlib.closing(finished):
+        for place, outcome in finished:
+            if isinstance(outcome, SeedFailed):
+                raise outcome
+            if isinstance(outcome, str):
+                raise SeedFailed(seeds[place], outcome)
+            results[place] = outcome
             advance(1)
     return [results[place] for place in range(len(seeds))]
 
 
-_recipe: list[tuple[AgentMaker, WorldMaker] | str] = []
-
-
-def _remember(recipe: bytes) -> None:
-    """Once per process: worlds may be large. What this process cannot load is said by its runs."""
-    try:
-        _recipe.append(pickle.loads(recipe))  # noqa: S301  # made by the parent a moment ago
-    except Exception as error:
-        _recipe.append(f"another process cannot load it: {type(error).__name__}: {error}")
-
-
-def _run_remembered(seed: int) -> Result:
-    recipe = _recipe[0]
-    if isinstance(recipe, str):
-        raise SeedFailed(seed, recipe)
-    return _run_seed(*recipe, seed)
-
-
-def _run_seed(make_agent: AgentMaker, make_world: WorldMaker, seed: int) -> Result:
+def _run_seed(make_agent: AgentMaker, make_world: WorldMaker, seed: int) -> Result | SeedFailed:
+    what = "make_world: "
     try:
         world = _build_world(make_world, seed)
-    except Exception as error:
-        raise SeedFailed(seed, f"make_world: {type(error).__name__}: {error}") from error
-    try:
+        what = ""
         return run(_build_agent(make_agent, world.spec, seed), world, seed, progress=False)
     except Exception as error:
-        raise SeedFailed(seed, f"{type(error).__name__}: {error}") from error
+        failed = SeedFailed(seed, f"{what}{type(error).__name__}: {error}")
+        failed.__cause__ = error
+        return failed
 
 
 def _build_agent(make_agent: AgentMaker, spec: Any, seed: int) -> AnyAgent:
@@ -209,3 +156,109 @@ def seed_list(seeds: Iterable[int]) -> list[int]:
         if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
             raise InvalidArgument(f"seeds holds {seed!r}, but must hold integers of at least 0")
     return found
+
+
+# Who runs them.
+
+
+def outcomes(
+    work: Callable[[Any], T],
+    items: Mapping[int, Any],
+    workers: int,
+    executor: Executor | None = None,
+    tries: int = 1,
+) -> Iterator[tuple[int, T | str]]:
+    """What ``work`` makes of every item as it comes, or in words why there is nothing.
+
+    Where a process dies, others begin again with what was not done, each at most ``tries`` times.
+    """
+    if executor is None and (workers == 1 or len(items) < 2):
+        yield from ((place, work(item)) for place, item in items.items())
+        return
+    if executor is not None:
+        loads = {place: _packed((work, item)) for place, item in items.items()}
+        futures = {executor.submit(_run_packed, load): place for place, load in loads.items()}
+        try:
+            for future in as_completed(futures):
+                yield futures[future], future.result()
+        finally:
+            for future in futures:
+                future.cancel()
+        return
+    yield from _in_processes(_packed(work), items, min(workers, len(items)), tries)
+
+
+def _in_processes(
+    work: bytes, items: Mapping[int, Any], workers: int, tries: int
+) -> Iterator[tuple[int, Any]]:
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+    from concurrent.futures.process import BrokenProcessPool
+
+    # Spawned, not forked: a fork copies locks that other threads may hold.
+    spawned: dict[str, Any] = {"mp_context": multiprocessing.get_context("spawn")}
+    spawned |= {"initializer": _remember, "initargs": (work,)}
+    left = {place: _packed(item) for place, item in items.items()}
+    died = dict.fromkeys(left, 0)
+    while left:
+        with ProcessPoolExecutor(workers, **spawned) as pool:
+            try:
+                futures = {pool.submit(_run_remembered, load): i for i, load in left.items()}
+                for future in as_completed(futures):
+                    outcome = future.result()
+                    del left[futures[future]]
+                    yield futures[future], outcome
+            except BrokenProcessPool:
+                # Nobody knows whose fault it was: those that may have been at work.
+                for place in list(left)[:workers]:
+                    died[place] += 1
+                    if died[place] >= tries:
+                        del left[place]
+                        yield place, "its process died (out of memory, or stopped from outside)"
+            except GeneratorExit:
+                pool.shutdown(wait=True, cancel_futures=True)
+                raise
+
+
+def _packed(what: Any) -> bytes:
+    """Bytes; functions of a notebook or a script, which no module has, go along by value."""
+    import cloudpickle
+
+    try:
+        data: bytes = cloudpickle.dumps(what)
+    except Exception as error:
+        raise InvalidArgument(
+            "what makes agents and worlds cannot be sent to other processes; use workers=1: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+    return data
+
+
+# What this process does.
+_work: list[Any] = []
+
+
+def _remember(work: bytes) -> None:
+    """Once per process: worlds may be large. What it cannot load is said by its runs."""
+    _work[:] = [_loaded(work)]
+
+
+def _loaded(data: bytes) -> Any:
+    try:
+        return pickle.loads(data)  # noqa: S301  # made by the caller a moment ago
+    except Exception as error:
+        return f"another process cannot load it: {type(error).__name__}: {error}"
+
+
+def _run_remembered(item: bytes) -> Any:
+    return _done(_work[0], _loaded(item))
+
+
+def _run_packed(load: bytes) -> Any:
+    found = _loaded(load)
+    return found if isinstance(found, str) else _done(*found)
+
+
+def _done(work: Any, item: Any) -> Any:
+    unloaded = next((part for part in (work, item) if isinstance(part, str)), None)
+    return work(item) if unloaded is None else unloaded

@@ -7,14 +7,12 @@ is not run again: an interrupted sweep goes on.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import math
-import pickle
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, Future, as_completed
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import Any, TypeAlias
@@ -31,7 +29,7 @@ from tacit.simulation.compare import privacy_dict, privacy_words, rows
 from tacit.simulation.progress import Progress, progress_bar
 from tacit.simulation.result import Result
 from tacit.simulation.run import run
-from tacit.simulation.seeds import noise_seed, seed_list
+from tacit.simulation.seeds import noise_seed, outcomes, seed_list
 from tacit.simulation.store import Store
 from tacit.simulation.tables import bootstrap_interval, frame, interquartile_mean, save_results
 
@@ -234,17 +232,20 @@ def sweep(
             results |= {i: result for i, result in stored.items() if result is not None}
             advance(len(results))
         left = [] if only_stored else [i for i in range(len(jobs)) if i not in results]
-        with _running(jobs, left, executor, workers) as finished:
+        todo = {place: jobs[place] for place in left}
+        finished = outcomes(_outcome, todo, workers, executor, _TRIES)
+        with contextlib.closing(finished):
             for place, outcome in finished:
+                job = jobs[place]
                 advance(1)
                 if isinstance(outcome, str):
-                    failed.append(outcome)
+                    failed.append(f"{_name(job.world)}: {job.line}, seed {job.seed}: {outcome}")
                     continue
                 results[place] = outcome
                 if store is not None:
-                    store.put(jobs[place].description, outcome)
+                    store.put(job.description, outcome)
                 if callback is not None:
-                    callback(jobs[place], outcome)
+                    callback(job, outcome)
     made = Sweep(jobs, dict(sorted(results.items())))
     if failed:
         more = f", and {len(failed) - 1} more" if len(failed) > 1 else ""
@@ -270,90 +271,11 @@ def _check(jobs: Sequence[Job], names_only: bool) -> None:
         job.build(built[key])
 
 
-@contextmanager
-def _running(
-    jobs: Sequence[Job], left: Sequence[int], executor: Executor | None, workers: int
-) -> Iterator[Iterator[tuple[int, Result | str]]]:
-    """Outcomes as they come: results, or in words why there is none."""
-    if executor is None and (workers == 1 or len(left) < 2):
-        yield ((place, _outcome(jobs[place])) for place in left)
-        return
-    payloads = {place: _packed(jobs[place]) for place in left}
-    if executor is not None:
-        yield _submitted(executor, payloads)
-        return
-    yield _in_processes(payloads, min(workers, len(left)))
-
-
-def _submitted(
-    executor: Executor, payloads: Mapping[int, bytes]
-) -> Iterator[tuple[int, Result | str]]:
-    futures = {executor.submit(_run_packed, load): place for place, load in payloads.items()}
-    try:
-        for future in as_completed(futures):
-            yield futures[future], future.result()
-    finally:
-        for future in futures:
-            future.cancel()
-
-
-def _in_processes(
-    payloads: Mapping[int, bytes], workers: int
-) -> Iterator[tuple[int, Result | str]]:
-    """Processes of our own; where one dies, those that are left begin again without its work."""
-    import multiprocessing
-    from concurrent.futures import ProcessPoolExecutor
-
-    left, tries = dict(payloads), dict.fromkeys(payloads, 0)
-    while left:
-        # Spawned, not forked: a fork copies locks that other threads may hold.
-        with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
-            futures: dict[Future[Any], int] = {}
-            try:
-                futures = {pool.submit(_run_packed, load): i for i, load in left.items()}
-                for future in as_completed(futures):
-                    outcome = future.result()
-                    del left[futures[future]]
-                    yield futures[future], outcome
-            except BrokenProcessPool:
-                # Nobody knows whose fault it was: those that may have been at work.
-                for place in list(left)[:workers]:
-                    tries[place] += 1
-                    if tries[place] >= _TRIES:
-                        del left[place]
-                        yield place, f"run {place}: its process died {_TRIES} times"
-            except GeneratorExit:
-                pool.shutdown(wait=True, cancel_futures=True)
-                raise
-
-
-def _packed(job: Job) -> bytes:
-    """A job as bytes; functions of a notebook or a script go along by value."""
-    import cloudpickle
-
-    try:
-        data: bytes = cloudpickle.dumps(job)
-    except Exception as error:
-        raise InvalidArgument(
-            f"{job.line} cannot be sent to another process: {type(error).__name__}: {error}"
-        ) from error
-    return data
-
-
-def _run_packed(payload: bytes) -> Result | str:
-    try:
-        job = pickle.loads(payload)  # noqa: S301  # made by the caller a moment ago
-    except Exception as error:
-        return f"another process cannot load a run: {type(error).__name__}: {error}"
-    return _outcome(job)
-
-
 def _outcome(job: Job) -> Result | str:
     try:
         return job.run()
     except Exception as error:
-        where = f"{_name(job.world)}: {job.line}, seed {job.seed}"
-        return f"{where}: {type(error).__name__}: {error}"
+        return f"{type(error).__name__}: {error}"
 
 
 def _name(what: Any) -> str:
