@@ -15,7 +15,7 @@ import typer
 from tacit.cli import options
 from tacit.cli.options import asked, flag, given
 from tacit.cli.output import print_json, say
-from tacit.privacy.errors import CorruptFile, TacitWarning
+from tacit.privacy.errors import CorruptFile, InvalidArgument, TacitWarning
 from tacit.privacy.files import MALFORMED, parse_json, read_file
 
 if TYPE_CHECKING:
