@@ -27,6 +27,7 @@ ALL = (JOINT, PURE, LOCAL, LAPLACE, BITS, NONE)
         ("reports_bits", (BITS,)),
         ("exact", (JOINT, PURE, LOCAL, LAPLACE, BITS)),
         ("disjoint", ()),
+        ("asks_again", (JOINT, PURE, NONE)),
         ("keeps_secrets", (JOINT, PURE)),
     ],
 )

@@ -76,6 +76,11 @@ class PrivacyModel(ABC):
         return False
 
     @property
+    def asks_again(self) -> bool:
+        """Whether one user may be asked more than once: a device reports once, a curator can."""
+        return not self.local
+
+    @property
     def devices_add(self) -> bool:
         """Whether devices add the noise, all of it or shares: real agents see no raw data."""
         return self.local
@@ -324,6 +329,11 @@ class DistributedDP(_Budgeted):
             or not 8 <= self.bits <= 62
         ):
             raise InvalidArgument(f"bits must be a whole number from 8 to 62, got {self.bits!r}")
+
+    @property
+    def asks_again(self) -> bool:
+        """No: a device gives one share per episode."""
+        return False
 
     @property
     def devices_add(self) -> bool:
