@@ -77,7 +77,7 @@ def test_errors_are_as_large_as_they_say(privacy, options) -> None:
 
 def test_returns_by_state_tell_where_people_are() -> None:
     world = tacit.tabular.sparse_mdp(states=12, actions=4, horizon=4)
-    agent, _ = served(tacit.PolicyImprovement, users=500, world=world, statistic="returns")
+    agent, _ = served(tacit.PolicyImprovement, users=500, world=world)
     found = tacit.monitor(agent)
     assert len(found.versions) == agent.releases
     assert np.isnan(found.returns).all()

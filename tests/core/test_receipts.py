@@ -141,7 +141,7 @@ def test_a_batch_that_spans_a_publication_is_one_block() -> None:
 
 
 def test_where_all_users_teach_something_those_of_older_versions_are_kept() -> None:
-    agent, rng = make(size=50, kind="UCBPO"), np.random.default_rng(1)
+    agent, rng = make(size=50, kind="PolicyImprovement"), np.random.default_rng(1)
     assert not agent.masked
     data = tacit.Episodes(
         rng.integers(0, 4, (120, H + 1)), rng.integers(0, 2, (120, H)), np.ones((120, H))

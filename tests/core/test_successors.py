@@ -95,18 +95,6 @@ def test_a_successor_knows_what_its_predecessor_knew(
     assert world.value(heir.greedy_policy) == world.value(again.greedy_policy)
 
 
-def test_a_successor_has_a_choice_of_its_own_no_more_than_its_predecessor() -> None:
-    """What was asked for because users were few is asked for still when they are many."""
-    agent = make("policy_improvement", RIVER, 300)
-    assert agent.statistic_kind == "returns"
-    serve(agent, RIVER, 10)
-    heir = agent.successor(10**6, noise_seed=1)
-    assert make("policy_improvement", RIVER, 10**6).statistic_kind == "counts"
-    assert heir.statistic_kind == "returns"
-    assert "as its predecessor" in heir.why
-    np.testing.assert_allclose(heir.way.beliefs.values, agent.way.beliefs.values, atol=0.01)
-
-
 def test_answers_are_read_in_the_units_of_the_successor() -> None:
     """Where discounts differ, a predecessor's targets d P V are d' P W of the successor's."""
     agent = make("fitted_functional_q", LINE, 30)

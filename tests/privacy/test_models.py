@@ -26,6 +26,7 @@ ALL = (JOINT, PURE, LOCAL, LAPLACE, BITS, NONE)
         ("needs_l1", (PURE, LAPLACE, BITS)),
         ("reports_bits", (BITS,)),
         ("disjoint", ()),
+        ("asks_again", (JOINT, PURE, NONE)),
         ("keeps_secrets", (JOINT, PURE)),
     ],
 )

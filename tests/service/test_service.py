@@ -375,7 +375,7 @@ def test_an_agent_that_counts_all_versions_alike(tmp_path: Path) -> None:
     """Blocks are exactly as large as planned; whoever comes meanwhile is in the next one, and
     nobody is taken for whom no block is left.
     """
-    with running(make_app(tmp_path, agent="ucbpo", users=60)) as run:
+    with running(make_app(tmp_path, agent="policy_improvement", users=60)) as run:
         device = run.client()
         first = device.policy()
         told = [

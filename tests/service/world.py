@@ -57,7 +57,7 @@ def episode(policy: Any, ticket: str, seed: int = 0, **more: Any) -> dict[str, A
     names, state = ["new", "idle", "busy"], "new"
     states, actions, rewards = [state], [], []
     for step in range(3):
-        actions.append(policy.act(step, state))
+        actions.append(policy.act(step, state, np.random.default_rng(seed)))
         rewards.append(int(rng.integers(2)))
         state = str(rng.choice(names))
         states.append(state)
