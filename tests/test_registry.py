@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 from pathlib import Path
 from typing import Any, Literal
 
@@ -292,7 +293,6 @@ def test_names_are_words(fake):
 
 @pytest.mark.parametrize("name", ["ucbvi", "ucbpo", "concurrent_psrl"])
 def test_the_built_in_agents_can_be_made(name):
-    pytest.importorskip(f"tacit.tabular.{name}")
     entry = agent_entry(name)
     assert entry.summary
     assert not {"spec", "users", "privacy", "seed", "noise_seed"} & set(entry.options)
@@ -347,3 +347,18 @@ def test_a_plan_of_a_batch_agent_is_the_smallest_batch_whose_policy_is_good() ->
     assert made.results[0].greedy_score > 0.9
     assert made.users in {size * 10**power for power in range(4) for size in BATCH_USERS}
     assert made.to_dict()["score_median"] == made.results[0].score
+
+
+def test_every_agent_of_a_family_is_in_the_table():
+    """An agent is a class whose name on the command line is that of its module."""
+    found: dict[str, dict[str, str]] = {family: {} for family in registry.BUILT_IN}
+    for family, agents in found.items():
+        folder = Path(registry.__file__).parent / family
+        for path in folder.glob("*.py"):
+            for line in path.read_text().splitlines():
+                if re.fullmatch(rf' +name(: ClassVar\[str\])? = "{path.stem}"', line):
+                    module = importlib.import_module(f"tacit.{family}.{path.stem}")
+                    own = [kind for kind in vars(module).values() if isinstance(kind, type)]
+                    named = [kind for kind in own if getattr(kind, "name", "") == path.stem]
+                    agents[path.stem] = named[-1].__name__
+    assert found == registry.BUILT_IN

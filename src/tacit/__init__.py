@@ -3,7 +3,7 @@
 The public names. Everything else is reachable through its module. The privacy core is loaded at
 once; worlds, agents and the run loop when they are first asked for, so that ``import tacit`` stays
 cheap. Agents are not listed here: ``tacit.UCBVI`` is what the class ``UCBVI`` in the module
-``ucbvi`` of one of the families makes (:func:`tacit.registry.agent_of_class`).
+``ucbvi`` of one of the families makes (:data:`tacit.registry.BUILT_IN`).
 """
 
 import importlib
@@ -67,74 +67,17 @@ if TYPE_CHECKING:
     from tacit.which_agent import agent
 
     # For type checkers; at run time the names of agents join, see _public_names.
-    __all__ = [
-        "Agent",
-        "AgentKind",
-        "Algorithm",
-        "Ask",
-        "Block",
-        "Budget",
-        "BudgetExceeded",
-        "Busy",
-        "CheckFailed",
-        "ClippedSum",
-        "CorruptFile",
-        "Curator",
-        "DistributedDP",
-        "DoubleSpend",
-        "Episodes",
-        "GramCross",
-        "Guarantee",
-        "HorizonExceeded",
-        "InvalidArgument",
-        "JointCurator",
-        "JointDP",
-        "Layout",
-        "Ledger",
-        "LocalCurator",
-        "LocalDP",
-        "LockTimeout",
-        "MissingExtra",
-        "MixedPolicy",
-        "NonPrivate",
-        "OneHotCounts",
-        "Part",
-        "Policy",
-        "Receipt",
-        "Recommendation",
-        "Relation",
-        "Release",
-        "Result",
-        "Statistic",
-        "TacitError",
-        "TacitWarning",
-        "VectorEpisodes",
-        "WrongKey",
-        "agent",
-        "audit_agent",
-        "audit_counter",
-        "audit_linear",
-        "audit_samples",
-        "check_agent",
-        "check_counter",
-        "check_statistic",
-        "continuous",
-        "counter",
-        "distributed",
-        "learn_offline",
-        "linear",
-        "local",
-        "lq",
-        "mixture",
-        "monitor",
-        "papers",
-        "run",
-        "run_seeds",
-        "sweep",
-        "tabular",
-        "validate",
-        "world",
-    ]
+    __all__ = ["Agent", "AgentKind", "Algorithm", "Ask", "Block", "Budget", "BudgetExceeded"]
+    __all__ += ["Busy", "CheckFailed", "ClippedSum", "CorruptFile", "Curator", "DistributedDP"]
+    __all__ += ["DoubleSpend", "Episodes", "GramCross", "Guarantee", "HorizonExceeded"]
+    __all__ += ["InvalidArgument", "JointCurator", "JointDP", "Layout", "Ledger", "LocalCurator"]
+    __all__ += ["LocalDP", "LockTimeout", "MissingExtra", "MixedPolicy", "NonPrivate"]
+    __all__ += ["OneHotCounts", "Part", "Policy", "Receipt", "Recommendation", "Relation"]
+    __all__ += ["Release", "Result", "Statistic", "TacitError", "TacitWarning", "VectorEpisodes"]
+    __all__ += ["WrongKey", "agent", "audit_agent", "audit_counter", "audit_linear"]
+    __all__ += ["audit_samples", "check_agent", "check_counter", "check_statistic", "continuous"]
+    __all__ += ["counter", "distributed", "learn_offline", "linear", "local", "lq", "mixture"]
+    __all__ += ["monitor", "papers", "run", "run_seeds", "sweep", "tabular", "validate", "world"]
 
 
 __version__ = "0.1.0"

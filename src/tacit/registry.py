@@ -16,15 +16,13 @@ import contextlib
 import importlib
 import inspect
 import os
-import pkgutil
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
-from functools import cache
 from importlib.metadata import distributions
-from pathlib import Path, PurePath
+from pathlib import PurePath
 from typing import Any, Literal
 
 from tacit.core.targets import load, split, target_of
@@ -33,9 +31,39 @@ from tacit.core.world import AnyAgent, World
 from tacit.privacy.errors import InvalidArgument
 from tacit.simulation.seeds import noise_seed
 
-FAMILIES = ("tabular", "linear", "mixture", "lq", "continuous")
-"""Where built-in agents and worlds are: an agent in the module of its name, worlds as listed by
-the family's ``worlds`` (``WORLDS``)."""
+BUILT_IN = {
+    "tabular": {
+        "concurrent_psrl": "ConcurrentPSRL",
+        "pessimistic_improvement": "PessimisticImprovement",
+        "pessimistic_vi": "PessimisticVI",
+        "policy_improvement": "PolicyImprovement",
+        "ucbpo": "UCBPO",
+        "ucbvi": "UCBVI",
+    },
+    "linear": {
+        "linear_posterior": "LinearPosterior",
+        "lsvi_ucb": "LSVIUCB",
+        "lsvi_ucb_plus_plus": "LSVIUCBPlusPlus",
+        "pessimistic_lsvi": "PessimisticLSVI",
+    },
+    "mixture": {
+        "linopt_po": "LinOptPO",
+        "linopt_sampled": "LinOptSampled",
+        "linopt_vi": "LinOptVI",
+    },
+    "lq": {"certainty_equivalence": "CertaintyEquivalence"},
+    "continuous": {
+        "actor_critic": "ActorCritic",
+        "fitted_functional_q": "FittedFunctionalQ",
+        "functional_q": "FunctionalQ",
+        "kernel_lsvi": "KernelLSVI",
+        "kernel_mixture": "KernelMixture",
+        "model_posterior": "ModelPosterior",
+        "served_functional_q": "ServedFunctionalQ",
+    },
+}
+"""Agents of each family, by name: each is a class in the module of its name. A family's worlds are
+listed by its ``worlds`` (``WORLDS``)."""
 
 AGENTS, WORLDS = "tacit.agents", "tacit.worlds"
 """Groups of entry points: another package names its own agents and worlds in them."""
@@ -234,7 +262,7 @@ def _code(name: str) -> str | None:
 
 def world_names() -> list[str]:
     """The built-in worlds, those of other packages, and those that were registered."""
-    built_in = [name for family in FAMILIES for name in _worlds_of(family)]
+    built_in = [name for family in BUILT_IN for name in _worlds_of(family)]
     return sorted({*built_in, *_plugged(WORLDS), *_REGISTERED[WORLDS]})
 
 
@@ -246,7 +274,7 @@ def _worlds_of(family: str) -> tuple[str, ...]:
 def _world_target(name: str) -> str | None:
     if name in _REGISTERED[WORLDS]:
         return _REGISTERED[WORLDS][name]
-    for family in FAMILIES:
+    for family in BUILT_IN:
         if name in _worlds_of(family):
             return f"tacit.{family}.worlds:{name}"
     return _plugged(WORLDS).get(name)
@@ -437,57 +465,28 @@ def agent_names() -> list[str]:
 
 
 def built_in_agents() -> dict[str, str]:
-    """Targets by name of what the families have, found in their modules."""
-    found: dict[str, str] = {}
-    for family in FAMILIES:
-        for module in sorted(_modules(family)):
-            # Loops are slow to import, and so is Gymnasium; neither is an agent.
-            if not module.endswith("_loops") and module != "gym":
-                target = _built_in(family, module)
-                found |= {} if target is None else {module: target}
-    return found
+    """Targets by name of what the families have."""
+    return {
+        name: f"tacit.{family}.{name}:{kind}"
+        for family, agents in BUILT_IN.items()
+        for name, kind in agents.items()
+    }
 
 
 def agent_of_class(name: str) -> Any:
-    """What makes the built-in agents whose class is so called, or ``None``: by its module's name.
+    """What makes the built-in agents whose class is so called, or ``None``.
 
     >>> agent_of_class("UCBVI").name
     'ucbvi'
     """
-    for family in FAMILIES:
-        for module in _modules(family):
-            if module.replace("_", "") == name.lower():
-                target = _built_in(family, module)
-                if target is not None and target.endswith(f":{name}"):
-                    return NamedMaker(name, target).make
-    return None
+    found = (target for target in built_in_agents().values() if target.endswith(f":{name}"))
+    target = next(found, None)
+    return None if target is None else NamedMaker(name, target).make
 
 
 def _agent_target(name: str) -> str | None:
-    if name in _REGISTERED[AGENTS]:
-        return _REGISTERED[AGENTS][name]
-    for family in FAMILIES:
-        if name in _modules(family) and (target := _built_in(family, name)) is not None:
-            return target
-    return _plugged(AGENTS).get(name)
-
-
-@cache
-def _modules(family: str) -> frozenset[str]:
-    """The modules of a family, none of them imported."""
-    folder = str(Path(__file__).parent / family)
-    return frozenset(module.name for module in pkgutil.iter_modules([folder]))
-
-
-@cache
-def _built_in(family: str, name: str) -> str | None:
-    """The target of a family's agent: the class in the module of its name that has that name."""
-    module = importlib.import_module(f"tacit.{family}.{name}")
-    for attribute, found in vars(module).items():
-        own = isinstance(found, type) and found.__module__ == module.__name__
-        if own and getattr(found, "name", None) == name:
-            return f"{module.__name__}:{attribute}"
-    return None
+    own = built_in_agents()
+    return _REGISTERED[AGENTS].get(name) or own.get(name) or _plugged(AGENTS).get(name)
 
 
 def _plugged(group: str) -> dict[str, str]:

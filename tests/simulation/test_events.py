@@ -39,14 +39,6 @@ def test_a_callback_is_told_of_every_release():
     assert [event.policy.version for event in events] == list(range(len(events)))
 
 
-def test_an_agent_that_plans_after_every_user_tells_some():
-    events, result = told("ucbvi:schedule=every", 6000, NonPrivate())
-    assert 2 <= len(events) < 10
-    for event in events:
-        assert event.users == event.release == result.served[event.release]
-        assert event.value == pytest.approx(result.values[event.release])
-
-
 def test_what_a_callback_raises_ends_the_run():
     def full(event):
         raise OSError("the disk is full")

@@ -111,7 +111,7 @@ def _by_rule(
     coordinates: str, agent: str, model: Privacy, sizes: dict[str, str | None], as_json: bool
 ) -> None:
     """The rule of thumb for vectors."""
-    from tacit.simulation.forecast import forecast
+    from tacit.simulation.plan import forecast
 
     given = [name for name, text in sizes.items() if text is not None]
     if given:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -85,7 +85,8 @@ class Comparison:
             "agent": entry["agent"],
             "chosen": entry["chosen"],
             **{key: whole[key] for key in ("users", *WORLD_VALUES, "assumed")},
-            **{key: entry[key] for key in ("guarantee", "runs", *_MEDIANS)},
+            **{key: entry[key] for key in ("guarantee", "runs")},
+            **{f"{name}_median": entry[f"{name}_median"] for name in _MEDIANS},
             "seconds": self.seconds,
         }
 
@@ -106,9 +107,7 @@ class Comparison:
         save_results(self.labelled(), path, self.to_dict())
 
 
-_MEDIANS = (
-    *("users_to_90_median", "greedy_users_to_90_median", "score_median", "greedy_score_median"),
-)
+_MEDIANS = ("users_to_90", "greedy_users_to_90", "score", "greedy_score")
 
 
 def compare(
@@ -196,26 +195,19 @@ def summary(results: Sequence[Result]) -> dict[str, Any]:
     return {
         "guarantee": None if guarantee is None else guarantee.to_dict(),
         "runs": [run_summary(result) for result in results],
-        "users_to_90_median": median(result.users_to_90 for result in results),
-        "greedy_users_to_90_median": median(result.greedy_users_to_90 for result in results),
-        "score_median": median(or_none(result.score) for result in results),
-        "greedy_score_median": median(or_none(result.greedy_score) for result in results),
+        **{f"{name}_median": _median(results, name) for name in _MEDIANS},
     }
 
 
 def run_summary(result: Result) -> dict[str, Any]:
     """One run, as plain values."""
-    return {
-        "seed": result.seed,
-        "regret": or_none(float(result.regret[-1])),
-        "users_to_90": result.users_to_90,
-        "greedy_users_to_90": result.greedy_users_to_90,
-        "served_value": or_none(result.served_value),
-        "final_value": result.final_value,
-        "score": or_none(result.score),
-        "greedy_value": result.greedy_value,
-        "greedy_score": or_none(result.greedy_score),
-    }
+    return {"seed": result.seed} | {name: result.summary[name] for name in _RUN}
+
+
+_RUN = (
+    *("regret", "users_to_90", "greedy_users_to_90", "served_value", "final_value", "score"),
+    *("greedy_value", "greedy_score"),
+)
 
 
 def rows(summaries: Mapping[str, Sequence[Result]]) -> list[tuple[str, ...]]:
@@ -225,34 +217,31 @@ def rows(summaries: Mapping[str, Sequence[Result]]) -> list[tuple[str, ...]]:
     the same of the greedy policy, which served nobody. Where no optimum is known, returns.
     """
     runs = [run for results in summaries.values() for run in results]
+    columns: Mapping[str, tuple[str, Callable[[float | None], str]]] = {
+        "users\nto 90 %": ("users_to_90", users_words),
+        "score": ("score", number_words),
+        "regret\n/user": ("regret", number_words),
+        "greedy\nto 90 %": ("greedy_users_to_90", users_words),
+        "greedy\nscore": ("greedy_score", number_words),
+    }
     if runs and all(math.isnan(run.optimal_value) for run in runs):
-        return _return_rows(summaries)
-    titles = ("users\nto 90 %", "score", "regret\n/user", "greedy\nto 90 %", "greedy\nscore")
-    table: list[tuple[str, ...]] = [("", *titles, "guarantee")]
+        columns = {
+            "return\nof all": ("served_value", number_words),
+            "return\nof the last": ("final_value", number_words),
+            "greedy\nreturn": ("greedy_value", number_words),
+        }
+    table: list[tuple[str, ...]] = [("", *columns, "guarantee")]
     for label, results in summaries.items():
-        regret = median(float(result.regret[-1]) / max(1, result.users) for result in results)
-        table.append(
-            (
-                label,
-                users_words(median(result.users_to_90 for result in results)),
-                number_words(median(or_none(result.score) for result in results)),
-                number_words(regret),
-                users_words(median(result.greedy_users_to_90 for result in results)),
-                number_words(median(or_none(result.greedy_score) for result in results)),
-                _promised(results[0]),
-            )
-        )
+        cells = [words(_median(results, name)) for name, words in columns.values()]
+        table.append((label, *cells, _promised(results[0])))
     return table
 
 
-def _return_rows(summaries: Mapping[str, Sequence[Result]]) -> list[tuple[str, ...]]:
-    titles = ("", "return\nof all", "return\nof the last", "greedy\nreturn", "guarantee")
-    names = ("served_value", "final_value", "greedy_value")
-    table: list[tuple[str, ...]] = [titles]
-    for label, results in summaries.items():
-        medians = (median(or_none(getattr(run, name)) for run in results) for name in names)
-        table.append((label, *map(number_words, medians), _promised(results[0])))
-    return table
+def _median(results: Sequence[Result], name: str) -> float | None:
+    """Of what runs say of themselves; of regret, by user."""
+    if name == "regret":
+        return median(float(result.regret[-1]) / max(1, result.users) for result in results)
+    return median(result.summary[name] for result in results)
 
 
 def _promised(result: Result) -> str:

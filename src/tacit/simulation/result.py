@@ -38,8 +38,11 @@ GOOD_LOSS = 0.1
 WORLD_VALUES = ("optimal_value", "baseline_value", "reference_value")
 """What a result says of its world."""
 
-_FORMAT = "tacit-result"
-_VERSION = 1
+_FORMAT, _VERSION = "tacit-result", 1
+_SUMMARY = (
+    *("users", "releases", "served_value", "final_value", "score", "greedy_value", "greedy_score"),
+    *("regret", "users_to_90", "settled", "greedy_users_to_90"),
+)
 
 
 def users_to_90(served: ArrayLike, losses: ArrayLike) -> int | None:
@@ -239,6 +242,13 @@ class Result:
         """The last greedy policy between the baseline, 0, and the optimum, 1; NaN if unknown."""
         return _score(self, self.greedy_value)
 
+    @property
+    def summary(self) -> dict[str, Any]:
+        """What follows from the rest, as plain values; ``None`` where it is not known."""
+        values = {name: getattr(self, name) for name in _SUMMARY}
+        values["regret"] = float(self.regret[-1])
+        return {k: None if v is None or math.isnan(v) else v for k, v in values.items()}
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Result) and self.to_dict() == other.to_dict()
 
@@ -289,19 +299,7 @@ class Result:
             "optimal_value": or_none(self.optimal_value),
             "guarantee": None if self.guarantee is None else self.guarantee.to_dict(),
             "seconds": dict(self.seconds),
-            "summary": {
-                "users": self.users,
-                "releases": self.releases,
-                "served_value": or_none(self.served_value),
-                "final_value": self.final_value,
-                "score": or_none(self.score),
-                "greedy_value": self.greedy_value,
-                "greedy_score": or_none(self.greedy_score),
-                "regret": or_none(float(self.regret[-1])),
-                "users_to_90": self.users_to_90,
-                "settled": self.settled,
-                "greedy_users_to_90": self.greedy_users_to_90,
-            },
+            "summary": self.summary,
         }
 
     @classmethod

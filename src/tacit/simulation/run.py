@@ -58,8 +58,7 @@ def run(
         users: how many, for an agent of a text; by default 1,000,000, or as many as take so many
             steps in a world that is stepped one by one.
         privacy: the budget, for an agent of a text.
-        callback: is given the :class:`~tacit.simulation.events.Event` of every release; of an
-            agent that plans after every user, of some.
+        callback: is given the :class:`~tacit.simulation.events.Event` of every release.
 
     >>> from tacit import NonPrivate
     >>> result = run("auto", "gym:CliffWalking-v1", users=500, privacy=NonPrivate(), progress=False)
