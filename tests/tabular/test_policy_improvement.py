@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import tacit
+from research.worlds import sparse_mdp
 from tacit import InvalidArgument, JointDP, LocalDP, NonPrivate, Relation, check_agent
 from tacit.finite.model import check_policy
 from tacit.finite.spec import FiniteSpec
-from tacit.tabular import sparse_mdp
 from tacit.tabular.beliefs import BeliefConstants, Beliefs
 from tacit.tabular.policy_improvement import ImprovementConstants
 
@@ -146,12 +146,12 @@ def test_nothing_to_decide_is_no_error() -> None:
 @pytest.mark.parametrize(
     ("world", "users", "privacy", "kind"),
     [
-        ("sparse_mdp:states=400", 10**6, BUDGET, "returns"),
+        ("research.worlds.sparse_mdp:states=400", 10**6, BUDGET, "returns"),
         ("riverswim", 10**4, BUDGET, "counts"),
         ("riverswim", 500, BUDGET, "returns"),
         ("riverswim", 500, JointDP(10.0, 1e-6), "counts"),
-        ("sparse_mdp:states=60", 10**5, BUDGET, "returns"),
-        ("sparse_mdp:states=60", 10**8, BUDGET, "counts"),
+        ("research.worlds.sparse_mdp:states=60", 10**5, BUDGET, "returns"),
+        ("research.worlds.sparse_mdp:states=60", 10**8, BUDGET, "counts"),
     ],
 )
 def test_the_rule_is_by_spec_users_and_budget(world, users, privacy, kind) -> None:

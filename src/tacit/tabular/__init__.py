@@ -2,9 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from tacit.tabular.real_worlds import incentives, skill_teaching
 from tacit.tabular.sparse_world import SparseWorld
-from tacit.tabular.sparse_worlds import icu_sepsis, sparse_mdp
 from tacit.tabular.world import TabularWorld, load_world, world_schema
 from tacit.tabular.worlds import (
     build_world,
@@ -26,13 +24,9 @@ __all__ = [
     "from_gymnasium",
     "grid",
     "health_coach",
-    "icu_sepsis",
-    "incentives",
     "load_world",
     "random_mdp",
     "riverswim",
-    "skill_teaching",
-    "sparse_mdp",
     "world_schema",
 ]
 

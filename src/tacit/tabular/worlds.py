@@ -11,8 +11,6 @@ import numpy as np
 from tacit.core.sizes import check_bytes, check_seed, check_size
 from tacit.finite.world import FiniteWorld
 from tacit.privacy.errors import InvalidArgument
-from tacit.tabular.real_worlds import incentives, skill_teaching
-from tacit.tabular.sparse_worlds import icu_sepsis, sparse_mdp
 from tacit.tabular.world import TabularWorld
 
 if TYPE_CHECKING:
@@ -303,16 +301,11 @@ WORLDS = (
     "deep_sea",
     "grid",
     "health_coach",
-    "icu_sepsis",
-    "incentives",
     "random_mdp",
     "riverswim",
-    "skill_teaching",
-    "sparse_mdp",
 )
 """The names of worlds that a command line knows."""
 
 _BUILDERS: dict[str, Callable[..., FiniteWorld]] = {
-    **{f.__name__: f for f in (icu_sepsis, incentives, skill_teaching, sparse_mdp)},
     **{f.__name__: f for f in (deep_sea, grid, health_coach, random_mdp, riverswim)},
 }
