@@ -13,6 +13,7 @@ from research.worlds.classic import acrobot, mountain_car, pendulum, poles
 from research.worlds.glucose import glucose
 from research.worlds.gusts import gusts
 from research.worlds.lq import random_system, thermostat
+from research.worlds.misspecified import far
 from research.worlds.mixture import currents, keyboard
 from research.worlds.tabular import icu_sepsis, incentives, skill_teaching, sparse_mdp
 from tacit.registry import build_world
@@ -21,6 +22,7 @@ __all__ = [
     "acrobot",
     "build",
     "currents",
+    "far",
     "glucose",
     "gusts",
     "icu_sepsis",

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from tacit.core.sizes import Floats, check_bytes, check_seed, check_size
-from tacit.finite.misspecified import far_words, misspecified
 from tacit.finite.world import model_of
 from tacit.mixture.world import MixtureWorld
 from tacit.numerics.simplex import helmert
@@ -111,7 +110,6 @@ def mixture_of_models(
     horizon: int = 10,
     seed: int = 0,
     known_rewards: bool = True,
-    misspecification: float = 0.0,
 ) -> MixtureWorld:
     """A few models of the world that everybody knows, and weights of them that nobody knows.
 
@@ -141,10 +139,6 @@ def mixture_of_models(
     good. Nothing else leads there, and what is left of the probabilities is drawn from
     Dirichlet(.1) on the other states.
 
-    With ``misspecification`` every row of transitions is so far, in total variation, from the
-    mixture (:func:`~tacit.finite.misspecified.misspecified`); the criterion is for the world before
-    that.
-
     >>> world = mixture_of_models()
     >>> world.baseline_value < 0.5 * world.optimal_value
     True
@@ -169,19 +163,16 @@ def mixture_of_models(
     rewards = np.zeros((1, S, A))
     rewards[:, goal] = 1.0
     name = f"mixture_of_models:dimension={d},states={S},actions={A},horizon={H},seed={seed}"
-    far = far_words(misspecification)
-    world = MixtureWorld(
+    return MixtureWorld(
         models,
         weights[np.newaxis],
         rewards,
         H,
         reward_features=np.repeat(np.eye(S)[:, np.newaxis], A, axis=1),
         known_rewards=known,
-        name=name + _named(known) + far,
+        name=name + _named(known),
         **_simplex(d),
     )
-    world._become(misspecified(world.model, misspecification, seed))
-    return world
 
 
 def mixture_from_tabular(world: Any, known_rewards: bool = False) -> MixtureWorld:

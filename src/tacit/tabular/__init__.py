@@ -4,14 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.tabular.sparse_world import SparseWorld
 from tacit.tabular.world import TabularWorld, load_world, world_schema
-from tacit.tabular.worlds import (
-    build_world,
-    deep_sea,
-    grid,
-    health_coach,
-    random_mdp,
-    riverswim,
-)
+from tacit.tabular.worlds import deep_sea, grid, health_coach, random_mdp, riverswim
 
 if TYPE_CHECKING:
     from tacit.tabular.gym import from_gymnasium
@@ -19,7 +12,6 @@ if TYPE_CHECKING:
 __all__ = [
     "SparseWorld",
     "TabularWorld",
-    "build_world",
     "deep_sea",
     "from_gymnasium",
     "grid",
