@@ -51,11 +51,11 @@ from typing import Any
 import numpy as np
 
 import tacit
+from research.worlds import random_system
 from tacit.continuous import line
 from tacit.continuous.constants import FunctionalConstants
 from tacit.core.kinds import maker
 from tacit.linear import simplex
-from tacit.lq import random_system
 from tacit.mixture import mixture_of_models
 from tacit.privacy import storage
 from tacit.privacy.curators import saves as gate

@@ -24,12 +24,12 @@ from numpy.typing import NDArray
 
 from benchmarks.row import Row, at_least, noted
 from benchmarks.timing import processor, seconds
+from research.worlds import random_system
 from tacit import Agent, CertaintyEquivalence
 from tacit.core.vector_episodes import VectorEpisodes
 from tacit.lq.policy import GainPolicy
 from tacit.lq.statistics import TrajectorySums
 from tacit.lq.world import LQWorld, Sphere, UniformBall
-from tacit.lq.worlds import random_system
 from tacit.privacy.models import JointDP
 from tacit.privacy.statistic import Block
 from tacit.simulation.result import Result

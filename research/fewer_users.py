@@ -109,7 +109,7 @@ def measured(
     from tacit.tabular.exploration import ExplorationConstants
     from tacit.tabular.sparse_posterior import SparseConstants
 
-    world = tacit.tabular.build_world((WORLDS | ABLATED)[name][0])
+    world = tacit.world((WORLDS | ABLATED)[name][0])
     users, serving, greedy = users_of(name, epsilon), [], []
     options: dict[str, Any] = {"stationary": False} if "per step" in name else {}
     constants = dict(constants or {})
@@ -140,7 +140,7 @@ def limits(name: str) -> dict[str, int]:
     n mu >= z + z(0.1 / (A^k - 1)). The oracle mixes policies, with the world known, until every
     action in every such state is three deviations of its noise.
     """
-    world: Any = tacit.tabular.build_world(WORLDS[name][0])
+    world: Any = tacit.world(WORLDS[name][0])
     model: FiniteModel = world.model
     mu, z = tacit.Budget(1.0, DELTA).mu, float(norm.isf(0.1))
     states = _critical(model, world)

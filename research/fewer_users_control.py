@@ -20,8 +20,8 @@ import numpy as np
 import tacit
 from research.command_lines import Parser
 from research.fewer_users_linear import words
+from research.worlds import build
 from tacit.lq.certainty_equivalence import LQConstants
-from tacit.registry import build_world, world_entry
 from tacit.simulation.seeds import noise_seed
 
 STORED = Path(__file__).with_suffix(".json")
@@ -49,8 +49,8 @@ class Case:
         """Users to 90 %, serving and greedy, and the mean loss of all who were served."""
         found: dict[str, list[Any]] = {"serving": [], "greedy": [], "loss": [], "last": []}
         for seed in HELD_OUT if self.held_out else SEEDS:
-            own = "seed" in world_entry(self.world.partition(":")[0]).options
-            world = build_world(f"{self.world},seed={seed}" if own else self.world)
+            own = self.world.startswith("random_system")
+            world = build(f"{self.world},seed={seed}" if own else self.world)
             agent = getattr(tacit, self.agent)(
                 world.spec,
                 self.users,

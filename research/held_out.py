@@ -85,7 +85,7 @@ def measure_worlds(
 ) -> Iterator[Row]:
     """UCBVI on every world, with privacy and without."""
     for name in names:
-        world = tacit.tabular.build_world((WORLDS | UNSEEN)[name])
+        world = tacit.world((WORLDS | UNSEEN)[name])
         spec = world.spec
 
         def runs(privacy: Privacy, users: int, world: Any = world) -> list[tacit.Result]:

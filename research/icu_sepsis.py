@@ -22,7 +22,7 @@ import numpy as np
 
 import tacit
 from research.command_lines import Parser
-from tacit.registry import build_world
+from research.worlds import build
 from tacit.simulation.seeds import noise_seed
 from tacit.tabular.policy_improvement import ImprovementConstants
 
@@ -47,7 +47,7 @@ class Case:
 
     def run(self, seed: int) -> tuple[float, float]:
         """The scores of the policy at the end, and of what users were served, on average."""
-        world = build_world(self.worlds[seed % len(self.worlds)])
+        world = build(self.worlds[seed % len(self.worlds)])
         privacy = tacit.NonPrivate() if self.epsilon is None else tacit.JointDP(self.epsilon, 1e-6)
         agent = tacit.PolicyImprovement(
             world.spec,

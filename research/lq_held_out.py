@@ -20,7 +20,7 @@ import tacit
 from research.jobs import DELTA, RUNS, WORKERS, Job, Run, _with, _world, run_jobs, spread
 from research.tables import ColumnTable, columns_main, joint, model_words
 from tacit.privacy.models import LocalDP, NonPrivate, Privacy
-from tacit.registry import agent_entry, world_entry
+from tacit.registry import agent_entry
 from tacit.simulation.compare import privacy_dict
 from tacit.simulation.plots import _short as short
 from tacit.simulation.result import median
@@ -47,8 +47,8 @@ class LQJob(Job):
 
     def world_of(self, seed: int) -> Any:
         """The world of a run."""
-        entry = world_entry(self.world.partition(":")[0])
-        return _world(_with(self.world, {"seed": seed} if "seed" in entry.options else {}))
+        drawn = self.world.startswith("random_system")
+        return _world(_with(self.world, {"seed": seed} if drawn else {}))
 
     def agent(self, seed: int) -> Any:
         """The agent, before its first user."""

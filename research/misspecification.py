@@ -29,7 +29,7 @@ COLUMNS = ("as it is", "no features")
 
 def jobs(world: str, dial: float) -> dict[str, Job]:
     """What is run there, by name."""
-    place = f"{world}:misspecification={dial}"
+    place = f"far:of={world},distance={dial}"
     plain = Job(place, KINDS[world], joint(1.0), USERS)
     tabular = Job(place, "UCBVI", joint(1.0), USERS)
     return dict(zip(COLUMNS, (plain, tabular), strict=True))

@@ -25,8 +25,8 @@ import numpy as np
 
 import tacit
 from research.command_lines import Parser
+from research.worlds import build
 from tacit.finite.policy import Policy
-from tacit.registry import build_world
 from tacit.tabular.world import TabularWorld
 
 TABLE = Path(__file__).with_suffix(".json")
@@ -56,7 +56,7 @@ def people_of(world: Any, seed: int = 40) -> Policy:
 
 def world_of(name: str) -> Any:
     """By name, or the bandit."""
-    return bandit() if name == "bandit" else build_world(name)
+    return bandit() if name == "bandit" else build(name)
 
 
 def coverage(world_name: str, behaviour: str, method: str) -> dict[str, Any]:
@@ -126,7 +126,7 @@ def width(world_name: str, behaviour: str) -> dict[str, Any]:
 
 def icu(world_name: str = "icu_sepsis") -> dict[str, Any]:
     """Policies learnt from clinicians' episodes, and what is proven of them."""
-    world: Any = build_world(world_name)
+    world: Any = build(world_name)
     H = world.spec.horizon
     allowed = world.spec.allowed
     mixed = 0.5 * world.people + 0.5 * allowed / allowed.sum(axis=1, keepdims=True)

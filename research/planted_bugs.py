@@ -142,7 +142,7 @@ def _models() -> World:
 
 
 def _system() -> World:
-    from tacit.lq.worlds import random_system
+    from research.worlds import random_system
 
     return random_system(n=2, d=1, horizon=5, seed=500)
 

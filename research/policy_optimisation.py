@@ -26,9 +26,9 @@ import numpy as np
 import tacit
 from research.command_lines import Parser, whole
 from research.epsilon_cost import DELTA
+from research.worlds import build
 from tacit.core.world import World
 from tacit.mixture import mixture_from_tabular
-from tacit.registry import build_world
 from tacit.simulation.compare import users_words
 from tacit.simulation.result import Result, median
 from tacit.simulation.seeds import noise_seed
@@ -49,7 +49,7 @@ PAIRS = (
 def world_of(name: str) -> World:
     """A world by its name in the tables."""
     kind, _, mixture = name.partition(",")
-    made = build_world(kind)
+    made = build(kind)
     return mixture_from_tabular(made) if mixture else made
 
 

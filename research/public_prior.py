@@ -95,7 +95,7 @@ def measured(name: str, wrong: float | None) -> list[int | None]:
     text, users = WORLDS[name]
     found: list[int | None] = []
     for seed in SEEDS:
-        world = mixed_up(tacit.tabular.build_world(text), seed)
+        world = mixed_up(tacit.world(text), seed)
         kind = VisitEvidence if wrong is None else believed(world, wrong, seed)
 
         def evidence(

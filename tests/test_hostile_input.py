@@ -237,7 +237,6 @@ _ABSURD = """
         "grid": lambda: registry.build_world("grid:side=100000"),
         "two_state": lambda: registry.build_world("two_state:horizon=1000000000"),
         "mixture": lambda: registry.build_world("mixture_of_models:horizon=1000000000"),
-        "keyboard": lambda: registry.build_world("keyboard:horizon=1000000000"),
         "spec": lambda: tacit.UCBVI(
             FiniteSpec(states=10**9, actions=2, horizon=10**9, stationary=False),
             users=10, privacy=joint,

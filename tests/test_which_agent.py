@@ -17,6 +17,7 @@ from tests.cli.calls import BUDGET, call, content
 
 JOINT, PURE, NONE = JointDP(1.0, 1e-6), JointDP(1.0, 0.0), NonPrivate()
 LOCAL, LOCAL_PURE = LocalDP(4.0, 1e-6), LocalDP(4.0, 0.0)
+SPARSE = "research.worlds.sparse_mdp:states=20"
 SMALL = "riverswim:states=3,horizon=4"
 
 
@@ -33,8 +34,8 @@ def taken(world, privacy):
         (SMALL, LOCAL, "ucbvi"),
         (SMALL, LOCAL_PURE, "ucbvi"),
         (SMALL, NONE, "ucbvi"),
-        ("sparse_mdp:states=20", JOINT, "policy_improvement"),
-        ("sparse_mdp:states=20", NONE, "policy_improvement"),
+        (SPARSE, JOINT, "policy_improvement"),
+        (SPARSE, NONE, "policy_improvement"),
         ("simplex", JOINT, "linear_posterior"),
         ("simplex", PURE, "lsvi_ucb"),
         ("simplex", LOCAL, "lsvi_ucb"),
@@ -44,9 +45,9 @@ def taken(world, privacy):
         ("hard_mixture", NONE, "linopt_vi"),
         ("hard_mixture", LOCAL_PURE, "linopt_vi"),
         ("mixture_of_models", JOINT, "linopt_vi"),
-        ("keyboard:known_rewards=false", JOINT, "linopt_vi"),
-        ("random_system:n=2,d=1,horizon=5", JOINT, "certainty_equivalence"),
-        ("random_system:n=2,d=1,horizon=5", LOCAL, "certainty_equivalence"),
+        ("mixture_of_models:known_rewards=false", JOINT, "linopt_vi"),
+        ("double_integrator:horizon=5", JOINT, "certainty_equivalence"),
+        ("double_integrator:horizon=5", LOCAL, "certainty_equivalence"),
         ("line:horizon=8", JOINT, "fitted_functional_q"),
         ("line:horizon=8", NONE, "fitted_functional_q"),
         ("line:horizon=8", LOCAL, "fitted_functional_q:serve=all"),
@@ -82,8 +83,16 @@ def test_features_that_tell_nothing_are_ignored():
 @pytest.mark.parametrize(
     ("world", "privacy", "words"),
     [
-        ("sparse_mdp:states=20", LOCAL, "states allow some actions only.* for joint DP and no"),
-        ("sparse_mdp:states=20", PURE, "pure joint DP, but there are agents for joint DP and"),
+        (
+            SPARSE,
+            LOCAL,
+            "states allow some actions only.* for joint DP and no",
+        ),
+        (
+            SPARSE,
+            PURE,
+            "pure joint DP, but there are agents for joint DP and",
+        ),
         ("dosing", PURE, "linear-quadratic world and pure joint DP, but .* joint DP and local DP"),
         ("line", LOCAL_PURE, "continuous world and pure local DP"),
     ],

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from research.worlds import keyboard
 from tacit import Relation, check_statistic
 from tacit.audit.worst_users import far_walkers, settled_users, worst_users
-from tacit.mixture import keyboard, mixture_of_models
+from tacit.mixture import mixture_of_models
 from tacit.mixture.model_sums import ModelSums
 from tacit.privacy.errors import InvalidArgument
 

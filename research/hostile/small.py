@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 import tacit
+from research.worlds import build
 from tacit import registry
 from tacit.audit.made_up_users import raw_block
 from tacit.privacy.errors import TacitError
@@ -41,7 +42,7 @@ _USERS = 400
 @cache
 def small_world(name: str) -> Any:
     """One small world of each family, or of an agent that needs another."""
-    return registry.build_world(_WORLDS[name])
+    return build(_WORLDS[name])
 
 
 @dataclass(frozen=True)

@@ -12,17 +12,30 @@ from research.worlds.boxes import plane, trap
 from research.worlds.classic import acrobot, mountain_car, pendulum, poles
 from research.worlds.glucose import glucose
 from research.worlds.gusts import gusts
+from research.worlds.lq import random_system, thermostat
+from research.worlds.misspecified import far
+from research.worlds.mixture import currents, keyboard
+from research.worlds.tabular import icu_sepsis, incentives, skill_teaching, sparse_mdp
 from tacit.registry import build_world
 
 __all__ = [
     "acrobot",
     "build",
+    "currents",
+    "far",
     "glucose",
     "gusts",
+    "icu_sepsis",
+    "incentives",
+    "keyboard",
     "mountain_car",
     "pendulum",
     "plane",
     "poles",
+    "random_system",
+    "skill_teaching",
+    "sparse_mdp",
+    "thermostat",
     "trap",
 ]
 

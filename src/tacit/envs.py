@@ -23,14 +23,11 @@ NAMES: Mapping[str, Mapping[str, str]] = {
     "linear": {"TwoState": "two_state", "Simplex": "simplex"},
     "mixture": {
         "HardMixture": "hard_mixture",
-        "Keyboard": "keyboard",
         "MixtureOfModels": "mixture_of_models",
     },
     "lq": {
         "Dosing": "dosing",
         "DoubleIntegrator": "double_integrator",
-        "Thermostat": "thermostat",
-        "RandomSystem": "random_system",
     },
     "continuous": {"Line": "line"},
 }

@@ -55,11 +55,8 @@ BUILT_IN = {
     "continuous": {
         "actor_critic": "ActorCritic",
         "fitted_functional_q": "FittedFunctionalQ",
-        "functional_q": "FunctionalQ",
         "kernel_lsvi": "KernelLSVI",
-        "kernel_mixture": "KernelMixture",
         "model_posterior": "ModelPosterior",
-        "served_functional_q": "ServedFunctionalQ",
     },
 }
 """Agents of each family, by name: each is a class in the module of its name. A family's worlds are

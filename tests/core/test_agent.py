@@ -224,7 +224,7 @@ def test_ids_of_those_who_wait_are_saved_as_hashes(ids: Any, people: bool, tmp_p
 
 def test_the_first_autosave_holds_the_first_policies(tmp_path: Any) -> None:
     """It is written by the constructor: what a subclass would set later were not in it."""
-    world = tacit.lq.random_system(n=2, d=1, horizon=4)
+    world = tacit.lq.double_integrator(4)
     files = {"ledger": tmp_path / "ledger", "autosave": tmp_path / "state"}
     agent = tacit.CertaintyEquivalence(world.spec, 30, PRIVATE, **files)
     resumed = tacit.CertaintyEquivalence(world.spec, 30, PRIVATE).load(tmp_path / "state", **files)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import tacit
+from research.worlds import sparse_mdp
 from tacit import InvalidArgument, JointDP, LocalDP, NonPrivate
 from tacit.core.monitor import Record, _monitoring, _separate
 from tacit.finite.model import policy_values
@@ -76,7 +77,7 @@ def test_errors_are_as_large_as_they_say(privacy, options) -> None:
 
 
 def test_returns_by_state_tell_where_people_are() -> None:
-    world = tacit.tabular.sparse_mdp(states=12, actions=4, horizon=4)
+    world = sparse_mdp(states=12, actions=4, horizon=4)
     agent, _ = served(tacit.PolicyImprovement, users=500, world=world)
     found = tacit.monitor(agent)
     assert len(found.versions) == agent.releases
@@ -261,7 +262,7 @@ def test_running_sums_of_changing_questions_are_told_apart() -> None:
 
 
 def test_control_tells_costs_and_energies() -> None:
-    world = tacit.lq.random_system(2, 1, 5)
+    world = tacit.lq.double_integrator(5)
     agent, blocks = served(tacit.CertaintyEquivalence, users=600, world=world)
     found = tacit.monitor(agent)
     spec = world.spec

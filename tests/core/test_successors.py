@@ -23,7 +23,7 @@ RIVER = tacit.tabular.riverswim(4, 6)
 SIMPLEX = tacit.linear.simplex(dimension=3, states=10, actions=4, horizon=5)
 MODELS = tacit.mixture.mixture_of_models(states=6, actions=3, horizon=5)
 HARD = tacit.mixture.hard_mixture(dimension=3, horizon=4)
-SYSTEM = tacit.lq.random_system(2, 1, 5)
+SYSTEM = tacit.lq.double_integrator(5)
 LINE = tacit.continuous.line()
 
 ROWS = [

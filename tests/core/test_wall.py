@@ -132,7 +132,7 @@ def marked(data: Any, rng: np.random.Generator) -> Any:
 
 
 OWN_WORLDS = {
-    "linopt_sampled": "currents:rows=5,columns=6,dimension=3,horizon=4,samples=4",
+    "linopt_sampled": "research.worlds.currents:rows=5,columns=6,dimension=3,horizon=4,samples=4",
 }
 EXTRA = (("concurrent_psrl", {"running": 0}),)
 

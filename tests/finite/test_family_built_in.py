@@ -7,11 +7,11 @@ from gymnasium.utils.env_checker import check_env
 
 from tacit import InvalidArgument
 from tacit.linear import simplex, two_state
-from tacit.mixture import hard_mixture, keyboard, mixture_of_models
+from tacit.mixture import hard_mixture, mixture_of_models
 from tacit.tabular import deep_sea, grid, health_coach, random_mdp, riverswim
 
 TABULAR = (riverswim, grid, deep_sea, random_mdp, health_coach)
-OTHERS = (two_state, simplex, hard_mixture, mixture_of_models, keyboard)
+OTHERS = (two_state, simplex, hard_mixture, mixture_of_models)
 
 
 @pytest.mark.parametrize("build", [*TABULAR, *OTHERS])
@@ -43,9 +43,7 @@ def test_mistakes_in_sizes_are_named(build, given, message):
 # Gymnasium.
 
 
-@pytest.mark.parametrize(
-    "name", ["TwoState", "Simplex", "HardMixture", "Keyboard", "MixtureOfModels"]
-)
+@pytest.mark.parametrize("name", ["TwoState", "Simplex", "HardMixture", "MixtureOfModels"])
 def test_registered_worlds_pass_gymnasiums_checker(name):
     env = gymnasium.make(f"tacit/{name}-v0").unwrapped
     # Warnings are errors here.

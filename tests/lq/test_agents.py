@@ -12,9 +12,10 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
+from research.worlds import random_system
 from tacit import Agent, CertaintyEquivalence, JointDP, LocalDP, NonPrivate
 from tacit.audit.check_agent import check_agent
-from tacit.lq import GainPolicy, LQWorld, Point, UniformBall, dosing, random_system
+from tacit.lq import GainPolicy, LQWorld, Point, UniformBall, dosing
 from tacit.lq.certainty_equivalence import LQConstants
 from tacit.lq.estimate import (
     BlockEvidence,

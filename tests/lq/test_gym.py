@@ -5,16 +5,15 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
+from research.worlds import random_system
 from tacit import InvalidArgument
 from tacit.envs import register_envs
-from tacit.lq import dosing, random_system
+from tacit.lq import dosing
 from tacit.lq.gym import LQEnv
 
 IDS = [
     "tacit/Dosing-v0",
     "tacit/DoubleIntegrator-v0",
-    "tacit/RandomSystem-v0",
-    "tacit/Thermostat-v0",
 ]
 
 
@@ -29,8 +28,8 @@ def test_environments_pass_gymnasiums_checks(name):
 
 def test_parameters_reach_the_world_and_registering_twice_does_no_harm():
     register_envs()
-    env = gymnasium.make("tacit/RandomSystem-v0", n=2, d=1, horizon=10, seed=500)
-    assert env.unwrapped.world.name == "random_system:n=2,d=1,horizon=10,seed=500"
+    env = gymnasium.make("tacit/DoubleIntegrator-v0", horizon=7)
+    assert env.unwrapped.world.name == "double_integrator:horizon=7,step=0.3,noise=0.1"
 
 
 def test_steps_follow_the_system_and_cost_what_it_says():

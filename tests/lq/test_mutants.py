@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from research.worlds import random_system
 from tacit import Agent, AgentKind, JointDP
 from tacit.audit.check_agent import check_agent
 from tacit.core.algorithm import Algorithm
 from tacit.core.asks import Ask, Asks
-from tacit.lq import random_system
 from tacit.lq.certainty_equivalence import CertaintyEquivalence
 from tacit.lq.statistics import TrajectorySums
 from tacit.privacy.budget import Relation

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from research.worlds import random_system
 from tacit import Block, Relation, check_statistic
-from tacit.lq import GainPolicy, LQWorld, Sphere, UniformBall, random_system
+from tacit.lq import GainPolicy, LQWorld, Sphere, UniformBall
 from tacit.lq.statistics import TrajectorySums
 from tacit.privacy.errors import CheckFailed, InvalidArgument
 from tacit.privacy.statistic import Statistic, StreamedBlock

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from research.worlds import random_system
 from tacit import InvalidArgument
 from tacit.core.vector_episodes import VectorEpisodes
 from tacit.lq import (
@@ -19,7 +20,6 @@ from tacit.lq import (
     TruncatedGaussian,
     UniformBall,
     dosing,
-    random_system,
 )
 from tacit.lq.world import PART
 from tacit.privacy.statistic import StreamedBlock

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from research import large_worlds
+from research.worlds import currents
 from tacit import Block, JointDP, LinOptSampled, LocalDP, NonPrivate, Relation, check_statistic
 from tacit.audit.check_agent import check_agent
-from tacit.mixture import SampledSpec, currents, mixture_of_models
+from tacit.mixture import SampledSpec, mixture_of_models
 from tacit.mixture.targeted_sums import TargetedSums
 from tacit.privacy.errors import InvalidArgument
 from tacit.simulation.run import run

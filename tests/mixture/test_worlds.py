@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tacit import InvalidArgument
-from tacit.mixture import MixtureWorld, hard_mixture, keyboard, mixture_of_models
+from tacit.mixture import MixtureWorld, hard_mixture, mixture_of_models
 from tacit.mixture import worlds as built_in
 from tacit.registry import build_world
 from tests.finite.families import drawn_worlds, returns_have_the_exact_mean, uniform
@@ -16,8 +16,6 @@ BUILT_IN = {
     "mixture_of_models": mixture_of_models,
     "mixture_of_models_unknown": lambda: mixture_of_models(3, 6, seed=2, known_rewards=False),
     "mixture_of_models_built": lambda: mixture_of_models(2, 50, 5, 4, seed=1),
-    "keyboard": keyboard,
-    "keyboard_unknown": lambda: keyboard(horizon=5, seed=3, known_rewards=False),
 }
 
 
@@ -202,51 +200,6 @@ def test_built_mixtures_are_accepted_by_design(dimension, actions):
     assert len(set((weights @ models)[..., goal].argmax(axis=1).tolist())) > 1
 
 
-# The keyboard.
-
-
-def test_keyboards_are_accepted():
-    seen = set()
-    for seed, horizon in itertools.product(range(20), (2, 8, 40)):
-        world = keyboard(horizon=horizon, seed=seed)
-        assert world.baseline_value < 0.6 * world.optimal_value
-        assert unknowing_value(world) < 0.8 * world.optimal_value
-        assert (world.weights >= 0).all()
-        assert world.weights.sum() == pytest.approx(1.0)
-        assert world.spec.start[10] == 1.0
-        assert world.spec.stationary
-        seen.add(tuple(world.weights[0].tolist()))
-    assert len(seen) > 20
-    # Agents are told the same, whoever the people are.
-    assert keyboard(seed=1).spec == keyboard(seed=2).spec
-
-
-def test_keyboard_as_documented():
-    world = keyboard()
-    models = world.transition_features
-    np.testing.assert_allclose(models.sum(axis=-1), 1.0)
-    assert (models >= 0).all()
-    taken = np.arange(12) % 3 == 2
-    assert (taken == world.model.mean_rewards[0].T).all()
-    # What is taken is of the suggested class.
-    for action in range(4):
-        others = taken & (np.arange(12) // 3 != action)
-        assert (models[:, action][..., others] == 0).all()
-    # Notes (style 0), after a noun, willing: a verb is wanted with .85.
-    row = models[1, 1, 0]
-    assert row[3 * 1 + 2] == pytest.approx(0.7 * (0.85 + 0.15 * 0.1))
-    # By hand: a noun is wanted and not looked at, or looked at and borne with.
-    assert row[3 * 0 + 1] == pytest.approx(0.05 * (0.3 + 0.7 * 0.9 * 0.5))
-    assert row[3 * 0 + 0] == pytest.approx(0.05 * 0.7 * 0.9 * 0.5)
-    # Chat (style 3), after a small word, annoyed, and a noun is not suggested, but wanted.
-    row = models[9, 2, 3]
-    assert row[3 * 2 + 2] == pytest.approx(0.35 * (0.05 + 0.95 * 0.3))
-    assert row[0] == pytest.approx(0.85 * (0.65 * 0.5 + 0.35 * 0.7))
-    assert row[1] == pytest.approx(0.85 * 0.65 * 0.5)
-    # After a taken one attention is 1 at least, or falls to it.
-    assert (models[2::3][..., 0::3] == 0).all()
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -268,8 +221,6 @@ def test_keyboard_as_documented():
             lambda: mixture_of_models(dimension=2, states=90, actions=2),
             "no world with dimension=2, .* was found .* take four actions",
         ),
-        (lambda: keyboard(horizon=1), "horizon must be >= 2, got 1"),
-        (lambda: keyboard(seed="x"), "seed must be an integer >= 0"),
     ],
 )
 def test_mistakes_are_named(make, message):

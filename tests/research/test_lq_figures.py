@@ -10,7 +10,8 @@ import tacit
 from research import dosing_trajectories, lq_budget, lq_held_out
 from research.figure_names import FIGURES
 from research.lq_held_out import DOSING, MIDDLE, PLACES, Case, LQJob, LQRun, Row, Table
-from tacit.lq import GainPolicy, dosing, random_system
+from research.worlds import random_system
+from tacit.lq import GainPolicy, dosing
 from tacit.simulation.result import Result
 from tests.research.commands import TableChecks, curves
 

@@ -10,7 +10,7 @@ import pytest
 
 from research import lq_orders
 from research.figure_names import FIGURES
-from tacit.lq import thermostat
+from research.worlds import thermostat
 from tacit.papers import chowdhury_lq_2021 as paper
 
 PAGE = Path(__file__).parents[2] / "docs" / "papers" / "chowdhury_lq_2021.md"

@@ -11,7 +11,8 @@ from tacit.envs import register_envs
 from tacit.finite.env import FiniteEnv
 from tacit.finite.model import optimal
 from tacit.finite.policy import Policy
-from tacit.tabular import build_world, riverswim
+from tacit.registry import build_world
+from tacit.tabular import riverswim
 from tacit.tabular.gym import ImportedWorld, SampledWorld, from_gymnasium
 
 IDS = ["RiverSwim", "Grid", "DeepSea", "RandomMDP", "HealthCoach"]
@@ -148,8 +149,8 @@ def test_names_rebuild_imported_worlds():
     assert again.name == world.name
     assert (again.model.transitions == world.model.transitions).all()
     assert world.name == "gym:FrozenLake-v1,horizon=9,is_slippery=false"
-    for old in ("gymnasium:id=FrozenLake-v1", "gym:FrozenLake-v1"):
-        assert build_world(old).spec.horizon == 100
+    for name in ("gymnasium:FrozenLake-v1", "gym:FrozenLake-v1"):
+        assert build_world(name).spec.horizon == 100
 
 
 # Ways to an end: agents see other rewards than values are of.

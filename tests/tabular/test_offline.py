@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 import tacit
+from research.worlds import sparse_mdp
 from tacit import InvalidArgument, JointDP, LocalDP, NonPrivate, Policy, check_agent
 from tacit.finite.learn_offline import _split
 from tacit.finite.model import check_policy
 from tacit.finite.offline import OfflineConstants
-from tacit.tabular import TabularWorld, random_mdp, riverswim, sparse_mdp
+from tacit.tabular import TabularWorld, random_mdp, riverswim
 
 BUDGET = JointDP(1.0, 1e-6)
 SMALL = sparse_mdp(states=12, actions=4, horizon=4)

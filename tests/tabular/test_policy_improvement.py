@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import tacit
+from research.worlds import sparse_mdp
 from tacit import InvalidArgument, JointDP, LocalDP, NonPrivate, Relation, check_agent
 from tacit.finite.model import check_policy
 from tacit.finite.spec import FiniteSpec
-from tacit.tabular import sparse_mdp
 from tacit.tabular.beliefs import BeliefConstants, Beliefs
 from tacit.tabular.policy_improvement import ImprovementConstants
 

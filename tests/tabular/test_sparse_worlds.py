@@ -10,14 +10,16 @@ import numpy as np
 import pytest
 
 import tacit
+from research.worlds import build, icu_sepsis, sparse_mdp
+from research.worlds import tabular as sparse_worlds
 from tacit import InvalidArgument
 from tacit.finite.env import FiniteEnv
 from tacit.finite.model import uniform_policy
 from tacit.registry import build_world
-from tacit.tabular import SparseWorld, icu_sepsis, sparse_mdp, sparse_worlds
+from tacit.tabular import SparseWorld
 
 needs_package = pytest.mark.skipif(
-    find_spec("icu_sepsis") is None, reason="needs the package icu-sepsis: tacit[worlds]"
+    find_spec("icu_sepsis") is None, reason="needs the package icu-sepsis"
 )
 
 
@@ -39,14 +41,14 @@ def test_values_of_icu_sepsis(horizon, values) -> None:
 
 @needs_package
 def test_what_is_public_of_icu_sepsis() -> None:
-    world = build_world("icu_sepsis")
+    world = build("icu_sepsis")
     spec = world.spec
     assert (spec.states, spec.actions, spec.horizon) == (716, 25, 20)
     assert spec.largest_return == 1.0
     assert sum(map(len, spec.admissible[:713])) / 713 == pytest.approx(3.1, abs=0.05)
     assert spec.admissible[713:] == ((0,),) * 3
     assert len(world.model.source) < 10**5
-    assert world.name == "icu_sepsis:horizon=20"
+    assert world.name == "research.worlds.icu_sepsis:horizon=20"
     episodes = world.simulate(uniform_policy(spec), 20_000, np.random.default_rng(0))
     returns = episodes.rewards.sum(axis=1)
     assert set(np.unique(returns)) == {0.0, 1.0}
@@ -55,7 +57,7 @@ def test_what_is_public_of_icu_sepsis() -> None:
 
 def test_a_missing_package_is_named(monkeypatch) -> None:
     monkeypatch.setattr(sparse_worlds, "find_spec", lambda name: None)
-    with pytest.raises(InvalidArgument, match=r"tacit\[worlds\]"):
+    with pytest.raises(InvalidArgument, match="pip install icu-sepsis"):
         icu_sepsis()
 
 
@@ -85,8 +87,8 @@ def test_mistakes_in_sizes_are_named(given, message) -> None:
 
 
 def test_docstrings_have_the_headings() -> None:
-    for build in (icu_sepsis, sparse_mdp):
-        lines = [line.strip() for line in build.__doc__.splitlines()]
+    for make in (icu_sepsis, sparse_mdp):
+        lines = [line.strip() for line in make.__doc__.splitlines()]
         words = ("State", "Actions", "Reward", "Optimum", "Source")
         places = [lines.index(f"{word}:") for word in words]
         assert places == sorted(places)

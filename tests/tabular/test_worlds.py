@@ -6,9 +6,9 @@ import pytest
 from tacit import InvalidArgument
 from tacit.core.episodes import Episodes
 from tacit.finite.policy import Policy
+from tacit.registry import build_world
 from tacit.tabular import (
     TabularWorld,
-    build_world,
     deep_sea,
     grid,
     health_coach,
@@ -145,12 +145,6 @@ def test_health_coach_is_what_its_story_says():
         (lambda: random_mdp(3, 1, 4, seed=0), "none of 1000 worlds"),
         (lambda: random_mdp(3, 2, 4, seed=-1), "seed"),
         (lambda: random_mdp(10**5, 2, 4, seed=0), "bytes"),
-        (lambda: build_world("river"), "world must be one of"),
-        (lambda: build_world("riverswim:states"), "key=value"),
-        (lambda: build_world("riverswim:depth=3"), "riverswim takes .*states"),
-        (lambda: build_world("riverswim:states=6,states=7"), "key=value"),
-        (lambda: build_world("riverswim:states=six"), "states must be an integer"),
-        (lambda: build_world("random_mdp:states=4"), "random_mdp takes .*missing"),
     ],
 )
 def test_mistakes_in_parameters_are_named(make, message):

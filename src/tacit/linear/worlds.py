@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from tacit.core.sizes import Floats, check_bytes, check_seed, check_size
-from tacit.finite.misspecified import far_words, misspecified
 from tacit.finite.world import model_of
 from tacit.linear.world import LinearWorld
 from tacit.privacy.arguments import flag
@@ -88,7 +87,6 @@ def simplex(
     seed: int = 0,
     stationary: bool = True,
     known_rewards: bool = False,
-    misspecification: float = 0.0,
 ) -> LinearWorld:
     """Actions that mix a few latent factors, in which it pays to go where the reward is first.
 
@@ -117,10 +115,6 @@ def simplex(
     rich; those of all other factors are poor. What is left is drawn from Dirichlet(.2) on the
     other factors.
 
-    With ``misspecification`` every row of transitions is so far, in total variation, from what the
-    features explain (:func:`~tacit.finite.misspecified.misspecified`); the criterion is for the
-    world before that.
-
     >>> world = simplex()
     >>> world.baseline_value < 0.5 * world.optimal_value
     True
@@ -147,11 +141,8 @@ def simplex(
         f"stationary={stationary}{_KNOWN if known else ''}"
     )
     features, measures, rewards = found
-    name += far_words(misspecification)
     of_factors = features, measures, rewards[np.newaxis], H
-    world = LinearWorld(*of_factors, known_rewards=known, name=name)
-    world._become(misspecified(world.model, misspecification, seed))
-    return world
+    return LinearWorld(*of_factors, known_rewards=known, name=name)
 
 
 def linear_from_tabular(world: Any) -> LinearWorld:

@@ -4,14 +4,7 @@ from tacit.lq.policy import GainPolicy
 from tacit.lq.spec import LQSpec
 from tacit.lq.statistics import TrajectorySums
 from tacit.lq.world import Ball, LQWorld, Point, Sphere, TruncatedGaussian, UniformBall
-from tacit.lq.worlds import (
-    dosing,
-    double_integrator,
-    from_control,
-    random_system,
-    thermostat,
-    to_control,
-)
+from tacit.lq.worlds import dosing, double_integrator, from_control, to_control
 
 __all__ = [
     "Ball",
@@ -26,7 +19,5 @@ __all__ = [
     "dosing",
     "double_integrator",
     "from_control",
-    "random_system",
-    "thermostat",
     "to_control",
 ]

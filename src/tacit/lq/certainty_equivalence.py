@@ -91,8 +91,8 @@ class CertaintyEquivalence(Algorithm[GainPolicy]):
     explore by noise in their controls; ``greedy_policy`` has the gains alone.
 
     >>> from tacit import CertaintyEquivalence, JointDP
-    >>> from tacit.lq import random_system
-    >>> world = random_system(n=2, d=1, horizon=10, seed=500)
+    >>> from tacit.lq import dosing
+    >>> world = dosing()
     >>> agent = CertaintyEquivalence(world.spec, 1000, JointDP(1.0, 1e-6), noise_seed=0)
     >>> agent.policy.noise > 0, float(abs(agent.policy.gains).max())
     (True, 0.0)
@@ -108,7 +108,7 @@ class CertaintyEquivalence(Algorithm[GainPolicy]):
         if not hasattr(spec, "control_cost"):
             raise InvalidArgument(
                 "this agent is for linear-quadratic control: spec must be an LQSpec, as of "
-                f"random_system or dosing, got {type(spec).__name__}"
+                f"dosing, got {type(spec).__name__}"
             )
         chosen, p, n = options.constants, spec.states + spec.controls, spec.states
         prior_std = chosen.prior * spec.norm_bound / math.sqrt(n * p)

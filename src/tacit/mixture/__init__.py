@@ -1,19 +1,17 @@
 """Linear mixture MDPs: transitions that mix known features by unknown weights."""
 
 from tacit.mixture.sampled_spec import SampledSpec
-from tacit.mixture.sampled_world import SampledWorld, currents
+from tacit.mixture.sampled_world import SampledWorld
 from tacit.mixture.spec import MixtureSpec
 from tacit.mixture.world import MixtureWorld
-from tacit.mixture.worlds import hard_mixture, keyboard, mixture_from_tabular, mixture_of_models
+from tacit.mixture.worlds import hard_mixture, mixture_from_tabular, mixture_of_models
 
 __all__ = [
     "MixtureSpec",
     "MixtureWorld",
     "SampledSpec",
     "SampledWorld",
-    "currents",
     "hard_mixture",
-    "keyboard",
     "mixture_from_tabular",
     "mixture_of_models",
 ]

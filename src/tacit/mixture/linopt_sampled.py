@@ -87,8 +87,8 @@ class LinOptSampled(FiniteAlgorithm):
     def __init__(self, setting: Setting, options: LinOptSampledOptions) -> None:
         if not hasattr(setting.spec, "targets"):
             raise InvalidArgument(
-                "this agent needs simulators: spec must be a SampledSpec, as of currents, or a "
-                f"SimulatedSpec; got {type(setting.spec).__name__}"
+                "this agent needs simulators: spec must be a SampledSpec or a SimulatedSpec; got "
+                f"{type(setting.spec).__name__}"
             )
         self.targets: Any = setting.spec.targets()
         self._sums = BlockSums()

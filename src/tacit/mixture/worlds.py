@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 
 from tacit.core.sizes import Floats, check_bytes, check_seed, check_size
-from tacit.finite.misspecified import far_words, misspecified
 from tacit.finite.world import model_of
-from tacit.mixture.sampled_world import currents as currents
 from tacit.mixture.world import MixtureWorld
 from tacit.numerics.simplex import helmert
 from tacit.privacy.arguments import flag
@@ -25,17 +23,6 @@ _SURE, _DECOY = 0.7, 0.6
 
 # Features of tabular worlds above this are refused: agents that use them need several times more.
 _MOST_ONE_HOT_BYTES = 256 * 2**20
-
-# The keyboard: which class of word each style likes best after each class, how often, how often
-# people take what they did not want, how often they bear with a wrong suggestion, and how often
-# they look, by attention.
-_CLASSES, _LEVELS = 4, 3
-_LIKED = ((1, 3, 0, 2), (3, 0, 1, 2), (2, 3, 0, 0), (1, 2, 3, 0), (3, 2, 0, 1))
-_HABIT = 0.85
-_SWAYED = (0.1, 0.05, 0.05, 0.3, 0.15)
-_PATIENT = (0.5, 0.9, 0.8, 0.3, 0.6)
-_LOOKS = (0.35, 0.7, 0.95)
-_KEYBOARD_START = 3 * _LEVELS + 1
 
 
 def hard_mixture(
@@ -123,7 +110,6 @@ def mixture_of_models(
     horizon: int = 10,
     seed: int = 0,
     known_rewards: bool = True,
-    misspecification: float = 0.0,
 ) -> MixtureWorld:
     """A few models of the world that everybody knows, and weights of them that nobody knows.
 
@@ -153,10 +139,6 @@ def mixture_of_models(
     good. Nothing else leads there, and what is left of the probabilities is drawn from
     Dirichlet(.1) on the other states.
 
-    With ``misspecification`` every row of transitions is so far, in total variation, from the
-    mixture (:func:`~tacit.finite.misspecified.misspecified`); the criterion is for the world before
-    that.
-
     >>> world = mixture_of_models()
     >>> world.baseline_value < 0.5 * world.optimal_value
     True
@@ -181,82 +163,14 @@ def mixture_of_models(
     rewards = np.zeros((1, S, A))
     rewards[:, goal] = 1.0
     name = f"mixture_of_models:dimension={d},states={S},actions={A},horizon={H},seed={seed}"
-    far = far_words(misspecification)
-    world = MixtureWorld(
+    return MixtureWorld(
         models,
         weights[np.newaxis],
         rewards,
         H,
         reward_features=np.repeat(np.eye(S)[:, np.newaxis], A, axis=1),
         known_rewards=known,
-        name=name + _named(known) + far,
-        **_simplex(d),
-    )
-    world._become(misspecified(world.model, misspecification, seed))
-    return world
-
-
-def keyboard(horizon: int = 8, seed: int = 0, known_rewards: bool = True) -> MixtureWorld:
-    """A keyboard suggests the next word to people who mix five styles of writing.
-
-    Before each word the keyboard suggests one of some class. Which class is wanted depends on the
-    word before and on the style: notes, letters, stories, chat or questions. The styles are known
-    from books. In which proportions people mix them, word by word, is not.
-
-    State:
-        3 * class + attention, 12 states. Classes of the last word: 0 noun, 1 verb, 2 describing
-        word, 3 small word. Attention: 0 annoyed, 1 willing, 2 has just taken a suggestion. The
-        start is 10: after a small word, willing.
-    Actions:
-        The class of the suggested word, 0 to 3. Each style likes one class best after each of the
-        four and wants it with .85, the others with .05: after 0, 1, 2, 3 notes like 1, 3, 0, 2,
-        letters 3, 0, 1, 2, stories 2, 3, 0, 0, chat 1, 2, 3, 0, and questions 3, 2, 0, 1. With
-        attention 0, 1, 2 people look at the suggestion with .35, .7, .95. If they look and it is
-        of the wanted class, they take it, and attention is 2. If it is not, they still take it
-        with .1, .05, .05, .3, .15 by style; else they write what they want, and attention falls
-        by one, but only from 2 to 1 with .5, .9, .8, .3, .6 by style. Who does not look writes
-        what she wants, with attention 1 after it, or 0 with .5 if it was 0.
-    Reward:
-        1 in the states of attention 2: a suggestion was taken. Known, or linear in two features,
-        (taken, not taken), unless ``known_rewards``.
-    Optimum:
-        Depends on the seed, which draws the weights of the styles from Dirichlet(.5) until uniform
-        has less than .6 of the optimum and the policy that were optimal if all weights were the
-        same less than .8. Agents know the styles, and that the weights add up to 1.
-    Source:
-        Invented for this library.
-
-    >>> world = keyboard()
-    >>> world.spec.states, world.spec.actions, world.spec.horizon, world.spec.dimension
-    (12, 4, 8, 5)
-    >>> round(world.optimal_value, 4), round(world.baseline_value, 4)
-    (3.3808, 1.645)
-    """
-    H = _at_least_2("horizon", horizon)
-    seed, known = check_seed("seed", seed), flag("known_rewards", known_rewards)
-    models = _styles()
-    models.setflags(write=False)
-    S, A, d, _ = models.shape
-    check_bytes("values of all steps (horizon)", (H + 1, S))
-    taken = np.zeros((S, A))
-    taken[_LEVELS - 1 :: _LEVELS] = 1.0
-    rng = np.random.default_rng(seed)
-    for _ in range(_ATTEMPTS):
-        weights = rng.dirichlet(np.full(d, 0.5))
-        best, unknowing, uniform = _values(models, weights, taken[:, 0], H)[:, _KEYBOARD_START]
-        if unknowing < 0.8 * best and uniform < 0.6 * best:
-            break
-    else:
-        raise InvalidArgument(f"no weights were found with horizon={H}: take a shorter one")
-    return MixtureWorld(
-        models,
-        weights[np.newaxis],
-        taken[np.newaxis],
-        H,
-        reward_features=np.stack([taken, 1.0 - taken], axis=-1),
-        start=_KEYBOARD_START,
-        known_rewards=known,
-        name=f"keyboard:horizon={H},seed={seed}{_named(known)}",
+        name=name + _named(known),
         **_simplex(d),
     )
 
@@ -398,27 +312,6 @@ def _values(models: Floats, weights: Floats, rewards: Floats, horizon: int) -> F
     return np.stack([best, unknowing, uniform])
 
 
-# The keyboard.
-
-
-def _styles() -> Floats:
-    """Next states of each style of writing, (S, A, d, S)."""
-    C, L, d = _CLASSES, _LEVELS, len(_LIKED)
-    P = np.zeros((C, L, C, d, C, L))
-    for c, level, a, style, wanted in np.ndindex(C, L, C, d, C):
-        wants = _HABIT if _LIKED[style][c] == wanted else (1.0 - _HABIT) / (C - 1)
-        looks = wants * _LOOKS[level]
-        takes = looks if wanted == a else looks * _SWAYED[style]
-        P[c, level, a, style, a, 2] += takes
-        to = P[c, level, a, style, wanted]
-        to[min(level, 1)] += (looks - takes) * _PATIENT[style]
-        to[max(level - 1, 0)] += (looks - takes) * (1.0 - _PATIENT[style])
-        recovers = 1.0 if level else 0.5
-        to[1] += (wants - looks) * recovers
-        to[0] += (wants - looks) * (1.0 - recovers)
-    return P.reshape(C * L, C, d, C * L)
-
-
 def _named(known_rewards: bool) -> str:
     """In the name of a world only where it is not as usual."""
     return "" if known_rewards else ",known_rewards=False"
@@ -432,5 +325,5 @@ def _at_least_2(name: str, value: int) -> int:
     return int(value)
 
 
-WORLDS = ("currents", "hard_mixture", "keyboard", "mixture_of_models")
+WORLDS = ("hard_mixture", "mixture_of_models")
 """The names of worlds that a command line knows."""

@@ -2,18 +2,9 @@
 
 from typing import TYPE_CHECKING, Any
 
-from tacit.tabular.real_worlds import incentives, skill_teaching
 from tacit.tabular.sparse_world import SparseWorld
-from tacit.tabular.sparse_worlds import icu_sepsis, sparse_mdp
 from tacit.tabular.world import TabularWorld, load_world, world_schema
-from tacit.tabular.worlds import (
-    build_world,
-    deep_sea,
-    grid,
-    health_coach,
-    random_mdp,
-    riverswim,
-)
+from tacit.tabular.worlds import deep_sea, grid, health_coach, random_mdp, riverswim
 
 if TYPE_CHECKING:
     from tacit.tabular.gym import from_gymnasium
@@ -21,18 +12,13 @@ if TYPE_CHECKING:
 __all__ = [
     "SparseWorld",
     "TabularWorld",
-    "build_world",
     "deep_sea",
     "from_gymnasium",
     "grid",
     "health_coach",
-    "icu_sepsis",
-    "incentives",
     "load_world",
     "random_mdp",
     "riverswim",
-    "skill_teaching",
-    "sparse_mdp",
     "world_schema",
 ]
 

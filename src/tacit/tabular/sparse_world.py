@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +10,6 @@ from numpy.typing import ArrayLike
 from tacit.core.episodes import Episodes
 from tacit.core.world import Form
 from tacit.finite.mixed_policy import AnyPolicy
-from tacit.finite.policy import Policy
 from tacit.finite.simulate import simulate_episodes, simulate_streamed
 from tacit.finite.sparse import SparseModel
 from tacit.finite.world import FiniteWorld, start_distribution
@@ -87,24 +85,3 @@ class SparseWorld(FiniteWorld):
             raise InvalidArgument(f"form must be one of {FORMS} in a sparse world, got {form!r}")
         make = simulate_episodes if form == "episodes" else simulate_streamed
         return make(self.model, policy, users, rng)
-
-
-class ReferenceWorld(SparseWorld):
-    """One with a policy of people, to compare with; losses are relative to the baseline.
-
-    Attributes:
-        people: what people do: probabilities of actions that states allow, (S, A).
-    """
-
-    people: Any
-
-    @property
-    def reference_value(self) -> float:
-        """The value of acting uniformly at random, as far as states allow."""
-        return self.baseline_value
-
-    @cached_property
-    def people_value(self) -> float:
-        """The value of what people do."""
-        table = np.broadcast_to(self.people, (self.spec.horizon, *self.people.shape))
-        return self.value(Policy.stochastic(table))

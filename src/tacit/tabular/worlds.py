@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
-
 import numpy as np
 
 from tacit.core.sizes import check_bytes, check_seed, check_size
-from tacit.finite.world import FiniteWorld
 from tacit.privacy.errors import InvalidArgument
-from tacit.tabular.real_worlds import incentives, skill_teaching
-from tacit.tabular.sparse_worlds import icu_sepsis, sparse_mdp
 from tacit.tabular.world import TabularWorld
-
-if TYPE_CHECKING:
-    from tacit.tabular.gym import SampledWorld
 
 
 def riverswim(states: int = 6, horizon: int = 20) -> TabularWorld:
@@ -231,39 +221,6 @@ def health_coach() -> TabularWorld:
     return TabularWorld(P.reshape(40, 4, 40), R.reshape(40, 4), 14, name="health_coach")
 
 
-def build_world(name: str) -> FiniteWorld | SampledWorld:
-    """The world of a name such as ``riverswim:states=6,horizon=20``.
-
-    An environment of Gymnasium is ``gymnasium:id=FrozenLake-v1,horizon=20``, with further
-    parameters for it.
-
-    >>> build_world("deep_sea:depth=5,slip=True").name
-    'deep_sea:depth=5,slip=True'
-    """
-    kind, _, rest = str(name).partition(":")
-    if kind in ("gym", "gymnasium") and "=" not in rest.partition(",")[0]:
-        rest = f"id={rest}"
-    parameters: dict[str, Any] = {}
-    for item in filter(None, rest.split(",")):
-        key, equals, text = (part.strip() for part in item.partition("="))
-        if not equals or not key or key in parameters:
-            raise InvalidArgument(f"world {name!r} must have parameters key=value, got {item!r}")
-        parameters[key] = _parse(text)
-    if kind in ("gym", "gymnasium") and "id" in parameters:
-        from tacit.tabular.gym import from_gymnasium
-
-        return from_gymnasium(str(parameters.pop("id")), **parameters)
-    if kind not in _BUILDERS:
-        raise InvalidArgument(f"world must be one of {sorted(_BUILDERS)}, got {name!r}")
-    signature = inspect.signature(_BUILDERS[kind])
-    try:
-        signature.bind(**parameters)
-    except TypeError as error:
-        allowed = list(signature.parameters)
-        raise InvalidArgument(f"{kind} takes {allowed}, got {name!r}: {error}") from None
-    return _BUILDERS[kind](**parameters)
-
-
 _ATTEMPTS = 1000
 
 
@@ -288,31 +245,5 @@ def _move(level: int, top: int, up: float, down: float) -> list[tuple[int, float
     ]
 
 
-def _parse(text: str) -> bool | int | float | str:
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    for number in (int, float):
-        try:
-            return number(text)
-        except ValueError:
-            continue
-    return text
-
-
-WORLDS = (
-    "deep_sea",
-    "grid",
-    "health_coach",
-    "icu_sepsis",
-    "incentives",
-    "random_mdp",
-    "riverswim",
-    "skill_teaching",
-    "sparse_mdp",
-)
+WORLDS = ("deep_sea", "grid", "health_coach", "random_mdp", "riverswim")
 """The names of worlds that a command line knows."""
-
-_BUILDERS: dict[str, Callable[..., FiniteWorld]] = {
-    **{f.__name__: f for f in (icu_sepsis, incentives, skill_teaching, sparse_mdp)},
-    **{f.__name__: f for f in (deep_sea, grid, health_coach, random_mdp, riverswim)},
-}

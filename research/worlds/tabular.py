@@ -1,4 +1,4 @@
-"""Small worlds that others wrote, made of their data or their rules: a trial, and a tutor."""
+"""Finite worlds: patients drawn at random, and three that others wrote, of their data or rules."""
 
 from __future__ import annotations
 
@@ -7,24 +7,51 @@ import io
 import itertools
 from functools import cache, cached_property
 from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tacit.core.episodes import Episodes
-from tacit.core.sizes import Floats, check_size
+from tacit.core.sizes import Floats, check_bytes, check_seed, check_size
 from tacit.finite.policy import Policy
 from tacit.privacy.arguments import checked_number
 from tacit.privacy.errors import InvalidArgument
+from tacit.tabular.sparse_world import SparseWorld
 from tacit.tabular.world import TabularWorld
 
 if TYPE_CHECKING:
     from tacit.tabular.gym import ImportedWorld
 
+# Shares of states that allow so many actions.
+_ALLOWED = {1: 0.3, 2: 0.1, 3: 0.15, 4: 0.25, 5: 0.1, 7: 0.1}
+
 # Bounds of the levels of incentives, in dollars, and what is paid in each on average.
 _LEVELS = (0.0, 0.5, 1.2)
 _PAID = (0.0, 0.3, 0.9, 2.1)
 _DISTANCES, _AGES = (1.0, 2.0), (25.0, 40.0)
+
+
+class ReferenceWorld(SparseWorld):
+    """One with a policy of people, to compare with; losses are relative to the baseline.
+
+    Attributes:
+        people: what people do: probabilities of actions that states allow, (S, A).
+    """
+
+    people: Any
+
+    @property
+    def reference_value(self) -> float:
+        """The value of acting uniformly at random, as far as states allow."""
+        return self.baseline_value
+
+    @cached_property
+    def people_value(self) -> float:
+        """The value of what people do."""
+        table = np.broadcast_to(self.people, (self.spec.horizon, *self.people.shape))
+        return self.value(Policy.stochastic(table))
 
 
 class TrialWorld(TabularWorld):
@@ -50,6 +77,136 @@ class TrialWorld(TabularWorld):
         return Policy.stochastic(self.people[np.newaxis])
 
 
+def sparse_mdp(
+    states: int = 400, actions: int = 10, horizon: int = 20, seed: int = 0, effect: float = 0.2
+) -> SparseWorld:
+    """Patients drawn at random: many states of health, few that follow on one another.
+
+    State:
+        All but two are states of health, each with a severity that is standard normal and that
+        nobody is told. The last but one is death, the last survival; both are for ever. The start
+        is random.
+    Actions:
+        A state allows 1 to 7 of them, 3.2 on average (all of them where there are fewer). Each
+        pulls severity towards 0.9 times what it is, plus a normal number with standard deviation
+        ``effect`` of the state and the action, and leads to 5 to 39 states near by. A stay ends
+        with a probability of 6 % and more, in death the more likely the more severe it is.
+    Reward:
+        1 on survival. An episode that does not end pays nothing; all rewards of an episode add up
+        to at most 1, and that is public.
+    Optimum:
+        Depends on the seed: .7318 where uniform has .5638 at the defaults.
+    Source:
+        Invented for this library: constants of agents for many states were chosen on it.
+
+    >>> world = sparse_mdp(states=50)
+    >>> world.spec.largest_return, world.baseline_value < world.optimal_value < 1
+    (1.0, True)
+    """
+    S, A, H = (check_size(*size) for size in _sizes(states, actions, horizon))
+    if S < 8:
+        raise InvalidArgument(f"states must be >= 8, got {states!r}")
+    seed = check_seed("seed", seed)
+    if not 0.0 < effect < 10.0:
+        raise InvalidArgument(f"effect must be in (0, 10), got {effect!r}")
+    check_bytes("possible transitions", (S, 5, 40), 40)
+    rng = np.random.default_rng(seed)
+    live = S - 2
+    severity = rng.normal(size=live)
+    allowed = np.minimum(rng.choice(list(_ALLOWED), p=list(_ALLOWED.values()), size=live), A)
+    rows: list[tuple[int, int, Any, Floats]] = []
+    for s in range(live):
+        for a in np.sort(rng.choice(A, allowed[s], replace=False)):
+            after = 0.9 * severity[s] + effect * rng.normal()
+            weights = np.exp(-2.0 * (severity - after) ** 2) * rng.gamma(0.3, size=live)
+            near = np.argsort(-weights)[: min(live, rng.integers(5, 40))]
+            near = near[weights[near] > 0]
+            ends = 0.06 * (1.0 + abs(after))
+            dies = ends / (1.0 + np.exp(1.0 - 2.0 * after))
+            moves = (1.0 - ends) * weights[near] / weights[near].sum()
+            rows.append(
+                (s, a, np.append(near, [S - 2, S - 1]), np.append(moves, [dies, ends - dies]))
+            )
+    rows += [(s, 0, np.array([s]), np.ones(1)) for s in (S - 2, S - 1)]
+    counts = [len(targets) for _, _, targets, _ in rows]
+    source = np.repeat([s for s, _, _, _ in rows], counts)
+    target = np.concatenate([targets for _, _, targets, _ in rows])
+    return SparseWorld(
+        S,
+        A,
+        H,
+        source,
+        np.repeat([a for _, a, _, _ in rows], counts),
+        target,
+        np.concatenate([moves for _, _, _, moves in rows]),
+        ((target == S - 1) & (source < S - 2)).astype(np.float64),
+        start=np.append(rng.dirichlet(np.full(live, 0.5)), [0.0, 0.0]),
+        largest_return=1.0,
+        name=f"research.worlds.sparse_mdp:states={S},actions={A},horizon={H},seed={seed},effect={effect}",
+    )
+
+
+def _sizes(states: int, actions: int, horizon: int) -> tuple[tuple[str, int], ...]:
+    return ("states", states), ("actions", actions), ("horizon", horizon)
+
+
+def icu_sepsis(horizon: int = 20) -> ReferenceWorld:
+    """Sepsis in intensive care: a model of patients' records, written by others.
+
+    State:
+        713 clusters of a patient's measurements, then death, survival and the end of all, 716. The
+        start is that of the records.
+    Actions:
+        5 levels of fluids times 5 of vasopressors, 25. A state allows those that clinicians gave in
+        it often enough, 3.1 on average; states without choice, and the last three, one.
+    Reward:
+        1 on survival, which also is the largest return. A stay that does not end within the
+        horizon pays nothing.
+    Optimum:
+        .7922 at 20 steps, uniform .6854; ``people_value``, of the clinicians, .6920. Without a
+        limit .8751, .7801 and .7818.
+    Source:
+        The package icu-sepsis (Choudhary et al., 2024, ICU-Sepsis), built on MIMIC-III.
+        Actions that a state does not allow behave there like a mean of those it
+        does, and so they do here in ``people``.
+    """
+    H = check_size("horizon", horizon)
+    found = find_spec("icu_sepsis")
+    if found is None or found.origin is None:
+        raise InvalidArgument("icu_sepsis needs the package icu-sepsis: pip install icu-sepsis")
+    # Its files are read as they are: to import it imports much that nobody needs here.
+    folder = Path(found.origin).parent / "envs" / "assets"
+    with np.load(folder / "dynamics.npz", allow_pickle=False) as file:
+        transitions, start, people = (file[n] for n in ("tx_mat", "d_0", "expert_policy"))
+    lines = (folder / "admissible_actions.txt").read_text().splitlines()[1:]
+    S, A = transitions.shape[:2]
+    death, survival = S - 3, S - 2
+    allowed = np.zeros((S, A), dtype=bool)
+    for s, line in enumerate(lines[:death]):
+        allowed[s, [int(a) for a in line.split()]] = True
+    allowed[death:, 0] = True
+    source, action = np.nonzero(allowed)
+    cells, target = np.nonzero(transitions[source, action])
+    probability = transitions[source[cells], action[cells], target]
+    world = ReferenceWorld(
+        S,
+        A,
+        H,
+        source[cells],
+        action[cells],
+        target,
+        probability,
+        ((target == survival) & (source[cells] < death)).astype(np.float64),
+        start=start,
+        largest_return=1.0,
+        name=f"research.worlds.icu_sepsis:horizon={H}",
+    )
+    inside = np.where(allowed, people, 0.0)
+    rest = 1.0 - inside.sum(axis=1, keepdims=True)
+    world.people = inside + np.where(allowed, rest / allowed.sum(axis=1, keepdims=True), 0.0)
+    return world
+
+
 def incentives(cost: float = 0.1) -> TrialWorld:
     """Money for learning one's HIV result: a trial in rural Malawi, as a contextual bandit.
 
@@ -67,7 +224,7 @@ def incentives(cost: float = 0.1) -> TrialWorld:
         .7178 at a cost of .1; uniform has .5936, what the trial gave .6047.
     Source:
         Thornton (2008), The demand for, and impact of, learning HIV status; its data in the package
-        causaldata, install ``tacit[worlds]``. 2,829 of 4,820 people have all that is needed.
+        causaldata. 2,829 of 4,820 people have all that is needed.
     """
     cost = checked_number("cost", cost, "a number from 0 to 0.4", lambda c: 0.0 <= c <= 0.4)
     states, actions, came = _participants()
@@ -84,7 +241,9 @@ def incentives(cost: float = 0.1) -> TrialWorld:
     start = np.bincount(states, minlength=S) / len(states)
     moves = np.zeros((S, A, S))
     moves[np.arange(S), :, np.arange(S)] = 1.0
-    world = TrialWorld(moves, (values, probabilities), 1, start, name=f"incentives:cost={cost}")
+    world = TrialWorld(
+        moves, (values, probabilities), 1, start, name=f"research.worlds.incentives:cost={cost}"
+    )
     shares = np.bincount(actions, minlength=A) / len(actions)
     world.people = np.tile(shares, (S, 1))
     world.log = Episodes(
@@ -125,7 +284,7 @@ def skill_teaching(horizon: int = 40) -> ImportedWorld:
         66.265 at 40 steps, uniform 30.548.
     Source:
         SkillTeaching of IPPC 2011 by T. Walsh, instance 1, in the packages rddlrepository and
-        pyRDDLGym; install ``tacit[worlds]``. Its table is built once in a process, exactly.
+        pyRDDLGym. Its table is built once in a process, exactly.
     """
     from tacit.finite.model import FiniteModel
     from tacit.tabular.gym import ImportedWorld
@@ -144,7 +303,7 @@ def skill_teaching(horizon: int = 40) -> ImportedWorld:
         start=np.eye(S)[0],
         horizon=H,
     )
-    return ImportedWorld(model, f"skill_teaching:horizon={H}", offset, scale)
+    return ImportedWorld(model, f"research.worlds.skill_teaching:horizon={H}", offset, scale)
 
 
 @cache
@@ -232,5 +391,5 @@ def _needed(world: str, package: str) -> Any:
         return import_module(package)
     except ImportError:
         raise InvalidArgument(
-            f"{world} needs the package {package}: pip install 'tacit[worlds]'"
+            f"{world} needs the package {package}: pip install {package}"
         ) from None

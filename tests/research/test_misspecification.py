@@ -1,4 +1,4 @@
-"""Worlds a stated distance from linear, and a bonus that is told of it."""
+"""Worlds a stated distance from linear, and what is measured in them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from research import misspecification as measured
-from tacit.finite.misspecified import misspecified
+from research.worlds import build, far
+from research.worlds.misspecified import misspecified
 from tacit.linear import simplex
-from tacit.mixture import mixture_of_models
 from tacit.privacy.errors import InvalidArgument
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -23,19 +23,23 @@ DOCS = Path(__file__).parents[2] / "docs"
 def test_every_row_is_exactly_so_far(distance: float, seed: int, stationary: bool) -> None:
     model = simplex(states=5, actions=3, horizon=4, stationary=stationary).model
     moved = misspecified(model, distance, seed)
-    far = np.abs(moved.transitions - model.transitions).sum(axis=-1) / 2.0
-    assert far == pytest.approx(distance, abs=1e-9)
+    apart = np.abs(moved.transitions - model.transitions).sum(axis=-1) / 2.0
+    assert apart == pytest.approx(distance, abs=1e-9)
     assert np.array_equal(moved.reward_probabilities, model.reward_probabilities)
 
 
-@pytest.mark.parametrize("make", [simplex, mixture_of_models])
-def test_the_dial_of_a_world_changes_its_users_and_not_what_agents_know(make: object) -> None:
-    plain, moved = make(seed=3), make(seed=3, misspecification=0.2)  # type: ignore[operator]
+@pytest.mark.parametrize("name", measured.KINDS)
+def test_the_dial_changes_users_and_not_what_agents_know(name: str) -> None:
+    plain, moved = build(f"{name}:seed=3"), far(name, 0.2, seed=3)
     assert plain.spec == moved.spec
     assert not np.allclose(plain.model.transitions, moved.model.transitions)
-    assert moved.name.endswith("misspecification=0.2")
-    with pytest.raises(InvalidArgument, match="misspecification"):
-        make(misspecification=0.7)  # type: ignore[operator]
+    again = build(moved.name)
+    assert again.name == moved.name
+    assert np.array_equal(again.model.transitions, moved.model.transitions)
+    for job in measured.jobs(name, 0.2).values():
+        assert job.agent(3).spec == plain.spec
+    with pytest.raises(InvalidArgument, match="distance"):
+        far(name, 0.7)
 
 
 @pytest.mark.parametrize(

@@ -10,14 +10,15 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
+from research.worlds import build, icu_sepsis, incentives, skill_teaching
+from research.worlds import tabular as real_worlds
 from tacit import InvalidArgument, JointDP, PessimisticImprovement, Policy, learn_offline
-from tacit.registry import build_world
-from tacit.tabular import from_gymnasium, icu_sepsis, incentives, real_worlds, skill_teaching
+from tacit.tabular import from_gymnasium
 
 pytestmark = [
     pytest.mark.skipif(
         any(find_spec(name) is None for name in ("causaldata", "pyRDDLGym", "icu_sepsis")),
-        reason="needs tacit[worlds]",
+        reason="needs the packages of these worlds",
     ),
     pytest.mark.filterwarnings("ignore"),
 ]
@@ -107,8 +108,8 @@ def test_tables_are_built_once(monkeypatch) -> None:
     skill_teaching()
     monkeypatch.setattr(real_worlds, "_simulator", lambda: 1 / 0)
     assert skill_teaching(horizon=10).spec.horizon == 10
-    assert build_world("skill_teaching:horizon=10").name == "skill_teaching:horizon=10"
-    assert build_world("incentives:cost=0.2").name == "incentives:cost=0.2"
+    assert build("skill_teaching:horizon=10").name == "research.worlds.skill_teaching:horizon=10"
+    assert build("incentives:cost=0.2").name == "research.worlds.incentives:cost=0.2"
 
 
 def test_dynamics_of_an_environment_are_its_table() -> None:
@@ -129,7 +130,7 @@ def test_dynamics_of_an_environment_are_its_table() -> None:
 def test_missing_packages_are_named(monkeypatch) -> None:
     real_worlds._participants.cache_clear()
     monkeypatch.setattr(real_worlds, "import_module", _absent)
-    with pytest.raises(InvalidArgument, match=r"causaldata: pip install 'tacit\[worlds\]'"):
+    with pytest.raises(InvalidArgument, match="causaldata: pip install causaldata"):
         incentives()
 
 

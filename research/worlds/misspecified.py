@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from tacit.finite.model import FiniteModel
+from tacit.finite.world import FiniteWorld
 from tacit.privacy.arguments import checked_number
+from tacit.registry import build_world
 
 
 def misspecified(model: FiniteModel, distance: float, seed: int) -> FiniteModel:
@@ -23,7 +26,7 @@ def misspecified(model: FiniteModel, distance: float, seed: int) -> FiniteModel:
     >>> (np.abs(moved.transitions - world.transitions).sum(axis=-1) / 2.0).round(12).max()
     np.float64(0.1)
     """
-    distance = _checked(distance)
+    checked_number("distance", distance, "in [0, 0.5]", lambda d: 0.0 <= d <= 0.5)
     if distance == 0.0:
         return model
     P = model.transitions
@@ -37,17 +40,16 @@ def misspecified(model: FiniteModel, distance: float, seed: int) -> FiniteModel:
     return replace(model, transitions=moved / moved.sum(axis=-1, keepdims=True))
 
 
-def far_words(distance: float) -> str:
-    """What the name of a world says of it.
+def far(of: str = "simplex", distance: float = 0.0, seed: int = 0) -> FiniteWorld:
+    """The world of a name, with every row of transitions so far from what its features explain.
 
-    >>> far_words(0.1), far_words(0)
-    (',misspecification=0.1', '')
+    Agents are told nothing of it: the spec is that of the world.
+
+    >>> far("mixture_of_models", 0.1, seed=3).name
+    'research.worlds.far:of=mixture_of_models,distance=0.1,seed=3'
     """
-    distance = _checked(distance)
-    return f",misspecification={distance}" if distance else ""
-
-
-def _checked(distance: float) -> float:
-    allowed = "in [0, 0.5]"
-    checked_number("misspecification", distance, allowed, lambda d: 0.0 <= d <= 0.5)
-    return float(distance)
+    world: Any = build_world(f"{of}:seed={seed}")
+    world._become(misspecified(world.model, distance, seed))
+    world.name = f"research.worlds.far:of={of},distance={distance},seed={seed}"
+    made: FiniteWorld = world
+    return made
