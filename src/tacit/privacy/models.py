@@ -75,11 +75,6 @@ class PrivacyModel(ABC):
         return not self.local
 
     @property
-    def asks_again(self) -> bool:
-        """Whether one user may be asked more than once: a device reports once, a curator can."""
-        return not self.local
-
-    @property
     def devices_add(self) -> bool:
         """Whether devices add the noise, all of it or shares: real agents see no raw data."""
         return self.local
