@@ -10,6 +10,7 @@ import math
 import os
 import pickle
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from pathlib import Path
@@ -28,8 +29,8 @@ from tacit import (
     UCBVI,
     Block,
     CertaintyEquivalence,
+    ConcurrentPSRL,
     FittedFunctionalQ,
-    FunctionalQ,
     JointDP,
     LinOptPO,
     LinOptVI,
@@ -40,6 +41,7 @@ from tacit import (
 from tacit.audit.check_agent import check_agent
 from tacit.audit.watched_gate import Passage, WatchedGate
 from tacit.continuous import cartpole, line
+from tacit.continuous.constants import GRID, MAP
 from tacit.finite.visits import VisitCounts
 from tacit.linear import simplex
 from tacit.lq import double_integrator
@@ -613,8 +615,7 @@ def every_agent() -> dict[str, Case]:
     for privacy in (EASY, EASY_PURE):
         gaussian = privacy.delta > 0
         cases += [(agent, TABULAR, privacy, {}) for agent in (UCBVI, UCBPO)]
-        for kind in ("smooth tree", "auto"):
-            cases.append((UCBVI, TABULAR, privacy, {"counter": kind, "stationary": False}))
+        cases += [(ConcurrentPSRL, TABULAR, privacy, {"running": n}) for n in (0, 10**6)]
         asked = ["counts"] + ["features"] * gaussian
         for agent in (LSVIUCB, LSVIUCBPlusPlus):
             cases += [(agent, LINEAR, privacy, {"statistic": name}) for name in asked]
@@ -656,11 +657,12 @@ def test_every_finite_agent_runs_with_exact_noise(name: str) -> None:
 
 CHECKED: dict[str, Case] = {
     "tabular, joint": (UCBVI, TABULAR, EASY, {}),
-    "tabular, tree": (UCBPO, TABULAR, EASY_PURE, {"counter": "smooth tree"}),
+    "tabular, running": (ConcurrentPSRL, TABULAR, EASY, {"running": 0}),
     "tabular, local": (UCBVI, TABULAR, DEVICE_PURE, {}),
     "linear, joint": (LSVIUCBPlusPlus, LINEAR, EASY, {"statistic": "features"}),
     "linear, local": (LSVIUCB, LINEAR, DEVICE, {"statistic": "features"}),
     "mixture, joint": (LinOptVI, MIXTURE, EASY, {"statistic": "model"}),
+    "mixture, local": (LinOptVI, MIXTURE, DEVICE, {}),
 }
 
 
@@ -679,15 +681,10 @@ def test_agents_with_exact_noise_pass_the_check(name: str) -> None:
 LINE, CART = line(horizon=4), cartpole(horizon=4)
 CONTROL = double_integrator(horizon=4)
 VECTORS: dict[str, tuple[Callable[..., Any], Any, dict[str, Any]]] = {
-    "functional, grid": (FittedFunctionalQ, LINE, {"releases": 3}),
-    "functional, map": (FittedFunctionalQ, CART, {"releases": 3}),
-    "functional, rewards": (FittedFunctionalQ, LINE, {"protect": "rewards"}),
-    "functional, reward function": (
-        FittedFunctionalQ,
-        LINE,
-        {"protect": "reward_function", "radius": 0.1},
-    ),
-    "functional, online": (FunctionalQ, LINE, {"batch": 20}),
+    "functional, grid": (FittedFunctionalQ, LINE, {"constants": replace(GRID, fewest=3)}),
+    "functional, map": (FittedFunctionalQ, CART, {"constants": replace(MAP, fewest=3)}),
+    "functional, served": (FittedFunctionalQ, LINE, {"serve": "most"}),
+    "functional, online": (FittedFunctionalQ, LINE, {"serve": "all", "schedule": "fixed:size=20"}),
     "control": (CertaintyEquivalence, CONTROL, {}),
 }
 
@@ -716,10 +713,11 @@ def test_every_agent_on_vectors_runs_with_exact_noise(name: str) -> None:
     assert_exact(agent, gate)
 
 
-@pytest.mark.parametrize("name", [n for n in VECTORS if VECTORS[n][0] != FittedFunctionalQ])
+@pytest.mark.parametrize("name", ["functional, online", "control"])
 def test_devices_with_vectors_report_with_exact_noise(name: str) -> None:
     make, world, options = VECTORS[name]
-    agent = make(world.spec, 6, DEVICE, **options | ({"batch": 3} if "batch" in options else {}))
+    own = {"schedule": "fixed:size=3"} if "schedule" in options else {}
+    agent = make(world.spec, 6, DEVICE, **options | own)
     rng = np.random.default_rng(9)
     while users := agent.block_users:
         data = world.simulate(agent.policy, users, rng)
@@ -740,6 +738,13 @@ def test_without_delta_agents_on_vectors_are_refused_when_they_are_made(
     with pytest.raises(InvalidArgument, match=r"delta > 0|Gaussian"):
         make(world.spec, 60, privacy, noise_seed=3, **options, **own)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_clips_beyond_any_grid_are_refused_when_an_agent_is_made() -> None:
+    for clip in (1e-200, 1e200):
+        constants = replace(GRID, clip=clip, largest_clip=clip)
+        with pytest.raises(InvalidArgument, match=r"clip .* no grid"):
+            FittedFunctionalQ(LINE.spec, 60, EASY, constants=constants)
 
 
 # Sums in floats.

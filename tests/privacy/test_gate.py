@@ -1,0 +1,164 @@
+"""The gate: whatever a statistic makes of a user, she moves a sum by the declared bound at most."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from tacit import Block, DistributedDP, InvalidArgument, JointDP, LocalDP, Relation
+from tacit.privacy.curators.distributed import SumPlan, added, share
+from tacit.privacy.curators.local import report
+from tacit.privacy.exact import grid_step, grid_total
+from tacit.privacy.standard import ClippedSum
+from tacit.privacy.statistic import FiledBlock, LoopSums, Statistic, gate_total
+
+REST = 999
+HOSTILE = {
+    "not a number": [math.nan, 0.0],
+    "infinite": [math.inf, 0.0],
+    "both": [math.inf, -math.inf],
+    "too long": [3e6, -4e6],
+    "as long as floats are": [1e308, -1e308],
+}
+HEARD = {"too long": [0.6, -0.8], "as long as floats are": [math.sqrt(0.5), -math.sqrt(0.5)]}
+
+
+@dataclass(frozen=True)
+class Raw(ClippedSum):
+    """Declares a bound and keeps none, user by user."""
+
+    def vectors(self, block: Block) -> np.ndarray:
+        return np.array(block["values"], dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class RawLoop(LoopSums):
+    """The same in a loop of the package's own that adds users up by itself."""
+
+    dimension: int = 2
+
+    @property
+    def layout(self):
+        return ClippedSum(self.dimension).layout
+
+    def l2(self, relation: Relation) -> float:
+        return ClippedSum(self.dimension).l2(relation)
+
+    def _sums(self, block: Block, separate: bool) -> np.ndarray:
+        values = np.array(block["values"], dtype=np.float64)
+        return values if separate else values.sum(axis=0, keepdims=True)
+
+
+@dataclass(frozen=True)
+class RawTotal(Raw):
+    """Adds up by itself, and nobody says that its users are within bounds."""
+
+    def total(self, block: Block) -> np.ndarray:
+        return np.array(block["values"], dtype=np.float64).sum(axis=0)
+
+
+RawLoop.__module__ = RawTotal.__module__ = "tacit.planted"
+STATISTICS = [Raw(2), RawLoop(2), RawTotal(2)]
+
+
+def crowd(kind: str, rest: int = REST) -> tuple[Block, np.ndarray]:
+    """Users with 0.5 each, one of whom is hostile, and what they add up to."""
+    values = np.tile([0.5, 0.0], (rest + 1, 1))
+    values[7] = HOSTILE[kind]
+    return Block(rest + 1, {"values": values}), rest * np.array([0.5, 0.0]) + HEARD.get(kind, 0.0)
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+@pytest.mark.parametrize("statistic", STATISTICS, ids=lambda s: type(s).__name__)
+def test_one_user_moves_no_sum_by_more_than_the_bound(statistic: Statistic, kind: str) -> None:
+    block, expected = crowd(kind)
+    assert gate_total(statistic, block) == pytest.approx(expected)
+    filed = FiledBlock(block.users, [lambda: iter([block])], 1)
+    assert gate_total(statistic, filed) == pytest.approx(expected)
+    step = grid_step(statistic, "l2")
+    for some in (block, filed):
+        assert grid_total(statistic, some, step) * step == pytest.approx(expected, abs=0.01)
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+@pytest.mark.parametrize("statistic", STATISTICS, ids=lambda s: type(s).__name__)
+@pytest.mark.parametrize("seed", [None, 1])
+def test_joint(statistic: Statistic, kind: str, seed: int | None) -> None:
+    block, expected = crowd(kind)
+    plain = JointDP(8.0, 1e-6).curator(noise_seed=seed)
+    plain.add(block)
+    running = JointDP(8.0, 1e-6).curator(noise_seed=seed).stream(statistic, releases=3)
+    for release in (plain.release(statistic), running.release(block)):
+        # Ten standard deviations.
+        assert np.abs(release["sum"] - expected).max() < 10 * float(release.std["sum"])
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+@pytest.mark.parametrize("statistic", STATISTICS, ids=lambda s: type(s).__name__)
+def test_local(statistic: Statistic, kind: str) -> None:
+    block, expected = crowd(kind, 30)
+    model = LocalDP(8.0, 1e-6)
+    devices = [block.take(slice(i, i + 1)) for i in range(block.users)]
+    for real in (True, False):
+        curator = model.curator(noise_seed=None if real else 1)
+        if real:
+            curator.collect(statistic, [report(statistic, user, model) for user in devices])
+        else:
+            curator.add(block)
+        release = curator.release(statistic)
+        assert np.abs(release["sum"] - expected).max() < 10 * float(release.std["sum"])
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+@pytest.mark.parametrize("statistic", STATISTICS, ids=lambda s: type(s).__name__)
+def test_distributed(statistic: Statistic, kind: str) -> None:
+    block, expected = crowd(kind, 99)
+    model, devices = DistributedDP(8.0, 1e-6), block.users
+    plan = SumPlan.of(statistic, model, devices)
+    users = [block.take(slice(i, i + 1)) for i in range(devices)]
+    sent = [share(statistic, user, model, devices=devices) for user in users]
+    opened = plan.opened(added(sent, model.bits))
+    assert np.abs(opened - expected).max() < 10 * plan.std(devices)
+    curator = model.curator(noise_seed=1)
+    curator.add(block)
+    release = curator.release(statistic)
+    assert np.abs(release["sum"] - expected).max() < 10 * float(release.std["sum"])
+
+
+def test_bounds_are_of_both_norms_and_of_each_user_alone() -> None:
+    @dataclass(frozen=True)
+    class Pure(Raw):
+        def l1(self, relation: Relation) -> float:
+            return 1.2 if relation is Relation.ZERO_OUT else 2.4
+
+    values = np.array([[3.0, 0.0], [2.0, -2.0], [0.5, 0.5], [np.nan, 0.1], [1e-320, 0.0]])
+    expected = [[1.0, 0.0], [0.6, -0.6], [0.5, 0.5], [0.0, 0.0], [1e-320, 0.0]]
+    found = Pure(2).contributions(Block(5, {"values": values}))
+    np.testing.assert_allclose(found, expected, rtol=1e-15)
+    alone = [Pure(2).contributions(Block(1, {"values": row[np.newaxis]}))[0] for row in values]
+    np.testing.assert_array_equal(found, alone)
+    # What is within bounds is not touched, to the last bit, nor what was given.
+    assert np.isnan(values[3, 0])
+    np.testing.assert_array_equal(found[[2, 4]], values[[2, 4]])
+
+
+@pytest.mark.parametrize("sums", [[np.nan, 0.0], [np.inf, 0.0], [0.0, 1e300]])
+def test_a_sum_that_is_not_finite_is_never_made_a_whole_number(sums: list[float]) -> None:
+    """Simulated sums are nobody's to clip: they are refused, and nothing is spent."""
+
+    @dataclass(frozen=True)
+    class Aggregated(ClippedSum):
+        def aggregate(self, block: Block) -> np.ndarray:
+            return np.array(block["sums"], dtype=np.float64)
+
+    block = Block(5, {"sums": np.array(sums)}, aggregate=True)
+    with pytest.raises(InvalidArgument, match="whole number"):
+        grid_total(Aggregated(2), block, 2.0**-20)
+    curator = JointDP(1.0, 1e-6).curator(noise_seed=1)
+    number = curator.add(block)
+    with pytest.raises(InvalidArgument, match="whole number"):
+        curator.release(Aggregated(2))
+    assert curator.spent(number) == 0.0
