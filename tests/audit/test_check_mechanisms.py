@@ -16,52 +16,29 @@ import pytest
 
 from tacit import Relation, check_counter, check_statistic
 from tacit.audit.made_up_users import HOSTILE_FLOATS, hostile_blocks
-from tacit.privacy.counters import (
-    BinaryTree,
-    Blocks,
-    BufferedToeplitz,
-    Counter,
-    Fresh,
-    Noiseless,
-    SmoothTree,
-    SquareRoot,
-)
+from tacit.privacy.counters import Blocks, BufferedToeplitz, Counter, Optimal, SmoothTree
 from tacit.privacy.errors import CheckFailed, InvalidArgument
 from tacit.privacy.standard import ClippedSum, GramCross, OneHotCounts
 from tacit.privacy.statistic import Block, Layout, Part, Statistic
 
-GAUSSIAN = [Blocks, BinaryTree, SmoothTree, SquareRoot, BufferedToeplitz, Fresh]
-LAPLACE = [Blocks, BinaryTree, SmoothTree]
+
+# Counters that keep their promises; that all of ours do is in the tests of counters.
 
 
-# Counters that keep their promises.
-
-
-@pytest.mark.parametrize("cls", GAUSSIAN)
-def test_gaussian_counters_pass_and_waste_nothing(cls: type[Counter]) -> None:
-    report = check_counter(cls, attained=1 - 1e-9)
+def test_what_a_counter_spends_of_its_claim_is_reported() -> None:
+    """All but what the grid adds to the noise."""
+    report = check_counter(Blocks, attained=1 - 2e-4)
     assert set(report.tightness) >= {1, 33, 64, 65, 130}
-    assert min(report.tightness.values()) == pytest.approx(1.0)
-
-
-@pytest.mark.parametrize("cls", LAPLACE)
-def test_laplace_counters_pass_and_waste_nothing(cls: type[Counter]) -> None:
-    report = check_counter(cls, laplace=True, attained=1 - 1e-9)
-    assert min(report.tightness.values()) == pytest.approx(1.0)
-
-
-def test_a_counter_without_noise_passes_without_audits() -> None:
-    report = check_counter(Noiseless)
-    assert report.audits == report.tightness == {}
+    assert all(1 - 2e-4 < spent <= 1 + 1e-9 for spent in report.tightness.values())
 
 
 def test_a_function_is_checked_as_it_builds() -> None:
     """The audit is of what the function makes, not of the class with its own defaults."""
 
     def make(**arguments: Any) -> Counter:
-        return BufferedToeplitz(buffers=2, **arguments)
+        return BufferedToeplitz(parameters=((0.02, 0.4), (0.1, 0.8)), **arguments)
 
-    assert min(check_counter(make).tightness.values()) == pytest.approx(1.0)
+    assert min(check_counter(make).tightness.values()) > 1 - 3e-4
 
     def halved(**arguments: Any) -> Counter:
         counter = Blocks(**arguments)
@@ -74,7 +51,7 @@ def test_a_function_is_checked_as_it_builds() -> None:
 
 def test_a_counter_that_offers_no_pure_dp_says_so_itself() -> None:
     with pytest.raises(InvalidArgument, match="Gaussian noise only"):
-        check_counter(SquareRoot, laplace=True)
+        check_counter(Optimal, laplace=True)
 
 
 # Counters that do not: the distribution.
@@ -84,31 +61,23 @@ class LaplaceInGauss(Blocks):
     """Claims mu, draws Laplace: no guarantee for changes spread over many coordinates."""
 
     def _draw(self) -> np.ndarray:
-        return self.source.laplace((self.size,))
-
-    @property
-    def _unit_std(self) -> float:
-        return self.scale * math.sqrt(2.0)
+        return self.source.steps(True, self.scale / self._grid.step, self.size)
 
 
 class GaussInLaplace(Blocks):
     """Claims pure DP, draws Gaussian: there is none."""
 
     def _draw(self) -> np.ndarray:
-        return self.source.normal((self.size,))
-
-    @property
-    def _unit_std(self) -> float:
-        return self.scale
+        return self.source.steps(False, self.scale / self._grid.step, self.size)
 
 
 class MixedNoise(Blocks):
     """Every other coordinate is Gaussian; the standard deviation is right."""
 
     def _draw(self) -> np.ndarray:
-        fresh = self.source.laplace((self.size,))
+        fresh, scale = super()._draw(), self.scale / self._grid.step
         if self.size > 1:
-            fresh[1::2] = math.sqrt(2.0) * self.source.normal((self.size // 2,))
+            fresh[1::2] = self.source.steps(False, math.sqrt(2.0) * scale, self.size // 2)
         return fresh
 
 
@@ -121,10 +90,19 @@ class SaysNoNoise(Blocks):
 
 
 class CutOff(Blocks):
-    """Draws beyond 4 are cut: a large enough gap between two sums is certain."""
+    """Draws beyond 4 scales are cut: a large enough gap between two sums is certain."""
 
     def _draw(self) -> np.ndarray:
-        return np.clip(super()._draw(), -4.0, 4.0)
+        most = int(4.0 * self.scale / self._grid.step)
+        return np.clip(super()._draw(), -most, most)
+
+
+class Rounds(Blocks):
+    """Draws are rounded to a tenth of a scale: right in size, and on a grid of its own."""
+
+    def _draw(self) -> np.ndarray:
+        coarse = max(1, int(0.1 * self.scale / self._grid.step))
+        return coarse * np.rint(super()._draw() / coarse).astype(np.int64)
 
 
 # The calibration.
@@ -162,12 +140,13 @@ class ForgetsSensitivity(Blocks):
         super().__init__(1.0, *args, **options)
 
 
-class LnTree(BinaryTree):
-    """At most six levels: right up to 63 releases, wrong beyond."""
+class FewLevels(SmoothTree):
+    """At most three nodes for a user, or one: right for few releases, wrong beyond."""
 
     @property
     def column_norm(self) -> float:
-        return self._node_norm(min(self._levels, 6))
+        nodes = min(self.zeros, 1 if self.distribution == "laplace" else 3)
+        return float(nodes) if self.distribution == "laplace" else math.sqrt(nodes)
 
 
 # Shapes and coordinates.
@@ -177,21 +156,21 @@ class SymBad(Blocks):
     """The noise of symmetric items is divided by 100."""
 
     def _advance(self, fresh: np.ndarray) -> np.ndarray:
-        return super()._advance(fresh) / (100.0 if self.symmetric else 1.0)
+        return super()._advance(fresh) // (100 if self.symmetric else 1)
 
 
 class SymLoud(Blocks):
     """The noise of symmetric items is multiplied by 10."""
 
     def _advance(self, fresh: np.ndarray) -> np.ndarray:
-        return super()._advance(fresh) * (10.0 if self.symmetric else 1.0)
+        return super()._advance(fresh) * (10 if self.symmetric else 1)
 
 
 class ScalarBad(Blocks):
     """Plain numbers go out without noise."""
 
     def _advance(self, fresh: np.ndarray) -> np.ndarray:
-        return super()._advance(fresh) * (0.0 if self.shape == () else 1.0)
+        return super()._advance(fresh) * (0 if self.shape == () else 1)
 
 
 class TwoDBad(Blocks):
@@ -211,7 +190,8 @@ class Skewed(Blocks):
         fresh = super()._draw()
         if self.shape == (2, 2) and not self.symmetric:
             # Covariance with an inverse of ones on the diagonal and 0.9 off it.
-            fresh[:2] = np.linalg.cholesky(np.linalg.inv([[1.0, 0.9], [0.9, 1.0]])) @ fresh[:2]
+            turned = np.linalg.cholesky(np.linalg.inv([[1.0, 0.9], [0.9, 1.0]])) @ fresh[:2]
+            fresh[:2] = np.rint(turned)
         return fresh
 
 
@@ -257,14 +237,14 @@ class SkipBig(Blocks):
 
     def _advance(self, fresh: np.ndarray) -> np.ndarray:
         noise = super()._advance(fresh)
-        return noise if np.abs(self._sum).max() < 1e4 else 0.0 * noise
+        return noise if np.abs(self._sum).max() < 1e4 / self._grid.step else 0 * noise
 
 
 class SkipNegative(Blocks):
     """No noise on numbers below -1e4."""
 
     def _advance(self, fresh: np.ndarray) -> np.ndarray:
-        return np.where(self._sum > -1e4, super()._advance(fresh), 0.0)
+        return np.where(self._sum > -1e4 / self._grid.step, super()._advance(fresh), 0)
 
 
 class LouderMatrices(Blocks):
@@ -272,7 +252,8 @@ class LouderMatrices(Blocks):
 
     def _advance(self, fresh: np.ndarray) -> np.ndarray:
         noise = super()._advance(fresh)
-        return noise * (1.0 + np.abs(self._sum).max()) if self.symmetric else noise
+        grown = 1.0 + self._grid.step * float(np.abs(self._sum).max())
+        return noise * grown if self.symmetric else noise
 
 
 @pytest.mark.parametrize(
@@ -280,13 +261,14 @@ class LouderMatrices(Blocks):
     [
         (LaplaceInGauss, r"claim is mu, but the noise .* is laplace"),
         (SaysNoNoise, "distribution must be 'gaussian'"),
-        (CutOff, "not linear"),
+        (CutOff, "NOT COVERED"),
+        (Rounds, "not linear"),
         (SquaredSens, r"sensitivity 0\.3.*NOT COVERED"),
         (MuHalf, r"mu 3, .*0\.233 of the claim, elsewhere it is 1\.000"),
         (MuFloor, r"mu 0\.05, .*NOT COVERED"),
         (ForgetsSensitivity, r"built with sensitivity=2\.0, it claims 1\.0"),
-        (LnTree, r"at 64 releases.*NOT COVERED"),
-        (SymBad, r"symmetric items of shape \(2, 2\): exact mu 70.*NOT COVERED"),
+        (FewLevels, r"at (31|33|64|130) releases.*NOT COVERED"),
+        (SymBad, r"symmetric items of shape \(2, 2\): exact mu 69\.99.*NOT COVERED"),
         (SymLoud, r"symmetric items of shape \(2, 2\).*0\.100 of the claim"),
         (ScalarBad, r"items of shape \(\): exact mu inf.*NOT COVERED"),
         (TwoDBad, r"items of shape \(2, 2\): exact mu inf.*NOT COVERED"),
@@ -311,9 +293,10 @@ def test_broken_gaussian_counters_are_caught(mutant: type[Counter], message: str
         (GaussInLaplace, r"claim is epsilon, but the noise .* is gaussian"),
         (MixedNoise, "is gaussian and laplace"),
         (SaysNoNoise, "distribution must be 'laplace'"),
-        (CutOff, "not linear"),
+        (CutOff, "NOT COVERED"),
+        (Rounds, "not linear"),
         (SquaredSens, r"sensitivity 0\.3.*NOT COVERED"),
-        (LnTree, r"at 64 releases.*NOT COVERED"),
+        (FewLevels, r"at (31|33|64|130) releases.*NOT COVERED"),
         (ScalarBad, r"items of shape \(\): exact epsilon inf.*NOT COVERED"),
         (TwoDBad, r"items of shape \(2, 2\): exact epsilon inf.*NOT COVERED"),
         (Twin, r"at 64 releases: exact epsilon inf.*NOT COVERED"),
@@ -352,8 +335,8 @@ class Loose(Blocks):
 @pytest.mark.parametrize("laplace", [False, True])
 def test_a_loose_claim_is_reported_and_refused_on_request(laplace: bool) -> None:
     report = check_counter(Loose, laplace=laplace)
-    assert report.tightness[33] == pytest.approx(0.5)
-    assert report.audits[33].cost == pytest.approx(0.5 * (0.9 if laplace else 0.7))
+    assert report.tightness[33] == pytest.approx(0.5, rel=2e-4)
+    assert report.audits[33].cost == pytest.approx(0.5 * (0.9 if laplace else 0.7), rel=2e-4)
     check_counter(Loose, laplace=laplace, attained=0.49)
     with pytest.raises(CheckFailed, match=r"at 1 releases: the claim is loose, 0\.500 of it"):
         check_counter(Loose, laplace=laplace, attained=0.51)

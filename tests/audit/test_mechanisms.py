@@ -9,7 +9,7 @@ import pytest
 from scipy.special import ndtr
 
 from tacit.audit.mechanisms import BasisNoise, audit_counter, audit_linear, audit_samples
-from tacit.privacy.counters import BinaryTree, Blocks
+from tacit.privacy.counters import Blocks, SmoothTree
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.gaussian_dp import epsilon_from_mu
 
@@ -95,16 +95,39 @@ def test_laplace_audit_refuses_what_it_cannot_decide() -> None:
 
 
 def test_laplace_counters_are_exact_and_a_missing_level_is_seen() -> None:
-    assert audit_counter(BinaryTree(releases=20, epsilon=0.3)).cost == pytest.approx(0.3)
+    cost = audit_counter(SmoothTree(releases=100, epsilon=0.3)).cost
+    assert 0.3 * (1 - 2e-4) < cost <= 0.3
 
-    class MissingLevel(BinaryTree):
+    class MissingLevel(SmoothTree):
         @property
         def column_norm(self) -> float:
             return super().column_norm - 1.0
 
-    assert not audit_counter(MissingLevel(releases=20, epsilon=0.3)).passed
+    assert not audit_counter(MissingLevel(releases=100, epsilon=0.3)).passed
     with pytest.raises(InvalidArgument, match="epsilon"):
-        _ = audit_counter(BinaryTree(releases=2, epsilon=0.3)).mu
+        _ = audit_counter(SmoothTree(releases=2, epsilon=0.3)).mu
+
+
+@pytest.mark.parametrize("first", [1.0, 1e-4])
+def test_whole_noise_of_any_scale_is_played(first: float) -> None:
+    """A draw of one scale, then one of another that is billions of times larger or smaller."""
+
+    def twice(x, source):
+        return [x + first * 1e4 * source.steps(False, 1e4, 1), x + source.steps(False, 3e12, 1)]
+
+    audit = audit_linear(twice, [np.ones(1)])
+    assert audit.mu == pytest.approx(math.hypot(1.0 / (first * 1e8), 1.0 / 3e12), rel=1e-9)
+
+    class Growing:
+        def __init__(self, dimension, source) -> None:
+            self.dimension, self.source, self.scale = dimension, source, 1e2
+
+        def release(self, item):
+            self.scale *= 1e5
+            return item + self.source.steps(False, self.scale, self.dimension)
+
+    costs = audit_counter(Growing, releases=2, sensitivity=1e7).costs
+    assert costs == pytest.approx([1.0, 1e-5], rel=1e-9)
 
 
 def test_arguments_are_checked() -> None:

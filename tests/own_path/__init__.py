@@ -1,1 +1,1 @@
-"""The audit of the real path: real noise, real files, real processes; nothing is simulated."""
+"""Tests of our own: real noise, real files, real processes, judged by rules of our own."""

@@ -40,42 +40,37 @@ class Answer:
 
     Attributes:
         passage, place: what passed the gate, and which release of its run it is.
-        noise: what was released minus our own sum; in steps, or in units of 1 for floats.
-        scale: what our own rules demand, in the same unit.
-        kept: which entries are released.
-        draw: what the source drew for it, under exact noise.
+        noise: what was released minus our own sum, in steps.
+        scale: what our own rules demand, in steps.
+        draw: what the source drew for it.
         costs: by block, what it really cost: sensitivity over the scale that was asked for.
         wrong: what our own rules say against it.
-        unit: what a step of it is in what was released.
+        step: of its grid.
     """
 
     passage: Passage
     place: int
     noise: Floats
     scale: float
-    kept: Bools
     draw: Draw | None
     costs: dict[int, float]
     wrong: tuple[str, ...] = ()
-    unit: float = 1.0
+    step: float = 1.0
 
     @property
     def measured(self) -> Measured:
         """For the tests of noise; values on a grid repeat by chance, so their blur is a step."""
         privacy = self.passage.gate.privacy  # type: ignore[attr-defined]
         law: Law = "laplace" if privacy.needs_l1 else "normal"
-        blur = (1.0 if self.draw is not None else 1e-9) / self.scale
-        weight = self.scale * self.unit / max(abs(share) for share in self.passage.shares)
-        noise = np.where(self.kept, self.noise / self.scale, 0.0)
-        gains = dict.fromkeys(self.passage.blocks, 1.0 / weight)
-        return Measured(self.passage, self.place, noise, self.kept, gains, law, blur)
+        gains = {self.passage.blocks[0]: 1.0 / (self.scale * self.step)}
+        noise, blur = self.noise / self.scale, 1.0 / self.scale
+        return Measured(self.passage, self.place, noise, gains, law, blur)
 
 
 def answers_of(gate: WatchedGate, draws: Sequence[Draw]) -> list[Answer]:
     """All releases of joint curators; each must have had one draw of its own."""
     passages = [p for p in gate.passages if isinstance(p.gate, JointCurator)]
-    of_exact = [p for p in passages if p.gate.exact]
-    drawn = dict(zip(map(id, of_exact), draws, strict=False))
+    drawn = dict(zip(map(id, passages), draws, strict=False))
     found: list[Answer] = []
     streams: dict[JointStream, list[tuple[int, Passage]]] = {}
     places: dict[Curator, int] = {}
@@ -88,46 +83,32 @@ def answers_of(gate: WatchedGate, draws: Sequence[Draw]) -> list[Answer]:
             found.append(_plain(gate, passage, place, drawn.get(id(passage))))
     for stream, some in streams.items():
         found += _streamed(gate, stream, some, [drawn.get(id(p)) for _, p in some])
-    if len(of_exact) != len(draws) and found:
-        words = f"{len(of_exact)} releases drew {len(draws)} times"
+    if len(passages) != len(draws) and found:
+        words = f"{len(passages)} releases drew {len(draws)} times"
         found[0] = dataclasses.replace(found[0], wrong=(words, *found[0].wrong))
     order = {id(p): i for i, p in enumerate(passages)}
     return sorted(found, key=lambda a: order[id(a.passage)])
 
 
 def _plain(gate: WatchedGate, passage: Passage, place: int, draw: Draw | None) -> Answer:
-    """One release of weighted blocks."""
+    """One release of one block."""
     statistic, curator, where = passage.statistic, passage.gate, f"release {place}"
     assert isinstance(curator, JointCurator)
-    privacy, cost = curator.privacy, float(passage.release.cost or math.nan)
-    relation, norm, layout = privacy.relation, privacy.norm, statistic.layout
-    largest, shares, smallest = own.heard(passage.shares)
-    raw = [gate.blocks[curator, b] for b in passage.blocks]
-    vector, kept = layout.pack(passage.release.parts), np.ones(layout.size, dtype=bool)
-    if passage.mask is not None:
-        kept = layout.pack_mask(passage.mask)
-    if not curator.exact:
-        sums = [statistic.contributions(b).sum(axis=0) for b in raw]
-        total = sum(w * s for w, s in zip(passage.shares, sums, strict=True))
-        scale = largest * own.declared(statistic, relation, norm) / cost
-        paid = {b: cost * abs(w) for b, w in zip(passage.blocks, shares, strict=True)}
-        return Answer(passage, place, vector - total, scale, kept, None, paid)
-    step = own.step_of(statistic, norm, smallest)
-    far = own.apart(statistic, relation, norm, step, smallest)
-    steps = vector / (largest * step)
-    whole, is_open = own.total_of(statistic, zip(raw, shares, strict=True), step)
+    privacy, cost, block = curator.privacy, float(passage.release.cost or 0), passage.blocks[0]
+    step = own.step_of(statistic, privacy.norm)
+    far = own.apart(statistic, privacy.relation, privacy.norm, step)
+    steps = statistic.layout.pack(passage.release.parts) / step
+    whole, is_open = own.total_of(statistic, gate.blocks[curator, block], step)
     noise, wrong, asked = np.rint(steps) - whole.astype(np.float64), [], math.nan
-    if np.abs(steps - np.rint(steps))[kept].max(initial=0.0) > 1e-3:
+    if np.abs(steps - np.rint(steps)).max(initial=0.0) > 1e-3:
         wrong.append(f"{where} is not on the grid of {step:g}")
     if draw is None:
-        wrong.append(f"{where} drew nothing from the exact source")
+        wrong.append(f"{where} drew nothing from the source")
     else:
         asked = draw.scale
         wrong += misfit(where, draw, far / cost, privacy.needs_l1)
-        wrong += not_drawn(where, noise, draw, kept, is_open)
-    paid = {b: abs(w) * far / asked for b, w in zip(passage.blocks, shares, strict=True)}
-    unit = largest * step
-    return Answer(passage, place, noise, far / cost, kept, draw, paid, tuple(wrong), unit)
+        wrong += not_drawn(where, noise, draw, is_open)
+    return Answer(passage, place, noise, far / cost, draw, {block: far / asked}, (*wrong,), step)
 
 
 def misfit(where: str, draw: Draw, demanded: float, pure: bool) -> list[str]:
@@ -141,11 +122,11 @@ def misfit(where: str, draw: Draw, demanded: float, pure: bool) -> list[str]:
     return found
 
 
-def not_drawn(where: str, noise: Floats, draw: Draw, kept: Bools, is_open: Bools) -> list[str]:
+def not_drawn(where: str, noise: Floats, draw: Draw, is_open: Bools) -> list[str]:
     """Whether what was released is not our own sum plus what was drawn."""
     if draw.values.shape != noise.shape:
         return [f"{where} has {noise.size} entries and drew {draw.values.size} numbers"]
-    off = kept & (np.abs(noise - draw.values) > np.where(is_open, 1.0, 0.0))
+    off = np.abs(noise - draw.values) > np.where(is_open, 1.0, 0.0)
     words = f"is not its users' sum plus the noise that was drawn, in {off.sum()} of {off.size}"
     return [f"{where} {words} entries"] if off.any() else []
 
@@ -160,17 +141,12 @@ def _streamed(
     """
     curator, statistic = stream._curator, stream.statistic
     privacy, relation, norm = curator.privacy, curator.privacy.relation, curator.privacy.norm
-    step, far = 1.0, own.declared(statistic, relation, norm)
-    if curator.exact:
-        step = own.step_of(statistic, norm)
-        far = own.apart(statistic, relation, norm, step)
+    step = own.step_of(statistic, norm)
+    far = own.apart(statistic, relation, norm, step)
     prefix, rows = np.zeros(statistic.layout.size), []
     for _, passage in some:
         raw, asked = gate.blocks[curator, passage.blocks[0]], passage.statistic
-        if curator.exact:
-            prefix = prefix + own.total_of(asked, [(raw, 1.0)], step)[0]
-        else:
-            prefix = prefix + asked.contributions(raw).sum(axis=0)
+        prefix = prefix + own.total_of(asked, raw, step)[0]
         rows.append(asked.layout.pack(passage.release.parts) / step - prefix)
     matrix = _responses(stream, len(some))
     alone = bool(np.abs(np.diag(matrix)).min() > 0.0)
@@ -185,14 +161,14 @@ def _streamed(
         wrong = [] if alone else ["some release of a stream has no noise of its own"]
         if costs[t] > claimed * (1.0 + 1e-7):
             wrong.append(f"the stream's block {t} costs {costs[t]:.9g}, charged is {claimed:.9g}")
-        if curator.exact and (draw is None or draw.pure != privacy.needs_l1):
+        if draw is None or draw.pure != privacy.needs_l1:
             wrong.append(f"release {place} drew nothing, or noise of another law")
         # Fractions of C x are rounded, which moves it by less than this.
-        elif draw is not None and np.abs(noise[t] - draw.values).max() > 1e-4 * draw.scale:
+        elif np.abs(noise[t] - draw.values).max() > 1e-4 * draw.scale:
             wrong.append(f"release {place} of a stream is not its sum plus what was drawn")
         scale = float(scales[t] * max(1.0, costs.max() / claimed))
-        paid, kept = {passage.blocks[0]: float(costs[t])}, np.ones(prefix.size, dtype=bool)
-        found.append(Answer(passage, place, noise[t], scale, kept, draw, paid, tuple(wrong)))
+        paid = {passage.blocks[0]: float(costs[t])}
+        found.append(Answer(passage, place, noise[t], scale, draw, paid, tuple(wrong)))
     return found
 
 
@@ -210,27 +186,13 @@ class _Impulse(Noise):
         return np.full(count, self.size if self._left == -1 else 0.0).astype(np.int64)
 
 
-class _FloatImpulse(Noise):
-    """Draws zeros, and in one place a 1."""
-
-    def __init__(self, place: int) -> None:
-        super().__init__()
-        self._left, self.size = place, 1.0
-
-    def normal(self, shape: tuple[int, ...]) -> Floats:
-        self._left -= 1
-        return np.full(shape, float(self._left == -1))
-
-    laplace = normal
-
-
 def _responses(stream: JointStream, releases: int) -> Floats:
     """M: how much of each draw is in each release, by the counter's own code."""
     columns = []
     # Of the same size: binary places may depend on it.
     zero = np.zeros(stream.statistic.layout.size, dtype=np.int64)
     for t in range(releases):
-        source = _Impulse(t) if stream._curator.exact else _FloatImpulse(t)
+        source = _Impulse(t)
         counter = stream.counter.rebuild(zero.shape, source)
         out = [float(counter.release(zero)[0]) for _ in range(releases)]
         columns.append(np.array(out) / source.size)

@@ -7,6 +7,7 @@ over the scale that was asked of the source of noise.
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import math
 from decimal import Decimal
@@ -14,6 +15,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from tacit.audit.check_agent import Outcome
 from tacit.privacy.budget import Budget
 from tacit.privacy.errors import BudgetExceeded
 from tacit.privacy.gaussian_dp import compose, delta_from_mu, epsilon_from_mu
@@ -25,13 +27,12 @@ from tests.own_path import recorded as real
 _BUDGETS = ((1.0, 1e-6), (0.1, 1e-3), (0.3, 1e-9), (4.0, 1e-5), (12.0, 1e-12))
 
 
-def outcomes(trial: real.RealTrial) -> list[real.RealOutcome]:
+def outcomes(trial: real.RealTrial) -> list[Outcome]:
     """Budgets to mu and back, groups, several asks, and this agent's ledger."""
-    power = "a mu, epsilon or delta off by 1e-9, a cost off by 1e-15, one charge that is missing"
     wrong = _conversions(trial)
     if trial.privacy.joint:
         wrong += _several(trial) + _ledger(trial)
-    return [real.judged("accounts", wrong, power)]
+    return [real.judged("accounts", wrong)]
 
 
 def _conversions(trial: real.RealTrial) -> list[str]:
@@ -66,33 +67,30 @@ def _conversions(trial: real.RealTrial) -> list[str]:
 
 
 def _several(trial: real.RealTrial) -> list[str]:
-    """Several asks of one block add up, tiny ones count, and more than there is is refused."""
-    privacy, power, limit = trial.privacy, trial.power, own.episode_limit(trial.privacy)
-    found, unit, whole = [], "epsilon" if privacy.pure else "mu", limit ** (1.0 / trial.power)
-    curator, other, statistic = privacy.curator(), privacy.curator(), ClippedSum(1)
-    data = Block(3, {"values": np.full((3, 1), 0.5)})
-    block, before = curator.add(data), Fraction(0)
-    # Less than 1e-10 would need more noise than fits.
-    tiny = max(1e-9 * whole, 1e-10)
-    costs = [0.5 * whole, 1e-7 * whole, 0.25 * whole, tiny, 0.125 * whole]
-    for cost in costs:
-        curator.release(statistic, blocks=[block], **{unit: cost})
+    """Asks of one block add up, tiny ones count, and more than there is is refused."""
+    privacy, limit, statistic = trial.privacy, own.episode_limit(trial.privacy), ClippedSum(1)
+    data, curator, found = Block(3, {"values": np.full((3, 1), 0.5)}), privacy.curator(), []
+    block, before, whole = curator.add(data), Fraction(0), math.sqrt(limit)
+    # Less than 1e-10 would need more noise than fits; without a delta all goes at once.
+    mus = [0.5, 1e-7, 0.25, max(1e-9, 1e-10 / whole), 0.125]
+    costs = [None] if privacy.pure else [mu * whole for mu in mus]
+    for mu in costs:
+        curator.release(statistic, block=block, mu=mu)
         if curator.accounts.exact[block] <= before:
-            found.append(f"a release of {unit} {cost:g} cost nothing")
+            found.append(f"a release of mu {mu} cost nothing")
         before = curator.accounts.exact[block]
-    due = own.exact_sum(costs, power)
+    due = Fraction(limit) if privacy.pure else own.exact_sum(costs, 2)  # type: ignore[arg-type]
     # Each cost is a float: half a unit in the last place.
-    if not due * (1 - Fraction(1, 2**51)) <= before <= due * (1 + Fraction(1, 2**50)):
+    if not due * (1 - Fraction(1, 2**50)) <= before <= due * (1 + Fraction(1, 2**50)):
         found.append(f"asks that cost {float(due)!r} together are {float(before)!r} on the account")
     if curator.spent(block) < before:
         found.append("what is said to be spent is rounded down")
-    left = (float(limit - before) * (1.0 + 1e-6)) ** (1.0 / power)
-    for one, size, number in ((curator, left, block), (other, whole, other.add(data))):
-        try:
-            one.release(statistic, blocks=[number], **{unit: size * (1.0 + 1e-6)})
-            found.append(f"a release was made that costs more than the {size:g} that are left")
-        except BudgetExceeded:
-            pass
+    more = [None] if privacy.pure else [math.sqrt(max(float(limit - before), 0.0)) * (1 + 1e-6)]
+    more += [] if privacy.pure else [whole * (1.0 + 1e-6)]
+    for mu in more:
+        with contextlib.suppress(BudgetExceeded):
+            curator.release(statistic, block=block, mu=mu)
+            found.append(f"a release was made that costs more than is left: {mu}")
     return found
 
 

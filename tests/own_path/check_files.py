@@ -18,6 +18,7 @@ from unittest import mock
 
 import numpy as np
 
+from tacit.audit.check_agent import Outcome
 from tacit.audit.watched_gate import overheard
 from tacit.privacy.curators.gate import Release
 from tacit.privacy.curators.joint import JointCurator
@@ -26,7 +27,6 @@ from tacit.privacy.statistic import Block
 from tests.own_path import recorded as real
 
 _CALLS = ("open", "replace", "rename", "link", "symlink", "chmod", "fsync", "write", "mkdir")
-_DRAWS = ((Noise, "steps"), (Noise, "normal"), (Noise, "laplace"))
 
 
 class _Disk:
@@ -85,18 +85,14 @@ class _Disk:
 _open = open
 
 
-def outcomes(trial: real.RealTrial) -> list[real.RealOutcome]:
+def outcomes(trial: real.RealTrial) -> list[Outcome]:
     """A run with ledger and autosave, or a save of a local one."""
     folder, before = trial.folder("files"), os.umask(0)
     try:
         wrong = _saved(trial, folder) if trial.privacy.local else _run(trial, folder)
     finally:
         os.umask(before)
-    power = (
-        "one file of another mode, one late write, one raw number or id in 8 bytes or digits, one "
-        "of 200 users of blocks that are forgotten"
-    )
-    return [real.judged("files", wrong, power)]
+    return [real.judged("files", wrong)]
 
 
 def _marked(pool: Block) -> tuple[Block, list[str], list[bytes]]:
@@ -138,8 +134,7 @@ def _run(trial: real.RealTrial, folder: Path) -> list[str]:
         return result
 
     with contextlib.ExitStack() as stack:
-        for kind, name in _DRAWS:
-            stack.enter_context(mock.patch.object(kind, name, drawn(kind.__dict__[name])))
+        stack.enter_context(mock.patch.object(Noise, "steps", drawn(Noise.steps)))
         stack.enter_context(mock.patch.object(JointCurator, "_publish", publish))
         said = stack.enter_context(overheard())
         stack.enter_context(disk.watched())

@@ -1,18 +1,20 @@
 """A curator asked directly, with real noise: what audited agents are too small, or too few, to ask.
 
-More users than one chunk, weights of all kinds, masks, both relations, releases of 70,000 numbers,
-and a hundred releases of one curator, the late ones by themselves. And real agents whose releases
-are played back: other users must not change anything that can be seen of them.
+More users than one chunk, both relations, releases of 70,000 numbers, and a hundred releases, the
+late ones by themselves. And real agents whose releases are played back: other users must not change
+anything that can be seen of them.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from tacit.audit.check_agent import Outcome
 from tacit.audit.made_up_users import block_of_strangers, some_rows, with_public
 from tacit.audit.watched_gate import WatchedGate, require_same
 from tacit.privacy.budget import Relation
@@ -28,18 +30,14 @@ _CHUNKS = 1100
 _MANY = 120
 
 
-def outcomes(trial: real.RealTrial) -> list[real.RealOutcome]:
+def outcomes(trial: real.RealTrial) -> list[Outcome]:
     """Sums, scales and accounts by our own rules; and what can be seen of real agents."""
     if trial.privacy.local:
         return []
-    wrong = [w for relation in Relation for w in _weights(trial, relation)]
-    values = [_sized(trial, n, wrong) for n in (3, 600, 70_000)]
-    n = sum(v.size for v in values)
-    power = f"one entry, one grid step, a scale off by 1e-9; {n:,} values: "
-    return [
-        real.judged("gate", wrong, power + f"{tests.seen_scale(n, trial.law):.1%}"),
-        real.judged("real flow", _flow(trial), "one bit of what can be seen of an agent"),
-    ]
+    wrong = [w for relation in Relation for w in _chunks(trial, relation)]
+    for size in (3, 600, 70_000):
+        wrong += _sized(trial, size)
+    return [real.judged("gate", wrong), real.judged("real flow", _flow(trial))]
 
 
 def _asked(
@@ -61,53 +59,48 @@ def _asked(
     return answers, found
 
 
-def _weights(trial: real.RealTrial, relation: Relation) -> list[str]:
-    """Blocks of several chunks and several weights."""
-    privacy = dataclasses.replace(
-        trial.privacy, relation=relation, episodes_per_user=1, disjoint=False
-    )
+def _alone(trial: real.RealTrial, **changes: Any) -> Any:
+    """The model for users who come once."""
+    return dataclasses.replace(trial.privacy, episodes_per_user=1, disjoint=False, **changes)
+
+
+def _chunks(trial: real.RealTrial, relation: Relation) -> list[str]:
+    """Blocks of several chunks and of few users, asked for a part of their budget and the rest."""
+    privacy, pool = _alone(trial, relation=relation), trial.pool
     statistic = trial.played[0].answers[0].passage.statistic
     if statistic.protects != WHOLE_EPISODE:
         return []
-    pool, unit = trial.pool, "epsilon" if privacy.pure else "mu"
-    whole = own.episode_limit(privacy) ** (1.0 if privacy.pure else 0.5)
-    rows = [np.arange(n) % pool.users for n in (_CHUNKS, 40, 3, 5)]
-    part = statistic.layout.parts[0]
-    mask = {part.name: np.random.default_rng(1).random(part.shape) < 0.5}
+    rows = [np.arange(n) % pool.users for n in (_CHUNKS, 40, 3)]
 
     def ask(curator: Any, numbers: list[int]) -> None:
-        weights = [1.0, 0.3, -0.05, 2.0**-25]
-        curator.release(statistic, weights=weights, **{unit: 0.3 * whole})
-        curator.release(statistic, weights=[w * 7e5 for w in weights], **{unit: 0.1 * whole})
-        curator.release(statistic, decay=1.5, **{unit: 0.3 * whole})
-        if not part.symmetric:
-            curator.release(statistic, blocks=numbers[:2], mask=mask, **{unit: 0.1 * whole})
-        curator.release(statistic, blocks=numbers[:1])
+        for block in numbers:
+            if not privacy.pure:
+                curator.release(statistic, block=block, mu=0.6 * privacy.budget.mu)
+            curator.release(statistic, block=block)
 
     wrong = _asked(privacy, [some_rows(pool, r) for r in rows], ask)[1]
     return [f"{relation.value}: {w}" for w in wrong]
 
 
-def _sized(trial: real.RealTrial, size: int, wrong: list[str]) -> Any:
-    """Small releases, again and again, or large ones, twice."""
-    privacy = dataclasses.replace(trial.privacy, episodes_per_user=1, disjoint=False)
-    times, unit = _MANY if size < 10 else 2, "epsilon" if privacy.pure else "mu"
-    each = (own.episode_limit(privacy) * 0.9 / times) ** (1.0 if privacy.pure else 0.5)
+def _sized(trial: real.RealTrial, size: int) -> list[str]:
+    """Small releases, again and again, or large ones, twice; without a delta of new blocks."""
+    privacy, law = _alone(trial), trial.law
+    times = _MANY if size < 10 else 2
     block = Block(2, {"values": np.random.default_rng(2).uniform(-0.01, 0.01, (2, size))})
+    mu = None if privacy.pure else math.sqrt(own.episode_limit(privacy) * 0.9 / times)
 
     def ask(curator: Any, numbers: list[int]) -> None:
-        for _ in range(times):
-            curator.release(ClippedSum(size), **{unit: each})
+        for number in numbers * (1 if privacy.pure else times):
+            curator.release(ClippedSum(size), block=number, mu=mu)
 
-    answers, found = _asked(privacy, [block], ask)
-    wrong += found
-    runs, law = [real.stacked([a]) for a in answers], trial.law
+    answers, wrong = _asked(privacy, [block] * (times if privacy.pure else 1), ask)
+    runs = [real.stacked([a]) for a in answers]
     half = len(runs) // 2
     for name, some in (("early", runs[:half]), ("late", runs[half:])):
         wrong += tests.law_wrong(np.concatenate(some), law, 1e-3, f"{name} releases of {size}")
     if size > 10:
         wrong += tests.shared_wrong(runs, law)
-    return np.concatenate(runs)
+    return wrong
 
 
 def _flow(trial: real.RealTrial) -> list[str]:

@@ -1,10 +1,9 @@
-"""What the code draws directly, at the scales that the agent asked for and at awkward sizes.
+"""What the sampler draws, by its law and word by word; see tests/privacy/test_deviates.py as well.
 
-Two ways. *By its law*: millions of numbers, in pieces (first, beyond 512, beyond 65,536, last), and
-exact masses at small scales. *By its words*: the sampler is fed words that select each cell of the
-normal and the Laplace curve, out to 8 and 44 scales, just below and just above the curve; each must
-give the number, or the rejection, that integers of our own say. So tails are looked at where no
-number of draws would ever come.
+*By its words*: the sampler is fed words that select each cell of the normal and the Laplace curve,
+out to 8 and 44 scales, just below and just above the curve; each must give the number, or the
+rejection, that integers of our own say. So tails are looked at where no number of draws would ever
+come.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from unittest import mock
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.audit.check_agent import Outcome
 from tacit.audit.gate_noise import Law
 from tacit.privacy.deviates import CELLS, Curve, Deviates, curve
 from tacit.privacy.noise import Noise
@@ -25,75 +25,41 @@ from tests.own_path import statistics as tests
 
 Ints = NDArray[np.int64]
 
-_SLOW = ((1, 120), (7, 40), (511, 6))
-_FAST = ((512, 60), (513, 60), (65_535, 3), (65_536, 3), (65_537, 3), (200_000, 10))
-_PIECES: dict[str, tuple[int, int | None]] = {
-    "first": (0, 64),
-    "up to 512": (64, 512),
-    "beyond 512": (512, 1 << 16),
-    "beyond 65,536": (1 << 16, None),
-    "last": (-64, None),
-}
+# On both sides of all limits of the sampler, and how often.
+_SIZES = ((1, 40), (7, 20), (511, 3), (513, 20), (65_537, 1), (200_000, 2))
 _SMALL = (0.4, 1.0, 3.7)
 
 
-def outcomes(trial: real.RealTrial) -> list[real.RealOutcome]:
-    """All of it for the law that the agent uses."""
+def outcomes(trial: real.RealTrial) -> list[Outcome]:
+    """For the law that the agent uses."""
     if trial.privacy.reports_bits:
-        return [real.RealOutcome("sampler", "reports are bits: see real noise", None)]
+        return [Outcome("sampler", "reports are bits: see real noise", None)]
     pure, law = bool(trial.privacy.needs_l1), trial.law
-    wrong, n = _by_law(trial, pure, law)
-    seen = f"{n:,} numbers: a scale off by {tests.seen_scale(n, law):.2%}, tails cut at "
-    power = f"{seen}{tests.seen_cut(n, law):.1f}, a correlation of {tests.seen_share(n):.2%}"
-    words, cases = _by_words(pure)
-    power_of_words = f"any of {cases:,} words, out to {44 if pure else 8} scales, read otherwise"
     return [
-        real.judged("sampler: law", wrong, power),
-        real.judged("sampler: words", words, power_of_words),
+        real.judged("sampler: law", _by_law(pure, law)),
+        real.judged("sampler: words", _by_words(pure)),
     ]
 
 
-def _asked(trial: real.RealTrial) -> list[tuple[float, int]]:
-    """Scales and sizes that the agent asked for, first, middle and last."""
-    if trial.privacy.local or not trial.exact:
-        return []
-    seen = sorted({(d.scale, d.values.size) for d in trial.played[0].draws})
-    return [seen[i] for i in sorted({0, len(seen) // 2, len(seen) - 1})] if seen else []
-
-
-def _by_law(trial: real.RealTrial, pure: bool, law: Law) -> tuple[list[str], int]:
+def _by_law(pure: bool, law: Law) -> list[str]:
     found: list[str] = []
-    everything: list[NDArray[np.float64]] = []
-    few = 3 if trial.quick else 1
-    sizes = [(2.0**49 / 3.0, n, max(1, times // few)) for n, times in (*_SLOW, *_FAST)]
-    sizes += [(s, n, max(2, min(2000 // n, 20) // few)) for s, n in _asked(trial) if n < 512]
-    sizes += [(s, max(n, 20_000), 3) for s, n in _asked(trial)]
-    pieces: dict[str, list[NDArray[np.float64]]] = {}
-    for scale, size, times in sizes:
-        source = Noise()
+    scale, source = 2.0**49 / 3.0, Noise()
+    for size, times in _SIZES:
         draws = [source.steps(pure, scale, size) for _ in range(times)]
-        what = f"{times} draws of {size} at {scale:.4g}"
+        what = f"{times} draws of {size}"
         if any(d.shape != (size,) or d.dtype != np.int64 for d in draws):
             found.append(f"{what}: not so many whole numbers")
             continue
         rows = [d / scale for d in draws]
         found += tests.law_wrong(np.concatenate(rows), law, 1.0 / scale, what)
+        found += tests.law_wrong(np.concatenate([row[-64:] for row in rows]), law, 1e-4, "the last")
         found += tests.bits_wrong(np.concatenate(draws), scale, what)
         found += tests.repeats_wrong(draws, scale, law)
-        if size * times > 2000:
-            found += tests.shared_wrong(rows[:60], law)
-        everything += rows
-        for name, (start, stop) in _PIECES.items() if size >= 512 else ():
-            pieces.setdefault(name, []).extend(row[start:stop] for row in rows)
-    for name, some in pieces.items():
-        found += tests.law_wrong(np.concatenate(some), law, 1e-4, f"numbers {name}")
-    for scale in _SMALL:
-        found += _masses(pure, scale, 400) + _masses(pure, scale, 20_000)
-    floats = Noise()
-    draw = floats.laplace if pure else floats.normal
-    found += tests.law_wrong(draw((30_000,)), law, 0.0, "floats")
-    found += tests.law_wrong(draw((300,)), law, 0.0, "few floats")
-    return found, sum(row.size for row in everything)
+        if size > 500:
+            found += tests.shared_wrong(rows, law)
+    for small in _SMALL:
+        found += _masses(pure, small, 400) + _masses(pure, small, 20_000)
+    return found
 
 
 def _masses(pure: bool, scale: float, count: int) -> list[str]:
@@ -132,7 +98,7 @@ def _height(cells: Curve, x: Fraction) -> Decimal:
         return Decimal(cells.peak) * (-ratio).exp()
 
 
-def _by_words(pure: bool) -> tuple[list[str], int]:
+def _by_words(pure: bool) -> list[str]:
     """Cells own the words that the curve gives them, and words give the numbers they should."""
     cells, found = curve(not pure), []
     for i in range(0, CELLS * cells.end):
@@ -144,11 +110,10 @@ def _by_words(pure: bool) -> tuple[list[str], int]:
     if tail < ends or cells.edges[-1] > 2**64:
         found.append("the tail beyond the last cell owns too few words")
     if found:
-        return found[:2], 0
-    rng, cases = np.random.default_rng(3), 0
+        return found[:2]
+    rng = np.random.default_rng(3)
     for scale in (2.0**20 * 1.37, 2.0**44 / 7.0):
         words, numbers = _probes(cells, scale, rng)
-        cases += len(words)
         drawn = _fed(pure, scale, words, len(numbers))
         if drawn != numbers:
             bad = next(
@@ -161,7 +126,6 @@ def _by_words(pure: bool) -> tuple[list[str], int]:
         # A word that is certainly taken comes after one that may be rejected.
         after = (7, 12345 << 40)
         for pair in alone:
-            cases += 1
             expected = _number(cells, scale, *pair)
             if expected is None:
                 expected = _number(cells, scale, *after)
@@ -169,7 +133,7 @@ def _by_words(pure: bool) -> tuple[list[str], int]:
                 with mock.patch.object(Deviates, "_few", lambda self, count, few=few: few):
                     if _fed(pure, scale, [pair, after], 1) != [expected]:
                         found.append(f"drawn alone, words {pair} give another number")
-    return found[:3], cases
+    return found[:3]
 
 
 def _probes(

@@ -6,6 +6,7 @@ import re
 from decimal import Decimal
 from typing import Any
 
+from tacit.audit.check_agent import Outcome
 from tacit.privacy.statistic import WHOLE_EPISODE
 from tests.own_path import own_rules as own
 from tests.own_path import recorded as real
@@ -13,7 +14,7 @@ from tests.own_path import recorded as real
 _NAME = "words"
 
 
-def outcomes(trial: real.RealTrial) -> list[real.RealOutcome]:
+def outcomes(trial: real.RealTrial) -> list[Outcome]:
     """Of a fresh agent, of one that ran, and of other numbers of episodes."""
     wrong = []
     for name, options in trial.models:
@@ -27,7 +28,7 @@ def outcomes(trial: real.RealTrial) -> list[real.RealOutcome]:
     simulated = trial.trial.make().guarantee
     if not simulated.simulation_only or not str(simulated).startswith("Simulation only"):
         wrong.append("a simulation does not say that it is one")
-    return [real.judged(_NAME, wrong, "any field, and a printed number that is rounded down")]
+    return [real.judged(_NAME, wrong)]
 
 
 def _said(guarantee: Any, privacy: Any) -> list[str]:
@@ -40,7 +41,7 @@ def _said(guarantee: Any, privacy: Any) -> list[str]:
         "epsilon": privacy.epsilon,
         "delta": delta,
         "relation": privacy.relation,
-        "sampler": "bits" if bits else privacy.sampler,
+        "sampler": "bits" if bits else "exact",
         "episodes_per_user": g,
         "simulation_only": False,
         "releases": None if privacy.joint else g,
@@ -75,9 +76,8 @@ def _text(guarantee: Any, privacy: Any, g: int) -> list[str]:
         guarantee.unit: True,
         guarantee.relation.value: True,
         "took part, when and how often, is not hidden": True,
-        "If its noise were real numbers": guarantee.sampler == "floating-point",
         "by an exact sampler": guarantee.sampler == "exact",
-        "pure ": guarantee.delta == 0 and guarantee.sampler != "floating-point",
+        "pure ": guarantee.delta == 0,
         f"up to {g:,} times": g > 1,
         "Simulation only": False,
     }
@@ -93,11 +93,8 @@ def _text(guarantee: Any, privacy: Any, g: int) -> list[str]:
 
 
 def _recorded(guarantee: Any, answers: list[Any]) -> list[str]:
-    """What it says of sampler and unit is what was recorded of a run."""
+    """What it says of unit and mechanism is what was recorded of a run."""
     found = []
-    drawn = all(a.draw is not None for a in answers)
-    if (guarantee.sampler == "exact") != drawn:
-        found.append(f"its sampler is {guarantee.sampler!r}, releases drew whole numbers: {drawn}")
     for a in answers:
         statistic = a.passage.statistic
         whole = statistic.private_columns is None and statistic.group_size == 1

@@ -24,7 +24,6 @@ Ints: TypeAlias = NDArray[np.int64]
 Norm: TypeAlias = Literal["l1", "l2"]
 
 _CHUNK, _ADDITIONS = 512, 2**17
-_FAINTEST = 2.0**-20
 # Adding up a chunk in floats, in parts of a user's length.
 _SUMMING = 2.0**-18
 
@@ -40,44 +39,30 @@ def spread(size: int, norm: Norm) -> float:
     return math.sqrt(size) if norm == "l2" else float(size)
 
 
-def step_of(statistic: Statistic, norm: Norm, smallest: float = 1.0) -> float:
-    """The largest power of two g with g sqrt(n) <= 0.0001 D times the smallest weight."""
-    most = 1e-4 * smallest * declared(statistic, Relation.ZERO_OUT, norm)
+def step_of(statistic: Statistic, norm: Norm) -> float:
+    """The largest power of two g with g sqrt(n) <= 0.0001 D."""
+    most = 1e-4 * declared(statistic, Relation.ZERO_OUT, norm)
     most /= spread(statistic.layout.size, norm)
     return math.ldexp(1.0, math.frexp(most)[1] - 1)
 
 
-def apart(
-    statistic: Statistic, relation: Relation, norm: Norm, step: float, smallest: float = 1.0
-) -> float:
-    """How far two neighbours' sums are apart at most, in steps and per unit of weight."""
+def apart(statistic: Statistic, relation: Relation, norm: Norm, step: float) -> float:
+    """How far two neighbours' sums are apart at most, in steps."""
     zero, moved = declared(statistic, Relation.ZERO_OUT, norm), declared(statistic, relation, norm)
-    return (moved + _SUMMING * zero) / step + spread(statistic.layout.size, norm) / smallest
+    return (moved + _SUMMING * zero) / step + spread(statistic.layout.size, norm)
 
 
-def heard(shares: Sequence[float]) -> tuple[float, list[float], float]:
-    """The largest weight, all weights in parts of it (0 if too faint), and the smallest of them."""
-    largest = max(abs(share) for share in shares)
-    parts = [share / largest for share in shares]
-    parts = [part if abs(part) >= _FAINTEST else 0.0 for part in parts]
-    return largest, parts, min(abs(part) for part in parts if part)
-
-
-def total_of(
-    statistic: Statistic, blocks: Iterable[tuple[Block, float]], step: float
-) -> tuple[Ints, Bools]:
+def total_of(statistic: Statistic, raw: Block, step: float) -> tuple[Ints, Bools]:
     """The sum in whole steps, and where floats leave its rounding open."""
-    size = statistic.layout.size
+    size, vectors = statistic.layout.size, statistic.contributions(raw)
     total, is_open = np.zeros(size, dtype=np.int64), np.zeros(size, dtype=bool)
-    for raw, share in blocks:
-        vectors = statistic.contributions(raw)
-        numbers = sum(array[0].size for array in raw.arrays.values()) if raw.users else 1
-        chunk = min(_CHUNK, _ADDITIONS // numbers)
-        for at in range(0, raw.users, chunk):
-            steps = share * vectors[at : at + chunk].sum(axis=0) / step
-            whole = np.rint(steps)
-            total += whole.astype(np.int64)
-            is_open |= np.abs(steps - whole) > 0.5 - 1e-6
+    numbers = sum(array[0].size for array in raw.arrays.values()) if raw.users else 1
+    chunk = min(_CHUNK, _ADDITIONS // numbers)
+    for at in range(0, raw.users, chunk):
+        steps = vectors[at : at + chunk].sum(axis=0) / step
+        whole = np.rint(steps)
+        total += whole.astype(np.int64)
+        is_open |= np.abs(steps - whole) > 0.5 - 1e-6
     return total, is_open
 
 

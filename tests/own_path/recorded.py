@@ -1,7 +1,7 @@
 """Real runs: what the source of noise was asked for and drew, beside what was released.
 
 Nothing is simulated here: ``noise_seed`` is ``None`` throughout. Draws are watched where they leave
-:class:`tacit.privacy.exact.Noise`, releases where they leave a curator.
+:class:`tacit.privacy.noise.Noise`, releases where they leave a curator.
 """
 
 from __future__ import annotations
@@ -34,22 +34,15 @@ from tests.own_path.answers import Answer, Draw, Ints, answers_of
 Ids = Sequence[int | str] | None
 
 
-@dataclass(frozen=True)
-class RealOutcome(Outcome):
-    """What came of a check of the real path, and the smallest defect that it sees at .99."""
-
-    power: str = ""
-
-
-def judged(name: str, wrong: Sequence[str], power: str) -> RealOutcome:
+def judged(name: str, wrong: Sequence[str]) -> Outcome:
     """The first findings as a verdict."""
     some = "; ".join([*dict.fromkeys(wrong)][:3])
-    return RealOutcome(name, None, CheckFailed(f"{name}: {some}") if wrong else None, power)
+    return Outcome(name, None, CheckFailed(f"{name}: {some}") if wrong else None)
 
 
 @contextlib.contextmanager
 def drawing(quiet: bool = False) -> Iterator[list[Draw]]:
-    """Writes down all that exact sources draw meanwhile; zeros, if it is to be quiet."""
+    """Writes down all that sources draw meanwhile; zeros, if it is to be quiet."""
     draws: list[Draw] = []
     original = Noise.steps
 
@@ -113,7 +106,6 @@ class RealTrial:
     def __post_init__(self) -> None:
         self.runs = self.runs or (60 if self.quick else 800)
         self.privacy: Any = self.trial.privacy
-        self.exact = bool(self.privacy.exact)
         self.law: Law = "laplace" if self.privacy.needs_l1 else "normal"
         self.power = 1 if self.privacy.needs_l1 else 2
         # Now: not while somebody watches.
@@ -181,7 +173,7 @@ class RealTrial:
 
 def stacked(answers: Sequence[Answer]) -> Floats:
     """All noise of a run in one long vector, in units of its scale."""
-    return np.concatenate([(a.noise / a.scale)[a.kept] for a in answers])
+    return np.concatenate([a.noise / a.scale for a in answers])
 
 
 def ledger_costs(path: Path) -> dict[str, Fraction]:

@@ -19,7 +19,7 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import bdtrc, gammaincc, ndtr, ndtri, pdtrc
+from scipy.special import bdtrc, gammaincc, ndtr, pdtrc
 
 from tacit.audit.gate_noise import Law
 from tacit.audit.noise_tests import Shape, Tally
@@ -30,8 +30,6 @@ _LAGS = (*range(1, 520), 1023, 1024, 1025, 4096, 65_535, 65_536, 65_537)
 _FEW_LAGS = (*range(1, 34), 63, 64, 65, 128, 256, 511, 512, 513, *_LAGS[519:])
 _DIRECTIONS = 24
 _MEDIANS = {"normal": 0.6744897501960817, "laplace": math.log(2.0)}
-_SURE = 2.33  # quantile of .99
-_QUANTILE = -float(ndtri(ALARM / 2.0)) + _SURE
 
 
 def _beyond(law: Law, t: float) -> float:
@@ -161,30 +159,3 @@ def repeats_wrong(runs: Sequence[NDArray[np.int64]], scale: float, law: Law) -> 
         if pairs > 2.0 and n * single < 0.5 and pdtrc(pairs - 1.0, mean) < ALARM:
             found.append(f"{int(pairs)} {name} of {n} come again, {mean:.2g} by chance")
     return found
-
-
-# Power: what a test sees with probability .99.
-
-
-def seen_scale(values: int, law: Law) -> float:
-    """The smallest relative error of a scale that so many values show."""
-    return _QUANTILE / math.sqrt((2.0 if law == "normal" else 1.0) * max(values, 1)) + 1e-3
-
-
-def seen_share(pairs: int) -> float:
-    """The smallest correlation of so many pairs that shows, by their signs."""
-    mean = (math.sqrt(2.0 * math.log(2.0 / ALARM)) + _SURE) / math.sqrt(max(pairs, 1))
-    return math.sin(min(1.0, mean) * math.pi / 2.0)
-
-
-def seen_bit(bits: int) -> float:
-    """How often a bit must be 1 for so many to show it."""
-    return 0.5 + 0.5 * min(
-        1.0, (_width(bits) / math.sqrt(max(bits, 1)) + _SURE) / math.sqrt(max(bits, 1))
-    )
-
-
-def seen_cut(values: int, law: Law) -> float:
-    """Beyond how many scales noise may be missing without so many values showing it."""
-    missing = min(1.0, 27.0 / max(values, 1))  # e^-27 is below the chance of a false alarm
-    return -math.log(missing) if law == "laplace" else -float(ndtri(missing / 2.0))

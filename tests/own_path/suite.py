@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from tacit.audit.check_agent import Outcome
 from tacit.audit.trial import Trial
 from tacit.core.world import World
 from tests.own_path import (
@@ -20,7 +21,7 @@ from tests.own_path import (
     check_sampler,
     check_words,
 )
-from tests.own_path.recorded import RealOutcome, RealTrial, judged
+from tests.own_path.recorded import RealTrial, judged
 
 CHECKS = {
     "real noise": check_noise,
@@ -37,7 +38,7 @@ CHECKS = {
 
 def real_outcomes(
     make_agent: Callable[..., Any], world: World, *, quick: bool = False, **options: Any
-) -> Iterator[list[RealOutcome]]:
+) -> Iterator[list[Outcome]]:
     """The checks of the real path one by one, whatever they find; options are those of a trial."""
     with tempfile.TemporaryDirectory() as folder:
         trial: RealTrial | None = None
@@ -47,4 +48,4 @@ def real_outcomes(
                     trial = RealTrial(Trial(make_agent, world, Path(folder), **options), quick)
                 yield check.outcomes(trial)
             except Exception as error:
-                yield [judged(name, [f"{type(error).__name__}: {error}"], "")]
+                yield [judged(name, [f"{type(error).__name__}: {error}"])]

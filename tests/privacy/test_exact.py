@@ -40,10 +40,7 @@ from tacit import (
 )
 from tacit.audit.check_agent import check_agent
 from tacit.audit.watched_gate import Passage, WatchedGate
-from tacit.continuous import (
-    cartpole,
-    line,
-)
+from tacit.continuous import cartpole, line
 from tacit.continuous.constants import GRID, MAP
 from tacit.finite.visits import VisitCounts
 from tacit.linear import simplex

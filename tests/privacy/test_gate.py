@@ -11,7 +11,7 @@ import pytest
 from tacit import Block, DistributedDP, InvalidArgument, JointDP, LocalDP, Relation
 from tacit.privacy.curators.distributed import SumPlan, added, share
 from tacit.privacy.curators.local import report
-from tacit.privacy.exact import ExactNoise, grid_step, grid_total
+from tacit.privacy.exact import grid_step, grid_total
 from tacit.privacy.standard import ClippedSum
 from tacit.privacy.statistic import FiledBlock, LoopSums, Statistic, gate_total
 
@@ -80,7 +80,7 @@ def test_one_user_moves_no_sum_by_more_than_the_bound(statistic: Statistic, kind
     assert gate_total(statistic, filed) == pytest.approx(expected)
     step = grid_step(statistic, "l2")
     for some in (block, filed):
-        assert grid_total(statistic, some, 1.0, step) * step == pytest.approx(expected, abs=0.01)
+        assert grid_total(statistic, some, step) * step == pytest.approx(expected, abs=0.01)
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
@@ -154,13 +154,10 @@ def test_a_sum_that_is_not_finite_is_never_made_a_whole_number(sums: list[float]
         def aggregate(self, block: Block) -> np.ndarray:
             return np.array(block["sums"], dtype=np.float64)
 
-    class Simulated(ExactNoise):
-        simulation = True
-
     block = Block(5, {"sums": np.array(sums)}, aggregate=True)
     with pytest.raises(InvalidArgument, match="whole number"):
-        grid_total(Aggregated(2), block, 1.0, 2.0**-20)
-    curator = JointDP(1.0, 1e-6).curator(source=Simulated())
+        grid_total(Aggregated(2), block, 2.0**-20)
+    curator = JointDP(1.0, 1e-6).curator(noise_seed=1)
     number = curator.add(block)
     with pytest.raises(InvalidArgument, match="whole number"):
         curator.release(Aggregated(2))

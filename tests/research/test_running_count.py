@@ -84,7 +84,9 @@ def test_it_says_what_is_picked_what_is_proven_and_what_it_means(demo):
     assert "In plain words: 5,000 users counted" in text
 
 
-def test_the_same_seed_gives_the_same_and_another_seed_another(tmp_path, capsys):
+def test_the_same_seed_gives_the_same_and_another_seed_another(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+
     def printed(seed):
         size = ["--users=40", "--releases=8", "--runs=2"]
         main([f"--output={tmp_path / 'a.png'}", *size, f"--seed={seed}"])

@@ -1,0 +1,231 @@
+"""The checks of real noise, sampler, entropy and gate: healthy, and with defects."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tacit.privacy.curators import joint, local
+from tacit.privacy.curators.joint import JointCurator
+from tacit.privacy.deviates import Deviates
+from tacit.privacy.noise import Noise
+from tacit.privacy.owner import Owner
+from tests.own_path import check_entropy, check_gate, check_noise, check_sampler
+from tests.own_path import statistics as tests
+from tests.own_path.trials import MODELS, failures, planted, trial_of
+
+Change = Callable[..., Any]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_healthy_noise_passes(model: str, tmp_path: Path) -> None:
+    trial = trial_of(tmp_path, MODELS[model])
+    for check in (check_noise, check_entropy, check_gate):
+        assert failures(check.outcomes(trial)) == {}
+
+
+@pytest.mark.parametrize("model", ["joint", "pure"])
+def test_a_healthy_sampler_passes(model: str, tmp_path: Path) -> None:
+    assert failures(check_sampler.outcomes(trial_of(tmp_path, MODELS[model]))) == {}
+
+
+# Defects of what is asked for and released.
+
+
+def scaled(by: float) -> Change:
+    return lambda f, self, pure, scale, count: f(self, pure, by * scale, count)
+
+
+def in_curator(change: Change) -> tuple[Any, str, Change]:
+    return JointCurator, "_noise", change
+
+
+def test_a_curator_that_asks_for_too_little_is_found(tmp_path: Path) -> None:
+    defect = in_curator(lambda f, self, scale, size: f(self, scale * (1 - 1e-6), size))
+    with planted(*defect):
+        assert "asked for noise of 0.99999900" in str(
+            failures(check_noise.outcomes(trial_of(tmp_path)))
+        )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda f, self, scale, size: np.concatenate([f(self, scale, size - 1), [0]]),
+        lambda f, self, scale, size: f(self, scale, size) & ~1,
+        lambda f, self, scale, size: np.resize(f(self, scale, 8), size),
+        lambda f, self, scale, size: np.clip(f(self, scale, size), -2 * scale, 2 * scale),
+        lambda f, self, scale, size: 0.999 * f(self, scale, size),
+    ],
+    ids=["last entry", "even numbers", "tiled", "clipped", "fractions"],
+)
+def test_noise_that_is_changed_on_its_way_is_found(change: Change, tmp_path: Path) -> None:
+    with planted(*in_curator(change)):
+        assert failures(check_noise.outcomes(trial_of(tmp_path, runs=8)))
+
+
+def test_late_releases_without_noise_are_found(tmp_path: Path) -> None:
+    def late(f: Change, self: JointCurator, scale: float, size: int) -> Any:
+        return f(self, scale, size) * (self.releases < 40)
+
+    with planted(*in_curator(late)):
+        assert "gate" in failures(check_gate.outcomes(trial_of(tmp_path, runs=2)))
+
+
+def test_users_beyond_a_chunk_that_are_not_rounded_are_found(tmp_path: Path) -> None:
+    def one_chunk(f: Change, statistic: Any, block: Any, step: float) -> Any:
+        return np.rint(statistic.total(block.take(slice(0, 1024))) / step).astype(np.int64)
+
+    with planted(joint, "grid_total", one_chunk):
+        assert "gate" in failures(check_gate.outcomes(trial_of(tmp_path, runs=2)))
+
+
+def test_a_report_of_a_wrong_scale_is_found(tmp_path: Path) -> None:
+    with planted(local, "noise_scale", lambda f, *a: f(*a) * 0.98):
+        made = check_noise.outcomes(trial_of(tmp_path, MODELS["local"]))
+    assert "real noise: law" in failures(made)
+
+
+def test_reports_that_share_their_noise_are_found(tmp_path: Path) -> None:
+    kept: dict[tuple[bool, float, int], Any] = {}
+
+    def cached(f: Change, self: Noise, pure: bool, scale: float, count: int) -> Any:
+        return kept.setdefault((pure, scale, count), f(self, pure, scale, count)).copy()
+
+    with planted(Noise, "steps", cached):
+        made = check_noise.outcomes(trial_of(tmp_path, MODELS["local"]))
+    assert "real noise: sharing" in failures(made)
+
+
+# Defects of the sampler.
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        scaled(0.98),
+        lambda f, self, pure, scale, count: f(self, pure, scale, count) // 4 * 4,
+        lambda f, self, pure, scale, count: np.resize(
+            f(self, pure, scale, min(count, 65_536)), count
+        ),
+        pytest.param(
+            lambda f, self, pure, scale, count: np.abs(f(self, pure, scale, count)),
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            lambda f, self, pure, scale, count: np.append(f(self, pure, scale, count)[:-1], 0),
+            marks=pytest.mark.slow,
+        ),
+    ],
+    ids=["scale", "low bits", "repeats beyond 65,536", "sign", "last"],
+)
+def test_a_sampler_off_its_law_is_found(change: Change, tmp_path: Path) -> None:
+    with planted(Noise, "steps", change):
+        assert "sampler: law" in failures(check_sampler.outcomes(trial_of(tmp_path, runs=2)))
+
+
+def test_tails_that_are_drawn_again_are_found_where_nobody_draws(tmp_path: Path) -> None:
+    """Beyond 6 scales lies one number in a thousand million."""
+
+    def cut(f: Change, self: Deviates, cells: Any, scale: Any, first: int, second: int) -> Any:
+        drawn = f(self, cells, scale, first, second)
+        far = drawn is not None and abs(drawn) > 6 * float(scale.fraction)
+        return None if far else drawn
+
+    with planted(Deviates, "_settled", cut):
+        made = check_sampler.outcomes(trial_of(tmp_path, runs=2))
+    assert set(failures(made)) == {"sampler: words"}
+
+
+# Defects of entropy.
+
+
+def test_other_sources_of_randomness_are_found(tmp_path: Path) -> None:
+    trial = trial_of(tmp_path)
+    shared = random.Random(5)
+    for source in (
+        lambda f, self, n: np.random.bytes(n),  # noqa: NPY002
+        lambda f, self, n: random.randbytes(n),
+        lambda f, self, n: shared.randbytes(n),
+        lambda f, self, n: (f(self, 16) * n)[:n],
+        lambda f, self, n: random.Random(f(self, 32)).randbytes(n),
+    ):
+        with planted(Noise, "_bytes", source):
+            assert "entropy: bytes" in failures(check_entropy.outcomes(trial))
+
+
+def test_a_pool_of_bytes_is_found(tmp_path: Path) -> None:
+    pool = bytearray()
+
+    def pooled(f: Change, self: Noise, n: int) -> bytes:
+        while len(pool) < n:
+            pool.extend(f(self, max(n, 4096)))
+        taken = bytes(pool[:n])
+        del pool[:n]
+        return taken
+
+    with planted(Noise, "_bytes", pooled):
+        made = failures(check_entropy.outcomes(trial_of(tmp_path)))
+    # What is kept is shared with a forked child as well.
+    assert set(made) == {"entropy: bytes", "entropy: processes"}
+
+
+def test_a_fallback_for_a_broken_operating_system_is_found(tmp_path: Path) -> None:
+    def fallback(f: Change, self: Noise, n: int) -> bytes:
+        try:
+            return f(self, n)
+        except OSError:
+            return random.randbytes(n)
+
+    with planted(Noise, "_bytes", fallback):
+        assert "entropy: bytes" in failures(check_entropy.outcomes(trial_of(tmp_path)))
+
+
+def test_a_child_that_goes_on_is_found(tmp_path: Path) -> None:
+    with planted(Owner, "check", lambda f, self, what: None):
+        assert "entropy: processes" in failures(check_entropy.outcomes(trial_of(tmp_path)))
+
+
+def test_a_leak_of_real_runs_only_is_found(tmp_path: Path) -> None:
+    """What is public of a simulation does not depend on users; of a real run it does."""
+
+    def publish(f: Change, self: JointCurator, release: Any) -> Any:
+        result = f(self, release)
+        if not self.source.simulation and self._extra is not None:
+            owner = self._extra.__self__._algorithm  # type: ignore[attr-defined]
+            raw = list(self._blocks.values())[-1]
+            owner.mean_reward = float(np.mean(raw["rewards"]))
+        return result
+
+    with planted(JointCurator, "_publish", publish):
+        assert "real flow" in failures(check_gate.outcomes(trial_of(tmp_path, runs=2)))
+
+
+# The tests behind the checks.
+
+
+def test_a_scale_off_by_5_per_cent_and_a_shared_tenth_are_seen() -> None:
+    """In 20,000 values, by law and by signs, in every one of 20 samples."""
+    rng, n = np.random.default_rng(0), 20_000
+    for _ in range(20):
+        assert tests.law_wrong(0.95 * rng.normal(size=n), "normal", 0.0, "")
+        z = rng.normal(size=2 * n)
+        z[1::2] = 0.1 * z[::2] + np.sqrt(0.99) * z[1::2]
+        coins = tests._coins(z, "normal")[:1]
+        assert tests._uneven([coins[:, ::2] * coins[:, 1::2]], "neighbours")
+
+
+def test_healthy_values_raise_no_alarm() -> None:
+    rng = np.random.default_rng(1)
+    for _ in range(10):
+        runs = [rng.normal(size=130) for _ in range(30)]
+        assert tests.shared_wrong(runs, "normal") == []
+        assert tests.law_wrong(np.concatenate(runs), "normal", 0.0, "") == []
+        steps = [np.rint(1e5 * r).astype(np.int64) for r in runs]
+        assert tests.repeats_wrong(steps, 1e5, "normal") == []
+        assert tests.bits_wrong(np.concatenate(steps), 1e5, "") == []

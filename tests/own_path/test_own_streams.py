@@ -1,0 +1,88 @@
+"""Real running sums: counters over blocks by rules of our own, healthy and with defects."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tacit
+from tacit.audit.trial import Trial
+from tacit.core.kinds import AgentKind
+from tacit.finite.evidence import Evidence
+from tacit.privacy.counters.base import Counter
+from tacit.privacy.counters.blt import BufferedToeplitz
+from tacit.privacy.noise import Noise
+from tests.own_path import check_accounts, check_noise, check_people, check_resume
+from tests.own_path.suite import CHECKS, real_outcomes
+from tests.own_path.trials import JOINT, RealTrial, failures, planted
+
+WORLD = tacit.tabular.riverswim(states=3, horizon=3)
+MAKE = partial(tacit.UCBVI, privacy=JOINT, schedule="fixed:size=20")
+
+
+def test_a_check_that_breaks_is_a_failure() -> None:
+    def broken(*arguments: Any, **options: Any) -> Any:
+        if options["noise_seed"] is None:
+            raise RuntimeError("no real runs")
+        return MAKE(*arguments, **options)
+
+    found = [o for group in real_outcomes(broken, WORLD, users=60, quick=True) for o in group]
+    assert len(found) == len(CHECKS)
+    assert all("no real runs" in str(o.failure) for o in found)
+
+
+# Running sums.
+
+
+def streamed(counter: str) -> AgentKind:
+    """Agents all of whose blocks go through one counter."""
+
+    class Streamed(tacit.UCBVI.algorithm):
+        masked, cap = False, None
+
+        def _choose_counter(self) -> str:
+            return counter
+
+        def take_in(self, release: Any, statistic: Any) -> None:
+            """The sums so far take the place of those before."""
+            self.evidence = Evidence(self.evidence.rewards.shape, plain=False)
+            super().take_in(release, statistic)
+
+    return AgentKind(Streamed)
+
+
+def trial_of_stream(folder: Path, counter: str) -> RealTrial:
+    make = partial(streamed(counter), privacy=JOINT, schedule="fixed:size=20")
+    return RealTrial(Trial(make, WORLD, folder, users=60), quick=True, runs=16)
+
+
+@pytest.mark.parametrize("counter", ["normalised square root", "smooth tree", "blt", "endless"])
+def test_healthy_streams_pass(counter: str, tmp_path: Path) -> None:
+    trial = trial_of_stream(tmp_path, counter)
+    for check in (check_noise, check_people, check_accounts, check_resume):
+        assert failures(check.outcomes(trial)) == {}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda f, self: f(self) * (self.released != 1),
+        lambda f, self: f(self) // 2 * 2 + 0 * np.resize(f(self), self.size) - 2**20,
+        lambda f, self: Noise().steps(False, 0.9 * self.scale * 2.0 ** self._places(), self.size),
+    ],
+    ids=["a release without noise", "moved", "smaller"],
+)
+def test_streams_with_other_noise_are_found(change: Any, tmp_path: Path) -> None:
+    trial = trial_of_stream(tmp_path, "optimal")
+    with planted(Counter, "_draw", change):
+        assert "real noise: law" in failures(check_noise.outcomes(trial))
+
+
+def test_a_counter_that_forgets_its_column_norm_is_found(tmp_path: Path) -> None:
+    with planted(BufferedToeplitz, "column_norm", lambda f, self: 1.0):
+        trial = trial_of_stream(tmp_path, "blt")
+        assert "real noise: law" in failures(check_noise.outcomes(trial))
