@@ -10,8 +10,8 @@ are agents of this library at the same budget, for whole episodes.
 Besides: Proposition 10, which bounds the error of values with J = 1 and n states by a number that
 falls with n, beside what the error is.
 
-``python -m research.functional_curves`` stores its runs in ``research/functional_curves.json`` and uses
-what is there.
+``python -m research.functional_curves`` stores its runs in ``research/functional_curves.json`` and
+uses what is there.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit import InvalidArgument, JointDP, NonPrivate
+from tacit import InvalidArgument, JointDP
 from tacit.simulation.events import Event, TensorBoard
 from tacit.simulation.sweep import sweep
 from tests.cli.calls import BUDGET, call
