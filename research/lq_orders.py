@@ -9,7 +9,8 @@ While the set holds a system that needs no control, the most favourable system i
 nobody is controlled: regret is linear. Only then the orders of the bound begin. ``widths`` says how
 many users that takes, whatever they do.
 
-``python -m research.lq_orders`` stores its runs in ``research/lq_orders.json``, and uses them.
+``python -m research.lq_orders`` stores its runs in ``research/lq_orders.json`` and uses what is
+there.
 """
 
 from __future__ import annotations
@@ -25,8 +26,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from research.command_lines import figure_main
-from research.worlds import thermostat
-from tacit.lq import dosing
+from tacit.lq import dosing, thermostat
 from tacit.numerics.compiled import Floats, compiled
 from tacit.papers import chowdhury_lq_2021 as paper
 from tacit.papers.tree_loops import tree_nodes

@@ -134,7 +134,8 @@ def chosen_privacy(
                 f"--{name} is missing: {kind} privacy needs a budget, as --{name} {example}; "
                 "--privacy none runs without any"
             )
-    return {"joint": JointDP, "local": LocalDP, "distributed": DistributedDP}[kind](**budget)
+    models: dict[str, type[PrivacyModel]] = {"joint": JointDP, "local": LocalDP}
+    return (models | {"distributed": DistributedDP})[kind](**budget)
 
 
 def seeds_from(first: str, count: str) -> list[int]:

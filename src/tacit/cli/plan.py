@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from tacit.cli import options
 from tacit.cli.options import asked, flag
@@ -210,7 +210,7 @@ def _show_bounds(sizes: dict[str, str | None], levels: dict[str, str], as_json: 
     from tacit.papers.bounds import Question, promises
 
     whole = {name: whole_number(name, str(text)) for name, text in sizes.items()}
-    numbers = {name: number(name, text) for name, text in levels.items()}
+    numbers: dict[str, Any] = {name: number(name, text) for name, text in levels.items()}
     question: Question = Question(episodes=whole.pop("users"), **whole, **numbers)
     found = promises(question)
     if as_json:

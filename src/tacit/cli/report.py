@@ -295,14 +295,15 @@ def _runs(found: Mapping[str, Any]) -> Iterator[str]:
         rows.append((str(number), kind, when, people, *counts, at_most(run["user_epsilon"])))
         for label, times in run["labels"].items():
             lines = [charge for charge in run["charges"] if charge["label"] == label]
-            ends = (lines[at]["time"] or "not known" for at in (0, -1))
+            dates = (lines[at]["time"] or "not known" for at in (0, -1))
             most = at_most(max(line["cost"] for line in lines), 6)
-            labels.append((str(number), label, f"{times:,}", *ends, f"{most} {run['unit']}"))
-    titles = ("run", "noise", "dates", "people", "blocks", "releases", "epsilon of a user")
-    yield table(titles, rows)
+            labels.append((str(number), label, f"{times:,}", *dates, f"{most} {run['unit']}"))
+    yield table(
+        ("run", "noise", "dates", "people", "blocks", "releases", "epsilon of a user"), rows
+    )
     if labels:
-        titles = ("run", "what was released, with noise", "times", "first", "last", "largest cost")
-        yield table(titles, labels)
+        ends = ("first", "last", "largest cost")
+        yield table(("run", "what was released, with noise", "times", *ends), labels)
     for number, run in enumerate(found["runs"], 1):
         if run["unsettled"]:
             yield (

@@ -112,8 +112,9 @@ def _entries(
     alone, entries = len(agents) == 1 and len(epsilons) < 2, []
     for choice in map(choose_agent, agents):
         private = choice.budget.get("privacy", privacy) != "none"
-        several = epsilons if private and "epsilon" not in choice.budget else epsilons[:1]
-        for one in several or [None]:
+        own = not private or "epsilon" in choice.budget
+        several: Sequence[str | None] = (epsilons[:1] if own else epsilons) or [None]
+        for one in several:
             label = choice.text if len(several) < 2 else f"{choice.text}, epsilon {one}"
             model = options.chosen_privacy(choice, privacy, one, delta, alone=alone)
             entries.append(Contender(label, choice, model))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, as_completed
 from functools import partial
 from typing import Any, TypeAlias, TypeVar, cast
@@ -167,7 +167,7 @@ def outcomes(
     workers: int,
     executor: Executor | None = None,
     tries: int = 1,
-) -> Iterator[tuple[int, T | str]]:
+) -> Generator[tuple[int, T | str], None, None]:
     """What ``work`` makes of every item as it comes, or in words why there is nothing.
 
     Where a process dies, others begin again with what was not done, each at most ``tries`` times.
