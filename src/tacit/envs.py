@@ -21,14 +21,8 @@ NAMES: Mapping[str, Mapping[str, str]] = {
         "HealthCoach": "health_coach",
     },
     "linear": {"TwoState": "two_state", "Simplex": "simplex"},
-    "mixture": {
-        "HardMixture": "hard_mixture",
-        "MixtureOfModels": "mixture_of_models",
-    },
-    "lq": {
-        "Dosing": "dosing",
-        "DoubleIntegrator": "double_integrator",
-    },
+    "mixture": {"HardMixture": "hard_mixture", "MixtureOfModels": "mixture_of_models"},
+    "lq": {"Dosing": "dosing", "DoubleIntegrator": "double_integrator"},
     "continuous": {"Line": "line"},
 }
 """Worlds by family and by name of their environment, ``tacit/<name>-v0``."""
@@ -39,13 +33,19 @@ GIVEN: Mapping[str, Mapping[str, Any]] = {
 """Parameters of worlds that have no defaults."""
 
 
+KINDS = {"lq": "tacit.lq.gym:LQEnv", "continuous": "tacit.continuous.gym:BoxEnv"}
+"""Classes of environments by family, of those that are not finite."""
+
+
 def register_envs() -> None:
     """Registers all that are not there."""
     for family, names in NAMES.items():
         for name, world in names.items():
             if (full := f"tacit/{name}-v0") not in gymnasium.registry:
-                given = {"world": world, **GIVEN.get(world, {})}
-                gymnasium.register(full, f"tacit.{family}.gym:make_env", kwargs=given)
+                kind = KINDS.get(family, "tacit.finite.env:FiniteEnv")
+                given = {"kind": kind, "world": f"tacit.{family}.worlds:{world}"}
+                given |= GIVEN.get(world, {})
+                gymnasium.register(full, "tacit.finite.env:make_env", kwargs=given)
 
 
 register_envs()

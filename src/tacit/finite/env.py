@@ -13,6 +13,7 @@ import numpy as np
 from gymnasium import spaces
 
 from tacit.core.sizes import Floats
+from tacit.core.targets import load
 from tacit.finite.model import FiniteModel
 from tacit.finite.world import FiniteWorld
 from tacit.privacy.errors import InvalidArgument
@@ -113,6 +114,12 @@ class FiniteEnv(EpisodeEnv[np.int64, np.int64]):
             chances = model.reward_probabilities[level, s, a]
             reward = float(self.np_random.choice(model.reward_values, p=chances))
         return np.int64(self._state), reward
+
+
+def make_env(kind: str, world: str, **parameters: Any) -> gymnasium.Env[Any, Any]:
+    """The environment of a class, of what makes a world; ``gymnasium.make`` calls it with both."""
+    made: gymnasium.Env[Any, Any] = load(kind)(load(world)(**parameters))
+    return made
 
 
 def env_maker(

@@ -25,6 +25,7 @@ from tacit.finite.simulate import (
     simulate_occupancy,
     simulate_streamed,
 )
+from tacit.finite.sparse import SparseModel
 from tacit.finite.spec import FiniteSpec, check_distributions
 from tacit.privacy.arguments import fitting
 from tacit.privacy.errors import InvalidArgument
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
 
 FORMS: tuple[str, ...] = get_args(Form)
 """What such a world hands over."""
+
+SPARSE_FORMS = ("episodes", "streamed")
+"""The same where only possible transitions are stored: sums would have S A S entries."""
 
 
 ROUNDING = 1e-9
@@ -82,14 +86,15 @@ class FiniteWorld:
         self, policy: AnyPolicy, users: int, rng: np.random.Generator, form: Form = "episodes"
     ) -> Episodes | Block:
         """See :class:`~tacit.core.world.World`; what sums cost does not grow with the users."""
+        forms = SPARSE_FORMS if isinstance(self.model, SparseModel) else FORMS
+        if form not in forms:
+            raise InvalidArgument(f"form must be one of {forms} in this world, got {form!r}")
         if form == "episodes":
             return simulate_episodes(self.model, policy, users, rng)
         if form == "streamed":
             return simulate_streamed(self.model, policy, users, rng)
         if form == "occupancy":
             return simulate_occupancy(self.model, policy, users, rng)
-        if form not in FORMS:
-            raise InvalidArgument(f"form must be one of {FORMS}, got {form!r}")
         return simulate_counts(self.model, policy, users, rng, pooled=form == "pooled")
 
     def value(self, policy: AnyPolicy) -> float:

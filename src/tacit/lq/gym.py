@@ -8,8 +8,7 @@ import numpy as np
 from gymnasium import spaces
 
 from tacit.core.vector_episodes import VectorEpisodes
-from tacit.finite.env import EpisodeEnv, env_maker
-from tacit.lq import worlds
+from tacit.finite.env import EpisodeEnv
 from tacit.lq.policy import GainPolicy
 from tacit.lq.world import LQWorld
 from tacit.privacy.errors import InvalidArgument
@@ -22,7 +21,8 @@ class LQEnv(EpisodeEnv[Floats, Floats]):
     The observation is the state, the action is the control, the reward is -(x'Qx + u'Ru). Neither
     states nor controls are bounded.
 
-    >>> state, _ = LQEnv(worlds.dosing()).reset(seed=0)
+    >>> from tacit.lq import dosing
+    >>> state, _ = LQEnv(dosing()).reset(seed=0)
     >>> state.shape
     (3,)
     """
@@ -55,6 +55,3 @@ class LQEnv(EpisodeEnv[Floats, Floats]):
         reward = -float(x @ world.Q @ x + control @ world.R @ control)
         self._state = world.A @ x + world.B @ control + self._noises[self._step]
         return self._state.copy(), reward
-
-
-make_env = env_maker(LQEnv, worlds)

@@ -3,28 +3,12 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any
 
 from tacit.core.sizes import Floats
-from tacit.finite.simulate import simulate_episodes, simulate_streamed
 from tacit.finite.sparse import SparseModel
 from tacit.finite.world import FiniteWorld
 from tacit.mixture.sampled_spec import SampledSpec
-from tacit.privacy.errors import InvalidArgument
-
-if TYPE_CHECKING:
-    from tacit.core.episodes import Episodes
-    from tacit.core.world import Form
-    from tacit.finite.mixed_policy import AnyPolicy
-    from tacit.privacy.statistic import Block
-
-Ints = NDArray[np.int64]
-
-FORMS = ("episodes", "streamed")
-"""What such a world hands over: sums of a block would have S A S entries."""
 
 
 class SampledWorld(FiniteWorld):
@@ -49,15 +33,6 @@ class SampledWorld(FiniteWorld):
     def spec(self) -> SampledSpec:
         """What an agent may know."""
         return self._spec
-
-    def simulate(
-        self, policy: AnyPolicy, users: int, rng: np.random.Generator, form: Form = "episodes"
-    ) -> Episodes | Block:
-        """See :class:`~tacit.core.world.World`."""
-        if form not in FORMS:
-            raise InvalidArgument(f"form must be one of {FORMS} in such a world, got {form!r}")
-        make = simulate_episodes if form == "episodes" else simulate_streamed
-        return make(self.model, policy, users, rng)
 
     @cached_property
     def uninformed_value(self) -> float:

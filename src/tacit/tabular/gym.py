@@ -1,6 +1,6 @@
-"""Gymnasium, in both directions: its environments as worlds, and our worlds as environments.
+"""Environments of Gymnasium as worlds; :mod:`tacit.envs` has ours as environments.
 
-:mod:`tacit.envs` registers ours. What theirs do not say is by :mod:`tacit.finite.imported`'s rules.
+What theirs do not say is by :mod:`tacit.finite.imported`'s rules.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from tacit.core.episodes import Episodes
 from tacit.core.sizes import check_bytes, check_size, check_users
 from tacit.core.world import Form
-from tacit.finite.env import FiniteEnv, env_maker
 from tacit.finite.imported import (
     TRANSPARENT,
     horizon_of,
@@ -37,7 +36,6 @@ from tacit.finite.spec import FiniteSpec
 from tacit.finite.world import FORMS, FiniteWorld
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, StreamedBlock
-from tacit.tabular import worlds
 from tacit.tabular.gym_table import Rescaled, Table
 from tacit.tabular.sparse_world import SparseWorld
 from tacit.tabular.world import TabularWorld
@@ -333,9 +331,6 @@ def from_gymnasium(
     rewards = returns or rewards_of(env, reward_range, assumed)
     given = (rewards, optimal_value, evaluation_users, assumed, returns)
     return SampledWorld(env, horizon, name, *given)
-
-
-make_env = env_maker(FiniteEnv, worlds)
 
 
 # Tables.

@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit.core.episodes import Episodes
-from tacit.core.world import Form
-from tacit.finite.mixed_policy import AnyPolicy
-from tacit.finite.simulate import simulate_episodes, simulate_streamed
 from tacit.finite.sparse import SparseModel
 from tacit.finite.world import FiniteWorld, start_distribution
-from tacit.privacy.errors import InvalidArgument
-
-if TYPE_CHECKING:
-    from tacit.privacy.statistic import Block
-
-FORMS = ("episodes", "streamed")
-"""What such a world hands over: sums of a block would have S A S entries."""
 
 
 class SparseWorld(FiniteWorld):
@@ -76,12 +64,3 @@ class SparseWorld(FiniteWorld):
         }
         model: Any = SparseModel(states, actions, horizon, largest_return=largest_return, **columns)
         super().__init__(model, name)
-
-    def simulate(
-        self, policy: AnyPolicy, users: int, rng: np.random.Generator, form: Form = "episodes"
-    ) -> Episodes | Block:
-        """See :class:`~tacit.core.world.World`."""
-        if form not in FORMS:
-            raise InvalidArgument(f"form must be one of {FORMS} in a sparse world, got {form!r}")
-        make = simulate_episodes if form == "episodes" else simulate_streamed
-        return make(self.model, policy, users, rng)
