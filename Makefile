@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 WORKERS ?= 2
 FIGURES := counter-errors epsilon-cost tabular-orders linear-comparison linear-budgets mixture-orders \
-	lq-budget lq-orders dosing-trajectories functional-noise functional-baselines functional-curves functional-q
+	lq-budget lq-orders dosing-trajectories functional-noise functional-baselines functional-curves
 # One BLAS thread per worker: small matrices, and two workers on two cores.
 export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
@@ -103,7 +103,8 @@ release: .venv-release/.installed ## wheels and sdist in dist/, checked, install
 	@ls -l dist
 
 docs-figures: $(STAMP) ## draw the pictures of the docs again
-	for figure in $(FIGURES); do $(BIN)/tacit figure $$figure --output docs/img/$$figure.png || exit 1; done
+	for figure in $(FIGURES); do $(BIN)/python -m research.$$(echo $$figure | tr - _) --output docs/img/$$figure.png || exit 1; done
+	$(BIN)/python -m research.functional_q_pictures --output docs/img/functional-q.png
 
 clean: ## remove .venv and caches
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis demo.png build dist site .venv-docs .venv-release .venv-empty src/*.egg-info clients/python/build

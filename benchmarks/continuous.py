@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from functools import partial
 
 import numpy as np
+from tacit.privacy.functions.functional import OUPath
 
 from benchmarks.row import Row, at_most, noted
 from benchmarks.timing import processor
@@ -24,7 +25,6 @@ from tacit.continuous.policy import QPolicy
 from tacit.continuous.world import BoxWorld
 from tacit.continuous.worlds import line
 from tacit.core.agent import Agent
-from tacit.privacy.functions.functional import OUPath
 from tacit.privacy.models import JointDP
 from tacit.privacy.noise import Noise
 from tacit.simulation.result import Result

@@ -61,9 +61,9 @@ def _step(users: int, privacy: Privacy, turns: int) -> Callable[[], object]:
 def _plain(users: int, privacy: Privacy) -> Callable[[], object]:
     """What one would write without an agent."""
     import jax
-
     from tacit.continuous.deep_q import DeepQConstants
     from tacit.continuous.deep_training import FLOOR, loss_of
+
     from tacit.continuous.network_policy import first_network
 
     constants = DeepQConstants()
