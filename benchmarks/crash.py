@@ -55,7 +55,6 @@ from research.worlds import random_system
 from tacit.continuous import line
 from tacit.continuous.constants import FunctionalConstants
 from tacit.core.kinds import maker
-from tacit.linear import simplex
 from tacit.mixture import mixture_of_models
 from tacit.privacy import storage
 from tacit.privacy.curators import saves as gate
@@ -82,7 +81,6 @@ class Kind:
         blocks: how many there are.
         steps_in: the part of a release whose entries add up to the steps of all users; "" for none.
         asks_once: whether a block is in one release only.
-        counters: by which its blocks are summed.
     """
 
     agent: str
@@ -92,20 +90,17 @@ class Kind:
     blocks: int = 12
     steps_in: str = ""
     asks_once: bool = True
-    counters: tuple[str, ...] = ("auto",)
 
     @cached_property
     def world(self) -> Any:
         """The world whose users it serves."""
         return self.make_world()
 
-    def make(self, counter: str, **files: Path) -> Any:
+    def make(self, **files: Path) -> Any:
         """A new agent."""
         module, name = self.agent.split(":")
         more: dict[str, Any] = dict(self.options)
         more["schedule"] = f"fixed:size={self.users}"
-        if counter != "auto":
-            more["counter"] = counter
         made = maker(getattr(importlib.import_module(module), name))
         return made(self.world.spec, self.users * self.blocks, PRIVACY, **more, **files)
 
@@ -116,20 +111,20 @@ KINDS = {
         partial(riverswim, 3, 4),
         (("stationary", True),),
         steps_in="transitions",
-        counters=("auto", "binary tree"),
     ),
-    "lsvi_ucb": Kind(
-        "tacit.linear.lsvi_ucb:LSVIUCB",
-        partial(simplex, dimension=3, states=8, actions=3, horizon=4, known_rewards=True),
-        (("statistic", "targets"),),
+    "concurrent_psrl": Kind(
+        "tacit.tabular.concurrent_psrl:ConcurrentPSRL", partial(riverswim, 3, 4), (("running", 0),)
+    ),
+    "policy_improvement": Kind(
+        "tacit.tabular.policy_improvement:PolicyImprovement",
+        partial(riverswim, 3, 4),
         blocks=6,
-        steps_in="gram",
         asks_once=False,
     ),
     "linopt_vi": Kind(
         "tacit.mixture.linopt_vi:LinOptVI",
         partial(mixture_of_models, 3, 4, 4, 4),
-        (("statistic", "values"),),
+        (("statistic", "model"),),
         blocks=6,
     ),
     "certainty_equivalence": Kind(
@@ -195,9 +190,8 @@ class Tally:
 
 @dataclass(frozen=True)
 class Case:
-    """One kind of run: by which counter, with which ledger, and what a child does after a crash."""
+    """One kind of run: with which ledger, and what a child does after a crash."""
 
-    counter: str
     people: bool
     again: bool  # feeds the users of an interrupted block again, instead of new ones
     kind: str = "ucbvi"
@@ -207,21 +201,16 @@ class Case:
         ledger, state = folder / "ledger", folder / "state"
         kind = KINDS[self.kind]
         if state.exists():
-            return kind.make(self.counter).load(state, ledger=ledger, autosave=state)
+            return kind.make().load(state, ledger=ledger, autosave=state)
         if ledger.exists() and not self.people:
             # Killed before its first save: it has fed nobody, and nobody else has.
             ledger.unlink()
-        return kind.make(self.counter, ledger=ledger, autosave=state)
+        return kind.make(ledger=ledger, autosave=state)
 
 
 def cases_of(kind: str) -> tuple[Case, ...]:
     """All kinds of run of an agent."""
-    return tuple(
-        Case(counter, people, again, kind)
-        for counter in KINDS[kind].counters
-        for people in (False, True)
-        for again in (False, True)
-    )
+    return tuple(Case(people, again, kind) for people in (False, True) for again in (False, True))
 
 
 CASES = cases_of("ucbvi")
@@ -655,7 +644,6 @@ def _examine_sums(case: Case, story: _Story) -> set[int]:
     """Whether sums that count steps count every user once; who was counted."""
     kind = KINDS[case.kind]
     owners: dict[int, str] = {}
-    running = 0.0
     for index in sorted(story.releases):
         costs = story.costs.get(index, {})
         if not costs:
@@ -668,11 +656,10 @@ def _examine_sums(case: Case, story: _Story) -> set[int]:
             new = sum(owners.setdefault(user, key) == key for user in story.blocks[key])
             # Gaussian costs are squares of weights.
             expected += math.sqrt(cost / largest) * new * kind.world.spec.horizon
-        running = expected if case.counter == "auto" else running + expected
         total = story.totals[index]
-        if total is not None and abs(total - running) >= kind.world.spec.horizon / 2:
+        if total is not None and abs(total - expected) >= kind.world.spec.horizon / 2:
             story.problems.append(
-                f"release {index} counts {total:.2f} steps, and {running:.2f} were new"
+                f"release {index} counts {total:.2f} steps, and {expected:.2f} were new"
             )
     return set(owners)
 
@@ -705,10 +692,9 @@ def _examine_files(case: Case, folder: Path, story: _Story, counted: set[int]) -
 def _warm_up(name: str) -> None:
     """Compiles and imports, in the parent, whatever an agent needs; this agent is then gone."""
     kind = KINDS[name]
-    for counter in kind.counters:
-        agent, world, rng = kind.make(counter), kind.world, np.random.default_rng(0)
-        for _ in range(min(2, kind.blocks)):
-            agent.learn(world.simulate(agent.policy, agent.block_users, rng, "episodes"))
+    agent, world, rng = kind.make(), kind.world, np.random.default_rng(0)
+    for _ in range(min(2, kind.blocks)):
+        agent.learn(world.simulate(agent.policy, agent.block_users, rng, "episodes"))
 
 
 def _shares(kills: int) -> dict[str, int]:

@@ -80,7 +80,7 @@ def _agent(files: dict[str, Path]) -> Any:
     size = BLOCK if files else users
     if "ledger" in files:
         tacit.Ledger.create_for_people(files["ledger"], tacit.JointDP(2.0, 1e-6))
-    return tacit.PUCB(
+    return tacit.PolicyImprovement(
         WORLD.spec,
         users,
         tacit.JointDP(1.0, 1e-6, episodes_per_user=3),

@@ -30,7 +30,7 @@ from benchmarks.rlberry import PEERS, permuted, played
 from benchmarks.row import Row, at_least, at_most, noted
 from benchmarks.tabular import _peak
 from benchmarks.timing import seconds
-from tacit import LSVIUCB
+from tacit import LSVIUCB, LSVIUCBPlusPlus
 from tacit.finite.policy import Policy
 from tacit.linear.world import LinearWorld
 from tacit.linear.worlds import linear_from_tabular, simplex
@@ -190,9 +190,8 @@ def _against_rlberry() -> Iterator[Row]:
 
 
 def _play(world: LinearWorld, users: int, seed: int) -> Result:
-    agent = LSVIUCB(
-        world.spec, users, NonPrivate(), schedule="every", switching="determinant", seed=seed
-    )
+    options = {"schedule": "every", "weights": "none", "seed": seed}
+    agent = LSVIUCBPlusPlus(world.spec, users, NonPrivate(), **options)
     return run(agent, world, seed=seed, progress=False)
 
 

@@ -21,15 +21,3 @@ FIGURES: Mapping[str, str] = {
     "running-count": "research.running_count",
     "tabular-orders": "research.tabular_orders",
 }
-
-QUICK: Mapping[str, tuple[str, ...]] = {
-    "counter-errors": (),
-    "dosing-trajectories": ("--users=2000",),
-    "epsilon-cost": ("--runs=1",),
-    "first-agent": ("--users=20000",),
-    "functional-curves": ("--runs=1",),
-    "functional-q": ("--line-users=20", "--plane-users=20"),
-    "lq-orders": ("--runs=1",),
-    "running-count": ("--users=10000", "--releases=100", "--runs=4"),
-}
-"""What draws a small part of a figure in seconds; ``--quick`` for all others."""

@@ -21,7 +21,6 @@ from tacit.privacy.errors import CheckFailed, InvalidArgument
 from tacit.privacy.standard import ClippedSum, GramCross, OneHotCounts
 from tacit.privacy.statistic import Block, Layout, Part, Statistic
 
-
 # Counters that keep their promises; that all of ours do is in the tests of counters.
 
 

@@ -65,14 +65,20 @@ POINTS = {
     "again and again": [[(6, "charge"), *[(1, "charge")] * 6]],
 }
 RUNS = [run for runs in POINTS.values() for run in runs]
-KINDS = ["lsvi_ucb", "linopt_vi", "certainty_equivalence", "fitted_functional_q"]
+KINDS = [
+    "concurrent_psrl",
+    "policy_improvement",
+    "linopt_vi",
+    "certainty_equivalence",
+    "fitted_functional_q",
+]
 
 
 def exactly(kind: str, runs: list[Any], broken: str = "") -> dict[str, Any]:
     """The tally of runs that are killed at these steps and then left alone."""
     return harness(
         f"c.kill_exactly([[c.Life(*life) for life in run] for run in {runs!r}], "
-        f"c.Case('auto', False, False, {kind!r}))",
+        f"c.Case(False, False, {kind!r}))",
         broken,
     )
 
@@ -83,7 +89,7 @@ def check_exactly(tally: dict[str, Any], runs: list[Any]) -> None:
     assert (tally["finished"], tally["stranded"]) == (len(runs), 0)
 
 
-@pytest.mark.parametrize("kind", ["lsvi_ucb", "fitted_functional_q"])
+@pytest.mark.parametrize("kind", ["policy_improvement", "fitted_functional_q"])
 def test_every_step_of_a_release_may_be_the_last(kind: str) -> None:
     check_exactly(exactly(kind, RUNS), RUNS)
 
@@ -107,7 +113,7 @@ for module in (fitted, desk):
 """
 
 
-@pytest.mark.parametrize("kind", ["lsvi_ucb", "fitted_functional_q"])
+@pytest.mark.parametrize("kind", ["policy_improvement", "fitted_functional_q"])
 def test_agents_that_do_not_give_up_a_block_lose_the_run(kind: str) -> None:
     tally = exactly(kind, POINTS["again and again"], GIVES_NOTHING_UP)
     assert "BudgetExceeded" in "".join(tally["problems"])
