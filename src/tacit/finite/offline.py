@@ -93,7 +93,7 @@ class OfflineAlgorithm(FiniteAlgorithm):
         recommendation: what came of it, once both blocks were asked; else ``None``.
     """
 
-    batch: ClassVar[bool] = True
+    batch = True
     deterministic: ClassVar[bool] = False
     knows_admissible: ClassVar[bool] = True
     refuses: ClassVar = {"schedule": "there are two blocks, one to learn from and one that judges"}

@@ -24,7 +24,7 @@ from tacit.privacy.bounds.balls import scaled_back
 from tacit.privacy.budget import Budget
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.noise import Noise
-from tacit.privacy.statistic import Floats, Ints
+from tacit.privacy.statistic import Block, Floats, Ints
 
 if TYPE_CHECKING:
     from tacit.continuous.world import BoxWorld
@@ -63,11 +63,9 @@ def input_perturbation(
     (low, high), data = world.spec.reward_range, run.served(run.uniform, users)
     std = (high - low) * math.sqrt(world.spec.horizon) / budget.mu
     noisy = np.clip(data.rewards, low, high) + std * run.noise.normal(data.rewards.shape)
-    flat = (
-        part.reshape(1, -1, GRID.size) for part in (data.features[:, :-1], data.features[:, 1:])
-    )
-    actions, rewards = data.actions.reshape(1, -1), noisy.reshape(1, -1)
-    run.weights = fitted_q(world, *flat, actions, rewards)[0]
+    here, there = data.features[:, :-1], data.features[:, 1:]
+    states = here.reshape(1, -1, GRID.size), there.reshape(1, -1, GRID.size)
+    run.weights = fitted_q(world, *states, data.actions.reshape(1, -1), noisy.reshape(1, -1))[0]
     return run.result("input perturbation", users, REWARDS, budget, std)
 
 
@@ -172,8 +170,10 @@ class _Run:
     def served(self, policy: QPolicy, users: int) -> Data:
         """So many users who follow a policy."""
         self.values += [self.world.value(policy)] * users
-        block = self.world.simulate(policy, users, self.rng, "episodes").block()
-        return Data(GRID(block["states"]), block["actions"], block["rewards"])
+        found = self.world.simulate(policy, users, self.rng)
+        block = found if isinstance(found, Block) else found.block()
+        actions, rewards = block["actions"].astype(np.int64), block["rewards"].astype(np.float64)
+        return Data(GRID(block["states"]), actions, rewards)
 
     def greedy(self, uniform: float = 0.0) -> QPolicy:
         """The best actions by Q, ties broken by chance."""

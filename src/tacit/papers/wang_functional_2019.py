@@ -209,8 +209,8 @@ class Network:
 
     def gradients(self, states: Floats, actions: list[int]) -> Floats:
         """The gradient of each Q_theta(s_t, a_t) by theta, (n, len(theta))."""
-        units, parts = self._units(states), []
-        deltas = np.eye(self.layers[-1])[actions]
+        units, deltas = self._units(states), np.eye(self.layers[-1])[actions]
+        parts: list[Floats] = []
         for (W, _), below in zip(self._matrices()[::-1], units[-2::-1], strict=True):
             outer = deltas[:, :, np.newaxis] * below[:, np.newaxis]
             parts[:0] = [outer.reshape(len(states), -1), deltas]
