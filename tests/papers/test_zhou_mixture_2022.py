@@ -139,7 +139,7 @@ def nodes_of(t: int) -> list[int]:
 def test_counters_are_the_papers_text(printed: bool) -> None:
     K, H, d1, d2, eps, delta, alpha = 100, 2, 3, 2, 1.5, 1e-5, 0.1
     sizes = paper.Sizes(K, H, d1, d2, eps, delta, alpha, printed, Noise(1))
-    made = paper.private(sizes)
+    made = paper.Counters(sizes)
     parts = [made.regularize(first, 50) for first in (0, 50)]
     units = np.concatenate([Noise(1).normal((K - 1, H * (6 + 3 + 3 + 2)))])
     Zp, zp, Zr, zr = (np.concatenate(both) for both in zip(*parts, strict=True))

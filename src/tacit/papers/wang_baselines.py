@@ -183,11 +183,9 @@ class _Run:
         self, name: str, releases: int, unit: str, budget: Budget, std: float
     ) -> PaperResult:
         """What was learnt, with what is proven."""
-        words = {"mechanism": "Gaussian noise", "unit": unit, "epsilon": budget.epsilon}
         reason = "a reconstruction: the paper states no algorithm"
-        proof = gaussian_proof(
-            budget.mu, budget.delta, releases, "nothing of its own", reason=reason, **words
-        )
+        proven = budget.mu, budget.delta, releases, "nothing of its own", "Gaussian noise", reason
+        proof = gaussian_proof(*proven, unit=unit, epsilon=budget.epsilon)
         values, named = np.array(self.values), {"sigma": std}
         none, best = np.full(len(values), math.nan), self.world.optimal_value
         return PaperResult(name, False, best, values, none, self.greedy(), proof, named, ())
