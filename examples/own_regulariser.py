@@ -20,9 +20,9 @@ import sys
 from tacit import Budget
 from tacit.mixture import hard_mixture
 from tacit.papers.result import gaussian_proof
-from tacit.papers.tree_loops import symmetric_noise
+from tacit.papers.tree_loops import level_of, symmetric_noise
 from tacit.papers.widths import operator_width, vector_width
-from tacit.papers.zhou_mixture_2022 import Level, Regularizers, Sizes, lin_opt_vi
+from tacit.papers.zhou_mixture_2022 import Regularizers, Sizes, lin_opt_vi
 
 
 class Fresh:
@@ -37,11 +37,10 @@ class Fresh:
         t, share = math.sqrt(9.0 * H * (K - 1)) / mu, sizes.failure / (12.0 * K * H)
         # Standard deviations of the noise on Gram matrices and vectors, of transitions and rewards.
         self.scales = (t * sizes.norm**2, t * sizes.norm * H), (t, t)
-        levels = []
-        for (gram, vector), d in zip(self.scales, (sizes.d1, sizes.d2), strict=True):
-            shift, length = gram * operator_width(d, share), vector * vector_width(d, share)
-            levels.append(Level(shift, 3.0 * shift, length / math.sqrt(shift)))
-        self.p, self.r = levels
+        self.p, self.r = (
+            level_of(*scales, 1, operator_width(d, share), vector_width(d, share))
+            for scales, d in zip(self.scales, (sizes.d1, sizes.d2), strict=True)
+        )
         words = {"mechanism": "fresh Gaussian noise", "reason": "every release is paid for"}
         claim = "nothing: it is not in the paper"
         self.proof = gaussian_proof(mu, sizes.delta, K - 1, claim, epsilon=sizes.epsilon, **words)

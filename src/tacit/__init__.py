@@ -55,10 +55,9 @@ if TYPE_CHECKING:
     from tacit.core.monitor import monitor
     from tacit.core.receipt import Receipt
     from tacit.core.vector_episodes import VectorEpisodes
-    from tacit.finite.learn_offline import learn_offline
     from tacit.finite.mixed_policy import MixedPolicy
+    from tacit.finite.offline import Recommendation, learn_offline
     from tacit.finite.policy import Policy
-    from tacit.finite.recommendation import Recommendation
     from tacit.registry import world
     from tacit.simulation.result import Result
     from tacit.simulation.run import run
@@ -91,7 +90,7 @@ _LAZY = {
     "MixedPolicy": "tacit.finite.mixed_policy:MixedPolicy",
     "Policy": "tacit.finite.policy:Policy",
     "Receipt": "tacit.core.receipt:Receipt",
-    "Recommendation": "tacit.finite.recommendation:Recommendation",
+    "Recommendation": "tacit.finite.offline:Recommendation",
     "Result": "tacit.simulation.result:Result",
     "VectorEpisodes": "tacit.core.vector_episodes:VectorEpisodes",
     "agent": "tacit.which_agent:agent",
@@ -103,7 +102,7 @@ _LAZY = {
     "check_counter": "tacit.audit.check_counter:check_counter",
     "check_statistic": "tacit.audit.check_statistic:check_statistic",
     "continuous": "tacit.continuous",
-    "learn_offline": "tacit.finite.learn_offline:learn_offline",
+    "learn_offline": "tacit.finite.offline:learn_offline",
     "linear": "tacit.linear",
     "lq": "tacit.lq",
     "mixture": "tacit.mixture",

@@ -22,8 +22,12 @@ from tacit import (
     check_statistic,
 )
 from tacit.finite.action_counts import ActionCounts, propensities
-from tacit.finite.value_interval import mean_bounds, value_intervals
-from tacit.finite.weighted_returns import SPREAD_WEIGHT, WeightedReturns
+from tacit.finite.weighted_returns import (
+    SPREAD_WEIGHT,
+    WeightedReturns,
+    mean_bounds,
+    value_intervals,
+)
 from tacit.privacy.reading import read_rewards, read_steps
 from tests.finite.samples import users_of
 

@@ -277,11 +277,11 @@ def test_negative_counts_cost_no_optimism() -> None:
             best = (cost[h] + P[h] @ best).min(axis=1)
         planned = []
         for cut in (False, True):
-            work = paper._work(sizes)
+            work = paper.work_of(sizes)
             work.cells[:] = true + E * signs
             paper._plan.py_func(E, E, paper.Constants(0.0, 0.0, 0.0, True, cut), work)
-            planned.append(work.V[0].copy())
-            assert (work.V[0] <= best + 1e-9).all()
+            planned.append(work.at.V[0].copy())
+            assert (work.at.V[0] <= best + 1e-9).all()
         assert (planned[0] <= planned[1] + 1e-12).all()
         cut_at_zero += bool((planned[0] < planned[1] - 1e-6).any())
     assert cut_at_zero > 0

@@ -139,9 +139,10 @@ def nodes_of(t: int) -> list[int]:
 def test_counters_are_the_papers_text(printed: bool) -> None:
     K, H, d1, d2, eps, delta, alpha = 100, 2, 3, 2, 1.5, 1e-5, 0.1
     sizes = paper.Sizes(K, H, d1, d2, eps, delta, alpha, printed, Noise(1))
-    made = paper.private(sizes)
+    made = paper.Counters(sizes)
     parts = [made.regularize(first, 50) for first in (0, 50)]
-    units = np.concatenate([Noise(1).normal((K - 1, H * (6 + 3 + 3 + 2)))])
+    source = Noise(1)  # drawn in the same parts: the stream depends on them
+    units = np.concatenate([source.normal((n, H * (6 + 3 + 3 + 2))) for n in (49, 50)])
     Zp, zp, Zr, zr = (np.concatenate(both) for both in zip(*parts, strict=True))
     m = 7  # ceil(log2 100)
     if printed:

@@ -11,9 +11,8 @@ import pytest
 import tacit
 from research.worlds import sparse_mdp
 from tacit import InvalidArgument, JointDP, LocalDP, NonPrivate, Policy, check_agent
-from tacit.finite.learn_offline import _split
 from tacit.finite.model import check_policy
-from tacit.finite.offline import OfflineConstants
+from tacit.finite.offline import OfflineConstants, _split
 from tacit.tabular import TabularWorld, random_mdp, riverswim
 
 BUDGET = JointDP(1.0, 1e-6)

@@ -11,26 +11,33 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import asdict, astuple, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from tacit.core.agent import Agent
 from tacit.core.algorithm import Algorithm, Floats, Pace
 from tacit.core.asks import Arrays, Ask, Asks, State
+from tacit.core.columns import as_numbers, require_shape
+from tacit.core.episodes import Episodes
+from tacit.core.kinds import maker
 from tacit.core.schedule import Schedule
+from tacit.core.ways import way
 from tacit.finite.action_counts import ActionCounts, propensities
 from tacit.finite.algorithm import FiniteAlgorithm
 from tacit.finite.model import check_policy, uniform_policy
 from tacit.finite.policy import Policy, softmax
-from tacit.finite.recommendation import Recommendation
 from tacit.finite.spec import FiniteSpec
-from tacit.finite.value_interval import Interval, value_intervals
-from tacit.finite.weighted_returns import WeightedReturns
-from tacit.privacy.arguments import instance_of
+from tacit.finite.weighted_returns import Interval, WeightedReturns, value_intervals
+from tacit.privacy.arguments import FilePath, checked_number, instance_of, one_of, whole_number
 from tacit.privacy.curators.gate import Release
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.exact import ADDITIONS, CHUNK, grid_step
+from tacit.privacy.guarantee import Guarantee
+from tacit.privacy.models import Privacy
+from tacit.privacy.statistic import Block, Ints
 
 if TYPE_CHECKING:
     from tacit.core.setting import Setting
@@ -38,6 +45,11 @@ if TYPE_CHECKING:
 # Larger blocks are made part by part, where users are simulated.
 _IN_MEMORY = 1 << 17
 _WORDS = ("uniform", "logged", "unknown")
+_METHODS = {
+    "returns": "tacit.tabular.pessimistic_improvement:PessimisticImprovement",
+    "counts": "tacit.tabular.pessimistic_vi:PessimisticVI",
+    "features": "tacit.linear.pessimistic_lsvi:PessimisticLSVI",
+}
 
 
 @dataclass(frozen=True)
@@ -83,6 +95,75 @@ class OfflineOptions:
                 raise InvalidArgument(f"{name} must be in (0, 1), got {value!r}")
 
 
+@dataclass(frozen=True, eq=False)
+class Recommendation:
+    """A policy with its evidence, or today's with the reason. Public, all of it.
+
+    Attributes:
+        policy: what to do: a new policy if it is surely better, else what is done today (as far as
+            it is known).
+        better: whether a policy was found whose value is surely above today's.
+        value: the interval of the best policy that was found, recommended or not.
+        today: the interval of what is done today.
+        confidence: with which probability, over users and noise, both intervals hold, and those
+            of all ``candidates``.
+        candidates: the intervals of all policies that were judged, from careful to bold.
+        found: the policy that ``value`` is about.
+        learnt: how many users it was learnt from.
+        judged: how many other users it was judged by.
+        behaviour: ``"known"``, ``"logged"`` (propensities of every step), or ``"unknown"``.
+        guarantee: what is proven for every user of the log; ``None`` without privacy.
+    """
+
+    policy: Policy
+    better: bool
+    value: Interval
+    today: Interval
+    confidence: float
+    candidates: tuple[Interval, ...] = field(repr=False)
+    found: Policy = field(repr=False)
+    learnt: int
+    judged: int
+    behaviour: str
+    guarantee: Guarantee | None = field(default=None, repr=False)
+
+    @property
+    def verdict(self) -> str:
+        """In words."""
+        sides = f"{_shown(self.value)} against {_shown(self.today)} today"
+        if self.better:
+            return f"Better than today with probability {self.confidence:g}: {sides}."
+        return (
+            f"No recommendation: nothing is better than today with probability "
+            f"{self.confidence:g} (the best that was found has {sides})."
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything but the tables, as JSON values."""
+        return {
+            "better": self.better,
+            "verdict": self.verdict,
+            "confidence": self.confidence,
+            "value": asdict(self.value),
+            "today": asdict(self.today),
+            "candidates": [asdict(one) for one in self.candidates],
+            "learnt": self.learnt,
+            "judged": self.judged,
+            "behaviour": self.behaviour,
+            "guarantee": None if self.guarantee is None else self.guarantee.short,
+        }
+
+    def __str__(self) -> str:
+        people = f"Learnt from {self.learnt:,} users and judged by {self.judged:,} others"
+        how = f"what people do today was {self.behaviour}"
+        proven = "No guarantee." if self.guarantee is None else str(self.guarantee)
+        return f"{self.verdict} {people}; {how}. {proven}"
+
+
+def _shown(interval: Interval) -> str:
+    return f"a value of {interval.estimate:.4g}, in [{interval.low:.4g}, {interval.high:.4g}],"
+
+
 class OfflineAlgorithm(FiniteAlgorithm):
     """Learns from a log and judges what it learnt; serves nobody.
 
@@ -93,7 +174,7 @@ class OfflineAlgorithm(FiniteAlgorithm):
         recommendation: what came of it, once both blocks were asked; else ``None``.
     """
 
-    batch: bool = True
+    batch = True
     deterministic: ClassVar[bool] = False
     knows_admissible: ClassVar[bool] = True
     refuses: ClassVar = {"schedule": "there are two blocks, one to learn from and one that judges"}
@@ -125,8 +206,7 @@ class OfflineAlgorithm(FiniteAlgorithm):
     def why(self) -> str:
         """What was chosen for this world, budget and length, in words."""
         learnt, judged = self.schedule.blocks
-        how = self.how
-        return f"learns from {learnt:,} users, judges by {judged:,}; behaviour {how}"
+        return f"learns from {learnt:,} users, judges by {judged:,}; behaviour {self.how}"
 
     @property
     def how(self) -> str:
@@ -141,17 +221,19 @@ class OfflineAlgorithm(FiniteAlgorithm):
         if self.releases == 0:
             left = 1.0
             if self.how != "known":
-                share = self.options.constants.counted
-                logged = self.how == "logged"
+                share, logged = self.options.constants.counted, self.how == "logged"
                 counts = ActionCounts(self.allowed, self.spec.horizon, logged=logged)
                 self._hear_actions((yield Ask(counts, share=share)))
                 left -= share
-            yield from scaled(self.learn(), left)
+            yield from _scaled(self.learn(), left)
             return
         betas = self._boldness()
-        tables = np.stack([self.tilted(beta) for beta in betas])
-        statistic = self._weighted(tables)
-        self._judge((yield Ask(statistic)), statistic, betas)
+        statistic = self._weighted(np.stack([self.tilted(beta) for beta in betas]))
+        release, failure = (yield Ask(statistic)), 1.0 - self.options.confidence
+        if self.how == "unknown":
+            failure *= 1.0 - self.options.constants.doubted
+        intervals = value_intervals(release, statistic, failure, _slack(statistic, release.users))
+        self.known = {"betas": np.array(betas), "intervals": np.array([*map(astuple, intervals)])}
 
     @abstractmethod
     def learn(self) -> Asks:
@@ -220,16 +302,6 @@ class OfflineAlgorithm(FiniteAlgorithm):
             return WeightedReturns(ratios, most, R, self.spec.horizon, logged=K - 1)
         return WeightedReturns(ratios, most, R, self.spec.horizon)
 
-    def _judge(self, release: Release, statistic: WeightedReturns, betas: list[float]) -> None:
-        constants, failure = self.options.constants, 1.0 - self.options.confidence
-        if self.how == "unknown":
-            failure *= 1.0 - constants.doubted
-        intervals = value_intervals(release, statistic, failure, _slack(statistic, release.users))
-        self.known = {
-            "betas": np.array(betas),
-            "intervals": np.array([[i.estimate, i.low, i.high] for i in intervals]),
-        }
-
     def _recommend(self) -> Recommendation:
         *found, today = (Interval(*map(float, row)) for row in self.known["intervals"])
         best = max(range(len(found)), key=lambda k: found[k].low)
@@ -253,34 +325,26 @@ class OfflineAlgorithm(FiniteAlgorithm):
         return self._policy(self.tilted(beta))
 
     def _policy(self, table: Floats) -> Policy:
-        shape = (self.spec.horizon, *table.shape[1:])
-        F = len(table)
-        phase = np.arange(self.spec.horizon) * F // self.spec.horizon
-        return Policy.stochastic(table[phase].reshape(shape), self.releases)
+        phase = np.arange(self.spec.horizon) * len(table) // self.spec.horizon
+        return Policy.stochastic(table[phase], self.releases)
 
     def plan(self) -> tuple[Policy, Policy]:
         """What is recommended, once there is evidence; until then, what is done today."""
-        boldest = self._policy(self.tilted(1e6))
-        greedy = Policy.deterministic(
-            self._argmax(boldest.table()), self.spec.actions, self.releases
-        )
+        table = self._policy(self.tilted(1e6)).table()
+        ties = np.where(table >= table.max(axis=2, keepdims=True) - 1e-12, 1.0, 0.0)
+        best = (ties * self.rng.random(table.shape)).argmax(axis=2)
+        greedy = Policy.deterministic(best, self.spec.actions, self.releases)
         if not self.known:
             return self._today(), greedy
         self.recommendation = self._recommend()
         return self.recommendation.policy, greedy
-
-    def _argmax(self, table: Floats) -> Any:
-        ties = np.where(table >= table.max(axis=2, keepdims=True) - 1e-12, 1.0, 0.0)
-        return (ties * self.rng.random(table.shape)).argmax(axis=2)
 
     def _today(self) -> Policy:
         """What users of the log are served where they are simulated."""
         return self._policy(_behaviour_table(self.spec, self.options.behaviour))
 
     def _first_policies(self) -> tuple[Policy, Policy]:
-        self.releases = 0
-        today = self._today()
-        return today, today
+        return (self._today(),) * 2
 
     def _pace(self) -> Pace:
         return Pace(first=self.users)
@@ -303,11 +367,9 @@ class OfflineAlgorithm(FiniteAlgorithm):
         """See :meth:`state`."""
         self.restore_learnt(meta, arrays)
         self.behaviour, self.bounds = arrays["behaviour"], arrays["bounds"]
-        judged = {
-            n.removeprefix("judged/"): a for n, a in arrays.items() if n.startswith("judged/")
-        }
-        self.known = judged
-        self.recommendation = self._recommend() if judged else None
+        judged = (name for name in arrays if name.startswith("judged/"))
+        self.known = {name.removeprefix("judged/"): arrays[name] for name in judged}
+        self.recommendation = self._recommend() if self.known else None
 
     def begin_anew(self, other: Algorithm[Any]) -> None:
         """See :class:`~tacit.core.algorithm.Algorithm`."""
@@ -325,7 +387,73 @@ class OfflineAlgorithm(FiniteAlgorithm):
         """See :meth:`learnt_state`."""
 
 
-def scaled(asks: Asks, share: float) -> Asks:
+class PlannedOffline(OfflineAlgorithm):
+    """Plans backwards at a price for leaving today's policy: relative entropy, in units of R.
+
+    A subclass has arrays of what was learnt, named in ``learnt``, and a cached ``model`` of them.
+    """
+
+    learnt: ClassVar[tuple[str, ...]]
+
+    def __init__(self, setting: Setting, options: OfflineOptions) -> None:
+        super().__init__(setting, options)
+        self._plans: dict[float, Floats] = {}
+
+    @abstractmethod
+    def lower_values(self, step: int, after: Floats, left: float) -> Floats:
+        """What actions are surely worth, (S, A), if states are worth ``after`` one step later."""
+
+    @abstractmethod
+    def expected(self, step: int, after: Floats) -> Floats:
+        """What is expected one step later, (S, A), as the model has it."""
+
+    def learnt_state(self) -> State:
+        """The arrays of what was learnt."""
+        return {}, {name: np.array(getattr(self, name)) for name in self.learnt}
+
+    def restore_learnt(self, meta: dict[str, Any], arrays: Arrays) -> None:
+        """See :meth:`learnt_state`."""
+        self._take({name: arrays[name] for name in self.learnt})
+
+    def _take(self, arrays: Arrays) -> None:
+        """What was learnt; plans and models of what was known before are forgotten."""
+        vars(self).update(arrays, _plans={})
+        vars(self).pop("model", None)
+
+    def _today_at(self, step: int) -> Floats:
+        today: Floats = self.behaviour[min(step, len(self.behaviour) - 1)]
+        return today
+
+    def tilted(self, beta: float) -> Floats:
+        """The best policy at a price of R / beta for each unit of relative entropy, (H, S, A)."""
+        if beta in self._plans:
+            return self._plans[beta]
+        H, R = self.spec.horizon, self.spec.most_return
+        after, table = np.zeros(self.spec.states), np.empty((H, *self.allowed.shape))
+        for h in range(H - 1, -1, -1):
+            left = min(R, (H - h) * max(self.spec.reward_values))
+            values = self.lower_values(h, after, left)
+            b = self._today_at(h)
+            table[h] = self.tilt(values, beta)[min(h, len(self.behaviour) - 1)]
+            # The value less its price.
+            ratio = np.divide(table[h], b, out=np.ones_like(b), where=table[h] > 0)
+            paid = (table[h] * (values - R / beta * np.log(ratio))).sum(axis=1)
+            after = np.maximum(paid, 0.0)
+        self._plans[beta] = table
+        return table
+
+    def moment(self, table: Floats) -> float:
+        """In the model, from its first states on, or the worst of them if those are not known."""
+        after = np.ones(self.spec.states)
+        for h in range(self.spec.horizon - 1, -1, -1):
+            b = self._today_at(h)
+            square = np.divide(table[h] ** 2, b, out=np.zeros_like(b), where=b > 0)
+            after = np.minimum((square * self.expected(h, after)).sum(axis=1), 1e100)
+        start = self.spec.start
+        return float(after.max() if start is None else np.array(start) @ after)
+
+
+def _scaled(asks: Asks, share: float) -> Asks:
     """The same questions for a share of the budget."""
     ask = next(asks)
     while True:
@@ -348,3 +476,96 @@ def _slack(statistic: WeightedReturns, users: int) -> float:
     """How far rounding to the grid can take a sum of so many users; see the exact noise."""
     chunk = max(1, min(CHUNK, ADDITIONS // (3 * statistic.horizon + 3)))
     return 0.5 * grid_step(statistic, "l2") * (1.1 * users / chunk + 3.0)
+
+
+def learn_offline(
+    episodes: Episodes,
+    spec: FiniteSpec,
+    privacy: Privacy,
+    behaviour: Policy | Literal["uniform", "unknown"] | ArrayLike,
+    *,
+    method: Literal["returns", "counts", "features"] = "returns",
+    confidence: float = 0.95,
+    judged: float = 0.5,
+    seed: int = 0,
+    noise_seed: int | None = None,
+    ledger: FilePath | None = None,
+) -> Recommendation:
+    """Learns a policy from a log, and says whether it is better than what the log's users got.
+
+    Users are split at random, by a public seed: a part is learnt from, the others judge. Somebody
+    with several episodes is in one part, and judges with her first one, since intervals are about
+    people who are independent. Everybody pays the whole budget once.
+
+    Args:
+        episodes: the log; with ``user_ids`` where users have several episodes.
+        spec: what is known of the world; states, actions and rewards outside of it do not count.
+        privacy: JointDP with delta > 0, or NonPrivate.
+        behaviour: what the users of the log were served: a policy, ``"uniform"`` over what states
+            allow, or ``"unknown"``; or propensities (users, H), the probability with which every
+            step's action was chosen, where the log has them.
+        method: ``"returns"`` (:class:`tacit.PessimisticImprovement`), ``"counts"``
+            (:class:`tacit.PessimisticVI`), or for specs of linear MDPs ``"features"``
+            (:class:`tacit.PessimisticLSVI`).
+        confidence: with which probability, over users and noise, all intervals hold.
+        judged: the share of users who judge.
+        seed: of the split and of ties; public.
+        noise_seed: reproducible noise, for simulations only: it protects nobody.
+        ledger: file that records what was spent.
+
+    >>> import tacit
+    >>> world = tacit.tabular.random_mdp(states=5, actions=3, horizon=3, seed=1)
+    >>> log = world.simulate(tacit.Policy.uniform(3, 5, 3), 50_000, np.random.default_rng(0))
+    >>> found = learn_offline(log, world.spec, tacit.JointDP(1.0, 1e-6), "uniform", noise_seed=0)
+    >>> found.better, world.value(found.policy) >= found.value.low > world.baseline_value
+    (True, True)
+    """
+    instance_of("episodes", episodes, Episodes)
+    one_of("method", method, tuple(_METHODS))
+    judged = checked_number("judged", judged, "in (0, 1)", lambda share: 0.0 < share < 1.0)
+    seed = whole_number("seed", seed, least=0)
+    propensities = None
+    if not isinstance(behaviour, (Policy, str)):
+        propensities = as_numbers("behaviour", behaviour)
+        require_shape("behaviour", propensities, episodes.actions.shape)
+        behaviour = "logged"
+    learnt, judges = _split(episodes, judged, np.random.default_rng([seed, 5]))
+    rows = np.concatenate([learnt, judges])
+    options: dict[str, Any] = {} if ledger is None else {"ledger": ledger}
+    agent: Agent = maker(way(_METHODS[method]))(
+        spec,
+        users=len(rows),
+        privacy=privacy,
+        behaviour=behaviour,
+        confidence=confidence,
+        judged=len(judges) / len(rows),
+        seed=seed,
+        noise_seed=noise_seed,
+        **options,
+    )
+    for part in (learnt, judges):
+        taken = episodes.take(part)
+        data = taken.block()
+        if propensities is not None:
+            data = Block(data.users, {**data.arrays, "propensities": propensities[part]})
+        agent.learn(data, taken.user_ids)
+    found: Recommendation = agent.recommendation
+    return replace(found, guarantee=agent.guarantee)
+
+
+def _split(episodes: Episodes, judged: float, rng: np.random.Generator) -> tuple[Ints, Ints]:
+    """Rows to learn from and rows that judge: of different users, in random order."""
+    n = episodes.users
+    people = np.arange(n)
+    if episodes.user_ids is not None:
+        _, people = np.unique([str(name) for name in episodes.user_ids], return_inverse=True)
+    count = int(people.max()) + 1 if n else 0
+    if count < 4:
+        raise InvalidArgument(f"episodes must be of at least 4 users, got {count}")
+    rank = rng.permutation(count)
+    last = min(max(round((1.0 - judged) * count), 2), count - 2)
+    order = np.argsort(rank[people], kind="stable")
+    learnt = order[rank[people[order]] < last]
+    _, first = np.unique(people, return_index=True)
+    judges = first[rank >= last]
+    return learnt, rng.permutation(judges)

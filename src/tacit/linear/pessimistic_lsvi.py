@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit.core.algorithm import Floats
-from tacit.core.asks import Arrays, Ask, Asks, State
-from tacit.finite.offline import OfflineOptions
-from tacit.finite.offline_plans import PlannedOffline
+from tacit.core.asks import Ask, Asks
+from tacit.finite.offline import OfflineOptions, PlannedOffline
 from tacit.linear.estimate import LinearWidths, Sums
 from tacit.linear.features import SumModel
 from tacit.linear.spec import LinearSpec
@@ -43,6 +42,7 @@ class PessimisticLSVI(PlannedOffline):
     """
 
     name = "pessimistic_lsvi"
+    learnt = ("gram", "following", "rewards", "noises")
     spec: LinearSpec
 
     def __init__(self, setting: Setting, options: OfflineOptions) -> None:
@@ -70,16 +70,11 @@ class PessimisticLSVI(PlannedOffline):
         """Sums of features, with the whole budget."""
         statistic = self.sums_asked()
         release = yield Ask(statistic)
-        self.gram, self.following = release["gram"], release["next"]
-        if statistic.reward > 0.0:
-            self.rewards = release["rewards"]
         names = ("next", "gram", "rewards")
-        self.noises = np.array([float(np.max(release.std.get(name, 0.0))) for name in names])
-        self._changed()
-
-    def _changed(self) -> None:
-        self._plans = {}
-        vars(self).pop("model", None)
+        noises = np.array([float(np.max(release.std.get(name, 0.0))) for name in names])
+        rewards = release["rewards"] if statistic.reward > 0.0 else self.rewards
+        found = (release["gram"], release["next"], rewards, noises)
+        self._take(dict(zip(self.learnt, found, strict=True)))
 
     # How it plans.
 
@@ -118,16 +113,3 @@ class PessimisticLSVI(PlannedOffline):
         means, _ = self.model.next_values(step, after[np.newaxis])
         ahead: Floats = np.maximum(means[0], 1.0)
         return ahead
-
-    # Save and resume.
-
-    def learnt_state(self) -> State:
-        """All sums."""
-        names = ("gram", "following", "rewards", "noises")
-        return {}, {name: np.array(getattr(self, name)) for name in names}
-
-    def restore_learnt(self, meta: dict[str, Any], arrays: Arrays) -> None:
-        """See :meth:`learnt_state`."""
-        for name in ("gram", "following", "rewards", "noises"):
-            setattr(self, name, arrays[name])
-        self._changed()

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,12 +27,11 @@ from tacit.papers import chowdhury_tabular_2021 as tabular
 from tacit.papers import sahu_linear_2025 as linear
 from tacit.papers import zhou_mixture_2022 as mixture
 from tacit.papers.finite_loops import Users, users_of
-from tacit.papers.result import PaperResult, gaussian_proof
-from tacit.papers.tree_loops import prefixes, symmetric_noise, tree_nodes
+from tacit.papers.result import PaperResult, failure_of, gaussian_proof
+from tacit.papers.tree_loops import noise_of_sums, symmetric_noise, tree_nodes
 from tacit.papers.widths import laplace_width, operator_width, vector_width
-from tacit.privacy.arguments import checked_number, whole_number
+from tacit.privacy.arguments import whole_number
 from tacit.privacy.budget import Budget
-from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.noise import Noise
 
 if TYPE_CHECKING:
@@ -47,32 +46,25 @@ RECONSTRUCTED = ("reconstructed from memory and from descriptions: constants are
 # Finite worlds: three counts of every step, with the noise of tacit.papers.chowdhury_tabular_2021.
 
 
-class Constants(NamedTuple):
-    """Which of the two it is, and the logarithm of its bonus."""
-
-    local: bool
-    log_term: float
-
-
 @inner
-def _plan(E: float, row: float, of: Constants, work: tabular.Work) -> None:
+def _plan(E: float, row: float, local: bool, L: float, work: tabular.Work) -> None:
     """Optimistic costs; E bounds the noise of a count, ``row`` that of all moves of a cell."""
-    H, S, A = work.Q.shape
-    pairs, L = work.Q.size, of.log_term
+    H, S, A = work.at.Q.shape
+    pairs = work.at.Q.size
     for s in range(S):
-        work.V[H, s] = 0.0
+        work.at.V[H, s] = 0.0
     for h in range(H - 1, -1, -1):
         left = float(H - h)
         for s in range(S):
-            work.V[h, s] = left
+            work.at.V[h, s] = left
             for a in range(A):
                 pair = (h * S + s) * A + a
                 n, cost, moves, ahead = work.cells[pair], work.cells[pairs + pair], 0.0, 0.0
                 for after in range(S):
                     m = work.cells[2 * pairs + pair * S + after]
                     moves += m
-                    ahead += m * work.V[h + 1, after]
-                if of.local:
+                    ahead += m * work.at.V[h + 1, after]
+                if local:
                     # Denominators are raised by twice their noise's bound; any alpha > 1 will do.
                     n, m = max(1.0, n + 2.0 * E), max(1.0, moves + 2.0 * row)
                     bonus = math.sqrt(2.0 * L / n) + 4.0 * E / n
@@ -84,8 +76,8 @@ def _plan(E: float, row: float, of: Constants, work: tabular.Work) -> None:
                     Q = (cost + ahead) / n - bonus
                 else:
                     Q = 0.0  # not known: as good as can be
-                work.Q[h, s, a] = min(left, max(0.0, Q))
-                work.V[h, s] = min(work.V[h, s], work.Q[h, s, a])
+                work.at.Q[h, s, a] = min(left, max(0.0, Q))
+                work.at.V[h, s] = min(work.at.V[h, s], work.at.Q[h, s, a])
 
 
 @compiled
@@ -94,17 +86,18 @@ def _learn(
     rng: np.random.Generator,
     users: Users,
     E: Floats,
-    of: Constants,
+    local: bool,
+    L: float,
     work: tabular.Work,
     scale: float,
     units: Floats,
 ) -> None:
     """Episodes first + 1, first + 2, ..., each with a policy of its own."""
     for i in range(len(units)):
-        _plan(E[0, first + i], E[1, first + i], of, work)
+        _plan(E[0, first + i], E[1, first + i], local, L, work)
         tabular.choose(rng, work)
         tabular.follow(first + i, rng, users, True, work)
-        tabular.privatise(first + i, 1 if of.local else 0, scale, units[i], work)
+        tabular.privatise(first + i, 1 if local else 0, scale, units[i], work)
 
 
 def pucb(
@@ -179,20 +172,18 @@ def _tabular(
     if local and not gaussian:
         served = np.arange(1.0, K)
         rows = made.scale * np.append(0.0, laplace_width(S * served, sizes.share))
-    of = Constants(local, math.log((6.0 if local else 4.0) * S * A * sizes.horizon * K / levels[2]))
+    L = math.log((6.0 if local else 4.0) * S * A * sizes.horizon * K / levels[2])
     work, users = tabular.work_of(sizes), users_of(world.model)
     rng, bounds = np.random.default_rng([seed, 1]), np.stack([E, rows])
     for first in range(0, K, _CHUNK):
         units = made.units(min(_CHUNK, K - first))
-        _learn(first, rng, users, bounds, of, work, made.scale, units)
+        _learn(first, rng, users, bounds, local, L, work, made.scale, units)
     values, estimates = map(world.returns, work.curves)
     what = f"{name}, reconstructed", False, world.optimal_value, values, estimates
-    last, constants = Policy.deterministic(work.greedy, A), {"E": float(E[-1]), "L": of.log_term}
-    proof = dataclasses.replace(
-        made.proof,
-        claim=f"{sizes.epsilon:g}-{'LDP' if local else 'JDP'}",
-        reason="two users are 6H apart in their counts of all steps together",
-    )
+    last, constants = Policy.deterministic(work.at.greedy, A), {"E": float(E[-1]), "L": L}
+    claim = f"{sizes.epsilon:g}-{'LDP' if local else 'JDP'}"
+    reason = "two users are 6H apart in their counts of all steps together"
+    proof = dataclasses.replace(made.proof, claim=claim, reason=reason)
     return PaperResult(*what, last, proof, constants, RECONSTRUCTED)
 
 
@@ -254,12 +245,7 @@ def adaptive_lsvi_ucb(
 
 
 def _lsvi(
-    name: str,
-    world: LinearWorld,
-    K: int,
-    batch: int,
-    levels: tuple[float, float, float],
-    seed: int,
+    name: str, world: LinearWorld, K: int, batch: int, levels: tuple[float, float, float], seed: int
 ) -> PaperResult:
     """LSVI-UCB that looks after every ``batch`` users; after each single one, by determinants.
 
@@ -267,10 +253,7 @@ def _lsvi(
     vectors 2 H at every step and update: mu^2 = 2 H nodes / s_G^2 + 4 H^3 updates / s^2.
     """
     budget, H, S = Budget(*levels[:2]), world.model.horizon, world.model.states
-    failure = checked_number("failure", levels[2], "above 0 and at most 1", lambda f: 0 < f <= 1)
-    phi = np.asarray(world.features, dtype=np.float64)
-    if (np.linalg.norm(phi, axis=2) > 1.0 + 1e-12).any():
-        raise InvalidArgument("features must have norm at most 1: the sensitivities stand on it")
+    failure, phi = failure_of(levels[2]), linear.unit_features(world)
     d, looks = phi.shape[2], math.ceil(K / batch) - 1
     nodes = tree_nodes(looks)
     gram_noise = math.sqrt(4.0 * H * nodes) / budget.mu
@@ -282,8 +265,7 @@ def _lsvi(
     mu = math.sqrt(2.0 * H * nodes / gram_noise**2 + 4.0 * H**3 * updates / vector_noise**2)
     width = vector_noise * vector_width(d, failure / (3.0 * H * updates))
     log_term = math.log(3.0 * H / failure) + S * math.log(K + 1.0)
-    weight = float(np.linalg.norm(world.measures, axis=1).sum(axis=1).max())
-    beta = linear.radius(float(H), width, K, d, shift, 1.0, log_term, weight)
+    beta = linear.radius(float(H), width, K, d, shift, 1.0, log_term, linear.weight_of(world))
     source, rng = Noise(seed), np.random.default_rng([seed, 1])
     above = np.zeros((nodes, H * d * (d + 1) // 2))
     counts, sums, steps = np.zeros((H, S, phi.shape[1], S)), np.zeros((H, d, d)), np.arange(H)
@@ -296,9 +278,8 @@ def _lsvi(
         s, a = users.states, users.actions
         np.add.at(counts, (steps, s[:, :-1], a, s[:, 1:]), 1.0)
         sums += np.einsum("nhi,nhj->hij", phi[s[:, :-1], a], phi[s[:, :-1], a])
-        total = np.zeros((1, above.shape[1]))
-        prefixes(look, source.normal(total.shape), above, False, total)
-        gram = sums + symmetric_noise(total.reshape(H, -1), gram_noise, math.sqrt(0.5), 2.0 * shift)
+        total = noise_of_sums(source, look, 1, above).reshape(H, -1)
+        gram = sums + symmetric_noise(total, gram_noise, math.sqrt(0.5), 2.0 * shift)
         now = np.linalg.slogdet(gram)[1]
         if switches[-1] == updates or (batch == 1 and (now < held + math.log(2.0)).all()):
             continue
@@ -307,14 +288,9 @@ def _lsvi(
         policy = _best(Q)
         values[rest], switches[rest] = world.value(policy), switches[-1] + 1
         estimates[rest] = world.model.start @ Q[0].max(axis=1)
-    proof = gaussian_proof(
-        mu,
-        budget.delta,
-        looks,
-        f"{budget}-JDP",
-        mechanism="binary tree of Gram matrices, vectors at every update, Gaussian noise",
-        reason=f"exact accounting of {nodes} nodes and {updates} updates",
-    )
+    mechanism = "binary tree of Gram matrices, vectors at every update, Gaussian noise"
+    reason = f"exact accounting of {nodes} nodes and {updates} updates"
+    proof = gaussian_proof(mu, budget.delta, looks, f"{budget}-JDP", mechanism, reason)
     constants = {"lambda": shift, "beta": beta, "gram_noise": gram_noise, "updates": updates}
     what = f"{name}, reconstructed", False, world.optimal_value, values, estimates, policy, proof
     return PaperResult(*what, constants, RECONSTRUCTED, {"switches": switches})

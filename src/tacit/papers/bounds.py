@@ -17,8 +17,9 @@ from tacit.papers import chowdhury_lq_2021 as lq
 from tacit.papers import chowdhury_tabular_2021 as tabular
 from tacit.papers import wang_functional_2019 as functional
 from tacit.papers import zhou_mixture_2022 as mixture
+from tacit.papers.result import failure_of
 from tacit.papers.widths import laplace_width, normal_width
-from tacit.privacy.arguments import checked_number, whole_number
+from tacit.privacy.arguments import whole_number
 from tacit.privacy.budget import Budget
 from tacit.privacy.noise import Noise
 
@@ -53,8 +54,7 @@ class Question:
             whole_number(name, getattr(self, name), most=10**6)
         whole_number("episodes", self.episodes, 2, 10**12)
         _ = Budget(self.epsilon, self.delta)
-        allowed = "above 0 and at most 1"
-        checked_number("failure", self.failure, allowed, lambda f: 0 < f <= 1)
+        failure_of(self.failure)
 
     @property
     def most(self) -> float:
@@ -135,7 +135,7 @@ def _mixture(of: Question) -> Iterator[Promise]:
 
     def rule(printed: bool, actions: int) -> float:
         levels = (of.epsilon, of.delta, of.failure, printed, Noise(0))
-        made = mixture.private(mixture.Sizes(K, H, d, d, *levels))
+        made = mixture.Counters(mixture.Sizes(K, H, d, d, *levels))
         least, most = min(made.p.lambda_min, made.r.lambda_min), made.p.lambda_max
         nu, kappa = max(made.p.nu, made.r.nu), math.log(1.0 + K * H**2 / least)
         exact = math.sqrt(T * H**3) * (math.log(H / of.failure) + d * kappa)

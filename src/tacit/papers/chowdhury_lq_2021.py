@@ -23,17 +23,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
 from tacit.lq.riccati_loops import cost_gradient, expected_costs, riccati
 from tacit.numerics.compiled import Floats, compiled
-from tacit.papers.result import PaperResult, Proof, gaussian_proof
+from tacit.papers.result import NO_NOISE, PaperResult, Proof, failure_of, gaussian_proof
 from tacit.papers.search_loops import descend, nearest_in_ball, project_both
-from tacit.papers.tree_loops import prefixes, symmetric_noise, tree_nodes
+from tacit.papers.tree_loops import Level, level_of, noise_of_sums, symmetric_noise, tree_nodes
 from tacit.papers.widths import operator_width, vector_width
-from tacit.privacy.arguments import checked_number, flag, one_of, positive, whole_number
+from tacit.privacy.arguments import flag, one_of, positive, whole_number
 from tacit.privacy.budget import Budget
 from tacit.privacy.noise import Noise
 
@@ -46,14 +46,6 @@ ERRATA = (
     "the noise covariance that (5) needs is missing from the inputs of Algorithm 1",
 )
 """Misprints without whose correction there is nothing to run."""
-
-
-class Level(NamedTuple):
-    """Assumption 2: lambda_min <= H_k <= lambda_max, and L_k has norm at most nu in H_k^-1."""
-
-    lambda_min: float
-    lambda_max: float
-    nu: float
 
 
 @dataclass(frozen=True)
@@ -100,7 +92,7 @@ class Ridge:
 
     def __init__(self, sizes: Sizes, ridge: float = 1.0) -> None:
         self.sizes, self.level = sizes, Level(ridge, ridge, 0.0)
-        self.proof = Proof("none", None, "no noise was added")
+        self.proof = NO_NOISE
 
     def regularize(self, first: int, n: int) -> tuple[Floats, Floats]:
         """The same for every episode."""
@@ -123,7 +115,7 @@ class Counters:
     def __init__(self, sizes: Sizes) -> None:
         K, H, n, p = sizes.episodes, sizes.horizon, sizes.states, sizes.rows
         budget, nodes = Budget(sizes.epsilon, sizes.delta), tree_nodes(max(1, K - 1))
-        square, root = 1.0 + sizes.gamma**2, math.sqrt(tree_nodes(max(1, K - 1)))
+        square = 1.0 + sizes.gamma**2
         if sizes.printed:
             t = math.sqrt(8.0 * nodes * math.log(2.0 / sizes.delta)) / sizes.epsilon
             self.scales = t * H * (1.0 + sizes.gamma) ** 2, t * H * (1.0 + sizes.gamma)
@@ -136,27 +128,18 @@ class Counters:
             length = vector_width(n * p, sizes.failure / (4.0 * K))
         self.sizes, self.off = sizes, 1.0 if sizes.printed else math.sqrt(0.5)
         gram, cross = self.scales
-        shift = gram * root * size
-        self.level = Level(shift, 3.0 * shift, cross * root * length / math.sqrt(shift))
+        self.level = level_of(gram, cross, nodes, size, length)
         self.above = np.zeros((tree_nodes(K), p * (p + 1) // 2 + p * n))
         mu = math.sqrt(2.0 * nodes) * H * (square + (gram / cross) ** 2 / 2.0) / gram
-        self.proof = gaussian_proof(
-            mu if sizes.printed else budget.mu,
-            sizes.delta,
-            max(1, K - 1),
-            f"{budget}-JDP",
-            mechanism="two binary trees, Gaussian noise",
-            epsilon=None if sizes.printed else sizes.epsilon,
-            reason="both counters are accounted for together, under replace-one",
-        )
+        mu, epsilon = (mu, None) if sizes.printed else (budget.mu, sizes.epsilon)
+        how = "two binary trees, Gaussian noise", _TOGETHER
+        proven = mu, sizes.delta, max(1, K - 1), f"{budget}-JDP", *how
+        self.proof = gaussian_proof(*proven, epsilon=epsilon)
 
     def regularize(self, first: int, n: int) -> tuple[Floats, Floats]:
         """Noise of the nodes that cover [1, k - 1], and the shift."""
         p, m = self.sizes.rows, self.sizes.states
-        total = np.zeros((n, self.above.shape[1]))
-        units = self.sizes.noise.normal((n - (first == 0), self.above.shape[1]))
-        prefixes(first, units, self.above, False, total)
-        split = p * (p + 1) // 2
+        total, split = noise_of_sums(self.sizes.noise, first, n, self.above), p * (p + 1) // 2
         shift, (gram, cross) = 2.0 * self.level.lambda_min, self.scales
         H = symmetric_noise(total[:, :split], gram, self.off, shift)
         return H, cross * total[:, split:].reshape(n, p, m)
@@ -210,18 +193,10 @@ def private_ofu_rl(
     >>> round(result.guarantee.epsilon, 3), result.more["inside"].min()
     (0.531, np.float64(1.0))
     """
-    given = {"epsilon": epsilon, "delta": delta, "gamma": gamma, "failure": failure}
-    return ofu_rl(
-        world,
-        episodes=episodes,
-        regularizer=Counters,
-        beta=beta,
-        norm_bound=norm_bound,
-        printed=printed,
-        seed=seed,
-        name="Private-OFU-RL",
-        **given,
-    )
+    given: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "gamma": gamma, "failure": failure}
+    given |= {"beta": beta, "norm_bound": norm_bound, "printed": printed, "seed": seed}
+    name = "Private-OFU-RL"
+    return ofu_rl(world, episodes=episodes, regularizer=Counters, name=name, **given)
 
 
 def ofu_rl(
@@ -247,23 +222,15 @@ def ofu_rl(
     K, spec = whole_number("episodes", episodes, 2, 10**7), world.spec
     n, d, H = spec.states, spec.controls, spec.horizon
     budget, cap = Budget(epsilon, delta), positive("gamma", gamma)
-    failure = checked_number("failure", failure, "above 0 and at most 1", lambda f: 0 < f <= 1)
     raw = one_of("beta", beta, ("bound", "raw")) == "raw"
-    levels = (budget.epsilon, budget.delta, failure, flag("printed", printed))
+    levels = (budget.epsilon, budget.delta, failure_of(failure), flag("printed", printed))
     sizes = Sizes(K, H, n, d, cap, *levels, Noise(seed))
     # Alg. 1, line 1.
     made = regularizer(sizes)
     S = spec.norm_bound if norm_bound is None else positive("norm_bound", norm_bound)
-    of = Constants(
-        radius(sizes, made.level, spec.noise_bound, S),
-        raw,
-        failure,
-        made.level.lambda_min,
-        S * math.sqrt(made.level.lambda_max) + made.level.nu,
-        spec.noise_bound,
-        S,
-        cap,
-    )
+    bound, shift = spec.noise_bound, S * math.sqrt(made.level.lambda_max) + made.level.nu
+    beta_bound, least = radius(sizes, made.level, bound, S), made.level.lambda_min
+    of = Constants(beta_bound, raw, sizes.failure, least, shift, bound, S, cap)
     true = np.ascontiguousarray(np.concatenate([world.A, world.B], axis=1).T)
     system = System(
         true, *(np.array(M) for M in (spec.noise_covariance, spec.state_cost, spec.control_cost))
@@ -286,6 +253,7 @@ def ofu_rl(
     return PaperResult(name, printed, best, values, estimates, last, proof, constants, ERRATA, more)
 
 
+_TOGETHER = "both counters are accounted for together, under replace-one"
 _CHUNK = 256  # episodes whose noise and users are drawn at once
 _STEPS = 30  # of the search for an optimistic model, from each place
 

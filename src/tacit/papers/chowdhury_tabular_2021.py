@@ -23,22 +23,15 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 import numpy as np
 from scipy.special import expit
 
+import tacit.papers.finite_loops as loops
 from tacit.finite.policy import Policy
 from tacit.numerics.compiled import Floats, Ints, compiled, inner
-from tacit.papers.finite_loops import (
-    Users,
-    mirror_step,
-    policy_value,
-    roll_out_one,
-    users_of,
-)
-from tacit.papers.result import PaperResult, Proof, gaussian_proof
+from tacit.papers.result import NO_NOISE, PaperResult, Proof, failure_of, gaussian_proof
 from tacit.papers.tree_loops import grow_tree, tree_nodes
 from tacit.papers.widths import laplace_width, normal_width
 from tacit.privacy.arguments import checked_number, flag, one_of, positive, whole_number
-from tacit.privacy.budget import Budget, Relation
+from tacit.privacy.budget import Budget
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.noise import Noise
 
 if TYPE_CHECKING:
@@ -158,15 +151,9 @@ def central(sizes: Sizes) -> Additive:
         mu = Budget(sizes.epsilon, sizes.delta).mu
         scale = math.sqrt(6.0 * H * nodes) / mu
         E = np.broadcast_to(scale * math.sqrt(nodes) * normal_width(sizes.share), (K,))
-        proof = gaussian_proof(
-            mu,
-            sizes.delta,
-            K - 1,
-            f"{sizes.epsilon:g}-JDP with Laplace noise",
-            mechanism="binary tree, Gaussian noise",
-            epsilon=sizes.epsilon,
-            reason=f"squared L2 distance 6H, {nodes} nodes per user",
-        )
+        claim = f"{sizes.epsilon:g}-JDP with Laplace noise"
+        how = "binary tree, Gaussian noise", f"squared L2 distance 6H, {nodes} nodes per user"
+        proof = gaussian_proof(mu, sizes.delta, K - 1, claim, *how, epsilon=sizes.epsilon)
         return Additive(sizes, "gaussian", True, scale, E, E, proof)
     scale = 6.0 * H * nodes / sizes.epsilon
     E = np.broadcast_to(scale * laplace_width(float(nodes), sizes.share), (K,))
@@ -206,16 +193,10 @@ def local_gaussian(sizes: Sizes) -> Additive:
     scale = math.sqrt((3.0 if sizes.printed else 6.0) * H) / mu
     width = normal_width(sizes.share)
     E = scale * width * (math.sqrt(K) * np.ones(K) if sizes.printed else _grown(K, np.sqrt))
-    proof = gaussian_proof(
-        math.sqrt(2.0) * mu if sizes.printed else mu,
-        sizes.delta,
-        1,
-        f"({sizes.epsilon:g}, {sizes.delta:g})-LDP",
-        model="local",
-        mechanism="reports of every entry, Gaussian noise",
-        epsilon=None if sizes.printed else sizes.epsilon,
-        reason="the squared L2 distance of two trajectories is 6H",
-    )
+    mu, epsilon = (math.sqrt(2.0) * mu, None) if sizes.printed else (mu, sizes.epsilon)
+    claim = f"({sizes.epsilon:g}, {sizes.delta:g})-LDP"
+    how = f"{_REPORTS}, Gaussian noise", "the squared L2 distance of two trajectories is 6H"
+    proof = gaussian_proof(mu, sizes.delta, 1, claim, *how, model="local", epsilon=epsilon)
     return Additive(sizes, "gaussian", False, scale, E, E, proof)
 
 
@@ -239,10 +220,10 @@ def local_bernoulli(sizes: Sizes) -> Additive:
 def no_privacy(sizes: Sizes) -> Additive:
     """The true counts: what the paper compares with."""
     zero = np.zeros(sizes.episodes)
-    proof = Proof("none", None, "no noise was added")
-    return Additive(sizes, "none", False, 0.0, zero, zero, proof)
+    return Additive(sizes, "none", False, 0.0, zero, zero, NO_NOISE)
 
 
+_REPORTS = "reports of every entry"
 PRIVATIZERS: dict[str, Make] = {
     "central": central,
     "local": local,
@@ -266,19 +247,12 @@ def lemma_logs(sizes: Sizes) -> Floats:
 def _laplace_proof(
     sizes: Sizes, model: Literal["joint", "local"], epsilon: float, nodes: int
 ) -> Proof:
-    guarantee = Guarantee(
-        model=model,
-        epsilon=epsilon,
-        delta=0.0,
-        mu=None,
-        relation=Relation.REPLACE_ONE,
-        releases=sizes.episodes - 1 if model == "joint" else 1,
-        mechanism="binary tree" if model == "joint" else "reports of every entry",
-        simulation_only=True,
-    )
     words = f"a replaced user changes up to 6H entries by 1, in {nodes} nodes; the paper counts 3H"
-    claim = f"{sizes.epsilon:g}-{'JDP' if model == 'joint' else 'LDP'}"
-    return Proof(claim, guarantee, words)
+    claim, how = f"{sizes.epsilon:g}-JDP", (sizes.episodes - 1, "binary tree")
+    if model == "local":
+        claim, how = f"{sizes.epsilon:g}-LDP", (1, _REPORTS)
+    proven = None, 0.0, how[0], claim, how[1], words
+    return gaussian_proof(*proven, model=model, epsilon=epsilon)
 
 
 def _refuse_delta(sizes: Sizes, why: str) -> None:
@@ -365,7 +339,7 @@ def sizes_of(world: FiniteWorld, episodes: int, *levels: float, printed: bool, s
         model.actions,
         positive("epsilon", epsilon),
         checked_number("delta", delta, "from 0 to below 1", lambda d: 0 <= d < 1),
-        checked_number("failure", failure, "above 0 and at most 1", lambda d: 0 < d <= 1),
+        failure_of(failure),
         flag("printed", printed),
         Noise(seed),
     )
@@ -377,16 +351,7 @@ class Work(NamedTuple):
     cells: Floats  # the private counts N, C and M, one after another
     raw: Floats  # the true ones
     above: Floats  # noise: of the tree's nodes, or of all reports
-    logits: Floats  # -eta sum_j Q^j, (H, S, A), of Algorithm 1
-    pi: Floats  # pi^k_h(a | s), (H, S, A)
-    choices: Floats  # the same, added up over actions
-    greedy: Ints  # argmin_a Q, (H, S), of Algorithm 2
-    Q: Floats  # (H, S, A)
-    V: Floats  # (H + 1, S)
-    true: Floats  # the true V of pi^k, (H + 1, S)
-    states: Ints  # (1, H + 1)
-    actions: Ints  # (1, H)
-    rewards: Floats  # (1, H)
+    at: loops.Room  # the Q and V of episodes, and a user
     curves: Floats  # the policies' true values, and estimates of them, (2, K)
 
 
@@ -403,11 +368,11 @@ class Constants(NamedTuple):
 @inner
 def _plan(E1: float, E2: float, of: Constants, work: Work) -> None:
     """Private Q and V of one episode: lines 5 to 10 of Algorithm 1, 4 to 9 of Algorithm 2."""
-    H, S, A = work.Q.shape
-    pairs = work.Q.size
+    H, S, A = work.at.Q.shape
+    pairs = work.at.Q.size
     # Alg. 1, line 5; Alg. 2, line 4.
     for s in range(S):
-        work.V[H, s] = 0.0
+        work.at.V[H, s] = 0.0
     # Alg. 1, line 6; Alg. 2, line 5. Here h counts from 0, so H - h + 1 is H - h.
     for h in range(H - 1, -1, -1):
         for s in range(S):
@@ -429,49 +394,48 @@ def _plan(E1: float, E2: float, of: Constants, work: Work) -> None:
                     moved = work.cells[2 * pairs + pair * S + after]
                     if of.cut and moved < 0.0:
                         moved = 0.0
-                    total += work.V[h + 1, after] * moved
+                    total += work.at.V[h + 1, after] * moved
                 Q = min(float(H - h), max(0.0, c + total / n - bonus))
-                work.Q[h, s, a] = Q
+                work.at.Q[h, s, a] = Q
                 best = min(best, Q)
-                mean += Q * work.pi[h, s, a]
+                mean += Q * work.at.pi[h, s, a]
             # Alg. 1, line 10; Alg. 2, line 9.
-            work.V[h, s] = best if of.value_iteration else mean
+            work.at.V[h, s] = best if of.value_iteration else mean
 
 
 @inner
 def choose(rng: np.random.Generator, work: Work) -> None:
     """Alg. 2, line 10: argmin_a Q, one of equals at random."""
-    H, S, A = work.Q.shape
+    H, S, A = work.at.Q.shape
     for h in range(H):
         for s in range(S):
             best, equals = 0, 1
             for a in range(1, A):
-                if work.Q[h, s, a] < work.Q[h, s, best]:
+                if work.at.Q[h, s, a] < work.at.Q[h, s, best]:
                     best, equals = a, 1
-                elif work.Q[h, s, a] == work.Q[h, s, best]:
+                elif work.at.Q[h, s, a] == work.at.Q[h, s, best]:
                     equals += 1
                     if rng.random() * equals < 1.0:
                         best = a
-            work.greedy[h, s] = best
+            work.at.greedy[h, s] = best
             for a in range(A):
-                work.pi[h, s, a] = 1.0 if a == best else 0.0
+                work.at.pi[h, s, a] = 1.0 if a == best else 0.0
 
 
 @inner
-def follow(k: int, rng: np.random.Generator, users: Users, greedy: bool, work: Work) -> None:
+def follow(k: int, rng: np.random.Generator, users: loops.Users, greedy: bool, work: Work) -> None:
     """The value of a policy, what is thought of it, and a user's trajectory."""
-    work.curves[0, k] = policy_value(users, work.pi, work.true)
+    work.curves[0, k] = loops.policy_value(users, work.at)
     estimate = 0.0
     for s in range(len(users.first)):
-        estimate += users.first[s] * (work.pi.shape[0] - work.V[0, s])
+        estimate += users.first[s] * (work.at.pi.shape[0] - work.at.V[0, s])
     work.curves[1, k] = estimate
-    out = work.states, work.actions, work.rewards
-    roll_out_one(rng, users, greedy, work.greedy, work.choices, *out)
+    loops.roll_out_one(rng, users, greedy, work.at)
 
 
 @compiled
 def _episode(
-    k: int, rng: np.random.Generator, users: Users, E: Floats, of: Constants, work: Work
+    k: int, rng: np.random.Generator, users: loops.Users, E: Floats, of: Constants, work: Work
 ) -> None:
     """Episode k + 1 up to its trajectory."""
     _plan(E[0, k], E[1, k], of, work)
@@ -481,19 +445,19 @@ def _episode(
     follow(k, rng, users, of.value_iteration, work)
     # Alg. 1, line 13.
     if not of.value_iteration:
-        mirror_step(-of.eta, work.Q, work.logits, work.pi, work.choices)
+        loops.mirror_step(-of.eta, work.at)
 
 
 @inner
 def _count(work: Work) -> None:
     """Adds a user's one-hot tensors; costs are cut to [0, 1], which bounds what she can change."""
-    H, S, A = work.Q.shape
+    H, S, A = work.at.Q.shape
     for h in range(H):
-        pair = (h * S + work.states[0, h]) * A + work.actions[0, h]
-        cost = 1.0 - min(1.0, max(0.0, work.rewards[0, h]))
+        pair = (h * S + work.at.states[0, h]) * A + work.at.actions[0, h]
+        cost = 1.0 - min(1.0, max(0.0, work.at.rewards[0, h]))
         work.raw[pair] += 1.0
         work.raw[H * S * A + pair] += cost
-        work.raw[2 * H * S * A + pair * S + work.states[0, h + 1]] += 1.0
+        work.raw[2 * H * S * A + pair * S + work.at.states[0, h + 1]] += 1.0
 
 
 @inner
@@ -519,7 +483,7 @@ def privatise(k: int, how: int, scale: float, units: Floats, work: Work) -> None
 def _learn(
     first: int,
     rng: np.random.Generator,
-    users: Users,
+    users: loops.Users,
     E: Floats,
     of: Constants,
     work: Work,
@@ -541,25 +505,13 @@ _CHUNK = 64  # episodes whose noise is drawn at once
 
 def work_of(sizes: Sizes) -> Work:
     """Room for a run."""
-    table = (sizes.horizon, sizes.states, sizes.actions)
-    steps = (sizes.horizon + 1, sizes.states)
-    # Alg. 1, line 1.
-    pi, sums = np.full(table, 1.0 / table[2]), np.arange(1.0, table[2] + 1.0) / table[2]
     return Work(
         # Alg. 1, line 2; Alg. 2, line 1.
         np.zeros(sizes.cells),
         np.zeros(sizes.cells),
         np.zeros((tree_nodes(sizes.episodes), sizes.cells)),
-        np.zeros(table),
-        pi,
-        np.broadcast_to(sums, table).copy(),
-        np.zeros(table[:2], dtype=np.int64),
-        np.zeros(table),
-        np.zeros(steps),
-        np.zeros(steps),
-        np.zeros((1, table[0] + 1), dtype=np.int64),
-        np.zeros((1, table[0]), dtype=np.int64),
-        np.zeros((1, table[0])),
+        # Alg. 1, line 1.
+        loops.room_of(sizes.horizon, sizes.states, sizes.actions),
         np.empty((2, sizes.episodes)),
     )
 
@@ -577,7 +529,7 @@ def _run(
     Lc = math.sqrt(2.0 * math.log(4.0 * S * A * K * H / failure))
     Lp = math.sqrt(4.0 * S * math.log(6.0 * S * A * K * H / failure))
     of = Constants(Lc, Lp, eta, vi := name.endswith("VI"), not sizes.printed)
-    work, users = work_of(sizes), users_of(world.model)
+    work, users = work_of(sizes), loops.users_of(world.model)
     rng = np.random.default_rng([seed, 1])
     E = np.stack([made.E1, made.E2])
     if isinstance(made, Additive):
@@ -588,11 +540,11 @@ def _run(
     else:
         for k in range(K):
             _episode(k, rng, users, E, of, work)
-            costs = 1.0 - np.clip(work.rewards[0], 0.0, 1.0)
-            given = made.receive(work.states[0].copy(), work.actions[0].copy(), costs)
+            costs = 1.0 - np.clip(work.at.rewards[0], 0.0, 1.0)
+            given = made.receive(work.at.states[0].copy(), work.at.actions[0].copy(), costs)
             work.cells[:] = np.concatenate([np.ravel(part) for part in given])
     constants = {"E1": float(E[0, -1]), "E2": float(E[1, -1]), "L_c": Lc, "L_p": Lp, "eta": eta}
-    last = Policy.deterministic(work.greedy, A) if vi else Policy.stochastic(work.pi)
+    last = Policy.deterministic(work.at.greedy, A) if vi else Policy.stochastic(work.at.pi)
     what = name, sizes.printed, world.optimal_value
     values, estimates = map(world.returns, work.curves)
     return PaperResult(*what, values, estimates, last, made.proof, constants, ERRATA)

@@ -35,18 +35,32 @@ def users_of(model: FiniteModel) -> Users:
     return Users(*model.chances, model.start, model.transitions, model.mean_rewards, empty)
 
 
+class Room(NamedTuple):
+    """Where policies are planned and users live, over and over."""
+
+    Q: Floats  # (H, S, A)
+    V: Floats  # (H + 1, S)
+    logits: Floats  # sums of eta Q, of mirror descent, (H, S, A)
+    pi: Floats  # pi_h(a | s), (H, S, A); uniform in the beginning
+    choices: Floats  # the same, added up over actions
+    greedy: Ints  # actions of deterministic policies, (H, S)
+    true: Floats  # the true V of pi, (H + 1, S)
+    states: Ints  # of a user, (1, H + 1)
+    actions: Ints  # (1, H)
+    rewards: Floats  # (1, H)
+
+
+def room_of(H: int, S: int, A: int) -> Room:
+    """Room for a run."""
+    Q, V, logits, true = (np.zeros(shape) for shape in ((H, S, A), (H + 1, S)) * 2)
+    pi, choices = np.full((H, S, A), 1.0 / A), np.tile(np.arange(1.0, A + 1.0) / A, (H, S, 1))
+    greedy, states, actions = (np.zeros(shape, np.int64) for shape in ((H, S), (1, H + 1), (1, H)))
+    return Room(Q, V, logits, pi, choices, greedy, true, states, actions, np.zeros((1, H)))
+
+
 @inner
-def roll_out_one(
-    rng: np.random.Generator,
-    users: Users,
-    deterministic: bool,
-    actions: Ints,
-    choices: Floats,
-    out_states: Ints,
-    out_actions: Ints,
-    out_rewards: Floats,
-) -> None:
-    """One user's trajectory into the ``out`` arrays, (1, H + 1), (1, H) and (1, H)."""
+def roll_out_one(rng: np.random.Generator, users: Users, deterministic: bool, at: Room) -> None:
+    """One user's trajectory."""
     roll_out(
         rng,
         users.start_states,
@@ -56,22 +70,32 @@ def roll_out_one(
         users.rewards,
         users.reward_values,
         deterministic,
-        actions.reshape((1, *actions.shape)),
-        choices.reshape((1, *choices.shape)),
+        at.greedy.reshape((1, *at.greedy.shape)),
+        at.choices.reshape((1, *at.choices.shape)),
         np.zeros(1, np.int64),
-        out_states,
-        out_actions,
-        out_rewards,
+        at.states,
+        at.actions,
+        at.rewards,
     )
     if users.move_rewards.shape[0] > 0:
-        for h in range(out_actions.shape[1]):
-            s, a, after = out_states[0, h], out_actions[0, h], out_states[0, h + 1]
-            out_rewards[0, h] = users.move_rewards[s, a, after]
+        for h in range(at.actions.shape[1]):
+            s, a, after = at.states[0, h], at.actions[0, h], at.states[0, h + 1]
+            at.rewards[0, h] = users.move_rewards[s, a, after]
 
 
 @inner
-def policy_value(users: Users, pi: Floats, V: Floats) -> float:
-    """The expected rewards of an episode under pi (H, S, A), exactly; fills V (H + 1, S)."""
+def dot(x: Floats, y: Floats) -> float:
+    """The inner product of vectors."""
+    total = 0.0
+    for i in range(len(x)):
+        total += x[i] * y[i]
+    return total
+
+
+@inner
+def policy_value(users: Users, at: Room) -> float:
+    """The expected rewards of an episode under pi, exactly."""
+    pi, V = at.pi, at.true
     H, S, A = pi.shape
     for s in range(S):
         V[H, s] = 0.0
@@ -87,16 +111,13 @@ def policy_value(users: Users, pi: Floats, V: Floats) -> float:
                         value += P[s, a, after] * V[h + 1, after]
                     total += pi[h, s, a] * value
             V[h, s] = total
-    start = 0.0
-    for s in range(S):
-        start += users.first[s] * V[0, s]
-    return start
+    return dot(users.first, V[0])
 
 
 @inner
-def uniform_over_best(Q: Floats, pi: Floats, choices: Floats) -> None:
+def uniform_over_best(Q: Floats, at: Room) -> None:
     """One of the actions that have the largest Q (H, S, A), all of them alike."""
-    H, S, A = Q.shape
+    pi, choices, (H, S, A) = at.pi, at.choices, Q.shape
     for h in range(H):
         for s in range(S):
             best, equals = Q[h, s, 0], 0
@@ -113,14 +134,14 @@ def uniform_over_best(Q: Floats, pi: Floats, choices: Floats) -> None:
 
 
 @inner
-def mirror_step(eta: float, Q: Floats, logits: Floats, pi: Floats, choices: Floats) -> None:
+def mirror_step(eta: float, at: Room) -> None:
     """Makes pi (H, S, A) proportional to pi exp(eta Q), in logarithms."""
-    H, S, A = Q.shape
+    logits, choices, (H, S, A) = at.logits, at.choices, at.Q.shape
     for h in range(H):
         for s in range(S):
             largest, total = -math.inf, 0.0
             for a in range(A):
-                logits[h, s, a] += eta * Q[h, s, a]
+                logits[h, s, a] += eta * at.Q[h, s, a]
                 largest = max(largest, logits[h, s, a])
             for a in range(A):
                 total += math.exp(logits[h, s, a] - largest)
@@ -128,25 +149,8 @@ def mirror_step(eta: float, Q: Floats, logits: Floats, pi: Floats, choices: Floa
             before = 0.0
             for a in range(A):
                 choices[h, s, a] /= total
-                pi[h, s, a] = choices[h, s, a] - before
+                at.pi[h, s, a] = choices[h, s, a] - before
                 before = choices[h, s, a]
-
-
-@inner
-def symmetric(upper: Floats, size: float, d: int, out: Floats) -> None:
-    """Adds size times a symmetric matrix of noise that is isotropic in the Frobenius norm.
-
-    ``upper`` has its d (d + 1) / 2 unit normals, row by row; off the diagonal variances are halved.
-    """
-    at = 0
-    for i in range(d):
-        out[i, i] += size * upper[at]
-        at += 1
-        for j in range(i + 1, d):
-            value = size * upper[at] * math.sqrt(0.5)
-            out[i, j] += value
-            out[j, i] += value
-            at += 1
 
 
 @inner
@@ -200,12 +204,3 @@ def inverse_norm(L: Floats, x: Floats, work: Floats) -> float:
         work[i] = value
         total += value * value
     return math.sqrt(total)
-
-
-@inner
-def dot(x: Floats, y: Floats) -> float:
-    """The inner product of vectors."""
-    total = 0.0
-    for i in range(len(x)):
-        total += x[i] * y[i]
-    return total

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.privacy.arguments import checked_number
 from tacit.privacy.budget import Relation
 from tacit.privacy.gaussian_dp import epsilon_from_mu
 from tacit.privacy.guarantee import Guarantee
@@ -96,25 +97,32 @@ class PaperResult:
         return "\n".join(lines)
 
 
-def gaussian_proof(mu: float, delta: float, releases: int, claim: str, **words: Any) -> Proof:
+NO_NOISE = Proof("none", None, "no noise was added")
+"""Of what is not private."""
+
+
+def failure_of(failure: float) -> float:
+    """A probability of failure, checked."""
+    return checked_number("failure", failure, "above 0 and at most 1", lambda f: 0 < f <= 1)
+
+
+def gaussian_proof(
+    mu: float | None,
+    delta: float,
+    releases: int,
+    claim: str,
+    mechanism: str,
+    reason: str,
+    **words: Any,
+) -> Proof:
     """The proof of a mechanism of Gaussian noise that is mu-GDP under replace-one.
 
-    ``epsilon`` is what it was made for, if anything, else what mu implies.
+    ``epsilon`` is what it was made for, if anything, else what mu implies; of noise that is not
+    Gaussian it is all there is, and mu is ``None``.
     """
-    mechanism, reason = words.pop("mechanism"), words.pop("reason")
-    epsilon = words.pop("epsilon", None)
-    return Proof(
-        claim,
-        Guarantee(
-            model=words.pop("model", "joint"),
-            epsilon=epsilon_from_mu(mu, delta) if epsilon is None else epsilon,
-            delta=delta,
-            mu=mu,
-            relation=Relation.REPLACE_ONE,
-            releases=releases,
-            mechanism=mechanism,
-            simulation_only=True,
-            **words,
-        ),
-        reason,
-    )
+    if mu is not None and words.get("epsilon") is None:
+        words["epsilon"] = epsilon_from_mu(mu, delta)
+    words |= {"delta": delta, "mu": mu, "releases": releases, "mechanism": mechanism}
+    words |= {"relation": Relation.REPLACE_ONE, "simulation_only": True}
+    words.setdefault("model", "joint")
+    return Proof(claim, Guarantee(**words), reason)

@@ -24,24 +24,13 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
+import tacit.papers.finite_loops as loops
 from tacit.finite.policy import Policy
-from tacit.numerics.compiled import Floats, Ints, compiled, inner
-from tacit.papers.finite_loops import (
-    Users,
-    cholesky,
-    dot,
-    inverse_norm,
-    policy_value,
-    roll_out_one,
-    solved,
-    symmetric,
-    uniform_over_best,
-    users_of,
-)
-from tacit.papers.result import PaperResult, Proof, gaussian_proof
-from tacit.papers.tree_loops import grow_tree, tree_nodes
+from tacit.numerics.compiled import Floats, compiled, inner
+from tacit.papers.result import PaperResult, Proof, failure_of, gaussian_proof
+from tacit.papers.tree_loops import prefixes, symmetric_noise, tree_nodes
 from tacit.papers.widths import operator_width, vector_width
-from tacit.privacy.arguments import checked_number, flag, one_of, positive, whole_number
+from tacit.privacy.arguments import flag, one_of, positive, whole_number
 from tacit.privacy.budget import Budget
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.noise import Noise
@@ -87,12 +76,7 @@ class Work(NamedTuple):
     w: Floats  # w-hat, w-check, w-bar, (H, 3, d)
     Q: Floats  # Q-hat and Q-check, (2, H, S, A)
     V: Floats  # V-hat and V-check, (2, H + 1, S)
-    pi: Floats  # (H, S, A)
-    choices: Floats  # the same, added up over actions
-    true: Floats  # (H + 1, S)
-    states: Ints  # (1, H + 1)
-    actions: Ints  # (1, H)
-    rewards: Floats  # (1, H)
+    at: loops.Room  # policies, and a user
     buffer: Floats  # (d, d)
     curves: Floats  # true values, V-hat_1, V-check_1, switches so far, (4, K)
     kept: Floats  # the last true value, and how many switches there were, (2,)
@@ -114,18 +98,9 @@ def printed_constants(
     log_term = math.log(H * float(K) ** 4 * L**2 * d / (failure * lambda_))
     beta = H * L * math.sqrt(d * lambda_) + math.sqrt(d**3 * H**2) * log_term
     beta_bar = H**2 * L**2 * math.sqrt(d * lambda_) + math.sqrt(d**3 * H**4) * log_term
-    return Constants(
-        lambda_,
-        beta,
-        beta_bar,
-        math.sqrt(1.0 / (2.0 * rho0)),  # K_1 = (Z + Z') / sqrt 2, Z of variance 1 / (4 rho_0)
-        math.sqrt(2.0 * H**2 / rho0),
-        math.sqrt(2.0 * H**4 / rho0),
-        float(H),
-        K,
-        True,
-        False,
-    )
+    gram_noise = math.sqrt(1.0 / (2.0 * rho0))  # K_1 = (Z + Z') / sqrt 2, Z of variance 1/(4 rho_0)
+    noises = gram_noise, math.sqrt(2.0 * H**2 / rho0), math.sqrt(2.0 * H**4 / rho0)
+    return Constants(lambda_, beta, beta_bar, *noises, float(H), K, True, False)
 
 
 def printed_mu(K: int, H: int, rho: float) -> float:
@@ -138,14 +113,7 @@ def printed_mu(K: int, H: int, rho: float) -> float:
 
 
 def radius(
-    R: float,
-    noise: float,
-    K: int,
-    d: int,
-    lambda_: float,
-    c: float,
-    log_term: float,
-    weight: float,
+    R: float, noise: float, K: int, d: int, lambda_: float, c: float, log_term: float, weight: float
 ) -> float:
     """That of a regression on values in [0, R]; see :func:`corrected_constants`."""
     spread = d * math.log(1.0 + K * c / (d * lambda_))
@@ -174,20 +142,24 @@ def corrected_constants(
     vector_noise = 2.0 * c * H * math.sqrt(6.0 * H * switches) / mu
     width = vector_width(d, failure / (9.0 * H * switches))
     log_term = math.log(9.0 * H / failure) + S * math.log(K + 1.0)
-
     more = K, d, lambda_, c, log_term, weight
-    return Constants(
-        lambda_,
-        radius(H, vector_noise * width, *more),
-        radius(H**2, H * vector_noise * width, *more),
-        gram_noise,
-        vector_noise,
-        H * vector_noise,
-        math.sqrt(H),
-        switches,
-        False,
-        True,
-    )
+    beta = radius(H, vector_noise * width, *more)
+    beta_bar = radius(H**2, H * vector_noise * width, *more)
+    noises = gram_noise, vector_noise, H * vector_noise
+    return Constants(lambda_, beta, beta_bar, *noises, math.sqrt(H), switches, False, True)
+
+
+def unit_features(world: LinearWorld) -> Floats:
+    """Features phi (S, A, d), if their norms are at most 1."""
+    phi = np.ascontiguousarray(world.features, dtype=np.float64)
+    if (np.linalg.norm(phi, axis=2) > 1.0 + 1e-12).any():
+        raise InvalidArgument("features must have norm at most 1: the sensitivities stand on it")
+    return phi
+
+
+def weight_of(world: LinearWorld) -> float:
+    """A bound of |sum mu(s') v(s')| for |v| <= 1."""
+    return float(np.linalg.norm(world.measures, axis=1).sum(axis=1).max())
 
 
 # Algorithm 1.
@@ -226,11 +198,8 @@ def dp_lsvi_ucb_plus_plus(
     weights are at most 1 / H^2 where the paper counts 1, and Gram matrices move by sqrt(2)
     """
     K, noise = whole_number("episodes", episodes, 2, 10**8), one_of("noise", noise, _READINGS)
-    failure = checked_number("failure", failure, "above 0 and at most 1", lambda f: 0 < f <= 1)
+    failure, phi = failure_of(failure), unit_features(world)
     H, S, A = world.model.horizon, world.model.states, world.model.actions
-    phi = np.ascontiguousarray(world.features, dtype=np.float64)
-    if (np.linalg.norm(phi, axis=2) > 1.0 + 1e-12).any():
-        raise InvalidArgument("features must have norm at most 1: the sensitivities stand on it")
     d, budget = phi.shape[2], Budget(epsilon, delta)
     if noise == "once" and not flag("printed", printed):
         raise InvalidArgument('noise must be "fresh" where constants are corrected: drawn once')
@@ -241,35 +210,22 @@ def dp_lsvi_ucb_plus_plus(
         of = printed_constants(K, H, d, rho, failure)
         proof = _printed_proof(K, H, rho, budget, noise)
     else:
-        if weight_bound is None:
-            weight_bound = float(np.linalg.norm(world.measures, axis=1).sum(axis=1).max())
-        weight = positive("weight_bound", weight_bound)
-        of = corrected_constants(K, H, d, S, budget.mu, failure, weight)
-        proof = gaussian_proof(
-            budget.mu,
-            budget.delta,
-            K - 1,
-            _CLAIM,
-            mechanism="binary tree of Gram matrices, capped releases of vectors, Gaussian noise",
-            epsilon=budget.epsilon,
-            reason=f"exact accounting of {tree_nodes(K - 1)} nodes and {of.most_switches} switches",
+        weight = (
+            weight_of(world) if weight_bound is None else positive("weight_bound", weight_bound)
         )
+        of = corrected_constants(K, H, d, S, budget.mu, failure, weight)
+        mechanism = "binary tree of Gram matrices, capped releases of vectors, Gaussian noise"
+        reason = f"exact accounting of {tree_nodes(K - 1)} nodes and {of.most_switches} switches"
+        proven = budget.mu, budget.delta, K - 1, _CLAIM, mechanism, reason
+        proof = gaussian_proof(*proven, epsilon=budget.epsilon)
     work, rng = _work(K, H, S, A, d, of), np.random.default_rng([seed, 1])
-    _draw_and_learn(rng, users_of(world.model), phi, of, work, Noise(seed), noise == "once")
+    _draw_and_learn(rng, loops.users_of(world.model), phi, of, work, Noise(seed), noise == "once")
     values, estimates, lower, switches = work.curves
     named = {"rho": rho, "lambda": of.lambda_} | of._asdict()
-    return PaperResult(
-        "DP-LSVI-UCB++",
-        printed,
-        world.optimal_value,
-        values,
-        estimates,
-        Policy.stochastic(work.pi),
-        proof,
-        {name: float(value) for name, value in named.items()},
-        ERRATA,
-        {"lower": lower, "switches": switches},
-    )
+    numbers = {name: float(value) for name, value in named.items()}
+    what = "DP-LSVI-UCB++", printed, world.optimal_value, values, estimates
+    last, more = Policy.stochastic(work.at.pi), {"lower": lower, "switches": switches}
+    return PaperResult(*what, last, proof, numbers, ERRATA, more)
 
 
 _READINGS = ("fresh", "once")
@@ -281,47 +237,28 @@ def _printed_proof(K: int, H: int, rho: float, budget: Budget, noise: str) -> Pr
     if noise == "once":
         words = "differences of releases carry no noise when it is drawn once"
         return Proof(_CLAIM, None, words)
-    return gaussian_proof(
-        printed_mu(K, H, rho),
-        budget.delta,
-        K - 1,
-        f"{budget}-JDP",
-        mechanism="Gaussian noise on every release",
-        reason="weights are at most 1 / H^2 where the paper counts 1, and Gram matrices move by "
-        "sqrt(2)",
+    mu, claim, mechanism = printed_mu(K, H, rho), f"{budget}-JDP", "Gaussian noise on every release"
+    words = (
+        "weights are at most 1 / H^2 where the paper counts 1, and Gram matrices move by sqrt(2)"
     )
+    return gaussian_proof(mu, budget.delta, K - 1, claim, mechanism, words)
 
 
 def _work(K: int, H: int, S: int, A: int, d: int, of: Constants) -> Work:
     Q, V = np.zeros((2, H, S, A)), np.zeros((2, H + 1, S))
     # Alg. 1, line 2.
     Q[0], V[0, :H] = H, H
-    triangle = H * d * (d + 1) // 2
-    return Work(
-        np.zeros((H, d, d)),
-        np.zeros((H, d, S)),
-        np.zeros((tree_nodes(K) if of.tree else 1, triangle)),
-        np.zeros((H, d, d)),
-        np.zeros((H, d, d)),
-        np.full((2, H), d * math.log(2.0 * of.lambda_)),
-        np.zeros((H, 3, d)),
-        Q,
-        V,
-        np.zeros((H, S, A)),
-        np.zeros((H, S, A)),
-        np.zeros((H + 1, S)),
-        np.zeros((1, H + 1), dtype=np.int64),
-        np.zeros((1, H), dtype=np.int64),
-        np.zeros((1, H)),
-        np.zeros((d, d)),
-        np.empty((4, K)),
-        np.zeros(2),
-    )
+    triangle, log_det = H * d * (d + 1) // 2, np.full((2, H), d * math.log(2.0 * of.lambda_))
+    above = np.zeros((tree_nodes(K) if of.tree else 1, triangle))
+    gram, moves, factor, held = map(np.zeros, ((H, d, d), (H, d, S), (H, d, d), (H, d, d)))
+    w, buffer, kept = map(np.zeros, ((H, 3, d), (d, d), (2,)))
+    sums = gram, moves, above, factor, held, log_det, w
+    return Work(*sums, Q, V, loops.room_of(H, S, A), buffer, np.empty((4, K)), kept)
 
 
 def _draw_and_learn(
     rng: np.random.Generator,
-    users: Users,
+    users: loops.Users,
     phi: Floats,
     of: Constants,
     work: Work,
@@ -331,14 +268,19 @@ def _draw_and_learn(
     """The compiled loop, with noise in chunks."""
     K, (H, d) = work.curves.shape[1], work.gram.shape[:2]
     vectors = 1 if once else of.most_switches
-    grams = noise.normal((1, work.above.shape[1])) if once else np.zeros((0, 0))
+    units = noise.normal((1, work.above.shape[1])) if once else np.zeros((0, 0))
     targets = noise.normal((0 if of.every_episode and not once else vectors, H, 3, d))
     for first in range(0, K, _CHUNK):
         n = min(_CHUNK, K - first)
         if not once:
-            grams = noise.normal((n, work.above.shape[1]))
+            units = noise.normal((n, work.above.shape[1]))
             if of.every_episode:
                 targets = noise.normal((n, H, 3, d))
+            if of.tree:
+                prefixes(first, units[first == 0 :].copy(), work.above, False, units)
+        grams = symmetric_noise(
+            units.reshape(len(units), H, -1), of.gram_noise, math.sqrt(0.5), 0.0
+        )
         _learn(first, n, rng, users, phi, of, work, grams, targets)
 
 
@@ -354,23 +296,23 @@ def _regress(h: int, of: Constants, work: Work, units: Floats) -> None:
                 V = work.V[1 if i == 1 else 0, h + 1, s]
                 w[j] += work.moves[h, j, s] * (V * V if i == 2 else V)
         # Alg. 1, line 6; Alg. 1, line 7; Alg. 1, line 8.
-        solved(work.factor[h], w)
+        loops.solved(work.factor[h], w)
 
 
 @inner
-def _update(h: int, users: Users, phi: Floats, of: Constants, work: Work) -> None:
+def _update(h: int, users: loops.Users, phi: Floats, of: Constants, work: Work) -> None:
     """Bounds from above and below, which only tighten."""
     S, A = phi.shape[:2]
     H = work.gram.shape[0]
     r = users.mean_rewards[min(h, users.mean_rewards.shape[0] - 1)]
     for s in range(S):
         for a in range(A):
-            width = of.beta * inverse_norm(work.factor[h], phi[s, a], work.buffer[0])
+            width = of.beta * loops.inverse_norm(work.factor[h], phi[s, a], work.buffer[0])
             # Alg. 1, line 11.
-            high = r[s, a] + dot(work.w[h, 0], phi[s, a]) + width
+            high = r[s, a] + loops.dot(work.w[h, 0], phi[s, a]) + width
             work.Q[0, h, s, a] = min(high, work.Q[0, h, s, a], float(H))
             # Alg. 1, line 12.
-            low = r[s, a] + dot(work.w[h, 1], phi[s, a]) - width
+            low = r[s, a] + loops.dot(work.w[h, 1], phi[s, a]) - width
             work.Q[1, h, s, a] = max(low, work.Q[1, h, s, a], 0.0)
 
 
@@ -390,15 +332,15 @@ def _values(h: int, work: Work) -> None:
 def _sigma(h: int, x: Floats, of: Constants, work: Work) -> float:
     """sigma-bar of a user's step."""
     H, d = work.gram.shape[:2]
-    now = inverse_norm(work.factor[h], x, work.buffer[0])
-    norm = now if of.every_episode else inverse_norm(work.held[h], x, work.buffer[0])
+    now = loops.inverse_norm(work.factor[h], x, work.buffer[0])
+    norm = now if of.every_episode else loops.inverse_norm(work.held[h], x, work.buffer[0])
     # Alg. 1, line 9.
-    second = min(max(dot(work.w[h, 2], x), 0.0), float(H * H))
-    first = min(max(dot(work.w[h, 0], x), 0.0), float(H))
+    second = min(max(loops.dot(work.w[h, 2], x), 0.0), float(H * H))
+    first = min(max(loops.dot(work.w[h, 0], x), 0.0), float(H))
     variance = second - first * first
     # Lemma B.3.
     E = min(of.beta_bar * norm, float(H * H)) + min(2.0 * H * of.beta * norm, float(H * H))
-    gap = dot(work.w[h, 0], x) - dot(work.w[h, 1], x) + 2.0 * of.beta * norm
+    gap = loops.dot(work.w[h, 0], x) - loops.dot(work.w[h, 1], x) + 2.0 * of.beta * norm
     D = min(4.0 * d**3 * H**2 * gap, float(d**3 * H**3))
     # Alg. 1, line 24.
     sigma = math.sqrt(max(variance + E + D + H, 0.0))
@@ -412,32 +354,26 @@ def _insert(phi: Floats, of: Constants, work: Work) -> None:
     H, d = work.gram.shape[:2]
     # Alg. 1, line 22.
     for h in range(H):
-        x = phi[work.states[0, h], work.actions[0, h]]
+        x = phi[work.at.states[0, h], work.at.actions[0, h]]
         weight = _sigma(h, x, of, work) ** -2
         # Alg. 1, line 26; the next state enters the sums of lines 6 to 8.
         for i in range(d):
-            work.moves[h, i, work.states[0, h + 1]] += weight * x[i]
+            work.moves[h, i, work.at.states[0, h + 1]] += weight * x[i]
             for j in range(d):
                 work.gram[h, i, j] += weight * x[i] * x[j]
 
 
 @inner
-def _grams(k: int, units: Floats, of: Constants, work: Work) -> bool:
+def _grams(k: int, noise: Floats, of: Constants, work: Work) -> bool:
     """Lambda of episode k + 1, factorised; whether line 10 says that enough was learnt."""
     H, d = work.gram.shape[:2]
-    third, switch, level = d * (d + 1) // 2, False, -1
-    if k > 0 and of.tree:
-        level = grow_tree(k, units, work.above)
+    switch = False
     for h in range(H):
         for i in range(d):
             for j in range(d):
-                work.buffer[i, j] = work.gram[h, i, j]
-            work.buffer[i, i] += 2.0 * of.lambda_
-        if k > 0:
-            total = work.above[level] if of.tree else units
-            symmetric(total[h * third : (h + 1) * third], of.gram_noise, d, work.buffer)
-        floor = 1e-6 * of.lambda_
-        work.log_det[0, h] = cholesky(work.buffer, floor, work.factor[h])
+                shift = 2.0 * of.lambda_ if i == j else 0.0
+                work.buffer[i, j] = work.gram[h, i, j] + shift + (noise[h, i, j] if k > 0 else 0.0)
+        work.log_det[0, h] = loops.cholesky(work.buffer, 1e-6 * of.lambda_, work.factor[h])
         # Alg. 1, line 10.
         switch = switch or work.log_det[0, h] >= math.log(2.0) + work.log_det[1, h]
     return switch
@@ -448,7 +384,7 @@ def _learn(
     first: int,
     n: int,
     rng: np.random.Generator,
-    users: Users,
+    users: loops.Users,
     phi: Floats,
     of: Constants,
     work: Work,
@@ -482,15 +418,12 @@ def _learn(
         if switch or k == 0:
             work.kept[1] += 1.0 if switch else 0.0
             # Alg. 1, line 20; Alg. 1, line 21.
-            uniform_over_best(work.Q[0], work.pi, work.choices)
-            work.kept[0] = policy_value(users, work.pi, work.true)
-        work.curves[0, k], work.curves[1, k], work.curves[2, k] = work.kept[0], 0.0, 0.0
-        work.curves[3, k] = work.kept[1]
-        for s in range(len(users.first)):
-            work.curves[1, k] += users.first[s] * work.V[0, 0, s]
-            work.curves[2, k] += users.first[s] * work.V[1, 0, s]
+            loops.uniform_over_best(work.Q[0], work.at)
+            work.kept[0] = loops.policy_value(users, work.at)
+        work.curves[0, k], work.curves[3, k] = work.kept[0], work.kept[1]
+        for j in range(2):
+            work.curves[1 + j, k] = loops.dot(users.first, work.V[j, 0])
         # Alg. 1, line 4; Alg. 1, line 23; Alg. 1, line 27.
-        out = work.states, work.actions, work.rewards
-        roll_out_one(rng, users, False, work.states, work.choices, *out)
+        loops.roll_out_one(rng, users, False, work.at)
         # Alg. 1, line 28; Alg. 1, line 29: both loops end after this.
         _insert(phi, of, work)

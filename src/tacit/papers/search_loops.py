@@ -131,9 +131,7 @@ def nearest_in_ball(centre: Floats, eigenvalues: Floats, radius: float, out: Flo
         m += (length - radius) / radius * q / slope
     length = _norm(out)
     if length > radius:
-        for i in range(p):
-            for j in range(n):
-                out[i, j] *= radius / length
+        out *= radius / length
 
 
 @compiled
@@ -173,21 +171,15 @@ def descend(
         if size == 0.0 or not math.isfinite(size):
             break
         step = min(step, longest / size)
-        for i in range(p):
-            for j in range(n):
-                target[i, j] = point[i, j] - step * gradient[i, j]
+        target[:] = point - step * gradient
         project_both(target, centre, eigenvalues, beta, radius, way)
-        for i in range(p):
-            for j in range(n):
-                way[i, j] -= point[i, j]
+        way -= point
         slope = _dot(gradient, way)
         if slope >= -_STATIONARY * cost:
             break
         part, new_cost, found = 1.0, cost, False
         for _ in range(_HALVINGS):
-            for i in range(p):
-                for j in range(n):
-                    new[i, j] = point[i, j] + part * way[i, j]
+            new[:] = point + part * way
             times(basis, new, theta)
             new_cost = cost_gradient(theta, start, noise, Q, R, P, K, raw)
             if new_cost <= cost + _ARMIJO * part * slope:
@@ -200,14 +192,9 @@ def descend(
         if not found:
             break
         times(turned, raw, new_gradient)
-        length, curvature = 0.0, 0.0
-        for i in range(p):
-            for j in range(n):
-                moved = new[i, j] - point[i, j]
-                length += moved * moved
-                curvature += moved * (new_gradient[i, j] - gradient[i, j])
-                point[i, j] = new[i, j]
-                gradient[i, j] = new_gradient[i, j]
+        moved = new - point
+        length, curvature = _dot(moved, moved), _dot(moved, new_gradient - gradient)
+        point[:], gradient[:] = new, new_gradient
         step = length / curvature if curvature > 0.0 else math.inf
         gained, cost = cost - new_cost, new_cost
         if gained <= _STATIONARY * cost:

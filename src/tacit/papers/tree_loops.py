@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from typing import NamedTuple
+
 import numpy as np
 
 from tacit.numerics.compiled import Floats, compiled, inner
+from tacit.privacy.noise import Noise
 
 
 def tree_nodes(releases: int) -> int:
@@ -54,6 +58,34 @@ def prefixes(first: int, units: Floats, above: Floats, local: bool, out: Floats)
         row += 1
         for c in range(above.shape[1]):
             out[i, c] = above[level, c]
+
+
+def noise_of_sums(noise: Noise, first: int, n: int, above: Floats, local: bool = False) -> Floats:
+    """Unit normal noise in the sums of ``first`` users to ``first + n - 1``, (n, cells)."""
+    total = np.zeros((n, above.shape[1]))
+    prefixes(first, noise.normal((n - (first == 0), above.shape[1])), above, local, total)
+    return total
+
+
+class Level(NamedTuple):
+    """What two of the papers assume of noise Z and z: lambda_min <= Z <= lambda_max, |z| <= nu.
+
+    The norm of z is that in Z^-1.
+    """
+
+    lambda_min: float
+    lambda_max: float
+    nu: float
+
+
+def level_of(gram: float, vector: float, terms: int, size: float, length: float) -> Level:
+    """That of a sum of ``terms`` noises, shifted by twice its bound.
+
+    Standard deviations are ``gram`` and ``vector``, bounds for unit noise ``size`` and ``length``.
+    """
+    root = math.sqrt(terms)
+    shift = gram * root * size
+    return Level(shift, 3.0 * shift, vector * root * length / math.sqrt(shift))
 
 
 def symmetric_noise(upper: Floats, scale: float, off: float, shift: float) -> Floats:

@@ -63,11 +63,9 @@ def input_perturbation(
     (low, high), data = world.spec.reward_range, run.served(run.uniform, users)
     std = (high - low) * math.sqrt(world.spec.horizon) / budget.mu
     noisy = np.clip(data.rewards, low, high) + std * run.noise.normal(data.rewards.shape)
-    here, there = (
-        x.reshape(1, -1, GRID.size) for x in (data.features[:, :-1], data.features[:, 1:])
-    )
-    actions, rewards = data.actions.reshape(1, -1), noisy.reshape(1, -1)
-    run.weights = fitted_q(world, here, there, actions, rewards)[0]
+    here, there = data.features[:, :-1], data.features[:, 1:]
+    states = here.reshape(1, -1, GRID.size), there.reshape(1, -1, GRID.size)
+    run.weights = fitted_q(world, *states, data.actions.reshape(1, -1), noisy.reshape(1, -1))[0]
     return run.result("input perturbation", users, REWARDS, budget, std)
 
 
@@ -183,11 +181,9 @@ class _Run:
         self, name: str, releases: int, unit: str, budget: Budget, std: float
     ) -> PaperResult:
         """What was learnt, with what is proven."""
-        words = {"mechanism": "Gaussian noise", "unit": unit, "epsilon": budget.epsilon}
         reason = "a reconstruction: the paper states no algorithm"
-        proof = gaussian_proof(
-            budget.mu, budget.delta, releases, "nothing of its own", reason=reason, **words
-        )
+        proven = budget.mu, budget.delta, releases, "nothing of its own", "Gaussian noise", reason
+        proof = gaussian_proof(*proven, unit=unit, epsilon=budget.epsilon)
         values, named = np.array(self.values), {"sigma": std}
         none, best = np.full(len(values), math.nan), self.world.optimal_value
         return PaperResult(name, False, best, values, none, self.greedy(), proof, named, ())

@@ -209,8 +209,8 @@ class Network:
 
     def gradients(self, states: Floats, actions: list[int]) -> Floats:
         """The gradient of each Q_theta(s_t, a_t) by theta, (n, len(theta))."""
-        units, parts = self._units(states), list[Floats]()
-        deltas = np.eye(self.layers[-1])[actions]
+        units, deltas = self._units(states), np.eye(self.layers[-1])[actions]
+        parts: list[Floats] = []
         for (W, _), below in zip(self._matrices()[::-1], units[-2::-1], strict=True):
             outer = deltas[:, :, np.newaxis] * below[:, np.newaxis]
             parts[:0] = [outer.reshape(len(states), -1), deltas]
@@ -250,15 +250,23 @@ class Walk:
     """Users of a world, one step at a time; an episode follows on another."""
 
     def __init__(self, world: BoxWorld, rng: np.random.Generator) -> None:
+        if world.spec.dimension != 1:
+            raise InvalidArgument("world must have states in [0, 1]")
         self.world, self.rng = world, rng
         self.horizon, self.t, self.total = world.spec.horizon, 0, 0.0
         self.returns: list[float] = []
+        self.estimates: list[float] = []
         self.state = float(rng.random())
 
-    def step(self, action: int) -> tuple[float, float]:
-        """The reward and the next state; a new user begins after the last step."""
+    def step(self, action: int, believed: Floats) -> tuple[float, float]:
+        """The reward and the next state, where actions are believed to be worth ``believed``.
+
+        A new user begins after the last step.
+        """
         from tacit.continuous.world_loops import move
 
+        if self.t % self.horizon == 0:
+            self.estimates.append(float(believed.max()))
         there = np.array([[self.state]])
         move(there, np.array([action]), self.rng.random(1))
         reward, after = float(self.world.rewards(there)[0]), float(there[0, 0])
@@ -305,8 +313,6 @@ def functional_q(
     None 0.0136
     """
     budget = Budget(epsilon, delta)
-    if world.spec.dimension != 1:
-        raise InvalidArgument("world must have states in [0, 1]")
     steps = whole_number("setting.T", setting.T), whole_number("setting.B", setting.B)
     if steps[1] > steps[0]:
         raise InvalidArgument(f"setting.B must be at most T = {steps[0]}, got {steps[1]}")
@@ -334,7 +340,6 @@ def _algorithm_1(
     sigma = checked_number("sigma", sigma, "at least 0", lambda s: s >= 0)
     g, walk = Paths(setting.beta, sigma, m, Noise(seed)), Walk(world, rng)
     every = max(1, round(setting.batches / (setting.J or setting.batches)))
-    estimates: list[float] = []
     # Alg. 1, line 6.
     for j in range(setting.batches):
         # Alg. 1, line 7; Alg. 1, line 9.
@@ -347,10 +352,8 @@ def _algorithm_1(
             # Alg. 1, line 12.
             noisy = Q(np.array([s]))[0] + g.at(s)
             a = int(np.argmax(noisy))
-            if walk.t % walk.horizon == 0:
-                estimates.append(float(noisy.max()))
             # Alg. 1, line 13.
-            r, after = walk.step(a)
+            r, after = walk.step(a, noisy)
             # Alg. 1, line 19.
             y = r + setting.discount * float((Q(np.array([after]))[0] + g.at(after)).max())
             # Alg. 1, line 20: the derivative of l_t by Q_theta(s_t, a_t).
@@ -361,7 +364,7 @@ def _algorithm_1(
     named = {"sigma": sigma, "beta": setting.beta, "batches": float(setting.batches)}
     claim = f"{budget} for two reward functions at most 1 apart"
     # Alg. 1, line 23; Alg. 1, line 24; Alg. 1, line 3: what is returned has no noise.
-    return _result("Algorithm 1", world, walk, estimates, Q, Proof(claim, None, WHY), named)
+    return _result("Algorithm 1", walk, Q, Proof(claim, None, WHY), named)
 
 
 # What makes the idea private.
@@ -394,10 +397,7 @@ class GridFunction:
 
 
 def functional_update(
-    F: GridFunction,
-    steps: list[tuple[float, int, float, float]],
-    alpha: float,
-    discount: float,
+    F: GridFunction, steps: list[tuple[float, int, float, float]], alpha: float, discount: float
 ) -> Floats:
     """What a batch of (s, a, r, s_next) adds to F before its noise, (m, cells + 1)."""
     change = np.zeros_like(F.values)
@@ -427,32 +427,24 @@ def _functional_state(
     sigma = distance / budget.mu
     rng, noise = np.random.default_rng([seed, 1]), Noise(seed)
     F, walk = GridFunction(grid, m, 1.0), Walk(world, rng)
-    estimates: list[float] = []
     for _ in range(batches):
         steps = []
         for _ in range(size):
             s = walk.state
             known = F(s)
-            if walk.t % H == 0:
-                estimates.append(float(known.max()))
             a = int(rng.choice(np.flatnonzero(known == known.max())))
-            r, after = walk.step(a)
+            r, after = walk.step(a, known)
             # The bound on the reward is enforced, for any input.
             steps.append((s, a, min(max(r, low), high), after))
         change = functional_update(F, steps, alpha, setting.discount)
         F.values = F.values + change + sigma * F.path(noise.normal(F.values.shape))
-    proof = gaussian_proof(
-        budget.mu,
-        budget.delta,
-        batches,
-        f"{budget} for two reward functions at most 1 apart",
-        mechanism="functional Gaussian noise on the state",
-        unit=unit,
-        epsilon=budget.epsilon,
-        reason="only the noised function is carried, looked at and returned",
-    )
+    claim = f"{budget} for two reward functions at most 1 apart"
+    reason = "only the noised function is carried, looked at and returned"
+    how = "functional Gaussian noise on the state", reason
+    proven = budget.mu, budget.delta, batches, claim, *how
+    proof = gaussian_proof(*proven, unit=unit, epsilon=budget.epsilon)
     named = {"sigma": sigma, "beta": F.beta, "batches": float(batches)}
-    return _result("functional state", world, walk, estimates, F, proof, named)
+    return _result("functional state", walk, F, proof, named)
 
 
 def network_q(
@@ -494,8 +486,6 @@ def network_q(
     (3.0, "one user's rewards; states and actions are public")
     """
     budget, H = Budget(epsilon, delta), world.spec.horizon
-    if world.spec.dimension != 1:
-        raise InvalidArgument("world must have states in [0, 1]")
     (low, high), clip = world.spec.reward_range, positive("clip", clip)
     chance = checked_number("exploration", exploration, "in [0, 1]", lambda x: 0.0 <= x <= 1.0)
     users, batches = _whole_episodes(setting, H)
@@ -503,31 +493,23 @@ def network_q(
     std = distance / budget.mu if sigma is None else positive("sigma", sigma)
     rng, noise = np.random.default_rng([seed, 1]), Noise(seed)
     Q, walk = Network((1, *setting.hidden, world.spec.actions), rng), Walk(world, rng)
-    estimates: list[float] = []
     for _ in range(batches):
         states, actions, rewards, nexts = np.empty(B), [], np.empty(B), np.empty(B)
         for t in range(B):
             states[t], known = walk.state, Q(np.array([walk.state]))[0]
-            if walk.t % H == 0:
-                estimates.append(float(known.max()))
             uniform = rng.random() < chance
             actions.append(int(rng.integers(len(known)) if uniform else np.argmax(known)))
-            rewards[t], nexts[t] = walk.step(actions[-1])
+            rewards[t], nexts[t] = walk.step(actions[-1], known)
         gradient = network_gradient(
             Q, states, actions, np.clip(rewards, low, high), nexts, setting, clip
         )
         Q.theta = Q.theta - setting.alpha * (gradient + std * noise.normal(gradient.shape))
-    proof = gaussian_proof(
-        distance / std,
-        budget.delta,
-        batches,
-        "nothing: the paper compares with private gradients",
-        mechanism="Gaussian noise on mean gradients",
-        unit=_EPISODE,
-        reason="only noised parameters are carried, looked at and returned",
-    )
+    claim = "nothing: the paper compares with private gradients"
+    reason = "only noised parameters are carried, looked at and returned"
+    how = "Gaussian noise on mean gradients", reason
+    proof = gaussian_proof(distance / std, budget.delta, batches, claim, *how, unit=_EPISODE)
     named = {"sigma": std, "clip": clip, "batches": float(batches)}
-    return _result("network state", world, walk, estimates, Q, proof, named)
+    return _result("network state", walk, Q, proof, named)
 
 
 def network_gradient(
@@ -561,16 +543,10 @@ _FUNCTION = "the reward function; two are at most"
 
 
 def _result(
-    name: str,
-    world: BoxWorld,
-    walk: Walk,
-    estimates: list[float],
-    policy: Network | GridFunction,
-    proof: Proof,
-    constants: dict[str, float],
+    name: str, walk: Walk, policy: Network | GridFunction, proof: Proof, constants: dict[str, float]
 ) -> PaperResult:
     """The episodes that came to an end."""
     values = np.array(walk.returns)
-    first = np.array(estimates[: len(values)])
-    printed, best = proof.guarantee is None, world.optimal_value
+    first = np.array(walk.estimates[: len(values)])
+    printed, best = proof.guarantee is None, walk.world.optimal_value
     return PaperResult(name, printed, best, values, first, policy, proof, constants, ERRATA)

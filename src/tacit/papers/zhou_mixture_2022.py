@@ -20,28 +20,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
+import tacit.papers.finite_loops as loops
 from tacit.finite.policy import Policy
-from tacit.numerics.compiled import Floats, Ints, compiled, inner
-from tacit.papers.finite_loops import (
-    Users,
-    cholesky,
-    dot,
-    inverse_norm,
-    mirror_step,
-    policy_value,
-    roll_out_one,
-    solved,
-    uniform_over_best,
-    users_of,
-)
-from tacit.papers.result import PaperResult, Proof, gaussian_proof
-from tacit.papers.tree_loops import prefixes, symmetric_noise, tree_nodes
+from tacit.numerics.compiled import Floats, compiled, inner
+from tacit.papers.result import NO_NOISE, PaperResult, Proof, failure_of, gaussian_proof
+from tacit.papers.tree_loops import Level, level_of, noise_of_sums, symmetric_noise, tree_nodes
 from tacit.papers.widths import operator_width, vector_width
-from tacit.privacy.arguments import checked_number, flag, one_of, positive, whole_number
+from tacit.privacy.arguments import flag, one_of, positive, whole_number
 from tacit.privacy.budget import Budget
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.noise import Noise
@@ -56,14 +46,6 @@ ERRATA = (
     "Theorem 6.5: the second nu_p is nu_r",
 )
 """Misprints without whose correction there is nothing to run."""
-
-
-class Level(NamedTuple):
-    """Assumption 2 for one of the two regressions: lambda_min <= Z <= lambda_max, |z| <= nu."""
-
-    lambda_min: float
-    lambda_max: float
-    nu: float
 
 
 class Regularizers(NamedTuple):
@@ -120,13 +102,16 @@ class Ridge:
 
     def __init__(self, sizes: Sizes, ridge: float = 1.0) -> None:
         self.sizes, self.p, self.r = sizes, Level(ridge, ridge, 0.0), Level(ridge, ridge, 0.0)
-        self.proof = Proof("none", None, "no noise was added")
+        self.proof = NO_NOISE
 
     def regularize(self, first: int, n: int) -> Regularizers:
         """The same for every episode."""
         H, d1, d2 = self.sizes.horizon, self.sizes.d1, self.sizes.d2
         Zp, Zr = (np.tile(self.p.lambda_min * np.eye(d), (n, H, 1, 1)) for d in (d1, d2))
         return Regularizers(Zp, np.zeros((n, H, d1)), Zr, np.zeros((n, H, d2)))
+
+
+_TOGETHER = "all steps and counters of a user are accounted for together"
 
 
 class Counters:
@@ -159,51 +144,37 @@ class Counters:
         # Standard deviations of the nodes of Gram matrices and vectors, for p and for r.
         self.scales = (t * sizes.norm**2, t * sizes.norm * H), (t, t)
         self.off = 1.0 if sizes.printed else math.sqrt(0.5)
-        levels = []
-        for (gram, vector), width, d in zip(self.scales, widths, (d1, d2), strict=True):
-            shift = gram * math.sqrt(terms) * width
-            length = vector * math.sqrt(terms) * vector_width(d, failure / (4.0 * K * H))
-            levels.append(Level(shift, 3.0 * shift, length / math.sqrt(shift)))
-        self.p, self.r = levels
+        self.p, self.r = (
+            level_of(*scales, terms, width, vector_width(d, failure / (4.0 * K * H)))
+            for scales, width, d in zip(self.scales, widths, (d1, d2), strict=True)
+        )
         self.parts = [d1 * (d1 + 1) // 2, d1, d2 * (d2 + 1) // 2, d2]
         self.above = np.zeros((1 if local else tree_nodes(K), H * sum(self.parts)))
-        self.proof = gaussian_proof(
-            math.sqrt(9.0 * H * self.nodes) / t if sizes.printed else budget.mu,
-            sizes.delta,
-            1 if local else max(1, K - 1),
-            f"O{budget}-JDP" if sizes.printed else "nothing more precise than O(eps, delta)",
-            model="local" if local else "joint",
-            mechanism="reports" if local else "binary trees, Gaussian noise",
-            epsilon=None if sizes.printed else sizes.epsilon,
-            reason="all steps and counters of a user are accounted for together",
-        )
+        mu, epsilon = budget.mu, None if sizes.printed else sizes.epsilon
+        claim = "nothing more precise than O(eps, delta)"
+        if sizes.printed:
+            mu, claim = math.sqrt(9.0 * H * self.nodes) / t, f"O{budget}-JDP"
+        how = "reports" if local else "binary trees, Gaussian noise", _TOGETHER
+        model, released = ("local", 1) if local else ("joint", max(1, K - 1))
+        proven = mu, sizes.delta, released, claim, *how
+        self.proof = gaussian_proof(*proven, model=model, epsilon=epsilon)
 
     def regularize(self, first: int, n: int) -> Regularizers:
         """Noise of the nodes that cover [1, k - 1], with the shift 2 Sigma I."""
         H = self.sizes.horizon
-        total = np.zeros((n, self.above.shape[1]))
-        units = self.sizes.noise.normal((n - (first == 0), self.above.shape[1]))
-        prefixes(first, units, self.above, self.local, total)
-        gram_p, zp, gram_r, zr = np.split(
-            total.reshape(n, H, -1), np.cumsum(self.parts)[:-1].tolist(), axis=2
-        )
+        total = noise_of_sums(self.sizes.noise, first, n, self.above, self.local).reshape(n, H, -1)
+        gram_p, zp, gram_r, zr = np.split(total, np.cumsum(self.parts)[:-1].tolist(), axis=2)
         (sp, vp), (sr, vr) = self.scales
         Zp = symmetric_noise(gram_p, sp, self.off, 2.0 * self.p.lambda_min)
         Zr = symmetric_noise(gram_r, sr, self.off, 2.0 * self.r.lambda_min)
         return Regularizers(Zp, vp * zp, Zr, vr * zr)
 
 
-def private(sizes: Sizes) -> Counters:
-    """The paper's PRIVATIZER (Definitions 6.2 and 6.3)."""
-    return Counters(sizes)
-
-
-def local(sizes: Sizes) -> Counters:
-    """The same on every device (Remark 6.9)."""
-    return Counters(sizes, local=True)
-
-
-REGULARIZERS: dict[str, Make] = {"private": private, "local": local, "ridge": Ridge}
+REGULARIZERS: dict[str, Make] = {
+    "private": Counters,  # Definitions 6.2 and 6.3
+    "local": partial(Counters, local=True),  # Remark 6.9
+    "ridge": Ridge,
+}
 
 
 # Algorithms 1 and 2.
@@ -278,15 +249,7 @@ class Work(NamedTuple):
     phi: Floats  # phi_h^k(s, a), (H, S, A, d1)
     theta: Floats  # theta_p and theta_r, (2, d), d the larger of d1 and d2
     matrix: Floats  # Lambda and its factor, (2, d, d)
-    logits: Floats  # eta sum_j Q^j, (H, S, A), of Algorithm 2
-    pi: Floats  # (H, S, A)
-    choices: Floats  # the same, added up over actions
-    Q: Floats  # (H, S, A)
-    V: Floats  # (H + 1, S)
-    true: Floats  # (H + 1, S)
-    states: Ints  # (1, H + 1)
-    actions: Ints  # (1, H)
-    rewards: Floats  # (1, H)
+    at: loops.Room  # the Q and V of episodes, and a user
     buffer: Floats  # (d,)
     curves: Floats  # true values and estimates, (2, K)
 
@@ -307,8 +270,8 @@ def _estimate(G: Floats, Z: Floats, g: Floats, z: Floats, work: Work, which: int
         for j in range(d):
             work.matrix[0, i, j] = G[i, j] + Z[i, j]
         work.theta[which, i] = g[i] + z[i]
-    log_det = cholesky(work.matrix[0, :d, :d], 1e-9, work.matrix[1, :d, :d])
-    solved(work.matrix[1, :d, :d], work.theta[which, :d])
+    log_det = loops.cholesky(work.matrix[0, :d, :d], 1e-9, work.matrix[1, :d, :d])
+    loops.solved(work.matrix[1, :d, :d], work.theta[which, :d])
     return log_det
 
 
@@ -319,7 +282,7 @@ def _plan(i: int, add: Regularizers, of: Constants, work: Work) -> None:
     d2 = work.varphi.shape[2]
     # Alg. 1, line 3; Alg. 2, line 4.
     for s in range(S):
-        work.V[H, s] = 0.0
+        work.at.V[H, s] = 0.0
     # Alg. 1, line 4; Alg. 2, line 5. Here h counts from 0, so H - h + 1 is H - h.
     for h in range(H - 1, -1, -1):
         # Alg. 1, line 6; Alg. 2, line 7.
@@ -328,8 +291,8 @@ def _plan(i: int, add: Regularizers, of: Constants, work: Work) -> None:
             for a in range(A):
                 x = work.varphi[s, a]
                 # Alg. 1, line 9; Alg. 2, line 10.
-                bonus = of.beta_r * inverse_norm(work.matrix[1, :d2, :d2], x, work.buffer)
-                work.Q[h, s, a] = dot(work.theta[1, :d2], x) + bonus
+                bonus = of.beta_r * loops.inverse_norm(work.matrix[1, :d2, :d2], x, work.buffer)
+                work.at.Q[h, s, a] = loops.dot(work.theta[1, :d2], x) + bonus
         # Alg. 1, line 5; Alg. 2, line 6.
         _estimate(work.Gp[h], add.Zp[i, h], work.gp[h], add.zp[i, h], work, 0)
         for s in range(S):
@@ -338,28 +301,28 @@ def _plan(i: int, add: Regularizers, of: Constants, work: Work) -> None:
                 x = work.phi[h, s, a]
                 # Alg. 1, line 7; Alg. 2, line 8.
                 for j in range(d1):
-                    x[j] = dot(work.psi[s, a, j], work.V[h + 1])
+                    x[j] = loops.dot(work.psi[s, a, j], work.at.V[h + 1])
                 # Alg. 1, line 8; Alg. 2, line 9.
-                bonus = of.beta_p * inverse_norm(work.matrix[1, :d1, :d1], x, work.buffer)
+                bonus = of.beta_p * loops.inverse_norm(work.matrix[1, :d1, :d1], x, work.buffer)
                 # Alg. 1, line 10; Alg. 2, line 11.
-                total = work.Q[h, s, a] + dot(work.theta[0, :d1], x) + bonus
-                work.Q[h, s, a] = max(0.0, min(float(H - h), total))
-                best = max(best, work.Q[h, s, a])
-                mean += work.Q[h, s, a] * work.pi[h, s, a]
+                total = work.at.Q[h, s, a] + loops.dot(work.theta[0, :d1], x) + bonus
+                work.at.Q[h, s, a] = max(0.0, min(float(H - h), total))
+                best = max(best, work.at.Q[h, s, a])
+                mean += work.at.Q[h, s, a] * work.at.pi[h, s, a]
             # Alg. 1, line 11; Alg. 2, line 12.
-            work.V[h, s] = best if of.eta == 0.0 else mean
+            work.at.V[h, s] = best if of.eta == 0.0 else mean
 
 
 @inner
 def _insert(work: Work) -> None:
     """A user's terms of the sums; rewards are cut to [0, 1], and V is in [0, H] by its making."""
     d1, d2 = work.phi.shape[3], work.varphi.shape[2]
-    for h in range(work.actions.shape[1]):
-        s, a, after = work.states[0, h], work.actions[0, h], work.states[0, h + 1]
+    for h in range(work.at.actions.shape[1]):
+        s, a, after = work.at.states[0, h], work.at.actions[0, h], work.at.states[0, h + 1]
         x, y = work.phi[h, s, a], work.varphi[s, a]
-        reward = min(1.0, max(0.0, work.rewards[0, h]))
+        reward = min(1.0, max(0.0, work.at.rewards[0, h]))
         for i in range(d1):
-            work.gp[h, i] += x[i] * work.V[h + 1, after]
+            work.gp[h, i] += x[i] * work.at.V[h + 1, after]
             for j in range(d1):
                 work.Gp[h, i, j] += x[i] * x[j]
         for i in range(d2):
@@ -370,7 +333,12 @@ def _insert(work: Work) -> None:
 
 @compiled
 def _learn(
-    first: int, rng: np.random.Generator, users: Users, add: Regularizers, of: Constants, work: Work
+    first: int,
+    rng: np.random.Generator,
+    users: loops.Users,
+    add: Regularizers,
+    of: Constants,
+    work: Work,
 ) -> None:
     """Episodes first + 1, first + 2, ..., with what the REGULARIZER adds to their sums."""
     # Alg. 1, line 2; Alg. 2, line 3.
@@ -378,20 +346,16 @@ def _learn(
         _plan(i, add, of, work)
         # Alg. 1, line 12.
         if of.eta == 0.0:
-            uniform_over_best(work.Q, work.pi, work.choices)
-        work.curves[0, first + i] = policy_value(users, work.pi, work.true)
-        estimate = 0.0
-        for s in range(len(users.first)):
-            estimate += users.first[s] * work.V[0, s]
-        work.curves[1, first + i] = estimate
+            loops.uniform_over_best(work.at.Q, work.at)
+        work.curves[0, first + i] = loops.policy_value(users, work.at)
+        work.curves[1, first + i] = loops.dot(users.first, work.at.V[0])
         # Alg. 1, line 13; Alg. 2, line 13.
-        out = work.states, work.actions, work.rewards
-        roll_out_one(rng, users, False, work.states, work.choices, *out)
+        loops.roll_out_one(rng, users, False, work.at)
         # Alg. 1, line 14; Alg. 2, line 14: the REGULARIZER adds Z and z to these.
         _insert(work)
         # Alg. 2, line 15.
         if of.eta > 0.0:
-            mirror_step(of.eta, work.Q, work.logits, work.pi, work.choices)
+            loops.mirror_step(of.eta, work.at)
 
 
 _CHUNK = 64  # episodes whose noise is drawn at once
@@ -448,8 +412,7 @@ def _run(
     psi, varphi = _features(world)
     d1 = psi.shape[2]
     K, H, d2 = whole_number("episodes", episodes, most=10**8), world.model.horizon, varphi.shape[2]
-    budget, failure = Budget(*levels[:2]), levels[2]
-    failure = checked_number("failure", failure, "above 0 and at most 1", lambda f: 0 < f <= 1)
+    budget, failure = Budget(*levels[:2]), failure_of(levels[2])
     source, printed = Noise(seed), flag("printed", printed)
     sizes = Sizes(K, H, d1, d2, budget.epsilon, budget.delta, failure, printed, source)
     if not callable(regularizer):
@@ -457,13 +420,13 @@ def _run(
     made = regularizer(sizes)
     of = Constants(*radii(sizes, made.p, made.r), eta or 0.0)
     work = _work(K, H, psi, varphi)
-    rng, users = np.random.default_rng([seed, 1]), users_of(world.model)
+    rng, users = np.random.default_rng([seed, 1]), loops.users_of(world.model)
     for first in range(0, K, _CHUNK):
         given = made.regularize(first, min(_CHUNK, K - first))
         add = Regularizers(*(np.array(part, dtype=np.float64, order="C") for part in given))
         _learn(first, rng, users, add, of, work)
     values, estimates = work.curves
-    last, best = Policy.stochastic(work.pi), world.optimal_value
+    last, best = Policy.stochastic(work.at.pi), world.optimal_value
     named = {"lambda_p": made.p.lambda_min, "lambda_r": made.r.lambda_min, "nu_p": made.p.nu}
     constants = of._asdict() | named | {"nu_r": made.r.nu}
     return PaperResult(name, printed, best, values, estimates, last, made.proof, constants, ERRATA)
@@ -471,30 +434,10 @@ def _run(
 
 def _work(K: int, H: int, psi: Floats, varphi: Floats) -> Work:
     S, A, d1, _ = psi.shape
-    d2, table = varphi.shape[2], (H, S, A)
-    d = max(d1, d2)
+    d2, d = varphi.shape[2], max(d1, varphi.shape[2])
+    # Alg. 1, line 1; Alg. 2, line 1.
+    Gp, gp, Gr, gr = map(np.zeros, ((H, d1, d1), (H, d1), (H, d2, d2), (H, d2)))
+    phi, theta, matrix = map(np.zeros, ((H, S, A, d1), (2, d), (2, d, d)))
     # Alg. 2, line 2.
-    pi, sums = np.full(table, 1.0 / A), np.arange(1.0, A + 1.0) / A
-    return Work(
-        psi,
-        varphi,
-        # Alg. 1, line 1; Alg. 2, line 1.
-        np.zeros((H, d1, d1)),
-        np.zeros((H, d1)),
-        np.zeros((H, d2, d2)),
-        np.zeros((H, d2)),
-        np.zeros((*table, d1)),
-        np.zeros((2, d)),
-        np.zeros((2, d, d)),
-        np.zeros(table),
-        pi,
-        np.broadcast_to(sums, table).copy(),
-        np.zeros(table),
-        np.zeros((H + 1, S)),
-        np.zeros((H + 1, S)),
-        np.zeros((1, H + 1), dtype=np.int64),
-        np.zeros((1, H), dtype=np.int64),
-        np.zeros((1, H)),
-        np.zeros(d),
-        np.empty((2, K)),
-    )
+    at, buffer, curves = loops.room_of(H, S, A), np.zeros(d), np.empty((2, K))
+    return Work(psi, varphi, Gp, gp, Gr, gr, phi, theta, matrix, at, buffer, curves)

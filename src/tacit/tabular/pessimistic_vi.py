@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit.core.algorithm import Floats
-from tacit.core.asks import Arrays, Ask, Asks, State
-from tacit.finite.offline import OfflineOptions
-from tacit.finite.offline_plans import PlannedOffline
+from tacit.core.asks import Ask, Asks
+from tacit.finite.offline import OfflineOptions, PlannedOffline
 from tacit.finite.visits import VisitCounts, counts_of, row_of
 from tacit.privacy.errors import InvalidArgument
 
@@ -47,10 +46,11 @@ class PessimisticVI(PlannedOffline):
     """
 
     name = "pessimistic_vi"
+    learnt = ("transitions", "rewards", "noise")
 
     def __init__(self, setting: Setting, options: OfflineOptions) -> None:
         super().__init__(setting, options)
-        F, S, A = len(self._steps), self.spec.states, self.spec.actions
+        F, S, A = self.counts().rows, self.spec.states, self.spec.actions
         if F * S * A * S > _MOST_COUNTS:
             raise InvalidArgument(
                 f"spec has {F * S * A * S:,} transitions to count, at most {_MOST_COUNTS:,} make "
@@ -58,11 +58,6 @@ class PessimisticVI(PlannedOffline):
             )
         self.transitions, self.rewards = np.zeros((F, S, A, S)), np.zeros((F, S, A))
         self.noise = np.zeros(2)  # standard deviations of one count, and of one sum of rewards
-
-    @property
-    def _steps(self) -> range:
-        """What is counted apart: steps, or all of them together."""
-        return range(self.counts().rows)
 
     # What is asked.
 
@@ -77,14 +72,10 @@ class PessimisticVI(PlannedOffline):
     def learn(self) -> Asks:
         """Counts, with the whole budget."""
         release = yield Ask(self.counts())
-        self.transitions = release["transitions"].reshape(self.transitions.shape)
-        self.rewards = release["rewards"].reshape(self.rewards.shape)
-        self.noise = np.array([np.max(release.std[name]) for name in ("transitions", "rewards")])
-        self._changed()
-
-    def _changed(self) -> None:
-        self._plans = {}
-        vars(self).pop("model", None)
+        noise = [np.max(release.std[name]) for name in ("transitions", "rewards")]
+        moves = release["transitions"].reshape(self.transitions.shape)
+        rewards = release["rewards"].reshape(self.rewards.shape)
+        self._take({"transitions": moves, "rewards": rewards, "noise": np.array(noise)})
 
     # How it plans.
 
@@ -121,16 +112,3 @@ class PessimisticVI(PlannedOffline):
         f = row_of(step, self.spec.horizon, len(P))
         ahead: Floats = np.where(known[f], P[f] @ after, 1.0)
         return ahead
-
-    # Save and resume.
-
-    def learnt_state(self) -> State:
-        """All counts."""
-        names = ("transitions", "rewards", "noise")
-        return {}, {name: np.array(getattr(self, name)) for name in names}
-
-    def restore_learnt(self, meta: dict[str, Any], arrays: Arrays) -> None:
-        """See :meth:`learnt_state`."""
-        self.transitions, self.rewards = arrays["transitions"], arrays["rewards"]
-        self.noise = arrays["noise"]
-        self._changed()
