@@ -26,8 +26,8 @@ _RUNS: dict[str, tuple[tuple[str, str, int, str], ...]] = {
         ("simplex", "lsvi_ucb", 400, "none"),
     ),
     "mixtures": (
-        ("keyboard", "auto", 1000, "joint"),
-        ("keyboard", "linopt_vi", 1000, "joint"),
+        ("hard_mixture", "auto", 1000, "joint"),
+        ("hard_mixture", "linopt_vi", 1000, "joint"),
         ("mixture_of_models", "linopt_po", 400, "none"),
     ),
     "control": (("dosing", "auto", 2000, "joint"), ("dosing", "auto", 2000, "local")),

@@ -20,7 +20,6 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from tacit.continuous import worlds
 from tacit.continuous.action_box import ActionBox
 from tacit.continuous.features import FeatureMap
 from tacit.continuous.policy import QPolicy
@@ -29,7 +28,7 @@ from tacit.continuous.spec import BoxSpec
 from tacit.continuous.world import BoxWorld, VectorWorld, roll_out
 from tacit.core.sizes import check_size
 from tacit.core.vector_episodes import VectorEpisodes
-from tacit.finite.env import EpisodeEnv, env_maker
+from tacit.finite.env import EpisodeEnv
 from tacit.finite.imported import (
     Env,
     NumberedActions,
@@ -364,6 +363,3 @@ class BoxEnv(EpisodeEnv[Floats, np.int64]):
 
         world_loops.move(self._state[np.newaxis], np.array([int(action)]), self.np_random.random(1))
         return self._state.copy(), float(self.world.rewards(self._state))
-
-
-make_env = env_maker(BoxEnv, worlds)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
 from functools import cached_property
-from types import ModuleType
 from typing import Any, TypeVar
 
 import gymnasium
@@ -120,20 +118,6 @@ def make_env(kind: str, world: str, **parameters: Any) -> gymnasium.Env[Any, Any
     """The environment of a class, of what makes a world; ``gymnasium.make`` calls it with both."""
     made: gymnasium.Env[Any, Any] = load(kind)(load(world)(**parameters))
     return made
-
-
-def env_maker(
-    kind: Callable[[Any], gymnasium.Env[Any, Any]], worlds: ModuleType
-) -> Callable[..., gymnasium.Env[Any, Any]]:
-    """The ``make_env`` of a family's module, which ``gymnasium.make`` calls: see :mod:`tacit.envs`.
-
-    It makes an environment of a kind from the name and the parameters of one of the ``worlds``.
-    """
-
-    def make_env(world: str, **parameters: Any) -> gymnasium.Env[Any, Any]:
-        return kind(getattr(worlds, world)(**parameters))
-
-    return make_env
 
 
 def _outcomes(model: FiniteModel, s: int, a: int) -> list[tuple[float, int, float, bool]]:

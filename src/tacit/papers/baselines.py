@@ -28,7 +28,7 @@ from tacit.papers import sahu_linear_2025 as linear
 from tacit.papers import zhou_mixture_2022 as mixture
 from tacit.papers.finite_loops import Users, users_of
 from tacit.papers.result import PaperResult, failure_of, gaussian_proof
-from tacit.papers.tree_loops import noise_of_sums, symmetric_noise, tree_nodes
+from tacit.papers.tree_loops import prefixes, symmetric_noise, tree_nodes
 from tacit.papers.widths import laplace_width, operator_width, vector_width
 from tacit.privacy.arguments import whole_number
 from tacit.privacy.budget import Budget
@@ -273,21 +273,34 @@ def _lsvi(
     Q = np.broadcast_to(np.arange(H, 0.0, -1.0)[:, None, None], counts.shape[:3])
     policy = _best(Q)
     values, estimates, switches = np.full(K, world.value(policy)), np.full(K, H), np.zeros(K)
-    for look in range(1, looks + 1):
-        users = simulate_episodes(world.model, policy, batch, rng)
-        s, a = users.states, users.actions
-        np.add.at(counts, (steps, s[:, :-1], a, s[:, 1:]), 1.0)
-        sums += np.einsum("nhi,nhj->hij", phi[s[:, :-1], a], phi[s[:, :-1], a])
-        total = noise_of_sums(source, look, 1, above).reshape(H, -1)
-        gram = sums + symmetric_noise(total, gram_noise, math.sqrt(0.5), 2.0 * shift)
-        now = np.linalg.slogdet(gram)[1]
-        if switches[-1] == updates or (batch == 1 and (now < held + math.log(2.0)).all()):
-            continue
-        held, rest = now, slice(look * batch, K)
-        Q = _planned(world, phi, gram, counts, vector_noise * source.normal((H, d)), beta)
-        policy = _best(Q)
-        values[rest], switches[rest] = world.value(policy), switches[-1] + 1
-        estimates[rest] = world.model.start @ Q[0].max(axis=1)
+    look, chunk = 0, _CHUNK if batch == 1 else 1
+    while look < looks:
+        n, done = min(chunk, looks - look), 0
+        total = np.zeros((n, above.shape[1]))
+        prefixes(look + 1, source.normal(total.shape), above, False, total)
+        upper = total.reshape(n, H, -1)
+        noise = symmetric_noise(upper, gram_noise, math.sqrt(0.5), 2.0 * shift)
+        while done < n:
+            users = simulate_episodes(world.model, policy, batch * (n - done), rng)
+            s, a = users.states, users.actions
+            x = phi[s[:, :-1], a].reshape(n - done, batch, H, d)
+            grams = sums + np.cumsum(np.einsum("lbhi,lbhj->lhij", x, x), axis=0)
+            now = np.linalg.slogdet(grams + noise[done:])[1]
+            fires = (now >= held + math.log(2.0)).any(axis=1) | (batch > 1)
+            fires &= switches[-1] < updates
+            # Users after a switch follow another policy: those who were drawn do not count.
+            last = int(fires.argmax()) if fires.any() else n - done - 1
+            some = slice(0, batch * (last + 1))
+            np.add.at(counts, (steps, s[some, :-1], a[some], s[some, 1:]), 1.0)
+            sums, gram, done = grams[last], grams[last] + noise[done + last], done + last + 1
+            if not fires[last]:
+                continue
+            held, rest = now[last], slice((look + done) * batch, K)
+            Q = _planned(world, phi, gram, counts, vector_noise * source.normal((H, d)), beta)
+            policy = _best(Q)
+            values[rest], switches[rest] = world.value(policy), switches[-1] + 1
+            estimates[rest] = world.model.start @ Q[0].max(axis=1)
+        look += n
     mechanism = "binary tree of Gram matrices, vectors at every update, Gaussian noise"
     reason = f"exact accounting of {nodes} nodes and {updates} updates"
     proof = gaussian_proof(mu, budget.delta, looks, f"{budget}-JDP", mechanism, reason)
