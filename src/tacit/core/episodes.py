@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tacit.core.columns import (
     INVALID,
+    UNKNOWN,
     UserRows,
     as_codes,
     as_numbers,
@@ -29,8 +30,7 @@ from tacit.core.columns import (
     read_only_views,
     require_shape,
 )
-from tacit.core.logs import LogFormat, format_of
-from tacit.core.typed_columns import UNKNOWN
+from tacit.core.logs import LogFormat, batches_of, filed_block, format_of
 from tacit.privacy.arguments import whole_number
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, FiledBlock, Floats
@@ -281,8 +281,6 @@ class Episodes(UserRows):
             batch: entries at a time.
             **log: see :meth:`from_frame`.
         """
-        from tacit.core.parquet import batches_of
-
         made = LogFormat(**format_of(spec, log))
         return (made.episodes(log, grouped=True) for log in batches_of(path, made, batch, grouped))
 
@@ -303,7 +301,7 @@ class Episodes(UserRows):
         A curator takes it (:meth:`tacit.Curator.add`), and an agent as the users of one block. Sums
         of files may be computed anywhere, and pass the gate once. Entries must be sorted by user,
         over all files: that makes sure, without a list of ids, that nobody counts for more than
-        ``episodes_per_user``. :func:`tacit.core.parquet.partition_by_user` sorts what is not.
+        ``episodes_per_user``. :func:`tacit.core.logs.partition_by_user` sorts what is not.
 
         Args:
             path: a file, a folder, or several.
@@ -315,8 +313,6 @@ class Episodes(UserRows):
             batch: entries in memory at a time, and the longest log of one user.
             **log: see :meth:`from_frame`.
         """
-        from tacit.core.parquet import filed_block
-
         made = LogFormat(**format_of(spec, log))
         whole_number("batch", batch)
         most = whole_number("episodes_per_user", episodes_per_user)
