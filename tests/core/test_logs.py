@@ -441,6 +441,29 @@ def test_an_agent_learns_from_files(tmp_path: Path) -> None:
     assert (agent.releases, agent.policy.version) == (1, 1)
 
 
+@pytest.mark.parametrize(
+    ("ids", "words"),
+    [
+        (pa.array(["b", "a", "b"]).dictionary_encode(), None),
+        (pa.array([2, 1, None]), "user holds a float"),
+        (pa.array([[2], [1], [2]]), "user holds a list"),
+    ],
+)
+def test_ids_are_partitioned_or_refused_by_their_type(
+    ids: Any, words: str | None, tmp_path: Path
+) -> None:
+    columns = {name: [0, 0, 1] for name in ("step", "state", "action", "reward", "next_state")}
+    pq.write_table(pa.table({"user": ids} | columns), tmp_path / "log.parquet")
+    read = Episodes.from_parquet(tmp_path / "log.parquet", horizon=2, grouped=False, batch=2)
+    if words is None:
+        assert [part.user_ids for part in read] == [("a",), ("b",)]
+    else:
+        with pytest.raises(InvalidArgument, match=words):
+            list(read)
+    with pytest.raises(InvalidArgument, match="no column 'who'"):
+        partition_by_user(tmp_path / "log.parquet", tmp_path / "sorted", user="who")
+
+
 def test_users_who_are_in_two_places_are_noticed(tmp_path: Path) -> None:
     table = random_log(np.random.default_rng(3), 12, shuffled=False)
     for name, order in (("twice", [0, 1, 0]), ("back", [1, 0])):

@@ -11,14 +11,15 @@ from __future__ import annotations
 import contextlib
 import datetime
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.privacy.arguments import fitting
 from tacit.privacy.errors import InvalidArgument, MissingExtra
+from tacit.privacy.statistic import Block
 
 Ints: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
@@ -40,8 +41,48 @@ _ARROW = {"text": r"(large_)?string|dictionary", "time": r"timestamp|date|time|d
 class UserRows:
     """One row per user. Its text has no values, since texts end up in logs."""
 
+    _COLUMNS: ClassVar[tuple[str, ...]]
     actions: NDArray[Any]
     user_ids: tuple[int | str, ...] | None
+
+    def _hold(self, columns: Mapping[str, Any], user_ids: Sequence[int | str] | None) -> None:
+        """Keeps columns, not copied, so that nobody changes them by way of these; or ``None``."""
+        for name in self._COLUMNS:
+            view = columns[name].view() if name in columns else None
+            if view is not None:
+                view.flags.writeable = False
+            object.__setattr__(self, name, view)
+        object.__setattr__(self, "user_ids", checked_ids(user_ids, self.users))
+
+    def block(self) -> Block:
+        """The same for a curator: arrays by the names of the attributes that there are, raw."""
+        held = {name: getattr(self, name) for name in self._COLUMNS}
+        return Block(self.users, {name: c for name, c in held.items() if c is not None})
+
+    def take(self, rows: slice | NDArray[np.bool_] | Ints) -> Self:
+        """Some of the rows.
+
+        >>> from tacit import Episodes
+        >>> episodes = Episodes(np.zeros((3, 2)), np.zeros((3, 1)), np.zeros((3, 1)))
+        >>> episodes.take(slice(0, 2))
+        <Episodes of 2 users, horizon 1>
+        """
+        ids = self.user_ids
+        kept = ids and [ids[i] for i in np.arange(self.users)[rows].tolist()]
+        columns = {name: array[rows] for name, array in self.block().arrays.items()}
+        return self._made(columns, kept)
+
+    @classmethod
+    def of_block(cls, block: Block, user_ids: Sequence[int | str] | None = None) -> Self:
+        """The inverse of :meth:`block`."""
+        held = block.arrays
+        return cls._made({name: held[name] for name in cls._COLUMNS if name in held}, user_ids)
+
+    @classmethod
+    def _made(cls, columns: Mapping[str, Any], user_ids: Sequence[int | str] | None) -> Self:
+        make: Any = cls
+        made: Self = make(**columns, user_ids=user_ids)
+        return made
 
     @property
     def users(self) -> int:
@@ -59,11 +100,6 @@ class UserRows:
     def __repr__(self) -> str:
         noun = "user" if self.users == 1 else "users"
         return f"<{type(self).__name__} of {self.users:,} {noun}, horizon {self.horizon}>"
-
-    def _ids_of(self, rows: slice | NDArray[np.bool_] | Ints) -> list[int | str] | None:
-        if self.user_ids is None:
-            return None
-        return [self.user_ids[i] for i in np.arange(self.users)[rows].tolist()]
 
 
 def _array(name: str, values: ArrayLike) -> NDArray[Any]:
@@ -136,14 +172,6 @@ def optional_codes(name: str, values: ArrayLike | None, users: int, default: int
     column = np.full(users, default, np.int64) if values is None else as_codes(name, values)
     require_shape(name, column, (users,))
     return column
-
-
-def read_only_views(columns: Mapping[str, NDArray[Any]]) -> Iterator[tuple[str, NDArray[Any]]]:
-    """The same arrays, not copied, so that nobody changes them by way of these."""
-    for name, array in columns.items():
-        view = array.view()
-        view.flags.writeable = False
-        yield name, view
 
 
 def checked_ids(user_ids: Sequence[int | str] | None, users: int) -> tuple[int | str, ...] | None:
@@ -349,7 +377,8 @@ def flag_column(name: str, column: Any) -> NDArray[np.bool_]:
         column = np.asarray(column)
         if column.dtype.kind not in "OUS":
             numbers = one_column(name, as_numbers(name, column))
-            return np.isfinite(numbers) & (numbers != 0.0)
+            said_so: NDArray[np.bool_] = np.isfinite(numbers) & (numbers != 0.0)
+            return said_so
         column = column.tolist()
     said = ("true", "yes", "1", "1.0")
     return np.array([str(entry).strip().lower() in said for entry in column], dtype=bool)

@@ -13,7 +13,7 @@ import itertools
 import json
 import os
 import tempfile
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 Entries: TypeAlias = dict[str, NDArray[Any]]
 """Columns of a log, one entry per step that somebody took, by what they mean."""
 
+Batches: TypeAlias = Generator[Entries, None, None]
 Paths: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 # What a column may mean; some are numbered by a vocabulary.
@@ -292,7 +293,7 @@ def _tables(
     known.ravel()[cells] = True
 
     def laid_out(kind: str, default: float) -> NDArray[Any]:
-        column = log[kind][chosen]
+        column: NDArray[Any] = log[kind][chosen]
         if in_order and len(cells) == known.size:
             return column.reshape(shape)  # nothing is missing
         table = np.full(shape, default, dtype=column.dtype)
@@ -339,7 +340,7 @@ def _rows(
 
 def _new(user: NDArray[Any]) -> NDArray[np.bool_]:
     """Which entries differ from the one before."""
-    return np.append(user[:1] == user[:1], user[1:] != user[:-1])
+    return np.append(np.ones(len(user[:1]), dtype=bool), user[1:] != user[:-1])
 
 
 def _checked(name: str, ids: NDArray[Any]) -> NDArray[Any]:
@@ -451,7 +452,7 @@ def _csv_entries(name: str, log: LogFormat, batch: int) -> Iterator[Entries]:
             yield log.read(table)
 
 
-def batches_of(path: Paths, log: LogFormat, batch: int, grouped: bool) -> Iterator[Entries]:
+def batches_of(path: Paths, log: LogFormat, batch: int, grouped: bool) -> Batches:
     """Entries of whole users, about ``batch`` at a time."""
     whole_number("batch", batch)
     files = files_of(path)
@@ -520,7 +521,7 @@ def _row_groups(metadata: Any, batch: int) -> Iterator[list[int]]:
         yield found
 
 
-def whole_users(parts: Iterable[Entries]) -> Iterator[Entries]:
+def whole_users(parts: Iterable[Entries]) -> Batches:
     """The same entries, of which those of a user are in one part; hardly any are copied."""
     held: list[Entries] = []
     for part in parts:
@@ -628,13 +629,9 @@ class Piece:
         users, ends = 0, list[Any]()
         # Steps are needed only where they tell sessions apart.
         names = {self.log.columns[k] for k in ("user", "episode", "time") if k in self.log.columns}
-        simple = self.log.time is None
         for part in whole_users(_entries([self.file], self.log, self.batch, names)):
             people = self._sorted(part["user"], ends[-1] if ends else None)
             ends = [ends[0] if ends else people[0], people[-1]]
-            if simple and "episode" not in part:
-                users += len(people)
-                continue
             who = self.log.placed(part, True)[2]
             kept = self._kept(who)
             users += len(who) if kept is None else int(kept.sum())
@@ -682,17 +679,21 @@ def _partition(
     pa = arrow()
 
     def ids(table: Any) -> Any:
-        coded = pa.types.is_dictionary(table[user].type)
-        return table[user].cast(table[user].type.value_type) if coded else table[user]
+        column = _column(table, "user", user)
+        if pa.types.is_nested(column.type):
+            raise InvalidArgument(f"{user} holds a {column.type}, but must hold integers or text")
+        coded = pa.types.is_dictionary(column.type)
+        return column.cast(column.type.value_type) if coded else column
 
     os.makedirs(folder, mode=0o700, exist_ok=True)
-    people: Any = None
+    found: list[Any] = []
     for table in _batches(names, batch, [user]):
-        found = pa.compute.unique(ids(table))
-        people = found if people is None else pa.concat_arrays([people, found]).unique()
-    if people is None:
+        found.append(pa.compute.unique(ids(table)))
+        if sum(map(len, found)) > 2 * len(found[0]) + (1 << 20):
+            found = [pa.concat_arrays(found).unique()]
+    if not found:
         return []
-    people = people.sort()
+    people = pa.concat_arrays(found).unique().sort()
     writers: dict[str, Any] = {}
     try:
         for table in _batches(names, batch, columns):
@@ -723,7 +724,7 @@ def _batches(names: list[str], batch: int, columns: list[str] | None) -> Iterato
             yield from file.iter_batches(batch_size=batch, columns=columns)
 
 
-def _partitioned(files: list[str], log: LogFormat, batch: int) -> Iterator[Entries]:
+def _partitioned(files: list[str], log: LogFormat, batch: int) -> Batches:
     """Entries of whole users where those of a user are anywhere: by way of files, one per share.
 
     The files are raw data. They are in a folder of mode 0700, which is removed at the end.
