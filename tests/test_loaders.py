@@ -13,9 +13,7 @@ from research.hostile.files import FileCase, file_cases
 from research.hostile.fuzzing import Broken
 from research.hostile.hand_made import hand_made
 from research.hostile.loaders import Reading, campaign, made_files, mutation
-from tacit.core.csv_logs import csv_batches
-from tacit.core.logs import LogFormat
-from tacit.core.parquet import files_of
+from tacit.core.logs import LogFormat, csv_batches, files_of
 from tacit.privacy.errors import CorruptFile, InvalidArgument
 from tacit.service.app_file import read_app
 

@@ -22,8 +22,7 @@ import pytest
 
 import tacit
 from tacit.core.episodes import Episodes
-from tacit.core.logs import LogFormat
-from tacit.core.parquet import partition_by_user
+from tacit.core.logs import LogFormat, partition_by_user
 from tacit.finite.spec import FiniteSpec
 from tacit.finite.visits import VisitCounts
 from tacit.privacy.errors import CorruptFile, InvalidArgument
@@ -180,6 +179,29 @@ def test_what_a_type_declares_is_a_vocabulary_if_one_says_so() -> None:
         Episodes.from_frame(pd.DataFrame(LOG), **options, states="schema")
 
 
+def test_types_that_few_tables_have() -> None:
+    """Integers that may be missing are ids, views of texts are texts; a time of day is no time."""
+    table = {"user": [7, 7, 8], "step": [0, 1, 0], "action": [0, 1, 0], "reward": [0.0, 1.0, 0.0]}
+    table |= {"state": ["idle", "busy", None]}
+    frame: Any = pd.DataFrame(table).convert_dtypes()
+    views = pa.table(table | {"state": pa.array(table["state"], pa.string_view())})
+    options: dict[str, Any] = {"horizon": 2, "next_state": None, "states": STATES}
+    for given in (frame, views):
+        made = Episodes.from_frame(given, **options)
+        assert (made.user_ids, made.states[:, 0].tolist()) == ((7, 8), [0, -3])
+    day = pa.table(table | {"at": pa.array([1, 2, 3], pa.time32("s"))})
+    with pytest.raises(InvalidArgument, match="'at' is no time stamp by its type"):
+        Episodes.from_frame(day, **options, time="at")
+
+
+def test_what_occurred_is_no_vocabulary() -> None:
+    """Polars' categoricals are the texts of the data, and declare nothing."""
+    frame = pl.DataFrame(LOG).with_columns(pl.col("state").cast(pl.Categorical))
+    options = OPTIONS | {"spec": None, "horizon": 3, "actions": ACTIONS, "end": 2}
+    with pytest.raises(InvalidArgument, match="declares no states"):
+        Episodes.from_frame(frame, **options, states="schema")
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -251,7 +273,7 @@ def test_parquet_is_read_batch_by_batch_and_nobody_is_cut(
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_the_compiled_layout_is_that_of_the_slow_one(seed: int) -> None:
+def test_entries_that_are_neighbours_give_what_those_in_any_order_give(seed: int) -> None:
     """Doubles, gaps, contradictions, late and negative steps."""
     rng, n = np.random.default_rng(seed), 60
     log = {
@@ -267,7 +289,10 @@ def test_the_compiled_layout_is_that_of_the_slow_one(seed: int) -> None:
     made = LogFormat(
         horizon=4, next_state="next_state" if seed % 2 else None, terminal="over", end=1
     )
-    fast, slow = (made.episodes(made.read(log), grouped=grouped) for grouped in (True, False))
+    fast = made.episodes(made.read(log), grouped=True)
+    mixed = np.append(np.unique(log["user"], return_index=True)[1], rng.permutation(n))
+    mixed = mixed[np.sort(np.unique(mixed, return_index=True)[1])]
+    slow = made.episodes(made.read({name: column[mixed] for name, column in log.items()}))
     assert np.array_equal(fast.states, slow.states)
     assert np.array_equal(fast.actions, slow.actions)
     assert np.array_equal(fast.rewards, slow.rewards, equal_nan=True)
@@ -339,7 +364,7 @@ def test_files_are_summed_as_their_users_are(batch: int, tmp_path: Path) -> None
             assert block.users == whole.users == 60
             for statistic in statistics:
                 assert np.allclose(statistic.total(block), statistic.total(whole))
-                exact = [grid_total(statistic, data, 1.0, 2.0**-20) for data in (block, whole)]
+                exact = [grid_total(statistic, data, 2.0**-20) for data in (block, whole)]
                 assert np.abs(exact[0] - exact[1]).max() <= 60
 
 
@@ -349,7 +374,7 @@ def released_by(executor: Any, path: Path) -> tuple[int, Any, Any]:
     statistic = VisitCounts(3, 2, 3, pooled=True, cap=1)
     curator = tacit.JointDP(1.0, 1e-6).curator(noise_seed=0)
     curator.add(block)
-    total = grid_total(statistic, block, 1.0, 2.0**-20)
+    total = grid_total(statistic, block, 2.0**-20)
     return block.users, total, curator.release(statistic)["transitions"]
 
 
@@ -414,6 +439,29 @@ def test_an_agent_learns_from_files(tmp_path: Path) -> None:
     agent = tacit.UCBPO(SPEC, 50, tacit.JointDP(1.0, 1e-6), schedule="fixed:size=50")
     assert agent.learn(block).counted == 50
     assert (agent.releases, agent.policy.version) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("ids", "words"),
+    [
+        (pa.array(["b", "a", "b"]).dictionary_encode(), None),
+        (pa.array([2, 1, None]), "user holds a float"),
+        (pa.array([[2], [1], [2]]), "user holds a list"),
+    ],
+)
+def test_ids_are_partitioned_or_refused_by_their_type(
+    ids: Any, words: str | None, tmp_path: Path
+) -> None:
+    columns = {name: [0, 0, 1] for name in ("step", "state", "action", "reward", "next_state")}
+    pq.write_table(pa.table({"user": ids} | columns), tmp_path / "log.parquet")
+    read = Episodes.from_parquet(tmp_path / "log.parquet", horizon=2, grouped=False, batch=2)
+    if words is None:
+        assert [part.user_ids for part in read] == [("a",), ("b",)]
+    else:
+        with pytest.raises(InvalidArgument, match=words):
+            list(read)
+    with pytest.raises(InvalidArgument, match="no column 'who'"):
+        partition_by_user(tmp_path / "log.parquet", tmp_path / "sorted", user="who")
 
 
 def test_users_who_are_in_two_places_are_noticed(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, TypeAlias
@@ -21,24 +22,19 @@ from numpy.typing import ArrayLike, NDArray
 
 from tacit.core.columns import (
     INVALID,
+    UNKNOWN,
     UserRows,
     as_codes,
     as_numbers,
-    checked_ids,
     optional_codes,
-    read_only_views,
     require_shape,
 )
-from tacit.core.logs import LogFormat, format_of
-from tacit.core.typed_columns import UNKNOWN
+from tacit.core.logs import LogFormat, batches_of, filed_block, format_of
 from tacit.privacy.arguments import whole_number
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.statistic import Block, FiledBlock, Floats
+from tacit.privacy.statistic import FiledBlock, Floats
 
 Ints: TypeAlias = NDArray[np.int64]
-
-_COLUMNS = ("states", "actions", "rewards", "versions")
-
 
 FiniteSpace: TypeAlias = Any
 """What :func:`validate_episodes` is told of a world: ``states``, ``actions``, ``horizon`` and
@@ -75,6 +71,8 @@ class Episodes(UserRows):
     user_ids: tuple[int | str, ...] | None
     components: Ints | None
 
+    _COLUMNS = ("states", "actions", "rewards", "versions", "components")
+
     def __init__(
         self,
         states: ArrayLike,
@@ -101,40 +99,9 @@ class Episodes(UserRows):
         require_shape("states", columns["states"], (users, steps + 1))
         require_shape("rewards", columns["rewards"], (users, steps))
         columns["versions"] = optional_codes("versions", versions, users)
-        object.__setattr__(self, "components", None)
         if components is not None:
             columns["components"] = optional_codes("components", components, users)
-        for name, view in read_only_views(columns):
-            object.__setattr__(self, name, view)
-        object.__setattr__(self, "user_ids", checked_ids(user_ids, users))
-
-    def block(self) -> Block:
-        """The same for a curator: arrays "states", "actions", "rewards" and "versions", raw.
-
-        And "components" where there are any.
-        """
-        return Block(self.users, {name: getattr(self, name) for name in self._columns})
-
-    @property
-    def _columns(self) -> tuple[str, ...]:
-        return _COLUMNS if self.components is None else (*_COLUMNS, "components")
-
-    def take(self, rows: slice | NDArray[np.bool_] | Ints) -> Episodes:
-        """Some of the rows.
-
-        >>> episodes = Episodes(np.zeros((3, 2)), np.zeros((3, 1)), np.zeros((3, 1)))
-        >>> episodes.take(slice(0, 2))
-        <Episodes of 2 users, horizon 1>
-        """
-        columns = {name: getattr(self, name)[rows] for name in self._columns}
-        return Episodes(**columns, user_ids=self._ids_of(rows))
-
-    @classmethod
-    def of_block(cls, block: Block, user_ids: Sequence[int | str] | None = None) -> Episodes:
-        """The inverse of :meth:`block`."""
-        drawn = block.arrays.get("components")
-        columns = {name: block[name] for name in _COLUMNS}
-        return cls(**columns, user_ids=user_ids, components=drawn)
+        self._hold(columns, user_ids)
 
     @classmethod
     def from_records(
@@ -177,18 +144,10 @@ class Episodes(UserRows):
         >>> log.states.tolist()
         [[0, 2, 3], [0, 1, -1]]
         """
-        given = {"version": version, "episode": episode, "component": component}
-        columns = {
-            "user": user,
-            "step": step,
-            "state": state,
-            "action": action,
-            "reward": reward,
-            "next_state": next_state,
-        } | {name: values for name, values in given.items() if values is not None}
-        names: dict[str, Any] = {name: name for name in given if given[name] is not None}
-        log = LogFormat(horizon=horizon, **names)
-        return log.episodes(log.read(columns))
+        given = {k: v for k, v in locals().items() if k not in ("cls", "horizon") and v is not None}
+        optional: dict[str, Any] = {k: k for k in ("version", "episode", "component") if k in given}
+        log = LogFormat(horizon=horizon, **optional)
+        return log.episodes(log.read(given))
 
     @classmethod
     def from_frame(
@@ -270,8 +229,9 @@ class Episodes(UserRows):
     ) -> Iterator[Episodes]:
         """Episodes from Parquet files, or folders of them, batch by batch.
 
-        No more than about ``batch`` entries are in memory, and the longest log of one user. Takes
-        what :meth:`from_frame` takes, and needs the extra ``logs``.
+        No more than about ``batch`` entries are in memory, and the longest log of one user; and all
+        ids, where they are not grouped. Takes what :meth:`from_frame` takes, and needs the extra
+        ``logs``.
 
         Args:
             path: a file, a folder, or several.
@@ -281,10 +241,15 @@ class Episodes(UserRows):
             batch: entries at a time.
             **log: see :meth:`from_frame`.
         """
-        from tacit.core.parquet import batches_of
-
         made = LogFormat(**format_of(spec, log))
-        return (made.episodes(log, grouped=True) for log in batches_of(path, made, batch, grouped))
+        parts = batches_of(path, made, batch, grouped)
+
+        def read() -> Iterator[Episodes]:
+            with closing(parts):  # whatever happens, files of raw data go at once
+                for part in parts:
+                    yield made.episodes(part, grouped=True)
+
+        return read()
 
     @classmethod
     def parquet_block(
@@ -303,7 +268,7 @@ class Episodes(UserRows):
         A curator takes it (:meth:`tacit.Curator.add`), and an agent as the users of one block. Sums
         of files may be computed anywhere, and pass the gate once. Entries must be sorted by user,
         over all files: that makes sure, without a list of ids, that nobody counts for more than
-        ``episodes_per_user``. :func:`tacit.core.parquet.partition_by_user` sorts what is not.
+        ``episodes_per_user``. :func:`tacit.core.logs.partition_by_user` sorts what is not.
 
         Args:
             path: a file, a folder, or several.
@@ -315,8 +280,6 @@ class Episodes(UserRows):
             batch: entries in memory at a time, and the longest log of one user.
             **log: see :meth:`from_frame`.
         """
-        from tacit.core.parquet import filed_block
-
         made = LogFormat(**format_of(spec, log))
         whole_number("batch", batch)
         most = whole_number("episodes_per_user", episodes_per_user)

@@ -1,42 +1,70 @@
 """Logs as people have them: tables with names, texts, time stamps and gaps, as episodes.
 
 What a log *is* (which columns, which vocabulary, how long an episode is) is said by a
-:class:`LogFormat` and public. What it holds is people's, and never raises.
+:class:`LogFormat` and public. What it holds is people's, and never raises. Files are read batch by
+batch, and a user's entries are cut nowhere: those of the last one of a batch wait for the next.
 """
 
 from __future__ import annotations
 
+import csv
 import datetime
+import itertools
+import json
 import os
-from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+import tempfile
+from collections.abc import Container, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.columns import INVALID, as_codes, as_numbers, check_ids, one_column
-from tacit.core.labels import Labels, checked_labels, code_of
-from tacit.core.texts import hint
-from tacit.core.typed_columns import (
+from tacit.core.columns import (
+    INVALID,
     UNREADABLE,
     Floats,
     Ints,
+    Labels,
+    arrow,
+    as_codes,
+    as_numbers,
+    check_ids,
+    checked_labels,
     code_column,
+    code_of,
     declared_labels,
     flag_column,
     number_values,
+    one_column,
     people_column,
+    plain,
     time_column,
 )
+from tacit.core.texts import hint
 from tacit.privacy.arguments import checked_number, whole_number
-from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.errors import CorruptFile, InvalidArgument, TacitError
+from tacit.privacy.files import open_regular
+from tacit.privacy.statistic import Block, FiledBlock
 
 if TYPE_CHECKING:
     from tacit.core.episodes import Episodes
 
 Entries: TypeAlias = dict[str, NDArray[Any]]
 """Columns of a log, one entry per step that somebody took, by what they mean."""
+
+Batches: TypeAlias = Generator[Entries, None, None]
+Paths: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+
+# What a column may mean; some are numbered by a vocabulary.
+_READ = (
+    *("user", "step", "state", "action", "reward", "next_state", "version", "episode"),
+    *("component", "time", "terminal"),
+)
+_NAMED = {"state": "states", "next_state": "states", "action": "actions"}
 
 # Steps of all users together, of which so many for each entry of a log may be empty: a horizon far
 # beyond the data is a slip, and must not fill the memory of the machine.
@@ -96,35 +124,31 @@ class LogFormat:
     @property
     def columns(self) -> dict[str, str]:
         """The names of the columns that it has, by what they mean."""
-        named = {item.name: getattr(self, item.name) for item in fields(self)}
-        return {kind: name for kind, name in named.items() if kind in _READ and name is not None}
+        return {kind: name for kind in _READ if (name := getattr(self, kind)) is not None}
 
     def read(self, frame: Any, only: Container[str] | None = None) -> Entries:
         """The entries of a table, as arrays; only types and lengths are refused."""
         if not hasattr(frame, "__getitem__") and hasattr(frame, "__arrow_c_stream__"):
-            from tacit.core.parquet import arrow
-
             frame = arrow().table(frame)
         named = {k: name for k, name in self.columns.items() if only is None or name in only}
-        raw = {kind: _column(frame, kind, name) for kind, name in named.items()}
-        states, actions = self.vocabulary("states", raw), self.vocabulary("actions", raw)
+        raw = {kind: plain(_column(frame, kind, name)) for kind, name in named.items()}
+        labels = {option: self._vocabulary(option, raw) for option in ("states", "actions")}
         log: Entries = {}
         for kind, column in raw.items():
-            name = self.columns[kind]
+            name = named[kind]
             if kind in ("user", "episode"):
                 log[kind] = people_column(name, column)
-            elif kind in ("state", "next_state", "action"):
-                labels, option = (actions, "actions") if kind == "action" else (states, "states")
-                log[kind] = code_column(name, column, labels, option)
+            elif kind in _NAMED:
+                log[kind] = code_column(name, column, labels[_NAMED[kind]], _NAMED[kind])
             elif kind == "time":
                 log[kind] = time_column(name, column)
             elif kind == "terminal":
                 log[kind] = flag_column(name, column)
-            elif kind == "reward":
-                numbers = as_numbers(name, number_values(name, column))
-                log[kind] = self._rewards(one_column(name, numbers))
             else:
-                log[kind] = one_column(name, as_codes(name, number_values(name, column)))
+                made: Any = as_numbers if kind == "reward" else as_codes
+                log[kind] = one_column(name, made(name, number_values(name, column)))
+        if "reward" in log and self.missing_reward is not None:
+            log["reward"] = np.where(np.isnan(log["reward"]), self.missing_reward, log["reward"])
         of = next(kind for kind in ("time", "step", "user") if kind in log)
         for kind, array in log.items():
             if len(array) != len(log[of]):
@@ -134,19 +158,12 @@ class LogFormat:
                 )
         return log
 
-    def vocabulary(self, option: str, raw: dict[str, Any]) -> Labels:
+    def _vocabulary(self, option: str, raw: dict[str, Any]) -> Labels:
         """The labels of states or actions, given or declared by the type of their column."""
-        given: Any = getattr(self, option)
-        if given != "schema" or option.removesuffix("s") not in raw:
-            labels: Labels = None if given == "schema" else given
-            return labels
-        kind = option.removesuffix("s")
-        return declared_labels(self.columns[kind], raw[kind], option)
-
-    def _rewards(self, numbers: Floats) -> Floats:
-        if self.missing_reward is None:
-            return numbers
-        return np.where(np.isnan(numbers), float(self.missing_reward), numbers)
+        given, kind = getattr(self, option), option.removesuffix("s")
+        if given != "schema":
+            return given  # type: ignore[no-any-return]
+        return declared_labels(self.columns[kind], raw[kind], option) if kind in raw else None
 
     def episodes(self, log: Entries, grouped: bool = False) -> Episodes:
         """The episodes of entries; ``grouped`` if those of a user come one after the other."""
@@ -157,13 +174,7 @@ class LogFormat:
 
     def columns_of(self, log: Entries, grouped: bool) -> tuple[Entries, NDArray[Any]]:
         """The columns of episodes, a row for each, and whose they are."""
-        rows, who = (_grouped_rows if grouped else _rows)(log["user"], log.get("episode"))
-        steps: Ints
-        if "time" in log:
-            gap = None if self.gap is None else float(self.gap)  # type: ignore[arg-type]
-            rows, steps, who = _sessions(rows, who, log["time"], gap, self.sessions)
-        else:
-            steps = log["step"]
+        rows, steps, who = self.placed(log, grouped)
         n = len(who)
         most = max(_MOST_CELLS, _MOST_EMPTY * len(steps))
         if n * self.horizon > most:
@@ -172,9 +183,7 @@ class LogFormat:
                 f"many episodes of {len(steps):,} entries: all of their steps must fit in memory"
             )
         ends, after = self._ends(log, rows, steps, n)
-        # The loop needs the entries of a row one after the other; sessions may be mixed up.
-        make = _compiled_tables if grouped and "time" not in log else _tables
-        states, actions, rewards = make(log, rows, steps, ends, self.horizon)
+        states, actions, rewards = _tables(log, rows, steps, ends, self.horizon)
         if after is not None:
             over = np.arange(self.horizon + 1) > ends[:, np.newaxis]
             states = np.where(over, after, states)
@@ -184,13 +193,13 @@ class LogFormat:
             columns["components"] = _agreed(log["component"], rows, n)
         return columns, who
 
-    def whose(self, log: Entries) -> NDArray[Any]:
-        """Whose the episodes of grouped entries are, by the columns that tell."""
-        rows, who = _grouped_rows(log["user"], log.get("episode"))
+    def placed(self, log: Entries, grouped: bool) -> tuple[Ints, Ints, NDArray[Any]]:
+        """The row and the step of each entry, and whose the rows are."""
+        rows, who = _rows(log["user"], log.get("episode"), grouped)
         if "time" not in log:
-            return who
-        gap = None if self.gap is None else float(self.gap)  # type: ignore[arg-type]
-        return _sessions(rows, who, log["time"], gap, self.sessions)[2]
+            return rows, log.get("step", rows), who
+        gap: Any = self.gap
+        return _sessions(rows, who, log["time"], gap, self.sessions)
 
     def _ends(self, log: Entries, rows: Ints, steps: Ints, n: int) -> tuple[Ints, int | None]:
         """The last step of each episode by its terminal flag, and the state that follows it."""
@@ -231,23 +240,6 @@ def format_of(spec: Any, given: Mapping[str, Any]) -> dict[str, Any]:
     return made
 
 
-_READ = frozenset(
-    [
-        "user",
-        "step",
-        "state",
-        "action",
-        "reward",
-        "next_state",
-        "version",
-        "episode",
-        "component",
-        "time",
-        "terminal",
-    ]
-)
-
-
 def _column(frame: Any, kind: str, name: str) -> Any:
     try:
         return frame[name]
@@ -286,88 +278,74 @@ def _tables(
     log: Entries, rows: Ints, steps: Ints, ends: Ints, horizon: int
 ) -> tuple[Ints, Ints, Floats]:
     """States (n, H + 1), actions and rewards (n, H) of entries; what is not known is invalid."""
-    n = len(ends)
+    shape = (len(ends), horizon)
     within = (steps >= 0) & (steps < horizon)
-    within &= steps <= ends[rows]
-    cell = rows[within] * horizon + steps[within]
-    given = np.bincount(cell, minlength=n * horizon)
-    once = given == 1
-    within[within] = once[cell]
-    at = (rows[within], steps[within])
+    if "terminal" in log:
+        within &= steps <= ends[rows]
+    cells, twice = rows[within] * horizon + steps[within], np.zeros(0, dtype=np.int64)
+    in_order = bool(np.all(cells[1:] > cells[:-1]))
+    if not in_order:
+        given = np.bincount(cells)
+        twice, once = np.flatnonzero(given > 1), given[cells] == 1
+        within[within], cells = once, cells[once]
+    chosen: Any = slice(None) if within.all() else within
+    known = np.zeros(shape, dtype=bool)
+    known.ravel()[cells] = True
 
-    before = np.full((n, horizon + 1), INVALID, dtype=np.int64)
-    after = np.full((n, horizon + 1), INVALID, dtype=np.int64)
-    actions = np.full((n, horizon), INVALID, dtype=np.int64)
-    rewards = np.full((n, horizon), np.nan)
-    actions[(given > 1).reshape(n, horizon)] = UNREADABLE
-    before[at] = log["state"][within]
-    actions[at] = log["action"][within]
-    rewards[at] = log["reward"][within]
-    known = once.reshape(n, horizon)
-    seen_before = np.pad(known, ((0, 0), (0, 1)))
+    def laid_out(kind: str, default: float) -> NDArray[Any]:
+        column: NDArray[Any] = log[kind][chosen]
+        if in_order and len(cells) == known.size:
+            return column.reshape(shape)  # nothing is missing
+        table = np.full(shape, default, dtype=column.dtype)
+        table.ravel()[cells] = column
+        return table
+
+    before, actions = laid_out("state", INVALID), laid_out("action", INVALID)
+    rewards = laid_out("reward", np.nan)
+    if len(twice):  # else they may be the log's own
+        actions.ravel()[twice] = UNREADABLE
+    states = np.full((len(ends), horizon + 1), INVALID, dtype=np.int64)
     if "next_state" not in log:
+        states[:, :-1] = before
         # The entry after the last step says what followed it.
         beyond = (steps == horizon) & (ends[rows] >= horizon)
-        alone = np.bincount(rows[beyond], minlength=n) == 1
+        alone = np.bincount(rows[beyond], minlength=len(ends)) == 1
         beyond[beyond] = alone[rows[beyond]]
-        before[rows[beyond], horizon] = log["state"][beyond]
-        return before, actions, rewards
+        states[rows[beyond], horizon] = log["state"][beyond]
+        return states, actions, rewards
     # A state is seen by the entry before it and by the one after it; -1 says nothing.
-    after[at[0], at[1] + 1] = log["next_state"][within]
-    seen_after = np.pad(known, ((0, 0), (1, 0)))
-    states = np.where(seen_before, before, after)
-    states[seen_before & seen_after & (before != after)] = UNREADABLE
+    states[:, 1:] = after = laid_out("next_state", INVALID)
+    np.copyto(states[:, :-1], before, where=known)
+    clash = known[:, 1:] & known[:, :-1] & (before[:, 1:] != after[:, :-1])
+    states[:, 1:-1][clash] = UNREADABLE
     return states, actions, rewards
 
 
-def _compiled_tables(
-    log: Entries, rows: Ints, steps: Ints, ends: Ints, horizon: int
-) -> tuple[Ints, Ints, Floats]:
-    """The same where the entries of a row are neighbours: faster, once the loop is compiled."""
-    from tacit.core.log_loops import lay_out
-
-    n = len(ends)
-    states = np.empty((n, horizon + 1), dtype=np.int64)
-    actions, rewards = np.empty((n, horizon), dtype=np.int64), np.empty((n, horizon))
-    after = log.get("next_state", np.zeros(0, dtype=np.int64))
-    what = (log["state"], log["action"], log["reward"], after)
-    flat = [np.ascontiguousarray(array) for array in (rows, steps, ends, *what)]
-    everything: tuple[Any, ...] = (*flat, INVALID, UNREADABLE, states, actions, rewards)
-    lay_out(*everything)
-    return states, actions, rewards
-
-
-def _rows(user: NDArray[Any], episode: NDArray[Any] | None) -> tuple[Ints, NDArray[Any]]:
+def _rows(
+    user: NDArray[Any], episode: NDArray[Any] | None, grouped: bool
+) -> tuple[Ints, NDArray[Any]]:
     """Which row each entry belongs to, and whose the rows are, in order of first occurrence."""
-    people = _checked("user", user)
-    keys: list[Any] = people
+    if grouped:
+        new = _new(user)
+        if episode is not None:
+            new |= _new(episode)
+        return np.cumsum(new) - 1, _checked("user", user[new])
+    keys: Iterable[Any] = _checked("user", user).tolist()
     if episode is not None:
-        keys = list(zip(people, _checked("episode", episode), strict=True))
+        keys = zip(keys, _checked("episode", episode).tolist(), strict=True)
     places: dict[Any, int] = {}
-    rows = np.fromiter(
-        (places.setdefault(key, len(places)) for key in keys), dtype=np.int64, count=len(keys)
-    )
-    first = np.full(len(places), len(rows))
-    np.minimum.at(first, rows, np.arange(len(rows)))
-    return rows, user[first]
+    rows = np.fromiter((places.setdefault(key, len(places)) for key in keys), np.int64)
+    return rows, user[np.unique(rows, return_index=True)[1]]
 
 
-def _grouped_rows(user: NDArray[Any], episode: NDArray[Any] | None) -> tuple[Ints, NDArray[Any]]:
-    """The same where the entries of a user, or of an episode of hers, are neighbours."""
-    new = np.ones(len(user), dtype=bool)
-    new[1:] = user[1:] != user[:-1]
-    if episode is not None:
-        new[1:] |= episode[1:] != episode[:-1]
-    who = user[new]
-    if who.dtype.kind == "O":
-        _checked("user", who)
-    return np.cumsum(new) - 1, who
+def _new(user: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which entries differ from the one before."""
+    return np.append(np.ones(len(user[:1]), dtype=bool), user[1:] != user[:-1])
 
 
-def _checked(name: str, column: NDArray[Any]) -> list[int | str]:
-    ids: list[int | str] = column.tolist()
-    if column.dtype.kind == "O":
-        check_ids(ids, name, "must hold")
+def _checked(name: str, ids: NDArray[Any]) -> NDArray[Any]:
+    if ids.dtype.kind == "O":
+        check_ids(ids.tolist(), name, "must hold")
     return ids
 
 
@@ -381,8 +359,7 @@ def _sessions(
     """
     order = np.lexsort((time, rows))
     of, at = rows[order], time[order]
-    new = np.ones(len(of), dtype=bool)
-    new[1:] = of[1:] != of[:-1]
+    new = _new(of)
     if gap is not None:
         with np.errstate(invalid="ignore"):
             new[1:] |= (at[1:] - at[:-1] > gap) & np.isfinite(at[1:])
@@ -411,3 +388,354 @@ def _agreed(codes: Ints | None, rows: Ints, n: int) -> Ints:
     np.minimum.at(low, rows, codes)
     np.maximum.at(high, rows, codes)
     return np.where(low == high, low, INVALID)
+
+
+@contextmanager
+def opened(name: str) -> Iterator[Any]:
+    """A Parquet file; whatever Arrow finds damaged, here or while it is read, is a CorruptFile."""
+    pa = arrow()
+    try:
+        with pa.parquet.ParquetFile(name) as file:
+            yield file
+    except (pa.ArrowException, OSError) as error:
+        # Errors of a disk have a number; Arrow's own have none.
+        if isinstance(error, TacitError) or getattr(error, "errno", None) is not None:
+            raise
+        raise CorruptFile(f"{name!r} is no Parquet file, or a damaged one") from None
+
+
+def files_of(path: Paths) -> list[str]:
+    """The Parquet files that are meant, in the order of their names within a folder."""
+    given = [path] if isinstance(path, (str, os.PathLike)) else list(path)
+    found: list[str] = []
+    for one in map(Path, given):
+        inside = sorted(p for p in one.rglob("*.parquet") if p.is_file()) if one.is_dir() else [one]
+        if not inside:
+            raise InvalidArgument(f"there is no .parquet file in {os.fspath(one)!r}")
+        if inside == [one]:
+            os.close(open_regular(one))  # a FIFO would be waited for
+        found += map(os.fspath, inside)
+    if not found:
+        raise InvalidArgument("path must name at least one file")
+    return found
+
+
+def csv_batches(
+    files: Sequence[str], log: LogFormat, batch: int, grouped: bool
+) -> Iterator[Entries]:
+    """Entries of whole users; all of them at once, unless they are grouped by user."""
+    parts = itertools.chain.from_iterable(_csv_entries(name, log, batch) for name in files)
+    if grouped:
+        yield from whole_users(neighbours(parts))
+    elif whole := list(parts):
+        yield joined(whole)
+
+
+def _csv_entries(name: str, log: LogFormat, batch: int) -> Iterator[Entries]:
+    """The rows of one file, texts of which numbers are made; an empty field is a missing value."""
+    names = set(log.columns.values())
+    with open(open_regular(name), encoding="utf-8-sig", errors="replace", newline="") as file:
+        reader = csv.reader(file)
+        header = next(reader, [])
+        _check_columns(header, name, log, names)
+        while rows := list(itertools.islice(reader, batch)):
+            table: dict[str, Any] = {}
+            for column, *texts in itertools.zip_longest(header, *filter(None, rows), fillvalue=""):
+                if column in names and column not in table:
+                    table[column] = [text or None for text in texts]
+            # Somebody without an id is nobody: her rows are all of one person.
+            table[log.user] = [user or "" for user in table[log.user]]
+            for kind, option in _NAMED.items():
+                if kind in log.columns and getattr(log, option) is None:
+                    column = log.columns[kind]
+                    table[column] = as_numbers(column, table[column])
+            yield log.read(table)
+
+
+def batches_of(path: Paths, log: LogFormat, batch: int, grouped: bool) -> Batches:
+    """Entries of whole users, about ``batch`` at a time."""
+    whole_number("batch", batch)
+    files = files_of(path)
+    log = with_labels(log, files)
+    if grouped:
+        return whole_users(neighbours(_entries(files, log, batch)))
+    return _partitioned(files, log, batch)
+
+
+def with_labels(log: LogFormat, files: list[str]) -> LogFormat:
+    """The vocabulary ``"schema"`` as files declare it: a JSON list, ``labels``, of a column.
+
+    The dictionaries of row groups hold what occurred, and are no declaration.
+    """
+    found: dict[str, Any] = {}
+    for option, kind in (("states", "state"), ("actions", "action")):
+        if getattr(log, option) != "schema":
+            continue
+        for name in files:
+            with opened(name) as file:
+                schema = file.schema_arrow
+            column = log.columns[kind]
+            field = schema.field(column) if column in schema.names else None
+            text = ((field.metadata or {}) if field is not None else {}).get(b"labels")
+            try:
+                labels = checked_labels(option, json.loads(text or "0"))
+            except ValueError:
+                labels = None
+            if labels is None or found.setdefault(option, labels) != labels:
+                raise InvalidArgument(
+                    f"{name!r} declares no {option}, or others, in the metadata of its column "
+                    f"{column!r} (labels, a JSON list): give {option}=[...]"
+                )
+    return replace(log, **found)
+
+
+def _entries(
+    files: Iterable[str], log: LogFormat, batch: int, only: set[str] | None = None
+) -> Iterator[Entries]:
+    names = sorted(only or set(log.columns.values()))
+    for name in files:
+        with opened(name) as file:
+            _check_columns(file.schema_arrow.names, name, log, names)
+            for groups in _row_groups(file.metadata, batch):
+                read = {"row_groups": groups, "columns": names}
+                for table in file.iter_batches(batch_size=batch, **read):
+                    yield log.read(table, only)
+
+
+def _check_columns(there: list[str], name: str, log: LogFormat, names: Iterable[str]) -> None:
+    for kind, column in log.columns.items():
+        if column in names and column not in there:
+            raise InvalidArgument(missing_column(repr(name), kind, column, there))
+
+
+def _row_groups(metadata: Any, batch: int) -> Iterator[list[int]]:
+    """Row groups of about a batch: one iterator over all of them keeps more and more memory."""
+    found, rows = list[int](), 0
+    for group in range(metadata.num_row_groups):
+        found.append(group)
+        rows += metadata.row_group(group).num_rows
+        if rows >= batch:
+            yield found
+            found, rows = [], 0
+    if found:
+        yield found
+
+
+def whole_users(parts: Iterable[Entries]) -> Batches:
+    """The same entries, of which those of a user are in one part; hardly any are copied."""
+    held: list[Entries] = []
+    for part in parts:
+        user = part["user"]
+        if not len(user):
+            continue
+        starts = np.flatnonzero(_new(user))
+        first, last = 0, int(starts[-1])
+        if held:
+            # Those of the user who waits come first, if there are more of hers.
+            if user[0] == held[0]["user"][0]:
+                first = int(starts[1]) if len(starts) > 1 else len(user)
+            held.append(_some(part, 0, first))
+            if first == len(user):
+                continue
+            yield joined(held)
+        if last > first:
+            yield _some(part, first, last)
+        # The last one may go on in the next part. Copies: a view would keep the whole part.
+        held = [{n: c.copy() for n, c in _some(part, last, len(user)).items()}]
+    if held:
+        yield joined(held)
+
+
+def neighbours(parts: Iterable[Entries]) -> Iterator[Entries]:
+    """The same entries; refused where somebody's in one part do not come one after the other.
+
+    Who comes where is public. Otherwise she would have many short episodes in place of hers.
+    """
+    for part in parts:
+        user = part["user"]
+        heads = user[_new(user)]
+        in_order = heads.dtype.kind in "iu" and bool((heads[1:] > heads[:-1]).all())
+        if not in_order and len(set(heads.tolist())) < len(heads):
+            raise InvalidArgument(
+                "the entries of some user do not come one after the other: give grouped=False, "
+                "and they are partitioned first"
+            )
+        yield part
+
+
+def _some(part: Entries, start: int, stop: int) -> Entries:
+    return {name: column[start:stop] for name, column in part.items()}
+
+
+def joined(parts: list[Entries]) -> Entries:
+    """Entries one after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def filed_block(
+    path: Paths,
+    log: LogFormat,
+    batch: int,
+    most: int,
+    executor: Executor | None,
+    users: int | None = None,
+) -> FiledBlock:
+    """All episodes of sorted files as one block that nobody holds."""
+    files = files_of(path)
+    log = with_labels(log, files)
+    pieces = [Piece(name, log, batch, most) for name in files]
+    if users is not None and len(pieces) == 1:
+        return FiledBlock(users, pieces, most, executor)
+    # Ids and their order are public: what is wrong with them is said before anybody pays.
+    found = list((map if executor is None else executor.map)(Piece.count, pieces))
+    last: list[Any] = []
+    for piece, (_, ends) in zip(pieces, found, strict=True):
+        if ends and last and not last[-1] < ends[0]:
+            raise InvalidArgument(f"{piece.file!r} does not begin after the last user{_SORTED}")
+        last = ends or last
+    return FiledBlock(sum(users for users, _ in found), pieces, most, executor)
+
+
+_SORTED = ": files must be sorted by user, one after the other; see partition_by_user"
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A file whose entries are sorted by user, as blocks of whole users.
+
+    Sorted means that nobody is in two places: so nobody counts for more than ``most`` episodes, and
+    that is checked whenever it is read.
+    """
+
+    file: str
+    log: LogFormat
+    batch: int
+    most: int
+
+    def __call__(self) -> Iterator[Block]:
+        """Some users at a time."""
+        before: Any = None
+        for part in whole_users(_entries([self.file], self.log, self.batch)):
+            before = self._sorted(part["user"], before)[-1]
+            columns, who = self.log.columns_of(part, grouped=True)
+            block = Block(len(who), columns)
+            kept = self._kept(who)
+            yield block if kept is None else block.take(kept)
+
+    def count(self) -> tuple[int, list[Any]]:
+        """How many episodes it has, and the first and the last user."""
+        users, ends = 0, list[Any]()
+        # Steps are needed only where they tell sessions apart.
+        names = {self.log.columns[k] for k in ("user", "episode", "time") if k in self.log.columns}
+        for part in whole_users(_entries([self.file], self.log, self.batch, names)):
+            people = self._sorted(part["user"], ends[-1] if ends else None)
+            ends = [ends[0] if ends else people[0], people[-1]]
+            who = self.log.placed(part, True)[2]
+            kept = self._kept(who)
+            users += len(who) if kept is None else int(kept.sum())
+        return users, ends
+
+    def _sorted(self, user: Any, before: Any) -> Any:
+        """The different users of a part, which come after one another and after ``before``."""
+        people = _checked(self.log.user, user[_new(user)])
+        right = bool(np.all(people[1:] > people[:-1])) and (before is None or before < people[0])
+        if not right:
+            raise InvalidArgument(f"{self.file!r} is not sorted by user{_SORTED}")
+        return people
+
+    def _kept(self, who: Any) -> Any:
+        """Which episodes are among the first of their users; ``None`` if all are."""
+        if self.log.episode is None and self.log.time is None:
+            return None  # a row for each user
+        twice = who[self.most :] == who[: -self.most]
+        if not np.any(twice):
+            return None
+        return np.append(np.ones(self.most, dtype=bool), ~twice)
+
+
+def partition_by_user(
+    path: Paths, folder: str | os.PathLike[str], *, user: str = "user", files: int = 16
+) -> list[str]:
+    """Sorts Parquet files of any order into others, of which each has some of the users, sorted.
+
+    They are ranges of ids, in the order of their names: what :meth:`tacit.Episodes.parquet_block`
+    reads. Raw data, mode 0700. A file must fit in memory, and all ids: ``files`` says how many
+    there are.
+    """
+    return _partition(files_of(path), folder, user, whole_number("files", files), None, 1 << 16)
+
+
+def _partition(
+    names: list[str],
+    folder: str | os.PathLike[str],
+    user: str,
+    files: int,
+    columns: list[str] | None,
+    batch: int,
+) -> list[str]:
+    """The same of some columns, so many entries at a time."""
+    pa = arrow()
+
+    def ids(table: Any) -> Any:
+        column = _column(table, "user", user)
+        if pa.types.is_nested(column.type):
+            raise InvalidArgument(f"{user} holds a {column.type}, but must hold integers or text")
+        coded = pa.types.is_dictionary(column.type)
+        return column.cast(column.type.value_type) if coded else column
+
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    found: list[Any] = []
+    for table in _batches(names, batch, [user]):
+        found.append(pa.compute.unique(ids(table)))
+        if sum(map(len, found)) > 2 * len(found[0]) + (1 << 20):
+            found = [pa.concat_arrays(found).unique()]
+    if not found:
+        return []
+    people = pa.concat_arrays(found).unique().sort()
+    writers: dict[str, Any] = {}
+    try:
+        for table in _batches(names, batch, columns):
+            place = np.asarray(pa.compute.index_in(ids(table), value_set=people))
+            share = place.astype(np.int64) * files // len(people)
+            for number in np.unique(share).tolist():
+                name = os.path.join(folder, f"part-{number:05d}.parquet")
+                some = table.filter(pa.array(share == number))
+                if name not in writers:
+                    writers[name] = pa.parquet.ParquetWriter(name, some.schema)
+                writers[name].write_batch(some)
+    finally:
+        for writer in writers.values():
+            writer.close()
+    for name in writers:
+        with opened(name) as file:
+            whole = file.read()
+        # Stable: entries of a user keep their order.
+        keys = pa.table({"user": ids(whole), "#": np.arange(len(whole))})
+        order = pa.compute.sort_indices(keys, [("user", "ascending"), ("#", "ascending")])
+        pa.parquet.write_table(whole.take(order), name)
+    return sorted(writers)
+
+
+def _batches(names: list[str], batch: int, columns: list[str] | None) -> Iterator[Any]:
+    for name in names:
+        with opened(name) as file:
+            yield from file.iter_batches(batch_size=batch, columns=columns)
+
+
+def _partitioned(files: list[str], log: LogFormat, batch: int) -> Batches:
+    """Entries of whole users where those of a user are anywhere: by way of files, one per share.
+
+    The files are raw data. They are in a folder of mode 0700, which is removed at the end.
+    """
+    entries, names = 0, sorted(set(log.columns.values()))
+    for name in files:
+        with opened(name) as file:
+            _check_columns(file.schema_arrow.names, name, log, names)
+            entries += file.metadata.num_rows
+    shares = max(1, -(-entries // batch))
+    with tempfile.TemporaryDirectory(prefix="tacit-") as folder:
+        parts = _partition(files, folder, log.user, shares, names, max(1, batch // 4))
+        for name in parts:
+            yield joined(list(_entries([name], log, batch)))

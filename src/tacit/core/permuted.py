@@ -61,10 +61,8 @@ class PermutedWorld:
         if isinstance(data, StreamedBlock):
             parts = data.parts
             return StreamedBlock(data.users, lambda: map(self._rows, parts()))
-        if isinstance(data, VectorEpisodes):
-            return VectorEpisodes.of_block(self._rows(data.block()), data.user_ids)
-        if isinstance(data, Episodes):
-            return Episodes.of_block(self._rows(data.block()), data.user_ids)
+        if isinstance(data, (Episodes, VectorEpisodes)):
+            return data.of_block(self._rows(data.block()), data.user_ids)
         if not data.aggregate:
             return self._rows(data)
         arrays: dict[str, NDArray[Any]] = {}

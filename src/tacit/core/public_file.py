@@ -60,17 +60,10 @@ def write_published(
     stored |= {name: np.array(fact) for name, fact in _FACTS.get().items()} | dict(arrays)
     held = {name: np.asarray(array) for name, array in stored.items()}
     stored["hash"] = held["hash"] = np.array(published().digest(held))
-    write_atomic(path, _json(held) if _is_json(path) else _npz(stored), 0o644)
-
-
-def _is_json(path: str | os.PathLike[str]) -> bool:
-    return os.fspath(path).lower().endswith(".json")
-
-
-def _npz(stored: dict[str, Any]) -> bytes:
     buffer = io.BytesIO()
     np.savez(buffer, **stored)
-    return buffer.getvalue()
+    text = os.fspath(path).lower().endswith(".json")
+    write_atomic(path, _json(held) if text else buffer.getvalue(), 0o644)
 
 
 def _json(held: dict[str, NDArray[Any]]) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -35,15 +36,9 @@ class Receipt:
 
     def with_part(self, part: Receipt) -> Receipt:
         """This one, after some of its users were taken."""
-        return replace(
-            self,
-            counted=self.counted + part.counted,
-            waiting=self.waiting + part.waiting,
-            refused=self.refused + part.refused,
-            refused_before=self.refused_before + part.refused_before,
-            version=part.version,
-            published=self.published + part.published,
-        )
+        names = ("counted", "waiting", "refused", "refused_before", "published")
+        sums: dict[str, Any] = {name: getattr(self, name) + getattr(part, name) for name in names}
+        return replace(self, version=part.version, **sums)
 
     def __str__(self) -> str:
         words = [

@@ -13,17 +13,13 @@ from tacit.core.columns import (
     UserRows,
     as_codes,
     as_numbers,
-    checked_ids,
     optional_codes,
-    read_only_views,
     require_shape,
 )
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.statistic import Block, Floats
+from tacit.privacy.statistic import Floats
 
 Ints: TypeAlias = NDArray[np.int64]
-
-_COLUMNS = ("states", "actions", "rewards", "lengths", "versions")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -57,6 +53,8 @@ class VectorEpisodes(UserRows):
     versions: Ints
     user_ids: tuple[int | str, ...] | None
 
+    _COLUMNS = ("states", "actions", "rewards", "lengths", "versions")
+
     def __init__(
         self,
         states: ArrayLike,
@@ -87,28 +85,4 @@ class VectorEpisodes(UserRows):
             require_shape("rewards", columns["rewards"], (users, steps))
         columns["lengths"] = optional_codes("lengths", lengths, users, steps + 1)
         columns["versions"] = optional_codes("versions", versions, users)
-        object.__setattr__(self, "rewards", None)
-        for name, view in read_only_views(columns):
-            object.__setattr__(self, name, view)
-        object.__setattr__(self, "user_ids", checked_ids(user_ids, users))
-
-    def block(self) -> Block:
-        """The same for a curator: arrays by the names of the attributes, raw."""
-        columns = {name: getattr(self, name) for name in _COLUMNS}
-        return Block(self.users, {name: c for name, c in columns.items() if c is not None})
-
-    def take(self, rows: slice | NDArray[np.bool_] | Ints) -> VectorEpisodes:
-        """Some of the rows.
-
-        >>> episodes = VectorEpisodes(np.zeros((3, 2, 1)), np.zeros((3, 1)))
-        >>> episodes.take(slice(0, 2))
-        <VectorEpisodes of 2 users, horizon 1>
-        """
-        columns = {name: array[rows] for name, array in self.block().arrays.items()}
-        return VectorEpisodes(**columns, user_ids=self._ids_of(rows))
-
-    @classmethod
-    def of_block(cls, block: Block, user_ids: Sequence[int | str] | None = None) -> VectorEpisodes:
-        """The inverse of :meth:`block`."""
-        arrays = {name: block.arrays[name] for name in _COLUMNS if name in block.arrays}
-        return cls(**arrays, user_ids=user_ids)
+        self._hold(columns, user_ids)

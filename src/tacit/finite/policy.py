@@ -10,7 +10,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.core.labels import Labels, checked_labels, code_of
+from tacit.core.columns import Labels, checked_labels, code_of
 from tacit.core.public_file import published, write_published
 from tacit.privacy.arguments import fitting
 from tacit.privacy.errors import CorruptFile, InvalidArgument

@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.core.labels import Labels, checked_labels
+from tacit.core.columns import Labels, checked_labels
 from tacit.core.sizes import Floats, check_size
 from tacit.privacy.arguments import fitting, flag, positive
 from tacit.privacy.errors import InvalidArgument

@@ -117,8 +117,7 @@ class App:
 
     def episodes(self, name: str) -> Iterator[Episodes]:
         """The episodes of one file, batch by batch."""
-        from tacit.core.csv_logs import csv_batches
-        from tacit.core.parquet import batches_of
+        from tacit.core.logs import batches_of, csv_batches
 
         assert self.log is not None  # noqa: S101
         if name.lower().endswith(".csv"):
