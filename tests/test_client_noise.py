@@ -95,7 +95,7 @@ def test_the_same_bytes_give_the_same_noise() -> None:
 
 @pytest.mark.parametrize("squared", [True, False])
 def test_noise_from_the_machine_has_its_law(squared: bool) -> None:
-    # A chi-square test that fails by chance once in a million times.
+    # A chi-square test that fails by chance less than once in 10^10 times.
     scale, count, most = 2.5, 6_000, 7
     (answer,) = node("check_noise.mjs", [{"squared": squared, "scale": scale, "count": count}])
     numbers = np.clip([int(number) for number in answer["numbers"]], -most, most)
@@ -108,7 +108,7 @@ def test_noise_from_the_machine_has_its_law(squared: bool) -> None:
     expected = count * np.diff(np.concatenate([[0.0], below, [1.0]]))
     found = np.bincount(numbers + most, minlength=2 * most + 1)
     distance = ((found - expected) ** 2 / expected).sum()
-    assert distance < chi2.isf(1e-6, 2 * most)
+    assert distance < chi2.isf(1e-12, 2 * most)
 
 
 def asked() -> list[VisitCounts]:

@@ -1,27 +1,27 @@
-"""Hashes of what every agent publishes, saves and earns, to compare with those of another version.
+"""Numbers of what every agent releases, publishes and earns, to compare with another version's.
 
 ``python -m tests.golden.record`` says what differs from ``golden.json``; with ``--write`` it
-records the file anew, which is right only where a difference is meant. Names of rows, or parts of
-them, after the options restrict both to these rows.
+records the file anew, which is right only where a difference is meant. Parts of names after the
+options restrict both to these rows.
 
-Agents are made through the public names alone, but for ``Curator._publish``, which every release
-passes on its way out.
+Of every quantity there is one number, in which every entry has a weight of its own. Integers must
+be equal. A float may differ by 1e-9 of the quantity's norm: last bits are other processors' own. So
+worlds here are without ties, where a last bit would decide which action is taken.
+
+Agents are made and looked at through public names alone.
 """
 
 from __future__ import annotations
 
 import argparse
-import hashlib
-import importlib.metadata
 import json
-import os
-import platform
-import struct
+import math
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,415 +30,214 @@ from unittest import mock
 import numpy as np
 
 import tacit
-import tacit.privacy.deviate_loops  # noise from known bytes is the same in every process
 from tacit.registry import build_world, choose_agent
-from tests.golden.experiments import EXPERIMENTS, result_data
-from tests.golden.rows import ROWS, Row
+from tests.golden.rows import MODELS, PAPERS, ROWS, Row
 
-_PACKAGES = ("numpy", "scipy", "numba", "jax", "jaxlib", "optax", "opendp", "matplotlib")
 FILE = Path(__file__).with_name("golden.json")
+TOLERANCE = 1e-9
+_POLICY = ("actions", "probabilities", "weights", "gains", "noise")
+_PLAN = ("q_values", "table")
+
+Numbers = dict[str, tuple[int | float, float]]
+"""By the name of a quantity: its number, and its norm."""
 
 
-# Hashes.
-
-
-class Digest:
-    """A hash of numbers, texts and arrays, each with its type."""
+class Seen:
+    """Arrays by the name of a quantity, as they come."""
 
     def __init__(self) -> None:
-        self._hash = hashlib.sha256()
+        self._arrays: dict[str, list[np.ndarray]] = defaultdict(list)
 
-    def add(self, value: Any) -> Digest:
-        """Takes a value in; dictionaries by sorted keys."""
-        if isinstance(value, np.integer | np.bool_):
-            value = value.item()
-        if isinstance(value, dict):
-            self._hash.update(b"{%d" % len(value))
-            for key in sorted(value, key=str):
-                self.add(str(key)).add(value[key])
-        elif isinstance(value, (list, tuple)):
-            self._hash.update(b"[%d" % len(value))
-            for item in value:
-                self.add(item)
-        elif value is None or isinstance(value, (bool, int, str)):
-            self._hash.update(f"{type(value).__name__} {value!r};".encode())
-        else:
-            self._hash.update(_bytes(np.asarray(value)))
-        return self
+    def add(self, name: str, values: Any) -> None:
+        """Takes numbers in; ``None`` is NaN."""
+        array = np.array(math.nan if values is None else values).ravel()
+        self._arrays[name].append(array.astype(int) if array.dtype.kind in "bu" else array)
 
-    @property
-    def text(self) -> str:
-        """In short."""
-        return self._hash.hexdigest()[:16]
+    def numbers(self) -> Numbers:
+        """All quantities in short."""
+        return {name: _number(np.concatenate(found)) for name, found in self._arrays.items()}
 
 
-def digest(value: Any) -> str:
-    """The hash of one value."""
-    return Digest().add(value).text
-
-
-def _bytes(array: np.ndarray) -> bytes:
-    """An array with its type and shape; all NaNs are one."""
-    array = np.array(array, order="C")
-    if array.dtype.kind == "O":
-        raise TypeError(f"no numbers: {array!r}")
-    if array.dtype.kind in "fc":
-        array[np.isnan(array)] = np.nan
-    return f"{array.dtype.str} {array.shape};".encode() + array.tobytes()
-
-
-# Machines.
-
-
-def machine() -> dict[str, Any]:
-    """What the last bits of numbers depend on."""
-    import llvmlite.binding
-
-    found = np.show_config(mode="dicts")["SIMD Extensions"]
-    return {
-        "machine": platform.machine(),
-        "system": platform.system(),
-        "cpu": llvmlite.binding.get_host_cpu_name(),
-        "simd": sorted({*found.get("baseline", ()), *found.get("found", ())}),
-        "threads": os.environ.get("OMP_NUM_THREADS"),
-        **{package: _version(package) for package in _PACKAGES},
-    }
-
-
-def _version(package: str) -> str | None:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return None
+def _number(values: np.ndarray) -> tuple[int | float, float]:
+    places = np.arange(values.size)
+    if values.dtype.kind == "i":
+        return int(values @ (1 + places % 997)), 0.0
+    # No number is one, too: 0.7, say.
+    values = np.nan_to_num(values, nan=0.7, posinf=1.3, neginf=-1.3)
+    weights = 0.5 + (places * math.sqrt(0.5)) % 1.0
+    return float(values @ weights), float(np.linalg.norm(values))
 
 
 # Agents.
 
 
-@contextmanager
-def releases_seen() -> Iterator[list[dict[str, Any]]]:
-    """All releases that leave any curator, as they are then."""
-    seen: list[dict[str, Any]] = []
-    publish = tacit.Curator._publish
+def watch(kind: Any, seen: Seen) -> AbstractContextManager[Any]:
+    """All releases that algorithms of a class are given by agents made within, in ``seen``."""
+    asks = kind.asks
 
-    def watched(self: Any, release: Any) -> Any:
-        seen.append(_release(release))
-        return publish(self, release)
+    def watched(self: Any) -> Iterator[Any]:
+        questions = asks(self)
+        question = next(questions)
+        while True:
+            release = yield question
+            for name, part in release.parts.items():
+                seen.add(f"released {name}", part)
+                seen.add("std", release.std[name])
+            seen.add("cost", release.cost)
+            try:
+                question = questions.send(release)
+            except StopIteration:
+                return
 
-    tacit.Curator._publish = watched  # type: ignore[method-assign]
-    try:
-        yield seen
-    finally:
-        tacit.Curator._publish = publish  # type: ignore[method-assign]
-
-
-def privacy_of(row: Row) -> Any:
-    """The model of a row."""
-    given = dict(row.privacy)
-    kind = given.pop("kind")
-    given.pop("real", None)
-    if "relation" in given:
-        given["relation"] = tacit.Relation(given["relation"])
-    models = {"joint": tacit.JointDP, "local": tacit.LocalDP, "none": tacit.NonPrivate}
-    return models[kind](**given)
-
-
-def saved(path: Path) -> dict[str, str]:
-    """What a save holds, whatever it is called there: arrays, floats, generators.
-
-    Left out are names, texts, and integers below 2^64. So are arrays of bytes with 16 columns: the
-    names of users, hashed with a key that is drawn anew in every run.
-    """
-    data = path.read_bytes()
-    prefix = struct.Struct("<8sIQ")
-    _, _, length = prefix.unpack_from(data)
-    start = prefix.size + length
-    header = json.loads(data[prefix.size : start])
-    arrays = []
-    for entry in header["arrays"]:
-        shape = tuple(entry["shape"])
-        dtype = np.dtype(entry["dtype"]).newbyteorder("<")
-        if entry["dtype"] == "uint8" and shape[1:] == (16,):
-            continue
-        count = int(np.prod(shape, dtype=np.int64))
-        found = np.frombuffer(data, dtype, count, start + entry["offset"])
-        arrays.append(_bytes(found.reshape(shape).astype(dtype.newbyteorder("="))))
-    leaves = list(_leaves(_without_identity(header["meta"])))
-    floats = sorted(leaf.hex() for leaf in leaves if isinstance(leaf, float))
-    large = sorted(leaf for leaf in leaves if type(leaf) is int and abs(leaf) >= 1 << 64)
-    return {
-        "arrays": digest(sorted(hashlib.sha256(array).hexdigest() for array in arrays)),
-        "floats": digest(floats),
-        "generators": digest(large),
-    }
-
-
-def _without_identity(meta: Any) -> Any:
-    """A save without what says whose it is: options, which are no contents."""
-    if isinstance(meta, dict):
-        return {k: _without_identity(v) for k, v in meta.items() if k != "identity"}
-    return meta
-
-
-def _leaves(value: Any) -> Iterator[Any]:
-    if isinstance(value, dict):
-        value = list(value.values())
-    if isinstance(value, list | tuple):
-        for item in value:
-            yield from _leaves(item)
-    else:
-        yield value
-
-
-def policy_arrays(policy: Any, path: Path) -> dict[str, np.ndarray]:
-    """A policy as it is published."""
-    policy.publish(path)
-    with np.load(path, allow_pickle=False) as archive:
-        return {name: archive[name] for name in archive.files if name != "format"}
+    return mock.patch.object(kind, "asks", watched)
 
 
 class Recording:
-    """One row: its agents meet the same users."""
+    """One row: two agents that meet the same kind of users."""
 
-    def __init__(self, row: Row, folder: Path) -> None:
-        self.row, self.folder = row, folder
-        self.world = build_world(row.world)
-        self.privacy = privacy_of(row)
-        self.real = bool(row.privacy.get("real"))
+    def __init__(self, row: Row) -> None:
+        self.row, self.world, self.privacy = row, build_world(row.world), MODELS[row.model]
+        self.kind = type(self.agent().algorithm)
 
     def agent(self) -> Any:
-        """A new agent; its noise is simulated, or real but for the operating system's bytes."""
-        choice = choose_agent(self.row.agent)
-        seeds = mock.patch("tacit.registry.noise_seed", return_value=None)
-        with seeds if self.real else nullcontext():
-            return choice.build(self.world.spec, self.row.users, self.privacy, 0)
+        """A new agent; its noise is simulated."""
+        return choose_agent(self.row.agent).build(
+            self.world.spec, self.row.users, self.privacy, seed=0
+        )
 
-    def record(self) -> dict[str, Any]:
-        """All hashes and numbers of the row; ``refused`` where the agent does not want it."""
-        try:
+    def run(self, seen: Seen) -> None:
+        """What ``tacit.run`` reports of an agent."""
+        with watch(self.kind, seen):
             agent = self.agent()
-        except tacit.InvalidArgument:
-            return {"refused": True}
-        hashes: dict[str, str] = {}
-        numbers: dict[str, float] = {}
-        self.serve(agent, hashes, numbers)
-        if not self.row.ids and not self.real:
-            self.run(hashes, numbers)
-        self.resume(hashes)
-        if self.row.reports:
-            self.report(hashes)
-        return {"hashes": hashes, "numbers": numbers}
+            result = tacit.run(agent, self.world, seed=0, progress=False)
+        seen.add("served", result.served)
+        seen.add("values", result.values)
+        seen.add("greedy values", result.greedy_values)
+        for name in ("users_to_90", "greedy_users_to_90"):
+            found = getattr(result, name)
+            seen.add(name.replace("_", " "), -1 if found is None else found)
+        if (proven := agent.guarantee) is not None:
+            seen.add("guarantee", [proven.epsilon, proven.delta, proven.mu or 0.0])
 
-    def serve(self, agent: Any, hashes: dict[str, str], numbers: dict[str, float]) -> None:
-        """Serves all users, in the form that the agent asks for."""
-        rng = np.random.default_rng(1)
-        served, greedy = Digest(), Digest()
-        with releases_seen() as seen:
-            self._look(agent, served, greedy)
-            while agent.block_users > 0:
-                users = agent.block_users
-                form = "episodes" if self.row.ids or self.real else agent.form
-                data = self.world.simulate(agent.policy, users, rng, form)
-                self._learn(agent, data, agent.served)
-                last = self._look(agent, served, greedy)
-        hashes["releases"] = digest(seen)
-        hashes["policies"] = served.text
-        hashes["greedy policies"] = greedy.text
-        hashes["guarantee"] = digest(str(agent.guarantee))
-        try:
-            agent.save(self.folder / "end")
-            hashes |= {f"save, {kind}": text for kind, text in saved(self.folder / "end").items()}
-        except tacit.InvalidArgument:
-            hashes["save"] = "refused"
-        numbers["releases of curators"] = len(seen)
-        numbers["releases"] = agent.releases
-        numbers["served"] = agent.served
-        numbers["last policy"] = _sum(last)
-        if seen:
-            numbers["last release"] = _sum(seen[-1]["parts"])
-            numbers["last noise"] = _sum(seen[-1]["std"])
-
-    def run(self, hashes: dict[str, str], numbers: dict[str, float]) -> None:
-        """What ``tacit.run`` reports of another agent."""
-        result = tacit.run(self.agent(), self.world, seed=0, progress=False)
-        hashes["result"] = digest(result_data(result))
-        numbers["final value"] = result.greedy_value
-        numbers["value"] = float(result.values[-1])
-        numbers["users to 90 %"] = -1 if result.users_to_90 is None else result.users_to_90
-
-    def resume(self, hashes: dict[str, str]) -> None:
-        """Gives episodes to another agent, which is saved in the middle of a block and resumed."""
-        rng = np.random.default_rng(2)
-        agent = self.agent()
-        served, greedy = Digest(), Digest()
-        middle = self.folder / "middle"
-        came, resumed = 0, hashes.get("save") == "refused"
-        with releases_seen() as seen:
+    def resume(self, seen: Seen, folder: Path) -> None:
+        """Gives one by one to another agent, which is saved in mid-block and resumed."""
+        rng, came, resumed = np.random.default_rng(5), 0, False
+        with watch(self.kind, seen):
+            agent = self.agent()
             while (users := agent.block_users) > 0:
                 data = self.world.simulate(agent.policy, users, rng, "episodes")
-                late = agent.releases >= 1 or users == self.row.users
-                if late and users >= 2 and not resumed:
-                    half = users // 2
-                    self._learn(agent, data.take(slice(0, half)), came)
-                    agent.save(middle)
-                    agent = self.agent().load(middle)
-                    self._learn(agent, data.take(slice(half, None)), came + half)
-                    resumed = True
-                else:
-                    self._learn(agent, data, came)
+                # Devices report for a whole block.
+                half = 0 if self.row.model == "reports" else users // 2
+                self._learn(agent, data.take(slice(0, half)), came)
+                if not resumed and (agent.releases or users == self.row.users):
+                    agent.save(folder / "save")
+                    agent, resumed = self.agent().load(folder / "save"), True
+                self._learn(agent, data.take(slice(half, None)), came + half)
                 came += users
-                self._look(agent, served, greedy)
-        hashes["resumed releases"] = digest(seen)
-        hashes["resumed policies"] = served.text
-        hashes["resumed greedy policies"] = greedy.text
-        if middle.exists():
-            inside = saved(middle)
-            hashes |= {f"save in the middle, {kind}": text for kind, text in inside.items()}
-
-    def report(self, hashes: dict[str, str]) -> None:
-        """Lets devices report to another agent."""
-        rng = np.random.default_rng(3)
-        agent = self.agent()
-        served, greedy = Digest(), Digest()
-        sent = Digest()
-        with releases_seen() as seen:
-            while (users := agent.block_users) > 0:
-                data = self.world.simulate(agent.policy, users, rng, "episodes")
-                statistic, came = agent.statistic, agent.served
-                rows = [
-                    tacit.local.report(
-                        statistic,
-                        data.take(slice(user, user + 1)).block(),
-                        self.privacy,
-                        noise_seed=came + user,
-                    )
-                    for user in range(users)
-                ]
-                sent.add(rows)
-                agent.learn_reports(np.array(rows))
-                self._look(agent, served, greedy)
-        hashes["reports"] = sent.text
-        hashes["releases of reports"] = digest(seen)
-        hashes["policies of reports"] = served.text
+                self._look(agent, seen, folder)
 
     def _learn(self, agent: Any, data: Any, came: int) -> None:
-        if self.row.ids:
+        if not data.users:
+            return
+        if self.row.model == "reports":
+            several = [data.take(slice(i, i + 1)).block() for i in range(data.users)]
+            report = partial(tacit.local.report, agent.statistic, privacy=self.privacy)
+            reports = [report(block, noise_seed=came + i) for i, block in enumerate(several)]
+            agent.learn_reports(np.array(reports))
+        elif "ids" in self.row.model:
             people = self.row.users // 2
             agent.learn(data, user_ids=[(came + i) % people for i in range(data.users)])
         else:
             agent.learn(data)
 
-    def _look(self, agent: Any, served: Digest, greedy: Digest) -> dict[str, np.ndarray]:
-        path = self.folder / "policy"
-        arrays = policy_arrays(agent.policy, path)
-        served.add(arrays)
-        greedy.add(policy_arrays(agent.greedy_policy, path))
-        return arrays
+    def _look(self, agent: Any, seen: Seen, folder: Path) -> None:
+        for name in _PLAN:
+            if (found := getattr(agent, name, None)) is not None:
+                seen.add(name, found)
+        for kind, policy in (("policy", agent.policy), ("greedy", agent.greedy_policy)):
+            policy.publish(folder / "policy")
+            with np.load(folder / "policy", allow_pickle=False) as arrays:
+                for name in _POLICY:
+                    if name in arrays:
+                        seen.add(f"{kind} {name}", arrays[name])
 
 
-def _release(release: Any) -> dict[str, Any]:
-    return {
-        "index": release.index,
-        "parts": {name: np.array(part) for name, part in release.parts.items()},
-        "std": {name: np.array(std) for name, std in release.std.items()},
-        "users": release.users,
-        "cost": release.cost,
-    }
+def record(row: Row) -> Numbers:
+    """The numbers of a row."""
+    recording, run, resumed = Recording(row), Seen(), Seen()
+    recording.run(run)
+    # Nothing here has to survive a power failure.
+    with tempfile.TemporaryDirectory() as folder, mock.patch("os.fsync"):
+        recording.resume(resumed, Path(folder))
+    return run.numbers() | {f"resumed {k}": v for k, v in resumed.numbers().items()}
 
 
-def _sum(arrays: Any) -> float:
-    """The sum of what is a number in it, each weighted by its place."""
-    total = 0.0
-    for name in sorted(arrays):
-        array = np.asarray(arrays[name])
-        if array.dtype.kind in "iuf":
-            places = 1.0 + np.arange(array.size) % 7
-            total += float(np.nansum(array.ravel() * places))
-    return total
+def record_paper(name: str) -> Numbers:
+    """The numbers of a paper's algorithm."""
+    result, seen = PAPERS[name](), Seen()
+    for name in ("values", "estimates", "optimal_value"):
+        seen.add(name.replace("_", " "), getattr(result, name))
+    for name, value in [*result.more.items(), *result.constants.items()]:
+        seen.add(name, value)
+    return seen.numbers()
 
 
-def record(row: Row) -> dict[str, Any]:
-    """Hashes and numbers of a row."""
-    known = np.random.default_rng(4)
-    # Nothing here has to survive a power failure, and nobody is to be protected.
-    patches = mock.patch("os.fsync"), mock.patch("os.urandom", known.bytes)
-    with tempfile.TemporaryDirectory() as folder, patches[0], patches[1]:
-        return Recording(row, Path(folder)).record()
+WORK: dict[str, Callable[[], Numbers]] = {
+    **{row.name: partial(record, row) for row in ROWS},
+    **{f"paper {name}": partial(record_paper, name) for name in PAPERS},
+}
+"""Everything that is recorded, by name."""
 
 
-def record_experiment(name: str) -> dict[str, Any]:
-    """Hash and numbers of an experiment."""
-    data = EXPERIMENTS[name]()
-    return {"hashes": {"data": digest(data)}, "numbers": _numbers(data)}
+# Comparisons.
 
 
-def _numbers(data: Any) -> dict[str, float]:
-    """How many numbers there are, and their sum."""
-    arrays = [
-        np.asarray(leaf) for leaf in _leaves(data) if not (leaf is None or isinstance(leaf, str))
-    ]
-    plain = [array.astype(np.float64).ravel() for array in arrays if array.dtype.kind in "biuf"]
-    joined = np.concatenate([*plain, np.zeros(0)])
-    return {"count": joined.size, "sum": float(joined[np.isfinite(joined)].sum())}
-
-
-# The command.
-
-
-def load() -> dict[str, Any]:
+def load() -> dict[str, dict[str, int | float]]:
     """What was recorded."""
-    content: dict[str, Any] = json.loads(FILE.read_text())
+    content: dict[str, dict[str, int | float]] = json.loads(FILE.read_text())
     return content
 
 
-def differences(name: str, old: Any, new: Any) -> Iterator[str]:
+def differences(old: dict[str, int | float], new: Numbers) -> list[str]:
     """What differs, in words."""
-    if isinstance(old, dict) and isinstance(new, dict):
-        for key in sorted({*old, *new}):
-            yield from differences(f"{name}: {key}", old.get(key), new.get(key))
-    elif old != new and not (old != old and new != new):
-        yield f"{name}: was {old}, is {new}"
+    lines = [f"{name} is {old[name]}, and missing" for name in old if name not in new]
+    for name, (number, norm) in new.items():
+        if name not in old:
+            lines.append(f"{name} is new: {number!r}")
+        elif not abs(number - old[name]) <= TOLERANCE * norm:
+            apart = f"{abs(number - old[name]) / norm:.1e} of its norm" if norm else "an integer"
+            lines.append(f"{name} was {old[name]!r}, is {number!r}: {apart}")
+    return lines
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The command; returns how many rows differ."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--write", action="store_true", help="record anew")
-    parser.add_argument("--times", action="store_true", help="say how long rows take")
+    """The command line; returns how many rows differ."""
+    parser = argparse.ArgumentParser(prog="python -m tests.golden.record")
+    parser.add_argument("--write", action="store_true", help="record what differs anew")
+    parser.add_argument("--times", action="store_true", help="say how long every row takes")
     parser.add_argument("rows", nargs="*", help="parts of names of rows; all by default")
     chosen = parser.parse_args(arguments)
-    stored = load() if FILE.exists() else {"machines": [], "rows": {}}
-    made: dict[str, Any] = {}
-    say = sys.stdout.write
-    say(f"{tacit.__file__}\n")
-    work: dict[str, Callable[[], dict[str, Any]]] = {row.name: partial(record, row) for row in ROWS}
-    work |= {f"experiment {name}": partial(record_experiment, name) for name in EXPERIMENTS}
-    for name, make in work.items():
+    stored = load() if FILE.exists() else {}
+    kept, differ, say = {name: stored[name] for name in WORK if name in stored}, 0, sys.stdout.write
+    for name, make in WORK.items():
         if chosen.rows and not any(part in name for part in chosen.rows):
             continue
-        start = time.perf_counter()
-        made[name] = make()
+        start = time.process_time()
+        new = make()
         if chosen.times:
-            refused = "  refused" * ("refused" in made[name])
-            say(f"{time.perf_counter() - start:7.2f} s  {name}{refused}\n")
-            sys.stdout.flush()
-    differ = 0
-    for name, new in made.items():
-        found = list(differences(name, stored["rows"].get(name), new))
-        differ += bool(found)
-        if name in stored["rows"] or not chosen.write:
-            say("".join(f"{line}\n" for line in found))
-    say(f"{differ} of {len(made)} rows differ\n")
+            say(f"{time.process_time() - start:7.2f} s  {name}\n")
+        if lines := differences(stored.get(name, {}), new):
+            differ += 1
+            if name in stored or not chosen.write:
+                say("".join(f"{name}: {line}\n" for line in lines))
+            # Fewer digits than a float has, and many more than are compared.
+            kept[name] = {
+                k: v if isinstance(v, int) else float(f"{v:.12g}") for k, (v, _) in new.items()
+            }
+    say(f"{differ} rows differ\n")
     if chosen.write:
-        here, machines = machine(), list(stored["machines"])
-        machines += [here] if here not in machines else []
-        changed = {
-            n: new for n, new in made.items() if list(differences(n, stored["rows"].get(n), new))
-        }
-        changed = {n: new | {"machine": machines.index(here)} for n, new in changed.items()}
-        rows = {name: found for name, found in (stored["rows"] | changed).items() if name in work}
-        content = {"machines": machines, "rows": dict(sorted(rows.items()))}
-        FILE.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n")
+        rows = (f"{json.dumps(name)}: {json.dumps(kept[name])}" for name in WORK if name in kept)
+        FILE.write_text("{\n" + ",\n".join(rows) + "\n}\n")
     return differ
 
 

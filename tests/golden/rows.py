@@ -1,297 +1,147 @@
-"""What is recorded: agents, each in a world, for some users, under a model."""
+"""What is recorded: agents, each in a world under a model; and the papers' algorithms."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from research.audit_table import FAMILY_OPTIONS, WORLDS
+import tacit
+from tacit import papers
+from tacit.registry import build_world
 
-MODELS: dict[str, dict[str, Any]] = {
-    "none": {"kind": "none"},
-    "joint": {"kind": "joint", "epsilon": 1.0, "delta": 1e-6},
-    "joint, real": {"kind": "joint", "epsilon": 1.0, "delta": 1e-6, "real": True},
-    "joint, pure": {"kind": "joint", "epsilon": 1.0, "delta": 0.0},
-    "local": {"kind": "local", "epsilon": 4.0, "delta": 1e-6},
-    "local, pure": {"kind": "local", "epsilon": 4.0, "delta": 0.0},
-    "local, randomised response": {
-        "kind": "local",
-        "epsilon": 4.0,
-        "delta": 0.0,
-        "mechanism": "randomised response",
-    },
+MODELS: dict[str, Any] = {
+    "none": tacit.NonPrivate(),
+    "joint": tacit.JointDP(2.0, 1e-6),
+    "pure": tacit.JointDP(2.0, 0.0),
+    "local": tacit.LocalDP(8.0, 1e-6),
+    "pure local": tacit.LocalDP(8.0, 0.0),
+    "bits": tacit.LocalDP(8.0, 0.0, mechanism="randomised response"),
+    "distributed": tacit.DistributedDP(2.0, 1e-6),
+    "zero-out": tacit.JointDP(2.0, 1e-6, relation=tacit.Relation.ZERO_OUT),
+    # Users have ids, and come twice.
+    "ids": tacit.JointDP(4.0, 1e-6, episodes_per_user=2),
+    "local ids": tacit.LocalDP(16.0, 1e-6, episodes_per_user=2),
+    # Devices report.
+    "reports": tacit.LocalDP(8.0, 1e-6),
 }
-"""Every agent is asked to run under all of these."""
+"""By name."""
 
-OTHER_MODELS: dict[str, dict[str, Any]] = {
-    "joint, pure, real": {"kind": "joint", "epsilon": 1.0, "delta": 0.0, "real": True},
-    "joint, zero-out": {"kind": "joint", "epsilon": 1.0, "delta": 1e-6, "relation": "zero-out"},
-    "joint, large budget": {"kind": "joint", "epsilon": 20.0, "delta": 1e-3},
-    "joint, two episodes": {
-        "kind": "joint",
-        "epsilon": 2.0,
-        "delta": 1e-6,
-        "episodes_per_user": 2,
-    },
-    "joint, two disjoint episodes": {
-        "kind": "joint",
-        "epsilon": 2.0,
-        "delta": 1e-6,
-        "episodes_per_user": 2,
-        "disjoint": True,
-    },
-    "local, two episodes": {
-        "kind": "local",
-        "epsilon": 8.0,
-        "delta": 1e-6,
-        "episodes_per_user": 2,
-    },
-    "local, large budget": {"kind": "local", "epsilon": 50.0, "delta": 1e-3},
-}
-"""Some agents run under these as well."""
+RIVER, SMALL = "riverswim:states=4,horizon=6", "riverswim:states=3,horizon=3"
+SIMPLEX = "simplex:dimension=3,states=8,actions=3,horizon=4"
+MIXTURE = "mixture_of_models:dimension=3,states=4,actions=4,horizon=4,seed=700"
+KEYS = "keyboard:horizon=3"
+SYSTEM = "random_system:n=2,d=1,horizon=5,seed=500"
+LINE = "line:horizon=8"
 
-AGENTS: dict[str, tuple[str, ...]] = {
-    "tabular": (
-        "ucbvi",
-        "ucbpo",
-        "pucb",
-        "ldpob",
-        *FAMILY_OPTIONS["tabular"],
-        "ucbvi:schedule=fixed:size=100",
-        "ucbpo:schedule=fixed:size=100",
-        "pucb:schedule=fixed:size=100",
-        "ldpob:schedule=fixed:size=100",
+_TABLE: tuple[tuple[str, str, int, str], ...] = (
+    ("ucbvi", RIVER, 20_000, "none, joint, pure, zero-out, ids"),
+    ("ucbvi", RIVER, 100_000, "local, pure local"),
+    ("ucbvi", RIVER, 1_000, "reports"),
+    ("ucbvi:stationary=false", RIVER, 20_000, "joint, bits"),
+    ("ucbvi", "grid:side=3,horizon=6", 20_000, "joint"),
+    ("ucbvi", "riverswim:states=6,horizon=20", 100_000, "joint"),
+    ("ucbpo", RIVER, 20_000, "none, joint"),
+    ("ucbpo", RIVER, 100_000, "local"),
+    ("ucbpo", "random_mdp:states=5,actions=3,horizon=5,seed=1", 2_000, "local ids"),
+    ("concurrent_psrl", RIVER, 5_000, "none, joint, pure, distributed, ids"),
+    ("concurrent_psrl:running=0", RIVER, 5_000, "joint"),
+    ("concurrent_psrl:stationary=false", RIVER, 5_000, "joint"),
+    ("policy_improvement", RIVER, 20_000, "none, joint"),
+    ("pessimistic_vi", RIVER, 20_000, "none, joint"),
+    ("pessimistic_improvement", RIVER, 20_000, "joint"),
+    ("pessimistic_improvement:behaviour=unknown", RIVER, 20_000, "none, joint"),
+    ("lsvi_ucb", SIMPLEX, 4_000, "none, joint, pure, local, pure local, ids"),
+    ("lsvi_ucb", SIMPLEX, 1_000, "reports"),
+    ("lsvi_ucb:statistic=features", SIMPLEX, 4_000, "joint"),
+    ("lsvi_ucb:statistic=counts,stationary=false", SIMPLEX, 4_000, "joint"),
+    ("lsvi_ucb", "simplex:stationary=false,horizon=5", 2_000, "joint"),
+    ("lsvi_ucb_plus_plus", SIMPLEX, 4_000, "none, joint, local"),
+    ("lsvi_ucb_plus_plus:weights=none,switching=rayleigh", SIMPLEX, 4_000, "joint"),
+    ("linear_posterior", SIMPLEX, 1_000, "none, joint, distributed"),
+    ("linear_posterior:stationary=false", SIMPLEX, 1_000, "joint"),
+    ("pessimistic_lsvi", SIMPLEX, 4_000, "none, joint"),
+    ("linopt_vi", MIXTURE, 4_000, "none, joint, pure, local, pure local, ids"),
+    ("linopt_vi", MIXTURE, 1_000, "reports"),
+    ("linopt_vi:statistic=model", MIXTURE, 4_000, "joint"),
+    ("linopt_vi", KEYS, 2_000, "joint"),
+    ("linopt_po", MIXTURE, 4_000, "none, joint, local"),
+    ("linopt_po:statistic=counts,steps=3,eta=0.5", MIXTURE, 4_000, "joint"),
+    *(
+        (agent, world, users, "none, joint, local")
+        for agent, world, users in (
+            ("linopt_sampled", "currents:rows=5,columns=6,dimension=3,horizon=4,samples=64", 1_000),
+            ("kernel_mixture", "gusts:dimension=2,horizon=8,samples=8", 500),
+            ("actor_critic", LINE, 4_000),
+            ("functional_q", LINE, 200),
+        )
     ),
-    "linear": (
-        "lsvi_ucb",
-        "lsvi_ucb_plus_plus",
-        "adaptive_lsvi_ucb",
-        "batched_lsvi_ucb",
-        *FAMILY_OPTIONS["linear"],
-        "lsvi_ucb:schedule=fixed:size=100",
-        "lsvi_ucb_plus_plus:schedule=fixed:size=100",
-    ),
-    "mixture": (
-        "linopt_vi",
-        "linopt_po",
-        "ldp_ucrl_vtr",
-        *FAMILY_OPTIONS["mixture"],
-        "linopt_vi:schedule=fixed:size=100",
-        "linopt_po:schedule=fixed:size=100",
-    ),
-    "lq": (
-        "certainty_equivalence",
-        *FAMILY_OPTIONS["lq"],
-        "certainty_equivalence:schedule=fixed:size=50",
-    ),
-    "continuous": (
-        "fitted_functional_q",
-        "functional_q",
-        "input_perturbation",
-        "output_perturbation",
-        "private_policy_evaluation",
-        "deep_q:steps=6",
-        *FAMILY_OPTIONS["continuous"],
-    ),
-}
-"""Every agent that has a name, and options that change what is asked or how noise is added."""
-
-USERS = {"tabular": 400, "linear": 400, "mixture": 400, "lq": 200, "continuous": 60}
-"""How many users the short runs are for."""
-
-PLAIN_USERS = 100
-"""At most so many without privacy, where every user is a release."""
+    ("kernel_lsvi", LINE, 200, "none"),
+    ("kernel_lsvi", LINE, 2_000, "joint, local"),
+    ("certainty_equivalence", SYSTEM, 1_000, "none, joint, local, ids, reports"),
+    ("certainty_equivalence", "dosing", 1_000, "joint"),
+    ("fitted_functional_q", LINE, 200, "none, joint"),
+    ("fitted_functional_q", "plane:horizon=10", 64, "joint"),
+    ("fitted_functional_q:ends=true", "cartpole:steps=30,horizon=10", 60, "joint"),
+    ("fitted_functional_q:scales=asked", "acrobot:horizon=8", 60, "joint"),
+    ("served_functional_q", LINE, 200, "none, joint"),
+    ("model_posterior", LINE, 500, "none"),
+    ("model_posterior", LINE, 2_000, "joint"),
+    ("model_posterior", "pendulum:horizon=4,continuous=true", 100, "joint"),
+)
 
 
 @dataclass(frozen=True)
 class Row:
-    """One agent under one model.
-
-    Attributes:
-        agent: with its options.
-        world: with its options.
-        users: how many are declared.
-        model: its name.
-        ids: whether users have ids, and two episodes each.
-        reports: whether devices report, besides.
-        slow: whether it takes long.
-        privacy: the arguments of the model.
-    """
+    """An agent with its options, a world with its own, the users, and a name of a model."""
 
     agent: str
     world: str
     users: int
     model: str
-    ids: bool = False
-    reports: bool = False
-    slow: bool = False
-    privacy: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     @property
     def name(self) -> str:
         """Unlike that of any other row."""
-        ids = ", ids" if self.ids else ""
-        return f"{self.agent} | {self.world} | {self.users} | {self.model}{ids}"
+        return f"{self.agent} | {self.world} | {self.users} | {self.model}"
 
 
-def row(agent: str, world: str, users: int, model: str, **more: Any) -> Row:
-    """A row by the name of its model; real noise of many small releases takes long."""
-    if model == "joint, real" and agent.startswith(("deep_q", "input_perturbation")):
-        more["slow"] = True
-    return Row(agent, world, users, model, privacy=(MODELS | OTHER_MODELS)[model], **more)
+ROWS = [
+    Row(agent, world, users, model)
+    for agent, world, users, models in _TABLE
+    for model in models.split(", ")
+]
 
 
-SAMPLED = {
-    "tabular": ("ucbvi", "ucbpo", "pucb"),
-    "linear": ("lsvi_ucb", "lsvi_ucb_plus_plus"),
-    "mixture": ("linopt_vi", "linopt_po"),
-    "lq": ("certainty_equivalence",),
-    "continuous": ("fitted_functional_q", "functional_q"),
-}
-"""These run under the other models too."""
-
-OPTIONS: dict[str, tuple[str, ...]] = {
-    "tabular": (
-        "ucbpo:steps=3,eta=0.5",
-        "ucbvi:scale=0.3",
-        "ucbvi:schedule=geometric:growth=1.3,first=10",
-        "ucbvi:counter=blocks",
-        "ucbvi:counter=square root",
-        "ucbvi:counter=blt",
-        "ucbvi:counter=fresh",
-        "ucbvi:counter=smooth tree,stationary=false",
-        "ucbpo:counter=binary tree",
-    ),
-    "linear": (
-        "lsvi_ucb:statistic=counts",
-        "lsvi_ucb:stationary=false",
-        "lsvi_ucb:growth=1.3",
-        "lsvi_ucb:switching=determinant",
-        "lsvi_ucb:switching=rayleigh",
-        "lsvi_ucb:statistic=features,gram_noise=triangle",
-        "lsvi_ucb_plus_plus:weights=none",
-        "lsvi_ucb_plus_plus:weights=variance,stationary=false",
-        "lsvi_ucb_plus_plus:switching=rayleigh,schedule=fixed:size=100",
-        "batched_lsvi_ucb:batches=5",
-    ),
-    "mixture": (
-        "linopt_po:steps=3,eta=0.5",
-        "linopt_vi:statistic=model",
-        "linopt_vi:statistic=model,stationary=false",
-        "linopt_vi:growth=1.3",
-        "linopt_po:statistic=counts",
-    ),
-    "lq": ("certainty_equivalence:schedule=geometric:growth=1.3,first=10",),
-    "continuous": (
-        "functional_q:batch=10",
-        "functional_q:protect=rewards",
-        "fitted_functional_q:releases=3",
-        "fitted_functional_q:protect=reward_function,radius=0.5",
-        "private_policy_evaluation:rounds=2,epsilon=0.2",
-        "output_perturbation:schedule=fixed:size=20",
-        "output_perturbation:radius=0.5",
-    ),
-}
-"""Under joint and local DP."""
-
-OTHERS: tuple[Row, ...] = (
-    row(
-        "ucbpo:counter=blocks,schedule=fixed:size=100",
-        WORLDS["tabular"],
-        400,
-        "joint, two disjoint episodes",
-        ids=True,
-    ),
-    # Every user a release.
-    row("ucbvi:schedule=every", WORLDS["tabular"], 40, "joint"),
-    row("ucbvi:schedule=every,counter=blt", WORLDS["tabular"], 40, "joint"),
-    row("lsvi_ucb:schedule=every,switching=determinant", WORLDS["linear"], 40, "joint"),
-    row("lsvi_ucb:switching=determinant", WORLDS["linear"], 200, "none"),
-    row("lsvi_ucb:switching=rayleigh", WORLDS["linear"], 200, "none"),
-    row("deep_q:steps=4,hidden=8,target_every=2", "plane:horizon=6", 40, "joint"),
-    # Other worlds.
-    row("ucbvi", "grid:side=3,horizon=6", 2_000, "joint"),
-    row("ucbvi", "deep_sea:depth=4,slip=true", 2_000, "joint"),
-    row("ucbvi", "health_coach", 2_000, "joint"),
-    row("ucbpo", "random_mdp:states=5,actions=3,horizon=5,seed=1", 2_000, "local"),
-    row("ucbvi", "gym:FrozenLake-v1,horizon=20", 2_000, "joint"),
-    row("lsvi_ucb", "two_state:seed=1", 2_000, "joint"),
-    row("lsvi_ucb_plus_plus", "two_state:seed=1,known_rewards=true", 2_000, "joint"),
-    row("lsvi_ucb", "simplex:stationary=false,horizon=5", 2_000, "joint"),
-    row("linopt_vi", "hard_mixture:dimension=4,horizon=4", 2_000, "joint"),
-    row("linopt_vi", "hard_mixture:dimension=4,horizon=4,per_step=true", 2_000, "joint"),
-    row("linopt_po", "hard_mixture:dimension=4,horizon=4,known_rewards=false", 2_000, "joint"),
-    row("linopt_vi", "keyboard:horizon=4", 2_000, "joint"),
-    row("certainty_equivalence", "dosing", 1_000, "joint"),
-    row("fitted_functional_q", "plane:horizon=10", 64, "joint"),
-    row("fitted_functional_q", "trap:horizon=20", 100, "joint"),
-    row("functional_q", "trap:horizon=20", 300, "joint"),
-    row("fitted_functional_q", "cartpole:steps=30,horizon=10", 60, "joint"),
-    row("fitted_functional_q:ends=true", "cartpole:steps=30,horizon=10", 60, "joint"),
-    # Large blocks and late releases.
-    *(
-        row(agent, "riverswim:states=6,horizon=20", 100_000, model, slow=agent != "ucbvi")
-        for agent in ("ucbvi", "ucbpo", "pucb", "ldpob", "ucbvi:stationary=false")
-        for model in ("joint", "joint, large budget", "local", "local, large budget")
-    ),
-    row("ucbvi", "riverswim:states=6,horizon=20", 20_000, "none", slow=True),
-    row("ucbvi:counter=binary tree", "riverswim:states=6,horizon=20", 100_000, "joint", slow=True),
-    *(
-        row(agent, world, 30_000, model, slow=True)
-        for agent in ("lsvi_ucb", "lsvi_ucb_plus_plus", "adaptive_lsvi_ucb", "batched_lsvi_ucb")
-        for world in ("two_state", "simplex")
-        for model in ("joint", "joint, large budget")
-    ),
-    *(
-        row(agent, world, 50_000, model, slow=True)
-        for agent in ("linopt_vi", "linopt_po")
-        for world in ("hard_mixture", "keyboard", "mixture_of_models")
-        for model in ("joint, large budget", "local, large budget")
-    ),
-    *(
-        row(agent, world, 60_000, model, slow=True)
-        for agent in ("certainty_equivalence",)
-        for world in ("dosing", "random_system")
-        for model in ("joint", "local, large budget")
-    ),
-    *(
-        row(agent, world, users, "joint, large budget", slow=True)
-        for agent in ("fitted_functional_q", "functional_q")
-        for world, users in (("line", 200), ("plane", 256), ("trap", 300))
-    ),
-)
+def _papers() -> Iterator[tuple[str, Callable[[], Any]]]:
+    # At budgets and with constants with which something is learnt, but where every bit decides.
+    large, pure = {"epsilon": 1e6, "delta": 1e-6}, {"epsilon": 1e4, "delta": 0.0}
+    small = {"epsilon": 5.0, "delta": 1e-6}
+    gentle = (1e-6, 5e-4, 5e-4, 1e-7, 2e-8, 2e-8, 2.0, 60, True, False)
+    lines: tuple[tuple[str, str, str, dict[str, Any]], ...] = (
+        ("chowdhury_tabular_2021", "ucb_vi", SMALL, {"episodes": 20_000, **pure}),
+        ("chowdhury_tabular_2021", "ucb_po", SMALL, {"episodes": 20_000, **pure}),
+        ("chowdhury_lq_2021", "private_ofu_rl", SYSTEM, {"episodes": 30, **small}),
+        ("sahu_linear_2025", "dp_lsvi_ucb_plus_plus", SIMPLEX, {"episodes": 2_000, **large}),
+        ("wang_functional_2019", "functional_q", LINE, small),
+        ("zhou_mixture_2022", "lin_opt_vi", KEYS, {"episodes": 2_000, **large}),
+        ("zhou_mixture_2022", "lin_opt_po", KEYS, {"episodes": 2_000, **large}),
+    )
+    for paper, algorithm, world, options in lines:
+        for printed in (True, False):
+            given = options | {"printed": printed}
+            given |= {"constants": gentle} if paper.startswith("sahu") else {}
+            name = f"{algorithm}, {'printed' if printed else 'corrected'}"
+            yield name, partial(_run_paper, paper, algorithm, world, given)
 
 
-def scheduled(agent: str, users: int) -> str:
-    """An agent with four releases, where it has a choice: its own schedule may have one only."""
-    kind = agent.partition(":")[0]
-    chosen = "schedule=" in agent or "growth=" in agent
-    if chosen or kind in ("batched_lsvi_ucb", *AGENTS["continuous"]):
-        return agent
-    return f"{agent}{',' if ':' in agent else ':'}schedule=fixed:size={users // 4}"
+def _run_paper(paper: str, algorithm: str, world: str, given: dict[str, Any]) -> Any:
+    module = getattr(papers, paper)
+    if "constants" in given:
+        given = given | {"constants": module.Constants(*given["constants"])}
+    return getattr(module, algorithm)(build_world(world), **given)
 
 
-def _table() -> Iterable[Row]:
-    for family, agents in AGENTS.items():
-        world, users = WORLDS[family], USERS[family]
-        for agent in agents:
-            if ":" in agent and family != "continuous":
-                agent = scheduled(agent, users)
-            for model in MODELS:
-                each = model == "none" and "schedule=" not in agent
-                yield row(agent, world, min(users, PLAIN_USERS) if each else users, model)
-        for agent in SAMPLED[family]:
-            for model in OTHER_MODELS:
-                ids = "episodes" in model
-                yield row(scheduled(agent, users), world, users, model, ids=ids)
-        for agent in OPTIONS[family]:
-            for model in ("joint", "local"):
-                yield row(scheduled(agent, users), world, users, model)
-        if family != "continuous":
-            for agent in SAMPLED[family]:
-                model = "local, large budget"
-                yield row(scheduled(agent, 100), world, 100, model, reports=True)
-
-
-ROWS: tuple[Row, ...] = (*_table(), *OTHERS)
+PAPERS = dict(_papers())
+"""Runs of the papers' algorithms, by name."""

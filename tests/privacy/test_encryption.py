@@ -36,16 +36,17 @@ def path(tmp_path):
 
 def test_a_state_comes_back_and_tells_nothing(path):
     arrays = {"sums": np.linspace(0.0, 1.0, 500)}
-    write_state(path, "curator", {"person": "ann"}, arrays, key=KEY)
+    person = "somebody who is not among random bytes"
+    write_state(path, "curator", {"person": person}, arrays, key=KEY)
     data = path.read_bytes()
     assert path.stat().st_mode & 0o777 == 0o600
     assert is_encrypted(data)
-    assert b"ann" not in data
+    assert person.encode() not in data
     assert arrays["sums"].tobytes()[:64] not in data
     state = read_state(path, "curator", key=KEY)
-    assert state.meta == {"person": "ann"}
+    assert state.meta == {"person": person}
     np.testing.assert_array_equal(state.arrays["sums"], arrays["sums"])
-    write_state(path, "curator", {"person": "ann"}, arrays, key=KEY)
+    write_state(path, "curator", {"person": person}, arrays, key=KEY)
     assert path.read_bytes()[60:] != data[60:]  # a salt of its own
 
 
@@ -170,7 +171,7 @@ def test_a_key_that_is_named_must_be_there(tmp_path, monkeypatch, path):
 def test_keys_are_silent(path, caplog):
     """Neither representation, errors with their causes, logs, copies nor pickles show them."""
     caplog.set_level(logging.DEBUG)
-    write_state(path, "curator", {"person": "ann"}, {}, key=KEY)
+    write_state(path, "curator", {"person": "in no path"}, {}, key=KEY)
     said = io.StringIO()
     path.write_bytes(path.read_bytes()[:-1])
     for key in (KEY, OTHER):
@@ -179,7 +180,7 @@ def test_keys_are_silent(path, caplog):
         except (CorruptFile, WrongKey):
             said.write(traceback.format_exc())
     text = repr(KEY) + str(KEY) + said.getvalue() + caplog.text
-    for form in (SECRET.hex(), repr(SECRET), "ann"):
+    for form in (SECRET.hex(), repr(SECRET), "in no path"):
         assert form not in text
     for act in (copy.copy, copy.deepcopy, pickle.dumps):
         with pytest.raises(TypeError, match="not copied"):
