@@ -26,7 +26,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from research.command_lines import figure_main
-from tacit.lq import dosing, thermostat
+from research.worlds import thermostat
+from tacit.lq import dosing
 from tacit.numerics.compiled import Floats, compiled
 from tacit.papers import chowdhury_lq_2021 as paper
 from tacit.papers.tree_loops import tree_nodes
