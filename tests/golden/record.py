@@ -30,7 +30,8 @@ from unittest import mock
 import numpy as np
 
 import tacit
-from tacit.registry import build_world, choose_agent
+from research.worlds import build
+from tacit.registry import choose_agent
 from tests.golden.rows import MODELS, PAPERS, ROWS, Row
 
 FILE = Path(__file__).with_name("golden.json")
@@ -96,7 +97,7 @@ class Recording:
     """One row: two agents that meet the same kind of users."""
 
     def __init__(self, row: Row) -> None:
-        self.row, self.world, self.privacy = row, build_world(row.world), MODELS[row.model]
+        self.row, self.world, self.privacy = row, build(row.world), MODELS[row.model]
         self.kind = type(self.agent().algorithm)
 
     def agent(self) -> Any:

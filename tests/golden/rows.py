@@ -8,8 +8,8 @@ from functools import partial
 from typing import Any
 
 import tacit
+from research.worlds import build
 from tacit import papers
-from tacit.registry import build_world
 
 MODELS: dict[str, Any] = {
     "none": tacit.NonPrivate(),
@@ -58,7 +58,7 @@ _TABLE: tuple[tuple[str, str, int, str], ...] = (
     ("lsvi_ucb:statistic=counts,stationary=false", SIMPLEX, 4_000, "joint"),
     ("lsvi_ucb", "simplex:stationary=false,horizon=5", 2_000, "joint"),
     ("lsvi_ucb_plus_plus", SIMPLEX, 4_000, "none, joint, local"),
-    ("lsvi_ucb_plus_plus:weights=none,switching=rayleigh", SIMPLEX, 4_000, "joint"),
+    ("lsvi_ucb_plus_plus:weights=none", SIMPLEX, 4_000, "joint"),
     ("linear_posterior", SIMPLEX, 1_000, "none, joint, distributed"),
     ("linear_posterior:stationary=false", SIMPLEX, 1_000, "joint"),
     ("pessimistic_lsvi", SIMPLEX, 4_000, "none, joint"),
@@ -72,9 +72,9 @@ _TABLE: tuple[tuple[str, str, int, str], ...] = (
         (agent, world, users, "none, joint, local")
         for agent, world, users in (
             ("linopt_sampled", "currents:rows=5,columns=6,dimension=3,horizon=4,samples=64", 1_000),
-            ("kernel_mixture", "gusts:dimension=2,horizon=8,samples=8", 500),
+            ("linopt_sampled", "gusts:dimension=2,horizon=8,samples=8", 500),
             ("actor_critic", LINE, 4_000),
-            ("functional_q", LINE, 200),
+            ("fitted_functional_q:serve=all", LINE, 200),
         )
     ),
     ("kernel_lsvi", LINE, 200, "none"),
@@ -84,8 +84,7 @@ _TABLE: tuple[tuple[str, str, int, str], ...] = (
     ("fitted_functional_q", LINE, 200, "none, joint"),
     ("fitted_functional_q", "plane:horizon=10", 64, "joint"),
     ("fitted_functional_q:ends=true", "cartpole:steps=30,horizon=10", 60, "joint"),
-    ("fitted_functional_q:scales=asked", "acrobot:horizon=8", 60, "joint"),
-    ("served_functional_q", LINE, 200, "none, joint"),
+    ("fitted_functional_q:serve=most", LINE, 200, "none, joint"),
     ("model_posterior", LINE, 500, "none"),
     ("model_posterior", LINE, 2_000, "joint"),
     ("model_posterior", "pendulum:horizon=4,continuous=true", 100, "joint"),
@@ -140,7 +139,7 @@ def _run_paper(paper: str, algorithm: str, world: str, given: dict[str, Any]) ->
     module = getattr(papers, paper)
     if "constants" in given:
         given = given | {"constants": module.Constants(*given["constants"])}
-    return getattr(module, algorithm)(build_world(world), **given)
+    return getattr(module, algorithm)(build(world), **given)
 
 
 PAPERS = dict(_papers())
