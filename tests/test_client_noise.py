@@ -204,7 +204,6 @@ def test_a_question_with_too_little_noise_is_refused() -> None:
     [
         (ClippedSum(2), LocalDP(1.0, 1e-6), "visit counts"),
         (VisitCounts(2, 2, 2), LocalDP(1.0, 0.0, "randomised response"), "Gaussian or Laplace"),
-        (VisitCounts(2, 2, 2), LocalDP(1.0, 1e-6, sampler="floating-point"), "exact"),
     ],
 )
 def test_what_other_languages_cannot_report_is_refused(statistic, model, words: str) -> None:

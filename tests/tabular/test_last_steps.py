@@ -12,7 +12,6 @@ import pytest
 import tacit
 from tacit import Episodes, JointDP
 from tacit.linear.statistics import FeatureSums
-from tacit.mixture.slot_sums import SlotSums
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block
 from tacit.service.app_file import read_app
@@ -137,7 +136,7 @@ def test_saves_tell_the_two_apart(tmp_path: Path) -> None:
         agents[1].load(tmp_path / "save")
 
 
-def test_linear_sums_of_single_steps_and_slots_need_no_last_state() -> None:
+def test_linear_sums_of_single_steps_need_no_last_state() -> None:
     features = np.eye(4).reshape(2, 2, 4)
     columns = {
         "states": np.array([[0, 1, 0], [0, 1, -1]]),
@@ -151,12 +150,6 @@ def test_linear_sums_of_single_steps_and_slots_need_no_last_state() -> None:
         assert np.array_equal(known[name], unknown[name])
     pooled = FeatureSums(features, 2, pooled=True)
     assert pooled.layout.unpack(pooled.vectors(block)[1])["rewards"].sum() == 1.0
-    table = np.zeros((2, 2, 2, 1))
-    table[0, 0, 1] = 1.0
-    everything = np.ones((2, 2, 2), dtype=bool), np.ones(2, dtype=bool)
-    slots = SlotSums(table, *everything, 2, np.zeros((1, 2, 2), dtype=np.int64))
-    more = {"versions": np.zeros(2, dtype=np.int64), "components": np.zeros(2, dtype=np.int64)}
-    assert slots.vectors(Block(2, columns | more)).tolist() == [[1.0], [1.0]]
 
 
 def test_an_entry_beyond_the_horizon_says_what_followed_the_last_step() -> None:
