@@ -160,7 +160,7 @@ def test_a_run_says_what_was_chosen():
     words = " ".join(call("run", *common, "--privacy", "none").stdout.split())
     assert "Chosen: ucbvi; finite world, no privacy: " in words
     both = ("--agent", "auto", "--agent", "ucbvi", "--seeds", 1)
-    words = " ".join(call("compare", *common, *BUDGET, *both).stdout.split())
+    words = " ".join(call("run", *common, *BUDGET, *both).stdout.split())
     assert "Chosen: concurrent_psrl; " in words
     assert words.count("Chosen") == 1
 

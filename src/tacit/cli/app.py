@@ -73,7 +73,8 @@ class _Commands(TyperGroup):
             sys.path.append(here)
 
         def command() -> Any:
-            for old in (" ".join(given[:1]), " ".join(given[:2])):
+            words = [word for word in given if word != "--traceback"]
+            for old in (" ".join(words[:1]), " ".join(words[:2])):
                 if old in _NOW:
                     return _complain(f"tacit {old} is now {_NOW[old]}", 2)
             return super(_Commands, self).main(
