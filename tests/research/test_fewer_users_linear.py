@@ -15,13 +15,9 @@ AT_MOST = {
     "simplex, per step": 610,
     "simplex, not stationary": 610,
     "simplex, 100 states, per step": 2_100,
-    "hard_mixture": 245,
-    "hard_mixture, per step": 830,
     "two_state, by LSVIUCB": 152,
     "mixture_of_models, by LinOptVI": 65,
 }
-# Where more than one run in ten is late; the pages say so.
-LATE = {("hard_mixture", "10")}
 
 
 @pytest.mark.parametrize(
@@ -46,7 +42,7 @@ def test_users_are_at_most_what_was_asked_for(place: str) -> None:
 @pytest.mark.parametrize("epsilon", ["1", "10", "0.1"])
 def test_nine_of_ten_runs_need_at_most_four_times_the_median(place: str, epsilon: str) -> None:
     median, _, high = band(stored()[f"{place}, epsilon {epsilon}"]["users_to_90"])
-    assert (high > 4.0 * median) == ((place, epsilon) in LATE)
+    assert high <= 4.0 * median
 
 
 def test_names_are_different() -> None:
