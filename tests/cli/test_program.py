@@ -42,7 +42,7 @@ def test_version_and_help():
     assert "Did you mean 'run'" in one_line(call("runn"))
     # Brackets are not taken for markup.
     shown = call("sweep", "--help").stdout
-    assert all(f"[{name}]" in shown for name in ("options", "search", "search.options"))
+    assert "[options]" in shown
 
 
 def test_the_program_prints_json_and_runs_do_not_depend_on_the_workers():
