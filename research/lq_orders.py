@@ -9,7 +9,7 @@ While the set holds a system that needs no control, the most favourable system i
 nobody is controlled: regret is linear. Only then the orders of the bound begin. ``widths`` says how
 many users that takes, whatever they do.
 
-``tacit figure lq-orders`` stores its runs in ``research/lq_orders.json`` and uses what is there.
+``python -m research.lq_orders`` stores its runs in ``research/lq_orders.json`` and uses what is there.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ def commands() -> Iterator[tuple[str, str]]:
 def unknown(command: str) -> list[str]:
     """Options of ``tacit ...`` that nobody takes.
 
-    >>> unknown("tacit figure lq-orders --runs 4"), unknown("tacit figure lq-orders --quick")
+    >>> unknown("tacit doctor --runs 4"), unknown("tacit doctor --compile")
     (['--runs'], [])
     """
     at = typer.main.get_command(app)
@@ -69,4 +69,4 @@ def test_options_of_research_exist() -> None:
             if not re.search(rf"{re.escape(option)}\b", helped(words[2])):
                 wrong.append(f"{page}: {line}")
     assert wrong == []
-    assert unknown("tacit figure lq-orders --runs 4") == ["--runs"]
+    assert unknown("tacit doctor --runs 4") == ["--runs"]
