@@ -14,6 +14,7 @@ import numpy as np
 
 from research.planted.base import Curated, Tampered
 from tacit.privacy.counters.dense import Optimal
+from tacit.privacy.counters.grid import Ints
 from tacit.privacy.curators.gate import Release
 from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.curators.local import LocalCurator
@@ -91,10 +92,13 @@ class AntitheticNoise(Curated):
 
 
 class _Redrawn(Optimal):
-    def _advance(self, fresh: Floats) -> Floats:
-        rows = [self._draw() for _ in range(self.released - 1)]
-        noise: Floats = self._row(self.released) @ np.array([*rows, fresh])
-        return noise
+    def _released(self, steps: Ints, fresh: Ints) -> Floats:
+        super()._released(steps, fresh)
+        t = self.released
+        rows = [self._factor_row(k) @ self._past[:k] + self._draw() for k in range(1, t)]
+        rows.append(self._factor_row(t) @ self._past[:t] + fresh)
+        published: Floats = self._row(t) @ np.ldexp(np.array(rows, float), -self._places())
+        return published
 
 
 class NoiseRedrawn(Tampered):

@@ -131,6 +131,5 @@ REAL_PATH: tuple[RealPathBug, ...] = (
     _row("j", of.GuaranteeOfAnEpisode, TWICE),
     _row("j", of.SimulationUnsaid),
     _row("j", of.WordsRoundedDown, JointDP(1.0000004, 1e-6)),
-    _row("j", of.FloatsCalledExact),
 )
 """All of them."""

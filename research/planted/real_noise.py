@@ -195,13 +195,13 @@ class ChunksOverlap(InTacit):
         """Sums of real runs."""
         right = exact.grid_total
 
-        def total(statistic: Statistic, block: Block, share: float, step: float) -> Ints:
+        def total(statistic: Statistic, block: Block, step: float) -> Ints:
             if block.aggregate or block.users <= CHUNK:
-                return right(statistic, block, share, step)
+                return right(statistic, block, step)
             found = np.zeros(statistic.layout.size, dtype=np.int64)
             for start in range(0, block.users, CHUNK):
                 chunk = block.take(slice(start, start + CHUNK + 1))
-                found += np.rint(share * gate_total(statistic, chunk) / step).astype(np.int64)
+                found += np.rint(gate_total(statistic, chunk) / step).astype(np.int64)
             return found
 
         yield from everywhere("grid_total", right, total)
@@ -212,25 +212,19 @@ class _KnowingTotals(InTacit):
 
     def patches(self) -> Iterator[Patch]:
         """The gate."""
-        sums, noise = JointCurator._total, JointCurator._noise
+        sums, noise, seen = exact.grid_total, JointCurator._noise, list[Ints]()
 
-        def total(curator: JointCurator, *which: Any) -> Any:
-            found = sums(curator, *which)
-            if curator.exact:
-                curator.__dict__["_true"] = curator.__dict__.get("_true", 0) + found
-            return found
+        def total(statistic: Statistic, block: Block, step: float) -> Ints:
+            seen.append(sums(statistic, block, step))
+            return seen[-1]
 
         def noisy(curator: JointCurator, scale: float, size: int) -> Any:
-            drawn, true = noise(curator, scale, size), curator.__dict__.pop("_true", None)
-            if true is None:
-                return drawn
-
             def again() -> Any:
                 return noise(curator, scale, size)
 
-            return self.changed(drawn, true, again)
+            return self.changed(again(), seen[-1], again)
 
-        yield JointCurator, "_total", total
+        yield from everywhere("grid_total", sums, total)
         yield JointCurator, "_noise", noisy
 
     def changed(self, drawn: Any, true: Ints, again: Callable[[], Any]) -> Any:

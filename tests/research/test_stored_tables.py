@@ -13,7 +13,6 @@ from research import (
     command_lines,
     continuous_actions,
     default_features,
-    exact_learning,
     fewer_users,
     fewer_users_control,
     fewer_users_linear,
@@ -90,8 +89,6 @@ def stored_tables() -> Iterator[str]:
     yield which_agent.table(which_agent.load())
     icu = icu_sepsis.stored().values()
     yield "\n".join(row.line.replace("ablation: ", "") for row in icu)
-    found = json.loads(exact_learning.TABLE.read_text())
-    yield "\n".join(exact_learning.Row(**row).line for row in found)
     yield gymnasium.table(gymnasium.load())
     yield default_features.table(default_features.load())
     yield policy_gradients.table(policy_gradients.load())

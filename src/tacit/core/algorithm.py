@@ -55,10 +55,6 @@ class Pace:
     size: int | None = None  # users of every block
 
 
-EVERY = Pace("every", size=1)
-"""After every user, as in the papers."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class NoOptions:
     """The options of an algorithm that has none."""

@@ -19,9 +19,8 @@ def count_visits(
     separate: bool,
     transitions: Floats,
     sums: Floats,
-    visits: Floats,
 ) -> None:
-    """Adds users' valid steps to ``transitions`` (rows, C, S), ``sums`` and ``visits`` (rows, C).
+    """Adds users' valid steps to ``transitions`` (rows, C, S) and ``sums`` (rows, C).
 
     Row 0 takes everybody, or each user her own row when ``separate``. ``cells`` (H, S, A) is the
     cell of a step, negative where it is dropped; only the first ``cap`` steps of a user in a cell
@@ -51,7 +50,6 @@ def count_visits(
                 seen[cell] += 1
             transitions[row, cell, after] += 1.0
             sums[row, cell] += reward
-            visits[row, cell] += 1.0
         for step in range(horizon if capped else 0):
             state, action = states[user, step], actions[user, step]
             if 0 <= state < n_states and 0 <= action < n_actions:

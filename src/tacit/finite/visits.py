@@ -223,9 +223,9 @@ class VisitCounts(LoopSums):
             steps = states, taken, rewards
         rows = users if separate else 1
         transitions = np.zeros((rows, self.size, self.states))
-        sums, visits = np.zeros((rows, self.size)), np.zeros((rows, self.size))
+        sums = np.zeros((rows, self.size))
         cap = self.cap if self.pooled and self.cap is not None else H
-        count_visits(*steps, admitted, self.cells, cap, separate, transitions, sums, visits)
+        count_visits(*steps, admitted, self.cells, cap, separate, transitions, sums)
         return self.layout.pack({"transitions": transitions, "rewards": sums}, users=rows)
 
 
