@@ -15,7 +15,7 @@ What cannot be written at all, because an agent is final and its algorithm sees 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -39,12 +39,8 @@ from research.planted.of_accounts import (
 )
 from research.planted.of_gradients import (
     GradientsUnclipped,
-    NetworkGradientsUnclipped,
-    NetworkPreTrainedOnUsers,
     PreTrainedOnUsers,
     RawMomentum,
-    RawOptimiser,
-    StepNoiseReused,
 )
 from research.planted.of_leaks import (
     RawAttribute,
@@ -65,6 +61,7 @@ from research.planted.of_leaks import (
 )
 from research.planted.of_noise import (
     AntitheticNoise,
+    CoarseNoise,
     CutNoise,
     FirstPartWithoutNoise,
     HalfTheNoise,
@@ -80,13 +77,12 @@ from research.planted.of_noise import (
     OneEntryWithoutNoise,
     RealNoiseUnscaled,
     UniformNoise,
-    WholeNoise,
 )
 from tacit.core.agent import Agent
 from tacit.core.asks import Ask
 from tacit.core.kinds import AgentKind
-from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import JointDP, LocalDP
+from tacit.privacy.standard import ClippedSum
 
 if TYPE_CHECKING:
     from tacit.core.world import World
@@ -147,7 +143,7 @@ def _models() -> World:
 
 
 def _system() -> World:
-    from tacit.lq.worlds import random_system
+    from research.worlds import random_system
 
     return random_system(n=2, d=1, horizon=5, seed=500)
 
@@ -165,16 +161,18 @@ def _host(family: str, agent: str, world: Callable[[], World], **options: Any) -
 
 
 _UCBVI = "tacit.tabular.ucbvi:UCBVI"
+_PSRL = "tacit.tabular.concurrent_psrl:ConcurrentPSRL"
 _LSVI = "tacit.linear.lsvi_ucb:LSVIUCB"
 _LINOPT = "tacit.mixture.linopt_vi:LinOptVI"
 
+RUNNING, BITS = "ConcurrentPSRL, running sums", "UCBVI, randomised response"
 HOSTS: dict[str, Host] = {
     "UCBVI": _host("tabular", _UCBVI, _riverswim),
-    "UCBVI, binary tree": _host("tabular", _UCBVI, _riverswim, counter="binary tree"),
+    RUNNING: _host("tabular", _PSRL, _riverswim, running=0),
     "UCBVI, local": _host("tabular", _UCBVI, _riverswim, privacy=LocalDP(4.0, 1e-6)),
-    "LDP-OB (after Garcelon et al.), randomised response": _host(
+    BITS: _host(
         "tabular",
-        "tacit.tabular.ldpob:LDPOB",
+        _UCBVI,
         _riverswim,
         privacy=LocalDP(4.0, 0.0, mechanism="randomised response"),
         stationary=False,
@@ -192,15 +190,10 @@ HOSTS: dict[str, Host] = {
     "certainty equivalence": _host(
         "lq", "tacit.lq.certainty_equivalence:CertaintyEquivalence", _system
     ),
-    "policy evaluation": _host(
-        "continuous",
-        "tacit.continuous.private_policy_evaluation:PrivatePolicyEvaluation",
-        _line,
-        schedule=None,
-        rounds=4,
+    "functional noise": _host(
+        "continuous", "tacit.continuous.fitted_functional_q:FittedFunctionalQ", _line, serve="all"
     ),
     "policy gradients": _host("continuous", "tacit.continuous.actor_critic:ActorCritic", _line),
-    "deep Q": _host("continuous", "tacit.continuous.deep_q:DeepQ", _line, hidden=(4,)),
 }
 
 
@@ -238,7 +231,7 @@ class Planted:
 
 BUGS: tuple[Planted, ...] = (
     Planted(HalfTheNoise, "UCBVI", ("noise", "transcript noise")),
-    Planted(HalfTheNoise, "UCBVI, binary tree", ("noise", "transcript noise")),
+    Planted(HalfTheNoise, RUNNING, ("noise", "transcript noise")),
     Planted(HalfTheNoise, "LSVI-UCB", ("noise", "transcript noise")),
     Planted(HalfTheNoise, "LinOpt-VI", ("noise", "transcript noise")),
     Planted(HalfTheNoiseOfReports, "UCBVI, local", ("noise",)),
@@ -247,7 +240,7 @@ BUGS: tuple[Planted, ...] = (
     Planted(NoiseDrawnOnce, "LinOpt-VI", ("noise", "transcript overlap")),
     Planted(AntitheticNoise, "UCBVI", ("noise", "transcript noise")),
     Planted(AntitheticNoise, "certainty equivalence", ("noise", "transcript noise")),
-    Planted(NoiseRedrawn, "UCBVI, binary tree", ("noise", "accounts")),
+    Planted(NoiseRedrawn, RUNNING, ("noise", "accounts")),
     Planted(LastPartWithoutNoise, "UCBVI", ("noise", "transcript noise")),
     Planted(FirstPartWithoutNoise, "LSVI-UCB", ("noise", "transcript noise")),
     Planted(LastPartWithoutNoise, "LinOpt-VI", ("noise", "transcript noise")),
@@ -263,7 +256,7 @@ BUGS: tuple[Planted, ...] = (
     Planted(OneStepSensitivity, "UCBVI", ("attack", "sensitivity")),
     Planted(
         BudgetOfOneBit,
-        "LDP-OB (after Garcelon et al.), randomised response",
+        BITS,
         ("attack", "sensitivity"),
     ),
     Planted(ClipRemoved, "UCBVI", ("attack", "sensitivity")),
@@ -271,7 +264,6 @@ BUGS: tuple[Planted, ...] = (
     Planted(FeaturesUncut, "LinOpt-VI", ("attack", "sensitivity")),
     Planted(CountsWrap, "UCBVI", ("sensitivity",)),
     Planted(OneCancelsAll, "UCBVI", ("attack", "sensitivity")),
-    Planted(TwoLeaves, "UCBVI, binary tree", ("data flow",)),
     Planted(TwoLeaves, "LSVI-UCB", ("data flow",)),
     Planted(WarmUpReused, "UCBVI", ("budget",)),
     Planted(WarmUpReused, "LinOpt-VI", ("budget",)),
@@ -294,15 +286,15 @@ BUGS: tuple[Planted, ...] = (
     Planted(RawTau, "certainty equivalence", ("data flow",)),
     Planted(RawAttribute, "certainty equivalence", ("data flow",)),
     Planted(TwoLeaves, "certainty equivalence", ("data flow",)),
-    Planted(HalfTheNoise, "policy evaluation", ("noise", "transcript noise")),
-    Planted(NoiseDrawnOnce, "policy evaluation", ("noise", "transcript overlap")),
-    Planted(OneDrawForAll, "policy evaluation", ("noise", "transcript overlap")),
-    Planted(FirstPartWithoutNoise, "policy evaluation", ("noise", "transcript noise")),
-    Planted(TwoLeaves, "policy evaluation", ("data flow",)),
-    Planted(RawLog, "policy evaluation", ("data flow",)),
+    Planted(HalfTheNoise, "functional noise", ("noise", "transcript noise")),
+    Planted(NoiseDrawnOnce, "functional noise", ("noise", "transcript overlap")),
+    Planted(OneDrawForAll, "functional noise", ("noise", "transcript overlap")),
+    Planted(FirstPartWithoutNoise, "functional noise", ("noise", "transcript noise")),
+    Planted(TwoLeaves, "functional noise", ("data flow",)),
+    Planted(RawLog, "functional noise", ("data flow",)),
     Planted(UniformNoise, "UCBVI", ("noise", "transcript noise")),
-    Planted(CutNoise, "UCBVI", ("transcript noise",)),
-    Planted(WholeNoise, "UCBVI", ("noise", "transcript noise")),
+    Planted(CutNoise, "UCBVI", ("transcript noise",), runs=90),
+    Planted(CoarseNoise, "UCBVI", ("noise", "transcript noise")),
     Planted(RealNoiseUnscaled, "UCBVI", ("noise",)),
     Planted(NoiseOfSharedGenerator, "UCBVI", ("noise",)),
     Planted(NoiseOfTheClock, "UCBVI", ("noise",)),
@@ -318,36 +310,32 @@ BUGS: tuple[Planted, ...] = (
     Planted(UniformNoise, "certainty equivalence", ("transcript noise",)),
     Planted(CutNoise, "LSVI-UCB", ("transcript noise",)),
     Planted(CutNoise, "LinOpt-VI", ("transcript noise",), runs=120),
-    Planted(WholeNoise, "LinOpt-VI", ("noise", "transcript noise")),
-    Planted(WholeNoise, "policy evaluation", ("noise", "transcript noise")),
+    Planted(CoarseNoise, "LinOpt-VI", ("noise", "transcript noise")),
+    Planted(CoarseNoise, "functional noise", ("noise", "transcript noise")),
     Planted(RealNoiseUnscaled, "LinOpt-VI", ("noise",)),
-    Planted(RealNoiseUnscaled, "policy evaluation", ("noise",)),
+    Planted(RealNoiseUnscaled, "functional noise", ("noise",)),
     Planted(NoiseOfSharedGenerator, "LSVI-UCB", ("noise",)),
     Planted(NoiseOfSharedGenerator, "certainty equivalence", ("noise",)),
     Planted(NoiseOfTheClock, "LinOpt-VI", ("noise",)),
     Planted(NoiseOfTheClock, "LSVI-UCB", ("noise",)),
     Planted(IdsDropped, "LSVI-UCB", ("budget",)),
     Planted(IdsDropped, "UCBVI, local", ("budget",)),
-    Planted(IdsDropped, "policy evaluation", ("budget",)),
+    Planted(IdsDropped, "functional noise", ("budget",)),
     Planted(IdsSorted, "LinOpt-VI", ("budget",)),
     Planted(IdsSorted, "certainty equivalence", ("budget",)),
-    Planted(LedgerChargedNothing, "UCBVI, binary tree", ("real resume",)),
+    Planted(LedgerChargedNothing, RUNNING, ("real resume",)),
     Planted(LedgerChargedNothing, "LSVI-UCB", ("real resume",)),
     Planted(AutosaveIgnored, "LinOpt-VI", ("real resume",)),
-    Planted(AutosaveIgnored, "policy evaluation", ("real resume",)),
+    Planted(AutosaveIgnored, "functional noise", ("real resume",)),
     Planted(RawPublished, "LSVI-UCB", ("data flow",)),
     Planted(RawPublished, "certainty equivalence", ("data flow",)),
     Planted(RawRepr, "LinOpt-VI", ("data flow",)),
-    Planted(RawRepr, "policy evaluation", ("data flow",)),
+    Planted(RawRepr, "functional noise", ("data flow",)),
     Planted(RawProgress, "LSVI-UCB", ("data flow",)),
     Planted(GradientsUnclipped, "policy gradients", ("sensitivity",)),
     Planted(NoiseDrawnOnce, "policy gradients", ("noise", "transcript overlap")),
     Planted(RawMomentum, "policy gradients", ("data flow",)),
     Planted(PreTrainedOnUsers, "policy gradients", ("data flow",)),
-    Planted(NetworkGradientsUnclipped, "deep Q", ("sensitivity",)),
-    Planted(StepNoiseReused, "deep Q", ("noise",)),
-    Planted(RawOptimiser, "deep Q", ("data flow",)),
-    Planted(NetworkPreTrainedOnUsers, "deep Q", ("data flow",)),
 )
 """All that are audited."""
 
@@ -385,14 +373,6 @@ class _Looking:
         return self._curator.blocks  # type: ignore[attr-defined]
 
 
-class _Public:
-    """Asks for users' rewards as if they were public."""
-
-    def asks(self) -> Any:
-        for ask in super().asks():  # type: ignore[misc]
-            yield replace(ask, public=("rewards",))
-
-
 def _learn(bug: type[Any]) -> None:
     """A block of users for an algorithm that has the bug."""
     import numpy as np
@@ -403,10 +383,15 @@ def _learn(bug: type[Any]) -> None:
     agent.learn(world.simulate(agent.policy, 40, np.random.default_rng(0), "episodes"))
 
 
+def _ask_curator(**options: Any) -> Any:
+    """A release with options of its own."""
+    return JointDP(1.0, 1e-6).curator(noise_seed=0).release(ClippedSum(1), **options)
+
+
 _FINAL = "an agent is final: a subclass of it raises TypeError"
 _REMEMBERS = "a statistic that remembers whom it summed"
 _RAW: tuple[str, ...] = ("RawWidth", "RawWeights", "RawClip", "RawTau", "RawEnergy", "RawSwitch")
-_RAW += ("RawMomentum", "PreTrainedOnUsers", "RawOptimiser", "NetworkPreTrainedOnUsers")
+_RAW += ("RawMomentum", "PreTrainedOnUsers")
 _SHOWN = ("RawAttribute", "RawLog", "RawProgress", "RawProperty")
 
 IMPOSSIBLE: tuple[Impossible, ...] = (
@@ -485,13 +470,37 @@ IMPOSSIBLE: tuple[Impossible, ...] = (
     Impossible(
         "an algorithm asks for protected arrays as if they were public",
         (),
-        "the curator knows what its guarantee protects, and refuses",
+        "a question is a statistic and its price, and brings nothing else along",
         "",
-        partial(_learn, _Public),
-        InvalidArgument,
+        partial(Ask, None, public=("rewards",)),  # type: ignore[call-arg, arg-type]
+        TypeError,
+    ),
+    Impossible(
+        "a block is weighed, or released together with others",
+        ("WeightsSquaredTwice",),
+        "a release is of one block, and all of its users count alike",
+        "",
+        partial(_ask_curator, weights=[1.0]),
+        TypeError,
+    ),
+    Impossible(
+        "entries are left out of a release by where its users were",
+        (),
+        "a release is of all entries, and has no mask",
+        f"counts that leave out what nobody did in the block before, and {_REMEMBERS}",
+        partial(_ask_curator, mask={}),
+        TypeError,
+    ),
+    Impossible(
+        "real noise is drawn in floats, or by another sampler than was said",
+        ("FloatsCalledExact",),
+        "there is one sampler, and nothing to choose it by",
+        "",
+        partial(JointDP, 1.0, 1e-6, sampler="floating-point"),  # type: ignore[call-arg]
+        TypeError,
     ),
 )
-"""What the wall between agents and algorithms has closed."""
+"""What the wall between agents and algorithms, and the one noise path, have closed."""
 
 
 def audit(planted: Planted | str, **options: Any) -> Any:
@@ -506,6 +515,5 @@ def audit(planted: Planted | str, **options: Any) -> Any:
     host = HOSTS[planted if isinstance(planted, str) else planted.host]
     bug = None if isinstance(planted, str) else planted.bug
     runs = _RUNS if isinstance(planted, str) else planted.runs
-    # What is planted here is found in simulations; of_real_path has what is not.
-    usual: dict[str, Any] = {"users": USERS, "runs": runs, "rounds": 15, "seeds": 8, "real": "no"}
+    usual: dict[str, Any] = {"users": USERS, "runs": runs, "rounds": 15, "seeds": 8}
     return audit_agent(host.make(bug), host.world(), **{"progress": False} | usual | options)

@@ -21,7 +21,7 @@ import numpy as np
 
 from research.planted.in_tacit import InTacit, Patch, everywhere
 from tacit.core.session import Waiting
-from tacit.privacy import exact, gaussian_dp, guarantee, pseudonyms, storage
+from tacit.privacy import gaussian_dp, guarantee, pseudonyms, storage
 from tacit.privacy.curators import saves
 from tacit.privacy.curators.accounts import BlockAccounts
 from tacit.privacy.curators.gate import Curator, Release
@@ -30,7 +30,7 @@ from tacit.privacy.curators.participants import Participants
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.models import JointDP
-from tacit.privacy.noise import Noise, NoiseSource
+from tacit.privacy.noise import NoiseSource
 from tacit.privacy.owner import Owner
 from tacit.privacy.pseudonyms import NAME_BYTES, Name
 from tacit.privacy.statistic import Block
@@ -419,12 +419,16 @@ class CostsRounded(InTacit):
 
     def patches(self) -> Iterator[Patch]:
         """What a release takes from each account."""
-        right = BlockAccounts.costs
+        right = BlockAccounts.charge
 
-        def costs(accounts: BlockAccounts, cost: float, shares: Any) -> dict[int, float]:
-            return {b: round(c, 3) for b, c in right(accounts, cost, shares).items()}
+        def charge(
+            accounts: BlockAccounts, costs: Mapping[int, float], label: str, *, pending: bool
+        ) -> None:
+            rounded = {b: round(c, 3) for b, c in costs.items()}
+            right(accounts, rounded, label, pending=pending)
 
-        yield BlockAccounts, "costs", costs
+        yield BlockAccounts, "charge", charge
+        yield BlockAccounts, "check", lambda accounts, costs: None
 
 
 class PaidOnce(InTacit):
@@ -445,21 +449,6 @@ class PaidOnce(InTacit):
                 right(accounts, new, label, pending=pending)
 
         yield BlockAccounts, "charge", charge
-
-
-class WeightsSquaredTwice(InTacit):
-    """The weight of a block is squared when its cost is, and was squared before.
-
-    Gain: old blocks, which weigh less, are asked more often than they can pay for.
-    """
-
-    def patches(self) -> Iterator[Patch]:
-        """What a release takes from each account."""
-
-        def costs(accounts: BlockAccounts, cost: float, shares: Any) -> dict[int, float]:
-            return {b: (cost * w * w) ** accounts.power for b, w in shares.items()}
-
-        yield BlockAccounts, "costs", costs
 
 
 class PureSpentInSquares(InTacit):
@@ -536,19 +525,3 @@ class WordsRoundedDown(InTacit):
             return f"{value:.6g}"
 
         yield guarantee, "_up", nearest
-
-
-class FloatsCalledExact(InTacit):
-    """Real runs draw floats, and say that they draw whole numbers.
-
-    Gain: the lowest bits of what is published, which the guarantee says are covered.
-    """
-
-    def patches(self) -> Iterator[Patch]:
-        """Where noise comes from."""
-        right = exact.noise_source
-
-        def source(is_exact: bool, seed: int | None, given: NoiseSource | None) -> NoiseSource:
-            return Noise(seed) if given is None else right(is_exact, seed, given)
-
-        yield from everywhere("noise_source", right, source)

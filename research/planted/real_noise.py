@@ -25,7 +25,7 @@ from research.planted.in_tacit import (
     number_of_draw,
 )
 from tacit.privacy import exact
-from tacit.privacy.curators import local
+from tacit.privacy.curators import joint, local
 from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.deviates import Ints, Scale
 from tacit.privacy.exact import CHUNK
@@ -54,7 +54,7 @@ class ScaleIsPowerOfTwo(InTacit):
     """
 
     def patches(self) -> Iterator[Patch]:
-        """Scales of the sampler. The unit of floats is a power of two, and stays."""
+        """Scales of the sampler."""
         right = Scale.of
 
         def of(scale: float) -> Scale:
@@ -195,13 +195,13 @@ class ChunksOverlap(InTacit):
         """Sums of real runs."""
         right = exact.grid_total
 
-        def total(statistic: Statistic, block: Block, share: float, step: float) -> Ints:
+        def total(statistic: Statistic, block: Block, step: float) -> Ints:
             if block.aggregate or block.users <= CHUNK:
-                return right(statistic, block, share, step)
+                return right(statistic, block, step)
             found = np.zeros(statistic.layout.size, dtype=np.int64)
             for start in range(0, block.users, CHUNK):
                 chunk = block.take(slice(start, start + CHUNK + 1))
-                found += np.rint(share * gate_total(statistic, chunk) / step).astype(np.int64)
+                found += np.rint(gate_total(statistic, chunk) / step).astype(np.int64)
             return found
 
         yield from everywhere("grid_total", right, total)
@@ -212,25 +212,19 @@ class _KnowingTotals(InTacit):
 
     def patches(self) -> Iterator[Patch]:
         """The gate."""
-        sums, noise = JointCurator._total, JointCurator._noise
+        sums, noise, known = exact.grid_total, JointCurator._noise, list[Ints]()
 
-        def total(curator: JointCurator, *which: Any) -> Any:
-            found = sums(curator, *which)
-            if curator.exact:
-                curator.__dict__["_true"] = curator.__dict__.get("_true", 0) + found
-            return found
+        def total(statistic: Statistic, block: Block, step: float) -> Ints:
+            known[:] = [sums(statistic, block, step)]
+            return known[0]
 
         def noisy(curator: JointCurator, scale: float, size: int) -> Any:
-            drawn, true = noise(curator, scale, size), curator.__dict__.pop("_true", None)
-            if true is None:
+            drawn = noise(curator, scale, size)
+            if curator.source.simulation:
                 return drawn
+            return self.changed(drawn, known[0], lambda: noise(curator, scale, size))
 
-            def again() -> Any:
-                return noise(curator, scale, size)
-
-            return self.changed(drawn, true, again)
-
-        yield JointCurator, "_total", total
+        yield joint, "grid_total", total
         yield JointCurator, "_noise", noisy
 
     def changed(self, drawn: Any, true: Ints, again: Callable[[], Any]) -> Any:
