@@ -61,6 +61,7 @@ from research.planted.of_leaks import (
 )
 from research.planted.of_noise import (
     AntitheticNoise,
+    CoarseNoise,
     CutNoise,
     FirstPartWithoutNoise,
     HalfTheNoise,
@@ -76,12 +77,12 @@ from research.planted.of_noise import (
     OneEntryWithoutNoise,
     RealNoiseUnscaled,
     UniformNoise,
-    WholeNoise,
 )
 from tacit.core.agent import Agent
 from tacit.core.asks import Ask
 from tacit.core.kinds import AgentKind
 from tacit.privacy.models import JointDP, LocalDP
+from tacit.privacy.standard import ClippedSum
 
 if TYPE_CHECKING:
     from tacit.core.world import World
@@ -292,8 +293,8 @@ BUGS: tuple[Planted, ...] = (
     Planted(TwoLeaves, "functional noise", ("data flow",)),
     Planted(RawLog, "functional noise", ("data flow",)),
     Planted(UniformNoise, "UCBVI", ("noise", "transcript noise")),
-    Planted(CutNoise, "UCBVI", ("transcript noise",)),
-    Planted(WholeNoise, "UCBVI", ("noise", "transcript noise")),
+    Planted(CutNoise, "UCBVI", ("transcript noise",), runs=90),
+    Planted(CoarseNoise, "UCBVI", ("noise", "transcript noise")),
     Planted(RealNoiseUnscaled, "UCBVI", ("noise",)),
     Planted(NoiseOfSharedGenerator, "UCBVI", ("noise",)),
     Planted(NoiseOfTheClock, "UCBVI", ("noise",)),
@@ -309,8 +310,8 @@ BUGS: tuple[Planted, ...] = (
     Planted(UniformNoise, "certainty equivalence", ("transcript noise",)),
     Planted(CutNoise, "LSVI-UCB", ("transcript noise",)),
     Planted(CutNoise, "LinOpt-VI", ("transcript noise",), runs=120),
-    Planted(WholeNoise, "LinOpt-VI", ("noise", "transcript noise")),
-    Planted(WholeNoise, "functional noise", ("noise", "transcript noise")),
+    Planted(CoarseNoise, "LinOpt-VI", ("noise", "transcript noise")),
+    Planted(CoarseNoise, "functional noise", ("noise", "transcript noise")),
     Planted(RealNoiseUnscaled, "LinOpt-VI", ("noise",)),
     Planted(RealNoiseUnscaled, "functional noise", ("noise",)),
     Planted(NoiseOfSharedGenerator, "LSVI-UCB", ("noise",)),
@@ -380,6 +381,11 @@ def _learn(bug: type[Any]) -> None:
     world = host.world()
     agent = host.make(bug)(world.spec, users=USERS, noise_seed=0)
     agent.learn(world.simulate(agent.policy, 40, np.random.default_rng(0), "episodes"))
+
+
+def _ask_curator(**options: Any) -> Any:
+    """A release with options of its own."""
+    return JointDP(1.0, 1e-6).curator(noise_seed=0).release(ClippedSum(1), **options)
 
 
 _FINAL = "an agent is final: a subclass of it raises TypeError"
@@ -469,8 +475,32 @@ IMPOSSIBLE: tuple[Impossible, ...] = (
         partial(Ask, None, public=("rewards",)),  # type: ignore[call-arg, arg-type]
         TypeError,
     ),
+    Impossible(
+        "a block is weighed, or released together with others",
+        ("WeightsSquaredTwice",),
+        "a release is of one block, and all of its users count alike",
+        "",
+        partial(_ask_curator, weights=[1.0]),
+        TypeError,
+    ),
+    Impossible(
+        "entries are left out of a release by where its users were",
+        (),
+        "a release is of all entries, and has no mask",
+        f"counts that leave out what nobody did in the block before, and {_REMEMBERS}",
+        partial(_ask_curator, mask={}),
+        TypeError,
+    ),
+    Impossible(
+        "real noise is drawn in floats, or by another sampler than was said",
+        ("FloatsCalledExact",),
+        "there is one sampler, and nothing to choose it by",
+        "",
+        partial(JointDP, 1.0, 1e-6, sampler="floating-point"),  # type: ignore[call-arg]
+        TypeError,
+    ),
 )
-"""What the wall between agents and algorithms has closed."""
+"""What the wall between agents and algorithms, and the one noise path, have closed."""
 
 
 def audit(planted: Planted | str, **options: Any) -> Any:
@@ -485,6 +515,5 @@ def audit(planted: Planted | str, **options: Any) -> Any:
     host = HOSTS[planted if isinstance(planted, str) else planted.host]
     bug = None if isinstance(planted, str) else planted.bug
     runs = _RUNS if isinstance(planted, str) else planted.runs
-    # What is planted here is found in simulations; of_real_path has what is not.
-    usual: dict[str, Any] = {"users": USERS, "runs": runs, "rounds": 15, "seeds": 8, "real": "no"}
+    usual: dict[str, Any] = {"users": USERS, "runs": runs, "rounds": 15, "seeds": 8}
     return audit_agent(host.make(bug), host.world(), **{"progress": False} | usual | options)

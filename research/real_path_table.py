@@ -1,12 +1,12 @@
-"""Which bugs of the real path the audit finds, and by which check.
+"""Which bugs of the real path our own tests find, and by which check.
 
-``python -m research.real_path_table`` audits the agent of every row of
-:mod:`research.planted.of_real_path` as ``tacit audit`` does, with small settings: without the bug,
-where it must pass, and with it. It prints a line for each, and stores the table as
-``research/real_path_table.json``. ``--only NAME`` is for one bug, and stores nothing, or with
-``--store`` its row; ``--quick`` is for fewer runs. Real noise cannot be seeded, so an audit may
-find a bug by luck: ``--repeat 3`` audits each three times, and a bug counts as caught if all three
-find it.
+``python -m research.real_path_table`` puts the agent of every row of
+:mod:`research.planted.of_real_path` to the checks of ``tests/own_path``, and to those of
+``tacit.check_agent`` where these find nothing: without the bug, where they must pass, and with it.
+It prints a line for each, and stores the table as ``research/real_path_table.json``.
+``--only NAME`` is for one bug, and stores nothing, or with ``--store`` its row. Real noise has no
+seed, so a bug may be found by luck: ``--repeat 3`` looks three times, and a bug counts as caught
+if it is found each time.
 """
 
 from __future__ import annotations
@@ -20,16 +20,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from research.command_lines import Parser, whole
 from research.planted.in_tacit import InTacit
 from research.planted.of_real_path import REAL_PATH, RealPathBug
+from tests.own_path.suite import real_outcomes
 
 TABLE = Path(__file__).with_suffix(".json")
-
-_SETTINGS = {"runs": 40, "rounds": 15, "seeds": 8}
-_QUICK = {"runs": 20, "rounds": 10, "seeds": 4}
 
 
 @dataclass(frozen=True)
@@ -40,13 +37,13 @@ class FoundInRealPath:
         name: of the bug.
         kind: its letter.
         agent: that was audited.
-        clean: whether the audit without the bug passed; otherwise the row says nothing.
-        caught: whether every audit with it failed.
-        failures: how many of the audits did.
-        audits: how many there were.
+        clean: whether the checks passed without the bug; otherwise the row says nothing.
+        caught: whether it was found each time.
+        failures: how often it was.
+        audits: how often it was looked for.
         checks: which of them failed, in any audit.
         words: what the first of them said.
-        seconds: of processor time for the audit with the bug.
+        seconds: of processor time for looking once.
         what: the bug does.
         gain: of an attacker.
     """
@@ -76,9 +73,9 @@ class FoundInRealPath:
         return f"{self.kind}  {self.name:24} {verdict:17} {self.seconds:5.1f} s  {found}".rstrip()
 
 
-def _audit(row: RealPathBug, settings: dict[str, Any]) -> Any:
-    """As ``tacit audit`` does it."""
-    from tacit import audit_agent
+def _failed(row: RealPathBug) -> dict[str, str]:
+    """The checks that fail, and what they say."""
+    from tacit.audit.check_agent import agent_outcomes
     from tacit.cli.audit import maker
     from tacit.registry import build_world, choose_agent
 
@@ -86,27 +83,30 @@ def _audit(row: RealPathBug, settings: dict[str, Any]) -> Any:
     make, users = maker(choose_agent(row.agent), world, row.privacy, row.users)
     # Some bugs talk.
     with contextlib.redirect_stderr(io.StringIO()):
-        return audit_agent(make, world, users=users, progress=False, **settings)
+        own = real_outcomes(make, world, users=users, quick=True)
+        found = {o.name: str(o.failure) for some in own for o in some if o.failure is not None}
+        if not found:
+            others = agent_outcomes(make, world, users=users, seeds=8)
+            found = {o.name: str(o.failure) for o in others if o.failure is not None}
+    return found
 
 
-def rows(
-    bugs: Sequence[RealPathBug], settings: dict[str, Any], repeat: int = 1
-) -> Iterator[FoundInRealPath]:
-    """All of them, audited one after the other; an agent without a bug is audited once."""
+def rows(bugs: Sequence[RealPathBug], repeat: int = 1) -> Iterator[FoundInRealPath]:
+    """All of them, one after the other; an agent without a bug is looked at once."""
 
     @cache
     def clean(row: RealPathBug) -> bool:
-        return bool(_audit(row, settings).passed)
+        return not _failed(row)
 
     for row in bugs:
-        # What differs between two rows of one agent is not part of the audit without a bug.
+        # What differs between two rows of one agent is not part of the checks without a bug.
         passed = clean(row._replace(name="", kind="", plant=InTacit))
-        start, made = time.process_time(), []
+        start, made = time.process_time(), list[dict[str, str]]()
         for _ in range(repeat):
             with row.plant():
-                made.append(_audit(row, settings))
+                made.append(_failed(row))
         seconds = (time.process_time() - start) / repeat
-        failures = sum(not audit.passed for audit in made)
+        failures = sum(map(bool, made))
         yield FoundInRealPath(
             name=row.name,
             kind=row.kind,
@@ -115,8 +115,8 @@ def rows(
             caught=failures == repeat,
             failures=failures,
             audits=repeat,
-            checks=tuple(dict.fromkeys(name for audit in made for name in audit.failed)),
-            words=next((str(audit.failures[0]) for audit in made if audit.failures), ""),
+            checks=tuple(dict.fromkeys(name for found in made for name in found)),
+            words=next((next(iter(found.values())) for found in made if found), ""),
             seconds=round(seconds, 1),
             what=row.what,
             gain=row.gain,
@@ -140,17 +140,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns how many bugs were not found."""
     parser = Parser(
         prog="python -m research.real_path_table",
-        description="which bugs of the real path the audit finds, and by which check",
+        description="which bugs of the real path our own tests find, and by which check",
     )
     known = {row.name: row for row in REAL_PATH}
     parser.add_argument("--only", type=_bug(known), metavar="NAME", help="one bug alone")
     parser.add_argument("--store", action="store_true", help="of one bug, its row too")
-    parser.add_argument("--quick", action="store_true", help="fewer runs")
-    parser.add_argument("--repeat", type=whole(1), default=1, metavar="N", help="audits of each")
+    parser.add_argument("--repeat", type=whole(1), default=1, metavar="N", help="times each")
     chosen = parser.parse_args(arguments)
     made = []
     bugs = REAL_PATH if chosen.only is None else (chosen.only,)
-    for row in rows(bugs, _QUICK if chosen.quick else _SETTINGS, chosen.repeat):
+    for row in rows(bugs, chosen.repeat):
         made.append(row)
         print(row.line, flush=True)
         if chosen.only is not None and row.words:

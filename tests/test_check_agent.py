@@ -104,31 +104,39 @@ def test_the_check_asks_for_enough_releases() -> None:
 # Noise and budget.
 
 
-class Halved:
-    """A simulation with half the noise."""
+class Halved(Noise):
+    """A simulation that gives half of what it draws."""
 
-    simulation = True
+    def steps(self, pure: bool, scale: float, count: int) -> np.ndarray:
+        return super().steps(pure, scale, count) // 2
 
-    def __init__(self, noise: Noise) -> None:
-        self._noise = noise
 
-    def normal(self, shape: tuple[int, ...]) -> np.ndarray:
-        return 0.5 * self._noise.normal(shape)
+class HalvedScale(Noise):
+    """A simulation that asks for half of the scale."""
 
-    def laplace(self, shape: tuple[int, ...]) -> np.ndarray:
-        return 0.5 * self._noise.laplace(shape)
+    def steps(self, pure: bool, scale: float, count: int) -> np.ndarray:
+        return super().steps(pure, 0.5 * scale, count)
 
 
 class HalfTheNoise(Tampered):
     """Its noise is half of what its budget demands."""
 
+    source: type[Noise] = Halved
+
     @classmethod
     def tamper(cls, agent: Any, loaded: bool) -> None:
         source = agent._curator._source
         if source.simulation:
-            agent._curator._source = Halved(source)
+            agent._curator._source = halved = cls.source(0)
+            halved._rng = source._rng
             if agent._stream is not None:
-                agent._stream.counter.source = agent._curator._source
+                agent._stream.counter.source = halved
+
+
+class HalfTheScale(HalfTheNoise):
+    """The same, and it shows in what was asked of the sampler."""
+
+    source = HalvedScale
 
 
 class CountsTheLatest(Admitting):
@@ -358,12 +366,13 @@ class LikesNumbers:
 MUTANTS: list[tuple[type[Any], dict[str, Any], str]] = [
     (HalfTheNoise, {}, r"^noise: the variance of \d+ noise values is 0\.2"),
     (HalfTheNoise, {"privacy": JointDP(1.0, 0.0)}, r"^noise: the variance"),
+    (HalfTheScale, {}, r"^noise: a release of visit counts needs one draw of \d+ numbers"),
     (TwiceTheBudget, {}, r"^budget: block 0 has spent"),
     (WarmUpReused, {}, r"^budget: .*entered twice"),
     (IdsDropped, {}, r"^budget: .*ids do not reach the gate"),
     (IdsDropped, {"privacy": LocalDP(4.0, 1e-6)}, r"^budget: .*do not reach the gate"),
     (CountsTheLatest, {}, r"^budget: .*other episodes are counted than the first"),
-    (RawWidth, {}, r"^data flow: .*everybody replaced: .*differ at release"),
+    (RawWidth, {}, r"^data flow: (.*everybody replaced: .*differ at release|ValueError)"),
     (RawAttribute, {}, r"^data flow: .*paid differ"),
     (RawBlocks, {}, r"^hostile users: (.*block_users differ|HorizonExceeded)"),
     (ClipRemoved, {}, r"^sensitivity: .*was found"),

@@ -41,8 +41,9 @@ class InTacit:
 
 
 def everywhere(name: str, right: Any, wrong: Any) -> Iterator[Patch]:
-    """A function of Tacit in every module that has it by its name."""
-    for module in [m for key, m in sys.modules.items() if key.partition(".")[0] == "tacit"]:
+    """A function of Tacit in every module that has it by its name, also of those that test it."""
+    packages = "tacit", "tests"
+    for module in [m for key, m in sys.modules.items() if key.partition(".")[0] in packages]:
         if vars(module).get(name) is right:
             yield module, name, wrong
 

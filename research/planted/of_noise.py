@@ -14,12 +14,13 @@ import numpy as np
 
 from research.planted.base import Curated, Tampered
 from tacit.privacy.counters.dense import Optimal
-from tacit.privacy.counters.grid import Ints
 from tacit.privacy.curators.gate import Release
 from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.curators.local import LocalCurator
 from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Block, Floats, Statistic
+
+_UNIT = 2.0**30
 
 
 class _HalfCurator(JointCurator):
@@ -39,7 +40,7 @@ class HalfTheNoise(Tampered):
         if agent._stream is not None:
             counter = agent._stream.counter
             whole = counter._draw
-            counter._draw = lambda: 0.5 * whole()
+            counter._draw = lambda: whole() // 2
         else:
             agent._curator.__class__ = _HalfCurator
 
@@ -63,8 +64,8 @@ class _OnceCurator(JointCurator):
     def _noise(self, scale: float, size: int) -> Any:
         drawn: dict[int, Any] = self.__dict__.setdefault("_drawn", {})
         if size not in drawn:
-            drawn[size] = super()._noise(1.0, size)
-        return scale * drawn[size]
+            drawn[size] = super()._noise(_UNIT, size) / _UNIT
+        return np.rint(scale * drawn[size]).astype(np.int64)
 
 
 class NoiseDrawnOnce(Curated):
@@ -92,12 +93,10 @@ class AntitheticNoise(Curated):
 
 
 class _Redrawn(Optimal):
-    def _released(self, steps: Ints, fresh: Ints) -> Floats:
-        super()._released(steps, fresh)
-        t = self.released
-        rows = [self._factor_row(k) @ self._past[:k] + self._draw() for k in range(1, t)]
-        rows.append(self._factor_row(t) @ self._past[:t] + fresh)
-        published: Floats = self._row(t) @ np.ldexp(np.array(rows, float), -self._places())
+    def _released(self, steps: Any, fresh: Any) -> Floats:
+        rows = [*(self._draw() for _ in range(self.released - 1)), fresh]
+        noise = np.ldexp(np.array(rows, dtype=np.float64), -self._places())
+        published: Floats = self._sum + self._row(self.released) @ noise
         return published
 
 
@@ -118,9 +117,9 @@ class _BareCurator(JointCurator):
 
     def release(self, statistic: Statistic, **options: Any) -> Release:
         released = super().release(statistic, **options)
-        blocks = options.get("blocks") or self.blocks
-        totals = [statistic.total(self._blocks[b]) for b in blocks]
-        true = statistic.layout.unpack(np.sum(totals, axis=0))
+        block = options.get("block")
+        raw = self._raw(self.entered - 1 if block is None else block)
+        true = statistic.layout.unpack(statistic.total(raw))
         name = statistic.layout.parts[self.bare].name
         released = dataclasses.replace(released, parts={**released.parts, name: true[name]})
         self.last_release = released
@@ -220,7 +219,8 @@ class _UniformCurator(JointCurator):
     def _noise(self, scale: float, size: int) -> Any:
         from scipy.special import ndtr
 
-        return scale * math.sqrt(12.0) * (ndtr(super()._noise(1.0, size)) - 0.5)
+        evenly = ndtr(super()._noise(_UNIT, size) / _UNIT) - 0.5
+        return np.rint(scale * math.sqrt(12.0) * evenly).astype(np.int64)
 
 
 class UniformNoise(Curated):
@@ -234,7 +234,8 @@ class UniformNoise(Curated):
 
 class _CutCurator(JointCurator):
     def _noise(self, scale: float, size: int) -> Any:
-        return np.clip(super()._noise(scale, size), -3.0 * scale, 3.0 * scale)
+        most = int(3.0 * scale)
+        return np.clip(super()._noise(scale, size), -most, most)
 
 
 class CutNoise(Curated):
@@ -246,18 +247,19 @@ class CutNoise(Curated):
     curator = _CutCurator
 
 
-class _WholeCurator(JointCurator):
+class _CoarseCurator(JointCurator):
     def _noise(self, scale: float, size: int) -> Any:
-        return np.rint(super()._noise(scale, size))
+        coarse = max(1, int(scale / 4.0))
+        return coarse * np.rint(super()._noise(scale, size) / coarse).astype(np.int64)
 
 
-class WholeNoise(Curated):
-    """Noise is whole numbers, as counts are; sums of rewards are not.
+class CoarseNoise(Curated):
+    """Noise is on a coarser grid than what it is added to, for whole numbers to look neat.
 
-    Gain: the fractions of those sums, exactly.
+    Gain: what is left of a sum when multiples of that grid are taken away, exactly.
     """
 
-    curator = _WholeCurator
+    curator = _CoarseCurator
 
 
 class _UnscaledCurator(JointCurator):
@@ -280,7 +282,7 @@ class _SharedCurator(JointCurator):
     def _noise(self, scale: float, size: int) -> Any:
         if self._source.simulation:
             return super()._noise(scale, size)
-        return scale * np.random.normal(size=size)  # noqa: NPY002
+        return np.rint(scale * np.random.normal(size=size)).astype(np.int64)  # noqa: NPY002
 
 
 class NoiseOfSharedGenerator(Curated):

@@ -421,10 +421,14 @@ class CostsRounded(InTacit):
         """What a release takes from each account."""
         right = BlockAccounts.charge
 
-        def charge(accounts: BlockAccounts, costs: Any, label: str, *, pending: bool) -> None:
-            right(accounts, {b: round(c, 3) for b, c in costs.items()}, label, pending=pending)
+        def charge(
+            accounts: BlockAccounts, costs: Mapping[int, float], label: str, *, pending: bool
+        ) -> None:
+            rounded = {b: round(c, 3) for b, c in costs.items()}
+            right(accounts, rounded, label, pending=pending)
 
         yield BlockAccounts, "charge", charge
+        yield BlockAccounts, "check", lambda accounts, costs: None
 
 
 class PaidOnce(InTacit):

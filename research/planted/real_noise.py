@@ -25,7 +25,7 @@ from research.planted.in_tacit import (
     number_of_draw,
 )
 from tacit.privacy import exact
-from tacit.privacy.curators import local
+from tacit.privacy.curators import joint, local
 from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.deviates import Ints, Scale
 from tacit.privacy.exact import CHUNK
@@ -54,7 +54,7 @@ class ScaleIsPowerOfTwo(InTacit):
     """
 
     def patches(self) -> Iterator[Patch]:
-        """Scales of the sampler. The unit of floats is a power of two, and stays."""
+        """Scales of the sampler."""
         right = Scale.of
 
         def of(scale: float) -> Scale:
@@ -212,19 +212,19 @@ class _KnowingTotals(InTacit):
 
     def patches(self) -> Iterator[Patch]:
         """The gate."""
-        sums, noise, seen = exact.grid_total, JointCurator._noise, list[Ints]()
+        sums, noise, known = exact.grid_total, JointCurator._noise, list[Ints]()
 
         def total(statistic: Statistic, block: Block, step: float) -> Ints:
-            seen.append(sums(statistic, block, step))
-            return seen[-1]
+            known[:] = [sums(statistic, block, step)]
+            return known[0]
 
         def noisy(curator: JointCurator, scale: float, size: int) -> Any:
-            def again() -> Any:
-                return noise(curator, scale, size)
+            drawn = noise(curator, scale, size)
+            if curator.source.simulation:
+                return drawn
+            return self.changed(drawn, known[0], lambda: noise(curator, scale, size))
 
-            return self.changed(again(), seen[-1], again)
-
-        yield from everywhere("grid_total", sums, total)
+        yield joint, "grid_total", total
         yield JointCurator, "_noise", noisy
 
     def changed(self, drawn: Any, true: Ints, again: Callable[[], Any]) -> Any:

@@ -35,5 +35,5 @@ def test_the_page_tells_what_was_found_and_what_was_not() -> None:
 
 @pytest.mark.slow
 def test_a_bug_of_the_sampler_is_found(capsys) -> None:
-    real_path_table.main(["--only", "ScaleIsPowerOfTwo", "--quick"])
+    real_path_table.main(["--only", "ScaleIsPowerOfTwo"])
     assert "caught" in capsys.readouterr().out.replace("not caught", "")

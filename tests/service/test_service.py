@@ -38,7 +38,10 @@ def come(client: Client, users: int, **more: Any) -> list[str]:
     return [client.post("/v1/episodes", body)["status"] for body in bodies]
 
 
-def test_a_block_is_released_once_and_its_raw_data_is_gone(tmp_path: Path) -> None:
+def test_a_block_is_released_once_and_its_raw_data_is_gone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    caplog.set_level("DEBUG")
     with running(make_app(tmp_path)) as run:
         device = run.client()
         first = device.policy()
@@ -56,6 +59,13 @@ def test_a_block_is_released_once_and_its_raw_data_is_gone(tmp_path: Path) -> No
     charged = [entry for entry in ledger.entries if entry.costs]
     assert len(charged) == 1
     assert ledger.has(state["ledger_head"])
+    # No file and no word of a log has a token.
+    said = caplog.text + "".join(capfd.readouterr())
+    for token in run.tokens.values():
+        assert token not in said
+        files = [path for path in tmp_path.rglob("*") if path.is_file()]
+        assert files
+        assert not any(token.encode() in path.read_bytes() for path in files)
 
 
 def test_an_event_counts_once_and_a_user_once_in_a_block(tmp_path: Path) -> None:
