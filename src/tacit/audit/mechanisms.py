@@ -171,7 +171,7 @@ def audit_counter(
 
     >>> from tacit.privacy.counters import Blocks
     >>> print(audit_counter(Blocks(releases=8, mu=0.5)))
-    exact mu 0.499951 (item 0), claimed 0.5: covered
+    exact mu 0.499957 (item 2), claimed 0.5: covered
     """
     make: Callable[[int, NoiseSource], Releasing]
     if isinstance(mechanism, Counter):

@@ -343,7 +343,8 @@ def _action_box(space: Any, levels: int) -> ActionBox | None:
 class BoxEnv(EpisodeEnv[Floats, np.int64]):
     """A world of moves in a box as an environment.
 
-    >>> state, _ = BoxEnv(worlds.line()).reset(seed=0)
+    >>> from tacit.continuous import line
+    >>> state, _ = BoxEnv(line()).reset(seed=0)
     >>> state.shape
     (1,)
     """

@@ -266,7 +266,7 @@ class Counter(Uncopyable, ABC):
         try:
             source = Noise.from_state(state.meta["noise"])
             return revive_counter(state.meta, state.arrays, source)
-        except MALFORMED as error:
+        except (CorruptFile, *MALFORMED) as error:
             raise CorruptFile(f"{os.fspath(path)!r}: not a saved counter ({error})") from None
 
     def dump(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:

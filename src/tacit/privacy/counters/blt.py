@@ -35,7 +35,7 @@ class BufferedToeplitz(Counter):
 
     >>> counter = BufferedToeplitz(releases=2**17, mu=1.0)
     >>> counter.memory, bool(counter.std.max() < 4.86)
-    (7, True)
+    (11, True)
     """
 
     kind = "blt"
@@ -154,7 +154,7 @@ class Endless(BufferedToeplitz):
 
     >>> endless = Endless(mu=1.0)
     >>> endless.releases, endless.memory, round(endless.std_at(2**20), 2)
-    (None, 11, 7.31)
+    (None, 19, 7.32)
     """
 
     kind = "endless"

@@ -15,7 +15,7 @@ class Blocks(Counter):
     Needs no horizon, and a single item is as precise as it can be. Best for few releases, or
     where the noisy blocks are used one by one.
 
-    >>> Blocks(mu=1.0).std_at(4)
+    >>> round(Blocks(mu=1.0).std_at(4), 3)
     2.0
     """
 
