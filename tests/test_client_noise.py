@@ -162,10 +162,10 @@ def test_reports_made_in_javascript_are_those_made_in_python(model: LocalDP) -> 
     given, expected = [], []
     for number, statistic in enumerate(asked()):
         step = grid_step(statistic, model.norm)
-        scale = noise_scale(statistic, model, True) / step
+        scale = noise_scale(statistic, model) / step
         for row, episode in enumerate(episodes(25)):
             held = some_bytes((number, row), 40 * statistic.layout.size + 4000)
-            steps = grid_total(statistic, block(episode), 1.0, step)
+            steps = grid_total(statistic, block(episode), step)
             noise = drawn(not model.needs_l1, scale, steps.size, Given(held))
             expected.append((step * (steps + np.array(noise)).astype(np.float64)).tolist())
             asking = question(statistic, model)

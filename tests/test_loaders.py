@@ -13,6 +13,7 @@ from research.hostile.files import FileCase, file_cases
 from research.hostile.fuzzing import Broken
 from research.hostile.hand_made import hand_made
 from research.hostile.loaders import Reading, campaign, made_files, mutation
+from research.hostile.small import small_agents
 from tacit.core.logs import LogFormat, csv_batches, files_of
 from tacit.privacy.errors import CorruptFile, InvalidArgument
 from tacit.service.app_file import read_app
@@ -47,7 +48,10 @@ def test_every_loader_is_attacked() -> None:
     for name in ("Ledger", "Result", "load_results", ".toml", ".json", "Counter", "curator"):
         assert name in names
     # An agent of every family, and published policies of every kind that is a family's.
-    assert sum(case.name.endswith(": load") for case in file_cases()) >= 7
+    loaded = {case.name.removesuffix(": load") for case in file_cases()}
+    saved = [small for small in small_agents() if hasattr(small(), "save")]
+    assert len({small.family for small in saved}) >= 5
+    assert {s.family for s in saved} == {s.family for s in saved if s.name in loaded}
     assert sum(case.name.startswith("published") for case in file_cases()) >= 3
 
 

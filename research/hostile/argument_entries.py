@@ -57,9 +57,8 @@ def _privacy_calls() -> dict[str, Call]:
         "relation": "replace-one",
         "episodes_per_user": 1,
         "disjoint": False,
-        "sampler": "exact",
     }
-    local = _BUDGET | {"mechanism": None, "episodes_per_user": 1, "sampler": "exact"}
+    local = _BUDGET | {"mechanism": None, "episodes_per_user": 1}
     counter = {
         "budget": tacit.Budget(1.0, 1e-6),
         "sensitivity": 1.0,

@@ -37,7 +37,7 @@ def _state(arguments: dict[str, Any]) -> tuple[Any, ...]:
 
 def _costs(privacy: Any) -> dict[str, Any]:
     """The arguments that say what a release costs; without privacy there are none."""
-    return {} if isinstance(privacy, tacit.NonPrivate) else {"mu": None, "epsilon": None}
+    return {} if isinstance(privacy, tacit.NonPrivate) else {"mu": None}
 
 
 def _add_call(privacy: Any) -> Call:
@@ -59,10 +59,7 @@ def _release_call(privacy: Any) -> Call:
         return {
             "curator": small_curator(privacy),
             "statistic": PAIRS,
-            "blocks": [0, 1],
-            "weights": None,
-            "mask": None,
-            "decay": None,
+            "block": 0,
             **_costs(privacy),
         }
 

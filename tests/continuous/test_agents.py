@@ -124,6 +124,8 @@ def test_residuals_are_of_what_was_published() -> None:
 def test_transcript_has_exactly_the_declared_mu() -> None:
     """The log-likelihood ratio of a whole run on the worst pair has variance mu^2.
 
+    Up to the grid: noise is a little larger, for what rounding to it can add.
+
     User 0 stays where she is, with the largest rewards or with none. Her functions are opposite
     and at the clip in every release, given the same releases before, because the prior hardly lets
     predictions move. She is the same in the histogram of visits, which costs 5 % of mu^2.
@@ -142,7 +144,7 @@ def test_transcript_has_exactly_the_declared_mu() -> None:
         square += float(((one - other) ** 2).sum()) / std**2
     asked = [p.release for p in gate.passages if isinstance(p.statistic, ResidualSums)]
     residual = math.fsum(float(release.cost or 0.0) ** 2 for release in asked)
-    assert square == pytest.approx(residual, rel=1e-6)
+    assert residual * (1.0 - 2e-4) < square <= residual
     assert 0.95 < math.sqrt(square / JOINT.episode_limit) <= 1.0
 
 

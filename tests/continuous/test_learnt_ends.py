@@ -423,4 +423,5 @@ def test_ends_cost_their_part_of_what_is_left_and_their_noise_is_known() -> None
         agent.learn(crossing(rng, agent, 20, nowhere, spec))
         noise = asked(spec).l2(Relation.REPLACE_ONE) / (mu * math.sqrt(constants.ends * left))
         variance += noise**2
-        assert algorithm.ends.box.variance == pytest.approx(variance, rel=1e-4)
+        # A little more, for what rounding to the grid can add.
+        assert variance <= algorithm.ends.box.variance < variance * (1.0 + 5e-4)

@@ -89,7 +89,7 @@ def test_blocks_become_policies() -> None:
     np.testing.assert_array_equal(agent.policy.actions, agent.sums.argmax(axis=-1))
 
 
-@pytest.mark.parametrize("options", [{}, {"counter": "binary tree"}])
+@pytest.mark.parametrize("options", [{}, {"counter": "smooth tree"}])
 def test_a_save_in_the_middle_of_a_block_goes_on_identically(options: Any, tmp_path: Any) -> None:
     agent = Adds(SPEC, 30, PRIVATE, noise_seed=1, **options)
     agent.learn(block_of(15))

@@ -199,7 +199,7 @@ def test_a_refused_load_changes_nothing(tmp_path: Path) -> None:
     assert (fresh.taken, fresh.releases) == (6, 1)
 
 
-@pytest.mark.parametrize("counter", ["blocks", "binary tree"])
+@pytest.mark.parametrize("counter", ["blocks", "smooth tree"])
 def test_raw_data_of_a_block_leaves_the_autosave_with_it(counter: str, tmp_path: Path) -> None:
     agent = CELLS(SPEC, 4000, PRIVACY, counter=counter, size=4, autosave=tmp_path / "state")
     data = users_of(3000, 4)

@@ -132,6 +132,7 @@ def marked(data: Any, rng: np.random.Generator) -> Any:
 
 
 OWN_WORLDS = {
+    "certainty_equivalence": "research.worlds.random_system:n=2,d=1,horizon=5,seed=500",
     "linopt_sampled": "research.worlds.currents:rows=5,columns=6,dimension=3,horizon=4,samples=4",
 }
 EXTRA = (("concurrent_psrl", {"running": 0}),)

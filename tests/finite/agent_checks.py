@@ -165,6 +165,10 @@ class Source:
     def __init__(self, seed: int) -> None:
         self._noise = Noise(seed)
 
+    def steps(self, pure: bool, scale: float, count: int) -> NDArray[np.int64]:
+        draws = self.laplace if pure else self.normal
+        return np.rint(scale * draws((count,))).astype(np.int64)
+
     def normal(self, shape: tuple[int, ...]) -> Floats:
         raise NotImplementedError
 

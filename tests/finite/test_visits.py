@@ -58,7 +58,6 @@ DESIGNS = [
     {"pooled": True, "cap": 3, "policy": POLICY},
     {"apart": True, "pooled": True},
     {"apart": True, "pooled": True, "cap": 2, "weight": 0.5},
-    {"apart": True, "pooled": True, "visits": True, "policy": POLICY},
 ]
 
 

@@ -18,6 +18,7 @@ import pytest
 
 import tacit
 from tacit.continuous import line
+from tacit.continuous.constants import FunctionalConstants
 from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.ledger import Ledger
 
@@ -123,7 +124,8 @@ def batch(folder: Path) -> tuple[Any, Any, dict[str, Path]]:
     """What makes an agent that asks its only block several times, its world, and its files."""
     world = line(horizon=4)
     privacy = tacit.JointDP(1.0, 1e-6)
-    make = partial(tacit.FittedFunctionalQ, world.spec, 8, privacy, releases=4)
+    constants = FunctionalConstants(depth=0.0, fewest=4)
+    make = partial(tacit.FittedFunctionalQ, world.spec, 8, privacy, constants=constants)
     return make, world, {"ledger": folder / "ledger", "autosave": folder / "state"}
 
 

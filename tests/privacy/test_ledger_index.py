@@ -160,7 +160,7 @@ def test_the_index_of_a_long_ledger_is_written_less_often(path, quick, monkeypat
         enough = max(200, min(before / 4, 3_000))
         assert enough <= after - before < enough + line
     assert 8 < len(written) < 40
-    assert written[-1] > 16_000
+    assert written[-1] > 15_000  # where a fourth would be more than 3,000
     assert Ledger.open(path).accounts == ledger.accounts
 
 

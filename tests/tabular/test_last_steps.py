@@ -44,7 +44,7 @@ def learnt(kind: Any, users: int = 60_000, **options: Any) -> tuple[Any, list[An
 
 
 @pytest.mark.parametrize("stationary", [True, False])
-@pytest.mark.parametrize("kind", ["UCBVI", "PSRL", "UCBPO", "ConcurrentPSRL"])
+@pytest.mark.parametrize("kind", ["UCBVI", "UCBPO", "ConcurrentPSRL"])
 def test_the_last_step_is_learnt(kind: str, stationary: bool) -> None:
     agent, policies = learnt(getattr(tacit, kind), stationary=stationary)
     world = garden()
@@ -60,9 +60,6 @@ def test_the_last_step_is_learnt(kind: str, stationary: bool) -> None:
 
 
 def test_counts_of_a_log_that_was_collected_elsewhere_have_the_last_step() -> None:
-    agent, _ = learnt(tacit.PolicyImprovement, statistic="counts")
-    assert agent.greedy_policy.act(H - 1, 0) == 1
-    assert tacit.monitor(agent).steps[-1] > 2.0
     world = garden()
     uniform = tacit.Policy.stochastic(np.full((H, 2, 2), 0.5))
     made = world.simulate(uniform, 20_000, np.random.default_rng(1))
