@@ -116,6 +116,23 @@ def test_a_plan_chooses_its_agent_and_says_how_few_could_suffice():
     assert "how few could suffice is not known: no limit is known of what is not private" in words
 
 
+def test_plans_and_runs_say_how_many_people_are_needed():
+    """Twelve states and actions, and twelve blocks of 281 users."""
+    given = ("--world", "riverswim", *BUDGET, "--seeds", 1, "--users", 300)
+    too_few = (
+        "about 3,372 users are needed at this budget, by rule of thumb, and 300 are too few: until "
+        "releases show a gain, uniform actions serve all but 5% of them"
+    )
+    words = " ".join(call("plan", *given).stdout.split())
+    assert too_few in words
+    assert "By rule of thumb it would be about 3,372 (" in words
+    assert "300 users are not enough at this budget." in words
+    assert content(call("plan", *given, "--json"))["rule_of_thumb"]["users"] == 3372
+    words = " ".join(call("run", *given).stdout.split())
+    assert too_few in words
+    assert "They gained nothing: without learning it is 0.04508 each." in words
+
+
 def test_a_plan_for_a_batch_chooses_it():
     given = ("--world", "line:horizon=10", *BUDGET, "--seeds", 1, "--users", 40)
     made = content(call("plan", *given, "--json"))

@@ -11,7 +11,7 @@ import pytest
 import tacit
 from tacit import ConcurrentPSRL, InvalidArgument, JointDP, LocalDP, NonPrivate, check_agent
 from tacit.simulation.seeds import noise_seed
-from tacit.tabular import grid, riverswim
+from tacit.tabular import TabularWorld, grid, riverswim
 from tacit.tabular.exploration import ExplorationConstants, Explorer, Greedy
 from tacit.tabular.first_visits import FirstVisits
 from tacit.tabular.sparse_posterior import SparseConstants, SparsePosterior
@@ -64,6 +64,96 @@ def test_first_everybody_explores_and_later_few() -> None:
     assert agent.algorithm._spent(agent.algorithm._greedy_value, 0.0) == pytest.approx(0.03 * late)
     assert world.value(agent.greedy_policy) > 0.95 * world.optimal_value
     assert agent.policy.components[0] is agent.greedy_policy
+
+
+# Until a gain is shown, what serves today serves on.
+
+
+def habit(horizon: int = 140) -> TabularWorld:
+    """Four levels of a habit and three of burden: prompts build it, and too many undo it."""
+    P, r = np.zeros((4, 3, 2, 4, 3)), np.zeros((4, 3, 2))
+    for level, burden, prompt in np.ndindex(4, 3, 2):
+        up = prompt * 0.25 * (1 - burden / 2) * (level < 3)
+        down = (0.03 + 0.12 * prompt * (burden == 2)) * (level > 0)
+        more, less = 0.5 * prompt * (burden < 2), 0.4 * (1 - prompt) * (burden > 0)
+        for step, moved in ((1, up), (-1, down), (0, 1 - up - down)):
+            for weight, changed in ((1, more), (-1, less), (0, 1 - more - less)):
+                if moved * changed > 0:
+                    P[level, burden, prompt, level + step, burden + weight] += moved * changed
+        r[level, burden, prompt] = 0.1 + 0.2 * level - 0.05 * prompt
+    return TabularWorld(P.reshape(12, 2, 12), r.reshape(12, 2), horizon)
+
+
+@pytest.mark.parametrize("users", [300, 600])
+def test_few_people_with_long_histories_are_not_harmed(users: int) -> None:
+    """Explorers alone gave them half of what uniform actions give, and greedy a third."""
+    world = habit()
+    for seed in range(3):
+        agent = tacit.agent(world.spec, users, JointDP(1.0, 1e-6), noise_seed=seed, seed=seed)
+        result = tacit.run(agent, world, seed=seed, progress=False)
+        assert result.served_value > 0.95 * world.baseline_value
+        assert result.greedy_value == pytest.approx(world.baseline_value)
+        assert agent.needed > 2 * users
+
+
+@pytest.mark.parametrize("privacy", [JointDP(4.0, 1e-6), NonPrivate()])
+def test_the_guard_changes_nothing_where_users_are_many(privacy: Any) -> None:
+    found = []
+    for shown in (0.95, 0.0):  # nothing needs to be shown
+        constants = ExplorationConstants(shown=shown)
+        agent = ConcurrentPSRL(
+            (world := riverswim(4, 8)).spec, 20_000, privacy, noise_seed=1, exploration=constants
+        )
+        found.append(tacit.run(agent, world, seed=1, progress=False))
+    assert np.array_equal(found[0].values, found[1].values)
+    assert np.array_equal(found[0].greedy_values, found[1].greedy_values)
+    assert found[0].score > 0.9
+
+
+def test_what_serves_today_serves_until_a_gain_is_shown() -> None:
+    world = riverswim(6, 20)
+    best = world.optimal_policy
+    for seed in range(3):
+        given = {"noise_seed": seed, "seed": seed, "today": best}
+        agent = ConcurrentPSRL(world.spec, 300, JointDP(1.0, 1e-6), **given)
+        weights, tables = agent.policy.weights, agent.policy.tables
+        assert weights[0] == 0.0
+        assert weights[33:].sum() == pytest.approx(0.95)
+        assert (tables[33:] == best.actions).all()
+        assert "the policy of today serve all but 5%" in agent.why
+        # Its actions have names: labels are not permuted.
+        result = tacit.run(agent, world, seed=seed, progress=False)
+        assert result.served_value >= 0.95 * world.optimal_value
+        assert np.array_equal(agent.greedy_policy.actions, best.actions)
+
+
+@pytest.mark.parametrize(
+    ("today", "words"),
+    [("uniform", "today must be"), (tacit.Policy.uniform(4, 2, 2), "policy is for another world")],
+)
+def test_another_worlds_policy_is_not_todays(today: Any, words: str) -> None:
+    with pytest.raises(InvalidArgument, match=words):
+        ConcurrentPSRL(SMALL.spec, 100, JointDP(1.0, 1e-6), today=today)
+
+
+def test_a_gain_is_over_what_serves_today() -> None:
+    """The second action pays more: uniform actions are beaten in every world, it is not."""
+    posterior = posterior_of(np.stack([np.eye(2), np.eye(2)], axis=1), visits=60.0)
+    posterior.evidence.paid = posterior.evidence.moves.sum(axis=-1) * [0.2, 0.9]
+    for _ in range(3):
+        posterior.see_moves()
+        posterior.see_rewards()
+    table = np.zeros((4, 2, 2))
+    table[..., 1] = 1.0
+    for today, shown in ((None, 1.0), (np.full((4, 2, 2), 0.5), 1.0), (table, 0.0)):
+        given = (np.array([1.0, 0.0]), 4, ExplorationConstants(), np.random.default_rng(0))
+        explorer = Explorer(posterior, *given, today)
+        assert explorer.greedy(None).shown == shown
+    assert all((actions == 1).all() for actions in explorer.todays(3))
+    # Uniform ones of the same chances: 4000 draws of one half, within six deviations.
+    drawn = np.stack(Explorer(posterior, *given).todays(500))
+    assert drawn.shape == (500, 4, 2)
+    assert abs(drawn.mean() - 0.5) < 6.0 * 0.5 / np.sqrt(4000.0)
 
 
 def test_the_sensitivity_that_is_paid_for() -> None:
@@ -354,7 +444,7 @@ def test_what_may_improve_the_greedy_policy_is_covered_first() -> None:
     worth = np.zeros((1, 3, 2))
     worth[0, 2] = 1.0
     stays = np.zeros((2, 3), dtype=np.int64)
-    serving = Greedy(stays, 1.0, np.ones((2, 4)), worth)
+    serving = Greedy(stays, 1.0, np.ones((2, 4)), worth, 1.0)
     focused = [actions[0, 0] for actions in explorer.covering(4, 1e-6, 1.0, serving)]
     assert focused == [1, 1, 1, 1]
     anywhere = [actions[0, 0] for actions in explorer.covering(40, 1e-6, 1.0, None)]

@@ -30,6 +30,8 @@ HELP = (
 )
 
 _MANY_SEEDS = 12
+# Of what there is to gain.
+_NOTHING = 0.01
 
 
 def run_command(
@@ -103,6 +105,10 @@ def _show(made: Comparison, why: str) -> None:
         say("The optimum is not known: returns are reported, regret is not.")
     elif not batch:
         say(_run_words(median(result.users_to_90 for result in results), made.users))
+        stake = first.optimal_value - first.baseline_value
+        got = median(result.served_value for result in results)
+        if got is not None and got < first.baseline_value + _NOTHING * stake:
+            say(f"They gained nothing: without learning it is {first.baseline_value:.4g} each.")
 
 
 def _batch_words(score: float | None, value: float | None, users: int) -> str:

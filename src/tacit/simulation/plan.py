@@ -85,7 +85,7 @@ class Plan:
     given: bool = False  # whether that many users were asked about
     chosen: str = ""  # why it is this agent, where none was named
     limits: Limits = Limits(None, None, "not asked for")  # noqa: RUF009  (frozen)
-    thumb: Forecast | None = None  # a rule of thumb, of worlds whose states are vectors
+    thumb: Forecast | None = None  # a rule of thumb, where there is one
 
     @property
     def users_to_90(self) -> float | None:
@@ -218,7 +218,7 @@ def plan(
         given=users is not None,
         chosen=found.choice.why,
         limits=limits(first, privacy),
-        thumb=_thumb(first, found.choice, privacy),
+        thumb=_thumb(first, found, privacy),
     )
 
 
@@ -236,9 +236,11 @@ class _Tried:
         return _settled(self.results, self.users, self.choice.batch)
 
 
-def _thumb(world: World, choice: AgentChoice, privacy: Privacy) -> Forecast | None:
-    """The rule of thumb where there is one."""
-    coordinates, name = getattr(world.spec, "dimension", None), choice.label.partition(":")[0]
+def _thumb(world: World, found: _Tried, privacy: Privacy) -> Forecast | None:
+    """The rule of thumb where there is one: the agent's own, or that for vectors."""
+    if privacy.private and (needed := getattr(found.made, "needed", None)) is not None:
+        return Forecast(needed, "by its noise, states and actions")
+    coordinates, name = getattr(world.spec, "dimension", None), found.choice.label.partition(":")[0]
     if coordinates is None or name not in AGENTS or (privacy.private and privacy.pure):
         return None
     return forecast(coordinates, name, privacy)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from tacit.core.asks import Arrays, Ask, Asks, State
 from tacit.core.sizes import check_bytes
 from tacit.finite.algorithm import FiniteAlgorithm
 from tacit.finite.mixed_policy import MixedPolicy
+from tacit.finite.model import check_policy, uniform_policy
 from tacit.finite.policy import Policy
 from tacit.finite.spec import FiniteSpec
 from tacit.privacy.arguments import flag, instance_of, whole_number
@@ -54,6 +56,8 @@ class ConcurrentOptions:
         first: users of the first block, in standard deviations of a count's noise.
         running: cells of a world above which releases are running sums over all users, and not of
             each block.
+        today: the policy that users are served today, if it is not uniform actions: it serves on
+            until releases show that what was learnt is better.
         sparse: constants of what is made of releases.
         exploration: constants of who explores what.
     """
@@ -62,6 +66,7 @@ class ConcurrentOptions:
     growth: float = 1.2
     first: float = 20.0
     running: int = 24
+    today: Policy | None = None
     sparse: SparseConstants = SparseConstants()  # noqa: RUF009
     exploration: ExplorationConstants = ExplorationConstants()  # noqa: RUF009
 
@@ -73,6 +78,8 @@ class ConcurrentOptions:
         if not (math.isfinite(self.first) and self.first > 0.0):
             raise InvalidArgument(f"first must be > 0, got {self.first!r}")
         object.__setattr__(self, "running", whole_number("running", self.running, least=0))
+        if self.today is not None:
+            instance_of("today", self.today, Policy)
         instance_of("sparse", self.sparse, SparseConstants)
         instance_of("exploration", self.exploration, ExplorationConstants)
 
@@ -83,8 +90,10 @@ class ConcurrentPSRL(FiniteAlgorithm):
     Idea: noise is the same for ten users and for ten thousand, so few, large blocks are best, in
     which many policies are tried in parallel. Most users follow the best policy for what is known;
     a share that is learnt explores, by policies that cover what is unknown and by the best policies
-    of worlds that may be true. Of each user a few first visits count, to cells that are still worth
-    asking about, and most next states are taken to be impossible unless they stand out.
+    of worlds that may be true. Until releases show that the best policy gains something, today's
+    policy, or uniform actions, serve in its place. Of each user a few first visits count, to cells
+    that are still worth asking about, and most next states are taken to be impossible unless they
+    stand out.
 
     Private statistics: :class:`~tacit.tabular.first_visits.FirstVisits` of every block, released
     once, with its whole budget; :class:`~tacit.finite.visits.VisitCounts` of very large ones.
@@ -111,6 +120,8 @@ class ConcurrentPSRL(FiniteAlgorithm):
         self.stationary = spec.stationary if options.stationary is None else options.stationary
         shape = (spec.rows(self.stationary), spec.states, spec.actions)
         check_bytes("counts of a tabular agent", (*shape, spec.states))
+        if options.today is not None:
+            check_policy(spec, options.today)
         evidence = VisitEvidence(shape, noisy=setting.privacy.private)
         self.posterior = SparsePosterior(evidence, options.sparse, apart=not spec.last_state)
         # Laplace noise has other counters, whose sums cannot be told apart again.
@@ -120,6 +131,7 @@ class ConcurrentPSRL(FiniteAlgorithm):
         self._noise = 0.0
         # When the greedy value last changed, what it was, and what it was expected to lose.
         self._learnt_at, self._greedy_value, self._lost = 0, 0.0, 1.0
+        self._shown = False  # whether most users were ever served by what is known
         self._question: Question
         super().__init__(setting, options)
         releases = self.schedule.releases
@@ -172,7 +184,10 @@ class ConcurrentPSRL(FiniteAlgorithm):
     # How it plans: the greedy policy, explorers, and what to ask.
 
     def plan(self) -> tuple[MixedPolicy, Policy]:
-        """The greedy policy with its explorers, and the greedy policy alone."""
+        """The greedy policy with its explorers, and the greedy policy alone.
+
+        Today's policy is in its place until releases show that it gains something.
+        """
         explorer, c = self._explorer, self.options.exploration
         before = self.greedy_policy.actions if self._serving else None
         greedy = explorer.greedy(before)
@@ -195,12 +210,36 @@ class ConcurrentPSRL(FiniteAlgorithm):
             stake = max(earned - at_random, 0.1 * earned)
             cost = min(1.0, max(c.cheapest, (earned - paid) / stake))
         share = min(1.0, spent / cost)
+        self._shown |= self._serving or not self.posterior.evidence.noisy
+        guarded = not self._shown and greedy.shown < (1.0 if self._too_few else c.shown)
+        if guarded and self._too_few:
+            share = min(share, c.unshown)
         weights = np.concatenate([[1.0 - share], share * explore])
+        guarded &= share < 1.0
+        if guarded:
+            policies += explorer.todays(half)
+            weights = np.concatenate([[0.0], weights[1:], np.full(half, weights[0] / half)])
         parts = [Policy.deterministic(a, self.spec.actions, self.releases) for a in policies]
         mixed = MixedPolicy(parts, weights / weights.sum(), self.releases)
         walks = explorer.walks(mixed.tables, mixed.weights)
         self._question = explorer.question(walks, users, self.noise_of)
-        return mixed, mixed.components[0]
+        return mixed, self._today.as_version(self.releases) if guarded else mixed.components[0]
+
+    @property
+    def _too_few(self) -> bool:
+        """Whether users are not half of those needed, or half of them all were served."""
+        users = self.before + self.users
+        return 2 * users < self.needed or 2 * self.all_served >= max(users, self.needed)
+
+    @cached_property
+    def needed(self) -> int:
+        """Users until a gain is shown, by rule of thumb: within a factor of three in our worlds.
+
+        So many first blocks as there are states times actions, or five and a quarter of them where
+        sums run; scaled from ``research/fewer_users.json``.
+        """
+        cells = self.spec.states * self.spec.actions
+        return self._smallest_block * (5 + cells // 4 if self._running else cells)
 
     @property
     def _serving(self) -> bool:
@@ -236,7 +275,13 @@ class ConcurrentPSRL(FiniteAlgorithm):
         spec = self.spec
         start = np.full(spec.states, 1.0 / spec.states) if spec.start is None else spec.start
         given = (np.array(start), spec.horizon, self.options.exploration, self.rng)
-        return Explorer(self.posterior, *given)
+        today = None if self.options.today is None else self._today.table()
+        return Explorer(self.posterior, *given, today)
+
+    @property
+    def _today(self) -> Policy:
+        """What users are served today: uniform actions, where nobody says."""
+        return self.options.today or uniform_policy(self.spec)
 
     def _walks(self) -> Walks:
         """Ways of the current block's users through what is known by now."""
@@ -268,10 +313,20 @@ class ConcurrentPSRL(FiniteAlgorithm):
             how += " counter"
         elif cells <= running:
             how = f"{cells} cells, at most {running}: {how}"
-        return (
+        why = (
             f"{self.schedule.releases} releases ({self.schedule.name}); {how}; most users follow "
             f"what is known, {self.options.exploration.explorers} policies explore beside it"
         )
+        users, today = self.before + self.users, self.options.today
+        if self.posterior.evidence.noisy and users < self.needed:
+            why += f"; about {self.needed:,} users are needed at this budget, by rule of thumb"
+            if 2 * users < self.needed:
+                why += (
+                    f", and {users:,} are too few: until releases show a gain, "
+                    f"{'uniform actions' if today is None else 'the policy of today'} serve all "
+                    f"but {self.options.exploration.unshown:.0%} of them"
+                )
+        return why
 
     @property
     def noise_std(self) -> float:
@@ -335,7 +390,7 @@ class ConcurrentPSRL(FiniteAlgorithm):
         arrays |= {"wanted": asked.wanted, "expected": asked.expected}
         meta |= {"most": asked.most, "noise": self._noise}
         meta |= {"learnt_at": self._learnt_at, "greedy_value": self._greedy_value}
-        return meta | {"lost": self._lost}, arrays
+        return meta | {"lost": self._lost, "shown": self._shown}, arrays
 
     def restore(self, meta: dict[str, Any], arrays: Arrays) -> None:
         """See :meth:`state`."""
@@ -348,6 +403,7 @@ class ConcurrentPSRL(FiniteAlgorithm):
         self._learnt_at = int(meta["learnt_at"])
         self._greedy_value = float(meta["greedy_value"])
         self._lost = float(meta.get("lost", 1.0))
+        self._shown = bool(meta["shown"])
 
 
 def _lost(values: Floats, at_random: float) -> float:

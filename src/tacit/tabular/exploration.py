@@ -4,7 +4,8 @@ Most users follow the greedy policy, the best one for what is known. The others 
 each by one of many policies: half of them cover what is unknown, one after the other planned for
 what those before leave uncovered; half are the best of worlds that may be true. How many explore
 depends on what the greedy policy may be missing, and once most users are served what could improve
-it is covered first.
+it is covered first. Until releases show that the greedy policy gains something, those who would
+follow it are served what they are served today.
 """
 
 from __future__ import annotations
@@ -53,6 +54,10 @@ class ExplorationConstants:
     resolved: float = 12.0
     earning: float = 0.5
     doubting: int = 4  # of so many covering policies one is planned in a world that may be true
+    # Greedy gains something if it is better than today's policy in so many worlds. Where users are
+    # too few to learn from it is in all of them, and until then so few explore.
+    shown: float = 0.95
+    unshown: float = 0.05
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +79,7 @@ class Greedy:
     values: Floats
     # How much the best policies of these worlds come to a cell, (L, S, A), by what they gain.
     worth: Floats
+    shown: float  # in how many of these worlds it is better than today's policy
 
 
 def gains(values: Floats) -> Floats:
@@ -99,9 +105,10 @@ class Explorer:
         horizon: int,
         constants: ExplorationConstants,
         rng: np.random.Generator,
+        today: Floats | None = None,
     ) -> None:
         self.posterior, self.start, self.horizon = posterior, start, horizon
-        self.constants, self.rng = constants, rng
+        self.constants, self.rng, self.today = constants, rng, today
 
     # Policies.
 
@@ -128,8 +135,23 @@ class Explorer:
 
     def random_value(self) -> float:
         """What actions at random earn there."""
-        P, r = (x.mean(axis=2, keepdims=True) for x in self._known)
+        return self._stochastic_value(*self._known, None)
+
+    def _stochastic_value(self, P: Floats, r: Floats, table: Floats | None) -> float:
+        """What probabilities of actions, (H, S, A), earn in a world, or all alike."""
+        if table is None:
+            P, r = (x.mean(axis=2, keepdims=True) for x in (P, r))
+        else:
+            P = np.einsum("...at,...a->...t", P, table)[:, :, np.newaxis]
+            r = (r * table).sum(axis=2, keepdims=True)
         return self.value(P, r, np.zeros((self.horizon, P.shape[1]), dtype=np.int64))
+
+    def todays(self, count: int) -> list[Ints]:
+        """Actions (H, S), drawn for every step: whoever follows them does as today's policy."""
+        _, S, A = self.posterior.visits.shape
+        table = np.full((1, S, A), 1.0 / A) if self.today is None else self.today
+        drawn = self.rng.random((count, self.horizon, S, 1))
+        return list((drawn > np.cumsum(table, axis=-1)[..., :-1]).sum(axis=-1))
 
     @property
     def _known(self) -> tuple[Floats, Floats]:
@@ -143,12 +165,13 @@ class Explorer:
         """
         found = self.best(*self._known)[0]
         tried = [found] if before is None else [found, before]
-        values = np.zeros((1 + len(tried), self.constants.whole_worlds))
+        values = np.zeros((2 + len(tried), self.constants.whole_worlds))
         used = np.zeros((self.constants.whole_worlds, *self.posterior.known.shape))
         for column, visits in zip(values.T, used, strict=True):
             P, r = self.posterior.sample_whole(self.rng)
             actions, column[0] = self.best(P, r)
-            column[1:] = [self.value(P, r, others) for others in tried]
+            column[1:-1] = [self.value(P, r, others) for others in tried]
+            column[-1] = self._stochastic_value(P, r, self.today)
             visits += np.minimum(self._occupancy(P, actions), 1.0)
         chosen = 0
         if before is not None and self.known_value(before) > 1e-6:
@@ -157,7 +180,9 @@ class Explorer:
         both = values[[0, 1 + chosen]]
         worth = np.tensordot(shares(both), used, 1)
         earned = self.known_value(tried[chosen])
-        return Greedy(tried[chosen], earned, both, worth / max(float(worth.max()), 1e-9))
+        shown = float((np.round(both[1] - values[-1], 9) > 0).mean())
+        worth /= max(float(worth.max()), 1e-9)
+        return Greedy(tried[chosen], earned, both, worth, shown)
 
     def sampled(self, greedy: Ints, count: int) -> tuple[list[Ints], Floats]:
         """The best actions of worlds that may be true, and their values beside greedy's there."""
