@@ -125,6 +125,13 @@ class Noise:
         return (Noise.from_state, (self.state(),))
 
 
+def checked_source(source: NoiseSource) -> NoiseSource:
+    """Refuses what draws no whole numbers, before anybody is charged for them."""
+    if not callable(getattr(source, "steps", None)):
+        raise InvalidArgument(f"source must have steps, as a NoiseSource does, got {source!r}")
+    return source
+
+
 def saved_source(source: NoiseSource) -> dict[str, Any] | None:
     """What a save keeps of a source: a simulation's state, nothing of real noise.
 

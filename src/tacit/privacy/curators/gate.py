@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from tacit.privacy.arguments import MOST_USERS, instance_of, whole_number
 from tacit.privacy.curators.entries import Entries
 from tacit.privacy.curators.participants import Participants, UserIds
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.guarantee import Guarantee
-from tacit.privacy.noise import Noise, NoiseSource
+from tacit.privacy.noise import Noise, NoiseSource, checked_source
 from tacit.privacy.owner import Owner, alone, refuse_within
 from tacit.privacy.statistic import WHOLE_EPISODE, Block, Floats, Statistic
 
@@ -32,8 +29,6 @@ class Release:
             where it differs between entries).
         users: how many users are in the sum (public).
         cost: what it cost a user: mu, or epsilon under pure DP; ``None`` without privacy.
-        public: arrays that came along because the protected unit leaves them public; see
-            :meth:`Curator.public`.
     """
 
     index: int
@@ -42,7 +37,6 @@ class Release:
     std: Mapping[str, float | Floats]
     users: int
     cost: float | None
-    public: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
     def __getitem__(self, part: str) -> Floats:
         return self.parts[part]
@@ -90,7 +84,7 @@ class Curator(Entries, ABC):
             raise InvalidArgument("give noise_seed or source, not both")
         super().__init__(users, Participants(episodes_per_user, once_per_block))
         self.protects = protects
-        self._source: NoiseSource = Noise(noise_seed) if source is None else source
+        self._source: NoiseSource = Noise(noise_seed) if source is None else checked_source(source)
         self._owner = Owner(self._source.simulation)
 
     @property
@@ -133,27 +127,6 @@ class Curator(Entries, ABC):
         """Drops a block's raw data. What was released of it stays; it cannot be queried again."""
         self._forget(block)
 
-    @alone
-    def public(
-        self, statistic: Statistic, block: int, names: Sequence[str]
-    ) -> dict[str, NDArray[Any]]:
-        """Those of a block's arrays that the protected unit leaves public, as copies.
-
-        What is protected is not an opinion of the caller: the statistic names its private columns,
-        and this curator refuses a statistic that protects anything else than it guarantees.
-        """
-        self._check_unit(statistic)
-        private = statistic.private_columns
-        hidden = [name for name in names if private is None or name in private]
-        if hidden:
-            raise InvalidArgument(
-                f"{', '.join(hidden)} cannot be public: {statistic.name} protects "
-                f"{statistic.protects!r}"
-            )
-        raw = self._raw(block)
-        # Copies: no view leads back to the block.
-        return {name: np.array(raw[name]) for name in names}
-
     # Public out.
 
     def check_ready(self) -> None:
@@ -166,8 +139,8 @@ class Curator(Entries, ABC):
     ) -> Release:
         """Publishes the sum of a statistic over one block, with noise, and charges its users.
 
-        A local report carries a user's whole budget, and without privacy there is nothing to
-        spend: both refuse ``mu``, and so does pure DP, where a release takes all that is left.
+        A local report carries a user's whole budget, so the local model refuses ``mu``, and so does
+        pure DP, where a release takes all that is left. Without privacy it means nothing.
 
         Args:
             statistic: what to sum.

@@ -24,7 +24,7 @@ from tacit.privacy.errors import CorruptFile, DoubleSpend, InvalidArgument
 from tacit.privacy.files import MALFORMED
 from tacit.privacy.ledger.ledger import Ledger, open_again
 from tacit.privacy.models import JointDP
-from tacit.privacy.noise import Noise, NoiseSource, saved_source
+from tacit.privacy.noise import Noise, NoiseSource, checked_source, saved_source
 from tacit.privacy.statistic import Block
 from tacit.privacy.storage import is_state, read_state, write_state
 
@@ -178,7 +178,7 @@ def read_curator(
     except MALFORMED as error:
         raise CorruptFile(f"{os.fspath(path)!r}: not a saved curator ({error})") from None
     if source is not None:
-        curator._source = source
+        curator._source = checked_source(source)
     return curator, mark
 
 
