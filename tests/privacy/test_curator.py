@@ -1081,11 +1081,11 @@ def test_a_source_that_draws_no_whole_numbers_is_refused(tmp_path) -> None:
         def normal(self, shape: tuple[int, ...]) -> np.ndarray:
             return np.zeros(shape)
 
-    with pytest.raises(InvalidArgument, match="source must have steps"):
+    with pytest.raises(InvalidArgument, match="source must be NoiseSource"):
         JointDP(1.0, 1e-6).curator(source=Floats(), ledger=tmp_path / "ledger")  # type: ignore[arg-type]
     assert list(tmp_path.iterdir()) == []
     JointDP(1.0, 1e-6).curator().save(tmp_path / "state")
-    with pytest.raises(InvalidArgument, match="source must have steps"):
+    with pytest.raises(InvalidArgument, match="source must be NoiseSource"):
         JointCurator.load(tmp_path / "state", source=Floats())  # type: ignore[arg-type]
 
 

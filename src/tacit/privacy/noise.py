@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import os
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ Ints = NDArray[np.int64]
 _UNIT = 2.0**50
 
 
+@runtime_checkable
 class NoiseSource(Protocol):
     """What a mechanism needs of its noise. Audits put basis vectors in its place."""
 
@@ -123,13 +124,6 @@ class Noise:
         if self._rng is None:
             raise TypeError("real noise cannot be copied or pickled: a copy would repeat it")
         return (Noise.from_state, (self.state(),))
-
-
-def checked_source(source: NoiseSource) -> NoiseSource:
-    """Refuses what draws no whole numbers, before anybody is charged for them."""
-    if not callable(getattr(source, "steps", None)):
-        raise InvalidArgument(f"source must have steps, as a NoiseSource does, got {source!r}")
-    return source
 
 
 def saved_source(source: NoiseSource) -> dict[str, Any] | None:

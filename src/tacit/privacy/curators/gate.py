@@ -12,7 +12,7 @@ from tacit.privacy.curators.entries import Entries
 from tacit.privacy.curators.participants import Participants, UserIds
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.guarantee import Guarantee
-from tacit.privacy.noise import Noise, NoiseSource, checked_source
+from tacit.privacy.noise import Noise, NoiseSource
 from tacit.privacy.owner import Owner, alone, refuse_within
 from tacit.privacy.statistic import WHOLE_EPISODE, Block, Floats, Statistic
 
@@ -84,7 +84,8 @@ class Curator(Entries, ABC):
             raise InvalidArgument("give noise_seed or source, not both")
         super().__init__(users, Participants(episodes_per_user, once_per_block))
         self.protects = protects
-        self._source: NoiseSource = Noise(noise_seed) if source is None else checked_source(source)
+        self._source: NoiseSource = Noise(noise_seed) if source is None else source
+        instance_of("source", self._source, NoiseSource)
         self._owner = Owner(self._source.simulation)
 
     @property

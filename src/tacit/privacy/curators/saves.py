@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.privacy.arguments import MOST_USERS, FilePath, file_name
+from tacit.privacy.arguments import MOST_USERS, FilePath, file_name, instance_of
 from tacit.privacy.budget import Relation
 from tacit.privacy.curators.gate import Release
 from tacit.privacy.curators.id_files import IdFile, read_ids
@@ -24,7 +24,7 @@ from tacit.privacy.errors import CorruptFile, DoubleSpend, InvalidArgument
 from tacit.privacy.files import MALFORMED
 from tacit.privacy.ledger.ledger import Ledger, open_again
 from tacit.privacy.models import JointDP
-from tacit.privacy.noise import Noise, NoiseSource, checked_source, saved_source
+from tacit.privacy.noise import Noise, NoiseSource, saved_source
 from tacit.privacy.statistic import Block
 from tacit.privacy.storage import is_state, read_state, write_state
 
@@ -178,7 +178,8 @@ def read_curator(
     except MALFORMED as error:
         raise CorruptFile(f"{os.fspath(path)!r}: not a saved curator ({error})") from None
     if source is not None:
-        curator._source = checked_source(source)
+        instance_of("source", source, NoiseSource)
+        curator._source = source
     return curator, mark
 
 
