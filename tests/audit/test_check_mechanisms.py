@@ -21,16 +21,9 @@ from tacit.privacy.errors import CheckFailed, InvalidArgument
 from tacit.privacy.standard import ClippedSum, GramCross, OneHotCounts
 from tacit.privacy.statistic import Block, Layout, Part, Statistic
 
-<<<<<<< tests/audit/test_check_mechanisms.py
 # Counters that keep their promises; that all of ours do is in the tests of counters.
 
 
-=======
-
-# Counters that keep their promises; that all of ours do is in the tests of counters.
-
-
->>>>>>> /tmp/nz_mine/tests/audit/test_check_mechanisms.py
 def test_what_a_counter_spends_of_its_claim_is_reported() -> None:
     """All but what the grid adds to the noise."""
     report = check_counter(Blocks, attained=1 - 2e-4)
