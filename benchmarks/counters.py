@@ -17,12 +17,13 @@ from tacit.privacy.counters import (
     SmoothTree,
 )
 from tacit.privacy.counters.blt_factor import tabulated
+from tacit.privacy.noise import Noise
 
 LONG = 2**17
 HISTORY = 1024
 # Dimension, calls per repetition, and the most a BLT release may cost in draws of its noise.
-SIZES = ((256, 200, 60.0), (65_536, 4, 25.0))
-STEP = "one release / NumPy drawing as many normals, d = {:,}"
+SIZES = ((256, 200, 10.0), (65_536, 4, 15.0))
+STEP = "one release / drawing its noise, d = {:,}"
 
 
 def rows() -> Iterator[Row]:
@@ -93,10 +94,10 @@ def _vector_counter(kind: type[Counter], dimension: int, releases: int) -> Count
 
 def _step(counter: Counter, calls: int, repetitions: int = 50) -> float:
     item = np.ones(counter.size)
-    rng = np.random.default_rng()
+    noise = Noise()
     return ratio(
         lambda: counter.release(item),
-        lambda: rng.standard_normal(counter.size),
+        lambda: noise.steps(False, 2.0**40, counter.size),
         calls=calls,
         repetitions=repetitions,
     )

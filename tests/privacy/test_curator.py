@@ -1074,6 +1074,21 @@ def test_who_brought_a_source_of_noise_brings_it_again(tmp_path) -> None:
         JointCurator.load(path)
 
 
+def test_a_source_that_draws_no_whole_numbers_is_refused(tmp_path) -> None:
+    class Floats:
+        simulation = False
+
+        def normal(self, shape: tuple[int, ...]) -> np.ndarray:
+            return np.zeros(shape)
+
+    with pytest.raises(InvalidArgument, match="source must be NoiseSource"):
+        JointDP(1.0, 1e-6).curator(source=Floats(), ledger=tmp_path / "ledger")  # type: ignore[arg-type]
+    assert list(tmp_path.iterdir()) == []
+    JointDP(1.0, 1e-6).curator().save(tmp_path / "state")
+    with pytest.raises(InvalidArgument, match="source must be NoiseSource"):
+        JointCurator.load(tmp_path / "state", source=Floats())  # type: ignore[arg-type]
+
+
 def test_a_source_does_not_turn_a_simulation_into_a_real_run(tmp_path) -> None:
     path = tmp_path / "state"
     JointDP(1.0, 1e-6).curator(noise_seed=1).save(path)

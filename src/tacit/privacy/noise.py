@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import os
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ Ints = NDArray[np.int64]
 _UNIT = 2.0**50
 
 
+@runtime_checkable
 class NoiseSource(Protocol):
     """What a mechanism needs of its noise. Audits put basis vectors in its place."""
 

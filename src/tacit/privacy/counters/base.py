@@ -303,22 +303,18 @@ class Counter(Uncopyable, ABC):
         return whole_number("releases", releases, most=MOST_USERS)
 
     def _check_cost(self, mu: float | None, epsilon: float | None) -> Distribution:
-        return _distribution(self, mu, epsilon)
-
-
-def _distribution(counter: Counter, mu: float | None, epsilon: float | None) -> Distribution:
-    """Which noise a cost is for; refuses costs that the kind does not have."""
-    if (mu is None) == (epsilon is None):
-        raise InvalidArgument("give exactly one of mu (Gaussian noise) and epsilon (Laplace)")
-    if mu is not None:
-        positive("mu", mu)
-        return "gaussian"
-    if "laplace" not in counter.distributions:
-        raise InvalidArgument(f"{counter.kind} has Gaussian noise only; pure DP needs a tree")
-    if counter.symmetric:
-        raise InvalidArgument("Laplace noise is for vectors; symmetric matrices are Gaussian")
-    positive("epsilon", epsilon)
-    return "laplace"
+        """Which noise a cost is for; refuses costs that the kind does not have."""
+        if (mu is None) == (epsilon is None):
+            raise InvalidArgument("give exactly one of mu (Gaussian noise) and epsilon (Laplace)")
+        if mu is not None:
+            positive("mu", mu)
+            return "gaussian"
+        if "laplace" not in self.distributions:
+            raise InvalidArgument(f"{self.kind} has Gaussian noise only; pure DP needs a tree")
+        if self.symmetric:
+            raise InvalidArgument("Laplace noise is for vectors; symmetric matrices are Gaussian")
+        positive("epsilon", epsilon)
+        return "laplace"
 
 
 def _guarantee(counter: Counter) -> Guarantee:

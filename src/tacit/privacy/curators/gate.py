@@ -85,6 +85,7 @@ class Curator(Entries, ABC):
         super().__init__(users, Participants(episodes_per_user, once_per_block))
         self.protects = protects
         self._source: NoiseSource = Noise(noise_seed) if source is None else source
+        instance_of("source", self._source, NoiseSource)
         self._owner = Owner(self._source.simulation)
 
     @property
@@ -139,8 +140,8 @@ class Curator(Entries, ABC):
     ) -> Release:
         """Publishes the sum of a statistic over one block, with noise, and charges its users.
 
-        A local report carries a user's whole budget, and without privacy there is nothing to
-        spend: both refuse ``mu``, and so does pure DP, where a release takes all that is left.
+        A local report carries a user's whole budget, so the local model refuses ``mu``, and so does
+        pure DP, where a release takes all that is left. Without privacy it means nothing.
 
         Args:
             statistic: what to sum.

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.privacy.arguments import MOST_USERS, FilePath, file_name
+from tacit.privacy.arguments import MOST_USERS, FilePath, file_name, instance_of
 from tacit.privacy.budget import Relation
 from tacit.privacy.curators.gate import Release
 from tacit.privacy.curators.id_files import IdFile, read_ids
@@ -178,6 +178,7 @@ def read_curator(
     except MALFORMED as error:
         raise CorruptFile(f"{os.fspath(path)!r}: not a saved curator ({error})") from None
     if source is not None:
+        instance_of("source", source, NoiseSource)
         curator._source = source
     return curator, mark
 
