@@ -85,8 +85,8 @@ def _several(trial: real.RealTrial) -> list[str]:
         found.append(f"asks that cost {float(due)!r} together are {float(before)!r} on the account")
     if curator.spent(block) < before:
         found.append("what is said to be spent is rounded down")
-    more = [None] if privacy.pure else [math.sqrt(max(float(limit - before), 0.0)) * (1 + 1e-6)]
-    more += [] if privacy.pure else [whole * (1.0 + 1e-6)]
+    left = math.sqrt(max(float(limit - before), 0.0))
+    more = [None] if privacy.pure else [left * (1 + 1e-6), whole * (1 + 1e-6)]
     for mu in more:
         with contextlib.suppress(BudgetExceeded):
             curator.release(statistic, block=block, mu=mu)
