@@ -1,0 +1,209 @@
+"""Algorithms: four functions over a state, which is a value. Public from end to end.
+
+An algorithm is configuration: nothing about it changes after it is made. What it knows is a state,
+a frozen dataclass of arrays, numbers and other such dataclasses, which an
+:class:`~tacit.core.agent.Agent` keeps in its store. No argument could carry an episode, a user's
+name or a curator to it.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.privacy.arguments import steady_repr
+from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.statistic import WHOLE_EPISODE, Statistic
+
+if TYPE_CHECKING:
+    from tacit.core.problem import Problem
+    from tacit.privacy.curator import Release
+
+Floats = NDArray[np.float64]
+S = TypeVar("S")
+
+
+@dataclass(frozen=True)
+class BlockSizes:
+    """Block sizes that an algorithm would choose, unless the caller says otherwise."""
+
+    name: str = "auto"  # of the schedule
+    first: int = 1  # users of the smallest block
+    growth: float = 1.5  # and by how much at most the users served grow from block to block; or
+    size: int | None = None  # users of every block
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoOptions:
+    """The options of an algorithm that has none."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a run stands. Public."""
+
+    releases: int = 0  # blocks that were learnt from
+    served: int = 0  # users of these blocks
+    inherited: int = 0  # users of the runs that it goes on from
+    offset: int = 0  # releases of these runs
+
+    @property
+    def all_served(self) -> int:
+        """Users who were served, by predecessors too."""
+        return self.inherited + self.served
+
+
+@dataclass(frozen=True)
+class BlockInfo(Progress):
+    """A block whose users are asked, and where the run stood before it. Public."""
+
+    users: int = 0
+    versions: Mapping[int, int] = field(default_factory=dict)  # users by the version they followed
+
+
+@dataclass(frozen=True, eq=False)
+class Query:
+    """One query to the users of a block.
+
+    Args:
+        statistic: What is asked.
+        mu: What it costs the users of this block; by default all that they have left.
+        share: The same as a share of an episode's whole budget (of mu^2).
+    """
+
+    statistic: Statistic
+    mu: float | None = None
+    share: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.mu is not None and self.share is not None:
+            raise InvalidArgument("give mu or share, not both")
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """Policies of a version: the one that serves users, and the greedy one beside it."""
+
+    policy: Any
+    greedy: Any
+    memory: Any = None  # what later queries, updates and plans need to know of this one
+
+
+Queries: TypeAlias = Generator[Query, "Release", S]
+"""Queries about a block, each sent its release; returns the state that has learnt from them."""
+
+
+class Algorithm(ABC, Generic[S]):
+    """Learns from releases.
+
+    A subclass has a ``name``, which is that of its module, and ``Options``, a frozen dataclass. Its
+    constructor first sets what the hooks below read, then calls this one.
+    """
+
+    name: ClassVar[str] = ""
+    Options: ClassVar[type[Any]] = NoOptions
+    offline: bool = False
+    """Whether those it learns from are served by a fixed behaviour, and gain nothing."""
+    ends_greedy: ClassVar[bool] = False
+    """Whether the policy after the last block explores no more; a successor's first one does."""
+    distributed: ClassVar[bool] = False
+    """Whether it may learn from secure sums: one statistic of each block, and blocks apart."""
+    refuses: ClassVar[Mapping[str, str]] = {}
+    """Options of its kin, or of serving, that mean nothing to it, each with the reason."""
+    max_age: ClassVar[int] = 0
+    """Versions that an episode may be behind the one that serves, if it is ``on_policy``."""
+
+    def __init__(self, problem: Problem, options: Any) -> None:
+        self.problem, self.options = problem, options
+        self.spec, self.users, self.privacy = problem.spec, problem.users, problem.privacy
+        self._check()
+        self.schedule = problem.scheduled(self._block_sizes)
+        self.counter = self._choose_counter()
+
+    # The algorithm.
+
+    @abstractmethod
+    def init(self) -> S:
+        """State before any data."""
+
+    @abstractmethod
+    def plan(self, state: S, last: Plan | None, at: Progress, rng: np.random.Generator) -> Plan:
+        """Policies of a state, after the plan of the version before; ``None`` at the start."""
+
+    def query(self, state: S, plans: Mapping[int, Plan], block: BlockInfo) -> Statistic:
+        """Statistic that a block is asked, given the plans that its users followed."""
+        raise NotImplementedError
+
+    def update(
+        self, state: S, plans: Mapping[int, Plan], release: Release, block: BlockInfo
+    ) -> S:
+        """State that has learnt from one more block."""
+        raise NotImplementedError
+
+    def learn(self, state: S, plans: Mapping[int, Plan], block: BlockInfo) -> Queries[S]:
+        """Queries about a block, where it is asked more than one."""
+        release = yield Query(self.query(state, plans, block))
+        return self.update(state, plans, release, block)
+
+    # What a family or an algorithm may define.
+
+    @abstractmethod
+    def _block_sizes(self) -> BlockSizes:
+        """When policies are republished, where the caller leaves it to the algorithm."""
+
+    def _check(self) -> None:
+        """Refuses options that do not go together; nothing is made yet."""
+
+    def _choose_counter(self) -> str:
+        """``"blocks"`` for single releases, or the kind of counter that all blocks go through."""
+        return "blocks"
+
+    def successor_state(self, state: S) -> S:
+        """State with which a successor begins; refused where it is no start for anybody else."""
+        return state
+
+    def data_format(self, at: Progress) -> str:
+        """In which form simulated users of the next block come: one by one, unless sums will do."""
+        return "episodes"
+
+    def on_policy(self, plan: Plan) -> bool:
+        """Whether only those teach anything who followed a plan, whose version they name."""
+        return False
+
+    @property
+    def unit(self) -> str:
+        """What its statistics protect, in words."""
+        return WHOLE_EPISODE
+
+    @property
+    def assumption(self) -> str:
+        """What was taken for public before the first user came, in words, if anything was."""
+        return ""
+
+    @property
+    def why(self) -> str:
+        """What was chosen for this world, budget and length, in words."""
+        return f"{self.schedule.releases} releases ({self.schedule.name})"
+
+    def monitored(self, statistic: Statistic, release: Release) -> dict[str, tuple[Any, Any]]:
+        """What a release tells of its users as a whole; what the spec knows may come to it."""
+        return statistic.monitored(release)
+
+    def block_users(self, at: Progress) -> int:
+        """How many users the next block has; 0 at the end."""
+        if at.releases >= self.schedule.releases:
+            return 0
+        return min(self.schedule.blocks[at.releases], self.users - at.served)
+
+    @property
+    def fingerprint(self) -> str:
+        """What must be the same for a run to be gone on with, in one text."""
+        named = ("state_labels", "action_labels", "last_state")
+        labels = {name: getattr(self.spec, name, None) for name in named}
+        parts = (self.name, self.spec, labels, self.users, self.privacy, vars(self.options))
+        return steady_repr((*parts, self.counter, self.schedule))

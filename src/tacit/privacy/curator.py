@@ -1,0 +1,517 @@
+"""Curators: the one gate between raw data and everything that is published.
+
+A curator sums a bounded statistic over one block of users, adds noise in whole numbers and returns
+a :class:`Release`, which is public; everything computed from it is post-processing.
+
+Formal guarantee (joint model). A user is in one block. A release of T_b + N(0, s^2 I), T_b the
+sum of a statistic of sensitivity D over block b, moves, given all earlier releases, by at most D
+when a user of block b changes, which costs her (D / s)^2 in mu^2. Statistics, blocks and mu may all
+be chosen from earlier releases. A release that would bring any block above its limit L = mu^2 is
+refused. Then everything ever published is mu-Gaussian-DP in each user: pad the transcript with
+independent dummy releases up to exactly L; the log-likelihood ratio is then a sum of conditionally
+Gaussian increments whose variances are known one step ahead and add up to L, that is, Brownian
+motion observed at L, so it is N(+-L/2, L) exactly. Under pure DP the noise is Laplace, costs are
+epsilons, D / s, and they add.
+
+A *stream* feeds blocks into a counter; a block pays the counter's whole mu^2 when it enters, once.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from tacit.privacy.arguments import MOST_USERS, instance_of, positive, row_ids, whole_number
+from tacit.privacy.budget import Relation
+from tacit.privacy.counters import Counter, make_counter
+from tacit.privacy.counters.base import revive_counter
+from tacit.privacy.errors import BudgetExceeded, HorizonExceeded, InvalidArgument
+from tacit.privacy.exact import (
+    check_reach,
+    exact_words,
+    grid_sensitivity,
+    grid_step,
+    grid_total,
+    reach,
+)
+from tacit.privacy.guarantee import Guarantee
+from tacit.privacy.models import JointDP, NonPrivate, Privacy
+from tacit.privacy.noise import Noise, NoiseSource, check_scale, safe_scale
+from tacit.privacy.owner import Owner, Uncopyable, alone, new_lock
+from tacit.privacy.statistic import (
+    WHOLE_EPISODE,
+    Block,
+    FiledBlock,
+    Floats,
+    Statistic,
+    gate_total,
+)
+
+# Rounding of sums of squares, not a loophole: a budget split into ten parts must be spendable.
+_SLACK = Fraction(1 + 1e-12)
+
+
+@dataclass(frozen=True, eq=False)
+class Release:
+    """One publication of private statistics. Public.
+
+    Attributes:
+        index: how many releases came before.
+        statistic: the statistic's name.
+        parts: the noisy sums by part name; also ``release[name]``.
+        std: noise standard deviation by part name (of the diagonal, for symmetric parts; an array
+            where it differs between entries).
+        users: how many users are in the sum (public).
+        cost: what it cost a user: mu, or epsilon under pure DP; ``None`` without privacy.
+    """
+
+    index: int
+    statistic: str
+    parts: Mapping[str, Floats]
+    std: Mapping[str, float | Floats]
+    users: int
+    cost: float | None
+
+    def __getitem__(self, part: str) -> Floats:
+        return self.parts[part]
+
+
+Model = TypeVar("Model", bound=Privacy)
+
+
+class Curator(Uncopyable, ABC, Generic[Model]):
+    """Sums over blocks of disjoint users, with noise.
+
+    Agents ask by :meth:`answer`, and their store keeps the accounts. Used by itself, a curator takes
+    blocks (:meth:`add`), keeps the accounts in memory, and refuses what they cannot pay.
+
+    Args:
+        privacy: The model, with its budget.
+        users: How many users are declared; ``None`` for no limit.
+        noise_seed: A reproducible simulation that protects nobody.
+        source: Another source of noise (for audits); excludes ``noise_seed``.
+        protects: What is protected; see :attr:`tacit.Statistic.protects`.
+    """
+
+    why_single = "a curator cannot be copied: two copies would spend one budget twice"
+
+    def __init__(
+        self,
+        privacy: Model,
+        *,
+        users: int | None = None,
+        noise_seed: int | None = None,
+        source: NoiseSource | None = None,
+        protects: str = WHOLE_EPISODE,
+    ) -> None:
+        if source is not None and noise_seed is not None:
+            raise InvalidArgument("give noise_seed or source, not both")
+        self.privacy = privacy
+        self.protects = protects
+        self.source: NoiseSource = Noise(noise_seed) if source is None else source
+        instance_of("source", self.source, NoiseSource)
+        self._most = MOST_USERS if users is None else whole_number("users", users, most=MOST_USERS)
+        self._owner = Owner(self.source.simulation)
+        self._lock = new_lock()
+        self._blocks: list[Block | None] = []
+        self._spent: list[Fraction] = []
+        self._count = self._users = 0
+        self._seen: dict[Hashable, int] = {}
+
+    # What agents ask; their store has the accounts.
+
+    @abstractmethod
+    def answer(
+        self, statistic: Statistic, block: Block, *, mu: float | None = None, spent: Fraction
+    ) -> Release:
+        """The sum of a statistic over a block, with noise.
+
+        Args:
+            statistic: What to sum.
+            block: Raw data of its users.
+            mu: What the release costs each of them. By default all that is left.
+            spent: What they have spent before: mu^2, or epsilon under pure DP.
+
+        Raises:
+            BudgetExceeded: They cannot afford it. Nothing was drawn.
+        """
+
+    def price(self, release: Release) -> Fraction:
+        """What a release costs each user: mu^2, or epsilon under pure DP; 0 without accounts."""
+        return Fraction(0)
+
+    @property
+    @abstractmethod
+    def guarantee(self) -> Guarantee | None:
+        """What is proven of everything this curator ever publishes."""
+
+    def check_block(self, block: Block) -> None:
+        """Refuses a block that this model does not take; its kind is public."""
+        if block.aggregate and not isinstance(block, FiledBlock) and not self.source.simulation:
+            raise InvalidArgument(
+                "nothing clips an aggregate block: it is for simulations (give noise_seed), "
+                "real users come one by one"
+            )
+
+    def check_unit(self, statistic: Statistic) -> None:
+        """Refuses a statistic whose sensitivity is about something else than the guarantee."""
+        instance_of("statistic", statistic, Statistic)
+        whole = statistic.private_columns is None and statistic.group_size == 1
+        if whole != (statistic.protects == WHOLE_EPISODE):
+            columns = statistic.private_columns
+            changing = "everything" if columns is None else sorted(columns)
+            raise InvalidArgument(
+                f"{statistic.name} says that it protects {statistic.protects!r}, but its "
+                f"sensitivity is for {statistic.group_size} users of whom {changing} may change: "
+                f"{WHOLE_EPISODE!r} is all of one user, and only that is"
+            )
+        if statistic.protects != self.protects:
+            raise InvalidArgument(
+                f"this curator protects {self.protects!r}, but {statistic.name} is calibrated for "
+                f"{statistic.protects!r}: give protects= to the curator"
+            )
+
+    # By itself.
+
+    @alone
+    def add(self, block: Block, user_ids: Sequence[int | str] | None = None) -> int:
+        """Takes a block of raw data; returns its number.
+
+        With ``user_ids``, one per row, nobody contributes more episodes than declared: those beyond
+        count as zero (that somebody took part is public). Given once, they must be given always.
+        """
+        instance_of("block", block, Block)
+        self.check_block(block)
+        if self._users + block.users > self._most:
+            raise HorizonExceeded(
+                f"{self._most} users were declared; {self._users} came and {block.users} more "
+                "would be too many"
+            )
+        if self._blocks and (user_ids is None) == bool(self._seen):
+            raise InvalidArgument("user_ids must be given for every block or for none")
+        if user_ids is None and self.privacy.separate_blocks:
+            raise InvalidArgument("disjoint=True is enforced by user_ids: give them")
+        raw = block.sealed() if user_ids is None else self._admitted(block, user_ids)
+        self._users += block.users
+        self._spent.append(Fraction(0))
+        self._blocks.append(raw)
+        return len(self._blocks) - 1
+
+    def _admitted(self, block: Block, user_ids: Sequence[int | str]) -> Block:
+        """The block without episodes of users beyond their limit."""
+        row_ids(user_ids, block.users)
+        most, once = getattr(self.privacy, "episodes_per_user", None), self.privacy.separate_blocks
+        seen, keep, here = dict(self._seen), np.zeros(block.users, dtype=bool), set[Hashable]()
+        for row, user in enumerate(user_ids):
+            count = seen.get(user, 0)
+            keep[row] = (most is None or count < most) and not (once and user in here)
+            seen[user] = count + int(keep[row])
+            here.add(user)
+        self._seen = seen
+        return block.take(keep).sealed()
+
+    @alone
+    def release(
+        self, statistic: Statistic, *, block: int | None = None, mu: float | None = None
+    ) -> Release:
+        """Publishes the sum of a statistic over one block, with noise, and charges its users.
+
+        Args:
+            statistic: What to sum.
+            block: Which block; the newest by default.
+            mu: What the release costs users. By default all that is left.
+
+        Raises:
+            BudgetExceeded: The block cannot afford it. Nothing is published or changed.
+        """
+        number = len(self._blocks) - 1 if block is None else whole_number("block", block, least=0)
+        raw = self._raw(number)
+        release = self.answer(statistic, raw, mu=mu, spent=self._spent[number])
+        return self._charged(release, number)
+
+    def _charged(self, release: Release, number: int) -> Release:
+        # The charge comes first: whatever is raised behind it, she has paid.
+        self._spent[number] += self.price(release)
+        self._count += 1
+        return replace(release, index=self._count - 1)
+
+    def _raw(self, number: int) -> Block:
+        raw = self._blocks[number] if 0 <= number < len(self._blocks) else None
+        if raw is None:
+            here = [i for i, block in enumerate(self._blocks) if block is not None]
+            raise InvalidArgument(f"block {number} was never added, or forgotten; here: {here}")
+        return raw
+
+    @alone
+    def forget(self, block: int) -> None:
+        """Drops a block's raw data. What was released of it stays; it cannot be queried again."""
+        self._raw(block)
+        self._blocks[block] = None
+
+    def spent(self, block: int) -> float:
+        """What each user of a block has spent: mu^2, or epsilon under pure DP."""
+        return _above(self._spent[whole_number("block", block, least=0)])
+
+    # Shared work.
+
+    def _made(
+        self,
+        statistic: Statistic,
+        vector: Floats,
+        std: Mapping[str, float | Floats],
+        users: int,
+        cost: float | None,
+    ) -> Release:
+        return Release(0, statistic.name, statistic.layout.unpack(vector), std, users, cost)
+
+    def _unit(self, episodes: int) -> str:
+        """What the guarantee is about, in words."""
+        if episodes == 1:
+            return self.protects
+        which = "" if self.protects == WHOLE_EPISODE else f" ({self.protects})"
+        return f"one user with at most {episodes} episodes{which}"
+
+
+class JointCurator(Curator[JointDP]):
+    """The trusted curator of the joint model.
+
+    >>> from tacit.privacy.standard import ClippedSum
+    >>> curator = JointDP(epsilon=1.0, delta=1e-6).curator(noise_seed=0)
+    >>> block = curator.add(Block(1000, {"values": np.ones((1000, 1))}))
+    >>> release = curator.release(ClippedSum(1))
+    >>> release.users, round(release.std["sum"], 2)
+    (1000, 8.45)
+    """
+
+    def __init__(self, privacy: JointDP, **options: Any) -> None:
+        super().__init__(privacy, **options)
+        self.limit = privacy.episode_limit
+        self.counters: set[str] = set()
+        self._plain = False
+        if self.limit < 1e-290:
+            raise InvalidArgument(f"a budget of {privacy.budget} cannot be accounted for in floats")
+        if privacy.relation is Relation.ZERO_OUT and self.protects != WHOLE_EPISODE:
+            raise InvalidArgument(
+                f"protects={self.protects!r} and relation='zero-out' do not go together: the rest "
+                "of an episode is used all the same. Take relation='replace-one'"
+            )
+
+    def check_block(self, block: Block) -> None:
+        """See :class:`Curator`."""
+        super().check_block(block)
+        most = self.privacy.episodes_per_user
+        if isinstance(block, FiledBlock) and block.episodes_per_user > most:
+            raise InvalidArgument(
+                f"a block of files has up to {block.episodes_per_user} episodes of a user, but "
+                f"{most} were declared"
+            )
+
+    def answer(
+        self, statistic: Statistic, block: Block, *, mu: float | None = None, spent: Fraction
+    ) -> Release:
+        """See :meth:`Curator.answer`."""
+        self._owner.check("curator")
+        step = grid_step(statistic, self.privacy.norm)
+        cost = self._cost(mu, spent)
+        scale = safe_scale(self.apart(statistic, step), cost)
+        check_scale(scale)
+        check_reach(reach(statistic, step, block.users))
+        with np.errstate(all="ignore"):
+            total = grid_total(statistic, block, step)
+        self._plain = True
+        noise = self.source.steps(self.privacy.pure, scale, total.size)
+        vector = step * (total + noise).astype(np.float64)
+        unit = scale * step * (math.sqrt(2.0) if self.privacy.pure else 1.0)
+        return self._made(statistic, vector, statistic.layout.stds(unit), block.users, cost)
+
+    def _cost(self, mu: float | None, spent: Fraction) -> float:
+        """The cost of a release in mu or epsilon: as asked for, or all that is left."""
+        power = 1 if self.privacy.pure else 2
+        left = max(0.0, self.limit - _above(spent))
+        if mu is None:
+            if left <= self.limit * 1e-12:
+                raise BudgetExceeded("the users of this block have spent all their budget")
+            return float(left ** (1.0 / power))
+        if power == 1:
+            raise InvalidArgument("this budget is spent in epsilon, all of it at once: no mu")
+        # Exactly: a cost that a float would lose beside what was spent is not free.
+        if spent + Fraction(positive("mu, the cost,", mu) ** 2) > Fraction(self.limit) * _SLACK:
+            raise BudgetExceeded(
+                f"this block has spent {float(spent):.6g} of {self.limit:.6g} mu^2; "
+                f"{mu**2:.6g} more is too much"
+            )
+        return mu
+
+    def price(self, release: Release) -> Fraction:
+        """See :class:`Curator`."""
+        assert release.cost is not None  # noqa: S101
+        return Fraction(release.cost if self.privacy.pure else release.cost**2)
+
+    def apart(self, statistic: Statistic, step: float) -> float:
+        """How far two users are apart, in steps."""
+        self.check_unit(statistic)
+        return grid_sensitivity(statistic, self.privacy.relation, self.privacy.norm, step)
+
+    def stream(
+        self, statistic: Statistic, *, releases: int, kind: str = "auto", mu: float | None = None
+    ) -> Stream:
+        """A counter over blocks: each block enters once and pays ``mu`` (all, by default)."""
+        return Stream.start(self, statistic, releases, kind, mu)
+
+    @property
+    def guarantee(self) -> Guarantee:
+        """What is proven of everything this curator ever publishes."""
+        privacy = self.privacy
+        kinds = [f"{kind} counter" for kind in sorted(self.counters)]
+        if self._plain or not kinds:
+            kinds.append("releases under a budget filter")
+        return Guarantee(
+            model="joint",
+            epsilon=privacy.epsilon,
+            delta=privacy.delta,
+            mu=None if privacy.pure else privacy.budget.mu,
+            relation=privacy.relation,
+            unit=self._unit(privacy.episodes_per_user),
+            releases=None,
+            mechanism=f"{' and '.join(kinds)}, {exact_words(privacy.pure)}",
+            simulation_only=self.source.simulation,
+            episodes_per_user=privacy.episodes_per_user,
+        )
+
+
+class NonPrivateCurator(Curator[NonPrivate]):
+    """Adds nothing, promises nothing: the baseline."""
+
+    def answer(
+        self, statistic: Statistic, block: Block, *, mu: float | None = None, spent: Fraction
+    ) -> Release:
+        """See :meth:`Curator.answer`."""
+        total = gate_total(statistic, block)
+        return self._made(statistic, total, statistic.layout.stds(0.0), block.users, None)
+
+    @property
+    def guarantee(self) -> None:
+        """None."""
+        return None
+
+
+class Stream:
+    """A private running sum over blocks, published after each block; its counter is secret.
+
+    Attributes:
+        statistic: What is asked of the blocks that enter.
+        counter: The running sum and its noise.
+        cost: What a block pays, in mu or epsilon.
+        step: Of the grid.
+        users: How many are in the sum.
+    """
+
+    def __init__(
+        self, curator: JointCurator, statistic: Statistic, counter: Counter, cost: float,
+        step: float,
+    ) -> None:
+        self._curator, self.statistic, self.counter = curator, statistic, counter
+        self.cost, self.step, self.users, self.reach = cost, step, 0, 0.0
+        self._entered: set[int] = set()
+        curator.counters.add(counter.kind)
+
+    @classmethod
+    def start(
+        cls, curator: JointCurator, statistic: Statistic, releases: int, kind: str,
+        mu: float | None,
+    ) -> Stream:
+        """A new one."""
+        privacy = curator.privacy
+        instance_of("kind", kind, str)
+        if privacy.separate_blocks and kind != "blocks":
+            raise InvalidArgument("disjoint=True was declared: only kind='blocks' keeps to it")
+        cost = curator._cost(mu, Fraction(0))
+        step = grid_step(statistic, privacy.norm)
+        counter = make_counter(
+            kind,
+            sensitivity=curator.apart(statistic, step),
+            releases=releases,
+            shape=(statistic.layout.size,),
+            mu=None if privacy.pure else cost,
+            epsilon=cost if privacy.pure else None,
+            source=curator.source,
+            whole=True,
+        )
+        check_reach(reach(statistic, step, 0), counter.largest_sum)
+        return cls(curator, statistic, counter, cost, step)
+
+    @property
+    def std(self) -> Floats:
+        """Noise standard deviation of unit-weight entries at each release."""
+        return self.step * self.counter.std
+
+    def ask(self, statistic: Statistic) -> None:
+        """Asks something else of the blocks that enter from now on.
+
+        Given the releases so far, the contribution of every block but her own is the same for a
+        user and her neighbour, and hers moves by no more than the counter's sensitivity, whatever
+        was asked of the others. So nothing changes in the guarantee.
+        """
+        if statistic.layout != self.statistic.layout:
+            raise InvalidArgument("what a stream asks must keep its parts and their weights")
+        needed, covered = self._curator.apart(statistic, self.step), self.counter.sensitivity
+        if needed > covered * (1.0 + 1e-12):
+            raise InvalidArgument(
+                f"the stream's noise is for a sensitivity of {self.step * covered:.6g}, not "
+                f"{self.step * needed:.6g}"
+            )
+        self.statistic = statistic
+
+    def release(self, block: int) -> Release:
+        """Adds a block that the curator has, which pays, and publishes the running sum."""
+        curator, number = self._curator, whole_number("block", block, least=0)
+        with curator._lock:
+            raw = curator._raw(number)
+            if number in self._entered:
+                raise InvalidArgument(f"block {number} entered this stream before")
+            curator._cost(None if curator.privacy.pure else self.cost, curator._spent[number])
+            self._entered.add(number)
+            return curator._charged(self.answer(raw), number)
+
+    def answer(self, block: Block) -> Release:
+        """The running sum with a block's users; for who keeps the accounts."""
+        counter, curator = self.counter, self._curator
+        curator._owner.check("curator")
+        if counter.releases is not None and counter.released >= counter.releases:
+            raise HorizonExceeded(f"this stream was declared for {counter.releases} releases")
+        steps = self.reach + reach(self.statistic, self.step, block.users)
+        check_reach(steps, counter.largest_sum)
+        with np.errstate(all="ignore"):
+            total = grid_total(self.statistic, block, self.step)
+        vector = self.step * counter.release(total)
+        self.users, self.reach = self.users + block.users, steps
+        std = self.statistic.layout.stds(self.step * counter.std_at(counter.released))
+        return curator._made(self.statistic, vector, std, self.users, self.cost)
+
+    def dump(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """The secret state, as plain values and arrays."""
+        meta, arrays = self.counter.dump()
+        facts = {"cost": self.cost, "step": self.step, "users": self.users, "reach": self.reach}
+        return meta | facts, arrays
+
+    @classmethod
+    def revived(cls, curator: JointCurator, statistic: Statistic, dumped: Any) -> Stream:
+        """The inverse of :meth:`dump`, with what is asked next."""
+        meta, arrays = dumped
+        counter = revive_counter(meta, arrays, curator.source)
+        stream = cls(curator, statistic, counter, meta["cost"], meta["step"])
+        stream.users, stream.reach = meta["users"], meta["reach"]
+        stream.ask(statistic)
+        return stream
+
+
+def _above(value: Fraction) -> float:
+    """A float that is not below a fraction."""
+    found = float(value)
+    return found if Fraction(found) >= value else math.nextafter(found, math.inf)

@@ -1,0 +1,135 @@
+"""The ledger: what was spent and done, in entries that are only ever added.
+
+Each entry is hashed over the one before it, so the hash of the last one stands for all. It says how
+many users a release had, what it cost each of them and a hash over their pseudonyms; who they are
+is in the table of people, which outlives their episodes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import func, insert, select, update
+
+from tacit.privacy.errors import CorruptFile
+from tacit.store.schema import accounts, blocks, entries, people, releases, runs, stores
+from tacit.store.store import Store
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of the ledger."""
+
+    seq: int
+    run: str
+    event: str
+    at: float
+    body: dict[str, Any]
+    hash: str
+
+    def line(self) -> str:
+        """The entry as a line of JSON, for an auditor."""
+        return json.dumps({**vars(self)}, sort_keys=True)
+
+
+def digest(*values: Any) -> str:
+    """Hash of JSON values."""
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+
+
+def append(db: sa.Connection, run: str, event: str, **body: Any) -> str:
+    """Adds an entry, and returns its hash: the ledger's new head."""
+    last = db.execute(select(stores.c.seq, stores.c.head)).one()
+    text, at = json.dumps(body, sort_keys=True), time.time()
+    seq = last.seq + 1
+    found = digest(last.head, seq, run, event, at, text)
+    row = {"seq": seq, "run": run, "event": event, "at": at, "body": text, "hash": found}
+    db.execute(insert(entries).values(**row))
+    db.execute(update(stores).values(seq=seq, head=found))
+    return found
+
+
+def read(db: sa.Connection, run: str | None = None) -> Iterator[Entry]:
+    """Entries in their order, of one run or of all."""
+    query = select(entries).order_by(entries.c.seq)
+    for row in db.execute(query if run is None else query.where(entries.c.run == run)):
+        yield Entry(row.seq, row.run, row.event, row.at, json.loads(row.body), row.hash)
+
+
+def released(db: sa.Connection, run: str, block: int) -> list[str]:
+    """Pseudonyms of who is in a released block, in the order in which they came."""
+    here = (people.c.run == run, people.c.block == block, people.c.fate == "released")
+    return list(db.scalars(select(people.c.person).where(*here).order_by(people.c.id)))
+
+
+def verify(store: Store, expect: str = "") -> list[str]:
+    """Problems of a store's ledger and accounts, recomputed from the first entry; [] if none.
+
+    Args:
+        store: Which one.
+        expect: Head that was seen before, as in a policy: an older copy of the store lacks it.
+    """
+    with store.write() as db:
+        return [*_problems(db, expect)]
+
+
+def _problems(db: sa.Connection, expect: str) -> Iterator[str]:
+    last, seen, count, spent = "", not expect, 0, dict[tuple[str, int], Fraction]()
+    for entry in db.execute(select(entries).order_by(entries.c.seq)):
+        count += 1
+        chained = digest(last, count, entry.run, entry.event, entry.at, entry.body)
+        if (entry.seq, entry.hash) != (count, chained):
+            yield f"entry {entry.seq} does not continue the ledger"
+        last, seen = entry.hash, seen or entry.hash == expect
+        if entry.event == "release":
+            body = json.loads(entry.body)
+            key = entry.run, body["block"]
+            spent[key] = spent.get(key, Fraction(0)) + Fraction(body["cost"])
+            who = released(db, *key)
+            if body["people"] != digest(who):
+                yield f"entry {entry.seq}: block {key[1]} of {key[0]} has other people"
+            if spent[key] > Fraction(body["limit"]) * Fraction(1 + 1e-12):
+                yield f"entry {entry.seq}: block {key[1]} of {key[0]} is overspent"
+    row = db.execute(select(stores)).one()
+    if (row.seq, row.head) != (count, last):
+        yield "the ledger was cut off, or added to by something else"
+    if not seen:
+        yield "the ledger lacks an entry that was seen before: this is an older copy, or another"
+    recorded = select(releases.c.run, releases.c.block, releases.c.cost)
+    costs = dict[tuple[str, int], Fraction]()
+    for run, block, cost in db.execute(recorded):
+        costs[run, block] = costs.get((run, block), Fraction(0)) + Fraction(cost)
+    if costs != spent:
+        yield "releases were recorded that are not in the ledger, or are missing"
+    yield from _accounts(db, row.most)
+
+
+def _accounts(db: sa.Connection, most: int) -> Iterator[str]:
+    def paid(fate: str) -> dict[str, int]:
+        rows = select(people.c.person, func.sum(people.c.pays)).where(people.c.fate == fate)
+        return {who: int(sum_) for who, sum_ in db.execute(rows.group_by(people.c.person)) if sum_}
+
+    spent, reserved = paid("released"), paid("waiting")
+    for row in db.execute(select(accounts)):
+        mine = spent.pop(row.person, 0), reserved.pop(row.person, 0)
+        if (row.spent, row.reserved) != mine:
+            yield f"the account of {row.person} differs from what its episodes paid"
+        if most and sum(mine) > most:
+            yield f"{row.person} has spent more than anybody may"
+    if spent or reserved:
+        yield "people have paid who have no account"
+    taken = select(runs.c.run).where(
+        runs.c.taken
+        != select(func.coalesce(func.sum(blocks.c.users), 0))
+        .where(blocks.c.run == runs.c.run)
+        .scalar_subquery()
+    )
+    for run in db.scalars(taken):
+        yield f"the blocks of {run} have other users than it has taken"

@@ -1,0 +1,280 @@
+"""Stores: a database that holds all that must survive, changed by short transactions only.
+
+SQLite in memory, an SQLite file, or PostgreSQL by a URL; one text for all of them. A transaction is
+the only event: whatever is raised within one, nothing of it has happened, and there is nothing
+beside the database that could disagree with it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path
+from typing import Any, Self
+
+import sqlalchemy as sa
+from sqlalchemy import insert, select, update
+from sqlalchemy.pool import StaticPool
+
+from tacit.privacy.errors import InvalidArgument, TacitError
+from tacit.store import schema
+from tacit.store.schema import stores
+
+PEOPLE = 5000  # rows in one statement
+
+
+class StoreGone(TacitError):
+    """The database does not answer, or its disk is full; whether a change is in is not known."""
+
+
+class Conflict(TacitError):
+    """The run or its block has moved on since it was read; nothing was changed."""
+
+
+class Store:
+    """A database of runs.
+
+    Args:
+        where: Path of an SQLite file, a URL (``postgresql://...``), or ``""`` for memory.
+        patience: Seconds in which it must answer; after a reboot it may come later than we do.
+        secret: Key for secret columns, which then are encrypted (extra ``encrypt``).
+    """
+
+    def __init__(
+        self,
+        where: str | os.PathLike[str] = "",
+        *,
+        patience: float = 0.0,
+        secret: bytes | None = None,
+    ) -> None:
+        self.where = os.fspath(where)
+        self._pid = os.getpid()
+        self.postgres = self.where.startswith(("postgresql", "postgres:"))
+        # SQLite: one connection, on which threads take turns. An interrupt inside SQLAlchemy would
+        # make a pool lose a connection that holds the write lock, and wait for it for ever.
+        self._turn: Any = nullcontext() if self.postgres else threading.RLock()
+        self._engine = self._postgres() if self.postgres else self._sqlite()
+        self._cipher = _cipher(secret)
+        end = time.monotonic() + patience
+        while True:
+            try:
+                self._create()
+                return
+            except StoreGone:
+                if time.monotonic() >= end:
+                    raise
+                time.sleep(0.2)
+
+    @property
+    def durable(self) -> bool:
+        """Whether it outlives this process."""
+        return bool(self.where)
+
+    def close(self) -> None:
+        """Closes its connections."""
+        self._engine.dispose()
+        if not self.postgres:
+            self._only.really_close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # Connections.
+
+    def _sqlite(self) -> sa.Engine:
+        if self.where and not Path(self.where).exists():
+            Path(self.where).touch(mode=0o600)
+        self._only = _Kept.open(self.where or ":memory:")
+        engine = sa.create_engine("sqlite://", poolclass=StaticPool, creator=lambda: self._only)
+        sa.event.listen(engine, "begin", _begin)
+        return engine
+
+    def _postgres(self) -> sa.Engine:
+        url = sa.make_url(self.where).set(drivername="postgresql+psycopg")
+        limits = "-c lock_timeout=10s -c statement_timeout=60s "
+        limits += "-c idle_in_transaction_session_timeout=30s -c tcp_keepalives_idle=10"
+        alive = {
+            "connect_timeout": 5,
+            "keepalives_idle": 10,
+            "keepalives_interval": 5,
+            "keepalives_count": 3,
+        }
+        return sa.create_engine(url, pool_pre_ping=True, connect_args=alive | {"options": limits})
+
+    # Transactions.
+
+    @contextmanager
+    def read(self) -> Iterator[sa.Connection]:
+        """A transaction that changes nothing."""
+        with self._transaction(write=False) as db:
+            yield db
+
+    @contextmanager
+    def write(self) -> Iterator[sa.Connection]:
+        """A transaction alone with the store: all of it happens or, whatever is raised, nothing."""
+        with self._transaction(write=True) as db:
+            # SQLite has its write lock; on PostgreSQL (read committed) this row is the lock.
+            db.execute(select(stores.c.seq).with_for_update())
+            yield db
+
+    @contextmanager
+    def _transaction(self, *, write: bool) -> Iterator[sa.Connection]:
+        if os.getpid() != self._pid:
+            raise InvalidArgument("a store is not used after a fork: open it again in the child")
+        with self._turn:
+            try:
+                with self._engine.execution_options(write=write).begin() as db:
+                    yield db
+            except (sa.exc.OperationalError, sa.exc.InterfaceError, OSError) as error:
+                raise StoreGone(f"the database does not answer: {_cause(error)}") from error
+
+    def _create(self) -> None:
+        with self._transaction(write=True) as db:
+            if self.postgres:
+                db.execute(sa.text("SELECT pg_advisory_xact_lock(7163946)"))
+                for name in ("fsync", "synchronous_commit", "full_page_writes"):
+                    if db.scalar(sa.text(f"SHOW {name}")) == "off":
+                        raise InvalidArgument(f"PostgreSQL has {name}=off: it may lose a charge")
+            elif self._foreign(db):
+                raise InvalidArgument(
+                    f"{self.where!r} is a database of something else, or of release 0.1, whose "
+                    "files this release does not read"
+                )
+            schema.tables.create_all(db)
+            for text in schema.APPEND_ONLY[db.dialect.name]:
+                for verb in ("update", "delete"):
+                    db.exec_driver_sql(text.format(verb=verb, VERB=verb.upper()))
+            found = db.scalar(select(stores.c.schema_version))
+            if found is None:
+                first = {"id": 0, "schema_version": schema.VERSION, "seq": 0, "head": ""}
+                rest = {"simulation": 0, "unit": "", "most": 0, "witness": ""}
+                db.execute(insert(stores).values(**first, **rest))
+                self.put_secret(db, "", "people", os.urandom(32))
+            elif found != schema.VERSION:
+                raise InvalidArgument(
+                    f"the store has schema {found}, this release {schema.VERSION}: see docs/store.md"
+                )
+
+    def _foreign(self, db: sa.Connection) -> bool:
+        names = set(sa.inspect(db).get_table_names())
+        return bool(names) and "stores" not in names
+
+    # Secrets.
+
+    def put_secret(self, db: sa.Connection, run: str, name: str, value: bytes) -> None:
+        """Keeps a secret of a run, in place of the one of this name."""
+        of = (schema.secrets.c.run == run, schema.secrets.c.name == name)
+        db.execute(schema.secrets.delete().where(*of))
+        db.execute(insert(schema.secrets).values(run=run, name=name, value=self.closed(value)))
+
+    def secret(self, db: sa.Connection, run: str, name: str) -> bytes | None:
+        """A secret of a run, if it is there."""
+        of = (schema.secrets.c.run == run, schema.secrets.c.name == name)
+        value = db.scalar(select(schema.secrets.c.value).where(*of))
+        return None if value is None else self.opened(value)
+
+    def closed(self, value: bytes) -> bytes:
+        """A secret value as it lies in the database."""
+        return value if self._cipher is None else self._cipher.encrypt(value)
+
+    def opened(self, value: bytes) -> bytes:
+        """The inverse of :meth:`closed`."""
+        if self._cipher is None:
+            return value
+        from cryptography.fernet import InvalidToken
+
+        try:
+            return bytes(self._cipher.decrypt(value))
+        except InvalidToken:
+            raise InvalidArgument("the store's secrets were closed with another key") from None
+
+    def pseudonyms(self, db: sa.Connection, names: Sequence[str | int]) -> list[str]:
+        """Keyed hashes of people's names."""
+        key = self.secret(db, "", "people")
+        assert key is not None  # noqa: S101
+        return [hashed(key, "person", str(name)) for name in names]
+
+    def erase_traces(self) -> bool:
+        """Takes what was erased out of the write-ahead log; whether it is out of all files.
+
+        PostgreSQL marks it as free and overwrites it when it needs the room: it never says when.
+        """
+        if self.postgres or not self.where:
+            return not self.postgres
+        with self._turn:
+            return bool(self._only.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0)
+
+
+def hashed(key: bytes, *words: str) -> str:
+    """Keyed hash of texts; their lengths are in it, so no two lists share one."""
+    text = "".join(f"{len(word)}:{word}" for word in words)
+    return hmac.digest(key, text.encode("utf-8", "surrogatepass"), hashlib.sha256).hex()[:32]
+
+
+def parts(items: Sequence[Any], size: int = PEOPLE) -> Iterator[Sequence[Any]]:
+    """Items in pieces that fit into a statement."""
+    return (items[start : start + size] for start in range(0, len(items), size))
+
+
+def _cipher(secret: bytes | None) -> Any:
+    if secret is None:
+        return None
+    try:
+        from cryptography.fernet import Fernet
+    except ImportError:
+        raise InvalidArgument("an encrypted store needs: pip install 'tacit[encrypt]'") from None
+    return Fernet(secret)
+
+
+def _cause(error: BaseException) -> str:
+    """The kind of a driver's error; its words may hold values."""
+    return type(getattr(error, "orig", None) or error).__name__
+
+
+class _Kept(sqlite3.Connection):
+    """A process's only connection to an SQLite database, kept whatever SQLAlchemy does to it.
+
+    On an interrupt SQLAlchemy closes and reopens connections. A memory database would be lost, and
+    a closed connection whose cursor somebody still holds keeps its locks.
+    """
+
+    @classmethod
+    def open(cls, path: str) -> _Kept:
+        try:
+            only = sqlite3.connect(
+                path, timeout=30.0, check_same_thread=False, isolation_level=None, factory=cls
+            )
+            for pragma in ("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON"):
+                only.execute(f"PRAGMA {pragma}")
+        except sqlite3.Error as error:
+            raise StoreGone(f"{path!r} cannot be opened: {error}") from None
+        return only
+
+    def close(self) -> None:
+        """Rolls back: the connection stays."""
+        self.rollback()
+
+    def really_close(self) -> None:
+        """Closes the connection."""
+        super().close()
+
+    def create_function(self, *args: Any, **options: Any) -> None:
+        """Made once; a second time a cursor may be open."""
+        with suppress(sqlite3.OperationalError):
+            super().create_function(*args, **options)
+
+
+def _begin(db: sa.Connection) -> None:
+    driver: Any = db.connection.dbapi_connection
+    if driver.in_transaction:  # left by an interrupt inside the driver
+        db.exec_driver_sql("ROLLBACK")
+    db.exec_driver_sql("BEGIN IMMEDIATE" if db.get_execution_options().get("write") else "BEGIN")
