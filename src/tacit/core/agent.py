@@ -1,437 +1,592 @@
-"""Agents: who serves people and holds what is theirs.
+"""Agents: take users in, move blocks through the curator, and publish policies.
 
-When the users of a block are through, an agent takes its algorithm's questions to the curator,
-hands the answers back, and publishes the next policy. It is the only object that ever has an
-episode, an id, a ledger or a secret save, and it is final: what learns is an
-:class:`~tacit.core.algorithm.Algorithm`, which is given releases and nothing else.
+An agent keeps nothing that matters: all of it is in its store, and every call begins with what the
+store says. A block is two commits. The first charges its users, records the release and erases
+their episodes; the second is the state that has learnt from the record, and its policy. Before the
+first nothing was spent and nothing seen; between the two, everything is computed from the record.
+So there is one way to recover from anything: read the store, and go on.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
+import math
 import os
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any, Self, final
 
 import numpy as np
 
-from tacit.core.algorithm import Algorithm
+from tacit.core.algorithm import Algorithm, BlockInfo, Plan, Progress, Query
 from tacit.core.cautions import warn, warn_of_budget
-from tacit.core.desk import DATA
-from tacit.core.devices import Devices
 from tacit.core.episodes import Episodes
 from tacit.core.monitor import Record
 from tacit.core.receipt import Receipt
-from tacit.core.rounds import NotRecorded, RecordedGate, Round
-from tacit.core.session import Ids, Moment, Session
 from tacit.core.vector_episodes import VectorEpisodes
-from tacit.privacy.arguments import file_name, instance_of, row_ids
-from tacit.privacy.curators.gate import Curator
-from tacit.privacy.curators.joint import JointCurator
-from tacit.privacy.curators.joint_stream import JointStream
-from tacit.privacy.curators.local import LocalCurator, flip_probability
-from tacit.privacy.curators.saves import check_autosave, read_curator
-from tacit.privacy.deviates import prepare
-from tacit.privacy.errors import (
-    CorruptFile,
-    HorizonExceeded,
-    InvalidArgument,
-    TacitError,
-)
-from tacit.privacy.files import MALFORMED
+from tacit.privacy.arguments import instance_of
+from tacit.privacy.curator import Curator, JointCurator, Release, Stream
+from tacit.privacy.errors import BudgetExceeded, HorizonExceeded, InvalidArgument
 from tacit.privacy.guarantee import Guarantee
-from tacit.privacy.html import card
-from tacit.privacy.models import Privacy
-from tacit.privacy.noise import Noise, saved_source
-from tacit.privacy.owner import alone
+from tacit.privacy.noise import Noise
+from tacit.privacy.owner import Uncopyable, new_lock, refuse_within
 from tacit.privacy.statistic import Block, Statistic
-from tacit.privacy.storage import read_state, write_state
+from tacit.store import ledger, runs
+from tacit.store.store import Conflict, Store
+from tacit.store.values import dump, load
+from tacit.core.waiting import Waiting
+
+Data = Episodes | VectorEpisodes | Block
+Ids = Sequence[int | str] | None
+
+
+@dataclass(frozen=True, eq=False)
+class Checkpoint:
+    """All that a run knows at a version."""
+
+    state: Any
+    plan: Plan
+    at: Progress
+    rng: Mapping[str, Any]  # of ties and of first policies; not of the noise
+    record: Record
 
 
 @final
-class Agent(Devices):
+class Agent(Uncopyable):
     """Serves users, keeps their data, and publishes.
 
-    What its algorithm makes public of itself can be read here too: ``agent.why``,
-    ``agent.schedule``, ``agent.served``, ``agent.q_values``. For the arguments see
-    :class:`tacit.core.kinds.Serving`.
+    Args:
+        algorithm: What learns.
+        store: Where all of it is kept: a :class:`~tacit.store.Store`, a file, a URL, or memory.
+        name: Of the run in its store.
+        noise_seed: Reproducible noise, for simulations only: it protects nobody.
+        start: State to begin with, and where its run stood; a successor's.
     """
 
     why_single = "an agent cannot be copied: two copies would spend one budget twice"
+    chosen: str = ""
 
     def __init__(
         self,
         algorithm: Algorithm[Any],
         *,
+        store: Store | str | os.PathLike[str] = "",
+        name: str = "run",
         noise_seed: int | None = None,
-        ledger: str | os.PathLike[str] | None = None,
-        autosave: str | os.PathLike[str] | None = None,
-        predecessor: Agent | None = None,
+        start: Checkpoint | None = None,
     ) -> None:
         if noise_seed is None:
-            # Before a file is touched: where warnings are errors, nothing has happened.
+            # Before a store is touched: where warnings are errors, nothing has happened.
             warn_of_budget(algorithm.privacy, algorithm.users)
-        super().__init__(algorithm)
-        self._options: dict[str, Any] = {
-            "users": algorithm.users,
-            "noise_seed": noise_seed,
-            "protects": algorithm.protects,
-        }
-        options = self._options
-        if algorithm.privacy.keeps_secrets:
-            _check_files(ledger, autosave)
-            if autosave is not None:
-                check_autosave(autosave, simulation=noise_seed is not None)
-            options = options | {"ledger": ledger}
-        elif ledger is not None or autosave is not None:
-            raise InvalidArgument("ledger and autosave belong to JointDP: only it has secrets")
-        self._curator = algorithm.privacy.curator(**options)
-        if predecessor is not None:
-            self._curator.participants.inherit(predecessor._curator.participants)
-        prepare()
-        if isinstance(self._curator, LocalCurator) and algorithm.privacy.reports_bits:
-            # Refused here and not at the first release.
-            flip_probability(self.statistic, self._curator.privacy)
-        if isinstance(self._curator, JointCurator):
-            if algorithm.counter != "blocks":
-                self._stream = self._curator.stream(
-                    self.statistic, releases=algorithm.schedule.releases, kind=algorithm.counter
-                )
-            self._curator.attach(self._dump)
-        if predecessor is not None:
-            predecessor._hand_over(self._curator)
-        if isinstance(self._curator, JointCurator) and autosave is not None:
-            self._curator.autosave_to(autosave)
+        self.algorithm, self.name = algorithm, name
+        self.store = store if isinstance(store, Store) else Store(store)
+        self._lock = new_lock()
+        options = {"users": algorithm.users, "noise_seed": noise_seed, "protects": algorithm.unit}
+        self._curator: Curator[Any] = algorithm.privacy.curator(**options)
+        self._seen: tuple[Any, Checkpoint] | None = None
+        self._stream: Stream | None = None
+        self._held: dict[int, Block] = {}  # by packet, where the store keeps no bytes of it
+        self._waiting = Waiting()
+        with self.store.write() as db:
+            run = runs.find(db, name)
+            if run is None:
+                self._begin(db, start)
+            elif run.fingerprint != ledger.digest(algorithm.fingerprint):
+                raise InvalidArgument(f"the run {name!r} in this store has other arguments")
 
-    def __init_subclass__(cls) -> None:
-        raise TypeError("an Agent holds people's data and is final: write an Algorithm")
+    def _begin(self, db: Any, start: Checkpoint | None) -> None:
+        algorithm = self.algorithm
+        run = runs.create(db, self.name, ledger.digest(algorithm.fingerprint), self._terms(), "")
+        rng = algorithm.problem.rng()
+        if start is None:
+            state, at, plan = algorithm.init(), Progress(), None
+        else:
+            state, at, plan = start.state, start.at, start.plan
+        # A first plan is made where there is none, or where the last one explores no more.
+        if plan is None or algorithm.ends_greedy:
+            plan = algorithm.plan(state, plan, at, rng)
+        first = Checkpoint(state, _numbered(plan, 0), at, rng.bit_generator.state, Record())
+        if isinstance(self._curator, JointCurator) and algorithm.counter != "blocks":
+            stream = self._curator.stream(
+                self._statistic(first), releases=algorithm.schedule.releases, kind=algorithm.counter
+            )
+            self.store.put_secret(db, self.name, "stream", dump(stream.dump()))
+        self._keep_noise(db)
+        runs.publish(db, self.store, run, dump(first), b"", 0, self._kept)
+        runs.open_block(db, run, 0, algorithm.block_users(at))
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(f"an agent has no attribute {name!r}")
-        self._between()
-        found = getattr(self._algorithm, name, self)
-        return getattr(self._algorithm.options, name) if found is self else found
-
-    def __dir__(self) -> list[str]:
-        public = [name for name in dir(self._algorithm) if not name.startswith("_")]
-        return sorted({*super().__dir__(), *public})
-
-    def __repr__(self) -> str:
-        return f"<{type(self._algorithm).__name__} agent, {self.served} of {self.users} users>"
-
-    def _repr_html_(self) -> str:
-        return _card(self)
-
-    # The billboard.
-
-    @property
-    def algorithm(self) -> Algorithm[Any]:
-        """Who learns; everything it has is public."""
-        return self._algorithm
+    def _terms(self) -> runs.Terms:
+        privacy = self.algorithm.privacy
+        joint = isinstance(self._curator, JointCurator)
+        limit = self._curator.limit if isinstance(self._curator, JointCurator) else 0.0
+        cost = 0.0
+        if joint:
+            cost = privacy.epsilon if privacy.pure else privacy.budget.mu**2
+        return runs.Terms(
+            unit="" if not joint else "epsilon" if privacy.pure else "mu^2",
+            limit=limit,
+            cost=cost,
+            episodes=getattr(privacy, "episodes_per_user", 0),
+            once=privacy.separate_blocks,
+            users=self.algorithm.users,
+            simulation=self._curator.source.simulation,
+        )
 
     @property
-    def policy(self) -> Any:
-        """The policy that serves users now."""
-        self._between()
-        return self._algorithm.policy
+    def _kept(self) -> int:
+        """Checkpoints of how many versions are kept: those whose users may still come."""
+        return self.algorithm.max_age + 2
 
-    @property
-    def guarantee(self) -> Guarantee | None:
-        """What is proven for every user; ``None`` without privacy."""
-        proven, premise = self._curator.guarantee, self._algorithm.premise
-        if proven is None or not premise:
-            return proven
-        return replace(proven, mechanism=f"{proven.mechanism}; {premise}")
+    # Reading the store.
 
-    @property
-    def record(self) -> Record:
-        """What releases told of each version; :func:`tacit.monitor` reads it."""
-        return self._session.record
+    def _look(self) -> tuple[Any, Checkpoint]:
+        """The run's row and its newest checkpoint, as the store has them."""
+        seen = self._seen
+        if seen is not None and not self.store.durable:
+            return seen
+        with self.store.read() as db:
+            run = runs.find(db, self.name)
+            if seen is not None and run.epoch == seen[0].epoch:
+                return run, seen[1]
+            found = run, self._checkpoint(db, run.latest)
+            self._revive(db, found[1])
+        self._seen = found
+        return found
 
-    @property
-    def block_users(self) -> int:
-        """How many more users the current policy serves until the next release."""
-        self._between(finish=True)
+    def _checkpoint(self, db: Any, version: int) -> Checkpoint:
+        row = runs.version_of(db, self.name, version)
+        if row is None or row.state is None:
+            raise InvalidArgument(f"version {version} of {self.name!r} is not kept any more")
+        found: Checkpoint = load(self.store.opened(row.state))
+        return found
+
+    def _revive(self, db: Any, checkpoint: Checkpoint) -> None:
+        """Counter and simulated noise as the last commit left them."""
+        if self._curator.source.simulation:
+            state = self.store.secret(db, self.name, "noise")
+            self._curator.source = Noise.from_state(None if state is None else load(state))
+        dumped = self.store.secret(db, self.name, "stream")
+        if dumped is not None:
+            assert isinstance(self._curator, JointCurator)  # noqa: S101
+            asked = self._statistic(checkpoint)
+            self._stream = Stream.revived(self._curator, asked, load(dumped))
+
+    def _secrets(self) -> dict[str, bytes]:
+        """What a commit keeps beside its release: the counter, and a simulation's noise."""
+        source, found = self._curator.source, dict[str, bytes]()
+        if isinstance(source, Noise) and source.simulation:
+            found["noise"] = dump(source.state())
+        if self._stream is not None:
+            found["stream"] = dump(self._stream.dump())
+        return found
+
+    @contextlib.contextmanager
+    def _alone(self, what: str) -> Iterator[None]:
+        """One call at a time; after whatever is raised the store is read again."""
+        refuse_within(self._lock, what)
         with self._lock:
-            return self._room()
+            try:
+                yield
+            except BaseException:
+                self._seen = None
+                raise
 
-    @property
-    def taken(self) -> int:
-        """How many users came: those who were served, and those who wait for their block.
+    # Users.
 
-        The receipt of last resort: whatever was raised wherever, the users of a call of ``learn``
-        were taken by as many as this grew.
+    def learn(self, data: Data, user_ids: Ids = None) -> Receipt:
+        """Takes users that a policy served; publishes the next policy when a block is full.
+
+        Args:
+            data: Episodes of any number of users, or the sums of exactly one block (simulations).
+            user_ids: One for each of them, all or none.
+
+        Returns:
+            Where everybody went. If anything is raised after some of them were taken, the error
+            says how many, in a note and as ``users_taken``: they must not be given again.
         """
-        self._between()
-        with self._lock:
-            return self._taken()
+        with self._alone("learn"):
+            block, ids = self._given(data, user_ids)
+            return self._take_all(block, ids)
 
-    @property
-    def statistic(self) -> Statistic:
-        """What is asked first of the users of the current block; devices report it."""
-        self._between(finish=True)
-        with self._lock:
-            return self._session.round.statistic
-
-    # Learning.
-
-    def learn(self, data: Episodes | VectorEpisodes | Block, user_ids: Ids = None) -> Receipt:
-        """Takes users that ``policy`` served; publishes the next policy when a block is full.
-
-        They are episodes of any number of users, or the sums of exactly one block (simulations).
-        For ``user_ids`` see :meth:`tacit.Curator.add`. The :class:`~tacit.core.receipt.Receipt`
-        says where everybody went.
-
-        Where only those teach anything who followed the policy that serves (``agent.masked``), all
-        of them go into one block, however many they are; users of other versions are not taken, and
-        a :class:`~tacit.privacy.errors.TacitWarning` says how many they are.
-
-        If anything is raised after some of these users were taken, the error says how many, in a
-        note and as ``users_taken`` = n. They count, wait for the rest of their block, or are lost
-        with a release that failed. Never give them again: they would be in the sums twice. Go on
-        with the others: ``data.take(slice(n, None))`` and ``user_ids[n:]``.
-
-        Calls come one at a time: other threads wait, and a call within a call, as from a signal
-        handler, is a :class:`~tacit.privacy.errors.Busy`.
-        """
-        return self._take_all("learn", data, lambda only: self._learn(data, user_ids, only))
-
-    def _learn(
-        self, data: Episodes | VectorEpisodes | Block, user_ids: Ids, masked: bool
-    ) -> Receipt:
+    def _given(self, data: Data, user_ids: Ids) -> tuple[Block, Ids]:
+        """A call's users as one block, and their names; refuses public mistakes."""
         if not isinstance(data, Block):
-            instance_of("data", data, DATA)
+            instance_of("data", data, (Episodes, VectorEpisodes, Block))
             if user_ids is not None and data.user_ids not in (None, tuple(user_ids)):
                 raise InvalidArgument("user_ids are given twice, and are not those of the episodes")
             user_ids = data.user_ids if user_ids is None else user_ids
             data = data.block()
-        user_ids = _plain_ids(user_ids, data.users)
-        algorithm = self._algorithm
-        given, room, masked = data.users, self._room(), masked and not data.aggregate
-        if masked and room:
-            newest = max(algorithm.policy.version, algorithm.newest)
-            data, user_ids = _of_version(data, user_ids, algorithm.policy.version, newest)
-        users, session = algorithm.users, self._session
-        left = users - self._taken()
-        self._curator.check_ready()
+        self._curator.check_block(data)
+        ids = _plain_ids(user_ids, data.users)
+        if ids is not None and data.aggregate:
+            raise InvalidArgument("an aggregate block has no user_ids")
+        return data, ids
+
+    def _take_all(self, data: Block, ids: Ids) -> Receipt:
+        """Takes users part by part; a part ends where a block does."""
+        run, now = self._look()
+        if run.succeeded:
+            raise HorizonExceeded("this agent has a successor: give users to that one")
+        left = self.algorithm.users - self._taken(run)
         if data.users > left:
             raise HorizonExceeded(
-                f"this agent was declared for {users} users; {left} are left, {data.users} came: "
-                "a successor goes on with what it learnt (agent.successor, tacit learn --after)"
+                f"this agent was declared for {self.algorithm.users} users; {left} are left, "
+                f"{data.users} came: a successor goes on with what it learnt (agent.successor)"
             )
-        placed = session.placed(data)
-        if not session.waiting.alike(placed):
-            session.round.statistic.check(placed)
-        self._check(data, user_ids)
-        if given > data.users:
-            # Before anybody is taken: where warnings are errors, nothing has happened.
-            _warn_of_retired(given - data.users, algorithm.policy.version)
-        if data.aggregate:
-            if session.waiting.users or data.users != self._room():
-                raise InvalidArgument(
-                    f"sums must be of one whole block: {self._room()} users, got {data.users}"
-                )
-            return self._take(data, None, data.users)
-        if 0 < data.users == given and (given <= room or (masked and room)):
-            return self._take(placed, user_ids, room)
-        found = Receipt(given, retired=given - data.users, version=algorithm.policy.version)
-        start = 0
-        while start < data.users:
-            room = self._room()
-            if room == 0:
-                raise HorizonExceeded(
-                    f"no block is left for {data.users - start} more users: the schedule has ended"
-                )
-            stop = data.users if masked else min(data.users, start + room)
-            part, ids = data, user_ids
-            if stop - start < data.users:
-                part = data.take(slice(start, stop))
-                ids = None if user_ids is None else user_ids[start:stop]
-            found = found.with_part(self._take(session.placed(part), ids, room))
-            start = stop
+        given, on_policy = data.users, self.algorithm.on_policy(now.plan) and not data.aggregate
+        data = self._with_component(data, now.plan)
+        self._statistic(now).check(data)
+        found, start = Receipt(given, version=run.version), 0
+        try:
+            while start < data.users:
+                room = self._room()
+                if not room:
+                    raise HorizonExceeded(
+                        f"no block is left for {data.users - start} more users: the schedule ended"
+                    )
+                if data.aggregate and data.users != room:
+                    raise InvalidArgument(
+                        f"sums must be of one whole block: {room} users, got {data.users}"
+                    )
+                # Who followed a policy goes into its block, however many they are.
+                stop = data.users if on_policy else min(data.users, start + room)
+                whole = stop - start == data.users
+                part = data if whole else data.take(slice(start, stop))
+                names = None if ids is None or whole else ids[start:stop]
+                found = found.with_part(self._take(part, ids if whole else names))
+                start = stop
+        except BaseException as error:
+            _say_who(error, start, data.users)
+            raise
         return found
 
-    def _check(self, data: Block, user_ids: Ids) -> None:
-        session = self._session
-        if (user_ids is not None) != session.with_ids and self._taken():
-            raise InvalidArgument("user_ids must be given for all users or for none")
-        _check_ids(data, user_ids, self._algorithm.privacy, self._curator)
-        if data.users:
-            session.with_ids = user_ids is not None
+    def _take(self, part: Block, ids: Ids) -> Receipt:
+        """Takes users of the block that fills, and releases it if it is full."""
+        run, _ = self._look()
+        if ids is None and not self.store.durable:
+            self._waiting.add(part, run.block)
+            out = 0
+        else:
+            out = self._write(part, ids)
+        before, published = run.served, list[int]()
+        while self.step():
+            published.append(self._look()[0].latest)
+        run, _ = self._look()
+        through = run.served > before
+        counted = part.users - out if through else 0
+        waiting = 0 if through else part.users - out
+        return Receipt(part.users, counted, waiting, 0, out, run.version, tuple(published))
 
-    # Save and resume.
+    def _write(self, part: Block, ids: Ids) -> int:
+        """Puts users into the store in one transaction; how many were refused by their accounts."""
+        with self.store.write() as db:
+            run = runs.find(db, self.name)
+            names = [] if ids is None else self.store.pseudonyms(db, ids)
+            pays = runs.admit(db, run, run.block, names)
+            keep = np.array([cost >= 0 for cost in pays], dtype=bool)
+            kept = part if ids is None or keep.all() else part.take(keep)
+            who = [(n, c) for n, c in zip(names, pays, strict=True) if c >= 0]
+            held = part.aggregate or not self.store.durable
+            data = b"" if held else dump(dict(kept.arrays))
+            version = run.version
+            number = runs.put(db, self.store, run, (run.block, version, kept.users, data), who)
+            if held:
+                self._held[number] = kept
+        self._seen = None
+        return part.users - kept.users
 
-    @alone
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes everything, secrets included (mode 0600), for going on later.
+    # Blocks.
 
-        It may be called after any exception, and not within another call, as from a signal handler.
-        """
-        self._settle(finish=False)
-        if isinstance(self._curator, JointCurator):
-            self._curator.save(path)
-            return
-        meta, arrays = self._dump()
-        state: dict[str, Any] = {"agent": meta, "noise": saved_source(self._curator.source)}
-        arrays |= self._curator.participants.dump(state)
-        write_state(path, "agent", state, arrays)
-
-    @alone
-    def load(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        ledger: str | os.PathLike[str] | None = None,
-        autosave: str | os.PathLike[str] | None = None,
-    ) -> Self:
-        """Resumes a save into this freshly made agent, which must have the same arguments.
-
-        What is refused changes nothing: not this agent, no file, and not the ledger. All of the
-        save is read and tried before the ledger records, at the end, that it was resumed.
-        """
-        self._settle()
-        algorithm, stream = self._algorithm, self._stream
-        session = Session(algorithm)
-        self._undo = Moment(algorithm)
+    def step(self) -> bool:
+        """Moves one block on by its two commits; False if none is full."""
+        run, now = self._look()
+        block = self._sealed(run, now)
+        if block is None:
+            return False
+        with self.store.read() as db:
+            run, done = runs.find(db, self.name), runs.recorded(db, run, block.block)
+            raw = None if block.stage == "released" else self._raw(db, run, block.block)
+        info = BlockInfo(**vars(now.at), users=block.users, versions=_versions(raw, run.version))
+        queries = self.algorithm.learn(now.state, {run.version: now.plan}, info)
         try:
-            if isinstance(self._curator, JointCurator):
-                curator, mark = read_curator(path, None, JointCurator)
-                session.check_same(curator.extra[0])
-                if stream is not None:
-                    stream = curator.resume_stream("stream", stream.statistic, asked=False)
-                session.restore(*curator.extra)
-                session.waiting.block = curator.entered
-                _rehearse(session, curator, stream)
-                curator.attach(lambda: session.dump(curator.participants))
-                # With autosave the next save is on disk before the ledger voids this one.
-                curator._reopen(ledger, mark, autosave)
-                self._curator, self._stream = curator, stream
-                self._session, self._undo = session, None
-            else:
-                state = read_state(path, "agent")
-                session.check_same(state.meta["agent"])
-                other = algorithm.privacy.curator(**self._options)
-                source = Noise.from_state(state.meta["noise"])
-                session.restore(state.meta["agent"], state.arrays)
-                other.restart(algorithm.served, source)
-                other.participants.restore(state.meta, state.arrays)
-                self._curator, self._session, self._undo = other, session, None
-        except BaseException as error:
-            self._settle()
-            if isinstance(error, MALFORMED) and not isinstance(error, TacitError):
-                raise CorruptFile(f"{os.fspath(path)!r}: not a saved agent ({error})") from None
-            raise
-        self._catch_up()
-        self._tidy()
-        return self
+            asked, answers, state = self._ask(run, block, raw, queries, done)
+            self._commit(block, now, state, asked, answers, info)
+        except Conflict:
+            pass  # another process was faster, or somebody was forgotten: look again
+        finally:
+            queries.close()
+            self._seen = None
+        return True
+
+    def _sealed(self, run: Any, now: Checkpoint) -> Any:
+        """The block that is to be released next, sealed; None if none is full."""
+        with self.store.write() as db:
+            block = runs.next_block(db, run)
+            if block.stage != "open":
+                return block
+            waiting = self._waiting.of(block.block)
+            if not 0 < block.size <= block.users + waiting:
+                return None
+            if waiting:
+                given = self._waiting.everybody()
+                number = runs.put(db, self.store, run, (block.block, run.version, given.users, b""))
+                self._held[number] = given
+            row = runs.block_of(db, self.name, block.block)
+            after = replace(now.at, releases=now.at.releases + 1, served=run.served + row.users)
+            runs.fence(db, run)
+            runs.set_stage(db, run, block.block, "sealed")
+            runs.open_block(db, run, block.block + 1, self.algorithm.block_users(after))
+            return runs.block_of(db, self.name, block.block)
+
+    def _raw(self, db: Any, run: Any, number: int) -> Block:
+        """The episodes of a sealed block."""
+        found = []
+        for identity, users, data in runs.data_of(db, self.store, run, number):
+            held = self._held.get(identity)
+            found.append(Block(users, load(data)) if held is None else held)
+        if len(found) == 1:
+            return found[0].sealed()
+        names = found[0].arrays
+        return Block(
+            sum(block.users for block in found),
+            {name: np.concatenate([block[name] for block in found]) for name in names},
+        ).sealed()
+
+    def _ask(
+        self, run: Any, block: Any, raw: Block | None, queries: Any, done: list[Any]
+    ) -> tuple[list[Statistic], list[Release], Any]:
+        """Takes queries to the curator; what is on record is answered from there.
+
+        Nothing that could fail on a value stands between drawing and the commit.
+        """
+        answers = [load(row.value) for row in done]
+        spent = sum((Fraction(row.cost) for row in done), Fraction(0))
+        asked = list[Statistic]()
+        query, only = next(queries), type(self.algorithm).learn is Algorithm.learn
+        while True:
+            if len(asked) == len(answers):
+                if raw is None:
+                    raise BudgetExceeded("a block is asked more than is on record of it")
+                release = self._answer(query, raw, spent, run.served)
+                cost, limit = self._curator.price(release), self._limit
+                value, secrets = dump(release), self._secrets()
+                with self.store.write() as db:
+                    given = (run, block, value, cost, limit, secrets)
+                    runs.release(db, self.store, *given, last=only)
+                    run = runs.find(db, self.name)
+                answers.append(release)
+                spent += cost
+            asked.append(query.statistic)
+            try:
+                query = queries.send(answers[len(asked) - 1])
+            except StopIteration as end:
+                return asked, answers, end.value
+
+    def _answer(self, query: Query, raw: Block, spent: Fraction, index: int) -> Release:
+        """One release: the only place where an agent's raw data meets noise."""
+        if self._stream is not None:
+            self._stream.ask(query.statistic)
+            return self._stream.answer(raw)
+        mu = query.mu
+        if query.share is not None:
+            mu = math.sqrt(query.share) * self.algorithm.privacy.episode_mu
+        if mu is not None and not math.isfinite(mu):
+            mu = None  # without privacy nothing costs anything
+        return self._curator.answer(query.statistic, raw, mu=mu, spent=spent)
+
+    @property
+    def _limit(self) -> Fraction:
+        return Fraction(self._curator.limit if isinstance(self._curator, JointCurator) else 0)
+
+    def _commit(
+        self,
+        block: Any,
+        now: Checkpoint,
+        state: Any,
+        asked: Sequence[Statistic],
+        answers: Sequence[Release],
+        info: BlockInfo,
+    ) -> None:
+        """The second commit: what the record taught, and the policy of it."""
+        algorithm = self.algorithm
+        rng = np.random.default_rng(0)
+        rng.bit_generator.state = now.rng
+        at = replace(now.at, releases=now.at.releases + 1, served=now.at.served + block.users)
+        plan = algorithm.plan(state, now.plan, at, rng)
+        with self.store.read() as db:
+            run = runs.find(db, self.name)
+        plan = _numbered(plan, run.latest + 1)
+        told = (run.version, info.users, asked, answers, self._stream is not None)
+        record = now.record.heard(*told, algorithm.monitored)
+        after = Checkpoint(state, plan, at, rng.bit_generator.state, record)
+        packed, policy = dump(after), b""
+        with self.store.write() as db:
+            runs.fence(db, run)
+            if runs.block_of(db, self.name, block.block).stage == "sealed":
+                runs.erase(db, run, block.block)
+            runs.set_stage(db, run, block.block, "done")
+            runs.publish(db, self.store, run, packed, policy, at.served, self._kept)
+        self._held.clear()
+
+    # Policies.
+
+    @property
+    def policy(self) -> Any:
+        """The policy that serves users now."""
+        run, now = self._look()
+        if run.version == run.latest:
+            return now.plan.policy
+        with self.store.read() as db:
+            return self._checkpoint(db, run.version).plan.policy
+
+    @property
+    def greedy_policy(self) -> Any:
+        """The best policy for what is known now, without exploring."""
+        return self._look()[1].plan.greedy
+
+    @property
+    def state(self) -> Any:
+        """What the algorithm knows; public."""
+        return self._look()[1].state
+
+    @property
+    def progress(self) -> Progress:
+        """Where the run stands."""
+        return self._look()[1].at
+
+    @property
+    def record(self) -> Record:
+        """What releases told of each version; :func:`tacit.monitor` reads it."""
+        return self._look()[1].record
+
+    @property
+    def guarantee(self) -> Guarantee | None:
+        """What is proven for every user; ``None`` without privacy."""
+        proven, assumed = self._curator.guarantee, self.algorithm.assumption
+        if proven is None or not assumed:
+            return proven
+        return replace(proven, mechanism=f"{proven.mechanism}; {assumed}")
+
+    @property
+    def block_users(self) -> int:
+        """How many more users the block takes that fills."""
+        with self._alone("block_users"):
+            return self._room()
+
+    @property
+    def taken(self) -> int:
+        """How many users came: those who were served, and those who wait for their block."""
+        return self._taken(self._look()[0])
+
+    @property
+    def statistic(self) -> Statistic:
+        """What is asked first of the users of the current block; devices report it."""
+        return self._statistic(self._look()[1])
+
+    def roll_back(self, version: int, *, pin: bool = False) -> None:
+        """Serves and learns on from an older version, under a new number.
+
+        Args:
+            version: Which one; its checkpoint must be kept.
+            pin: Whether its policy goes on serving whatever is learnt, until :meth:`unpin`.
+        """
+        with self._alone("roll_back"), self.store.write() as db:
+            run = runs.find(db, self.name)
+            old = self._checkpoint(db, version)
+            plan = _numbered(old.plan, run.latest + 1)
+            # What is served and counted only goes forward, and so do counters.
+            at = replace(self._checkpoint(db, run.latest).at)
+            new = dump(replace(old, plan=plan, at=at))
+            runs.fence(db, run, pinned=0)
+            ledger.append(db, self.name, "roll back", to=version, version=run.latest + 1)
+            runs.publish(db, self.store, run, new, b"", run.served, self._kept)
+            if pin:
+                runs.pin(db, run, True)
+            self._seen = None
+
+    def unpin(self) -> None:
+        """After the next release a new policy serves again."""
+        with self._alone("unpin"), self.store.write() as db:
+            run = runs.find(db, self.name)
+            runs.fence(db, run, pinned=0)
+            self._seen = None
+
+    # Shared work.
+
+    def _with_component(self, data: Block, plan: Plan) -> Block:
+        """Users with the components that they drew, as a mixed policy needs them.
+
+        Each user says what she drew. Where nobody does, nothing of them would count: that is
+        refused, if only those count who followed the policy.
+        """
+        policy = plan.policy
+        mixed, given = hasattr(policy, "components"), "components" in data.arrays
+        if mixed == given or data.aggregate:
+            return data
+        if data.users and not given and len(policy.components) > 1 and self.algorithm.on_policy(plan):
+            raise InvalidArgument(
+                f"policy {policy.version} is mixed, and these episodes do not say which of its "
+                "components each user drew: give components=..., of a log component=..."
+            )
+        arrays = {name: array for name, array in data.arrays.items() if name != "components"}
+        if mixed:
+            only = 0 if len(policy.components) == 1 else -1
+            arrays["components"] = np.full(data.users, only, dtype=np.int64)
+        return Block(data.users, arrays)
+
+    def _statistic(self, now: Checkpoint) -> Statistic:
+        info = BlockInfo(**vars(now.at), users=self.algorithm.block_users(now.at))
+        queries = self.algorithm.learn(now.state, {0: now.plan}, info)
+        try:
+            return next(queries).statistic
+        finally:
+            queries.close()
+
+    def _taken(self, run: Any) -> int:
+        return int(run.taken) + self._waiting.of(run.block)
+
+    def _room(self) -> int:
+        run, _ = self._look()
+        with self.store.read() as db:
+            block = runs.block_of(db, self.name, run.block)
+        return max(0, int(block.size - block.users) - self._waiting.of(run.block))
+
+    def _keep_noise(self, db: Any) -> None:
+        for name, value in self._secrets().items():
+            self.store.put_secret(db, self.name, name, value)
 
 
-def _rehearse(session: Session, curator: JointCurator, stream: JointStream | None) -> None:
-    """Takes in the answers on record, and asks nobody: what a save holds must be of use."""
-    if not session.saw(curator.last_release):
-        return
-    algorithm, before = session.algorithm, Moment(session.algorithm)
-    users = algorithm.block_users
-    if not users:
-        raise ValueError("a round after the last one")
-    newest = max(curator.blocks, default=-1)
-    gate = RecordedGate(curator, stream, newest, algorithm.privacy)
-    with contextlib.suppress(NotRecorded):
-        Round(algorithm).run(gate, [*session.answers], resumed=True)
-        algorithm.advance(users)
-    before.put_back()
+def _numbered(plan: Plan, version: int) -> Plan:
+    """A plan whose policies have their number."""
+    numbered = (policy.as_version(version) for policy in (plan.policy, plan.greedy))
+    return Plan(*numbered, plan.memory)
 
 
-def _check_files(*paths: str | os.PathLike[str] | None) -> None:
-    """Refuses names that are none, or twice the same."""
-    for name, path in zip(("ledger", "autosave"), paths, strict=True):
-        if path is not None:
-            file_name(name, path)
-    files = [os.path.realpath(path) for path in paths if path is not None]
-    if len(set(files)) < len(files):
-        raise InvalidArgument(f"ledger and autosave must be two files, got {files[0]!r}")
-
-
-# What is checked of people's data before anything changes. Shapes, ids and versions are public.
-
-
-def _check_ids(data: Block, user_ids: Ids, privacy: Privacy, curator: Curator) -> None:
-    """Refuses what the curator would refuse when the block is full."""
-    given = user_ids is not None
-    if privacy.devices_add and not curator.source.simulation:
-        raise InvalidArgument("raw data is for simulations (give noise_seed): devices report")
-    ledger = curator.accounts.ledger if isinstance(curator, JointCurator) else None
-    if ledger is not None and ledger.people and not given:
-        raise InvalidArgument("the ledger counts people: give user_ids")
-    if privacy.disjoint and privacy.episodes_per_user > 1 and not given:
-        raise InvalidArgument("disjoint=True is enforced by user_ids: give them")
-    if user_ids is None:
-        return
-    if data.aggregate:
-        raise InvalidArgument("an aggregate block has no user_ids")
+def _versions(raw: Block | None, serving: int) -> dict[int, int]:
+    if raw is None or "versions" not in raw.arrays:
+        return {serving: 0 if raw is None else raw.users}
+    found, counts = np.unique(raw["versions"], return_counts=True)
+    return dict(zip(found.tolist(), counts.tolist(), strict=True))
 
 
 def _plain_ids(user_ids: Ids, users: int) -> Ids:
-    """Ids as they are now, without code of their own: it could raise in a block that is full."""
+    from tacit.privacy.arguments import row_ids
+
     if user_ids is None:
         return None
-    row_ids(user_ids, users)
-    ids = [*user_ids]
-    kinds = {*map(type, ids)}
-    if kinds <= {int, str}:
-        return ids
-    if not all(issubclass(k, (int, str, np.integer)) and k is not bool for k in kinds):
-        words = ", ".join(sorted(kind.__name__ for kind in kinds))
-        raise InvalidArgument(f"user_ids must be integers or strings, got {words}")
-    return [str.__str__(u) if isinstance(u, str) else int.__int__(_whole(u)) for u in ids]
+    ids = list(user_ids)
+    row_ids(ids, users)
+    return ids
 
 
-def _whole(user: int | np.integer[Any]) -> int:
-    return int(user) if isinstance(user, np.integer) else user
-
-
-def _check_versions(data: Block, newest: int) -> None:
-    """Which policy a user followed is public: one that was never published is a mistake.
-
-    -1 is an episode under several versions, unless all are.
-    """
-    versions = np.asarray(data["versions"])
-    known = versions.dtype.kind in "iu"
-    if versions.size and not (known and versions.min() >= -1 and 0 <= versions.max() <= newest):
-        raise InvalidArgument(
-            f"versions must say which published policy each user followed, 0 to {newest}; "
-            "others were never published"
-        )
-
-
-def _of_version(data: Block, user_ids: Ids, version: int, newest: int) -> tuple[Block, Ids]:
-    """Those who followed the policy that serves, where only they teach anything."""
-    mine = np.asarray(data["versions"]) == version
-    if mine.all():
-        return data, user_ids
-    _check_versions(data, newest)
-    if user_ids is not None:
-        row_ids(user_ids, data.users)
-    if user_ids is not None:
-        user_ids = [user_ids[row] for row in np.flatnonzero(mine).tolist()]
-    return data.take(mine), user_ids
-
-
-def _warn_of_retired(users: int, version: int) -> None:
-    warn(
-        f"{users} of these users did not follow policy {version}, which serves now, and teach "
-        "this agent nothing: they were not taken",
-        stacklevel=6,
-    )
-
-
-def _card(agent: Agent) -> str:
-    """As notebooks show it."""
-    rows = {
-        "users": f"{agent.served:,} of {agent.users:,}",
-        "privacy": repr(agent.privacy),
-        "guarantee": "none" if agent.guarantee is None else agent.guarantee.short,
-        "knows": repr(agent.spec),
-    }
-    return card(f"{type(agent.algorithm).__name__} agent", rows.items())
+def _say_who(error: BaseException, taken: int, users: int) -> None:
+    """Tells whoever catches an error of ``learn`` whom not to give again."""
+    with contextlib.suppress(Exception):
+        error.users_taken = taken  # type: ignore[attr-defined]
+        if taken:
+            error.add_note(
+                f"{taken} of these {users} users were taken and must not be given again; go on "
+                f"with the rest: data.take(slice({taken}, None))"
+            )

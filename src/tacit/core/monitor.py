@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -50,24 +50,17 @@ Reader: TypeAlias = "Callable[[Statistic, Release], Told]"
 """What a release tells of its users as a whole; see :meth:`tacit.Statistic.monitored`."""
 
 
+@dataclass(frozen=True, eq=False)
 class Record:
     """Public sums of each version's users; of the last thousand versions.
 
-    They are in every save, so they lie in one array as a save wants them, with room for more: to
-    hear of a version or to save a thousand of them takes a few copies, and no loop over versions.
+    Attributes:
+        rows: Columns by name, with a row per version, oldest first; none before the first release.
     """
 
-    def __init__(self) -> None:
-        # The array, and from where to where it counts: one value, so it changes all at once.
-        self._kept = (_room(0, 0), 0, 0)
+    rows: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
-    @property
-    def rows(self) -> NDArray[np.void]:
-        """A row per version, oldest first."""
-        table, start, stop = self._kept
-        return table[start:stop]
-
-    def hear(
+    def heard(
         self,
         version: int,
         users: int,
@@ -75,62 +68,32 @@ class Record:
         answers: Sequence[Release],
         running: bool,
         read: Reader = lambda statistic, answer: statistic.monitored(answer),
-    ) -> None:
-        """Takes in the answers about a version's users; ``running`` sums have all users before."""
+    ) -> Record:
+        """The record with a version's releases; ``running`` sums have all users before."""
         told: Told = {}
         horizon = math.nan
         for statistic, answer in zip(asked, answers, strict=False):
             told |= _told(read, statistic, answer)
             horizon = getattr(statistic, "horizon", horizon)
         if not told:
-            return
+            return self
         none = (math.nan, math.nan)
         rewards, visits = told.get("rewards", none), told.get("visits", (np.zeros(0), np.zeros(0)))
         unit, reach = told.get("unit", (1.0,))[0], told.get("reach", (horizon,))[0]
         ends = told.get("range", (0.0, horizon))
         flags = "partial" in told, running
-        numbers = (version, users, horizon, *rewards, *flags, unit, *ends, reach)
-        table, start, stop = self._kept
-        states = len(visits[0])
-        if table.dtype["visits"].shape != (states,):
-            table, start, stop = _room(0, states), 0, 0
-        # After a crash the same answers are heard again.
-        place = start + int(np.searchsorted(table["version"][start:stop], version))
-        start = max(start, place + 1 - _MOST)
-        if place < stop or place == len(table):
-            # Rows that count are never written over: what is cut off here has changed nothing.
-            longer = _room(2 * (place - start), states)
-            longer[: place - start] = table[start:place]
-            table, start, place = longer, 0, place - start
-        with contextlib.suppress(TypeError, ValueError):
-            for name, value in zip((*_NUMBERS, *_BY_STATE), (*numbers, *visits), strict=True):
-                table[name][place] = value
-            self._kept = (table, start, place + 1)
-
-    def dump(self) -> Arrays:
-        """For a save."""
-        rows = self.rows
-        if not len(rows):
-            return {}
-        usual = _usual(rows["horizon"])
-        plain = all(np.array_equal(rows[name], usual[name], equal_nan=True) for name in usual)
-        names = [name for name in (*_NUMBERS, *_BY_STATE) if not (plain and name in usual)]
-        return {f"monitor/{name}": rows[name] for name in names}
-
-    def restore(self, columns: Mapping[str, Any]) -> None:
-        """The inverse of :meth:`dump`; a ValueError or KeyError where the columns are not such."""
-        if not columns:
-            self._kept = (_room(0, 0), 0, 0)
-            return
-        columns = _usual(columns["horizon"]) | dict(columns)
-        count, states = columns["visits"].shape
-        table = _room(count, states)
-        for name in (*_NUMBERS, *_BY_STATE):
-            mine, saved = table[name][:count], columns[name]
-            if (saved.shape, saved.dtype) != (mine.shape, mine.dtype):
-                raise ValueError(f"{name} is no column of a record")
-            mine[...] = saved
-        self._kept = (table, 0, count)
+        numbers = (version, users, horizon, *rewards, *flags, unit, *ends, reach, *visits)
+        kinds = [*_NUMBERS.values(), np.float64, np.float64]
+        new = dict[str, NDArray[Any]]()
+        try:
+            for name, kind, value in zip((*_NUMBERS, *_BY_STATE), kinds, numbers, strict=True):
+                row = np.asarray(value, dtype=kind)[np.newaxis]
+                before = self.rows.get(name)
+                same = before is not None and before.shape[1:] == row.shape[1:]
+                new[name] = np.concatenate([before[1 - _MOST :], row]) if same else row
+        except (TypeError, ValueError):
+            return self
+        return Record(new)
 
 
 def _told(read: Reader, statistic: Statistic, answer: Release) -> Told:

@@ -12,24 +12,20 @@ weights are the same, and the sums are plain.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
-    from tacit.core.asks import State
     from tacit.finite.visits import VisitCounts
-    from tacit.privacy.curators.gate import Release
+    from tacit.privacy.curator import Release
 
 Floats = NDArray[np.float64]
 
 # Standard deviations of a cell's noise that every block is taken to have as visits.
 _FLOOR = 5.0
-# What a save keeps.
-_ARRAYS = ("transitions", "rewards", "variance", "reached")
 
 
 @dataclass(frozen=True)
@@ -43,39 +39,53 @@ class Counts:
     reward_noise: Floats  # the same for ``rewards``
 
 
-class Evidence:
-    """The sum of everything released so far, public; ``plain`` if all blocks weigh the same."""
+@dataclass(frozen=True, eq=False)
+class CountEstimate:
+    """The weighted sum of everything released so far; see the module.
 
-    def __init__(self, shape: tuple[int, ...], plain: bool) -> None:
-        self.plain = plain
-        self.transitions = np.zeros((*shape, shape[1]))
-        self.rewards = np.zeros(shape)
-        self.variance = np.zeros(shape)
-        self.reached = np.zeros(shape, dtype=bool)
-        self.noise = 0.0
-        self.reward_noise = 0.0
+    Attributes:
+        plain: Whether all blocks weigh the same.
+        transitions, rewards: Weighted sums, (L, S, A, S) and (L, S, A).
+        variance: Of the noise in each entry of a cell.
+        reached: Whether any policy so far could reach a cell.
+        noise, reward_noise: Standard deviations of the last release's.
+    """
 
-    def add(
+    plain: bool
+    transitions: Floats
+    rewards: Floats
+    variance: Floats
+    reached: NDArray[np.bool_]
+    noise: float = 0.0
+    reward_noise: float = 0.0
+
+    @classmethod
+    def empty(cls, shape: tuple[int, ...], plain: bool) -> CountEstimate:
+        """Before any release, for ``shape`` = (L, S, A)."""
+        sums = np.zeros((*shape, shape[1])), np.zeros(shape), np.zeros(shape)
+        return cls(plain, *sums, np.zeros(shape, dtype=bool))
+
+    def added(
         self, release: Release, statistic: VisitCounts, users: int, expected: Floats | None = None
-    ) -> None:
-        """Adds a block of users; ``expected`` (L, S, A) are visits of one, else all the same."""
+    ) -> CountEstimate:
+        """With a block of users; ``expected`` (L, S, A) are visits of one, else all the same."""
         at = statistic.where
-        self.noise = float(np.max(release.std["transitions"]))
-        self.reward_noise = float(np.max(release.std["rewards"]))
+        noise = float(np.max(release.std["transitions"]))
         weight = np.ones(statistic.size)
         if not self.plain:
             visits = users * (weight if expected is None else expected[at])
-            weight = (visits + self._few) / self.noise**2
-        parts = release.parts
-        self.transitions[at] += weight[:, np.newaxis] * parts["transitions"]
-        self.rewards[at] += weight * parts["rewards"]
-        self.variance[at] += (weight * self.noise) ** 2
-        self.reached[at] = True
-
-    @property
-    def _few(self) -> float:
-        """Visits that every block is taken to have in a cell."""
-        return float(_FLOOR * self.noise * np.sqrt(self.transitions.shape[-1]))
+            # Visits that every block is taken to have in a cell.
+            few = float(_FLOOR * noise * np.sqrt(self.transitions.shape[-1]))
+            weight = (visits + few) / noise**2
+        transitions, rewards = self.transitions.copy(), self.rewards.copy()
+        variance, reached = self.variance.copy(), self.reached.copy()
+        transitions[at] += weight[:, np.newaxis] * release["transitions"]
+        rewards[at] += weight * release["rewards"]
+        variance[at] += (weight * noise) ** 2
+        reached[at] = True
+        reward_noise = float(np.max(release.std["rewards"]))
+        sums = transitions, rewards, variance, reached
+        return CountEstimate(self.plain, *sums, noise, reward_noise)
 
     def counts(self) -> Counts:
         """Plain sums, or sums on the scale on which each entry has the last block's noise."""
@@ -93,14 +103,3 @@ class Evidence:
             noise,
             noise * ratio,
         )
-
-    def dump(self) -> State:
-        """What a save holds."""
-        noise = {"noise": self.noise, "reward_noise": self.reward_noise}
-        return noise, {name: getattr(self, name) for name in _ARRAYS}
-
-    def restore(self, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Puts back what :meth:`dump` returned."""
-        self.noise, self.reward_noise = meta["noise"], meta["reward_noise"]
-        for name in _ARRAYS:
-            setattr(self, name, arrays[name])

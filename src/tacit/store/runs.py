@@ -247,10 +247,10 @@ def set_stage(db: sa.Connection, run: Any, block: int, stage: str) -> None:
 
 
 def data_of(db: sa.Connection, store: Store, run: Any, block: int) -> list[tuple[int, int, bytes]]:
-    """Version, number of users and data of each packet of a block, in the order they came."""
+    """Number, users and data of each packet of a block, in the order in which they came."""
     here = (packets.c.run == run.run, packets.c.block == block)
     rows = db.execute(select(packets).where(*here).order_by(packets.c.id))
-    return [(row.version, row.users, store.opened(row.data)) for row in rows]
+    return [(row.id, row.users, store.opened(row.data)) for row in rows]
 
 
 def recorded(db: sa.Connection, run: Any, block: int) -> list[Any]:

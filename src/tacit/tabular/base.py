@@ -6,27 +6,27 @@ Plumbing: an algorithm's own file says what it estimates, how it is optimistic a
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
-from tacit.core.algorithm import Floats, Pace
-from tacit.core.asks import Arrays, State
+import numpy as np
+
+from tacit.core.algorithm import BlockInfo, BlockSizes, Floats, Plan, Progress
 from tacit.core.options import OptimismOptions
 from tacit.core.sizes import check_bytes
 from tacit.finite.algorithm import FiniteAlgorithm
-from tacit.finite.evidence import Evidence
+from tacit.finite.evidence import CountEstimate
 from tacit.finite.flow import conserved
-from tacit.finite.policy import Policy
 from tacit.finite.spec import FiniteSpec
 from tacit.finite.visits import VisitCounts, counts_of
 from tacit.privacy.arguments import instance_of
-from tacit.privacy.curators.gate import Release
-from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.curator import Release
 from tacit.privacy.sizing import users_above_noise
 
 if TYPE_CHECKING:
-    from tacit.core.setting import Setting
+    from tacit.core.problem import Problem
 
 # Counts have a cap, which needs users one by one, while blocks are at most so many times as large
 # as the smallest that knows anything. By then the cap has done its work.
@@ -69,35 +69,31 @@ class TabularOptions(OptimismOptions):
         self._settle(TabularConstants)
 
 
-class TabularAlgorithm(FiniteAlgorithm):
-    """An algorithm on private counts; ``evidence`` has all of them."""
+class TabularAlgorithm(FiniteAlgorithm[CountEstimate]):
+    """An algorithm on private counts, whose state is the estimate that they add up to."""
 
     spec: FiniteSpec
     options: TabularOptions
     Options = TabularOptions
 
-    def __init__(self, setting: Setting, options: TabularOptions) -> None:
-        instance_of("spec", setting.spec, FiniteSpec)
-        spec: FiniteSpec = setting.spec
+    def __init__(self, problem: Problem, options: TabularOptions) -> None:
+        instance_of("spec", problem.spec, FiniteSpec)
+        spec: FiniteSpec = problem.spec
         self.stationary = spec.stationary if options.stationary is None else options.stationary
-        shape = (spec.rows(self.stationary), spec.states, spec.actions)
-        check_bytes("counts of a tabular agent", (*shape, spec.states))
-        self.evidence = Evidence(shape, plain=not setting.privacy.joint)
-        self._expected: Floats | None = None
-        super().__init__(setting, options)
+        self.shape = (spec.rows(self.stationary), spec.states, spec.actions)
+        check_bytes("counts of a tabular agent", (*self.shape, spec.states))
+        super().__init__(problem, options)
+
+    def init(self) -> CountEstimate:
+        """No counts."""
+        return CountEstimate.empty(self.shape, plain=not self.privacy.joint)
 
     # What is public.
 
-    @property
-    def noise_std(self) -> float:
-        """Standard deviation of the noise in one count of the last release."""
-        return self.evidence.noise
-
-    @property
-    def form(self) -> Literal["episodes", "counts", "pooled"]:
+    def data_format(self, at: Progress) -> Literal["episodes", "counts", "pooled"]:
         """Episodes where users are counted one by one, or rewards rounded to bits; else sums."""
         fractions = not set(self.spec.reward_values) <= {0.0, 1.0}
-        if self.cap is not None or (self.privacy.reports_bits and fractions):
+        if self.cap(at) is not None or (self.privacy.reports_bits and fractions):
             return "episodes"
         return "pooled" if self.stationary and self.spec.last_state else "counts"
 
@@ -107,88 +103,67 @@ class TabularAlgorithm(FiniteAlgorithm):
         how = "each block is released once, with its whole budget, and only for what its policy "
         return f"{super().why}; {how}can reach"
 
-    # What is asked.
+    # What is asked: the counts of each block, once, with its whole budget.
 
-    @property
-    def cap(self) -> int | None:
-        """How many of a user's steps in a cell count in the current block."""
+    def cap(self, at: Progress) -> int | None:
+        """How many of a user's steps in a cell count in the next block."""
         if not self.stationary or not self.privacy.private:
             return None
-        largest = self.schedule.blocks[min(self.releases, self.schedule.releases - 1)]
+        largest = self.schedule.blocks[min(at.releases, self.schedule.releases - 1)]
         if largest > min(_CAPPED_UP_TO * self._smallest_block, _ONE_BY_ONE):
             return None
         return min(self.options.constants.cap, self.spec.horizon)
 
-    @property
-    def masked(self) -> bool:
+    def on_policy(self, plan: Plan) -> bool:
         """Whether only what the block's policy can reach is counted."""
-        return self.policy.actions is not None
+        return plan.policy.actions is not None
 
-    def statistic(self, cap: int | None = None) -> VisitCounts:
-        """What is asked of the current block."""
+    def query(
+        self, state: CountEstimate, plans: Mapping[int, Plan], block: BlockInfo
+    ) -> VisitCounts:
+        """Counts along the block's policy."""
+        (plan,) = plans.values()
+        return self._counts(self.cap(block), plan)
+
+    def _counts(self, cap: int | None, plan: Plan | None = None) -> VisitCounts:
         weight = math.sqrt(self.options.constants.reward_weight)
+        along = plan is not None and self.on_policy(plan)
         return counts_of(self.spec)(
             self.spec.states,
             self.spec.actions,
             self.spec.horizon,
             pooled=self.stationary,
-            cap=cap or self.cap,
+            cap=cap,
             # Bits cost the same whatever they weigh.
             weight=1.0 if self.privacy.reports_bits else weight,
-            policy=self.policy.actions if self.masked else None,
-            version=self.policy.version if self.masked else 0,
+            policy=plan.policy.actions if plan is not None and along else None,
+            version=plan.policy.version if plan is not None and along else 0,
         )
 
-    # What is known.
-
-    def take_in(self, release: Release, statistic: VisitCounts) -> None:
-        """Adds the counts of a block to the evidence."""
-        if self.masked and not self.stationary:
+    def update(
+        self, state: CountEstimate, plans: Mapping[int, Plan], release: Release, block: BlockInfo
+    ) -> CountEstimate:
+        """The estimate with the counts of one more block."""
+        (plan,) = plans.values()
+        if self.on_policy(plan) and not self.stationary:
             release = conserved(release, self.spec)
-        self.evidence.add(release, statistic, self.block_users, self._expected)
-
-    # Versions.
-
-    def reinstate(self, policy: Policy) -> None:
-        """See :class:`~tacit.core.algorithm.Algorithm`."""
-        spec, kind = self.spec, isinstance(policy, Policy)
-        sizes = (policy.horizon, policy.states, policy.n_actions) if kind else ()
-        if sizes != (spec.horizon, spec.states, spec.actions):
-            raise InvalidArgument(f"policy must be one of this agent, got {policy!r}")
-        if (policy.actions is not None) != self.deterministic:
-            raise InvalidArgument(f"policy must be as this agent's are, got {policy!r}")
-        # What it was expected to show belongs to another policy.
-        self._expected = None
+        counts, expected = self.query(state, plans, block), plan.memory
+        if expected is not None:
+            expected = np.minimum(expected, counts.cap or self.spec.horizon)
+        return state.added(release, counts, block.users, expected)
 
     # Choices made before the first user comes.
 
-    def _pace(self) -> Pace:
+    def _block_sizes(self) -> BlockSizes:
         # What one block shows decides where the next one looks, so more cells need more blocks.
         cells, constants = self.spec.states * self.spec.actions, self.options.constants
         growth = min(constants.growth, max(1.02, 1.0 + constants.blocks_per_cell / cells))
-        return Pace(first=self._smallest_block, growth=growth)
+        return BlockSizes(first=self._smallest_block, growth=growth)
 
     @cached_property
     def _smallest_block(self) -> int:
         """How many users a block needs to stand out of its noise, by the noise of one count."""
         constants = self.options.constants
         cap = min(constants.cap, self.spec.horizon) if self.stationary else None
-        return users_above_noise(self.statistic(cap), self.privacy, constants.first)
-
-    # Save and resume.
-
-    def identity(self) -> dict[str, Any]:
-        """See :class:`~tacit.core.algorithm.Algorithm`."""
-        return super().identity() | {"stationary": self.stationary}
-
-    def state(self) -> State:
-        """The evidence."""
-        meta, arrays = self.evidence.dump()
-        if self._expected is not None:
-            arrays["expected"] = self._expected
-        return meta, arrays
-
-    def restore(self, meta: dict[str, Any], arrays: Arrays) -> None:
-        """See :meth:`state`."""
-        self.evidence.restore(meta, arrays)
-        self._expected = arrays.get("expected")
+        first = Plan(self.first_policy(self.problem.rng()), None)
+        return users_above_noise(self._counts(cap, first), self.privacy, constants.first)

@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from tacit.core.algorithm import Floats
-from tacit.core.asks import Ask, Asks
+from tacit.core.algorithm import Floats, Plan, Progress
+from tacit.finite.evidence import CountEstimate
 from tacit.finite.mirror import Optimistic
 from tacit.finite.policy import Policy
 from tacit.finite.visits import row_of
@@ -28,34 +28,42 @@ class UCBVI(TabularAlgorithm):
 
     name = "ucbvi"
 
-    q_values: Floats  # optimistic action values (H, S, A) of the last plan
-    _world: Optimistic
+    # How it plans; queries and updates are those of counts.
 
-    # What is asked: the counts of each block, once, with its whole budget.
-
-    def asks(self) -> Asks:
-        """Counts along the block's policy; see :meth:`TabularAlgorithm.statistic`."""
-        statistic = self.statistic()
-        release = yield Ask(statistic)
-        self.take_in(release, statistic)
-
-    # How it plans.
-
-    def plan(self) -> tuple[Policy, Policy]:
+    def plan(
+        self, state: CountEstimate, last: Plan | None, at: Progress, rng: np.random.Generator
+    ) -> Plan:
         """Estimates on the simplex, Bernstein bonuses, and both best policies in one loop.
 
         They are the best of the optimistic world and of the estimated one.
         """
+        if not state.reached.any():
+            first = self.first_policy(rng)
+            return Plan(first, first)
+        along = last is not None and self.on_policy(last)
+        _, world, policies = self.value_iteration(state, along, rng)
+        return Plan(*policies, self.expected_visits(world, policies[0]))
+
+    def value_iteration(
+        self, state: CountEstimate, along: bool, rng: np.random.Generator
+    ) -> tuple[Floats, Optimistic, tuple[Policy, Policy]]:
+        """Optimistic action values (H, S, A), their world, and its policy and the greedy one.
+
+        Args:
+            state: All counts so far.
+            along: Whether they are along the policies that served, so that empty cells are known.
+            rng: Of ties.
+        """
         from tacit.numerics.projection import project
         from tacit.tabular.plan_loops import plan
 
-        counts = self.evidence.counts()
+        counts = state.counts()
         constants, scale = self.options.constants, self.options.scale
         H, S, A = self.spec.horizon, self.spec.states, self.spec.actions
         totals = counts.transitions.sum(axis=-1)
         spread = counts.noise * math.sqrt(S)
         # Where the policy cannot tell which cells are empty, noise alone must not pass for visits.
-        threshold = constants.known if self.masked else constants.known_unmasked
+        threshold = constants.known if along else constants.known_unmasked
         known = counts.reached & (totals > threshold * spread)
         lowered = np.maximum(totals - constants.lowering * spread, 1e-3)
         probabilities = np.empty_like(counts.transitions)
@@ -76,35 +84,27 @@ class UCBVI(TabularAlgorithm):
             scale * constants.sampling * math.sqrt(2.0 * log_term),
             constants.privacy,
             scale * constants.range_term,
-            self.rng.random((H, S, A)),
+            rng.random((H, S, A)),
             q_values,
             bonuses,
             actions,
             greedy,
         )
-        self.q_values, self._world = q_values, Optimistic(probabilities, rewards, bonuses)
-        return (
-            Policy.deterministic(actions, A, version=self.releases),
-            Policy.deterministic(greedy, A, version=self.releases),
+        best, known_best = (
+            self.named(Policy.deterministic(table, A)) for table in (actions, greedy)
         )
+        return q_values, Optimistic(probabilities, rewards, bonuses), (best, known_best)
 
-    # What the next block can be expected to show, which weighs its counts.
-
-    def advance(self, users: int) -> None:
-        """See :class:`~tacit.core.algorithm.Algorithm`."""
-        super().advance(users)
-        self._expected = self._expected_visits()
-
-    def _expected_visits(self) -> Floats | None:
-        """The policy's occupancy in the model that it was planned in; post-processing."""
-        actions = self.policy.actions
-        if not self.masked or actions is None:
+    def expected_visits(self, world: Optimistic, policy: Policy) -> Floats | None:
+        """The policy's occupancy in the model that it was planned in, which weighs its counts."""
+        actions = policy.actions
+        if actions is None:
             return None
-        P, S = self._world.transitions, self.spec.states
+        P, S = world.transitions, self.spec.states
         here = np.full(S, 1.0 / S) if self.spec.start is None else np.array(self.spec.start)
         expected, everywhere = np.zeros(P.shape[:3]), np.arange(S)
         for h in range(self.spec.horizon):
             at = row_of(h, self.spec.horizon, len(P))
             expected[at, everywhere, actions[h]] += here
             here = here @ P[at, everywhere, actions[h]]
-        return np.minimum(expected, self.cap or self.spec.horizon)
+        return expected
