@@ -309,10 +309,12 @@ class Agent(Uncopyable):
             run, done = runs.find(db, self.name), runs.recorded(db, run, block.block)
             raw = None if block.stage == "released" else self._raw(db, run, block.block)
         info = BlockInfo(**vars(now.at), users=block.users, versions=_versions(raw, run.version))
-        queries = self.algorithm.learn(now.state, {run.version: now.plan}, info)
+        rng = np.random.default_rng(0)
+        rng.bit_generator.state = now.rng
+        queries = self.algorithm.learn(now.state, {run.version: now.plan}, info, rng)
         try:
             asked, answers, state = self._ask(run, block, raw, queries, done)
-            self._commit(block, now, state, asked, answers, info)
+            self._commit(block, now, state, asked, answers, info, rng)
         except Conflict:
             pass  # another process was faster, or somebody was forgotten: look again
         finally:
@@ -408,11 +410,10 @@ class Agent(Uncopyable):
         asked: Sequence[Statistic],
         answers: Sequence[Release],
         info: BlockInfo,
+        rng: np.random.Generator,
     ) -> None:
         """The second commit: what the record taught, and the policy of it."""
         algorithm = self.algorithm
-        rng = np.random.default_rng(0)
-        rng.bit_generator.state = now.rng
         at = replace(now.at, releases=now.at.releases + 1, served=now.at.served + block.users)
         plan = algorithm.plan(state, now.plan, at, rng)
         with self.store.read() as db:
@@ -538,7 +539,8 @@ class Agent(Uncopyable):
 
     def _statistic(self, now: Checkpoint) -> Statistic:
         info = BlockInfo(**vars(now.at), users=self.algorithm.block_users(now.at))
-        queries = self.algorithm.learn(now.state, {0: now.plan}, info)
+        rng = np.random.default_rng(0)
+        queries = self.algorithm.learn(now.state, {0: now.plan}, info, rng)
         try:
             return next(queries).statistic
         finally:

@@ -140,15 +140,22 @@ class Algorithm(ABC, Generic[S]):
         raise NotImplementedError
 
     def update(
-        self, state: S, plans: Mapping[int, Plan], release: Release, block: BlockInfo
+        self,
+        state: S,
+        plans: Mapping[int, Plan],
+        release: Release,
+        block: BlockInfo,
+        rng: np.random.Generator,
     ) -> S:
         """State that has learnt from one more block."""
         raise NotImplementedError
 
-    def learn(self, state: S, plans: Mapping[int, Plan], block: BlockInfo) -> Queries[S]:
+    def learn(
+        self, state: S, plans: Mapping[int, Plan], block: BlockInfo, rng: np.random.Generator
+    ) -> Queries[S]:
         """Queries about a block, where it is asked more than one."""
         release = yield Query(self.query(state, plans, block))
-        return self.update(state, plans, release, block)
+        return self.update(state, plans, release, block, rng)
 
     # What a family or an algorithm may define.
 

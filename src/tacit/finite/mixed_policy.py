@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from tacit.privacy.statistic import Block, Bools
 
 
+@dataclass(frozen=True, init=False, eq=False, repr=False)
 class MixedPolicy:
     """Policies of one world, of which a user draws one and follows it for a whole episode.
 
@@ -65,9 +67,6 @@ class MixedPolicy:
             weights=chances,
             version=version,
         )
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError("what was published cannot change")
 
     @property
     def horizon(self) -> int:

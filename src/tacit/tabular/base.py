@@ -141,7 +141,12 @@ class TabularAlgorithm(FiniteAlgorithm[CountEstimate]):
         )
 
     def update(
-        self, state: CountEstimate, plans: Mapping[int, Plan], release: Release, block: BlockInfo
+        self,
+        state: CountEstimate,
+        plans: Mapping[int, Plan],
+        release: Release,
+        block: BlockInfo,
+        rng: np.random.Generator,
     ) -> CountEstimate:
         """The estimate with the counts of one more block."""
         (plan,) = plans.values()

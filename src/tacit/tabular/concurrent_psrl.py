@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from tacit.core.algorithm import Algorithm, Floats, Pace
-from tacit.core.asks import Arrays, Ask, Asks, State
+from tacit.core.algorithm import BlockInfo, BlockSizes, Floats, Plan, Progress
 from tacit.core.sizes import check_bytes
 from tacit.finite.algorithm import FiniteAlgorithm
 from tacit.finite.mixed_policy import MixedPolicy
@@ -30,12 +30,15 @@ from tacit.tabular.exploration import (
     shares,
 )
 from tacit.tabular.first_visits import FirstVisits
-from tacit.tabular.sparse_posterior import SparseConstants, SparsePosterior
-from tacit.tabular.visit_evidence import VisitEvidence
+from tacit.tabular.sparse_posterior import SparseConstants, SpikeSlabPosterior
+from tacit.tabular.visit_evidence import VisitEstimate
 
 if TYPE_CHECKING:
-    from tacit.core.setting import Setting
+    from collections.abc import Mapping
+
+    from tacit.core.problem import Problem
     from tacit.finite.visits import Ints
+    from tacit.privacy.curator import Release
 
 # Blocks above so many users, or steps of them, are counted whole: nobody is clipped any more, and
 # the counts are simulated at a cost that does not grow with the users.
@@ -84,7 +87,26 @@ class ConcurrentOptions:
         instance_of("exploration", self.exploration, ExplorationConstants)
 
 
-class ConcurrentPSRL(FiniteAlgorithm):
+@dataclass(frozen=True, eq=False)
+class State:
+    """What releases told."""
+
+    posterior: SpikeSlabPosterior
+    noise: float = 0.0  # standard deviation of the last release's
+
+
+@dataclass(frozen=True, eq=False)
+class Memory:
+    """What a plan leaves to the next one, and what it asks of its users."""
+
+    question: Question
+    learnt_at: int = 0  # users served when the greedy value last changed
+    greedy_value: float = 0.0
+    lost: float = 1.0  # what greedy was expected to lose
+    shown: bool = False  # whether most users were ever served by what is known
+
+
+class ConcurrentPSRL(FiniteAlgorithm[State]):
     """Posterior sampling by many explorers at once, beside a greedy policy for most users.
 
     Idea: noise is the same for ten users and for ten thousand, so few, large blocks are best, in
@@ -109,69 +131,71 @@ class ConcurrentPSRL(FiniteAlgorithm):
     spec: FiniteSpec
     options: ConcurrentOptions
 
-    def __init__(self, setting: Setting, options: ConcurrentOptions) -> None:
-        instance_of("spec", setting.spec, FiniteSpec)
-        spec: FiniteSpec = setting.spec
-        if setting.privacy.local:
+    def __init__(self, problem: Problem, options: ConcurrentOptions) -> None:
+        instance_of("spec", problem.spec, FiniteSpec)
+        spec: FiniteSpec = problem.spec
+        if problem.privacy.local:
             raise InvalidArgument(
                 "ConcurrentPSRL is for JointDP or NonPrivate: devices that add noise each need "
                 "other statistics; use UCBVI"
             )
         self.stationary = spec.stationary if options.stationary is None else options.stationary
-        shape = (spec.rows(self.stationary), spec.states, spec.actions)
-        check_bytes("counts of a tabular agent", (*shape, spec.states))
+        self.shape = (spec.rows(self.stationary), spec.states, spec.actions)
+        check_bytes("counts of a tabular agent", (*self.shape, spec.states))
         if options.today is not None:
             check_policy(spec, options.today)
-        evidence = VisitEvidence(shape, noisy=setting.privacy.private)
-        self.posterior = SparsePosterior(evidence, options.sparse, apart=not spec.last_state)
         # Laplace noise has other counters, whose sums cannot be told apart again.
         # And opened sums of devices are blocks.
-        self._running = setting.privacy.joint and setting.privacy.norm == "l2"
-        self._running &= math.prod(shape) > options.running
-        self._noise = 0.0
-        # When the greedy value last changed, what it was, and what it was expected to lose.
-        self._learnt_at, self._greedy_value, self._lost = 0, 0.0, 1.0
-        self._shown = False  # whether most users were ever served by what is known
-        self._question: Question
-        super().__init__(setting, options)
-        releases = self.schedule.releases
-        self._running &= releases * evidence.sums.shape[1] <= _LARGEST_HISTORY
-        self._running &= releases <= _LONGEST_HISTORY
-        if self._running:
-            self.counter = Optimal.kind if releases <= MOST_OPTIMAL else NormalisedSquareRoot.kind
-            evidence.count_by(self.counter, releases)
+        self._running = problem.privacy.joint and problem.privacy.norm == "l2"
+        self._running &= math.prod(self.shape) > options.running
+        super().__init__(problem, options)
+
+    def init(self) -> State:
+        """Nothing is known."""
+        counter = ("", 0) if self.counter == "blocks" else (self.counter, self.schedule.releases)
+        evidence = VisitEstimate.empty(self.shape, self.privacy.private, counter)
+        apart = not self.spec.last_state
+        return State(SpikeSlabPosterior.prior(evidence, self.options.sparse, apart))
 
     # What is asked: a few first visits of each user, as sums over all users so far.
 
-    def asks(self) -> Asks:
+    def query(self, state: State, plans: Mapping[int, Plan], block: BlockInfo) -> FirstVisits:
         """First visits to the cells that the plan of the block asked for."""
-        statistic = self.statistic()
-        release = yield Ask(statistic)
-        evidence, unit = self.posterior.evidence, self.block_users * statistic.unit
-        parts, walks = release.parts, self._walks()
-        if not evidence.noisy:
-            parts = {name: array / statistic.unit for name, array in parts.items()}
-            unit = float(self.block_users)
-        self._noise = float(np.max(release.std["transitions"]))
-        often = walks.visits
-        asked, came = self._question.expected, np.zeros(often.shape)
-        if statistic.whole:
-            asked = often
-        else:
-            came = walks.came
-        evidence.add(parts, release.std, (unit * asked, unit * came, unit * often))
-        self.posterior.see_moves()
-        self.posterior.see_rewards()
-
-    def statistic(self) -> FirstVisits:
-        """What is asked of the current block."""
-        asked, mixed = self._question, self.policy
+        (plan,) = plans.values()
+        asked, mixed = cast(Memory, plan.memory).question, plan.policy
         given = (mixed.tables, mixed.version)
-        if self._one_by_one:
+        if self._one_by_one(block):
             explores = (np.arange(len(mixed.tables)) > 0).astype(np.int64)
             return self._first_visits(asked.wanted[explores], asked.most, *given)
         everywhere = np.ones(asked.expected.shape, dtype=bool)
         return self._first_visits(everywhere, self.spec.horizon, *given, whole=True)
+
+    def update(
+        self,
+        state: State,
+        plans: Mapping[int, Plan],
+        release: Release,
+        block: BlockInfo,
+        rng: np.random.Generator,
+    ) -> State:
+        """The posterior with one more block."""
+        (plan,) = plans.values()
+        statistic, question = self.query(state, plans, block), plan.memory.question
+        evidence, unit = state.posterior.evidence, block.users * statistic.unit
+        walks = self._explorer(state, rng).walks(plan.policy.tables, plan.policy.weights)
+        parts = release.parts
+        if not evidence.noisy:
+            parts = {name: array / statistic.unit for name, array in parts.items()}
+            unit = float(block.users)
+        often = walks.visits
+        asked, came = question.expected, np.zeros(often.shape)
+        if statistic.whole:
+            asked = often
+        else:
+            came = walks.came
+        added = evidence.added(parts, release.std, (unit * asked, unit * came, unit * often))
+        noise = float(np.max(release.std["transitions"]))
+        return State(state.posterior.after(added), noise)
 
     def _first_visits(
         self, wanted: Any, most: int, tables: Ints, version: int, whole: bool = False
@@ -183,24 +207,30 @@ class ConcurrentPSRL(FiniteAlgorithm):
 
     # How it plans: the greedy policy, explorers, and what to ask.
 
-    def plan(self) -> tuple[MixedPolicy, Policy]:
+    def plan(
+        self, state: State, last: Plan | None, at: Progress, rng: np.random.Generator
+    ) -> Plan:
         """The greedy policy with its explorers, and the greedy policy alone.
 
         Today's policy is in its place until releases show that it gains something.
         """
-        explorer, c = self._explorer, self.options.exploration
-        before = self.greedy_policy.actions if self._serving else None
+        explorer, c = self._explorer(state, rng), self.options.exploration
+        serving = last is not None and at.all_served > 0 and bool(last.policy.weights[0] > 0.5)
+        before = last.greedy.actions if last is not None and serving else None
         greedy = explorer.greedy(before)
         half, earned = c.explorers // 2, greedy.earned
         sampled, values = explorer.sampled(greedy.actions, half)
         at_random = explorer.random_value()
         lost = max(_lost(values, at_random), _lost(greedy.values, at_random))
-        spent, users = self._spent(earned, lost), self._next_block
+        known = None if last is None else cast(Memory, last.memory)
+        spent, learnt_at = self._spent(known, at, serving, earned, lost)
+        users = self._next_block(at)
         promised = max(gains(greedy.values).mean(), 1e-9)
         covering = max(c.covering, 1.0 - gains(values).mean() / promised)
         covered = users * max(spent * covering, 0.02) / half
-        serving = greedy if self._serving else None
-        covers = explorer.covering(half, covered, self.noise_of(4), serving)
+        covers = explorer.covering(
+            half, covered, self.noise_of(state, at, 4), greedy if serving else None
+        )
         policies = [greedy.actions, *covers, *sampled]
         drawn = (1.0 - covering) * shares(values)
         explore = np.concatenate([np.full(half, covering / half), drawn])
@@ -210,26 +240,28 @@ class ConcurrentPSRL(FiniteAlgorithm):
             stake = max(earned - at_random, 0.1 * earned)
             cost = min(1.0, max(c.cheapest, (earned - paid) / stake))
         share = min(1.0, spent / cost)
-        self._shown |= self._serving or not self.posterior.evidence.noisy
-        guarded = not self._shown and greedy.shown < (1.0 if self._too_few else c.shown)
-        if guarded and self._too_few:
+        shown = (known is not None and known.shown) or serving
+        shown |= not state.posterior.evidence.noisy
+        guarded = not shown and greedy.shown < (1.0 if self._too_few(at) else c.shown)
+        if guarded and self._too_few(at):
             share = min(share, c.unshown)
         weights = np.concatenate([[1.0 - share], share * explore])
         guarded &= share < 1.0
         if guarded:
             policies += explorer.todays(half)
             weights = np.concatenate([[0.0], weights[1:], np.full(half, weights[0] / half)])
-        parts = [Policy.deterministic(a, self.spec.actions, self.releases) for a in policies]
-        mixed = MixedPolicy(parts, weights / weights.sum(), self.releases)
+        parts = [Policy.deterministic(a, self.spec.actions) for a in policies]
+        mixed = MixedPolicy(parts, weights / weights.sum())
         walks = explorer.walks(mixed.tables, mixed.weights)
-        self._question = explorer.question(walks, users, self.noise_of)
-        return mixed, self._today.as_version(self.releases) if guarded else mixed.components[0]
+        question = explorer.question(walks, users, lambda most: self.noise_of(state, at, most))
+        best = self._today if guarded else mixed.components[0]
+        memory = Memory(question, learnt_at, earned, lost, shown)
+        return Plan(self.named(mixed), self.named(best), memory)
 
-    @property
-    def _too_few(self) -> bool:
+    def _too_few(self, at: Progress) -> bool:
         """Whether users are not half of those needed, or half of them all were served."""
-        users = self.before + self.users
-        return 2 * users < self.needed or 2 * self.all_served >= max(users, self.needed)
+        users = at.inherited + self.users
+        return 2 * users < self.needed or 2 * at.all_served >= max(users, self.needed)
 
     @cached_property
     def needed(self) -> int:
@@ -241,72 +273,65 @@ class ConcurrentPSRL(FiniteAlgorithm):
         cells = self.spec.states * self.spec.actions
         return self._smallest_block * (5 + cells // 4 if self._running else cells)
 
-    @property
-    def _serving(self) -> bool:
-        """Whether most users were served by the greedy policy of the last plan."""
-        return self.all_served > 0 and bool(self.policy.weights[0] > 0.5)
+    def _spent(
+        self, known: Memory | None, at: Progress, serving: bool, earned: float, lost: float
+    ) -> tuple[float, int]:
+        """Fraction of the value range to spend on exploration, and when greedy last changed.
 
-    def _spent(self, earned: float, lost: float) -> float:
-        """The part of what is at stake that exploring may cost, by what greedy may lose of it.
-
-        At least as much as it is expected to lose, by this plan and the last. Little once nothing
-        moves.
+        Grows with the estimated suboptimality of the greedy policy, by this plan and the last;
+        decays once its value is stable.
         """
-        c = self.options.exploration
-        moved = abs(earned - self._greedy_value) > c.moved * self._greedy_value
+        c, served = self.options.exploration, at.all_served
+        value, learnt_at, before = (0.0, 0, 1.0)
+        if known is not None:
+            value, learnt_at, before = known.greedy_value, known.learnt_at, known.lost
+        moved = abs(earned - value) > c.moved * value
         if earned <= 1e-6 or moved:
-            self._learnt_at = self.all_served
-        self._greedy_value = earned
+            learnt_at = served
         # One plan's draws may be unlucky.
-        both, self._lost = min(lost, self._lost), lost
+        both = min(lost, before)
         if earned <= 1e-6:
-            return 1.0
-        urgent = c.urgent * (c.patience if self._serving else 1.0)
+            return 1.0, learnt_at
+        urgent = c.urgent * (c.patience if serving else 1.0)
         spent = float(min(1.0, max((lost / urgent) ** c.steepness, c.even * both)))
-        if not self.all_served:
-            return max(c.least, spent)
+        if not served:
+            return max(c.least, spent), learnt_at
         # What must not be missed is looked for ever less: all that it costs grows with the
         # logarithm of the users.
-        age = self._learnt_at / self.all_served
-        return max(c.least * min(1.0, c.late * age), min(spent, (c.settled * age) ** 4))
+        age = learnt_at / served
+        spent = max(c.least * min(1.0, c.late * age), min(spent, (c.settled * age) ** 4))
+        return spent, learnt_at
 
-    @property
-    def _explorer(self) -> Explorer:
+    def _explorer(self, state: State, rng: np.random.Generator) -> Explorer:
         spec = self.spec
         start = np.full(spec.states, 1.0 / spec.states) if spec.start is None else spec.start
-        given = (np.array(start), spec.horizon, self.options.exploration, self.rng)
+        given = (np.array(start), spec.horizon, self.options.exploration, rng)
         today = None if self.options.today is None else self._today.table()
-        return Explorer(self.posterior, *given, today)
+        return Explorer(state.posterior, *given, today)
 
     @property
     def _today(self) -> Policy:
         """What users are served today: uniform actions, where nobody says."""
         return self.options.today or uniform_policy(self.spec)
 
-    def _walks(self) -> Walks:
-        """Ways of the current block's users through what is known by now."""
-        return self._explorer.walks(self.policy.tables, self.policy.weights)
-
     # What is public.
 
-    @property
-    def form(self) -> str:
+    def data_format(self, at: Progress) -> str:
         """Users one by one while a clip matters, then sums."""
-        if self._one_by_one:
+        if self._one_by_one(at):
             return "episodes"
         return "pooled" if self.stationary and self.spec.last_state else "counts"
 
-    @property
-    def masked(self) -> bool:
+    def on_policy(self, plan: Plan) -> bool:
         """Only those count who followed the block's policies."""
         return True
 
     @property
     def why(self) -> str:
         """What was chosen, in words."""
-        cells, running = self.posterior.visits.size, self.options.running
+        cells, running = math.prod(self.shape), self.options.running
         how = "each block is released once, with its whole budget"
-        if not self.posterior.evidence.noisy:
+        if not self.privacy.private:
             how = "sums need no noise"
         elif self._running:
             how = f"{cells} cells, more than {running}: all blocks go through one {self.counter}"
@@ -317,8 +342,8 @@ class ConcurrentPSRL(FiniteAlgorithm):
             f"{self.schedule.releases} releases ({self.schedule.name}); {how}; most users follow "
             f"what is known, {self.options.exploration.explorers} policies explore beside it"
         )
-        users, today = self.before + self.users, self.options.today
-        if self.posterior.evidence.noisy and users < self.needed:
+        users, today = self.users, self.options.today
+        if self.privacy.private and users < self.needed:
             why += f"; about {self.needed:,} users are needed at this budget, by rule of thumb"
             if 2 * users < self.needed:
                 why += (
@@ -328,82 +353,50 @@ class ConcurrentPSRL(FiniteAlgorithm):
                 )
         return why
 
-    @property
-    def noise_std(self) -> float:
-        """Standard deviation of the noise of a visit, if the current question's cells count."""
-        return self._noise / self.statistic().unit
-
-    def noise_of(self, most: int) -> float:
+    def noise_of(self, state: State | None, at: Progress, most: int) -> float:
         """Standard deviation of the noise, in visits, if so many cells of a user count, or 1."""
-        shape = self.posterior.visits.shape
-        tables = np.zeros((1, self.spec.horizon, shape[1]), dtype=np.int64)
-        statistic = self._first_visits(np.ones(shape, dtype=bool), most, tables, 0)
-        noise = self._noise
-        if not self.releases:
+        tables = np.zeros((1, self.spec.horizon, self.shape[1]), dtype=np.int64)
+        statistic = self._first_visits(np.ones(self.shape, dtype=bool), most, tables, 0)
+        if state is None or not at.releases:
             more = _RUNNING if self._running else 1.0
             noise = more * release_noise(statistic, self.privacy, 1)
+        else:
+            noise = state.noise
         return max(1.0, noise / statistic.unit)
 
     # Choices made before the first user comes.
 
-    def _first_policies(self) -> tuple[MixedPolicy, Policy]:
-        """Explorers of a world of which nothing is known."""
-        return self.plan()
-
-    @property
+    @cached_property
     def _smallest_block(self) -> int:
-        return math.ceil(self.options.first * self.noise_of(4))
+        return math.ceil(self.options.first * self.noise_of(None, Progress(), 4))
 
     def _choose_counter(self) -> str:
         """Running sums where there are many cells, each of which is seen in many blocks."""
-        return "auto" if self._running else "blocks"
+        releases = self.schedule.releases
+        numbers = math.prod(self.shape) * (self.spec.states + 5)
+        self._running &= releases * numbers <= _LARGEST_HISTORY and releases <= _LONGEST_HISTORY
+        if not self._running:
+            return "blocks"
+        return Optimal.kind if releases <= MOST_OPTIMAL else NormalisedSquareRoot.kind
 
-    def _pace(self) -> Pace:
-        return Pace(first=self._smallest_block, growth=self.options.growth)
+    def _block_sizes(self) -> BlockSizes:
+        return BlockSizes(first=self._smallest_block, growth=self.options.growth)
 
-    @property
-    def _next_block(self) -> int:
+    def _next_block(self, at: Progress) -> int:
         """Users of the block that is planned for."""
-        if not hasattr(self, "schedule"):
-            return min(self._smallest_block, self.users)
-        return self.schedule.blocks[min(self.releases, self.schedule.releases - 1)]
+        return self.schedule.blocks[min(at.releases, self.schedule.releases - 1)]
 
-    @property
-    def _one_by_one(self) -> bool:
-        users = self._next_block
+    def _one_by_one(self, at: Progress) -> bool:
+        users = self._next_block(at)
         return users <= _ONE_BY_ONE and users * self.spec.horizon <= _STEPS_ONE_BY_ONE
 
-    # Save and resume, and what comes after the last user.
-
-    def begin_anew(self, other: Algorithm[Any]) -> None:
-        """See :class:`~tacit.core.algorithm.Algorithm`."""
-        self.posterior.evidence.begin_anew()
-
-    def identity(self) -> dict[str, Any]:
-        """See :class:`~tacit.core.algorithm.Algorithm`."""
-        return super().identity() | {"stationary": self.stationary}
-
-    def state(self) -> State:
-        """The posterior, and what was asked of the current block."""
-        meta, arrays = self.posterior.dump()
-        asked = self._question
-        arrays |= {"wanted": asked.wanted, "expected": asked.expected}
-        meta |= {"most": asked.most, "noise": self._noise}
-        meta |= {"learnt_at": self._learnt_at, "greedy_value": self._greedy_value}
-        return meta | {"lost": self._lost, "shown": self._shown}, arrays
-
-    def restore(self, meta: dict[str, Any], arrays: Arrays) -> None:
-        """See :meth:`state`."""
-        self.posterior.restore(meta, arrays)
-        self._noise = float(meta["noise"])
-        expected = arrays["expected"]
-        # Earlier versions asked everybody the same.
-        wanted = np.broadcast_to(arrays["wanted"], (2, *expected.shape))
-        self._question = Question(int(meta["most"]), wanted, expected)
-        self._learnt_at = int(meta["learnt_at"])
-        self._greedy_value = float(meta["greedy_value"])
-        self._lost = float(meta.get("lost", 1.0))
-        self._shown = bool(meta["shown"])
+    def successor_state(self, state: State) -> State:
+        """What is known stays; a counter of its own begins."""
+        counter = ("", 0) if self.counter == "blocks" else (self.counter, self.schedule.releases)
+        evidence = state.posterior.evidence
+        posterior = copy(state.posterior)
+        posterior.evidence = replace(evidence, sums=evidence.sums[:0], counter=counter)
+        return replace(state, posterior=posterior)
 
 
 def _lost(values: Floats, at_random: float) -> float:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.algorithm import Floats
-from tacit.tabular.sparse_posterior import SparsePosterior
+from tacit.tabular.sparse_posterior import SpikeSlabPosterior
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -100,7 +100,7 @@ class Explorer:
 
     def __init__(
         self,
-        posterior: SparsePosterior,
+        posterior: SpikeSlabPosterior,
         start: Floats,
         horizon: int,
         constants: ExplorationConstants,

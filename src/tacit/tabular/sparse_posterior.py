@@ -9,15 +9,14 @@ it is made from releases, and all of its numbers are counts in standard deviatio
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any
+from copy import copy
+from dataclasses import dataclass, field
 
 import numpy as np
 from scipy.special import ndtr, ndtri
 
 from tacit.core.algorithm import Floats
-from tacit.core.asks import Arrays, State
-from tacit.tabular.visit_evidence import ADDED, VisitEvidence
+from tacit.tabular.visit_evidence import VisitEstimate
 
 
 @dataclass(frozen=True)
@@ -37,50 +36,73 @@ class SparseConstants:
     paid_weight: float = 0.3  # squared weight of where the first reward came
 
 
-# What a save keeps.
-_ARRAYS = (
-    *("entries", "paid", "slab", "visits", "known", "transitions", "rewards", "cautious"),
-    *("reward_mean", "reward_std", "paying", "hinted", "hint"),
-)
-
-
-class SparsePosterior:
-    """What follows from the evidence. Public.
+@dataclass(eq=False)
+class SpikeSlabPosterior:
+    """What follows from all releases; a value: :meth:`after` makes another one.
 
     Attributes:
+        evidence: Sums of all releases.
+        constants: Of the prior.
+        last: How many of the steps say something of other steps.
+        slab: (L, S, A, S), the chance of each next state that it is one.
         visits: (L, S, A), in standard deviations of the noise of one entry.
         known: (L, S, A), how far a row is known, from 0 to 1.
         transitions: (L, S, A, S), rows times how far they are known.
         rewards: (L, S, A), cautious means times the same.
-        paying_rate: the chance of a cell of which nothing is known that it pays.
+        paying_rate: The chance of a cell of which nothing is known that it pays.
+        common: Of a world in which all steps are the same, if there are several.
     """
 
-    visits: Floats
+    evidence: VisitEstimate
+    constants: SparseConstants
+    last: int
+    slab: Floats
     known: Floats
-    transitions: Floats
-    rewards: Floats
+    cautious: Floats
+    paying_rate: float
+    common: SpikeSlabPosterior | None
+    entries: Floats = field(init=False)
+    paid: Floats = field(init=False)
+    visits: Floats = field(init=False)
+    transitions: Floats = field(init=False)
+    rewards: Floats = field(init=False)
+    reward_mean: Floats = field(init=False)
+    reward_std: Floats = field(init=False)
+    paying: Floats = field(init=False)
+    hinted: Floats = field(init=False)
+    hint: Floats = field(init=False)
 
-    def __init__(
-        self, evidence: VisitEvidence, constants: SparseConstants, apart: bool = False
-    ) -> None:
-        self.evidence, self.constants = evidence, constants
-        # What follows the last step is not known, and says nothing of other steps.
-        self._others = slice(-1 if apart and evidence.paid.shape[0] > 1 else None)
+    @classmethod
+    def prior(
+        cls, evidence: VisitEstimate, constants: SparseConstants, apart: bool = False
+    ) -> SpikeSlabPosterior:
+        """Before any release; ``apart`` if what follows the last step is not known."""
         shape = evidence.paid.shape
-        self.slab = np.zeros(evidence.moves.shape)
-        self.known, self.cautious = np.zeros(shape), np.zeros(shape)
-        self.paying_rate = 0.5
-        self.common: SparsePosterior | None = None
+        common = None
         if shape[0] > 1:
-            pooled = VisitEvidence((1, *shape[1:]), evidence.noisy)
-            self.common = SparsePosterior(pooled, constants)
-        self.see_moves()
-        self.see_rewards()
+            common = cls.prior(VisitEstimate.empty((1, *shape[1:]), evidence.noisy), constants)
+        last = shape[0] - 1 if apart and shape[0] > 1 else shape[0]
+        cells = np.zeros(shape), np.zeros(shape)
+        first = cls(evidence, constants, last, np.zeros(evidence.moves.shape), *cells, 0.5, common)
+        first._see()
+        return first
 
-    def see_moves(self) -> None:
+    def after(self, evidence: VisitEstimate) -> SpikeSlabPosterior:
+        """The posterior of more releases, beside what was known by this one."""
+        new = copy(self)
+        new.evidence = evidence
+        new._see()
+        return new
+
+    def _see(self) -> None:
+        self._see_moves()
+        self._see_rewards()
+
+    def _see_moves(self) -> None:
         """What the evidence says of next states, beside what was known of them."""
         self.entries, self.paid = self.evidence.entries, self.evidence.rewards
         if self.common is not None:
+            self.common = self.common.after(self.evidence.pooled(slice(self.last)))
             self._borrow(self.common)
         entries = self.entries
         self.slab = self._real(entries)
@@ -89,31 +111,24 @@ class SparsePosterior:
         self.known = 1.0 - self.unknown(self.visits)
         self.transitions = positive * _per_visit(self.known, self.visits)
 
-    def _borrow(self, common: SparsePosterior) -> None:
+    def _borrow(self, common: SpikeSlabPosterior) -> None:
         """Adds to every step visits of a world in which all steps are the same.
 
         So many as the steps are alike: with n visits of a row, its entries differ from those of the
         common row by their noise, of variance 1, and by n times how much the steps differ, of which
         the mean square over rows is d. Then the common row is worth 1 / (d n) visits.
         """
-        own, pooled = self.evidence, common.evidence
-        for name in ADDED:
-            setattr(pooled, name, getattr(own, name)[self._others].sum(axis=0, keepdims=True))
-        if not own.noisy:
-            pooled.variance = np.ones(pooled.variance.shape)
-        common.see_moves()
-        common.see_rewards()
         rows = common.transitions / np.maximum(common.known, 1e-9)[..., np.newaxis]
         square = np.maximum((rows**2).sum(axis=-1), 1e-9)
         visits = np.maximum((self.entries * rows).sum(axis=-1) / square, 1.0)
         apart = ((self.entries - visits[..., np.newaxis] * rows) ** 2).sum(axis=-1)
         seen = (visits > 2.0) & (common.known > 0.9)
-        seen[len(seen[self._others]) :] = False
+        seen[self.last :] = False
         excess = (apart - (rows.shape[-1] - 1.0))[seen].sum()
         differ = max(float(excess), 0.0) / max(float((visits[seen] ** 2).sum()), 1.0)
         lent = np.minimum(self.constants.lent, 1.0 / np.maximum(differ * visits, 1e-9))
         lent = np.minimum(lent, common.visits) * common.known
-        if len(lent[self._others]) == 1:
+        if self.last == 1:
             lent[0] = 0.0  # it is the common one
         self.entries = self.entries + lent[..., np.newaxis] * rows
         self.paid = self.paid + lent * np.clip(common.reward_mean, 0.0, 1.0)
@@ -124,7 +139,7 @@ class SparsePosterior:
         against = np.full(entries.shape, math.log(S) + c.slab)
         if self.slab.any():
             # Where one action leads, others may: worlds have neighbourhoods.
-            beside = (self.slab * self.known[..., np.newaxis])[self._others].max(axis=(0, 2))
+            beside = (self.slab * self.known[..., np.newaxis])[: self.last].max(axis=(0, 2))
             beside = np.maximum(beside, beside.T)
             np.fill_diagonal(beside, 1.0)
             against -= beside[:, np.newaxis, :] * max(0.0, math.log(S) - 1.0)
@@ -148,7 +163,7 @@ class SparsePosterior:
 
     # Rewards.
 
-    def see_rewards(self) -> None:
+    def _see_rewards(self) -> None:
         """Rewards of a cell are 0, or have a mean somewhere in (0, 1): with which chance, where."""
         c = self.constants
         visits = np.maximum(self.visits, 0.5)
@@ -218,32 +233,6 @@ class SparsePosterior:
         after = (chances <= drawn).sum(axis=-1, keepdims=True)
         paid = rng.random(unknown.shape) * (rng.random(unknown.shape) < self.paying_rate)
         return P + mass * (states == after), r + unknown * paid
-
-    # Save and resume.
-
-    def dump(self) -> State:
-        """Everything, to the bit."""
-        arrays = {f"posterior/{name}": np.array(getattr(self, name)) for name in _ARRAYS}
-        meta: dict[str, Any] = {"paying_rate": self.paying_rate}
-        if self.common is not None:
-            common, pooled = self.common.dump()
-            meta["common"] = common
-            arrays |= {f"common/{name}": array for name, array in pooled.items()}
-        return meta, arrays | self.evidence.dump()
-
-    def restore(self, meta: dict[str, Any], arrays: Arrays) -> None:
-        """Puts back what :meth:`dump` returned."""
-        if "posterior/hint" not in arrays:  # earlier versions kept the product alone
-            hinted = arrays["posterior/fallback"]
-            arrays = arrays | {"posterior/hinted": hinted, "posterior/hint": 1.0 * (hinted > 0)}
-        for name in _ARRAYS:
-            setattr(self, name, np.array(arrays[f"posterior/{name}"]))
-        self.paying_rate = float(meta["paying_rate"])
-        self.evidence.restore(arrays)
-        if self.common is not None:
-            own = "common/"
-            pooled = {n.removeprefix(own): a for n, a in arrays.items() if n.startswith(own)}
-            self.common.restore(meta["common"], pooled)
 
 
 def _per_visit(known: Floats, visits: Floats) -> Floats:

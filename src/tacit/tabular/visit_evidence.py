@@ -14,12 +14,13 @@ were one visit.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 from tacit.core.algorithm import Floats
-from tacit.core.asks import Arrays
 from tacit.privacy.counters.dense import NormalisedSquareRoot, Optimal
 
 # Visits, in noise, that every block is taken to have in a cell.
@@ -32,75 +33,104 @@ ADDED = (
     *("first_paid", "first_variance", "at_risk", "visits_at_risk"),
 )
 """What adds up over blocks, and over steps where they are alike."""
-_ARRAYS = (*ADDED, "sums")
 _RELEASED = ("transitions", "rewards", "first_paid")
 FACTORS = {kind.kind: kind for kind in (Optimal, NormalisedSquareRoot)}
 """Counters whose running sums can be told apart again."""
 
 
-class VisitEvidence:
-    """Weighted sums; those of L = 1 or H steps, S states and A actions."""
+@cache
+def _undoing(kind: str, releases: int) -> tuple[Floats, Floats]:
+    """C A^-1 of a counter, and the norms of the rows of B."""
+    factor = FACTORS[kind](releases=releases, mu=1.0).factor
+    C = np.ldexp(factor.whole.astype(np.float64), -factor.places)
+    return C - np.pad(C[:, 1:], ((0, 0), (0, 1))), factor.row_norms
 
-    def __init__(self, shape: tuple[int, int, int], noisy: bool = True) -> None:
-        self.noisy = noisy
-        self.moves = np.zeros((*shape, shape[1]))
-        self.paid, self.variance = np.zeros(shape), np.zeros(shape)
-        self.first_paid, self.first_variance = np.zeros(shape), np.zeros(shape)
-        self.at_risk, self.visits_at_risk = np.zeros(shape), np.zeros(shape)
-        # Of a counter: all of its releases, beside sums of what was expected.
-        self.sums = np.zeros((0, self.moves.size + 5 * self.paid.size))
-        self._undone: Floats | None = None
-        self._norms: Floats = np.ones(0)
 
-    def count_by(self, kind: str, releases: int) -> None:
-        """Releases will be the running sums of such a counter."""
-        factor = FACTORS[kind](releases=releases, mu=1.0).factor
-        C = np.ldexp(factor.whole.astype(np.float64), -factor.places)
-        self._undone = C - np.pad(C[:, 1:], ((0, 0), (0, 1)))  # C A^-1
-        self._norms = factor.row_norms
+@dataclass(frozen=True, eq=False)
+class VisitEstimate:
+    """Weighted sums of all blocks; those of L = 1 or H steps, S states and A actions.
 
-    def add(
+    Attributes:
+        noisy: Whether releases have noise.
+        counter: Kind and releases of the counter that blocks go through; ("", 0) if none.
+        moves: Next states, (L, S, A, S).
+        paid, variance: Rewards, and the variance of the noise, (L, S, A).
+        first_paid, first_variance, at_risk, visits_at_risk: Of first rewards.
+        sums: Of a counter: all of its releases, beside sums of what was expected.
+    """
+
+    noisy: bool
+    counter: tuple[str, int]
+    moves: Floats
+    paid: Floats
+    variance: Floats
+    first_paid: Floats
+    first_variance: Floats
+    at_risk: Floats
+    visits_at_risk: Floats
+    sums: Floats
+
+    @classmethod
+    def empty(
+        cls, shape: tuple[int, ...], noisy: bool = True, counter: tuple[str, int] = ("", 0)
+    ) -> VisitEstimate:
+        """Before any release."""
+        cells = [np.zeros(shape) for _ in range(6)]
+        moves = np.zeros((*shape, shape[1]))
+        return cls(noisy, counter, moves, *cells, np.zeros((0, moves.size + 5 * cells[0].size)))
+
+    def added(
         self, parts: Mapping[str, Floats], std: Mapping[str, Any], visits: tuple[Floats, ...]
-    ) -> None:
-        """Takes in a release, of a block of which so many ``visits`` are expected.
+    ) -> VisitEstimate:
+        """With a release, of a block of which so many ``visits`` are expected.
 
         They are those that count, users who came at all, and all visits, of each cell.
         """
         noise, first_noise = (float(np.max(std[name])) for name in ("transitions", "first_paid"))
         released = [parts[name] for name in _RELEASED]
         row = np.concatenate([array.ravel() for array in (*released, *visits)])
-        if self._undone is not None:
-            at = len(self.sums)
+        sums = self.sums
+        if self.counter[0]:
+            undone, norms = _undoing(*self.counter)
+            at = len(sums)
             if at:
-                row[-3 * self.paid.size :] += self.sums[-1, -3 * self.paid.size :]
-            self.sums = np.vstack([self.sums, row])
-            row = self._undone[at, : at + 1] @ self.sums
-            noise, first_noise = noise / self._norms[at], first_noise / self._norms[at]
+                row[-3 * self.paid.size :] += sums[-1, -3 * self.paid.size :]
+            sums = np.vstack([sums, row])
+            row = undone[at, : at + 1] @ sums
+            noise, first_noise = noise / norms[at], first_noise / norms[at]
         moves = row[: self.moves.size].reshape(self.moves.shape)
         cells = row[self.moves.size :].reshape(5, *self.paid.shape)
         paid, first, expected, came, often = cells
         weight = self._weight(expected, noise)
-        self.moves += weight[..., np.newaxis] * moves
-        self.paid += weight * paid
-        self.variance = self.variance + (weight * noise) ** 2 if noise else np.ones(paid.shape)
+        new = replace(
+            self,
+            sums=sums,
+            moves=self.moves + weight[..., np.newaxis] * moves,
+            paid=self.paid + weight * paid,
+            variance=self.variance + (weight * noise) ** 2 if noise else np.ones(paid.shape),
+        )
         if not visits[1].any():
-            return
+            return new
         weight = self._weight(came, first_noise)
-        for array in (self.first_paid, self.at_risk, self.visits_at_risk):
-            array *= _FADING
-        self.first_variance *= _FADING**2
-        self.first_paid += weight * first
-        self.first_variance += (weight * first_noise) ** 2 if first_noise else 1.0
-        self.at_risk += weight * came
-        self.visits_at_risk += weight * often
+        fresh = (weight * first_noise) ** 2 if first_noise else 1.0
+        return replace(
+            new,
+            first_paid=_FADING * self.first_paid + weight * first,
+            first_variance=_FADING**2 * self.first_variance + fresh,
+            at_risk=_FADING * self.at_risk + weight * came,
+            visits_at_risk=_FADING * self.visits_at_risk + weight * often,
+        )
 
     def _weight(self, expected: Floats, noise: float) -> Floats:
         weight: Floats = np.ones(expected.shape)
         return (expected + _FLOOR * noise) / noise**2 if self.noisy else weight
 
-    def begin_anew(self) -> None:
-        """What is known stays; a counter of its own begins."""
-        self.sums = self.sums[:0]
+    def pooled(self, steps: slice) -> VisitEstimate:
+        """The same of a world in which these steps are alike."""
+        sums = {name: getattr(self, name)[steps].sum(axis=0, keepdims=True) for name in ADDED}
+        if not self.noisy:
+            sums["variance"] = np.ones(sums["variance"].shape)
+        return replace(self, counter=("", 0), sums=self.sums[:0], **sums)
 
     # In standard deviations of the noise.
 
@@ -119,17 +149,6 @@ class VisitEvidence:
     def first_scores(self) -> Floats:
         """Users paid first in a cell."""
         return self.first_paid / _root(self.first_variance)
-
-    # Save and resume.
-
-    def dump(self) -> Arrays:
-        """Everything, to the bit."""
-        return {f"evidence/{name}": np.array(getattr(self, name)) for name in _ARRAYS}
-
-    def restore(self, arrays: Arrays) -> None:
-        """Puts back what :meth:`dump` returned."""
-        for name in _ARRAYS:
-            setattr(self, name, np.array(arrays[f"evidence/{name}"]))
 
 
 def _root(variance: Floats) -> Floats:
