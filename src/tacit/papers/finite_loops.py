@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tacit.finite.model import FiniteModel
 from tacit.finite.simulate_loops import roll_out
-from tacit.numerics.compiled import Floats, Ints, inner
+from tacit.numerics.compiled import Floats, Ints, compiled, inner
 
 
 class Users(NamedTuple):
@@ -83,13 +83,10 @@ def roll_out_one(rng: np.random.Generator, users: Users, deterministic: bool, at
             at.rewards[0, h] = users.move_rewards[s, a, after]
 
 
-@inner
+@compiled
 def dot(x: Floats, y: Floats) -> float:
     """The inner product of vectors."""
-    total = 0.0
-    for i in range(len(x)):
-        total += x[i] * y[i]
-    return total
+    return float((x * y).sum())
 
 
 @inner
@@ -117,40 +114,23 @@ def policy_value(users: Users, at: Room) -> float:
 @inner
 def uniform_over_best(Q: Floats, at: Room) -> None:
     """One of the actions that have the largest Q (H, S, A), all of them alike."""
-    pi, choices, (H, S, A) = at.pi, at.choices, Q.shape
-    for h in range(H):
-        for s in range(S):
-            best, equals = Q[h, s, 0], 0
-            for a in range(A):
-                best = max(best, Q[h, s, a])
-            for a in range(A):
-                equals += 1 if Q[h, s, a] == best else 0
-            found = 0
-            for a in range(A):
-                chosen = Q[h, s, a] == best
-                found += 1 if chosen else 0
-                pi[h, s, a] = 1.0 / equals if chosen else 0.0
-                choices[h, s, a] = found / equals
+    for h in range(Q.shape[0]):
+        for s in range(Q.shape[1]):
+            best = np.where(Q[h, s] == Q[h, s].max(), 1.0, 0.0)
+            at.pi[h, s] = best / best.sum()
+            at.choices[h, s] = np.cumsum(best) / best.sum()
 
 
 @inner
 def mirror_step(eta: float, at: Room) -> None:
     """Makes pi (H, S, A) proportional to pi exp(eta Q), in logarithms."""
-    logits, choices, (H, S, A) = at.logits, at.choices, at.Q.shape
-    for h in range(H):
-        for s in range(S):
-            largest, total = -math.inf, 0.0
-            for a in range(A):
-                logits[h, s, a] += eta * at.Q[h, s, a]
-                largest = max(largest, logits[h, s, a])
-            for a in range(A):
-                total += math.exp(logits[h, s, a] - largest)
-                choices[h, s, a] = total
-            before = 0.0
-            for a in range(A):
-                choices[h, s, a] /= total
-                at.pi[h, s, a] = choices[h, s, a] - before
-                before = choices[h, s, a]
+    at.logits[:] += eta * at.Q
+    for h in range(at.Q.shape[0]):
+        for s in range(at.Q.shape[1]):
+            sums = np.cumsum(np.exp(at.logits[h, s] - at.logits[h, s].max()))
+            at.choices[h, s] = sums / sums[-1]
+            at.pi[h, s, 0] = at.choices[h, s, 0]
+            at.pi[h, s, 1:] = np.diff(at.choices[h, s])
 
 
 @inner

@@ -27,9 +27,14 @@ import numpy as np
 import tacit.papers.finite_loops as loops
 from tacit.finite.policy import Policy
 from tacit.numerics.compiled import Floats, compiled, inner
+from tacit.papers.counters import (
+    operator_width,
+    prefixes,
+    symmetric_noise,
+    tree_nodes,
+    vector_width,
+)
 from tacit.papers.result import PaperResult, Proof, failure_of, gaussian_proof
-from tacit.papers.tree_loops import prefixes, symmetric_noise, tree_nodes
-from tacit.papers.widths import operator_width, vector_width
 from tacit.privacy.arguments import flag, one_of, positive, whole_number
 from tacit.privacy.budget import Budget
 from tacit.privacy.errors import InvalidArgument
@@ -319,13 +324,9 @@ def _update(h: int, users: loops.Users, phi: Floats, of: Constants, work: Work) 
 @inner
 def _values(h: int, work: Work) -> None:
     """Alg. 1, line 18; Alg. 1, line 19."""
-    S, A = work.Q.shape[2:]
     for i in range(2):
-        for s in range(S):
-            best = work.Q[i, h, s, 0]
-            for a in range(1, A):
-                best = max(best, work.Q[i, h, s, a])
-            work.V[i, h, s] = best
+        for s in range(work.Q.shape[2]):
+            work.V[i, h, s] = work.Q[i, h, s].max()
 
 
 @inner
@@ -351,28 +352,21 @@ def _sigma(h: int, x: Floats, of: Constants, work: Work) -> float:
 @inner
 def _insert(phi: Floats, of: Constants, work: Work) -> None:
     """A user's terms of the sums; weights are at most 1 / least_sigma^2."""
-    H, d = work.gram.shape[:2]
     # Alg. 1, line 22.
-    for h in range(H):
+    for h in range(len(work.gram)):
         x = phi[work.at.states[0, h], work.at.actions[0, h]]
         weight = _sigma(h, x, of, work) ** -2
         # Alg. 1, line 26; the next state enters the sums of lines 6 to 8.
-        for i in range(d):
-            work.moves[h, i, work.at.states[0, h + 1]] += weight * x[i]
-            for j in range(d):
-                work.gram[h, i, j] += weight * x[i] * x[j]
+        work.moves[h, :, work.at.states[0, h + 1]] += weight * x
+        work.gram[h] += np.outer(weight * x, x)
 
 
 @inner
 def _grams(k: int, noise: Floats, of: Constants, work: Work) -> bool:
     """Lambda of episode k + 1, factorised; whether line 10 says that enough was learnt."""
-    H, d = work.gram.shape[:2]
-    switch = False
-    for h in range(H):
-        for i in range(d):
-            for j in range(d):
-                shift = 2.0 * of.lambda_ if i == j else 0.0
-                work.buffer[i, j] = work.gram[h, i, j] + shift + (noise[h, i, j] if k > 0 else 0.0)
+    switch, shift = False, 2.0 * of.lambda_ * np.eye(work.gram.shape[1])
+    for h in range(len(work.gram)):
+        work.buffer[:] = work.gram[h] + shift + (noise[h] if k > 0 else 0.0 * noise[h])
         work.log_det[0, h] = loops.cholesky(work.buffer, 1e-6 * of.lambda_, work.factor[h])
         # Alg. 1, line 10.
         switch = switch or work.log_det[0, h] >= math.log(2.0) + work.log_det[1, h]
@@ -392,7 +386,6 @@ def _learn(
     targets: Floats,
 ) -> None:
     """Episodes first + 1, first + 2, ...; noise of one row is used for all."""
-    H, d = work.gram.shape[:2]
     # Alg. 1, line 3.
     for i in range(n):
         k = first + i
@@ -400,13 +393,11 @@ def _learn(
         switch = switch and work.kept[1] < of.most_switches
         row = min(i, len(targets) - 1) if of.every_episode else int(work.kept[1])
         # Alg. 1, line 5.
-        for h in range(H - 1, -1, -1):
+        for h in range(len(work.gram) - 1, -1, -1):
             if of.every_episode or switch:
                 _regress(h, of, work, targets[row])
             if switch and not of.every_episode:
-                for p in range(d):
-                    for q in range(d):
-                        work.held[h, p, q] = work.factor[h, p, q]
+                work.held[h] = work.factor[h]
             # Alg. 1, line 14 to 17: else Q stays as it is.
             if switch:
                 _update(h, users, phi, of, work)
