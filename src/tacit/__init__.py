@@ -63,8 +63,12 @@ def __getattr__(name: str) -> Any:
     if name in _LAZY:
         module, attribute = _LAZY[name]
         return getattr(importlib.import_module(f"tacit.{module}"), attribute)
-    if name in _FAMILIES:
-        return importlib.import_module(f"tacit.{name}")
+    if name[:1].islower():
+        try:
+            return importlib.import_module(f"tacit.{name}")
+        except ModuleNotFoundError as error:
+            if error.name != f"tacit.{name}":
+                raise
     if name[:1].isupper():
         from tacit.registry import agent_of_class
 
