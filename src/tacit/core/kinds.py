@@ -129,8 +129,9 @@ class AgentKind:
         return f"<kind of agents {self.__name__}>"
 
 
-@cache
 def maker(found: Any) -> Any:
     """What makes agents, given an algorithm's class; anything else makes what it makes."""
-    algorithm = isinstance(found, type) and issubclass(found, Algorithm)
-    return AgentKind(found) if algorithm else found
+    return _kind(found) if isinstance(found, type) and issubclass(found, Algorithm) else found
+
+
+_kind = cache(AgentKind)

@@ -213,7 +213,10 @@ def dp_lsvi_ucb_plus_plus(
         of, proof = constants, Proof(_CLAIM, None, "constants are the caller's own")
     elif printed:
         of = printed_constants(K, H, d, rho, failure)
-        proof = _printed_proof(K, H, rho, budget, noise)
+        proof = Proof(_CLAIM, None, "differences of releases carry no noise when it is drawn once")
+        if noise == "fresh":
+            proven = printed_mu(K, H, rho), budget.delta, K - 1, f"{budget}-JDP"
+            proof = gaussian_proof(*proven, "Gaussian noise on every release", _WEIGHTS)
     else:
         weight = (
             weight_of(world) if weight_bound is None else positive("weight_bound", weight_bound)
@@ -224,7 +227,21 @@ def dp_lsvi_ucb_plus_plus(
         proven = budget.mu, budget.delta, K - 1, _CLAIM, mechanism, reason
         proof = gaussian_proof(*proven, epsilon=budget.epsilon)
     work, rng = _work(K, H, S, A, d, of), np.random.default_rng([seed, 1])
-    _draw_and_learn(rng, loops.users_of(world.model), phi, of, work, Noise(seed), noise == "once")
+    source, once, users = Noise(seed), noise == "once", loops.users_of(world.model)
+    vectors = 1 if once else of.most_switches
+    units = source.normal((1, work.above.shape[1])) if once else np.zeros((0, 0))
+    targets = source.normal((0 if of.every_episode and not once else vectors, H, 3, d))
+    for first in range(0, K, _CHUNK):
+        n = min(_CHUNK, K - first)
+        if not once:
+            units = source.normal((n, work.above.shape[1]))
+            if of.every_episode:
+                targets = source.normal((n, H, 3, d))
+            if of.tree:
+                prefixes(first, units[first == 0 :].copy(), work.above, False, units)
+        upper = units.reshape(len(units), H, -1)
+        grams = symmetric_noise(upper, of.gram_noise, math.sqrt(0.5), 0.0)
+        _learn(first, n, rng, users, phi, of, work, grams, targets)
     values, estimates, lower, switches = work.curves
     named = {"rho": rho, "lambda": of.lambda_} | of._asdict()
     numbers = {name: float(value) for name, value in named.items()}
@@ -235,18 +252,8 @@ def dp_lsvi_ucb_plus_plus(
 
 _READINGS = ("fresh", "once")
 _CLAIM = "(eps, delta')-JDP"
+_WEIGHTS = "weights are at most 1 / H^2 where the paper counts 1, and Gram matrices move by sqrt(2)"
 _CHUNK = 64  # episodes whose noise is drawn at once
-
-
-def _printed_proof(K: int, H: int, rho: float, budget: Budget, noise: str) -> Proof:
-    if noise == "once":
-        words = "differences of releases carry no noise when it is drawn once"
-        return Proof(_CLAIM, None, words)
-    mu, claim, mechanism = printed_mu(K, H, rho), f"{budget}-JDP", "Gaussian noise on every release"
-    words = (
-        "weights are at most 1 / H^2 where the paper counts 1, and Gram matrices move by sqrt(2)"
-    )
-    return gaussian_proof(mu, budget.delta, K - 1, claim, mechanism, words)
 
 
 def _work(K: int, H: int, S: int, A: int, d: int, of: Constants) -> Work:
@@ -259,34 +266,6 @@ def _work(K: int, H: int, S: int, A: int, d: int, of: Constants) -> Work:
     w, buffer, kept = map(np.zeros, ((H, 3, d), (d, d), (2,)))
     sums = gram, moves, above, factor, held, log_det, w
     return Work(*sums, Q, V, loops.room_of(H, S, A), buffer, np.empty((4, K)), kept)
-
-
-def _draw_and_learn(
-    rng: np.random.Generator,
-    users: loops.Users,
-    phi: Floats,
-    of: Constants,
-    work: Work,
-    noise: Noise,
-    once: bool,
-) -> None:
-    """The compiled loop, with noise in chunks."""
-    K, (H, d) = work.curves.shape[1], work.gram.shape[:2]
-    vectors = 1 if once else of.most_switches
-    units = noise.normal((1, work.above.shape[1])) if once else np.zeros((0, 0))
-    targets = noise.normal((0 if of.every_episode and not once else vectors, H, 3, d))
-    for first in range(0, K, _CHUNK):
-        n = min(_CHUNK, K - first)
-        if not once:
-            units = noise.normal((n, work.above.shape[1]))
-            if of.every_episode:
-                targets = noise.normal((n, H, 3, d))
-            if of.tree:
-                prefixes(first, units[first == 0 :].copy(), work.above, False, units)
-        grams = symmetric_noise(
-            units.reshape(len(units), H, -1), of.gram_noise, math.sqrt(0.5), 0.0
-        )
-        _learn(first, n, rng, users, phi, of, work, grams, targets)
 
 
 @inner
