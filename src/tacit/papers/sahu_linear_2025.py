@@ -215,8 +215,9 @@ def dp_lsvi_ucb_plus_plus(
         of = printed_constants(K, H, d, rho, failure)
         proof = Proof(_CLAIM, None, "differences of releases carry no noise when it is drawn once")
         if noise == "fresh":
-            proven = printed_mu(K, H, rho), budget.delta, K - 1, f"{budget}-JDP"
-            proof = gaussian_proof(*proven, "Gaussian noise on every release", _WEIGHTS)
+            mu, mechanism = printed_mu(K, H, rho), "Gaussian noise on every release"
+            told = f"{budget}-JDP", mechanism, _WEIGHTS
+            proof = gaussian_proof(mu, budget.delta, K - 1, *told)
     else:
         weight = (
             weight_of(world) if weight_bound is None else positive("weight_bound", weight_bound)

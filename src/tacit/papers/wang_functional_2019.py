@@ -313,9 +313,9 @@ def functional_q(
     None 0.0136
     """
     budget = Budget(epsilon, delta)
-    steps = whole_number("setting.T", setting.T), whole_number("setting.B", setting.B)
-    if steps[1] > steps[0]:
-        raise InvalidArgument(f"setting.B must be at most T = {steps[0]}, got {steps[1]}")
+    T, B = whole_number("setting.T", setting.T), whole_number("setting.B", setting.B)
+    if B > T:
+        raise InvalidArgument(f"setting.B must be at most T = {T}, got {B}")
     if flag("printed", printed):
         return _algorithm_1(world, budget, setting, sigma, seed)
     if sigma is not None:

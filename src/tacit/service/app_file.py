@@ -159,7 +159,7 @@ def read_app(path: str, *, logs: bool = True, allow_code: bool = False) -> App:
         spec = _spec({"last_state": (held["log"] or {}).get("next_state") != ""} | world)
     with names_of(path, allow_code), _of("agent"):
         choice, users, schedule = _agent(held["agent"])
-    made = (None, "", False)
+    made: tuple[LogFormat | None, str, bool] = (None, "", False)
     if held["log"] is not None:
         with _of("log"):
             made = _log(held["log"], spec)

@@ -39,7 +39,7 @@ _LINKS = (
     ("/officer", "Officer", ("officer",)),
     ("/sandbox", "Sandbox", ("curator",)),
 )
-_FACTS = {"limit": 0.0, "spent": 0.0, "users": 0, "blocks": 0, "words": ""}
+_FACTS: dict[str, Any] = {"limit": 0.0, "spent": 0.0, "users": 0, "blocks": 0, "words": ""}
 _TEMPLATES = Path(__file__).with_name("templates")
 _made = Environment(loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined)
 _made.filters["numbers"] = lambda rows, i: (
@@ -124,7 +124,7 @@ class Pages:
 
     @property
     def _facts(self) -> dict[str, Any]:
-        return _FACTS | self.service.seen.facts
+        return {**_FACTS, **self.service.seen.facts}
 
     def overview(self, who: Visitor) -> str:
         """Budget, users and values."""
@@ -141,7 +141,7 @@ class Pages:
             value = "not known" if mean is None else f"{mean:.4g} ± {2 * error:.2g}"
             of = "not known" if counted is None else f"{counted:.2f}"
             rows.append((version, f"{int(users):,}", value, of))
-        given = {"facts": self._facts, "state": http.public_state(self.service)}
+        given: dict[str, Any] = {"facts": self._facts, "state": http.public_state(self.service)}
         given |= {"chart": chart(versions, means, errors), "versions": rows}
         return rendered("overview", "Overview", who, here="/", **given)
 
@@ -197,7 +197,11 @@ class Pages:
         ((blocks, users),) = self.service.store.ask(
             "SELECT COUNT(*), COALESCE(SUM(users), 0) FROM blocks WHERE state = 'released'"
         )
-        given = {"wrong": wrong, "ledger": ledger, "reports": self.tools is not None}
+        given: dict[str, Any] = {
+            "wrong": wrong,
+            "ledger": ledger,
+            "reports": self.tools is not None,
+        }
         given |= {"state": http.public_state(self.service), "facts": self._facts}
         given |= {"blocks": blocks, "users": users}
         served = self.service.store.serving()["served"]
