@@ -275,3 +275,11 @@ def rules_table() -> str:
         cells = rule.family, rule.when or "all others", models, f"`{rule.agent}`", rule.why
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+_TEXT = "\n".join(
+    f"    {_world(rule)}, {'any' if rule.models == MODELS else ', '.join(rule.models)}:\n"
+    f"        {rule.agent}: {rule.why}"
+    for rule in RULES
+)
+agent.__doc__ = f"{agent.__doc__}\nThe first of these that fits decides:\n\n{_TEXT}\n"

@@ -86,7 +86,10 @@ def roll_out_one(rng: np.random.Generator, users: Users, deterministic: bool, at
 @compiled
 def dot(x: Floats, y: Floats) -> float:
     """The inner product of vectors."""
-    return float((x * y).sum())
+    total = 0.0
+    for i in range(len(x)):
+        total += x[i] * y[i]
+    return total
 
 
 @inner
@@ -124,13 +127,21 @@ def uniform_over_best(Q: Floats, at: Room) -> None:
 @inner
 def mirror_step(eta: float, at: Room) -> None:
     """Makes pi (H, S, A) proportional to pi exp(eta Q), in logarithms."""
-    at.logits[:] += eta * at.Q
-    for h in range(at.Q.shape[0]):
-        for s in range(at.Q.shape[1]):
-            sums = np.cumsum(np.exp(at.logits[h, s] - at.logits[h, s].max()))
-            at.choices[h, s] = sums / sums[-1]
-            at.pi[h, s, 0] = at.choices[h, s, 0]
-            at.pi[h, s, 1:] = np.diff(at.choices[h, s])
+    logits, choices, (H, S, A) = at.logits, at.choices, at.Q.shape
+    for h in range(H):
+        for s in range(S):
+            largest, total = -math.inf, 0.0
+            for a in range(A):
+                logits[h, s, a] += eta * at.Q[h, s, a]
+                largest = max(largest, logits[h, s, a])
+            for a in range(A):
+                total += math.exp(logits[h, s, a] - largest)
+                choices[h, s, a] = total
+            before = 0.0
+            for a in range(A):
+                choices[h, s, a] /= total
+                at.pi[h, s, a] = choices[h, s, a] - before
+                before = choices[h, s, a]
 
 
 @inner

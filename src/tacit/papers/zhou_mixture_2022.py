@@ -273,8 +273,10 @@ class Constants(NamedTuple):
 def _estimate(G: Floats, Z: Floats, g: Floats, z: Floats, work: Work, which: int) -> float:
     """Solves Lambda theta = u for a step; the factor of Lambda stays in ``work.matrix[1]``."""
     d = len(g)
-    work.matrix[0, :d, :d] = G + Z
-    work.theta[which, :d] = g + z
+    for i in range(d):
+        for j in range(d):
+            work.matrix[0, i, j] = G[i, j] + Z[i, j]
+        work.theta[which, i] = g[i] + z[i]
     log_det = loops.cholesky(work.matrix[0, :d, :d], 1e-9, work.matrix[1, :d, :d])
     loops.solved(work.matrix[1, :d, :d], work.theta[which, :d])
     return log_det
@@ -322,10 +324,14 @@ def _insert(work: Work) -> None:
         s, a, after = work.at.states[0, h], work.at.actions[0, h], work.at.states[0, h + 1]
         x, y = work.phi[h, s, a], work.varphi[s, a]
         reward = min(1.0, max(0.0, work.at.rewards[0, h]))
-        work.gp[h] += x * work.at.V[h + 1, after]
-        work.Gp[h] += np.outer(x, x)
-        work.gr[h] += y * reward
-        work.Gr[h] += np.outer(y, y)
+        for i in range(len(x)):
+            work.gp[h, i] += x[i] * work.at.V[h + 1, after]
+            for j in range(len(x)):
+                work.Gp[h, i, j] += x[i] * x[j]
+        for i in range(len(y)):
+            work.gr[h, i] += y[i] * reward
+            for j in range(len(y)):
+                work.Gr[h, i, j] += y[i] * y[j]
 
 
 @compiled
