@@ -24,7 +24,7 @@ from research.tables import ColumnTable, columns_main
 from research.wang_public_code import public_code
 from tacit.continuous import line
 from tacit.core.permuted import PermutedWorld
-from tacit.papers import wang_baselines
+from tacit.papers import baselines
 from tacit.papers.result import PaperResult
 from tacit.papers.wang_functional_2019 import Setting, network_q
 from tacit.privacy.models import JointDP, NonPrivate, Privacy
@@ -145,7 +145,7 @@ def baseline(kind: str, privacy: Any, users: int, seed: int) -> PaperResult:
         return network_q(
             world, setting=Setting(T=steps, B=max(50, steps // 10), alpha=1.0), **budget
         )
-    found: PaperResult = getattr(wang_baselines, kind)(world, users=users, **budget)
+    found: PaperResult = getattr(baselines, kind)(world, users=users, **budget)
     return found
 
 

@@ -30,7 +30,7 @@ from research.worlds import thermostat
 from tacit.lq import dosing
 from tacit.numerics.compiled import Floats, compiled
 from tacit.papers import chowdhury_lq_2021 as paper
-from tacit.papers.tree_loops import tree_nodes
+from tacit.papers.counters import tree_nodes
 from tacit.privacy.budget import Budget
 from tacit.privacy.noise import Noise
 from tacit.simulation.figures import PALE, EndLabel, Pen, drawing, label_ends

@@ -65,9 +65,6 @@ listed by its ``worlds`` (``WORLDS``)."""
 AGENTS, WORLDS = "tacit.agents", "tacit.worlds"
 """Groups of entry points: another package names its own agents and worlds in them."""
 
-# Named in this process, beside what is built in and what other packages bring.
-_REGISTERED: dict[str, dict[str, str]] = {AGENTS: {}, WORLDS: {}}
-
 GYM = ("gym", "gymnasium")
 """What the names of imported environments begin with; the second is the one in their names."""
 
@@ -78,14 +75,11 @@ AUTO = "auto"
 """For an agent: the one of :data:`tacit.which_agent.RULES`."""
 _AUTO_TARGET = "tacit.which_agent:agent"
 
+_KEYWORD = inspect.Parameter.KEYWORD_ONLY
+
 # The file whose texts are read, if it may not have code imported.
 _READ: ContextVar[str] = ContextVar("_READ", default="")
 
-_RENAMED = {
-    "functional_q": "fitted_functional_q:serve=all",
-    "served_functional_q": "fitted_functional_q:serve=most",
-    "kernel_mixture": "linopt_sampled",
-}
 # What a run decides, and not the text that names an agent; and files that belong to real users.
 _GIVEN = ("spec", "users", "privacy", "seed", "noise_seed", "ledger", "autosave")
 
@@ -122,8 +116,7 @@ class NamedMaker:
     @property
     def takes_more(self) -> bool:
         """Whether it passes options on that its signature does not name."""
-        last = [parameter for _, parameter in self._parameters()][-1:]
-        return any(parameter.kind is parameter.VAR_KEYWORD for parameter in last)
+        return any(parameter.kind is parameter.VAR_KEYWORD for _, parameter in self._parameters())
 
     def _parameters(self) -> list[tuple[Callable[..., Any], inspect.Parameter]]:
         """What it can be called with, each with the function that says so.
@@ -131,19 +124,17 @@ class NamedMaker:
         A constructor that passes ``**options`` on to its base class takes what that one takes.
         """
         make = self.make
-        functions = [make]
-        if inspect.isclass(make):
-            constructors = [vars(base).get("__init__") for base in make.__mro__[:-1]]
-            functions = [function for function in constructors if inspect.isfunction(function)]
-        found = []
-        for function in functions:
-            parameters = list(inspect.signature(function).parameters.values())
-            passes = [p for p in parameters if p.kind is p.VAR_KEYWORD]
-            start = 1 if inspect.isclass(make) else 0  # without self
-            found += [(function, p) for p in parameters[start:] if p not in passes]
-            if not passes:
-                return found
-        return found + [(function, p) for p in passes] if functions else found
+        if not inspect.isclass(make):
+            return [(make, p) for p in inspect.signature(make).parameters.values()]
+        found: list[tuple[Callable[..., Any], inspect.Parameter]] = []
+        for function in (vars(base).get("__init__") for base in make.__mro__[:-1]):
+            if inspect.isfunction(function):
+                found = [(f, p) for f, p in found if p.kind is not p.VAR_KEYWORD]
+                own = list(inspect.signature(function).parameters.values())[1:]  # without self
+                found += [(function, p) for p in own]
+                if not any(p.kind is p.VAR_KEYWORD for p in own):
+                    break
+        return found
 
     @property
     def document(self) -> str:
@@ -203,12 +194,9 @@ class NamedMaker:
         """
         made: Any = self.make
         if not inspect.isclass(made):
-            try:
+            with contextlib.suppress(TypeError, ValueError):
                 kind = inspect.signature(made).return_annotation
-            except (TypeError, ValueError):
-                kind = Any
-            result = inspect.Parameter("made", inspect.Parameter.KEYWORD_ONLY, annotation=kind)
-            made = annotation_of(made, result)
+                made = annotation_of(made, inspect.Parameter("made", _KEYWORD, annotation=kind))
         known = inspect.isclass(made) and made not in (Any, object)
         if known and not any(hasattr(made, method) for method in methods):
             raise InvalidArgument(
@@ -258,9 +246,9 @@ def _code(name: str) -> str | None:
 
 
 def world_names() -> list[str]:
-    """The built-in worlds, those of other packages, and those that were registered."""
+    """The built-in worlds, and those of other packages."""
     built_in = [name for family in BUILT_IN for name in _worlds_of(family)]
-    return sorted({*built_in, *_plugged(WORLDS), *_REGISTERED[WORLDS]})
+    return sorted({*built_in, *_plugged(WORLDS)})
 
 
 def _worlds_of(family: str) -> tuple[str, ...]:
@@ -269,17 +257,10 @@ def _worlds_of(family: str) -> tuple[str, ...]:
 
 
 def _world_target(name: str) -> str | None:
-    if name in _REGISTERED[WORLDS]:
-        return _REGISTERED[WORLDS][name]
     for family in BUILT_IN:
         if name in _worlds_of(family):
             return f"tacit.{family}.worlds:{name}"
     return _plugged(WORLDS).get(name)
-
-
-def register_world(name: str, target: str) -> None:
-    """Gives a world a name, a word, for this process: ``module:function`` makes it."""
-    _REGISTERED[WORLDS][_checked_name(name)] = target
 
 
 def world_entry(name: str) -> NamedMaker:
@@ -457,8 +438,8 @@ def _named_environment(name: str, options: str) -> World:
 
 
 def agent_names() -> list[str]:
-    """The built-in agents, those of other packages, and those that were registered."""
-    return sorted({*built_in_agents(), *_plugged(AGENTS), *_REGISTERED[AGENTS]})
+    """The built-in agents, and those of other packages."""
+    return sorted({*built_in_agents(), *_plugged(AGENTS)})
 
 
 def built_in_agents() -> dict[str, str]:
@@ -476,14 +457,12 @@ def agent_of_class(name: str) -> Any:
     >>> agent_of_class("UCBVI").name
     'ucbvi'
     """
-    found = (target for target in built_in_agents().values() if target.endswith(f":{name}"))
-    target = next(found, None)
-    return None if target is None else NamedMaker(name, target).make
+    found = [target for target in built_in_agents().values() if target.endswith(f":{name}")]
+    return NamedMaker(name, found[0]).make if found else None
 
 
 def _agent_target(name: str) -> str | None:
-    own = built_in_agents()
-    return _REGISTERED[AGENTS].get(name) or own.get(name) or _plugged(AGENTS).get(name)
+    return built_in_agents().get(name) or _plugged(AGENTS).get(name)
 
 
 def _plugged(group: str) -> dict[str, str]:
@@ -493,36 +472,19 @@ def _plugged(group: str) -> dict[str, str]:
     return {point.name: point.value for point in reversed(points)}  # the first, as imports are
 
 
-def register_agent(name: str, target: str) -> None:
-    """Gives an agent a name, a word, for this process.
-
-    The target, ``module:class``, is called with the spec, ``users=``, ``privacy=``, ``seed=``,
-    ``noise_seed=`` and its options. It must be importable in other processes too.
-    """
-    _REGISTERED[AGENTS][_checked_name(name)] = target
-
-
 def agent_entry(name: str) -> NamedMaker:
     """What an agent's name stands for."""
     target = _AUTO_TARGET if name == AUTO else _agent_target(name) or _code(name)
     if target is not None:
         return NamedMaker(name, target, _GIVEN)
-    if name in _RENAMED:
-        raise InvalidArgument(f"agent {name} is {_RENAMED[name]} now")
     raise InvalidArgument(
         f"agent is {name!r}, but must be {AUTO} or one of {', '.join(names := agent_names())}"
         f"{hint(name, names)}; or a class of yours, as my_file.py:MyAgent or my_module.MyAgent"
     )
 
 
-_BUDGET = {
-    option.name: option
-    for option in (
-        Option("privacy", Literal["joint", "local", "none"], None),
-        Option("epsilon", float, None),
-        Option("delta", float, None),
-    )
-}
+_KINDS = {"privacy": Literal["joint", "local", "none"], "epsilon": float, "delta": float}
+_BUDGET = {name: Option(name, kind, None) for name, kind in _KINDS.items()}
 
 
 @dataclass(frozen=True)
@@ -544,11 +506,9 @@ class AgentChoice:
         from tacit.which_agent import choose
 
         chosen = choose(spec, users, privacy)
-        rest = split(self.text)[1]
-        name, _, options = chosen.agent.partition(":")
-        more = ",".join(filter(None, (options, rest)))
-        found = choose_agent(f"{name}:{more}" if more else name)
-        return replace(found, why=chosen.why)
+        name, options = split(chosen.agent)
+        more = ",".join(filter(None, (options, split(self.text)[1])))
+        return replace(choose_agent(f"{name}:{more}" if more else name), why=chosen.why)
 
     @property
     def batch(self) -> bool:
@@ -565,14 +525,8 @@ class AgentChoice:
         make = NamedMaker(self.text, self.target).make
         own = _agent_target(split(self.text)[0]) is not None
         with _refused(f"agent {self.text!r}", own=own):
-            made: AnyAgent = make(
-                spec,
-                users=users,
-                privacy=privacy,
-                seed=seed,
-                noise_seed=noise_seed(seed),
-                **self.options,
-            )
+            given = {"users": users, "privacy": privacy, "seed": seed, **self.options}
+            made: AnyAgent = make(spec, noise_seed=noise_seed(seed), **given)
         if not own and not hasattr(made, "learn"):
             raise InvalidArgument(f"agent is {self.text!r}, which makes no agent, but {made!r}")
         return made
@@ -595,9 +549,3 @@ def choose_agent(text: str) -> AgentChoice:
         options={key: value for key, value in values.items() if key not in _BUDGET},
         budget={key: value for key, value in values.items() if key in _BUDGET},
     )
-
-
-def _checked_name(name: str) -> str:
-    if not name.isidentifier() or name in (*GYM, AUTO):
-        raise InvalidArgument(f"name is {name!r}, but must be a word that is still free")
-    return name
