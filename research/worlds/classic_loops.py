@@ -13,11 +13,6 @@ from tacit.numerics.compiled import Floats, Ints, compiled, inner
 
 # Gymnasium's Acrobot: both links have mass and length 1 and their centre in the middle.
 _GRAVITY, _TICK = 9.8, 0.2
-# Two poles on a cart (Wieland, 1991): masses, half lengths, and what a step takes, in four parts.
-_CART, _POLES, _HALVES = 1.0, (0.1, 0.05), (0.5, 0.1)
-_STEP, _PARTS = 0.02, 4
-FASTEST = 6.0
-"""Speeds and spins of a cart with poles are at most that."""
 
 
 @inner
@@ -95,27 +90,3 @@ def hoist(states: Floats, actions: Ints) -> None:
         states[n, 0], states[n, 1] = wrapped(states[n, 0]), wrapped(states[n, 1])
         states[n, 2] = min(max(states[n, 2], -4.0 * math.pi), 4.0 * math.pi)
         states[n, 3] = min(max(states[n, 3], -9.0 * math.pi), 9.0 * math.pi)
-
-
-@compiled
-def balance(states: Floats, forces: Floats) -> None:
-    """One step of carts with two poles: position, speed, both angles, both spins."""
-    for n in range(len(states)):
-        x = states[n]
-        for _ in range(_PARTS):
-            push, mass = forces[n], _CART
-            for i in range(2):
-                sine, cosine = math.sin(x[2 + i]), math.cos(x[2 + i])
-                weight = _POLES[i]
-                push += weight * _HALVES[i] * x[4 + i] ** 2 * sine
-                push -= 0.75 * weight * _GRAVITY * sine * cosine
-                mass += weight * (1.0 - 0.75 * cosine**2)
-            pull, tick = push / mass, _STEP / _PARTS
-            x[0] += tick * x[1]
-            x[1] += tick * pull
-            for i in range(2):
-                turn = math.sin(x[2 + i]) * _GRAVITY - math.cos(x[2 + i]) * pull
-                x[2 + i] += tick * x[4 + i]
-                x[4 + i] += tick * 0.75 / _HALVES[i] * turn
-        for i in (1, 4, 5):
-            x[i] = min(max(x[i], -FASTEST), FASTEST)

@@ -9,7 +9,6 @@ from tacit.continuous import (
     BoxSpec,
     BoxWorld,
     Custom,
-    Fourier,
     Grid,
     Polynomial,
     QPolicy,
@@ -275,7 +274,7 @@ def test_a_spec_says_what_is_wrong():
     assert (spec.dimension, spec.bounded, spec.discount) == (1, True, 0.95)
     assert spec == BoxSpec(np.zeros(1), np.ones(1), np.int64(2), 5, [0, 1])
     assert repr(spec) == repr(BoxSpec(np.zeros(1), np.ones(1), np.int64(2), 5, [0, 1]))
-    assert BoxSpec(**good, features=Fourier((0.0,), (1.0,), 2)) != spec
+    assert BoxSpec(**good, features=Grid((0.0,), (1.0,), (3,))) != spec
     wrong = [
         ({"lows": (1.0,)}, "less than highs"),
         ({"lows": (0.0, 0.0)}, "same length"),

@@ -4,8 +4,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from tacit.continuous.action_box import ActionBox
-from tacit.continuous.features import Custom, FeatureMap, Fourier, Grid, Nearest, Polynomial
-from tacit.continuous.kernel_maps import Nystroem, Quadrature
+from tacit.continuous.features import Custom, FeatureMap, Grid, Polynomial
+from tacit.continuous.kernel_maps import Quadrature
 from tacit.continuous.policy import GaussianPolicy, QPolicy, SoftmaxPolicy
 from tacit.continuous.simulated_spec import SimulatedSpec
 from tacit.continuous.smooth_spec import SmoothSpec
@@ -23,11 +23,8 @@ __all__ = [
     "CartPoleWorld",
     "Custom",
     "FeatureMap",
-    "Fourier",
     "GaussianPolicy",
     "Grid",
-    "Nearest",
-    "Nystroem",
     "Polynomial",
     "QPolicy",
     "Quadrature",
