@@ -40,7 +40,7 @@ _HELPERS = ("Any", "TYPE_CHECKING", "importlib", "privacy", "sys")
 _LOADED = [name for name in globals() if name[0] != "_" and name not in _HELPERS]
 
 if TYPE_CHECKING:
-    from tacit import continuous, linear, lq, mixture, papers, tabular
+    from tacit import continuous, gym, linear, lq, mixture, papers, tabular
     from tacit.audit.audit_agent import audit_agent
     from tacit.audit.check_agent import check_agent
     from tacit.audit.check_counter import check_counter
@@ -75,8 +75,9 @@ if TYPE_CHECKING:
     __all__ += ["Release", "Result", "Statistic", "TacitError", "TacitWarning", "VectorEpisodes"]
     __all__ += ["WrongKey", "agent", "audit_agent", "audit_counter", "audit_linear"]
     __all__ += ["audit_samples", "check_agent", "check_counter", "check_statistic", "continuous"]
-    __all__ += ["counter", "distributed", "learn_offline", "linear", "local", "lq", "mixture"]
-    __all__ += ["monitor", "papers", "run", "run_seeds", "sweep", "tabular", "validate", "world"]
+    __all__ += ["counter", "distributed", "gym", "learn_offline", "linear", "local", "lq"]
+    __all__ += ["mixture", "monitor", "papers", "run", "run_seeds", "sweep", "tabular"]
+    __all__ += ["validate", "world"]
 
 
 __version__ = "0.1.0"
@@ -102,6 +103,7 @@ _LAZY = {
     "check_counter": "tacit.audit.check_counter:check_counter",
     "check_statistic": "tacit.audit.check_statistic:check_statistic",
     "continuous": "tacit.continuous",
+    "gym": "tacit.gym",
     "learn_offline": "tacit.finite.offline:learn_offline",
     "linear": "tacit.linear",
     "lq": "tacit.lq",
@@ -117,7 +119,7 @@ _LAZY = {
 }
 
 if "gymnasium" in sys.modules:
-    from tacit import envs as envs  # registers ours
+    from tacit import gym as gym  # registers ours
 
 
 def __getattr__(name: str) -> Any:

@@ -13,8 +13,8 @@ import tacit
 from research.worlds import build, icu_sepsis, sparse_mdp
 from research.worlds import tabular as sparse_worlds
 from tacit import InvalidArgument
-from tacit.finite.env import FiniteEnv
 from tacit.finite.model import uniform_policy
+from tacit.gym.envs import FiniteEnv
 from tacit.registry import build_world
 from tacit.tabular import SparseWorld
 
