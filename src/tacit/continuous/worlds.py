@@ -28,7 +28,7 @@ def line(horizon: int = 50, discount: float = 0.95) -> BoxWorld:
     (20.71, 10.86)
     """
     name = f"line:horizon={horizon},discount={discount}"
-    return BoxWorld(_closeness, 1, name, horizon, discount=discount, names=("level",))
+    return BoxWorld(_closeness, name, horizon, discount=discount, names=("level",))
 
 
 def cartpole(steps: int = 200, horizon: int = 50, discount: float = 0.97) -> CartPoleWorld:
