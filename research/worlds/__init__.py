@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from research.worlds.boxes import plane, trap
+from research.worlds.cartpole import cartpole
 from research.worlds.classic import acrobot, mountain_car, pendulum
 from research.worlds.glucose import glucose
 from research.worlds.gusts import gusts
@@ -21,6 +22,7 @@ from tacit.registry import build_world
 __all__ = [
     "acrobot",
     "build",
+    "cartpole",
     "currents",
     "far",
     "glucose",

@@ -8,11 +8,19 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit.numerics.compiled import Floats, Ints, compiled, inner
 
 # Gymnasium's Acrobot: both links have mass and length 1 and their centre in the middle.
 _GRAVITY, _TICK = 9.8, 0.2
+
+
+# Gymnasium's CartPole.
+_FORCE, _STEP = 10.0, 0.02
+_CART, _POLE, _HALF_LENGTH = 1.0, 0.1, 0.5
+TRACK_END, LARGEST_ANGLE = 2.4, 12 * 2 * math.pi / 360
+"""Where carts, and poles from upright, are out of bounds."""
 
 
 @inner
@@ -90,3 +98,23 @@ def hoist(states: Floats, actions: Ints) -> None:
         states[n, 0], states[n, 1] = wrapped(states[n, 0]), wrapped(states[n, 1])
         states[n, 2] = min(max(states[n, 2], -4.0 * math.pi), 4.0 * math.pi)
         states[n, 3] = min(max(states[n, 3], -9.0 * math.pi), 9.0 * math.pi)
+
+
+@compiled
+def push(states: Floats, actions: Ints, over: NDArray[np.bool_]) -> None:
+    """One step of carts, in place, and which carts or poles are out of bounds after it."""
+    mass, moment = _CART + _POLE, _POLE * _HALF_LENGTH
+    for n in range(len(states)):
+        position, speed, angle, spin = states[n, 0], states[n, 1], states[n, 2], states[n, 3]
+        force = _FORCE if actions[n] == 1 else -_FORCE
+        cosine, sine = math.cos(angle), math.sin(angle)
+        pulled = (force + moment * (spin * spin) * sine) / mass
+        turned = (_GRAVITY * sine - cosine * pulled) / (
+            _HALF_LENGTH * (4.0 / 3.0 - _POLE * (cosine * cosine) / mass)
+        )
+        pushed = pulled - moment * turned * cosine / mass
+        states[n, 0] = position + _STEP * speed
+        states[n, 1] = speed + _STEP * pushed
+        states[n, 2] = angle + _STEP * spin
+        states[n, 3] = spin + _STEP * turned
+        over[n] = abs(states[n, 0]) > TRACK_END or abs(states[n, 2]) > LARGEST_ANGLE

@@ -14,10 +14,11 @@ import pytest
 from numpy.typing import NDArray
 
 from research.worlds import trap
+from research.worlds.cartpole import cartpole
 from tacit import FittedFunctionalQ, JointDP, LocalDP, NonPrivate
 from tacit.audit.check_agent import check_agent
 from tacit.audit.watched_gate import WatchedGate
-from tacit.continuous import BoxSpec, BoxWorld, cartpole, line
+from tacit.continuous import BoxSpec, BoxWorld, line
 from tacit.continuous.constants import GRID, MAP
 from tacit.continuous.estimate import Basis, Posterior, Units
 from tacit.continuous.statistics.clipped_sums import ResidualSums

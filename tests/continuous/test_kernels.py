@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import tacit
 from research.worlds import gusts
+from research.worlds.cartpole import cartpole
 from tacit import (
     Block,
     JointDP,
@@ -160,7 +160,7 @@ class TestKernelLSVI:
 
     def test_what_it_cannot_do_is_refused(self) -> None:
         with pytest.raises(InvalidArgument, match="lows and highs must be finite"):
-            KernelLSVI(tacit.continuous.cartpole().spec, 10, NonPrivate())
+            KernelLSVI(cartpole().spec, 10, NonPrivate())
         with pytest.raises(InvalidArgument, match="no sensitivity in the 1-norm"):
             KernelLSVI(line().spec, 10, JointDP(1.0, 0.0), noise_seed=0)
 

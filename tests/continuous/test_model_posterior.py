@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 from research.worlds import acrobot, classic_loops, mountain_car, pendulum
+from research.worlds.cartpole import cartpole
 from tacit import FittedFunctionalQ, JointDP, LocalDP, ModelPosterior, NonPrivate, check_statistic
 from tacit.audit.check_agent import check_agent
 from tacit.continuous import (
     Grid,
     QPolicy,
     SmoothSpec,
-    cartpole,
 )
 from tacit.continuous.end_estimate import EndSigns
 from tacit.continuous.model_estimate import MODEL, MoveModel

@@ -5,6 +5,7 @@ import pytest
 
 from research.worlds import plane, trap
 from research.worlds.boxes import PlaneWorld
+from research.worlds.cartpole import cartpole
 from tacit import InvalidArgument
 from tacit.continuous import (
     BoxSpec,
@@ -13,7 +14,6 @@ from tacit.continuous import (
     Grid,
     Polynomial,
     QPolicy,
-    cartpole,
     line,
 )
 from tacit.continuous.world import roll_out

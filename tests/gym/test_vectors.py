@@ -7,11 +7,11 @@ from gymnasium import spaces
 from gymnasium.utils.env_checker import check_env
 
 from research.worlds import acrobot, plane
+from research.worlds.cartpole import cartpole
 from tacit import FittedFunctionalQ, InvalidArgument, JointDP, run
 from tacit.continuous import (
     Polynomial,
     QPolicy,
-    cartpole,
     line,
 )
 from tacit.gym import from_gymnasium, register_envs

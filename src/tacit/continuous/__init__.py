@@ -7,14 +7,13 @@ from tacit.continuous.policy import GaussianPolicy, QPolicy, SoftmaxPolicy
 from tacit.continuous.simulated_spec import SimulatedSpec
 from tacit.continuous.smooth_spec import SmoothSpec
 from tacit.continuous.spec import BoxSpec
-from tacit.continuous.world import BoxWorld, CartPoleWorld, VectorWorld
-from tacit.continuous.worlds import cartpole, line
+from tacit.continuous.world import BoxWorld, VectorWorld
+from tacit.continuous.worlds import line
 
 __all__ = [
     "ActionBox",
     "BoxSpec",
     "BoxWorld",
-    "CartPoleWorld",
     "Custom",
     "FeatureMap",
     "GaussianPolicy",
@@ -26,6 +25,5 @@ __all__ = [
     "SmoothSpec",
     "SoftmaxPolicy",
     "VectorWorld",
-    "cartpole",
     "line",
 ]

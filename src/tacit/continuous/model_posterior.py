@@ -86,10 +86,10 @@ class ModelPosterior(BoxAlgorithm):
     points.
 
     >>> from tacit import JointDP, ModelPosterior
-    >>> from tacit.continuous import cartpole
-    >>> agent = ModelPosterior(cartpole().spec, 1100, JointDP(10.0, 1e-6), noise_seed=0)
+    >>> from tacit.continuous import line
+    >>> agent = ModelPosterior(line().spec, 1100, JointDP(10.0, 1e-6), noise_seed=0)
     >>> agent.why
-    'known rewards and ends; 5 blocks (auto)'
+    'learnt rewards, known ends; 5 blocks (auto)'
     """
 
     name: ClassVar[str] = "model_posterior"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from functools import cached_property, lru_cache
@@ -11,11 +10,10 @@ from typing import Any, TypeAlias, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit.continuous.features import FeatureMap, Polynomial
+from tacit.continuous.features import FeatureMap
 from tacit.continuous.policy import QPolicy, SoftmaxPolicy, chooser
-from tacit.continuous.smooth_spec import SmoothSpec
 from tacit.continuous.spec import BoxSpec
-from tacit.core.sizes import check_bytes, check_size, check_users
+from tacit.core.sizes import check_bytes, check_users
 from tacit.core.vector_episodes import VectorEpisodes
 from tacit.core.world import Form
 from tacit.privacy.errors import InvalidArgument
@@ -37,8 +35,6 @@ _PART = 4096
 _KEPT = 256
 # Cells in which values are computed, and states in a cell at which a policy is asked.
 _CELLS, _ASKED = 4000, 8
-# Episodes of evaluation of a cart.
-_EVALUATED = 2000
 # How far from a point its two sides are.
 _BESIDE = 1e-9
 
@@ -246,76 +242,6 @@ class BoxWorld(VectorWorld):
         # Not across the ends: clipped moves gather exactly there.
         beside = np.where((points > 0.0) & (points < 1.0), _BESIDE, 0.0)
         return 0.5 * (self.rewards(points - beside) + self.rewards(points + beside))
-
-
-class CartPoleWorld(VectorWorld):
-    """A pole on a cart, as in Gymnasium; see :func:`tacit.continuous.worlds.cartpole`.
-
-    Users' episodes have at most ``spec.horizon`` steps. A policy's value is the mean number of
-    steps, at most ``steps``, that the pole survives in 2,000 episodes whose starts, and whose
-    numbers for a policy that draws, are the same for all policies. So values are estimates, and
-    equal policies have equal ones. Their standard error is at most steps / 2 / sqrt(2000), and
-    zero for a policy that always survives.
-    """
-
-    exact = False  # values are estimates
-
-    def __init__(self, steps: int = 200, horizon: int = 50, discount: float = 0.97) -> None:
-        self.steps = check_size("steps", steps)  # of an episode of evaluation
-        track, angle = 4.8, 0.418
-        spec = SmoothSpec(
-            lows=(-track, -math.inf, -angle, -math.inf),
-            highs=(track, math.inf, angle, math.inf),
-            actions=2,
-            horizon=horizon,
-            discount=discount,
-            features=Polynomial(scales=(2.4, 2.0, 0.2095, 2.0), clip=1.5, degree=2),
-            names=("position", "speed", "angle", "spin"),
-            reward=_survived,
-            ends=_fallen,
-        )
-        name = f"cartpole:steps={self.steps},horizon={spec.horizon},discount={spec.discount}"
-        super().__init__(spec, name)
-
-    @property
-    def optimal_value(self) -> float:
-        """All steps: there are policies that never let the pole fall."""
-        return float(self.steps)
-
-    def _users(self, policy: QPolicy, users: int, rng: np.random.Generator) -> VectorEpisodes:
-        H = self.spec.horizon
-        starts, coins = rng.uniform(-0.05, 0.05, (users, 4)), rng.random((H, users))
-        states, actions, lengths = roll_out(policy, starts, coins, _push)
-        rewards = np.where(np.arange(H) < lengths[:, np.newaxis], 1.0, np.nan)
-        return VectorEpisodes(states, actions, rewards, lengths, np.full(users, policy.version))
-
-    def _value(self, policy: QPolicy) -> float:
-        lengths = roll_out(policy, *self._evaluation, _push)[2]
-        return float(np.minimum(lengths, self.steps).mean())
-
-    @cached_property
-    def _evaluation(self) -> tuple[Floats, Floats]:
-        rng = np.random.default_rng(0)
-        return rng.uniform(-0.05, 0.05, (_EVALUATED, 4)), rng.random((self.steps, _EVALUATED))
-
-
-def _survived(states: Floats, actions: Ints, nexts: Floats) -> Floats:
-    return np.ones(len(states))
-
-
-def _fallen(states: Floats) -> Bools:
-    from tacit.continuous import world_loops
-
-    out: Bools = np.abs(states[:, 0]) > world_loops.TRACK_END
-    return out | (np.abs(states[:, 2]) > world_loops.LARGEST_ANGLE)
-
-
-def _push(step: int, who: Ints, here: Floats, taken: Ints) -> tuple[Floats, Bools]:
-    from tacit.continuous import world_loops
-
-    over = np.empty(len(here), dtype=np.bool_)
-    world_loops.push(here, taken, over)
-    return here, over
 
 
 def roll_out(

@@ -9,18 +9,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tacit.numerics.compiled import Floats, Ints, compiled
 
 REACH = 0.25
 """The longest move along a coordinate of the box."""
-
-# Gymnasium's CartPole.
-_GRAVITY, _FORCE, _TICK = 9.8, 10.0, 0.02
-_CART, _POLE, _HALF_LENGTH = 1.0, 0.1, 0.5
-TRACK_END, LARGEST_ANGLE = 2.4, 12 * 2 * math.pi / 360
-"""Where carts, and poles from upright, are out of bounds."""
 
 
 # What a policy does.
@@ -138,26 +131,3 @@ def line_value(rewards: Floats, chances: Floats, best: bool, horizon: int) -> fl
             values[k] = max(down, up) if best else chances[0, k] * down + chances[1, k] * up
     add_up(values, sums)
     return float(sums[n] / n)
-
-
-# CartPole.
-
-
-@compiled
-def push(states: Floats, actions: Ints, over: NDArray[np.bool_]) -> None:
-    """One step of carts, in place, and which carts or poles are out of bounds after it."""
-    mass, moment = _CART + _POLE, _POLE * _HALF_LENGTH
-    for n in range(len(states)):
-        position, speed, angle, spin = states[n, 0], states[n, 1], states[n, 2], states[n, 3]
-        force = _FORCE if actions[n] == 1 else -_FORCE
-        cosine, sine = math.cos(angle), math.sin(angle)
-        pulled = (force + moment * (spin * spin) * sine) / mass
-        turned = (_GRAVITY * sine - cosine * pulled) / (
-            _HALF_LENGTH * (4.0 / 3.0 - _POLE * (cosine * cosine) / mass)
-        )
-        pushed = pulled - moment * turned * cosine / mass
-        states[n, 0] = position + _TICK * speed
-        states[n, 1] = speed + _TICK * pushed
-        states[n, 2] = angle + _TICK * spin
-        states[n, 3] = spin + _TICK * turned
-        over[n] = abs(states[n, 0]) > TRACK_END or abs(states[n, 2]) > LARGEST_ANGLE

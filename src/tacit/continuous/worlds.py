@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tacit.continuous.world import BoxWorld, CartPoleWorld
+from tacit.continuous.world import BoxWorld
 from tacit.privacy.statistic import Floats
 
 
@@ -31,37 +31,11 @@ def line(horizon: int = 50, discount: float = 0.95) -> BoxWorld:
     return BoxWorld(_closeness, name, horizon, discount=discount, names=("level",))
 
 
-def cartpole(steps: int = 200, horizon: int = 50, discount: float = 0.97) -> CartPoleWorld:
-    """A cart that is to keep a pole from falling over.
-
-    State:
-        Position and speed of the cart, angle and spin of the pole; each in [-.05, .05] at the
-        start. An episode ends when the cart is farther than 2.4 from the middle or the pole more
-        than 12 degrees from upright.
-    Actions:
-        0 pushes the cart to the left and 1 to the right.
-    Reward:
-        1 for each step, also for the one at which it ends. Users' episodes have at most
-        ``horizon`` steps; a value is the mean number of steps, of at most ``steps``.
-    Optimum:
-        ``steps``: pushing towards the side to which the pole leans and turns never lets it fall.
-        Uniform has about 22. Values are estimates from 2,000 episodes.
-    Source:
-        Barto, Sutton and Anderson, 1983, with the dynamics of Gymnasium's CartPole-v1. The
-        features are of degree two.
-
-    >>> world = cartpole()
-    >>> world.optimal_value, world.spec.features.size
-    (200.0, 15)
-    """
-    return CartPoleWorld(steps, horizon, discount)
-
-
 def _closeness(states: Floats) -> Floats:
     """How close all coordinates are to the middle."""
     closeness: Floats = 0.5 - np.abs(states - 0.5).mean(axis=-1)
     return closeness
 
 
-WORLDS = ("cartpole", "line")
+WORLDS = ("line",)
 """The names of worlds that a command line knows."""
