@@ -298,7 +298,8 @@ class ModelPosterior(BoxAlgorithm):
             self._move_grid()
         # Where a box was given up, the grid is still the one of that box.
         if "grid" in arrays:
-            self.planner = GridPlanner(self.spec, *arrays["grid"], self.discount)
+            lows, highs = arrays["grid"]
+            self.planner = GridPlanner(self.spec, lows, highs, self.discount)
         assert self.planner is not None  # noqa: S101
         self.planner.values = np.array(arrays["values"], dtype=np.float32)
         self.weights = arrays.get("weights")

@@ -176,7 +176,8 @@ def vector_world(
     space: Any = env.action_space
     box = None
     if levels is not None and isinstance(space, spaces.Box):
-        box = ActionBox(*(tuple(end.ravel().tolist()) for end in (space.low, space.high)), levels)
+        low, high = (tuple(end.ravel().tolist()) for end in (space.low, space.high))
+        box = ActionBox(low, high, levels)
     # Features of your own may be of what has no ends.
     far = END if given["features"] is None else math.inf
     spec = SmoothSpec(

@@ -80,7 +80,7 @@ def from_gymnasium(
     ('horizon 200 (the time limit)', 'rewards in -1:0 (documented)')
     """
     env, assumed = opened(env_or_id, kwargs), list[str]()
-    vectors = {"lows": lows, "highs": highs, "features": features, "levels": levels}
+    vectors: dict[str, Any] = {"lows": lows, "highs": highs, "features": features, "levels": levels}
     vectors |= {"evaluation_steps": evaluation_steps, "discount": discount}
     vectors |= {"angles": angles or None}
     given: dict[str, Any] = {"horizon": horizon, "reward_range": reward_range}
