@@ -112,8 +112,6 @@ def test_it_is_an_environment_too() -> None:
     env.reset(seed=0)
     assert env.step(np.int64(0))[:2] == (1, 0.0)
     assert env.step(np.int64(1))[:2] == (2, 1.0)
-    assert env.P[0][1] == [(1.0, 2, 0.25, False)]
-    assert env.P[1][0] == []
 
 
 def test_agents_without_such_sets_are_for_another_world() -> None:
