@@ -132,7 +132,7 @@ def test_environments_without_a_table_take_options():
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("riverswin", r"must be one of cartpole.*did you mean 'riverswim'.*\.toml.*gym:"),
+        ("riverswin", r"must be one of deep_sea.*did you mean 'riverswim'.*\.toml.*gym:"),
         ("", "world is ''"),
         ("riverswim:", "colon, but no options"),
         ("riverswim:depth=3", r"no option 'depth'; it takes states=6, horizon=20$"),

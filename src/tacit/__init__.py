@@ -49,12 +49,12 @@ _MODULES = {
     "simulation.sweep": "sweep",
     "which_agent": "agent",
 }
-_FAMILIES = ("continuous", "linear", "lq", "mixture", "papers", "tabular")
+_FAMILIES = ("continuous", "gym", "linear", "lq", "mixture", "papers", "tabular")
 _LAZY = {name: (module, name) for module, names in _MODULES.items() for name in names.split()}
 _LAZY["validate"] = _LAZY.pop("validate_episodes")
 
 if "gymnasium" in sys.modules:
-    from tacit import envs as envs  # registers ours
+    from tacit import gym as gym  # registers ours
 
 
 def __getattr__(name: str) -> Any:

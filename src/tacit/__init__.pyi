@@ -1,6 +1,6 @@
 """Types of the public names, which are loaded when they are asked for."""
 
-from tacit import continuous, linear, lq, mixture, papers, tabular
+from tacit import continuous, gym, linear, lq, mixture, papers, tabular
 from tacit.audit.audit_agent import audit_agent
 from tacit.audit.check_agent import check_agent
 from tacit.audit.check_counter import check_counter
@@ -143,6 +143,7 @@ __all__ = [
     "continuous",
     "counter",
     "distributed",
+    "gym",
     "learn_offline",
     "linear",
     "local",

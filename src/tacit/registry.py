@@ -266,7 +266,7 @@ def _world_target(name: str) -> str | None:
 def world_entry(name: str) -> NamedMaker:
     """What a world's name stands for."""
     if name in GYM:
-        return _gym_entry("tabular")
+        return _gym_entry()
     if (target := _world_target(name) or _code(name)) is not None:
         return NamedMaker(name, target)
     raise InvalidArgument(
@@ -335,12 +335,10 @@ def world(what: Any) -> World:
 def _world_of(what: Any, mistake: str, options: Mapping[str, Any]) -> World:
     made: World = what
     if hasattr(what, "reset") and hasattr(what, "unwrapped"):
-        from tacit.finite.imported import own_world
-
-        family = _family_of(what)
-        if unknown := options.keys() - family.options.keys():
+        entry = _gym_entry()
+        if unknown := options.keys() - entry.options.keys():
             raise InvalidArgument(f"{', '.join(sorted(unknown))} means nothing to {what}")
-        made = (None if options else own_world(what)) or family.make(what, **options)
+        made = entry.make(what, **options)
     elif not hasattr(made, "simulate"):
         raise InvalidArgument(mistake)
     elif options:
@@ -352,7 +350,7 @@ def _environment_options(maker: NamedMaker) -> dict[str, Option]:
     """What an environment's world takes besides what its maker does, unless that takes all."""
     if maker.takes_more:
         return {}
-    every = _gym_entry("tabular").options | _gym_entry("continuous").options
+    every = _gym_entry().options
     return {name: option for name, option in every.items() if name not in maker.options}
 
 
@@ -383,12 +381,8 @@ def _imported(entry: NamedMaker, text: str) -> World:
             _check_code(word, word.partition(":")[0])
     if name.startswith("tacit/"):
         return _named_environment(name, rest)
-    from tacit.finite.imported import opened
-
     try:
-        with contextlib.closing(opened(name, {})) as env:
-            family = _family_of(env)
-        made: World = family.make(name, **family.read(rest))
+        made: World = entry.make(name, **entry.read(rest))
     except InvalidArgument:
         raise
     except (ImportError, LookupError, ValueError, AssertionError, AttributeError) as error:
@@ -401,27 +395,16 @@ def imported_entry(made: World) -> NamedMaker:
     """What made a world of an environment's text."""
     if not hasattr(made, "assumed"):
         return world_entry(split(made.name)[0])  # ours, or one of arrays
-    return _gym_entry("continuous" if hasattr(made.spec, "lows") else "tabular")
+    return _gym_entry()
 
 
-def _gym_entry(family: str) -> NamedMaker:
-    return NamedMaker("gym", f"tacit.{family}.gym:from_gymnasium", ("env_or_id",))
-
-
-def _family_of(env: Any) -> NamedMaker:
-    """What makes a world of an environment: of a finite one, or of one with vectors for states."""
-    from gymnasium import spaces
-
-    space = env.observation_space
-    parts = space.spaces if isinstance(space, spaces.Tuple) else (space,)
-    finite = all(isinstance(part, spaces.Discrete) for part in parts)
-    finite = finite or isinstance(space, spaces.MultiDiscrete)
-    return _gym_entry("tabular" if finite else "continuous")
+def _gym_entry() -> NamedMaker:
+    return NamedMaker("gym", "tacit.gym.worlds:from_gymnasium", ("env_or_id",))
 
 
 def _named_environment(name: str, options: str) -> World:
     """The world behind an environment of ours: it is known exactly."""
-    from tacit.envs import GIVEN, NAMES
+    from tacit.gym import GIVEN, NAMES
 
     known = {f"tacit/{env}-v0": world for names in NAMES.values() for env, world in names.items()}
     if name not in known:

@@ -96,6 +96,11 @@ def _smooth(spec: Any) -> bool:
     return _box(spec) and hasattr(spec, "pushes") and spec.dimension <= MOST_PLANNED
 
 
+def _vectors(spec: Any) -> bool:
+    """With actions that are vectors."""
+    return _box(spec) and spec.action_box is not None
+
+
 RULES = (
     Rule(
         "policy_improvement",
@@ -164,6 +169,14 @@ RULES = (
         (JOINT, LOCAL, NONE),
         "it loses the least of our agents for linear systems",
         _lq,
+    ),
+    Rule(
+        "actor_critic",
+        "continuous",
+        "actions are vectors",
+        (JOINT, LOCAL, NONE),
+        "its policies draw vectors, and no other agent's do",
+        _vectors,
     ),
     Rule(
         "model_posterior",

@@ -19,7 +19,6 @@ from tacit.continuous import (
     Grid,
     QPolicy,
     SoftmaxPolicy,
-    from_gymnasium,
     gradient_loops,
     line,
 )
@@ -27,6 +26,7 @@ from tacit.continuous.action_box import normals
 from tacit.continuous.features import Custom
 from tacit.continuous.statistics.policy_gradients import PolicyGradients
 from tacit.core.vector_episodes import VectorEpisodes
+from tacit.gym import from_gymnasium
 from tacit.privacy.errors import CheckFailed, InvalidArgument
 from tacit.privacy.models import LocalDP
 from tacit.privacy.statistic import WHOLE_EPISODE

@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
+from research.worlds.cartpole import cartpole
 from tacit import (
     LSVIUCB,
     UCBPO,
@@ -40,7 +41,7 @@ from tacit import (
 )
 from tacit.audit.check_agent import check_agent
 from tacit.audit.watched_gate import Passage, WatchedGate
-from tacit.continuous import cartpole, line
+from tacit.continuous import line
 from tacit.continuous.constants import GRID, MAP
 from tacit.finite.visits import VisitCounts
 from tacit.linear import simplex

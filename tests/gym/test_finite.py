@@ -7,13 +7,13 @@ from gymnasium.wrappers import TimeLimit
 
 import tacit.tabular
 from tacit import InvalidArgument
-from tacit.envs import register_envs
-from tacit.finite.env import FiniteEnv
 from tacit.finite.model import optimal
 from tacit.finite.policy import Policy
+from tacit.gym import from_gymnasium, register_envs
+from tacit.gym.envs import FiniteEnv
+from tacit.gym.finite import ImportedWorld, SampledWorld
 from tacit.registry import build_world
 from tacit.tabular import riverswim
-from tacit.tabular.gym import ImportedWorld, SampledWorld, from_gymnasium
 
 IDS = ["RiverSwim", "Grid", "DeepSea", "RandomMDP", "HealthCoach"]
 
@@ -42,9 +42,9 @@ def environment_returns(env, policy, users, seed):
 
 
 def test_the_family_offers_it_lazily():
-    assert tacit.tabular.from_gymnasium is from_gymnasium
+    assert tacit.gym.from_gymnasium is from_gymnasium
     with pytest.raises(AttributeError, match="no attribute 'from_gym'"):
-        _ = tacit.tabular.from_gym
+        _ = tacit.gym.from_gym
 
 
 @pytest.mark.parametrize(
@@ -268,33 +268,17 @@ def test_sampled_worlds():
     assert world.reference_value == world.baseline_value
 
 
-def test_sampled_counts_are_those_of_the_episodes():
+def test_every_form_is_one_of_episodes():
     world = from_gymnasium(Coins(), horizon=3, reward_range=(-0.5, 1.0), evaluation_users=10)
     assert np.isnan(world.optimal_value)
-    episodes, counts, pooled = (
+    episodes, counts = (
         world.simulate(uniform(world), 200, np.random.default_rng(7), form)
-        for form in ("episodes", "counts", "pooled")
+        for form in ("episodes", "counts")
     )
-    assert counts["transitions"].shape == (3, 5, 2, 5)
-    for h in range(3):
-        for s in range(5):
-            here = episodes.states[:, h] == s
-            assert counts["transitions"][h, s].sum() == here.sum()
-            assert counts["rewards"][h, s].sum() == episodes.rewards[here, h].sum()
-    assert (pooled["transitions"][0] == counts["transitions"].sum(axis=0)).all()
-    assert (pooled["rewards"][0] == counts["rewards"].sum(axis=0)).all()
-    assert pooled.aggregate
-    second = Policy.deterministic(np.ones((3, 5), dtype=np.int64), 2)
-    counts, occupancy = (
-        world.simulate(second, 200, np.random.default_rng(8), form)
-        for form in ("counts", "occupancy")
-    )
-    assert (occupancy["actions"] == 1).all()
-    for name in ("transitions", "rewards"):
-        assert (occupancy[name] == counts[name][:, :, 1]).all()
-        assert (counts[name][:, :, 0] == 0).all()
-    with pytest.raises(InvalidArgument, match="policy must be deterministic"):
-        world.simulate(uniform(world), 200, np.random.default_rng(8), "occupancy")
+    for name in ("states", "actions", "rewards"):
+        assert (getattr(episodes, name) == getattr(counts, name)).all()
+    with pytest.raises(InvalidArgument, match="form must be one of"):
+        world.simulate(uniform(world), 200, np.random.default_rng(7), "sums")
 
 
 def test_what_a_table_does_not_know_is_sampled():
@@ -327,7 +311,7 @@ def test_a_return_is_told_when_an_episode_ends():
 
 
 def test_large_blocks_come_in_parts_that_are_the_same_every_time(monkeypatch):
-    monkeypatch.setattr("tacit.tabular.gym._PART", 64)
+    monkeypatch.setattr("tacit.gym.finite._PART", 64)
     world = from_gymnasium(Coins(), horizon=3, reward_range=(-0.5, 1.0))
     block = world.simulate(uniform(world), 150, np.random.default_rng(0), "streamed")
     once, twice = list(block.parts()), list(block.parts())
@@ -347,7 +331,7 @@ def test_large_blocks_come_in_parts_that_are_the_same_every_time(monkeypatch):
         (lambda: from_gymnasium("FrozenLake-v1", ice=3), "no environment"),
         (lambda: from_gymnasium(3), "env_or_id must be"),
         (lambda: from_gymnasium(Corridor(), 2, cells=4), r"\['cells'\] are for making"),
-        (lambda: from_gymnasium("CartPole-v1"), "observations must be Discrete"),
+        (lambda: from_gymnasium("FrozenLake-v1", lows=[0.0]), "lows means nothing to Discrete"),
         (lambda: from_gymnasium("FrozenLake-v1", horizon=0), "horizon must be an integer >= 1"),
         (
             lambda: from_gymnasium(Coins(), 3, reward_range=(0, 0)),
@@ -361,7 +345,7 @@ def test_large_blocks_come_in_parts_that_are_the_same_every_time(monkeypatch):
             lambda: from_gymnasium(Coins(), 3, return_range=(1.0, 0.0)),
             "return_range must be two finite numbers that increase",
         ),
-        (lambda: FiniteEnv("riverswim"), "world must be a FiniteWorld, got str"),
+        (lambda: FiniteEnv("riverswim"), "world must be of type FiniteWorld, got str"),
     ],
 )
 def test_mistakes_are_named(make, message):
@@ -378,9 +362,10 @@ def test_registered_worlds_pass_gymnasiums_checker(name):
     # Warnings are errors here.
     check_env(env)
     world = from_gymnasium(f"tacit/{name}-v0")
-    assert isinstance(world, ImportedWorld)
-    assert world.optimal_value == pytest.approx(env.world.optimal_value)
-    assert world.spec.horizon == env.world.spec.horizon
+    assert world.name == env.world.name
+    shorter = from_gymnasium(f"tacit/{name}-v0", horizon=2, evaluation_users=10)
+    assert isinstance(shorter, SampledWorld)
+    assert (shorter.spec.horizon, shorter.spec.states) == (2, world.spec.states + 1)
 
 
 def test_parameters_reach_the_world():

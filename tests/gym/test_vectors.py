@@ -6,17 +6,16 @@ import pytest
 from gymnasium import spaces
 from gymnasium.utils.env_checker import check_env
 
-import tacit.continuous
 from research.worlds import acrobot, plane
+from research.worlds.cartpole import cartpole
 from tacit import FittedFunctionalQ, InvalidArgument, JointDP, run
 from tacit.continuous import (
     Polynomial,
     QPolicy,
-    cartpole,
     line,
 )
-from tacit.continuous.gym import BoxEnv, from_gymnasium
-from tacit.envs import register_envs
+from tacit.gym import from_gymnasium, register_envs
+from tacit.gym.envs import BoxEnv
 from tacit.registry import build_world
 
 RNG = np.random.default_rng
@@ -56,12 +55,6 @@ def controller():
 
 
 # Environments as worlds.
-
-
-def test_the_family_offers_it_lazily():
-    assert tacit.continuous.from_gymnasium is from_gymnasium
-    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        tacit.continuous.nothing  # noqa: B018
 
 
 def test_cartpole_is_the_built_in_world():
@@ -213,7 +206,7 @@ def test_names_rebuild_worlds():
 @pytest.mark.parametrize(
     ("make", "match"),
     [
-        (lambda: from_gymnasium("FrozenLake-v1", 50, (0.0, 1.0)), "must be a Box"),
+        (lambda: from_gymnasium("MountainCar-v0", return_range=(0.0, 1.0)), "return_range means"),
         (lambda: from_gymnasium("Pendulum-v1", 50, (-20.0, 0.0), levels=1), "levels must be >= 2"),
         (lambda: from_gymnasium("NoSuchThing-v0", 50, (0.0, 1.0)), "no environment"),
         (lambda: from_gymnasium(3, 50, (0.0, 1.0)), "gymnasium.Env or its id"),

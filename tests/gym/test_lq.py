@@ -7,9 +7,9 @@ from gymnasium.utils.env_checker import check_env
 
 from research.worlds import random_system
 from tacit import InvalidArgument
-from tacit.envs import register_envs
+from tacit.gym import register_envs
+from tacit.gym.envs import LQEnv
 from tacit.lq import dosing
-from tacit.lq.gym import LQEnv
 
 IDS = [
     "tacit/Dosing-v0",
@@ -83,5 +83,5 @@ def test_what_is_no_control_is_refused(action):
 
 
 def test_other_worlds_are_refused():
-    with pytest.raises(InvalidArgument, match="world must be an LQWorld"):
+    with pytest.raises(InvalidArgument, match="world must be of type LQWorld"):
         LQEnv("dosing")

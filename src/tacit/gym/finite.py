@@ -1,7 +1,4 @@
-"""Environments of Gymnasium as worlds; :mod:`tacit.envs` has ours as environments.
-
-What theirs do not say is by :mod:`tacit.finite.imported`'s rules.
-"""
+"""Environments of Gymnasium with finitely many states and actions, as worlds."""
 
 from __future__ import annotations
 
@@ -18,26 +15,15 @@ from numpy.typing import NDArray
 from tacit.core.episodes import Episodes
 from tacit.core.sizes import check_bytes, check_size, check_users
 from tacit.core.world import Form
-from tacit.finite.imported import (
-    TRANSPARENT,
-    horizon_of,
-    name_of,
-    numbered,
-    opened,
-    returns_of,
-    rewards_of,
-    transparent,
-)
 from tacit.finite.mixed_policy import AnyPolicy, MixedPolicy
 from tacit.finite.model import FiniteModel, check_policy
 from tacit.finite.policy import Policy
-from tacit.finite.simulate import check_deterministic, occupancy_block
 from tacit.finite.spec import FiniteSpec
 from tacit.finite.world import FORMS, FiniteWorld
+from tacit.gym.rules import Env, numbered, returns_of, rewards_of, transparent
+from tacit.gym.tables import Rescaled, Table
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, StreamedBlock
-from tacit.tabular.gym_table import Rescaled, Table
-from tacit.tabular.sparse_world import SparseWorld
 from tacit.tabular.world import TabularWorld
 
 Floats = NDArray[np.float64]
@@ -57,7 +43,7 @@ class ImportedWorld(TabularWorld):
 
         environment's reward = reward_offset + reward_scale * agent's reward
 
-    unless it is a way to an end, or clipped: see :mod:`tacit.tabular.gym_table`. Values are in the
+    unless it is a way to an end, or clipped: see :mod:`tacit.gym.tables`. Values are in the
     environment's own units: expected sums of what it pays. Since they may be negative, losses are
     relative to the baseline: ``reference_value`` is ``baseline_value``.
 
@@ -121,7 +107,7 @@ class SampledWorld:
         name: str,
         reward_range: tuple[float, float],
         optimal_value: float | None = None,
-        evaluation_users: int = _EVALUATED,
+        evaluation_users: int | None = None,
         assumed: Sequence[str] = (),
         return_range: tuple[float, float] | None = None,
     ) -> None:
@@ -131,11 +117,21 @@ class SampledWorld:
         if return_range is not None:
             low, high = return_range
         self._env, self.assumed = env, tuple(assumed)
-        self._sizes, self._starts = _sizes(env.observation_space)
+        space: Any = env.observation_space
+        self._sizes: list[int]
+        self._starts: list[int]
+        # How many values each part of an observation has, and the smallest of them.
+        if isinstance(space, spaces.MultiDiscrete):
+            self._sizes, self._starts = space.nvec.ravel().tolist(), space.start.ravel().tolist()
+        else:
+            parts = space if isinstance(space, spaces.Tuple) else (space,)
+            self._sizes = [int(part.n) for part in parts]
+            self._starts = [int(part.start) for part in parts]
         self._first_action = int(env.action_space.start)  # type: ignore[attr-defined]  # numbered
         self.name = name
         self.reward_offset, self.reward_scale = low, high - low
-        self.evaluation_users = check_size("evaluation_users", evaluation_users)
+        evaluated = _EVALUATED if evaluation_users is None else evaluation_users
+        self.evaluation_users = check_size("evaluation_users", evaluated)
         self.optimal_value = math.nan if optimal_value is None else float(optimal_value)
         self.spec = FiniteSpec(
             states=math.prod(self._sizes) + 1,
@@ -148,13 +144,12 @@ class SampledWorld:
     def simulate(
         self, policy: AnyPolicy, users: int, rng: np.random.Generator, form: Form = "episodes"
     ) -> Episodes | Block:
-        """A block of users who follow a policy, each an episode of the environment."""
+        """A block of users who follow a policy: episodes of the environment, in every form."""
         if form not in FORMS:
             raise InvalidArgument(f"form must be one of {FORMS}, got {form!r}")
         if form == "streamed":
             return self._streamed(policy, check_users(users), rng)
         check_policy(self.spec, policy)
-        taken = check_deterministic(policy).actions if form == "occupancy" else None
         users = check_users(users)
         states, actions, paid, components = self._roll_out(policy, users, rng)
         scaled = np.clip((paid - self.reward_offset) / self.reward_scale, 0.0, 1.0)
@@ -164,22 +159,8 @@ class SampledWorld:
             scaled = np.zeros(paid.shape)
             scaled[np.arange(users), last] = np.clip(shown, 0.0, 1.0)
         rewards = (rng.random(scaled.shape) < scaled).astype(np.float64)
-        if form == "episodes":
-            versions = np.full(users, policy.version, dtype=np.int64)
-            return Episodes(states, actions, rewards, versions, components=components)
-        H, S, A = self.spec.horizon, self.spec.states, self.spec.actions
-        steps = 1 if form == "pooled" else H
-        kept = A if taken is None else 1
-        check_bytes("transitions of a block", (steps, S, kept, S))
-        transitions = np.zeros((steps, S, kept, S), dtype=np.int64)
-        sums = np.zeros((steps, S, kept))
-        at = np.broadcast_to(np.minimum(np.arange(H), steps - 1), actions.shape)
-        actions = np.minimum(actions, kept - 1)
-        np.add.at(transitions, (at, states[:, :-1], actions, states[:, 1:]), 1)
-        np.add.at(sums, (at, states[:, :-1], actions), rewards)
-        if taken is not None:
-            return occupancy_block(users, taken, transitions, sums)
-        return Block(users, {"transitions": transitions, "rewards": sums}, aggregate=True)
+        versions = np.full(users, policy.version, dtype=np.int64)
+        return Episodes(states, actions, rewards, versions, components=components)
 
     def _streamed(self, policy: AnyPolicy, users: int, rng: np.random.Generator) -> StreamedBlock:
         """The same users whenever they are asked for: stepped once, and kept in few bytes."""
@@ -268,122 +249,6 @@ class SampledWorld:
         return int(np.ravel_multi_index(shifted, self._sizes))
 
 
-def from_gymnasium(
-    env_or_id: str | gymnasium.Env[Any, Any],
-    horizon: int | None = None,
-    *,
-    reward_range: tuple[float, float] | None = None,
-    return_range: tuple[float, float] | None = None,
-    optimal_value: float | None = None,
-    evaluation_users: int = _EVALUATED,
-    action_levels: int | None = None,
-    **kwargs: Any,
-) -> ImportedWorld | SampledWorld | SparseWorld:
-    """An environment with finitely many observations and actions, as a world.
-
-    Environments that expose their table of transitions (``env.unwrapped.P``, as FrozenLake, Taxi
-    and CliffWalking do) become an :class:`ImportedWorld` with exact values. Those that expose it as
-    arrays (``env.unwrapped.dynamics`` with ``tx_mat`` and ``r_mat`` (S, A, S), ``d_0`` (S,) and
-    perhaps ``admissible_actions``, as ICU-Sepsis does) become a
-    :class:`~tacit.tabular.SparseWorld`, if rewards are in [0, 1]. The others become a
-    :class:`SampledWorld`, whose values are estimates.
-
-    Where a table gives one transition several rewards, the reward is drawn independently of the
-    next state given state and action. Values are exact in every case.
-
-    Args:
-        env_or_id: an environment or the id of one.
-        horizon: steps of an episode; by rule (:mod:`tacit.finite.imported`) if not given, as the
-            following.
-        reward_range: bounds of the rewards that agents see.
-        return_range: bounds of their sum over an episode, where there is no table.
-        optimal_value: what is known of the optimum, where there is no table.
-        evaluation_users: how many users a value is estimated from where there is no table.
-        action_levels: values along each coordinate of a continuous action.
-        **kwargs: for ``gymnasium.make``.
-
-    >>> world = from_gymnasium("FrozenLake-v1", horizon=20, is_slippery=False)
-    >>> world.spec.states, world.spec.horizon, world.optimal_value
-    (16, 20, 1.0)
-    """
-    env, assumed = opened(env_or_id, kwargs), list[str]()
-    _sizes(env.observation_space)
-    horizon = horizon_of(env, horizon, assumed)
-    options = {
-        "horizon": horizon,
-        "reward_range": reward_range,
-        "return_range": return_range,
-        "optimal_value": optimal_value,
-        "evaluation_users": None if evaluation_users == _EVALUATED else evaluation_users,
-        "action_levels": action_levels,
-    }
-    name, env = name_of(env, options), numbered(env, action_levels, assumed)
-    if _has_table(env):
-        for option, value in (("optimal_value", optimal_value), ("return_range", return_range)):
-            if value is not None:
-                raise InvalidArgument(f"{option} is given, but {name} has a table: it is computed")
-        ends = None if reward_range is None else rewards_of(env, reward_range, assumed)
-        table = Table(env.unwrapped, horizon, ends, assumed)
-        return ImportedWorld(table.seen[0], name, *table.seen[1:], assumed, paid=table.paid)
-    if (arrays := _dynamics(env)) is not None:
-        return _from_dynamics(arrays, horizon, name)
-    returns = returns_of(env, return_range, assumed) if reward_range is None else return_range
-    rewards = returns or rewards_of(env, reward_range, assumed)
-    given = (rewards, optimal_value, evaluation_users, assumed, returns)
-    return SampledWorld(env, horizon, name, *given)
-
-
-# Tables.
-
-
-def _has_table(env: gymnasium.Env[Any, Any]) -> bool:
-    inner: Any = env.unwrapped
-    # A fickle passenger of Taxi changes her mind outside the table.
-    return (
-        transparent(env)
-        and isinstance(env.observation_space, spaces.Discrete)
-        and env.observation_space.start == 0
-        and env.action_space.start == 0  # type: ignore[attr-defined]  # Discrete, checked
-        and isinstance(getattr(inner, "P", None), Mapping)
-        and hasattr(inner, "initial_state_distrib")
-        and not getattr(inner, "fickle_passenger", False)
-    )
-
-
-def _dynamics(env: gymnasium.Env[Any, Any]) -> Mapping[str, Any] | None:
-    """The arrays of an environment that has them, if its wrappers are its own or transparent."""
-    inner: Any = env
-    package = type(env.unwrapped).__module__.partition(".")[0]
-    while isinstance(inner, gymnasium.Wrapper):
-        own = type(inner).__module__.partition(".")[0] == package
-        if not own and not isinstance(inner, TRANSPARENT):
-            return None
-        inner = inner.env
-    arrays = getattr(inner, "dynamics", None)
-    if not isinstance(arrays, Mapping) or not {"tx_mat", "r_mat", "d_0"} <= set(arrays):
-        return None
-    S, A = env.observation_space.n, env.action_space.n  # type: ignore[attr-defined]
-    return arrays if np.shape(arrays["tx_mat"]) == (S, A, S) else None
-
-
-def _from_dynamics(arrays: Mapping[str, Any], horizon: int, name: str) -> SparseWorld:
-    P, rewards = np.asarray(arrays["tx_mat"]), np.asarray(arrays["r_mat"], dtype=np.float64)
-    S, A = P.shape[:2]
-    allowed = np.ones((S, A), dtype=bool)
-    if "admissible_actions" in arrays:
-        allowed[:] = False
-        for state, actions in enumerate(arrays["admissible_actions"]):
-            allowed[state, list(actions)] = True
-    source, action = np.nonzero(allowed)
-    rows, target = np.nonzero(P[source, action])
-    source, action = source[rows], action[rows]
-    paid = np.broadcast_to(rewards, P.shape)[source, action, target]
-    probability = P[source, action, target].astype(np.float64)
-    return SparseWorld(
-        S, A, horizon, source, action, target, probability, paid, arrays["d_0"], name=name
-    )
-
-
 def _widened(block: Block) -> Block:
     """With the types that episodes have."""
     wide = {name: array.astype(np.int64) for name, array in block.arrays.items()}
@@ -405,17 +270,37 @@ def _chooser(
     return lambda step, state: int(sums[step, state].searchsorted(rng.random(), "right")), rest
 
 
-# Spaces.
+def finite_world(
+    env: Env, name: str, assumed: list[str], given: Mapping[str, Any]
+) -> ImportedWorld | SampledWorld:
+    """The world of an environment and of options of :func:`~.worlds.from_gymnasium`."""
+    env = numbered(env, given["action_levels"], assumed)
+    ends, returns, best = (
+        given[name] for name in ("reward_range", "return_range", "optimal_value")
+    )
+    if _has_table(env):
+        for option in ("optimal_value", "return_range"):
+            if given[option] is not None:
+                raise InvalidArgument(f"{option} is given, but {name} has a table: it is computed")
+        seen = None if ends is None else rewards_of(env, ends, assumed)
+        table = Table(env.unwrapped, given["horizon"], seen, assumed)
+        return ImportedWorld(table.seen[0], name, *table.seen[1:], assumed, paid=table.paid)
+    if ends is None:
+        returns = returns_of(env, returns, assumed)
+    rewards = returns or rewards_of(env, ends, assumed)
+    known = rewards, best, given["evaluation_users"], assumed, returns
+    return SampledWorld(env, given["horizon"], name, *known)
 
 
-def _sizes(space: Any) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """How many values each part of an observation has, and the smallest of them."""
-    if isinstance(space, spaces.MultiDiscrete):
-        return tuple(space.nvec.ravel().tolist()), tuple(space.start.ravel().tolist())
-    parts = space if isinstance(space, spaces.Tuple) else (space,)
-    if all(isinstance(part, spaces.Discrete) for part in parts):
-        return tuple(int(part.n) for part in parts), tuple(int(part.start) for part in parts)
-    raise InvalidArgument(
-        f"the environment's observations must be Discrete, MultiDiscrete or a Tuple of Discrete, "
-        f"got {space}"
+def _has_table(env: Env) -> bool:
+    inner: Any = env.unwrapped
+    # A fickle passenger of Taxi changes her mind outside the table.
+    return (
+        transparent(env)
+        and isinstance(env.observation_space, spaces.Discrete)
+        and env.observation_space.start == 0
+        and env.action_space.start == 0  # type: ignore[attr-defined]  # Discrete, numbered
+        and isinstance(getattr(inner, "P", None), Mapping)
+        and hasattr(inner, "initial_state_distrib")
+        and not getattr(inner, "fickle_passenger", False)
     )

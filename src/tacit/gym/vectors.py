@@ -1,19 +1,10 @@
-"""Gymnasium, in both directions: its environments as worlds, and our worlds as environments.
-
-:mod:`tacit.envs` registers ours. What theirs do not say is by :mod:`tacit.finite.imported`'s rules,
-and for vectors by these:
-
-- **observations** that are neither numbered nor a Box are flattened as Gymnasium flattens them.
-- **the box of states**: that of the observations; an end that is infinite is :data:`END`.
-- **actions** that are points of a box push along its coordinates.
-- **features**: the agents' own rule, a grid up to two coordinates and monomials beyond.
-"""
+"""Environments of Gymnasium whose observations are vectors, as worlds."""
 
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import gymnasium
@@ -21,24 +12,13 @@ import numpy as np
 from gymnasium import spaces
 
 from tacit.continuous.action_box import ActionBox
-from tacit.continuous.features import FeatureMap
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.smooth_spec import SmoothSpec
 from tacit.continuous.spec import BoxSpec
-from tacit.continuous.world import BoxWorld, VectorWorld, roll_out
+from tacit.continuous.world import VectorWorld, roll_out
 from tacit.core.sizes import check_size
 from tacit.core.vector_episodes import VectorEpisodes
-from tacit.finite.env import EpisodeEnv
-from tacit.finite.imported import (
-    Env,
-    NumberedActions,
-    horizon_of,
-    limit_of,
-    name_of,
-    numbered,
-    opened,
-    rewards_of,
-)
+from tacit.gym.rules import Env, NumberedActions, horizon_of, limit_of, numbered, rewards_of
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Bools, Floats, Ints
 
@@ -47,7 +27,6 @@ END = 3.0
 
 # What counts as infinite: some spaces have the largest float for it.
 _INFINITE = 1e9
-_DISCOUNT = 0.95
 # Coordinates that are the cosine and the sine of an angle, by name without version.
 _CIRCLES = {"Acrobot": ((0, 1), (2, 3)), "Pendulum": ((0, 1),)}
 # Episodes that a value is the mean of.
@@ -100,14 +79,15 @@ class GymnasiumWorld(VectorWorld):
         spec: BoxSpec,
         name: str,
         evaluation_steps: int,
-        evaluation_users: int,
+        evaluation_users: int | None = None,
         optimal_value: float | None = None,
         assumed: Sequence[str] = (),
     ) -> None:
         super().__init__(spec, name)
         self.assumed = tuple(assumed)
         self.evaluation_steps = check_size("evaluation_steps", evaluation_steps)
-        self.evaluation_users = check_size("evaluation_users", evaluation_users)
+        users = _EVALUATED if evaluation_users is None else evaluation_users
+        self.evaluation_users = check_size("evaluation_users", users)
         self._optimal_value = math.nan if optimal_value is None else float(optimal_value)
         # Vectors have an order, which their numbers on a mesh keep.
         discrete = spec.action_box is None
@@ -184,99 +164,43 @@ class GymnasiumWorld(VectorWorld):
         return np.clip(flat, self.spec.lows, self.spec.highs)
 
 
-def from_gymnasium(
-    env_or_id: str | Env,
-    horizon: int | None = None,
-    reward_range: tuple[float, float] | None = None,
-    *,
-    lows: Sequence[float] | None = None,
-    highs: Sequence[float] | None = None,
-    features: FeatureMap | None = None,
-    evaluation_steps: int | None = None,
-    evaluation_users: int = _EVALUATED,
-    discount: float = _DISCOUNT,
-    levels: int | None = None,
-    optimal_value: float | None = None,
-    action_levels: int | None = None,
-    angles: bool = False,
-    **kwargs: Any,
+def vector_world(
+    env: Env, name: str, assumed: list[str], given: Mapping[str, Any]
 ) -> GymnasiumWorld:
-    """An environment whose observations are vectors, as a world.
-
-    What is not given is by rule: see :mod:`tacit.finite.imported` and this module.
-
-    Args:
-        env_or_id: an environment, which is the world's from now on, or the id of one.
-        horizon: steps of a user's episode; at most the environment's time limit.
-        reward_range: the smallest and the largest reward; others are clipped.
-        lows: the lower corner of the box of states.
-        highs: its upper corner.
-        features: a feature map that suits the world.
-        evaluation_steps: of an episode that a value is estimated from; the horizon by default.
-        evaluation_users: how many such episodes there are.
-        discount: what the agent should weigh the future with.
-        levels: actions that are vectors stay vectors, of a mesh with so many points along each
-            coordinate, 0 for a fine one; see :class:`~tacit.continuous.action_box.ActionBox`.
-        optimal_value: the best value that is known. Without it nobody can say how good a policy
-            is: losses and scores are NaN, and values are what is left.
-        action_levels: values along each coordinate of a continuous action.
-        angles: states have an angle for every cosine and sine that Gymnasium documents, which
-            :class:`~tacit.ModelPosterior` knows how to plan with; of Acrobot and Pendulum.
-        **kwargs: for ``gymnasium.make``.
-
-    >>> world = from_gymnasium("MountainCar-v0")
-    >>> world.spec.horizon, world.spec.reward_range, world.spec.actions
-    (200, (-1.0, 0.0), 3)
-    >>> world.assumed
-    ('horizon 200 (the time limit)', 'rewards in -1:0 (documented)')
-    """
-    env, assumed = opened(env_or_id, kwargs), list[str]()
-    options = {
-        "horizon": horizon,
-        "reward_range": reward_range,
-        "lows": lows,
-        "highs": highs,
-        "features": features,
-        "evaluation_steps": evaluation_steps,
-        "evaluation_users": None if evaluation_users == _EVALUATED else evaluation_users,
-        "discount": None if discount == _DISCOUNT else discount,
-        "optimal_value": optimal_value,
-        "levels": levels,
-        "action_levels": action_levels,
-        "angles": angles or None,
-    }
-    name, env = name_of(env, options), _flat(env, assumed)
-    circles = _circles_of(env, assumed) if angles else ()
+    """The world of an environment and of options of :func:`~.worlds.from_gymnasium`."""
+    env, levels = _flat(env, assumed), given["levels"]
+    circles = _circles_of(env, assumed) if given["angles"] else ()
     if circles:
         env = AsAngles(env, circles)
-    if levels is None:
-        env = numbered(env, action_levels, assumed)
-    space = env.observation_space
-    within = None if levels is None else _action_box(env.action_space, levels)
+    env = numbered(env, given["action_levels"], assumed) if levels is None else env
+    space: Any = env.action_space
+    box = None
+    if levels is not None and isinstance(space, spaces.Box):
+        low, high = (tuple(end.ravel().tolist()) for end in (space.low, space.high))
+        box = ActionBox(low, high, levels)
     # Features of your own may be of what has no ends.
-    lows, highs = _corners(space, lows, highs, assumed, END if features is None else math.inf)
+    far = END if given["features"] is None else math.inf
     spec = SmoothSpec(
-        lows,
-        highs,
-        int(env.action_space.n) if within is None else within.size,  # type: ignore[attr-defined]
-        horizon_of(env, horizon, assumed),
-        rewards_of(env, reward_range, assumed),
-        discount,
-        features,
+        *_corners(env.observation_space, given["lows"], given["highs"], assumed, far),
+        int(space.n) if box is None else box.size,
+        horizon_of(env, given["horizon"], assumed),
+        rewards_of(env, given["reward_range"], assumed),
+        0.95 if given["discount"] is None else given["discount"],
+        given["features"],
         may_end=True,
-        action_box=within,
+        action_box=box,
         pushes=_pushes(env),
         angles=tuple(cosine - number for number, (cosine, _) in enumerate(circles)),
     )
-    steps = spec.horizon if evaluation_steps is None else evaluation_steps
-    steps = check_size("evaluation_steps", steps)
-    limit = limit_of(env)
+    steps, limit = given["evaluation_steps"], limit_of(env)
+    steps = check_size("evaluation_steps", spec.horizon if steps is None else steps)
     if limit is not None and max(spec.horizon, steps) > limit:
         raise InvalidArgument(
             f"horizon and evaluation_steps must be at most {limit}, the environment's time limit, "
             f"got {spec.horizon} and {steps}"
         )
-    return GymnasiumWorld(env, spec, name, steps, evaluation_users, optimal_value, assumed)
+    users, best = given["evaluation_users"], given["optimal_value"]
+    return GymnasiumWorld(env, spec, name, steps, users, best, assumed)
 
 
 def _flat(env: Env, assumed: list[str]) -> Env:
@@ -284,7 +208,7 @@ def _flat(env: Env, assumed: list[str]) -> Env:
     space = env.observation_space
     if isinstance(space, spaces.Box) and space.dtype is not None and space.dtype.kind in "iuf":
         return env
-    if not space.is_np_flattenable or isinstance(space, (spaces.Discrete, spaces.MultiDiscrete)):
+    if not space.is_np_flattenable:
         raise InvalidArgument(
             f"the environment's observations must be a Box, or be flattened to one, got {space}"
         )
@@ -331,36 +255,3 @@ def _pushes(env: Env) -> tuple[tuple[float, ...], ...] | None:
     low, high = rows.min(axis=0), rows.max(axis=0)
     half = np.where(high > low, 0.5 * (high - low), 1.0)
     return tuple(map(tuple, ((rows - 0.5 * (low + high)) / half).tolist()))
-
-
-def _action_box(space: Any, levels: int) -> ActionBox | None:
-    """The box of actions that are vectors, ``None`` where they are numbered."""
-    if not isinstance(space, spaces.Box):
-        return None
-    return ActionBox(tuple(space.low.ravel().tolist()), tuple(space.high.ravel().tolist()), levels)
-
-
-class BoxEnv(EpisodeEnv[Floats, np.int64]):
-    """A world of moves in a box as an environment.
-
-    >>> from tacit.continuous import line
-    >>> state, _ = BoxEnv(line()).reset(seed=0)
-    >>> state.shape
-    (1,)
-    """
-
-    def __init__(self, world: BoxWorld) -> None:
-        super().__init__(world, BoxWorld, "a BoxWorld")
-        self.observation_space = spaces.Box(0.0, 1.0, (world.spec.dimension,), np.float64)
-        self.action_space = spaces.Discrete(world.spec.actions)
-        self._state = np.zeros(world.spec.dimension)
-
-    def _first(self) -> Floats:
-        self._state = self.np_random.random(self._state.shape)
-        return self._state.copy()
-
-    def _next(self, action: np.int64) -> tuple[Floats, float]:
-        from tacit.continuous import world_loops
-
-        world_loops.move(self._state[np.newaxis], np.array([int(action)]), self.np_random.random(1))
-        return self._state.copy(), float(self.world.rewards(self._state))

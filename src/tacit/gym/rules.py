@@ -8,9 +8,8 @@ A rule reads spaces, time limits and documentation, never an episode:
   :data:`REWARDS`. What is outside is clipped before an agent sees it; values are of what was paid.
 - **range of returns**: what a whole episode adds up to, where that is known to be less than the
   rewards of all steps could be (:data:`RETURNS`). Then agents see the return alone, when it ends.
-- **actions**: numbers. Of several numbered parts all combinations; of a Box with up to three
-  coordinates a grid of :data:`LEVELS` along each, ends included; of a larger one its middle, and
-  each coordinate at either end while the others are in the middle. An end that is infinite is 1.
+- **actions**: numbers. Of several numbered parts all combinations; of a Box a grid of
+  :data:`LEVELS` along each coordinate, ends included. An end that is infinite is 1.
 
 An option of the same name takes the place of each.
 """
@@ -29,7 +28,7 @@ from gymnasium import spaces
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
 from tacit.core.sizes import check_size
-from tacit.finite.env import EpisodeEnv
+from tacit.gym.envs import EpisodeEnv
 from tacit.privacy.errors import InvalidArgument
 
 Env: TypeAlias = gymnasium.Env[Any, Any]
@@ -70,8 +69,6 @@ RETURNS = {"Blackjack": (-1.0, 1.0)}
 _BY_PARAMETER = {"sutton_barto_reward": (-1.0, 0.0), "natural": (-1.0, 1.5)}
 # More numbered actions than this are a slip.
 _MOST_ACTIONS = 1000
-# Coordinates up to which a continuous action is a grid.
-_GRID_COORDINATES = 3
 
 
 def opened(env_or_id: str | Env, kwargs: dict[str, Any]) -> Env:
@@ -122,8 +119,8 @@ def horizon_of(env: Env, given: int | None, assumed: list[str]) -> int:
     if given is not None:
         return check_size("horizon", given)
     limit = limit_of(env)
-    if limit is None and isinstance(env.unwrapped, EpisodeEnv):
-        limit = int(env.unwrapped.world.spec.horizon)
+    if limit is None and (own := own_world(env)) is not None:
+        limit = int(own.spec.horizon)
     why = "no time limit" if limit is None else "the time limit"
     assumed.append(f"horizon {limit or STEPS} ({why})")
     return limit or STEPS
@@ -138,9 +135,8 @@ def rewards_of(
     own = getattr(env.unwrapped, "reward_range", None) or env.unwrapped.metadata.get("reward_range")
     if own is not None and np.shape(own) == (2,) and np.isfinite(own).all():
         found, why = _increasing(own), "declared"
-    elif env.spec is not None and (name := env.spec.name) in DOCUMENTED:
-        changed = [ends for key, ends in _BY_PARAMETER.items() if env.spec.kwargs.get(key)]
-        found, why = [*changed, DOCUMENTED[name]][0], "documented"
+    elif (documented := _documented(env, DOCUMENTED)) is not None:
+        found, why = documented, "documented"
     else:
         found, why = REWARDS, "not declared"
     assumed.append(f"rewards in {found[0]:g}:{found[1]:g} ({why})")
@@ -153,12 +149,18 @@ def returns_of(
     """The range of returns, by the rule; ``None`` if nothing is known of it."""
     if given is not None:
         return _increasing(given, "return_range")
-    if env.spec is None or env.spec.name not in RETURNS:
+    found = _documented(env, RETURNS)
+    if found is not None:
+        ends = f"{found[0]:g}:{found[1]:g}"
+        assumed.append(f"returns in {ends} (documented), told when an episode ends")
+    return found
+
+
+def _documented(env: Env, ranges: dict[str, tuple[float, float]]) -> tuple[float, float] | None:
+    if env.spec is None or env.spec.name not in ranges:
         return None
     changed = [ends for key, ends in _BY_PARAMETER.items() if env.spec.kwargs.get(key)]
-    found = [*changed, RETURNS[env.spec.name]][0]
-    assumed.append(f"returns in {found[0]:g}:{found[1]:g} (documented), told when an episode ends")
-    return found
+    return [*changed, ranges[env.spec.name]][0]
 
 
 def _increasing(ends: Any, name: str = "reward_range") -> tuple[float, float]:
@@ -200,8 +202,6 @@ def numbered(env: Env, levels: int | None, assumed: list[str]) -> Env:
         high = np.where(np.isfinite(space.high), space.high, 1.0).ravel()
         axes = [np.linspace(a, b, levels) for a, b in zip(low, high, strict=True)]
         words = f"{levels} levels each" if len(axes) > 1 else f"{levels} levels"
-        if len(axes) > _GRID_COORDINATES:
-            return NumberedActions(env, _one_at_a_time(space, low, high, assumed))
     else:
         raise InvalidArgument(
             "the environment's actions must be Discrete, MultiDiscrete, MultiBinary or a Box, "
@@ -209,20 +209,13 @@ def numbered(env: Env, levels: int | None, assumed: list[str]) -> Env:
         )
     count = math.prod(len(axis) for axis in axes)
     if count > _MOST_ACTIONS:
-        raise InvalidArgument(f"{count:,} actions are more than {_MOST_ACTIONS:,}, from {space}")
+        raise InvalidArgument(
+            f"{count:,} actions are more than {_MOST_ACTIONS:,}, from {space}: see action_levels"
+        )
     rows = itertools.product(*axes)
     choices = [np.array(row, dtype=space.dtype).reshape(space.shape) for row in rows]
     assumed.append(f"{count} actions ({words})")
     return NumberedActions(env, choices)
-
-
-def _one_at_a_time(space: spaces.Box, low: Any, high: Any, assumed: list[str]) -> list[Any]:
-    rows = [middle := (low + high) / 2]
-    for coordinate, end in itertools.product(range(len(low)), (low, high)):
-        rows.append(middle.copy())
-        rows[-1][coordinate] = end[coordinate]
-    assumed.append(f"{len(rows)} actions (one coordinate at a time at its ends)")
-    return [row.astype(space.dtype).reshape(space.shape) for row in rows]
 
 
 def name_of(env: Env, options: dict[str, Any]) -> str:
