@@ -31,7 +31,6 @@ from tacit.core.schedule import Schedule
 from tacit.core.vector_episodes import VectorEpisodes
 from tacit.finite.spec import FiniteSpec
 from tacit.privacy.statistic import Block
-from tacit.simulation.compare import Contender, compare
 from tacit.simulation.plan import Sizes, plan
 
 _BUDGET = {"epsilon": 1.0, "delta": 1e-6}
@@ -153,7 +152,7 @@ def _guarantee_calls() -> dict[str, Call]:
 
 
 def _run_calls() -> dict[str, Call]:
-    """Runs, comparisons, plans and the ledger."""
+    """Runs, plans and the ledger."""
     choice, none = registry.choose_agent("ucbvi"), tacit.NonPrivate()
     world = small_world("tabular")
     seeds = {"seeds": [0], "workers": 1, "progress": False}
@@ -176,15 +175,6 @@ def _run_calls() -> dict[str, Call]:
                 **seeds,
             },
             free=(),
-        ),
-        "compare": Call(
-            compare,
-            lambda: {
-                "world": world,
-                "entries": [Contender("one", choice, none)],
-                "users": 5,
-                **seeds,
-            },
         ),
         "plan": Call(
             plan,

@@ -42,17 +42,12 @@ def test_a_state_that_few_come_to(reach):
     found = limits(coin(reach), ONE)
     assert found.least == math.ceil(2.0 * Z / ONE.budget.mu / reach)
     assert found.why == "actions in any order in 1 states that matter"
-    # Half of all users try either door: three deviations of sqrt(2) / mu each.
-    by_hand = 3.0 * math.sqrt(2.0) / ONE.budget.mu / (reach / 2.0)
-    assert found.oracle == pytest.approx(by_hand, rel=0.15)
 
 
 def test_known_worlds():
     found = limits(tacit.tabular.riverswim(6, 20), ONE)
     assert found.least == 18
-    assert 100 <= found.oracle <= 150
     assert limits(tacit.tabular.riverswim(6, 20), JointDP(0.1, 1e-6)).least > 150
-    assert limits(tacit.tabular.riverswim(6, 20), JointDP(1.0, 0.0)).oracle is None
 
 
 def test_where_nothing_is_known_it_says_so():
@@ -60,9 +55,7 @@ def test_where_nothing_is_known_it_says_so():
     assert limits(river, NonPrivate()).why == "no limit is known of what is not private"
     assert limits(river, LocalDP(1.0, 0.0)).why == "no limit is known of local DP"
     assert limits(tacit.lq.double_integrator(), ONE).least is None
-    line = limits(tacit.continuous.line(8), ONE)
-    assert (line.least, line.oracle) == (11, None)
-    simplex = limits(tacit.linear.simplex(states=8), ONE)
-    assert (simplex.least, simplex.oracle) == (11, None)
+    assert limits(tacit.continuous.line(8), ONE).least == 11
+    assert limits(tacit.linear.simplex(states=8), ONE).least == 11
     nothing = tacit.tabular.TabularWorld([[[1.0], [1.0]]], [[0.5, 0.5]], horizon=1, name="dull")
     assert "no single state" in limits(nothing, ONE).why

@@ -532,18 +532,14 @@ def test_public_mistakes_of_several_runs_are_refused():
     assert run_seeds(make_learner, Coins(), [], workers=2) == []
 
 
-def test_a_process_that_cannot_load_a_recipe_says_so(monkeypatch):
+def test_a_process_that_cannot_load_a_recipe_says_so():
     from tacit.simulation import seeds
 
     foreign = b"cno_such_module\nthing\n."  # a pickle of something that is not here
-    monkeypatch.setattr(seeds, "_work", [])
-    seeds._remember(foreign)
     words = "another process cannot load it: ModuleNotFoundError: No module named 'no_such"
-    assert seeds._run_remembered(pickle.dumps(3)).startswith(words)
-    seeds._remember(pickle.dumps(abs))
-    assert seeds._run_remembered(foreign).startswith(words)
-    assert seeds._run_remembered(pickle.dumps(-3)) == 3
-    assert seeds._run_packed(foreign).startswith(words)
+    assert seeds._done(foreign, pickle.dumps(3)).startswith(words)
+    assert seeds._done(pickle.dumps(abs), foreign).startswith(words)
+    assert seeds._done(pickle.dumps(abs), pickle.dumps(-3)) == 3
 
 
 def test_a_process_that_dies_fails_its_seed(importable):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import xml.etree.ElementTree as ET
 
-import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
@@ -13,14 +12,7 @@ import tacit
 from tacit.privacy.errors import CorruptFile, InvalidArgument, TacitError
 from tacit.simulation.plots import PALETTE, plot_results
 from tacit.simulation.result import Result
-from tacit.simulation.tables import (
-    bootstrap_interval,
-    columns,
-    interquartile_mean,
-    load_results,
-    merged,
-    save_results,
-)
+from tacit.simulation.tables import columns, load_results, merged, save_results
 
 
 def made(seed: int = 0, agent: str = "toy", best: float = 1.0) -> Result:
@@ -101,28 +93,11 @@ def test_merging_never_makes_one_line_of_two_budgets_or_agents():
 
     both = merged([{"auto": [run(1.0)]}, {"auto": [run(10.0), run(1.0, 1)]}])
     assert {name: len(runs) for name, runs in both.items()} == {
-        "auto, (1, 1e-06)-JDP": 2,
-        "auto, (10, 1e-06)-JDP": 1,
+        f"auto, {tacit.JointDP(1.0, 1e-6)!r}": 2,
+        f"auto, {tacit.JointDP(10.0, 1e-6)!r}": 1,
     }
     agents = merged([{"auto": [run(None)]}, {"auto": [run(None, agent="ucbpo")]}])
     assert list(agents) == ["auto, ucbvi", "auto, ucbpo"]
-
-
-def test_the_middle_half_by_hand():
-    # Of five values a quarter of the weight is one and a quarter values at each end.
-    assert interquartile_mean([0, 1, 2, 3, 100]) == pytest.approx((0.75 * 1 + 2 + 0.75 * 3) / 2.5)
-    assert interquartile_mean([7.0]) == 7.0
-
-
-def test_the_bootstrap_covers_a_mean():
-    # 300 intervals of level .9: fewer than 240 cover with a probability below 1e-7, if the true
-    # coverage is .88, which a percentile interval of 30 normal values has.
-    rng = np.random.default_rng(1)
-    covered = 0
-    for _ in range(300):
-        low, high = bootstrap_interval(rng.normal(size=30), np.mean, level=0.9, draws=200)
-        covered += low <= 0.0 <= high
-    assert 240 <= covered <= 295
 
 
 @pytest.mark.parametrize(

@@ -120,10 +120,9 @@ def _guarded(command: Callable[[], Any], show_traceback: bool) -> int:
 def _is_mistake(error: Exception) -> bool:
     """Whether the caller can mend it, also where the refusal came out of one of several runs."""
     from tacit.privacy import errors
-    from tacit.simulation.seeds import SeedFailed
 
-    if isinstance(error, SeedFailed):
-        kind = getattr(errors, error.reason.partition(":")[0], None)
+    if (reason := getattr(error, "reason", None)) is not None:  # of one of several runs
+        kind = getattr(errors, reason.partition(":")[0], None)
         return isinstance(kind, type) and issubclass(kind, TacitError)
     return isinstance(error, TacitError)
 

@@ -13,9 +13,7 @@ from tacit.core.texts import number, whole_number
 from tacit.privacy.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from tacit.core.world import World
     from tacit.papers.bounds import Question
-    from tacit.privacy.models import Privacy
     from tacit.simulation.plan import Plan, Sizes
 
 HELP = (
@@ -23,8 +21,7 @@ HELP = (
     "Runs the agent on simulated users of your world, or of random worlds of its sizes, and says "
     "how many users it took, how noisy each count is, and what privacy costs; and beside it how "
     "few users could suffice. Without --users it tries ten times as many until it is enough. "
-    "Without --agent it takes the one that tacit run would. For states that are vectors, and a "
-    "world that nobody can simulate yet, --coordinates gives a rule of thumb.\n\n"
+    "Without --agent it takes the one that tacit run would.\n\n"
     "With --bounds it says instead what the theorems of the five papers promise at your sizes and "
     "budget: each with the printed constants and with corrected ones, for the same kind of "
     "privacy. The tabular paper's Laplace noise is for delta = 0; Gaussian noise has rows of its "
@@ -35,7 +32,6 @@ HELP = (
     "  tacit plan --world riverswim --epsilon 1 --delta 1e-6\n"
     "  tacit plan --states 10 --actions 4 --horizon 14 \\\n"
     "      --agent ucbvi --epsilon 0.5 --delta 1e-7\n"
-    "  tacit plan --coordinates 4 --agent model_posterior --epsilon 1 --delta 1e-6\n"
     "  tacit plan --bounds --states 6 --actions 2 --horizon 20 --dimension 10 --users 1e6 \\\n"
     "      --epsilon 1 --delta 1e-6"
 )
@@ -51,9 +47,6 @@ def plan_command(
         str | None, asked("A", "Actions, without --world; of bounds in LQ those of the control.")
     ] = None,
     horizon: Annotated[str | None, asked("H", "Steps of an episode, without --world.")] = None,
-    coordinates: Annotated[
-        str | None, asked("D", "Numbers of a state that is a vector, without --world.")
-    ] = None,
     epsilon: options.Epsilon = None,
     delta: options.Delta = None,
     privacy: options.Privacy = "joint",
@@ -85,9 +78,6 @@ def plan_command(
         return
     choice = choose_agent(agent)
     model = options.chosen_privacy(choice, privacy, epsilon, delta)
-    if coordinates is not None:
-        _by_rule(coordinates, agent, model, {"world": world} | sizes, as_json)
-        return
     place = _place(world, sizes)
     declared = options.optional_whole_number("users", users)
     with interruptible():
@@ -99,7 +89,6 @@ def plan_command(
             seeds=options.seeds_from(seed, seeds),
             workers=whole_number("workers", workers),
             most=whole_number("most", most),
-            text=world,
         )
     if as_json:
         print_json(made.to_dict())
@@ -107,42 +96,21 @@ def plan_command(
         _show(made)
 
 
-def _by_rule(
-    coordinates: str, agent: str, model: Privacy, sizes: dict[str, str | None], as_json: bool
-) -> None:
-    """The rule of thumb for vectors."""
-    from tacit.simulation.plan import forecast
-
-    given = [name for name, text in sizes.items() if text is not None]
-    if given:
-        raise InvalidArgument(f"give either --coordinates or --{given[0]}")
-    name = "model_posterior" if agent == "auto" else agent
-    found = forecast(whole_number("coordinates", coordinates), name, model)
-    if as_json:
-        print_json({"agent": name, "coordinates": coordinates, **found.to_dict()})
-    elif found.users is None:
-        raise InvalidArgument(f"{found.why}: name a world to simulate with --world")
-    else:
-        say(f"{name}: about {found.users:,} users, by rule of thumb ({found.why}).")
-        say("A world that is hard to explore takes more: simulate one like yours with --world.")
-
-
-def _place(world: str | None, sizes: dict[str, str | None]) -> World | Sizes:
+def _place(world: str | None, sizes: dict[str, str | None]) -> str | Sizes:
     """The world that was named, or random ones of the given sizes."""
-    from tacit.registry import build_world
     from tacit.simulation.plan import Sizes
 
     missing = [name for name, text in sizes.items() if text is None]
     if (world is None) == (len(missing) == len(sizes)) or (world is None and missing):
         raise InvalidArgument("give either --world, or all of --states, --actions and --horizon")
     if world is not None:
-        return build_world(world)
+        return world
     return Sizes(**{name: whole_number(name, str(text)) for name, text in sizes.items()})
 
 
 def _show(made: Plan) -> None:
     """What to expect, and how far it can be trusted."""
-    from tacit.simulation.compare import number_words, privacy_words, users_words
+    from tacit.simulation.tables import number_words, privacy_words, users_words
 
     say(f"{made.agent} on {made.world}: {privacy_words(made.privacy)}")
     if made.chosen:
@@ -166,8 +134,6 @@ def _show(made: Plan) -> None:
     if made.why:
         say(f"It chose: {made.why}.")
     say(_forecast(made))
-    if made.thumb is not None and made.thumb.users is not None:
-        say(f"By rule of thumb it would be about {made.thumb.users:,} ({made.thumb.why}).")
     if made.random:
         say(
             "These are random worlds of your sizes. One in which reward is hard to find takes more "
@@ -189,20 +155,17 @@ def _show(made: Plan) -> None:
 
 def _forecast(made: Plan) -> str:
     """What there is, what it takes, and what it would take at least."""
-    from tacit.simulation.compare import users_words
+    from tacit.simulation.result import users_words
 
     have = f"You have {made.users:,} users; " if made.given else ""
     words = f"this needs about {users_words(made.users_to_90)}"
     if made.users_to_90 is None:
         words = "this needs more" if made.given else f"this needs more than {made.users:,}"
     text = f"{have}{words}; "
-    least, oracle = made.limits.least, made.limits.oracle
-    if least is None:
+    if made.limits.least is None:
         return f"{text}how few could suffice is not known: {made.limits.why}."
-    text += f"no private method can do it with fewer than {least:,} ({made.limits.why})"
-    if oracle is not None:
-        text += f", and a design that knew the world would take about {oracle:,}"
-    return f"{text}."
+    least = f"no private method can do it with fewer than {made.limits.least:,}"
+    return f"{text}{least} ({made.limits.why})."
 
 
 def _show_bounds(sizes: dict[str, str | None], levels: dict[str, str], as_json: bool) -> None:

@@ -1,8 +1,7 @@
-"""``tacit sweep``: many runs that a file describes, on one machine or many."""
+"""``tacit sweep``: many runs that a file describes."""
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,18 +11,16 @@ from tacit.cli.options import asked, flag, given
 from tacit.cli.output import print_json, print_table, say
 from tacit.cli.run import interruptible, say_files
 from tacit.core.texts import whole_number
-from tacit.privacy.errors import InvalidArgument, MissingExtra
+from tacit.privacy.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor
-
     from tacit.privacy.models import Privacy
     from tacit.simulation.sweep import Sweep
 
 HELP = (
     "Run worlds times agents times budgets times seeds, as a TOML file says.\n\n"
     "Results are kept in a folder under what they depend on: an interrupted sweep goes on where "
-    "it was, and nothing runs twice. With --cluster the runs go to a Dask scheduler.\n\n"
+    "it was, and nothing runs twice.\n\n"
     "\b\nA file:\n"
     '  worlds = ["riverswim", "grid:side=4"]\n'
     '  agents = ["ucbvi", "ucbpo"]\n'
@@ -33,9 +30,8 @@ HELP = (
     "  seeds = 10              # or a list\n"
     "  \\[options]               # of every agent: all combinations\n"
     "  scale = [0.5, 1.0]\n\n"
-    "\b\nExamples:\n"
-    "  tacit sweep mine.toml --save all.parquet --plot all.pdf\n"
-    "  tacit sweep mine.toml --cluster tcp://127.0.0.1:8786"
+    "\b\nExample:\n"
+    "  tacit sweep mine.toml --save all.parquet --plot all.pdf"
 )
 
 _KEYS = ("worlds", "agents", "epsilons", "delta", "privacy", "users", "seeds", "options")
@@ -48,23 +44,21 @@ def sweep_command(
     so_far: Annotated[bool, flag("Run nothing: the tables of what is kept.", "--so-far")] = False,
     allow_code: options.AllowCode = False,
     workers: options.Workers = None,
-    cluster: Annotated[str | None, asked("ADDRESS", "A Dask scheduler that runs them.")] = None,
     plot: options.Plot = None,
     save: options.Save = None,
     as_json: options.Json = False,
 ) -> None:
     """Runs what a file describes."""
     from tacit.registry import names_of
-    from tacit.simulation.store import Store
-    from tacit.simulation.sweep import SweepFailed, sweep
+    from tacit.simulation.sweep import Store, SweepFailed, sweep
 
     asked_for, failed = read_sweep(file), None
     options.check_outputs(plot, save)
     asked_for |= {"store": Store(store, again=again), "only_stored": so_far}
     asked_for["workers"] = options.worker_count(workers)
-    with interruptible(), names_of(file, allow_code), _executor(cluster) as executor:
+    with interruptible(), names_of(file, allow_code):
         try:
-            made = sweep(**asked_for, executor=executor)
+            made = sweep(**asked_for)
         except SweepFailed as error:
             made, failed = error.sweep, error
     _show(made, as_json)
@@ -154,20 +148,3 @@ def _budgets(file: str, content: Mapping[str, Any]) -> list[Privacy]:
         NonPrivate() if epsilon == "none" else models[kind](epsilon, content["delta"])
         for epsilon in epsilons
     ]
-
-
-@contextlib.contextmanager
-def _executor(address: str | None) -> Iterator[Executor | None]:
-    if address is None:
-        yield None
-        return
-    try:
-        from distributed import Client
-    except ImportError as error:
-        raise MissingExtra("--cluster needs Dask: pip install 'tacit[cluster]'") from error
-    try:
-        client = Client(address, timeout=10)
-    except (OSError, ValueError) as error:
-        raise InvalidArgument(f"--cluster is {address!r}, where nobody answers: {error}") from error
-    with client:
-        yield client.get_executor()

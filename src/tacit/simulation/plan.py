@@ -8,19 +8,6 @@ little at the end of a run. So, unless a number of users is given, it is multipl
 runs are ten times as long as the median run took.
 
 Beside it stands how few users could suffice: :mod:`tacit.simulation.limits`.
-
-**Rules of thumb**, for vectors, before there is a world to simulate. Noise shrinks as one over
-users, whatever the world is, so users times mu is what a world costs. The rules are scaled from
-stored tables, of runs whose median reached 90 % of what there is to gain:
-
-* ``model_posterior``: 16 first blocks, of 120 / mu users each; ``research/smooth_control.json`` has
-  pendulum and CartPole at 1,100 users with epsilon 10 and 10,000 with epsilon 1. Without privacy
-  the first block has 16.
-* ``fitted_functional_q``: users times mu of 10 with one coordinate, 57 with two and 134 with four,
-  and in between or beyond by powers; ``research/continuous_held_out.json`` has line, plane and
-  CartPole. Without privacy mu counts as 3.
-
-A world that is hard to explore takes more: simulate one like yours with ``tacit plan --world``.
 """
 
 from __future__ import annotations
@@ -29,21 +16,20 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
-
-import numpy as np
 
 from tacit.core.world import World
 from tacit.privacy.arguments import instance_of, whole_number
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import NonPrivate, Privacy, PrivacyModel
-from tacit.registry import AgentChoice
-from tacit.simulation.compare import check_world, privacy_dict, recipe
+from tacit.registry import AgentChoice, build_world
 from tacit.simulation.limits import Limits, limits
 from tacit.simulation.progress import Progress
 from tacit.simulation.result import Result, median
-from tacit.simulation.run import run
-from tacit.simulation.seeds import run_seeds, seed_list
+from tacit.simulation.run import require, run
+from tacit.simulation.seeds import WorldMaker, run_seeds, seed_list
+from tacit.simulation.tables import privacy_dict
 from tacit.tabular.worlds import random_mdp
 
 FIRST_USERS = 10**4
@@ -54,26 +40,6 @@ BATCH_USERS = (10, 20, 50)
 
 MOST_USERS = 10**10
 """The largest number of users that is tried, unless told otherwise."""
-
-# Of model_posterior: first blocks, users of one times mu, and at least.
-_BLOCKS, _FIRST, _LEAST = 16, 120.0, 16
-# Of fitted_functional_q: coordinates, and users times mu.
-_COORDINATES, _COSTS = (1.0, 2.0, 4.0), (10.0, 57.0, 134.0)
-_PLAIN_MU = 3.0
-AGENTS = ("model_posterior", "fitted_functional_q")
-"""Those that there is a rule for."""
-
-
-@dataclass(frozen=True)
-class Forecast:
-    """How many users, and why; ``None`` where there is no rule."""
-
-    users: int | None
-    why: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """All of it as plain values."""
-        return {"users": self.users, "why": self.why}
 
 
 @dataclass(frozen=True)
@@ -119,8 +85,7 @@ class Plan:
     batch: bool = False
     given: bool = False  # whether that many users were asked about
     chosen: str = ""  # why it is this agent, where none was named
-    limits: Limits = Limits(None, None, "not asked for")  # noqa: RUF009  (frozen)
-    thumb: Forecast | None = None  # a rule of thumb, where there is one
+    limits: Limits = Limits(None, "not asked for")  # noqa: RUF009  (frozen)
 
     @property
     def users_to_90(self) -> float | None:
@@ -175,9 +140,7 @@ class Plan:
             "greedy_score_median": median(r.greedy_score for r in self.results),
             "price": self.price,
             "least_users": self.limits.least,
-            "oracle_users": self.limits.oracle,
             "limits": self.limits.why,
-            "rule_of_thumb": None if self.thumb is None else self.thumb.to_dict(),
             "runs": len(self.results),
             "why": self.why,
             "seconds": self.seconds,
@@ -185,7 +148,7 @@ class Plan:
 
 
 def plan(
-    world: World | Sizes,
+    world: World | Sizes | str,
     agent: AgentChoice,
     privacy: Privacy,
     users: int | None = None,
@@ -194,12 +157,12 @@ def plan(
     workers: int = 1,
     most: int = MOST_USERS,
     progress: Progress = True,
-    text: str | None = None,
 ) -> Plan:
-    """Simulates what an agent will need; see :func:`tacit.simulation.compare.compare`.
+    """Simulates what an agent will need.
 
     Without ``users``, as many as it takes are tried, up to ``most``. An agent that was not named is
-    chosen for every number that is tried, and without privacy on its own.
+    chosen for every number that is tried, and without privacy on its own. A world of a text is made
+    anew in every process.
     """
     instance_of("agent", agent, AgentChoice)
     instance_of("privacy", privacy, PrivacyModel)
@@ -208,12 +171,8 @@ def plan(
     seeds = seed_list(seeds)
     if not seeds:
         raise InvalidArgument("seeds must not be empty")
-    if not isinstance(world, Sizes):
-        check_world(world)
     start = time.perf_counter()
-
-    first = world.world(seeds[0]) if isinstance(world, Sizes) else world
-    maker = world.world if isinstance(world, Sizes) else recipe(world, text, workers)
+    first, maker = _made(world, seeds[0], workers)
 
     def simulate(model: Privacy, declared: int) -> _Tried:
         """All runs, and the agent of the first one, which is asked for its noise."""
@@ -239,7 +198,7 @@ def plan(
         baseline = (search(plain) if found.choice.batch else simulate(plain, found.users)).results
     noise = getattr(found.made, "noise_std", None)
     return Plan(
-        world=world.name,
+        world=world.name if isinstance(world, Sizes) else first.name,
         agent=found.choice.text,
         privacy=privacy,
         users=found.users,
@@ -253,7 +212,6 @@ def plan(
         given=users is not None,
         chosen=found.choice.why,
         limits=limits(first, privacy),
-        thumb=_thumb(first, found, privacy),
     )
 
 
@@ -271,14 +229,22 @@ class _Tried:
         return _settled(self.results, self.users, self.choice.batch)
 
 
-def _thumb(world: World, found: _Tried, privacy: Privacy) -> Forecast | None:
-    """The rule of thumb where there is one: the agent's own, or that for vectors."""
-    if privacy.private and (needed := getattr(found.made, "needed", None)) is not None:
-        return Forecast(needed, "by its noise, states and actions")
-    coordinates, name = getattr(world.spec, "dimension", None), found.choice.text.partition(":")[0]
-    if coordinates is None or name not in AGENTS or (privacy.private and privacy.pure):
-        return None
-    return forecast(coordinates, name, privacy)
+def _made(world: World | Sizes | str, seed: int, workers: int) -> tuple[World, WorldMaker]:
+    """The world of the first run, and what makes that of the others."""
+    if isinstance(world, Sizes):
+        return world.world(seed), world.world
+    first = build_world(world) if isinstance(world, str) else world
+    require("world", first, "a world", ("optimal_value",))
+    if not math.isfinite(first.optimal_value):
+        raise InvalidArgument(
+            f"world {first.name} has no known optimum, so there is nothing to compare with: give "
+            "it an optimal_value"
+        )
+    return first, partial(_anew, world) if isinstance(world, str) and workers > 1 else first
+
+
+def _anew(text: str, seed: int) -> World:
+    return build_world(text)
 
 
 def _tries(most: int, batch: bool) -> list[int]:
@@ -300,39 +266,3 @@ def _settled(results: Sequence[Result], users: int, batch: bool) -> bool:
     needed = _needed(results, batch)
     # A batch has no later releases, which could relapse.
     return needed is not None and (batch or users >= 10 * needed)
-
-
-# Rules of thumb.
-
-
-def forecast(coordinates: int, agent: str, privacy: Privacy) -> Forecast:
-    """Users until the greedy policy has 90 %, for an agent on so many coordinates.
-
-    >>> from tacit import JointDP
-    >>> forecast(2, "model_posterior", JointDP(10.0, 1e-6)).users
-    1040
-    """
-    D = whole_number("coordinates", coordinates)
-    instance_of("privacy", privacy, PrivacyModel)
-    if agent not in AGENTS:
-        return Forecast(None, f"there is no rule of thumb for {agent}, only for {AGENTS}")
-    if privacy.local:
-        return Forecast(None, "no rule of thumb is known of local DP")
-    if privacy.private and privacy.pure:
-        raise InvalidArgument("delta must be > 0: rules of thumb are of Gaussian noise")
-    mu = privacy.budget.mu if privacy.private else math.inf
-    if agent == "model_posterior":
-        first = max(_LEAST, math.ceil(_FIRST / mu)) if math.isfinite(mu) else _LEAST
-        return Forecast(_BLOCKS * first, f"{_BLOCKS} first blocks of {first:,} users")
-    cost = _cost(D)
-    strength = mu if math.isfinite(mu) else _PLAIN_MU
-    return Forecast(math.ceil(cost / strength), f"users times mu of {cost:.0f}")
-
-
-def _cost(coordinates: int) -> float:
-    """Users times mu by powers of the number of coordinates, as in the last part beyond it."""
-    x, y = np.log(_COORDINATES), np.log(_COSTS)
-    at = math.log(coordinates)
-    if at > x[-1]:
-        return float(np.exp(y[-1] + (at - x[-1]) * (y[-1] - y[-2]) / (x[-1] - x[-2])))
-    return float(np.exp(np.interp(at, x, y)))

@@ -2,8 +2,7 @@
 
 Regret is exact: it grows linearly within a block, whose policy is fixed, so curves of different
 schedules can be compared at any number of users. Comparisons show the median over seeds and the
-band between the first and the last decile, or the mean of the middle half of the runs with its 95 %
-bootstrap interval: how far runs differ, or how well their middle is known.
+band between the first and the last decile: how far runs differ.
 """
 
 from __future__ import annotations
@@ -42,13 +41,6 @@ PALETTE = (
 SERVING, GREEDY = PALETTE[0], Pen("#D55E00", "D", "--")
 # Points of a curve whose seeds do not share their releases, or have more than a picture can show.
 _GRID = 1000
-BANDS = {
-    "deciles": "Lines: median of {} runs; bands: 10th to 90th percentile.",
-    "interval": "Lines: mean of the middle half of {} runs; bands: its 95 % bootstrap interval.",
-}
-"""What lines and bands may be, in words."""
-# Of runs, for an interval.
-_DRAWS = 500
 
 
 @dataclass(frozen=True)
@@ -97,13 +89,11 @@ def plot_results(
     *,
     ax: Axes | None = None,
     style: str | None = None,
-    band: str = "deciles",
     by_world: bool = False,
 ) -> Figure:
     """Compares agents, worlds or budgets: one curve with its band per label.
 
-    Lines are medians over the runs of a label, bands reach from their first to their last decile;
-    with ``band="interval"`` they are means of the middle half and their 95 % bootstrap intervals.
+    Lines are medians over the runs of a label, bands reach from their first to their last decile.
     If the runs are not all in worlds of the same optimum, regret and values are relative to it.
     The title is made from the results if not given. More than seven labels go to several rows, and
     ``by_world`` every world to a row of its own.
@@ -116,18 +106,16 @@ def plot_results(
         raise InvalidArgument("results must have at least one run for each label")
     if ax is not None and (path is not None or style is not None):
         raise InvalidArgument("path and style mean nothing on an ax of yours: its figure has them")
-    if band not in BANDS:
-        raise InvalidArgument(f"band is {band!r}, but must be one of {', '.join(BANDS)}")
     if ax is not None:
         if len(results) > len(PALETTE):
             raise InvalidArgument(f"an ax shows at most {len(PALETTE)} labels, got {len(results)}")
-        _compare_values(ax, results, runs, band)
+        _compare_values(ax, results, runs)
         return _figure(ax)
     worlds = sorted({run.world for run in runs})
     shown = _world_words(worlds[0]) if len(worlds) == 1 else f"{len(worlds)} worlds"
     groups = _by_world(results) if by_world else {"": results}
     lines = [several for group in groups.values() for several in group.values()]
-    title, caption = title or shown, _caption(lines, band)
+    title, caption = title or shown, _caption(lines)
     pages = [
         (world, dict(page))
         for world, group in groups.items()
@@ -144,13 +132,13 @@ def plot_results(
             _user_axis(left, runs)
             ends = []
             for (label, several), pen in zip(page.items(), PALETTE, strict=False):
-                ends += _draw_regret(left, _curves(several, relative), label, pen, band)
+                ends += _draw_regret(left, _curves(several, relative), label, pen)
             if not relative:
                 ends += _draw_ignorance(left, runs)
             if not ends:
                 _say_why(left, runs[0])
             label_ends(left, ends)
-            _compare_values(right, page, runs, band)
+            _compare_values(right, page, runs)
     return _figure(panels[0])
 
 
@@ -164,7 +152,7 @@ def _by_world(results: Mapping[str, Sequence[Result]]) -> dict[str, dict[str, li
 
 
 def _compare_values(
-    axes: Axes, results: Mapping[str, Sequence[Result]], runs: Sequence[Result], band: str
+    axes: Axes, results: Mapping[str, Sequence[Result]], runs: Sequence[Result]
 ) -> None:
     """Values of the policies that serve users; ``runs`` are all that share the axes' limits."""
     relative = _relative(runs)
@@ -173,7 +161,7 @@ def _compare_values(
     labels = []
     for (label, several), pen in zip(results.items(), PALETTE, strict=False):
         curves = _curves(several, relative)
-        labels += _draw_values(axes, curves.users, curves.serving, label, pen, band)
+        labels += _draw_values(axes, curves.users, curves.serving, label, pen)
     label_ends(axes, labels + ([] if relative else _draw_levels(axes, runs)))
 
 
@@ -254,25 +242,13 @@ def _short_ticks(axis: Any) -> None:
     axis.set_minor_formatter(NullFormatter())
 
 
-def _summary(rows: Floats, band: str) -> tuple[Floats, Floats, Floats]:
-    """Low, middle and high of runs (a row each), point by point."""
-    if band == "deciles":
-        low, middle, high = np.quantile(rows, [0.1, 0.5, 0.9], axis=0)
-        return low, middle, high
-    n = len(rows)
-    weights = 2.0 * np.diff(np.clip(np.arange(n + 1) / n, 0.25, 0.75))
-    rng = np.random.default_rng(0)  # always the same draws
-    drawn = np.array(
-        [weights @ np.sort(rows[rng.integers(n, size=n)], axis=0) for _ in range(_DRAWS)]
-    )
-    low, high = np.quantile(drawn, [0.025, 0.975], axis=0)
-    return low, weights @ np.sort(rows, axis=0), high
+def _deciles(rows: Floats) -> Floats:
+    """The first, the middle and the last of runs (a row each), point by point."""
+    return np.quantile(rows, [0.1, 0.5, 0.9], axis=0)
 
 
-def _draw_regret(
-    axes: Axes, curves: _Curves, label: str, pen: Pen, band: str = "deciles"
-) -> list[EndLabel]:
-    low, middle, high = _summary(curves.regret, band)
+def _draw_regret(axes: Axes, curves: _Curves, label: str, pen: Pen) -> list[EndLabel]:
+    low, middle, high = _deciles(curves.regret)
     # A logarithm has no place for a regret of zero, and rounding makes it slightly negative.
     shown = (middle > 1e-9 * high.max()) & (middle > 0) & (curves.users >= axes.get_xlim()[0])
     if not shown.any():
@@ -287,10 +263,8 @@ def _draw_regret(
     return [EndLabel(float(x[-1]), float(middle[-1]), label, pen.colour)]
 
 
-def _draw_values(
-    axes: Axes, x: Floats, rows: Floats, label: str, pen: Pen, band: str = "deciles"
-) -> list[EndLabel]:
-    low, middle, high = _summary(rows, band)
+def _draw_values(axes: Axes, x: Floats, rows: Floats, label: str, pen: Pen) -> list[EndLabel]:
+    low, middle, high = _deciles(rows)
     if len(rows) > 1:
         axes.fill_between(x, low, high, step="post", color=pen.colour, alpha=0.18, lw=0)
     axes.step(x, middle, where="post", color=pen.colour, ls=pen.dash, **_marks(pen, x, len(rows)))
@@ -358,13 +332,13 @@ def _promise(results: Sequence[Result]) -> str:
     return f"Guarantee: {shorts.pop()}." if len(shorts) == 1 else ""
 
 
-def _caption(lines: Sequence[Sequence[Result]], band: str) -> str:
+def _caption(lines: Sequence[Sequence[Result]]) -> str:
     promise = _promise([run for several in lines for run in several])
     counts = sorted({len(several) for several in lines})
     if counts[-1] == 1:
         return f"One run each. {promise}"
     runs = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    return f"{BANDS[band].format(runs)} {promise}"
+    return f"Lines: median of {runs} runs; bands: 10th to 90th percentile. {promise}"
 
 
 def _world_words(name: str) -> str:

@@ -193,12 +193,14 @@ class Result:
     @property
     def losses(self) -> Floats:
         """Loss of the policy that serves users, at each release: 0 is optimal, 1 the reference."""
-        return _losses(self, self.values)
+        gap = self.optimal_value - self.reference_value
+        return _ratio(self.optimal_value - self.values, gap)
 
     @property
     def greedy_losses(self) -> Floats:
         """Loss of the greedy policy, at each release."""
-        return _losses(self, self.greedy_values)
+        gap = self.optimal_value - self.reference_value
+        return _ratio(self.optimal_value - self.greedy_values, gap)
 
     @property
     def users_to_90(self) -> int | None:
@@ -233,14 +235,21 @@ class Result:
         return float(self.greedy_values[-1])
 
     @property
+    def scores(self) -> Floats:
+        """Value of each release between the baseline, 0, and the optimum, 1; NaN if unknown."""
+        gap = self.optimal_value - self.baseline_value
+        return _ratio(self.values - self.baseline_value, gap)
+
+    @property
     def score(self) -> float:
         """What the last users got, between the baseline, 0, and the optimum, 1; NaN if unknown."""
-        return _score(self, self.final_value)
+        return float(self.scores[-2:][0])
 
     @property
     def greedy_score(self) -> float:
         """The last greedy policy between the baseline, 0, and the optimum, 1; NaN if unknown."""
-        return _score(self, self.greedy_value)
+        gap = self.optimal_value - self.baseline_value
+        return float(_ratio(self.greedy_values - self.baseline_value, gap)[-1])
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -273,8 +282,8 @@ class Result:
             rows |= {
                 "regret": f"{regret:,.4g}, or {regret / max(1, self.users):.4g} per user",
                 "users to 90 %": (
-                    f"{_or_never(self.users_to_90)} (greedy policy: "
-                    f"{_or_never(self.greedy_users_to_90)})"
+                    f"{users_words(self.users_to_90)} (greedy policy: "
+                    f"{users_words(self.greedy_users_to_90)})"
                 ),
             }
         rows["guarantee"] = guarantee
@@ -311,8 +320,10 @@ class Result:
         if type(version) is not int or version != _VERSION:
             raise CorruptFile(f"version is {version!r}, but this release reads {_VERSION} only")
         expected = {*cls.__dataclass_fields__, "format", "version", "summary"}
-        if wrong := expected ^ values.keys():
-            raise CorruptFile(f"missing or unknown in a result: {_short_list(wrong)}")
+        if wrong := sorted(map(str, expected ^ values.keys())):
+            raise CorruptFile(
+                f"missing or unknown in a result: {textwrap.shorten(str(wrong), 500)}"
+            )
         fields = {name: values[name] for name in cls.__dataclass_fields__}
         if not all(only_numbers(fields[name]) for name in ("served", "values", "greedy_values")):
             raise CorruptFile("a result holds values that are no numbers")
@@ -346,7 +357,13 @@ class Result:
         """
         data = read_file(path, "result")
         if data[:4] == b"PAR1" or b'"tacit-runs"' in data[:200]:
-            return _only_run(path)
+            from tacit.simulation.tables import load_results
+
+            runs = [run for several in load_results(path).values() for run in several]
+            if len(runs) != 1:
+                where = "tacit.simulation.tables.load_results reads them"
+                raise CorruptFile(f"{os.fspath(path)!r} has {len(runs)} runs: {where}")
+            return runs[0]
         try:
             content = parse_json(data)
             if not isinstance(content, dict) or content.get("format") != _FORMAT:
@@ -381,29 +398,9 @@ class Result:
         return plot_result(self, path, style)
 
 
-def _losses(result: Result, values: Floats) -> Floats:
-    gap = result.optimal_value - result.reference_value
-    # Less than that is nothing, and would overflow.
-    if not gap > 1e-100:
-        return np.full(values.shape, np.nan)
-    return (result.optimal_value - values) / gap
-
-
-def _score(result: Result, value: float) -> float:
-    """A value between the baseline, 0, and the optimum, 1."""
-    gap = result.optimal_value - result.baseline_value
-    return (value - result.baseline_value) / gap if gap > 1e-100 else math.nan
-
-
-def _only_run(path: str | os.PathLike[str]) -> Result:
-    from tacit.simulation.tables import load_results
-
-    runs = [run for several in load_results(path).values() for run in several]
-    if len(runs) == 1:
-        return runs[0]
-    raise CorruptFile(
-        f"{os.fspath(path)!r} has {len(runs)} runs: tacit.simulation.tables.load_results reads them"
-    )
+def _ratio(parts: Floats, gap: float) -> Floats:
+    """Parts of what there is to gain; a gap of nothing would overflow."""
+    return parts / gap if gap > 1e-100 else np.full(parts.shape, np.nan)
 
 
 def median(values: Iterable[float | None]) -> float | None:
@@ -419,6 +416,15 @@ def median(values: Iterable[float | None]) -> float | None:
     if not math.isfinite(middle):
         return None
     return int(middle) if middle == int(middle) and isinstance(ordered[0], int) else middle
+
+
+def users_words(users: float | None) -> str:
+    """A number of users for people.
+
+    >>> users_words(12345), users_words(None)
+    ('12,345', 'not reached')
+    """
+    return "not reached" if users is None else f"{math.ceil(users):,}"
 
 
 def served_words(results: Sequence[Result], label: str | None = None) -> str:
@@ -481,12 +487,3 @@ def _text(name: str, value: object) -> str:
     if not isinstance(value, str) or not value:
         raise InvalidArgument(f"{name} is {value!r}, but must be a text that is not empty")
     return value
-
-
-def _short_list(names: Iterable[str]) -> str:
-    """Names that a file may have chosen."""
-    return textwrap.shorten(", ".join(sorted(map(str, names))), 500)
-
-
-def _or_never(users: int | None) -> str:
-    return "not reached" if users is None else f"{users:,}"

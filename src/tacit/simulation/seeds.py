@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import itertools
 import pickle
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, as_completed
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
@@ -30,6 +30,9 @@ WorldMaker: TypeAlias = World | Callable[[int], World] | Mapping[str, Any]
 """A world, ``make(seed)``, or a description."""
 
 T = TypeVar("T")
+
+DIED = "its process died (out of memory, or stopped from outside)"
+"""The outcome of what was at work, or waited, when a process died."""
 
 # More runs than this are a slip.
 _MOST_RUNS = 10**6
@@ -166,58 +169,32 @@ def outcomes(
     items: Mapping[int, Any],
     workers: int,
     executor: Executor | None = None,
-    tries: int = 1,
 ) -> Generator[tuple[int, T | str], None, None]:
-    """What ``work`` makes of every item as it comes, or in words why there is nothing.
-
-    Where a process dies, others begin again with what was not done, each at most ``tries`` times.
-    """
+    """What ``work`` makes of every item as it comes, or in words why there is nothing."""
     if executor is None and (workers == 1 or len(items) < 2):
         yield from ((place, work(item)) for place, item in items.items())
         return
-    if executor is not None:
-        loads = {place: _packed((work, item)) for place, item in items.items()}
-        futures = {executor.submit(_run_packed, load): place for place, load in loads.items()}
-        try:
-            for future in as_completed(futures):
-                yield futures[future], future.result()
-        finally:
-            for future in futures:
-                future.cancel()
-        return
-    yield from _in_processes(_packed(work), items, min(workers, len(items)), tries)
-
-
-def _in_processes(
-    work: bytes, items: Mapping[int, Any], workers: int, tries: int
-) -> Iterator[tuple[int, Any]]:
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor
     from concurrent.futures.process import BrokenProcessPool
 
-    # Spawned, not forked: a fork copies locks that other threads may hold.
-    spawned: dict[str, Any] = {"mp_context": multiprocessing.get_context("spawn")}
-    spawned |= {"initializer": _remember, "initargs": (work,)}
-    left = {place: _packed(item) for place, item in items.items()}
-    died = dict.fromkeys(left, 0)
-    while left:
-        with ProcessPoolExecutor(workers, **spawned) as pool:
+    packed = _packed(work)
+    loads = {place: _packed(item) for place, item in items.items()}
+    with contextlib.ExitStack() as stack:
+        if executor is None:
+            # Spawned, not forked: a fork copies locks that other threads may hold.
+            spawned = multiprocessing.get_context("spawn")
+            pool = ProcessPoolExecutor(min(workers, len(items)), mp_context=spawned)
+            executor = stack.enter_context(pool)
+        futures = {executor.submit(_done, packed, load): i for i, load in loads.items()}
+        for future in futures:
+            stack.callback(future.cancel)
+        for future in as_completed(futures):
             try:
-                futures = {pool.submit(_run_remembered, load): i for i, load in left.items()}
-                for future in as_completed(futures):
-                    outcome = future.result()
-                    del left[futures[future]]
-                    yield futures[future], outcome
+                outcome = future.result()
             except BrokenProcessPool:
-                # Nobody knows whose fault it was: those that may have been at work.
-                for place in list(left)[:workers]:
-                    died[place] += 1
-                    if died[place] >= tries:
-                        del left[place]
-                        yield place, "its process died (out of memory, or stopped from outside)"
-            except GeneratorExit:
-                pool.shutdown(wait=True, cancel_futures=True)
-                raise
+                outcome = DIED
+            yield futures[future], outcome
 
 
 def _packed(what: Any) -> bytes:
@@ -234,31 +211,15 @@ def _packed(what: Any) -> bytes:
     return data
 
 
-# What this process does.
-_work: list[Any] = []
+@lru_cache(maxsize=1)
+def _work(data: bytes) -> Any:
+    """Once per process: worlds may be large."""
+    return pickle.loads(data)  # noqa: S301  # made by the caller a moment ago
 
 
-def _remember(work: bytes) -> None:
-    """Once per process: worlds may be large. What it cannot load is said by its runs."""
-    _work[:] = [_loaded(work)]
-
-
-def _loaded(data: bytes) -> Any:
+def _done(work: bytes, item: bytes) -> Any:
     try:
-        return pickle.loads(data)  # noqa: S301  # made by the caller a moment ago
+        make, what = _work(work), pickle.loads(item)  # noqa: S301  # as above
     except Exception as error:
         return f"another process cannot load it: {type(error).__name__}: {error}"
-
-
-def _run_remembered(item: bytes) -> Any:
-    return _done(_work[0], _loaded(item))
-
-
-def _run_packed(load: bytes) -> Any:
-    found = _loaded(load)
-    return found if isinstance(found, str) else _done(*found)
-
-
-def _done(work: Any, item: Any) -> Any:
-    unloaded = next((part for part in (work, item) if isinstance(part, str)), None)
-    return work(item) if unloaded is None else unloaded
+    return make(what)
