@@ -17,8 +17,8 @@ import numpy as np
 
 import tacit
 from research.command_lines import Parser, png, store, whole
-from tacit.simulation.figures import EndLabel, Pen, drawing, label_ends
-from tacit.simulation.plots import _short as short
+from research.figures import EndLabel, Pen, drawing, label_ends
+from tacit.simulation.plots import short
 from tacit.simulation.result import median
 
 if TYPE_CHECKING:

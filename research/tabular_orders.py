@@ -28,9 +28,9 @@ from numpy.typing import NDArray
 import tacit
 from research.command_lines import figure_main
 from research.epsilon_cost import with_progress
+from research.figures import PALE, EndLabel, Pen, label_ends
 from research.sheets import Look, sheet
-from tacit.simulation.figures import PALE, EndLabel, Pen, label_ends
-from tacit.simulation.plots import _short as short
+from tacit.simulation.plots import short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

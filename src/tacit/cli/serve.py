@@ -114,9 +114,8 @@ def worker() -> Any:
 
 def tools() -> Any:
     """What pages say of ledgers and policies, as the commands ``report`` and ``policy`` do."""
-    from tacit.cli.document import html
     from tacit.cli.policy import differences
-    from tacit.cli.report import document, report
+    from tacit.cli.report import document, html, report
     from tacit.service.pages import Tools
 
     return Tools(report, lambda found: html(document(found)), differences)
