@@ -109,10 +109,9 @@ def test_a_plan_chooses_its_agent_and_says_how_few_could_suffice():
     assert made["non_private_users_to_90_median"] < made["users_to_90_median"]
     words = " ".join(call("plan", *given, *more).stdout.split())
     assert "You have 5,000 users; this needs about" in words
-    least = f"no private method can do it with fewer than {made['least_users']} (actions in any"
-    assert least in words
+    assert f"no private method can do it with fewer than {made['least_users']}." in words
     words = " ".join(call("plan", *given, "--seeds", 1, "--privacy", "none").stdout.split())
-    assert "how few could suffice is not known: no limit is known of what is not private" in words
+    assert "how few could suffice is known under joint privacy alone" in words
 
 
 def test_plans_and_runs_say_how_many_people_are_needed():

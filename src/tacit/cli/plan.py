@@ -155,6 +155,7 @@ def _show(made: Plan) -> None:
 
 def _forecast(made: Plan) -> str:
     """What there is, what it takes, and what it would take at least."""
+    from tacit.simulation.limits import fewest_users
     from tacit.simulation.result import users_words
 
     have = f"You have {made.users:,} users; " if made.given else ""
@@ -162,10 +163,9 @@ def _forecast(made: Plan) -> str:
     if made.users_to_90 is None:
         words = "this needs more" if made.given else f"this needs more than {made.users:,}"
     text = f"{have}{words}; "
-    if made.limits.least is None:
-        return f"{text}how few could suffice is not known: {made.limits.why}."
-    least = f"no private method can do it with fewer than {made.limits.least:,}"
-    return f"{text}{least} ({made.limits.why})."
+    if not made.privacy.joint:
+        return f"{text}how few could suffice is known under joint privacy alone."
+    return f"{text}no private method can do it with fewer than {fewest_users(made.privacy):,}."
 
 
 def _show_bounds(sizes: dict[str, str | None], levels: dict[str, str], as_json: bool) -> None:

@@ -19,12 +19,6 @@ app = typer.Typer(
 
 _File = Annotated[str, given("POLICY", "A published policy.")]
 _MOST_ROWS = 40
-_KINDS = {
-    "PublishedPolicy": "table",
-    "PublishedMixed": "mixed",
-    "PublishedGains": "gains",
-    "PublishedValues": "values",
-}
 
 
 @app.command(
@@ -121,7 +115,9 @@ def _read(file: str) -> tuple[Any, dict[str, Any]]:
 
 
 def _kind(loaded: Any) -> str:
-    return _KINDS[type(loaded).__name__]
+    """What it is: a table, mixed, gains or values."""
+    name = type(loaded).__name__.removeprefix("Published").lower()
+    return "table" if name == "policy" else name
 
 
 def differences(one: Any, two: Any) -> dict[str, Any]:
@@ -138,9 +134,7 @@ def differences(one: Any, two: Any) -> dict[str, Any]:
     if tables[0].shape != tables[1].shape or one.n_actions != two.n_actions:
         sizes = " and ".join(str(table.shape) for table in tables)
         return {"same": False, "words": f"tables of shape {sizes}"}
-    different = tables[0] != tables[1]
-    if different.ndim == 3:
-        different = different.any(axis=2)
+    different = (tables[0] != tables[1]).reshape(*tables[0].shape[:2], -1).any(axis=2)
     cells = [
         {
             "step": step,

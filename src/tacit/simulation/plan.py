@@ -24,7 +24,7 @@ from tacit.privacy.arguments import instance_of, whole_number
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import NonPrivate, Privacy, PrivacyModel
 from tacit.registry import AgentChoice, build_world
-from tacit.simulation.limits import Limits, limits
+from tacit.simulation.limits import fewest_users
 from tacit.simulation.progress import Progress
 from tacit.simulation.result import Result, median
 from tacit.simulation.run import require, run
@@ -85,7 +85,6 @@ class Plan:
     batch: bool = False
     given: bool = False  # whether that many users were asked about
     chosen: str = ""  # why it is this agent, where none was named
-    limits: Limits = Limits(None, "not asked for")  # noqa: RUF009  (frozen)
 
     @property
     def users_to_90(self) -> float | None:
@@ -139,8 +138,7 @@ class Plan:
             "score_median": median(r.score for r in self.results),
             "greedy_score_median": median(r.greedy_score for r in self.results),
             "price": self.price,
-            "least_users": self.limits.least,
-            "limits": self.limits.why,
+            "least_users": fewest_users(self.privacy),
             "runs": len(self.results),
             "why": self.why,
             "seconds": self.seconds,
@@ -211,7 +209,6 @@ def plan(
         batch=found.choice.batch,
         given=users is not None,
         chosen=found.choice.why,
-        limits=limits(first, privacy),
     )
 
 

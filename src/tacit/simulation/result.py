@@ -85,7 +85,7 @@ def greedy_users_to_90(served: ArrayLike, losses: ArrayLike) -> int | None:
     return int(ends[first]) if first < len(ends) else None
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Result:
     """One run of one agent in one simulated world.
 
@@ -126,52 +126,38 @@ class Result:
     optimal_value: float
     baseline_value: float
     reference_value: float
-    guarantee: Guarantee | None
+    guarantee: Guarantee | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
 
-    def __init__(
-        self,
-        *,
-        agent: str,
-        world: str,
-        privacy: str,
-        seed: int,
-        served: ArrayLike,
-        values: ArrayLike,
-        greedy_values: ArrayLike,
-        optimal_value: float | None,
-        baseline_value: float,
-        reference_value: float,
-        guarantee: Guarantee | None = None,
-        seconds: Mapping[str, float] | None = None,
-    ) -> None:
-        fields: dict[str, Any] = {
-            "agent": _text("agent", agent),
-            "world": _text("world", world),
-            "privacy": _text("privacy", privacy),
-            "seed": seed,
-            "served": _served(served),
-            "values": _finite("values", values),
-            "greedy_values": _finite("greedy_values", greedy_values),
-            "optimal_value": _known(optimal_value),
-            "baseline_value": float(_finite("baseline_value", baseline_value)),
-            "reference_value": float(_finite("reference_value", reference_value)),
-            "guarantee": guarantee,
-            "seconds": {k: float(_finite("seconds", v)) for k, v in (seconds or {}).items()},
-        }
-        if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-            raise InvalidArgument(f"seed is {seed!r}, but must be an integer of at least 0")
-        if guarantee is not None and not isinstance(guarantee, Guarantee):
-            raise InvalidArgument(f"guarantee is {guarantee!r}, but must be a Guarantee or None")
+    def __post_init__(self) -> None:
+        for name in ("agent", "world", "privacy"):
+            if not isinstance(value := getattr(self, name), str) or not value:
+                raise InvalidArgument(f"{name} is {value!r}, but must be a text that is not empty")
+        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
+            raise InvalidArgument(f"seed is {self.seed!r}, but must be an integer of at least 0")
+        if self.guarantee is not None and not isinstance(self.guarantee, Guarantee):
+            raise InvalidArgument(
+                f"guarantee is {self.guarantee!r}, but must be a Guarantee or None"
+            )
+        fixed: dict[str, Any] = {"served": _served(self.served)}
         for name in ("values", "greedy_values"):
-            if fields[name].shape != fields["served"].shape:
+            fixed[name] = _finite(name, getattr(self, name))
+            if fixed[name].shape != fixed["served"].shape:
                 raise InvalidArgument(
-                    f"{name} has shape {fields[name].shape}, but must have a value per release, "
-                    f"{fields['served'].shape}"
+                    f"{name} has shape {fixed[name].shape}, but must have a value per release, "
+                    f"{fixed['served'].shape}"
                 )
-        for name, value in fields.items():
-            if isinstance(value, np.ndarray):
-                value.flags.writeable = False
+        for array in fixed.values():
+            array.flags.writeable = False
+        for name in WORLD_VALUES:
+            value = getattr(self, name)
+            # JSON has null for an optimum that nobody knows.
+            unknown = value is None or (isinstance(value, float) and math.isnan(value))
+            unknown = unknown and name == "optimal_value"
+            fixed[name] = math.nan if unknown else float(_finite(name, value))
+        seconds = self.seconds or {}
+        fixed["seconds"] = {k: float(_finite("seconds", v)) for k, v in seconds.items()}
+        for name, value in fixed.items():
             object.__setattr__(self, name, value)
 
     @property
@@ -471,19 +457,6 @@ def _finite(name: str, values: ArrayLike) -> Floats:
     return array.astype(np.float64)
 
 
-def _known(optimal_value: float | None) -> float:
-    """NaN stands for an optimum that nobody knows; JSON has ``null`` for it."""
-    if optimal_value is None or (isinstance(optimal_value, float) and math.isnan(optimal_value)):
-        return math.nan
-    return float(_finite("optimal_value", optimal_value))
-
-
 def or_none(value: float) -> float | None:
     """A number, or ``None`` where it is not known: JSON has no word for NaN."""
     return None if math.isnan(value) else value
-
-
-def _text(name: str, value: object) -> str:
-    if not isinstance(value, str) or not value:
-        raise InvalidArgument(f"{name} is {value!r}, but must be a text that is not empty")
-    return value
