@@ -50,13 +50,13 @@ def drawing(
 
     The name's end says the format: PNG, PDF or SVG. Panels of several rows come row by row.
     """
-    import matplotlib as mpl
+    from matplotlib import style
     from matplotlib.figure import Figure
 
     ending = ".png" if path is None else path.suffix.lower()
     if ending not in FORMATS:
         raise InvalidArgument(f"{str(path)!r} must end in {', '.join(FORMATS)}")
-    with mpl.rc_context(STYLE | {"svg.hashsalt": "tacit"}):
+    with style.context([STYLE, {"svg.hashsalt": "tacit"}]):
         height = rows * size[1]
         figure = Figure(figsize=(size[0], height), dpi=130, layout="constrained")
         axes = figure.subplots(rows, panels, sharey=sharey, squeeze=False)

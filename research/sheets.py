@@ -37,10 +37,10 @@ def sheet(
     path: Path, title: str, subtitle: str, look: Look, footnote: str = ""
 ) -> Iterator[Sequence[Sequence[Axes]]]:
     """Rows of panels, in the style of all figures; saved at the end."""
-    import matplotlib as mpl
+    from matplotlib import style
     from matplotlib.figure import Figure
 
-    with mpl.rc_context(STYLE):
+    with style.context(STYLE):
         figure = Figure(figsize=look.size, dpi=130, layout="constrained")
         panels = figure.subplots(*look.panels, **look.shared)
         # An empty line keeps the subtitle's place in the layout.

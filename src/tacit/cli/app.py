@@ -36,7 +36,7 @@ from tacit.cli import (
     show,
     sweep,
 )
-from tacit.cli.options import flag
+from tacit.cli.options import command, flag
 from tacit.cli.output import print_help_if_alone
 from tacit.privacy.errors import TacitError
 
@@ -159,18 +159,9 @@ def tacit(
     print_help_if_alone(context)
 
 
-# In the order of the help.
-app.command("learn", help=learn.HELP)(learn.learn_command)
-app.command("serve", help=serve.HELP)(serve.serve_command)
-app.command("run", help=run.HELP)(run.run_command)
-app.command("sweep", help=sweep.HELP)(sweep.sweep_command)
-app.command("plot", help=plot.HELP)(plot.plot_command)
-app.command("plan", help=plan.HELP)(plan.plan_command)
-app.command("paper", help=paper.HELP)(paper.paper_command)
-app.command("audit", help=audit.HELP)(audit.audit_command)
-app.command("report", help=report.HELP)(report.report_command)
-app.command("show", help=show.HELP)(show.show_command)
-app.command("doctor", help=doctor.HELP)(doctor.doctor_command)
+for _module in (learn, serve, run, sweep, plot, plan, paper, audit, report, show, doctor):
+    _name = _module.__name__.rpartition(".")[2]
+    command(app, name=_name)(getattr(_module, f"{_name}_command"))
 app.add_typer(policy.app, name="policy")
 app.add_typer(ledger.app, name="ledger")
 

@@ -11,32 +11,18 @@ from tacit.cli.output import say
 
 # Small runs by kind: world, agent, users, model. The first kind comes before the others, which use
 # some of its loops.
-_RUNS: dict[str, tuple[tuple[str, str, int, str], ...]] = {
-    "finite worlds": (
-        ("riverswim", "auto", 3000, "joint"),
-        ("riverswim", "ucbvi", 3000, "joint"),
-        ("riverswim", "ucbvi", 3000, "none"),
-        ("riverswim", "ucbvi", 1000, "local"),
-        ("riverswim", "ucbpo", 1000, "joint"),
-        ("gym:Blackjack-v1", "auto", 1000, "joint"),
-    ),
-    "linear MDPs": (
-        ("simplex", "auto", 400, "joint"),
-        ("simplex", "lsvi_ucb", 400, "joint"),
-        ("simplex", "lsvi_ucb", 400, "none"),
-    ),
-    "mixtures": (
-        ("hard_mixture", "auto", 1000, "joint"),
-        ("hard_mixture", "linopt_vi", 1000, "joint"),
-        ("mixture_of_models", "linopt_po", 400, "none"),
-    ),
-    "control": (("dosing", "auto", 2000, "joint"), ("dosing", "auto", 2000, "local")),
-    "continuous states": (
-        ("line", "auto", 20, "joint"),
-        ("line", "fitted_functional_q:serve=all", 20, "joint"),
-        ("gym:CartPole-v1", "auto", 60, "joint"),
-        ("gym:Acrobot-v1", "auto", 10, "joint"),
-    ),
+_RUNS = {
+    "finite worlds": """
+        riverswim auto 3000 joint, riverswim ucbvi 3000 joint, riverswim ucbvi 3000 none,
+        riverswim ucbvi 1000 local, riverswim ucbpo 1000 joint, gym:Blackjack-v1 auto 1000 joint""",
+    "linear MDPs": "simplex auto 400 joint, simplex lsvi_ucb 400 joint, simplex lsvi_ucb 400 none",
+    "mixtures": """
+        hard_mixture auto 1000 joint, hard_mixture linopt_vi 1000 joint,
+        mixture_of_models linopt_po 400 none""",
+    "control": "dosing auto 2000 joint, dosing auto 2000 local",
+    "continuous states": """
+        line auto 20 joint, line fitted_functional_q:serve=all 20 joint,
+        gym:CartPole-v1 auto 60 joint, gym:Acrobot-v1 auto 10 joint""",
 }
 
 
@@ -63,13 +49,11 @@ def _run_all(kind: str) -> int:
     from tacit.numerics.compiled import NOTICE
     from tacit.privacy.deviates import prepare
     from tacit.privacy.models import JointDP, LocalDP, NonPrivate
-    from tacit.registry import build_world, choose_agent
     from tacit.simulation.run import run
 
     prepare()
     models = {"joint": JointDP(1.0, 1e-4), "local": LocalDP(5.0, 1e-4), "none": NonPrivate()}
-    for text, name, users, model in _RUNS[kind]:
-        world, privacy = build_world(text), models[model]
-        choice = choose_agent(name).settled(world.spec, users, privacy)
-        run(choice.build(world.spec, users, privacy, 0), world, progress=False)
+    for line in _RUNS[kind].split(","):
+        world, agent, users, model = line.split()
+        run(agent, world, users=int(users), privacy=models[model], progress=False)
     return NOTICE.compiled

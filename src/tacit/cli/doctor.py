@@ -17,11 +17,6 @@ from tacit.cli import options
 from tacit.cli.options import flag
 from tacit.cli.output import print_json, print_table, say
 
-HELP = (
-    "What is installed, and whether it works. Exit code 1 if something is broken.\n\n"
-    "\b\nExamples:\n  tacit doctor --json\n  tacit doctor --compile"
-)
-
 REQUIRED = ("numpy", "scipy", "numba", "gymnasium", "matplotlib", "typer", "rich")
 OPTIONAL = {
     "pyarrow": "logs and results as Parquet: pip install 'tacit[logs]'",

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.cli import options
-from tacit.cli.options import asked, given
+from tacit.cli.options import asked, command, given
 from tacit.cli.output import at_most, counted, print_help_if_alone, print_json
 from tacit.core.texts import number
 from tacit.privacy.errors import CorruptFile, InvalidArgument
@@ -44,12 +44,7 @@ _Expect = Annotated[
 _MARK = b'"format": "tacit-ledger"'
 
 
-@app.command(
-    help="Make a ledger of people, from which several agents spend.\n\n"
-    "EPSILON and DELTA are what one person may spend over all agents. Each agent has a budget of "
-    "its own, and who takes part pays all of that, once. An agent on its own makes its ledger "
-    "itself.\n\n\b\nExample:\n  tacit ledger create people.ledger --epsilon 1 --delta 1e-6"
-)
+@command(app, "ledger")
 def create(
     file: _File,
     epsilon: Annotated[str, asked("NUMBER", "Budget of one person.")],
@@ -75,13 +70,7 @@ def create(
     typer.echo(f"{file}: one person may spend {ledger.limit:.6g} {ledger.unit} over all runs")
 
 
-@app.command(
-    help="Say what a ledger declares and what was spent.\n\n"
-    "Keep its head, the last hash, elsewhere: with --expect HASH a ledger that lacks that line is "
-    "refused, as an older copy of it is. Every policy that its agents publish has it too: "
-    "--expect POLICY.\n\n"
-    "\b\nExamples:\n  tacit ledger show budget.ledger\n  tacit ledger show budget.ledger --json"
-)
+@command(app, "ledger")
 def show(file: _File, expect: _Expect = "", as_json: options.Json = False) -> None:
     """Prints a summary."""
     from tacit.privacy.ledger import Ledger
@@ -115,13 +104,7 @@ def show(file: _File, expect: _Expect = "", as_json: options.Json = False) -> No
     typer.echo("\n".join(lines))
 
 
-@app.command(
-    help="Check every line of a ledger: the chain of hashes, the sums, the limits.\n\n"
-    "Also that it has the lines that its index and --expect have seen. "
-    "Exit code 0 if all is well, 1 if a line is not (the first is named), 2 if the file is no "
-    "ledger or cannot be read.\n\n\b\nExamples:\n  tacit ledger verify budget.ledger && echo well\n"
-    "  tacit ledger verify budget.ledger --expect policy.npz"
-)
+@command(app, "ledger")
 def verify(file: _File, expect: _Expect = "", as_json: options.Json = False) -> None:
     """Checks a ledger."""
     from tacit.privacy.ledger import Ledger
@@ -167,15 +150,7 @@ def verify(file: _File, expect: _Expect = "", as_json: options.Json = False) -> 
     raise typer.Exit(1 if problem else 0)
 
 
-@app.command(
-    help="Repair a damaged ledger: keep what verifies, and charge for what is lost.\n\n"
-    "The damaged file is kept under a new name, and a line of the chain says what was done. If "
-    "lines are lost that nobody else knows, their runs end and everybody is charged what they may "
-    "have cost: budget never comes back. A ledger that is well is not changed. Exit code 0 if it "
-    "is well now, 2 if it cannot be repaired.\n\n"
-    "\b\nExamples:\n  tacit ledger repair people.ledger\n"
-    "  tacit ledger repair people.ledger --expect 90bf73d1"
-)
+@command(app, "ledger")
 def repair(file: _File, expect: _Expect = "", as_json: options.Json = False) -> None:
     """Repairs a ledger."""
     from tacit.privacy.ledger import Ledger

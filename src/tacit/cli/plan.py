@@ -16,26 +16,6 @@ if TYPE_CHECKING:
     from tacit.papers.bounds import Question
     from tacit.simulation.plan import Plan, Sizes
 
-HELP = (
-    "How many users a budget needs, before any real user is touched.\n\n"
-    "Runs the agent on simulated users of your world, or of random worlds of its sizes, and says "
-    "how many users it took, how noisy each count is, and what privacy costs; and beside it how "
-    "few users could suffice. Without --users it tries ten times as many until it is enough. "
-    "Without --agent it takes the one that tacit run would.\n\n"
-    "With --bounds it says instead what the theorems of the five papers promise at your sizes and "
-    "budget: each with the printed constants and with corrected ones, for the same kind of "
-    "privacy. The tabular paper's Laplace noise is for delta = 0; Gaussian noise has rows of its "
-    "own there, and with --delta 0 there are the tabular theorems alone. A theorem is an order: O "
-    "is read as 1, hidden logarithms are left out. Compare with K H, which no regret exceeds: "
-    "above it a theorem says nothing. docs/papers has the algorithms.\n\n"
-    "\b\nExamples:\n"
-    "  tacit plan --world riverswim --epsilon 1 --delta 1e-6\n"
-    "  tacit plan --states 10 --actions 4 --horizon 14 \\\n"
-    "      --agent ucbvi --epsilon 0.5 --delta 1e-7\n"
-    "  tacit plan --bounds --states 6 --actions 2 --horizon 20 --dimension 10 --users 1e6 \\\n"
-    "      --epsilon 1 --delta 1e-6"
-)
-
 
 def plan_command(
     agent: options.Agent = "auto",
@@ -68,24 +48,17 @@ def plan_command(
 
     sizes = {"states": states, "actions": actions, "horizon": horizon}
     if bounds:
-        if epsilon is None or delta is None:
-            raise InvalidArgument("--epsilon and --delta must be given, as in the example")
-        whole = sizes | {"users": users, "dimension": dimension}
-        if missing := [name for name, text in whole.items() if text is None]:
-            raise InvalidArgument(f"--bounds needs --{missing[0]}")
         levels = {"epsilon": epsilon, "delta": delta, "failure": failure}
-        _show_bounds(whole, levels, as_json)
+        _show_bounds(sizes | {"users": users, "dimension": dimension}, levels, as_json)
         return
     choice = choose_agent(agent)
     model = options.chosen_privacy(choice, privacy, epsilon, delta)
-    place = _place(world, sizes)
-    declared = options.optional_whole_number("users", users)
     with interruptible():
         made = plan(
-            place,
+            _place(world, sizes),
             choice,
             model,
-            declared,
+            options.optional_whole_number("users", users),
             seeds=options.seeds_from(seed, seeds),
             workers=whole_number("workers", workers),
             most=whole_number("most", most),
@@ -116,7 +89,7 @@ def _show(made: Plan) -> None:
     if made.chosen:
         say(f"Chosen: {made.agent}; {made.chosen}.")
     least, most = (users_words(end) for end in made.spread)
-    plain = made.to_dict()["non_private_users_to_90_median"]
+    plain = made.to_dict()
     print_table(
         ("", ""),
         [
@@ -124,7 +97,7 @@ def _show(made: Plan) -> None:
             ("  luckiest run", least),
             ("  unluckiest run", most),
             ("  until the greedy policy has 90 %", users_words(made.greedy_users_to_90)),
-            ("  without privacy", users_words(plain)),
+            ("  without privacy", users_words(plain["non_private_users_to_90_median"])),
             ("  times as many as without privacy", number_words(made.price)),
             ("noise of a count, standard deviation", number_words(made.noise_std)),
             ("releases", f"{made.results[0].releases:,}"),
@@ -133,7 +106,14 @@ def _show(made: Plan) -> None:
     )
     if made.why:
         say(f"It chose: {made.why}.")
-    say(_forecast(made))
+    have = f"You have {made.users:,} users; " if made.given else ""
+    needs = f"this needs about {users_words(made.users_to_90)}"
+    if made.users_to_90 is None:
+        needs = "this needs more" if made.given else f"this needs more than {made.users:,}"
+    few = "how few could suffice is known under joint privacy alone"
+    if made.privacy.joint:
+        few = f"no private method can do it with fewer than {plain['least_users']:,}"
+    say(f"{have}{needs}; {few}.")
     if made.random:
         say(
             "These are random worlds of your sizes. One in which reward is hard to find takes more "
@@ -153,27 +133,16 @@ def _show(made: Plan) -> None:
         )
 
 
-def _forecast(made: Plan) -> str:
-    """What there is, what it takes, and what it would take at least."""
-    from tacit.simulation.limits import fewest_users
-    from tacit.simulation.result import users_words
-
-    have = f"You have {made.users:,} users; " if made.given else ""
-    words = f"this needs about {users_words(made.users_to_90)}"
-    if made.users_to_90 is None:
-        words = "this needs more" if made.given else f"this needs more than {made.users:,}"
-    text = f"{have}{words}; "
-    if not made.privacy.joint:
-        return f"{text}how few could suffice is known under joint privacy alone."
-    return f"{text}no private method can do it with fewer than {fewest_users(made.privacy):,}."
-
-
-def _show_bounds(sizes: dict[str, str | None], levels: dict[str, str], as_json: bool) -> None:
+def _show_bounds(
+    sizes: dict[str, str | None], levels: dict[str, str | None], as_json: bool
+) -> None:
     """What theorems promise, in a table."""
     from tacit.papers.bounds import Question, promises
 
+    if missing := [name for name, text in (levels | sizes).items() if text is None]:
+        raise InvalidArgument(f"--bounds needs --{missing[0]}")
     whole = {name: whole_number(name, str(text)) for name, text in sizes.items()}
-    numbers: dict[str, Any] = {name: number(name, text) for name, text in levels.items()}
+    numbers: dict[str, Any] = {name: number(name, str(text)) for name, text in levels.items()}
     question: Question = Question(episodes=whole.pop("users"), **whole, **numbers)
     found = promises(question)
     if as_json:

@@ -10,14 +10,6 @@ from tacit.cli import options
 from tacit.cli.options import asked, flag, given
 from tacit.cli.output import print_table
 
-HELP = (
-    "Draw saved runs again, from one file or several together.\n\n"
-    "Files are what --save and Result.save wrote, as JSON or Parquet. Runs of one label in several "
-    "files are drawn as one line, if agent and budget are the same.\n\n"
-    "\b\nExample:\n"
-    "  tacit plot monday.json tuesday.parquet --output both.pdf"
-)
-
 
 def plot_command(
     files: Annotated[list[str], given("FILE...", "Saved runs.")],

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
@@ -24,16 +24,6 @@ from tacit.privacy.files import open_regular
 if TYPE_CHECKING:
     from tacit.privacy.ledger import Ledger
 
-HELP = (
-    "Report on a ledger and its policies, to be read, signed and checked.\n\n"
-    "What is guaranteed to whom, what was spent and what is left, which policies were published "
-    "from which lines, and how to verify all of it. Every line of the ledger is checked first. "
-    "The output's name says the form: .html (prints well, and to PDF), .md or .json; without it "
-    "Markdown is printed, or JSON. The exit code is 1 if the ledger lacks lines after which a "
-    "policy was published.\n\n\b\nExamples:\n"
-    "  tacit report budget.ledger --policy policy.npz --output report.html\n"
-    "  tacit report budget.ledger --delta 1e-6 > report.md"
-)
 _FORMS = (".html", ".md", ".json")
 
 
@@ -219,8 +209,9 @@ def _block(key: str) -> int:
     return int(number) if number.isdigit() else -1
 
 
-# Words: blocks of a kind each, of which Markdown or HTML is made.
+# Words: paragraphs, and blocks of other kinds, of which Markdown or HTML is made.
 
+Block: TypeAlias = str | tuple[str, Any]
 _MARKDOWN = {"h1": "# {}", "h2": "## {}", "p": "{}", "warning": "**{}**", "pre": "```sh\n{}\n```"}
 _SIGN = ("Name and office", "Signature", "Date")
 _HTML = {"warning": '<p class="warning">{}</p>'} | {
@@ -228,10 +219,15 @@ _HTML = {"warning": '<p class="warning">{}</p>'} | {
 }
 
 
-def markdown(blocks: Sequence[tuple[str, Any]]) -> str:
+def _warned(text: str) -> Block:
+    return "warning", text
+
+
+def markdown(blocks: Sequence[Block]) -> str:
     """For repositories and mail."""
     shown = []
-    for kind, content in blocks:
+    for block in blocks:
+        kind, content = ("p", block) if isinstance(block, str) else block
         if kind == "table":
             lines = [[" ".join(c.replace("|", r"\|").split()) for c in row] for row in content]
             lines.insert(1, ["---"] * len(lines[0]))
@@ -241,7 +237,7 @@ def markdown(blocks: Sequence[tuple[str, Any]]) -> str:
     return "\n\n".join(shown) + "\n"
 
 
-def html(blocks: Sequence[tuple[str, Any]]) -> str:
+def html(blocks: Sequence[Block]) -> str:
     """One file, without scripts and without anything from elsewhere; the first block is its title.
 
     >>> print(html([("h1", "a < b"), ("warning", "no `x`")]).partition("<body>")[2].strip())
@@ -254,7 +250,8 @@ def html(blocks: Sequence[tuple[str, Any]]) -> str:
         return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
 
     shown = []
-    for kind, content in blocks:
+    for block in blocks:
+        kind, content = ("p", block) if isinstance(block, str) else block
         if kind == "table":
             cells = [[inline(" ".join(cell.split())) for cell in row] for row in content]
             head, *body = ["".join(f"<td>{cell}</td>" for cell in row) for row in cells]
@@ -270,7 +267,7 @@ def html(blocks: Sequence[tuple[str, Any]]) -> str:
     return f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head><body>\n{body}\n</body></html>\n'
 
 
-def document(found: Mapping[str, Any]) -> list[tuple[str, Any]]:
+def document(found: Mapping[str, Any]) -> list[Block]:
     """The page, as blocks."""
     return [
         ("h1", f"Privacy report on {os.path.basename(found['file'])}"),
@@ -285,67 +282,63 @@ def document(found: Mapping[str, Any]) -> list[tuple[str, Any]]:
         *_policies(found),
         ("h2", "How to verify this"),
         *_verifying(found),
-        ("p", "   ".join(f"{what}: {'_' * 20}" for what in _SIGN)),
+        "   ".join(f"{what}: {'_' * 20}" for what in _SIGN),
     ]
 
 
-def _opening(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _opening(found: Mapping[str, Any]) -> Iterator[Block]:
     times = [run[end] for run in found["runs"] for end in ("first", "last") if run[end]]
     when = f", from {min(times)} to {max(times)}" if times else ""
     if found["note"]:
-        yield "p", found["note"]
+        yield found["note"]
     what = "several runs on one population" if found["kind"] == "people" else "one run"
     yield (
-        "p",
         f"Made by Tacit {found['tacit']} from the ledger `{found['id']}` of {what}: "
         f"{counted(found['entries'], 'entry')}{when}. The hash of its last line, its head, is "
-        f"`{found['head']}`.",
+        f"`{found['head']}`."
     )
     if found["unaccounted"]:
         names = ", ".join(f"`{name}`" for name in found["unaccounted"])
-        yield (
-            "warning",
+        yield _warned(
             f"This ledger lacks lines after which {names} was published. Lines were cut off its "
             "end, an older copy was put in its place, or the policy is of another ledger. Unless "
             "it is, more was spent than is said below: find the newest copy, or see tacit ledger "
-            "repair.",
+            "repair."
         )
     if found["simulation"]:
-        yield (
-            "warning",
+        yield _warned(
             "Simulated: the noise of a run has a known seed. It protects nobody, and nothing below "
-            "is a promise to real people.",
+            "is a promise to real people."
         )
     else:
         line = "" if found["unaccounted"] else f" In one line: {found['verdict']}."
-        yield "p", f"Real: the noise has no seed that is known.{line}"
+        yield f"Real: the noise has no seed that is known.{line}"
     if found["repairs"]:
         often = counted(found["repairs"], "time")
-        yield "p", f"The ledger was repaired, {often}; lines of it say what everybody was charged."
+        yield f"The ledger was repaired, {often}; lines of it say what everybody was charged."
 
 
-def _guaranteed(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _guaranteed(found: Mapping[str, Any]) -> Iterator[Block]:
     for words in dict.fromkeys(promise["words"] for promise in found["guarantees"] if promise):
-        yield "p", words
+        yield words
     for number, run in enumerate(found["runs"], 1):
         terms = run["promised"]
         if terms is None:
-            yield "p", f"Run {number} does not say what it promised."
+            yield f"Run {number} does not say what it promised."
             continue
         g, unit, each = terms["episodes_per_user"], terms["unit"], terms["episode_limit"]
         words = f"In run {number} a user takes part with at most {counted(g, 'episode')}, "
         if g == 1:
-            yield "p", f"{words}which may cost {at_most(each, 6)} {unit}."
+            yield f"{words}which may cost {at_most(each, 6)} {unit}."
             continue
         apart = "in different releases" if terms["disjoint"] else "which may be in one release"
         yield (
-            "p",
             f"{words}{apart}: each may cost {at_most(each, 6)} {unit}, so that all of them "
-            f"together cost at most {at_most(terms['user_limit'], 6)} {unit}.",
+            f"together cost at most {at_most(terms['user_limit'], 6)} {unit}."
         )
 
 
-def _spent(found: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _spent(found: Mapping[str, Any]) -> Iterator[Block]:
     user, unit, spent = found["user"], found["unit"], found["spent"]
     table = [("one user", unit, f"epsilon at delta = {found['delta']:g}")] + [
         (name, words(user[key], 6), words(user[f"{key}_epsilon"]))
@@ -357,15 +350,14 @@ def _spent(found: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     ]
     yield "table", [row[:2] for row in table] if unit == "epsilon" else table
     yield (
-        "p",
         "Of the user who spent most; limits and costs are rounded up, what is left is rounded down."
         + (" Costs add up in mu^2; epsilons do not." if unit == "mu^2" else "")
         + f" {spent['count']:,} {spent['of']} have an account; the median is "
-        f"{at_most(spent['median'], 6)} of {at_most(found['limit'], 6)} {unit}.",
+        f"{at_most(spent['median'], 6)} of {at_most(found['limit'], 6)} {unit}."
     )
 
 
-def _runs(found: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _runs(found: Mapping[str, Any]) -> Iterator[Block]:
     titles = ("run", "noise", "dates", "people", "blocks", "releases", "epsilon of a user")
     rows, labels = [titles], [("run", "what was released", "times", "first", "last", "most")]
     for number, run in enumerate(found["runs"], 1):
@@ -385,12 +377,12 @@ def _runs(found: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for number, run in enumerate(found["runs"], 1):
         if run["unsettled"]:
             what = f"{counted(run['unsettled'], 'charge')} at the end of run {number}"
-            yield "p", f"{what} had no result on disk: paid for, not published."
+            yield f"{what} had no result on disk: paid for, not published."
 
 
-def _policies(found: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _policies(found: Mapping[str, Any]) -> Iterator[Block]:
     if not found["policies"]:
-        yield "p", "None was given to this report (`--policy FILE`)."
+        yield "None was given to this report (`--policy FILE`)."
         return
     table = [("file", "version", "made from lines", "published after line", "on", "SHA-256")]
     for policy in found["policies"]:
@@ -413,9 +405,8 @@ def _policies(found: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         table.append((policy["file"], str(policy["version"]), lines, after, when, digest))
     yield "table", table
     yield (
-        "p",
         "A policy is computed from releases alone, so publishing it costs nothing beyond the lines "
-        "that it is made from.",
+        "that it is made from."
     )
 
 
@@ -430,16 +421,14 @@ def _ranges(lines: Sequence[int]) -> str:
     return ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in zip(starts, ends, strict=True))
 
 
-def _verifying(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _verifying(found: Mapping[str, Any]) -> Iterator[Block]:
     yield (
-        "p",
         "Keep this page, or the head above, away from the ledger. A ledger that was cut off, "
-        "changed or replaced since lacks that line, and is refused:",
+        "changed or replaced since lacks that line, and is refused:"
     )
     ledger = f"tacit ledger verify {os.path.basename(found['file'])} --expect {found['head']}"
     yield "pre", "\n".join([ledger, *(f"sha256sum {p['file']}" for p in found["policies"])])
     yield (
-        "p",
         "The ledger is written before anything is published. It proves what was paid for; that the "
-        "software draws the noise it pays for is checked by `tacit audit`.",
+        "software draws the noise it pays for is checked by `tacit audit`."
     )

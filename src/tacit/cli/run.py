@@ -25,27 +25,6 @@ if TYPE_CHECKING:
     from tacit.simulation.result import Result
     from tacit.simulation.sweep import Job
 
-HELP = (
-    "Let agents serve and learn from simulated users.\n\n"
-    "Reports how many users it took until newcomers get 90 % of what is possible, the regret of "
-    "all users, and what was proven about their privacy. The noise of a simulation has a known "
-    "seed, so it protects nobody, and the guarantee says so.\n\n"
-    "Without --agent it takes the best one for the world's family and the budget, and says why; "
-    "tacit show agent auto has the rules. Several agents or budgets are compared: each --agent "
-    "with each --epsilon, in one table and one plot with bands. An agent can have a model and a "
-    "budget of its own, as ucbvi:privacy=none or ucbvi:privacy=local,epsilon=4.\n\n"
-    "\b\nExamples:\n"
-    "  tacit run --world riverswim --epsilon 1 --delta 1e-6\n"
-    "  tacit run --world grid:side=4 --agent ucbvi:stationary=false \\\n"
-    "      --privacy none --users 1e5 --seeds 10 --json\n"
-    "  tacit run --world gym:CartPole-v1 --epsilon 1 --delta 1e-6\n"
-    "  tacit run --world gym:FrozenLake-v1,is_slippery=false \\\n"
-    "      --epsilon 1 --delta 1e-6 --plot regret.png\n"
-    "  tacit run --world my_file.py:make --agent my_file.py:MyAgent --privacy none\n"
-    "  tacit run --world riverswim --agent auto --agent ucbvi:privacy=none \\\n"
-    "      --epsilon 0.1 --epsilon 1 --delta 1e-6 --plot agents.png"
-)
-
 _MANY_SEEDS = 12
 # Of what there is to gain.
 _NOTHING = 0.01

@@ -15,14 +15,6 @@ from tacit.privacy.errors import InvalidArgument
 if TYPE_CHECKING:
     from tacit.registry import NamedMaker
 
-HELP = (
-    "The worlds and agents that have names; or all about one: what it is, its options, its "
-    "values.\n\n"
-    "A schema, of files that describe a world, is for editors.\n\n"
-    "\b\nExamples:\n  tacit show\n  tacit show world riverswim:states=8\n  tacit show agent ucbvi\n"
-    "  tacit show schema world > world.schema.json"
-)
-
 _KINDS = ("world", "agent", "schema")
 _SIZES = ("states", "dimension", "actions", "controls", "horizon")
 _VALUES = ("optimal_value", "baseline_value", "reference_value")

@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,26 +34,8 @@ if TYPE_CHECKING:
 
 INK, PALE = "#222222", "#8a8a8a"
 
-# Matplotlib types the keys as a union of literals that grows with every version.
-STYLE: dict[Any, Any] = {
-    "font.size": 10.0,
-    "axes.titlesize": 11.0,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": PALE,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": "#e6e6e6",
-    "grid.linewidth": 0.8,
-    **dict.fromkeys(("axes.labelcolor", "text.color", "xtick.color", "ytick.color"), INK),
-    **{f"{axis}tick.{kind}.size": 0.0 for axis in "xy" for kind in ("major", "minor")},
-    "legend.frameon": False,
-    "lines.linewidth": 1.8,
-    "lines.solid_capstyle": "round",
-}
-"""One look for all figures."""
+STYLE = str(Path(__file__).with_name("tacit.mplstyle"))
+"""One look for all figures, as Matplotlib reads it."""
 
 FORMATS: dict[str, dict[str, None]] = {
     ".png": {"Software": None},
@@ -178,15 +161,11 @@ def _picture() -> type[Figure]:
 
 
 def _styled(style: str | None) -> AbstractContextManager[Any]:
-    import matplotlib as mpl
-
-    if style is None:
-        return mpl.rc_context(STYLE)
     from matplotlib import style as styles
 
-    if style not in (known := ["default", *styles.available]):
+    if style is not None and style not in (known := ["default", *styles.available]):
         raise InvalidArgument(f"style is {style!r}, but must be one of {', '.join(known)}")
-    return styles.context(style)
+    return styles.context(style or STYLE)
 
 
 def _pens(labels: Mapping[str, Any]) -> list[Pen]:
