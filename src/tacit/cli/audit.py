@@ -113,26 +113,19 @@ def maker(
     options = dict(choice.options)
     make = partial(NamedMaker(choice.text, choice.target).make, privacy=privacy, **options)
     if users is not None or "schedule" in options:
-        return make, users if users is not None else _BLOCK * _BLOCKS
+        return make, users or _BLOCK * _BLOCKS
     small = partial(make, schedule=f"fixed:size={_BLOCK}")
     try:
         small(world.spec, users=_BLOCK * _BLOCKS, seed=0, noise_seed=0)
         return small, _BLOCK * _BLOCKS
-    except (InvalidArgument, TypeError):
-        return make, _enough(make, world)
-
-
-def _enough(make: Callable[..., Any], world: World) -> int:
-    """As few users as the agent's own schedule makes three blocks of; a batch agent has fewer."""
-    users = 4
-    while users <= 1 << 20:
-        agent = make(world.spec, users=users, seed=0, noise_seed=0)
-        schedule = getattr(agent, "schedule", None)
-        if getattr(agent, "batch", False) and schedule is not None and schedule.releases < 3:
-            return _BLOCK * int(schedule.releases)
-        if schedule is not None and schedule.releases >= 3:
-            return users
-        users *= 2
+    except (InvalidArgument, TypeError):  # its own schedule: as few users as make three blocks
+        for power in range(2, 21):
+            agent = make(world.spec, users=2**power, seed=0, noise_seed=0)
+            releases = getattr(getattr(agent, "schedule", None), "releases", 0)
+            if releases >= 3:
+                return make, 2**power
+            if releases and getattr(agent, "batch", False):
+                return make, _BLOCK * int(releases)
     raise InvalidArgument("this agent publishes less than three times: give users or a schedule")
 
 

@@ -50,21 +50,19 @@ def command(app: typer.Typer, group: str = "", name: str = "") -> Callable[[Any]
 
     def added(function: Callable[..., None]) -> Callable[..., None]:
         called = name or function.__name__
-        text = _helps()[f"{group} {called}".strip()]
-        app.command(called, help=text)(function)
+        text = texts("help.md")[f"{group} {called}".strip()]
+        app.command(called, help=text.replace("[", "\\["))(function)  # no markup
         return function
 
     return added
 
 
 @cache
-def _helps() -> dict[str, str]:
-    """By command; brackets are no markup, and examples keep their lines."""
+def texts(file: str) -> dict[str, str]:
+    """Sections of a file beside this one, by title; lines of examples are kept."""
     found = {}
-    for section in (
-        Path(__file__).with_name("help.md").read_text(encoding="utf-8").split("\n## ")[1:]
-    ):
-        name, *parts = section.strip().replace("[", "\\[").split("\n\n")
+    for section in Path(__file__).with_name(file).read_text(encoding="utf-8").split("\n## ")[1:]:
+        name, *parts = section.strip().split("\n\n")
         lines = (f"\b\n{part}" if "\n  " in part else " ".join(part.split()) for part in parts)
         found[name] = "\n\n".join(lines)
     return found

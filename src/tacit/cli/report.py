@@ -219,8 +219,9 @@ _HTML = {"warning": '<p class="warning">{}</p>'} | {
 }
 
 
-def _warned(text: str) -> Block:
-    return "warning", text
+def _said(name: str, found: Mapping[str, Any] | None = None, **more: Any) -> str:
+    """A paragraph of ``report.md``."""
+    return options.texts("report.md")[name].format(**(found or {}), **more)
 
 
 def markdown(blocks: Sequence[Block]) -> str:
@@ -292,24 +293,12 @@ def _opening(found: Mapping[str, Any]) -> Iterator[Block]:
     if found["note"]:
         yield found["note"]
     what = "several runs on one population" if found["kind"] == "people" else "one run"
-    yield (
-        f"Made by Tacit {found['tacit']} from the ledger `{found['id']}` of {what}: "
-        f"{counted(found['entries'], 'entry')}{when}. The hash of its last line, its head, is "
-        f"`{found['head']}`."
-    )
+    yield _said("made", found, what=what, when=when, lines=counted(found["entries"], "entry"))
     if found["unaccounted"]:
         names = ", ".join(f"`{name}`" for name in found["unaccounted"])
-        yield _warned(
-            f"This ledger lacks lines after which {names} was published. Lines were cut off its "
-            "end, an older copy was put in its place, or the policy is of another ledger. Unless "
-            "it is, more was spent than is said below: find the newest copy, or see tacit ledger "
-            "repair."
-        )
+        yield "warning", _said("lacking", names=names)
     if found["simulation"]:
-        yield _warned(
-            "Simulated: the noise of a run has a known seed. It protects nobody, and nothing below "
-            "is a promise to real people."
-        )
+        yield "warning", _said("simulated")
     else:
         line = "" if found["unaccounted"] else f" In one line: {found['verdict']}."
         yield f"Real: the noise has no seed that is known.{line}"
@@ -332,10 +321,8 @@ def _guaranteed(found: Mapping[str, Any]) -> Iterator[Block]:
             yield f"{words}which may cost {at_most(each, 6)} {unit}."
             continue
         apart = "in different releases" if terms["disjoint"] else "which may be in one release"
-        yield (
-            f"{words}{apart}: each may cost {at_most(each, 6)} {unit}, so that all of them "
-            f"together cost at most {at_most(terms['user_limit'], 6)} {unit}."
-        )
+        costs = at_most(each, 6), at_most(terms["user_limit"], 6)
+        yield words + _said("several", apart=apart, each=costs[0], all=costs[1], unit=unit)
 
 
 def _spent(found: Mapping[str, Any]) -> Iterator[Block]:
@@ -349,12 +336,8 @@ def _spent(found: Mapping[str, Any]) -> Iterator[Block]:
         )
     ]
     yield "table", [row[:2] for row in table] if unit == "epsilon" else table
-    yield (
-        "Of the user who spent most; limits and costs are rounded up, what is left is rounded down."
-        + (" Costs add up in mu^2; epsilons do not." if unit == "mu^2" else "")
-        + f" {spent['count']:,} {spent['of']} have an account; the median is "
-        f"{at_most(spent['median'], 6)} of {at_most(found['limit'], 6)} {unit}."
-    )
+    median, limit = at_most(spent["median"], 6), at_most(found["limit"], 6)
+    yield _said("rounded", spent, unit=unit, median_cost=median, limit=limit)
 
 
 def _runs(found: Mapping[str, Any]) -> Iterator[Block]:
@@ -404,10 +387,7 @@ def _policies(found: Mapping[str, Any]) -> Iterator[Block]:
         when, digest = policy["published"] or "not known", f"`{policy['sha256']}`"
         table.append((policy["file"], str(policy["version"]), lines, after, when, digest))
     yield "table", table
-    yield (
-        "A policy is computed from releases alone, so publishing it costs nothing beyond the lines "
-        "that it is made from."
-    )
+    yield _said("computed")
 
 
 def _ranges(lines: Sequence[int]) -> str:
@@ -422,13 +402,7 @@ def _ranges(lines: Sequence[int]) -> str:
 
 
 def _verifying(found: Mapping[str, Any]) -> Iterator[Block]:
-    yield (
-        "Keep this page, or the head above, away from the ledger. A ledger that was cut off, "
-        "changed or replaced since lacks that line, and is refused:"
-    )
+    yield _said("keep")
     ledger = f"tacit ledger verify {os.path.basename(found['file'])} --expect {found['head']}"
     yield "pre", "\n".join([ledger, *(f"sha256sum {p['file']}" for p in found["policies"])])
-    yield (
-        "The ledger is written before anything is published. It proves what was paid for; that the "
-        "software draws the noise it pays for is checked by `tacit audit`."
-    )
+    yield _said("proves")
