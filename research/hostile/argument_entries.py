@@ -31,7 +31,7 @@ from tacit.core.schedule import Schedule
 from tacit.core.vector_episodes import VectorEpisodes
 from tacit.finite.spec import FiniteSpec
 from tacit.privacy.statistic import Block
-from tacit.simulation.plan import Sizes, plan
+from tacit.simulation.plan import plan
 
 _BUDGET = {"epsilon": 1.0, "delta": 1e-6}
 
@@ -179,14 +179,13 @@ def _run_calls() -> dict[str, Call]:
         "plan": Call(
             plan,
             lambda: {
-                "world": Sizes(states=2, actions=2, horizon=2),
+                "world": world,
                 "agent": choice,
                 "privacy": none,
                 "users": 5,
                 **seeds,
             },
         ),
-        "Sizes": Call(Sizes, constant(states=2, actions=2, horizon=2)),
         # Every input has a folder of its own.
         "Ledger.create": Call(
             tacit.Ledger.create, constant(path="ledger", limit=1.0, unit="mu^2", note=""), free=()

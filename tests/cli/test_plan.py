@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tacit import JointDP, registry
-from tacit.simulation.plan import Sizes, plan
+from tacit.simulation.plan import plan
 from tests.cli.calls import BUDGET, call, content, one_line
 
 
@@ -33,20 +33,14 @@ def test_a_plan_tries_more_users_until_it_is_enough():
     assert (given["users"], given["users_to_90_median"]) == (2000, None)
 
 
-def test_a_plan_from_sizes_alone():
-    sizes = ("--states", 4, "--actions", 3, "--horizon", 5)
-    made = content(
-        planned(*sizes, "--epsilon", 10, "--delta", "1e-3", "--seeds", 2, "--json", agent="ucbvi")
-    )
-    assert made["world"] == "random_mdp:states=4,actions=3,horizon=5"
-    assert made["random_worlds"] is True
+def test_a_plan_for_a_stand_in_of_known_sizes():
+    world = ("--world", "random_mdp:states=4,actions=3,horizon=5,seed=0")
+    given = ("--epsilon", 10, "--delta", "1e-3", "--seeds", 2, "--json")
+    made = content(planned(*world, *given, agent="ucbvi"))
+    assert made["world"].startswith("random_mdp:states=4,actions=3,horizon=5")
     assert made["noise_std"] > 0
     assert made["releases"] >= 1
     assert made["users_to_90_median"] is not None
-    words = " ".join(
-        planned(*sizes, "--privacy", "none", "--seeds", 1, agent="ucbvi").stdout.split()
-    )
-    assert "random worlds of your sizes" in words
 
 
 def test_more_budget_needs_fewer_users():
@@ -80,10 +74,8 @@ def test_plans_for_people_say_what_is_uncertain():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((), "give either --world, or all of --states"),
-        (("--states", 3), "give either --world, or all of --states"),
-        (("--world", "two_coins", "--states", 3), "give either --world, or all"),
-        (("--states", "x", "--actions", 2, "--horizon", 2), "states is 'x', but must be"),
+        ((), "--world is missing"),
+        (("--states", 3, "--actions", 2, "--horizon", 2), "random_mdp:states=10"),
         (("--world", "unknown"), "no known optimum"),
         (("--world", "two_coins", "--users", 0), "users is '0'"),
         (("--world", "two_coins", "--most", 0), "most is '0'"),
@@ -91,11 +83,6 @@ def test_plans_for_people_say_what_is_uncertain():
 )
 def test_plans_refuse_what_makes_no_sense(arguments, words):
     assert words in one_line(planned(*arguments, *BUDGET))
-
-
-def test_sizes_name_their_worlds():
-    sizes = Sizes(3, 2, 4)
-    assert sizes.world(7).name == f"{sizes.name},seed=7"
 
 
 def test_a_plan_chooses_its_agent_and_says_how_few_could_suffice():

@@ -8,25 +8,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 from tacit.cli import options
 from tacit.cli.options import asked, flag
 from tacit.cli.output import print_json, print_table, say
-from tacit.cli.run import interruptible
 from tacit.core.texts import number, whole_number
 from tacit.privacy.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from tacit.papers.bounds import Question
-    from tacit.simulation.plan import Plan, Sizes
+    from tacit.simulation.plan import Plan
 
 
 def plan_command(
     agent: options.Agent = "auto",
     world: options.OptionalWorld = None,
     states: Annotated[
-        str | None, asked("S", "States, without --world; of bounds in LQ control its coordinates.")
+        str | None, asked("S", "With --bounds: states; in LQ control their coordinates.")
     ] = None,
     actions: Annotated[
-        str | None, asked("A", "Actions, without --world; of bounds in LQ those of the control.")
+        str | None, asked("A", "With --bounds: actions; in LQ control those of the control.")
     ] = None,
-    horizon: Annotated[str | None, asked("H", "Steps of an episode, without --world.")] = None,
+    horizon: Annotated[str | None, asked("H", "With --bounds: steps of an episode.")] = None,
     epsilon: options.Epsilon = None,
     delta: options.Delta = None,
     privacy: options.Privacy = "joint",
@@ -53,32 +52,21 @@ def plan_command(
         return
     choice = choose_agent(agent)
     model = options.chosen_privacy(choice, privacy, epsilon, delta)
-    with interruptible():
-        made = plan(
-            _place(world, sizes),
-            choice,
-            model,
-            options.optional_whole_number("users", users),
-            seeds=options.seeds_from(seed, seeds),
-            workers=whole_number("workers", workers),
-            most=whole_number("most", most),
-        )
+    if world is None:
+        raise InvalidArgument("--world is missing; of random tables it is random_mdp:states=10,...")
+    made = plan(
+        world,
+        choice,
+        model,
+        options.optional_whole_number("users", users),
+        seeds=options.seeds_from(seed, seeds),
+        workers=whole_number("workers", workers),
+        most=whole_number("most", most),
+    )
     if as_json:
         print_json(made.to_dict())
     else:
         _show(made)
-
-
-def _place(world: str | None, sizes: dict[str, str | None]) -> str | Sizes:
-    """The world that was named, or random ones of the given sizes."""
-    from tacit.simulation.plan import Sizes
-
-    missing = [name for name, text in sizes.items() if text is None]
-    if (world is None) == (len(missing) == len(sizes)) or (world is None and missing):
-        raise InvalidArgument("give either --world, or all of --states, --actions and --horizon")
-    if world is not None:
-        return world
-    return Sizes(**{name: whole_number(name, str(text)) for name, text in sizes.items()})
 
 
 def _show(made: Plan) -> None:
@@ -114,11 +102,6 @@ def _show(made: Plan) -> None:
     if made.privacy.joint:
         few = f"no private method can do it with fewer than {plain['least_users']:,}"
     say(f"{have}{needs}; {few}.")
-    if made.random:
-        say(
-            "These are random worlds of your sizes. One in which reward is hard to find takes more "
-            "users: try riverswim with as many states, or your own tables in a file."
-        )
     if made.batch:
         say(
             "It is a batch agent: the users it learns from are served by its behaviour policy and "

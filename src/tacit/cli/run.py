@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
-import signal
-import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -59,19 +56,18 @@ def run_command(
     options.check_outputs(plot, save)
     built, start = build_world(world), time.perf_counter()
     check_optimum(built)
-    with interruptible():
-        declared = declared or usual_users(built)
-        # Other processes make the world anew.
-        place = built if processes == 1 or len(entries) * len(runs) == 1 else world
-        jobs = list[Job]()
-        for label, choice, model in entries:
-            choice = choice.settled(built.spec, declared, model)
-            why = str(getattr(choice.build(built.spec, declared, model), "why", ""))
-            jobs += [Job(place, choice, model, declared, one, label) for one in runs]
-        if len(jobs) == 1:
-            results = {jobs[0].line: [jobs[0].run(progress=True)]}
-        else:
-            results = run_jobs(jobs, workers=processes).labelled()
+    declared = declared or usual_users(built)
+    # Other processes make the world anew.
+    place = built if processes == 1 or len(entries) * len(runs) == 1 else world
+    jobs = list[Job]()
+    for label, choice, model in entries:
+        choice = choice.settled(built.spec, declared, model)
+        why = str(getattr(choice.build(built.spec, declared, model), "why", ""))
+        jobs += [Job(place, choice, model, declared, one, label) for one in runs]
+    if len(jobs) == 1:
+        results = {jobs[0].line: [jobs[0].run(progress=True)]}
+    else:
+        results = run_jobs(jobs, workers=processes).labelled()
     made = _Made(built, jobs[:: len(runs)], list(results.values()), time.perf_counter() - start)
     if save is not None:
         save_results(results, save, made.to_dict())
@@ -158,26 +154,6 @@ class _Made:
         named = {"world": whole["world"], "agent": entry["agent"], "chosen": entry["chosen"]}
         more = {key: entry[key] for key in entry if key not in ("label", "privacy")}
         return named | whole | more | {"seconds": seconds}
-
-
-@contextlib.contextmanager
-def interruptible() -> Iterator[None]:
-    """Lets Ctrl-C end the processes of a run, which would else finish all seeds first."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    from multiprocessing import active_children
-
-    def stop(number: int, frame: object) -> None:
-        for child in active_children():
-            child.terminate()
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGINT, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 # For people.

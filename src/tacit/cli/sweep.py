@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from tacit.cli import options
 from tacit.cli.options import asked, flag, given
 from tacit.cli.output import print_json, print_table, say
-from tacit.cli.run import interruptible, say_files
+from tacit.cli.run import say_files
 from tacit.core.texts import whole_number
 from tacit.privacy.errors import InvalidArgument
 
@@ -39,7 +39,7 @@ def sweep_command(
     options.check_outputs(plot, save)
     asked_for |= {"store": Store(store, again=again), "only_stored": so_far}
     asked_for["workers"] = options.worker_count(workers)
-    with interruptible(), names_of(file, allow_code):
+    with names_of(file, allow_code):
         try:
             made = sweep(**asked_for)
         except SweepFailed as error:

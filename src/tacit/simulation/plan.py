@@ -1,7 +1,7 @@
 """How many users a budget needs, before any real user is touched.
 
-If the world is not known, its sizes are enough: every run then has a world of these sizes, drawn at
-random. That is a stand-in, and a world in which reward is hard to find takes more users.
+If the world is not known, take a stand-in of its sizes, as ``random_mdp:states=10,actions=4,
+horizon=14``; a world in which reward is hard to find takes more users.
 
 What is declared for more users has more releases and a little more noise, and "90 % for good" means
 little at the end of a run. So, unless a number of users is given, it is multiplied by ten until the
@@ -30,7 +30,6 @@ from tacit.simulation.result import Result, median
 from tacit.simulation.run import require, run
 from tacit.simulation.seeds import WorldMaker, run_seeds, seed_list
 from tacit.simulation.tables import privacy_dict
-from tacit.tabular.worlds import random_mdp
 
 FIRST_USERS = 10**4
 """The smallest number of users that is tried."""
@@ -40,28 +39,6 @@ BATCH_USERS = (10, 20, 50)
 
 MOST_USERS = 10**10
 """The largest number of users that is tried, unless told otherwise."""
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """Worlds of which nothing but their sizes is known."""
-
-    states: int
-    actions: int
-    horizon: int
-
-    def __post_init__(self) -> None:
-        for name in ("states", "actions", "horizon"):
-            object.__setattr__(self, name, whole_number(name, getattr(self, name)))
-
-    @property
-    def name(self) -> str:
-        """What the plan calls them."""
-        return f"random_mdp:states={self.states},actions={self.actions},horizon={self.horizon}"
-
-    def world(self, seed: int) -> World:
-        """The world of one run."""
-        return random_mdp(self.states, self.actions, self.horizon, seed)
 
 
 @dataclass(frozen=True)
@@ -79,7 +56,6 @@ class Plan:
     noise_std: float | None
     why: str  # what the agent chose, in its own words
     seconds: float
-    random: bool = False  # whether the worlds were drawn at random, of the given sizes
     # whether the agent learns from one batch of users, whom a fixed behaviour serves. Then the
     # users needed are those of the smallest batch tried whose policy is good
     batch: bool = False
@@ -123,7 +99,6 @@ class Plan:
             "world": self.world,
             "agent": self.agent,
             "chosen": self.chosen or None,
-            "random_worlds": self.random,
             "privacy": privacy_dict(self.privacy),
             "users": self.users,
             "guarantee": None if guarantee is None else guarantee.to_dict(),
@@ -146,7 +121,7 @@ class Plan:
 
 
 def plan(
-    world: World | Sizes | str,
+    world: World | str,
     agent: AgentChoice,
     privacy: Privacy,
     users: int | None = None,
@@ -170,7 +145,7 @@ def plan(
     if not seeds:
         raise InvalidArgument("seeds must not be empty")
     start = time.perf_counter()
-    first, maker = _made(world, seeds[0], workers)
+    first, maker = _made(world, workers)
 
     def simulate(model: Privacy, declared: int) -> _Tried:
         """All runs, and the agent of the first one, which is asked for its noise."""
@@ -196,7 +171,7 @@ def plan(
         baseline = (search(plain) if found.choice.batch else simulate(plain, found.users)).results
     noise = getattr(found.made, "noise_std", None)
     return Plan(
-        world=world.name if isinstance(world, Sizes) else first.name,
+        world=first.name,
         agent=found.choice.text,
         privacy=privacy,
         users=found.users,
@@ -205,7 +180,6 @@ def plan(
         noise_std=None if noise is None else float(noise),
         why=str(getattr(found.made, "why", "")),
         seconds=time.perf_counter() - start,
-        random=isinstance(world, Sizes),
         batch=found.choice.batch,
         given=users is not None,
         chosen=found.choice.why,
@@ -226,10 +200,8 @@ class _Tried:
         return _settled(self.results, self.users, self.choice.batch)
 
 
-def _made(world: World | Sizes | str, seed: int, workers: int) -> tuple[World, WorldMaker]:
+def _made(world: World | str, workers: int) -> tuple[World, WorldMaker]:
     """The world of the first run, and what makes that of the others."""
-    if isinstance(world, Sizes):
-        return world.world(seed), world.world
     first = build_world(world) if isinstance(world, str) else world
     require("world", first, "a world", ("optimal_value",))
     if not math.isfinite(first.optimal_value):

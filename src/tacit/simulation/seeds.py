@@ -180,6 +180,7 @@ def outcomes(
 
     packed = _packed(work)
     loads = {place: _packed(item) for place, item in items.items()}
+    others = set(multiprocessing.active_children())
     with contextlib.ExitStack() as stack:
         if executor is None:
             # Spawned, not forked: a fork copies locks that other threads may hold.
@@ -189,12 +190,17 @@ def outcomes(
         futures = {executor.submit(_done, packed, load): i for i, load in loads.items()}
         for future in futures:
             stack.callback(future.cancel)
-        for future in as_completed(futures):
-            try:
-                outcome = future.result()
-            except BrokenProcessPool:
-                outcome = DIED
-            yield futures[future], outcome
+        try:
+            for future in as_completed(futures):
+                try:
+                    outcome = future.result()
+                except BrokenProcessPool:
+                    outcome = DIED
+                yield futures[future], outcome
+        except BaseException:  # an interruption, or nobody asks any more: they would go on
+            for child in set(multiprocessing.active_children()) - others:
+                child.terminate()
+            raise
 
 
 def _packed(what: Any) -> bytes:
