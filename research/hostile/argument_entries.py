@@ -170,7 +170,7 @@ def _run_calls() -> dict[str, Call]:
         "run_seeds": Call(
             tacit.run_seeds,
             lambda: {
-                "make_agent": {"make": "tacit:UCBVI", "users": 5, "privacy": none},
+                "make_agent": lambda spec, seed: tacit.UCBVI(spec, 5, none, seed=seed),
                 "make_world": world,
                 **seeds,
             },

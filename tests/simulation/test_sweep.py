@@ -13,6 +13,7 @@ import pytest
 
 import tacit
 from tacit.privacy.errors import InvalidArgument
+from tacit.registry import choose_agent
 from tacit.simulation.sweep import Job, Store, Sweep, SweepFailed, sweep
 from tests.cli.calls import call, one_line
 
@@ -32,7 +33,7 @@ def test_a_sweep_is_its_runs():
     ]
     for place, job in enumerate(made.jobs):
         [alone] = tacit.run_seeds(
-            {"make": "tacit:UCBVI", "users": 500, "privacy": job.privacy},
+            lambda spec, seed: choose_agent("ucbvi").build(spec, 500, job.privacy, seed),  # noqa: B023
             tacit.registry.build_world(WORLD),
             [job.seed],
             progress=False,

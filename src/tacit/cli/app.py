@@ -60,11 +60,9 @@ class _Commands(TyperGroup):
     def main(
         self,
         args: Sequence[str] | None = None,
-        prog_name: str | None = None,
-        complete_var: str | None = None,
+        *more: Any,
         standalone_mode: bool = True,
-        windows_expand_args: bool = True,
-        **extra: Any,
+        **named: Any,
     ) -> Any:
         """Runs a command and turns what goes wrong into a line and an exit code."""
         given = list(sys.argv[1:] if args is None else args)
@@ -77,9 +75,8 @@ class _Commands(TyperGroup):
             for old in (" ".join(words[:1]), " ".join(words[:2])):
                 if old in _NOW:
                     return _complain(f"tacit {old} is now {_NOW[old]}", 2)
-            return super(_Commands, self).main(
-                given, prog_name or "tacit", complete_var, False, windows_expand_args, **extra
-            )
+            named["prog_name"] = named.get("prog_name") or "tacit"
+            return super(_Commands, self).main(given, *more, standalone_mode=False, **named)
 
         code = _guarded(command, show_traceback="--traceback" in given[:1])
         if standalone_mode:

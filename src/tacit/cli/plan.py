@@ -53,7 +53,7 @@ def plan_command(
     choice = choose_agent(agent)
     model = options.chosen_privacy(choice, privacy, epsilon, delta)
     if world is None:
-        raise InvalidArgument("--world is missing; of random tables it is random_mdp:states=10,...")
+        raise InvalidArgument("--world is missing; a random one is random_mdp:states=10,seed=0")
     made = plan(
         world,
         choice,

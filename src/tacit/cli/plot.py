@@ -16,7 +16,6 @@ def plot_command(
     output: Annotated[
         str, asked("FILE", "The picture, as PNG, PDF or SVG by its end.")
     ] = "plot.png",
-    style: Annotated[str | None, asked("NAME", "A style of Matplotlib's, instead of ours.")] = None,
     by_world: Annotated[bool, flag("A row for every world.", "--by-world")] = False,
 ) -> None:
     """Draws saved runs."""
@@ -25,7 +24,7 @@ def plot_command(
 
     options.check_writable("--output", output, endings=options.PICTURES)
     whole = merged([load_results(file) for file in files])
-    plot_results(whole, output, style=style, by_world=by_world)
+    plot_results(whole, output, by_world=by_world)
     titles, *lines = rows(whole)
     print_table(titles, lines)
     typer.echo(f"The picture is {output}")

@@ -1,7 +1,8 @@
 """How many users a budget needs, before any real user is touched.
 
-If the world is not known, take a stand-in of its sizes, as ``random_mdp:states=10,actions=4,
-horizon=14``; a world in which reward is hard to find takes more users.
+If the world is not known, take a random one of its sizes, as
+``random_mdp:states=10,actions=4,horizon=14,seed=0``; one in which reward is hard to find takes more
+users.
 
 What is declared for more users has more releases and a little more noise, and "90 % for good" means
 little at the end of a run. So, unless a number of users is given, it is multiplied by ten until the
@@ -19,7 +20,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from tacit.core.world import World
+from tacit.core.world import AnyAgent, World
 from tacit.privacy.arguments import instance_of, whole_number
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import NonPrivate, Privacy, PrivacyModel
@@ -152,8 +153,8 @@ def plan(
         choice = agent.settled(first.spec, declared, model)
         made = choice.build(first.spec, declared, model, seeds[0])
         alone = run(made, first, seeds[0], progress)
-        description = choice.describe(declared, model)
-        others = run_seeds(description, maker, seeds[1:], workers=workers, progress=progress)
+        make = partial(_agent, choice, declared, model)
+        others = run_seeds(make, maker, seeds[1:], workers=workers, progress=progress)
         return _Tried(choice, (alone, *others), made, declared)
 
     def search(model: Privacy) -> _Tried:
@@ -214,6 +215,10 @@ def _made(world: World | str, workers: int) -> tuple[World, WorldMaker]:
 
 def _anew(text: str, seed: int) -> World:
     return build_world(text)
+
+
+def _agent(choice: AgentChoice, users: int, privacy: Privacy, spec: Any, seed: int) -> AnyAgent:
+    return choice.build(spec, users, privacy, seed)
 
 
 def _tries(most: int, batch: bool) -> list[int]:

@@ -15,7 +15,6 @@ import io
 import math
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -77,16 +76,14 @@ class Curves:
     greedy: Floats
 
 
-def plot_result(
-    result: Result, path: str | os.PathLike[str] | None = None, style: str | None = None
-) -> Figure:
+def plot_result(result: Result, path: str | os.PathLike[str] | None = None) -> Figure:
     """Draws one run: regret on the left, values of its policies on the right.
 
     It is written to ``path``, as PNG, PDF or SVG by the name's end, and returned, so that a
-    notebook shows it. A ``style`` of Matplotlib's takes the place of ours.
+    notebook shows it.
     """
     title = f"{result.agent} on {_world_words(result.world)}: {short(result.users)} users"
-    return plot_results({"serves users": [result]}, path, title, style=style)
+    return plot_results({"serves users": [result]}, path, title)
 
 
 def plot_results(
@@ -95,7 +92,6 @@ def plot_results(
     title: str | None = None,
     *,
     ax: Axes | None = None,
-    style: str | None = None,
     by_world: bool = False,
 ) -> Figure:
     """Compares agents, worlds or budgets: one curve with its band per label.
@@ -106,14 +102,14 @@ def plot_results(
     given. With ``by_world`` every world has a row of its own.
 
     On an ``ax`` of yours the values of the policies that serve users are drawn, and nothing else;
-    without it see :func:`plot_result` for ``path`` and ``style``.
+    without it see :func:`plot_result` for ``path``.
     """
     runs = [run for several in results.values() for run in several]
     if not runs or not all(results.values()):
         raise InvalidArgument("results must have at least one run for each label")
     if ax is not None:
-        if path is not None or style is not None:
-            raise InvalidArgument("path and style mean nothing on an ax of yours: it has them")
+        if path is not None:
+            raise InvalidArgument("path means nothing on an ax of yours: save its figure")
         _draw_values(ax, results)
         return ax.get_figure(root=True)  # type: ignore[return-value]  # never of none
     ending = ".png" if path is None else os.path.splitext(path)[1].lower()
@@ -127,9 +123,9 @@ def plot_results(
     worlds = sorted({run.world for run in runs})
     shown = title or (_world_words(worlds[0]) if len(worlds) == 1 else f"{len(worlds)} worlds")
     lines = [several for group in groups.values() for several in group.values()]
-    import matplotlib as mpl
+    from matplotlib import style
 
-    with _styled(style), mpl.rc_context({"svg.hashsalt": "tacit"}):
+    with style.context([STYLE, {"svg.hashsalt": "tacit"}]):
         figure = _picture()(figsize=(11, 5.2 * len(groups)), dpi=130, layout="constrained")
         figure.suptitle(shown, x=0.012, ha="left", fontsize=14, weight="bold")
         figure.supxlabel(_caption(lines), x=0.012, ha="left", fontsize=10)
@@ -158,14 +154,6 @@ def _picture() -> type[Figure]:
             return data.getvalue()
 
     return Picture
-
-
-def _styled(style: str | None) -> AbstractContextManager[Any]:
-    from matplotlib import style as styles
-
-    if style is not None and style not in (known := ["default", *styles.available]):
-        raise InvalidArgument(f"style is {style!r}, but must be one of {', '.join(known)}")
-    return styles.context(style or STYLE)
 
 
 def _pens(labels: Mapping[str, Any]) -> list[Pen]:

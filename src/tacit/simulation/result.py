@@ -369,9 +369,7 @@ class Result:
 
         return frame({self.agent: [self]})
 
-    def plot(
-        self, path: str | os.PathLike[str] | None = None, style: str | None = None, ax: Any = None
-    ) -> Any:
+    def plot(self, path: str | os.PathLike[str] | None = None, ax: Any = None) -> Any:
         """Draws regret and the values of the released policies against users.
 
         See :func:`tacit.simulation.plots.plot_result`; on an ``ax`` of yours, values alone, see
@@ -380,8 +378,8 @@ class Result:
         from tacit.simulation.plots import plot_result, plot_results
 
         if ax is not None:
-            return plot_results({self.agent: [self]}, path, ax=ax, style=style)
-        return plot_result(self, path, style)
+            return plot_results({self.agent: [self]}, path, ax=ax)
+        return plot_result(self, path)
 
 
 def _ratio(parts: Floats, gap: float) -> Floats:

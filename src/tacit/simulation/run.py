@@ -274,15 +274,11 @@ class _Values:
 
 def _fingerprint(policy: Any) -> bytes | None:
     """What a policy does, whatever its version; ``None`` for policies that are not tables."""
-    if hasattr(policy, "weights") and hasattr(policy, "tables"):
-        digest = hashlib.blake2b(repr(policy.tables.shape).encode(), digest_size=16)
-        digest.update(np.ascontiguousarray(policy.tables).data)
-        digest.update(np.ascontiguousarray(policy.weights).data)
-        return digest.digest()
-    for kind in (b"actions", b"probabilities"):
-        table = getattr(policy, kind.decode(), None)
+    digest, known = hashlib.blake2b(digest_size=16), False
+    for kind in ("tables", "weights", "actions", "probabilities"):
+        table = getattr(policy, kind, None)
         if isinstance(table, np.ndarray):
-            digest = hashlib.blake2b(kind + repr(table.shape).encode(), digest_size=16)
+            known = known or kind != "weights"
+            digest.update(f"{kind} {table.dtype} {table.shape}".encode())
             digest.update(np.ascontiguousarray(table).data)
-            return digest.digest()
-    return None
+    return digest.digest() if known else None

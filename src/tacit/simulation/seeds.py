@@ -8,11 +8,10 @@ import pickle
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, as_completed
 from functools import lru_cache, partial
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from tacit.core.targets import load
 from tacit.core.world import AnyAgent, World
 from tacit.privacy.arguments import whole_number
 from tacit.privacy.errors import InvalidArgument, TacitError
@@ -23,11 +22,11 @@ from tacit.simulation.run import require, run
 # Beside the streams of a run; see :mod:`tacit.simulation.run`.
 _NOISE = 3
 
-AgentMaker: TypeAlias = Callable[[Any, int], AnyAgent] | Mapping[str, Any]
-"""``make(spec, seed)``, or a description: the name of a class or function and its options."""
+AgentMaker: TypeAlias = Callable[[Any, int], AnyAgent]
+"""``make(spec, seed)``."""
 
-WorldMaker: TypeAlias = World | Callable[[int], World] | Mapping[str, Any]
-"""A world, ``make(seed)``, or a description."""
+WorldMaker: TypeAlias = World | Callable[[int], World]
+"""A world, or ``make(seed)``."""
 
 T = TypeVar("T")
 
@@ -73,13 +72,10 @@ def run_seeds(
     one, scripts need the usual ``if __name__ == "__main__":`` around their own code; functions of a
     notebook's cell are sent along.
 
-    A description is a dictionary whose ``"make"`` is "module:name" and whose other entries are
-    arguments. An agent's is called with the spec, ``seed`` and ``noise_seed`` as well.
-
     Args:
-        make_agent: ``make_agent(spec, seed)``, or a description such as
-            ``{"make": "tacit:UCBVI", "users": 10_000, "privacy": tacit.NonPrivate()}``.
-        make_world: a world, ``make_world(seed)``, or a description.
+        make_agent: ``make_agent(spec, seed)``, which gives the agent a ``seed`` and, of
+            :func:`noise_seed`, a ``noise_seed``.
+        make_world: a world, or ``make_world(seed)``.
         seeds: one run each.
         workers: processes; 1 runs them in this one, one after another.
         progress: whether to show a progress bar, on standard error.
@@ -87,13 +83,10 @@ def run_seeds(
     Raises:
         SeedFailed: A run failed; the message says which seed and why. No further runs are started.
     """
-    if not (callable(make_agent) or isinstance(make_agent, Mapping)):
-        raise InvalidArgument(f"make_agent must be a function or a description, got {make_agent!r}")
-    worlds = callable(make_world) or isinstance(make_world, Mapping)
-    if not (worlds or hasattr(make_world, "simulate")):
-        raise InvalidArgument(
-            f"make_world must be a world, a function or a description, got {make_world!r}"
-        )
+    if not callable(make_agent):
+        raise InvalidArgument(f"make_agent must be a function, got {make_agent!r}")
+    if not (callable(make_world) or hasattr(make_world, "simulate")):
+        raise InvalidArgument(f"make_world must be a world or a function, got {make_world!r}")
     seeds, workers = seed_list(seeds), whole_number("workers", workers)
     work, results = partial(_run_seed, make_agent, make_world), dict[int, Result]()
     finished = outcomes(work, dict(enumerate(seeds)), workers)
@@ -111,40 +104,15 @@ def run_seeds(
 def _run_seed(make_agent: AgentMaker, make_world: WorldMaker, seed: int) -> Result | SeedFailed:
     what = "make_world: "
     try:
-        world = _build_world(make_world, seed)
+        # A world may be callable too; what simulates users is a world.
+        made: Any = make_world if hasattr(make_world, "simulate") else make_world(seed)
+        require("make_world(seed)", made, "a world", ("simulate", "spec"))
         what = ""
-        return run(_build_agent(make_agent, world.spec, seed), world, seed, progress=False)
+        return run(make_agent(made.spec, seed), made, seed, progress=False)
     except Exception as error:
         failed = SeedFailed(seed, f"{what}{type(error).__name__}: {error}")
         failed.__cause__ = error
         return failed
-
-
-def _build_agent(make_agent: AgentMaker, spec: Any, seed: int) -> AnyAgent:
-    if isinstance(make_agent, Mapping):
-        make, options = _described(make_agent)
-        made: AnyAgent = make(spec, **{"seed": seed, "noise_seed": noise_seed(seed)} | options)
-        return made
-    return make_agent(spec, seed)
-
-
-def _build_world(make_world: WorldMaker, seed: int) -> World:
-    if isinstance(make_world, Mapping):
-        make, options = _described(make_world)
-        made: World = make(**options)
-        return made
-    # A world may be callable too; what simulates users is a world.
-    if hasattr(make_world, "simulate"):
-        return cast(World, make_world)
-    built = make_world(seed)
-    require("make_world(seed)", built, "a world", ("simulate", "spec"))
-    return built
-
-
-def _described(description: Mapping[str, Any]) -> tuple[Callable[..., Any], dict[str, Any]]:
-    options = dict(description)
-    name = options.pop("make", None)
-    return load(name if isinstance(name, str) else repr(name)), options
 
 
 def seed_list(seeds: Iterable[int]) -> list[int]:

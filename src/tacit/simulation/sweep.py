@@ -176,14 +176,14 @@ class Sweep:
         """See :func:`tacit.simulation.tables.save_results`."""
         save_results(self.labelled(), path)
 
-    def plot(self, path: str | None = None, style: str | None = None) -> Any:
+    def plot(self, path: str | None = None) -> Any:
         """A row per world; see :func:`tacit.simulation.plots.plot_results`."""
         from tacit.simulation.plots import plot_results
 
         lines: dict[str, list[Result]] = {}
         for place, result in self.results.items():
             lines.setdefault(self.jobs[place].line, []).append(result)
-        return plot_results(lines, path, style=style, by_world=True)
+        return plot_results(lines, path, by_world=True)
 
 
 def _budget_words(privacy: Privacy) -> str:
