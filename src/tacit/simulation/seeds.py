@@ -89,7 +89,8 @@ def run_seeds(
         raise InvalidArgument(f"make_world must be a world or a function, got {make_world!r}")
     seeds, workers = seed_list(seeds), whole_number("workers", workers)
     work, results = partial(_run_seed, make_agent, make_world), dict[int, Result]()
-    finished = outcomes(work, dict(enumerate(seeds)), workers)
+    # A single one needs no other process.
+    finished = outcomes(work, dict(enumerate(seeds)), workers if len(seeds) > 1 else 1)
     with progress_bar("seeds", len(seeds), progress) as advance, contextlib.closing(finished):
         for place, outcome in finished:
             if isinstance(outcome, SeedFailed):
@@ -139,7 +140,7 @@ def outcomes(
     executor: Executor | None = None,
 ) -> Generator[tuple[int, T | str], None, None]:
     """What ``work`` makes of every item as it comes, or in words why there is nothing."""
-    if executor is None and (workers == 1 or len(items) < 2):
+    if executor is None and workers == 1:
         yield from ((place, work(item)) for place, item in items.items())
         return
     import multiprocessing

@@ -269,6 +269,7 @@ def run_jobs(
     """Runs all jobs but those whose results are known; see :func:`sweep`."""
     results, failed = dict(known or {}), dict[int, str]()
     left = [place for place in range(len(jobs)) if place not in results]
+    workers = workers if len(left) > 1 else 1  # a single one needs no other process
     with progress_bar("runs", len(jobs), progress) as advance:
         advance(len(results))
         for _ in range(_TRIES):
