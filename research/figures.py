@@ -73,10 +73,10 @@ def draw_regret(axes: Axes, results: Sequence[Result], label: str, pen: Pen) -> 
     """The regret of runs in optimal returns, and what is written at the line's end."""
     before = len(axes.lines)
     plots.draw_regret(axes, curves(results, relative=True), label, pen)
-    return [
-        EndLabel(float(line.get_xdata()[-1]), float(line.get_ydata()[-1]), label, pen.colour)
-        for line in axes.lines[before:]
+    ends = [
+        (np.asarray(line.get_xdata()), np.asarray(line.get_ydata())) for line in axes.lines[before:]
     ]
+    return [EndLabel(float(x[-1]), float(y[-1]), label, pen.colour) for x, y in ends]
 
 
 def label_ends(axes: Axes, labels: Sequence[EndLabel], *, gap: float = 13.0) -> None:

@@ -60,7 +60,7 @@ class _Commands(TyperGroup):
     def main(
         self,
         args: Sequence[str] | None = None,
-        *more: Any,
+        *_: Any,
         standalone_mode: bool = True,
         **named: Any,
     ) -> Any:
@@ -76,7 +76,7 @@ class _Commands(TyperGroup):
                 if old in _NOW:
                     return _complain(f"tacit {old} is now {_NOW[old]}", 2)
             named["prog_name"] = named.get("prog_name") or "tacit"
-            return super(_Commands, self).main(given, *more, standalone_mode=False, **named)
+            return super(_Commands, self).main(given, **named, standalone_mode=False)
 
         code = _guarded(command, show_traceback="--traceback" in given[:1])
         if standalone_mode:

@@ -152,11 +152,15 @@ def _run_all(kind: str) -> int:
     """Runs all of a kind; how many loops that compiled."""
     from tacit.numerics.compiled import NOTICE
     from tacit.privacy.deviates import prepare
-    from tacit.privacy.models import JointDP, LocalDP, NonPrivate
+    from tacit.privacy.models import JointDP, LocalDP, NonPrivate, Privacy
     from tacit.simulation.run import run
 
     prepare()
-    models = {"joint": JointDP(1.0, 1e-4), "local": LocalDP(5.0, 1e-4), "none": NonPrivate()}
+    models: dict[str, Privacy] = {
+        "joint": JointDP(1.0, 1e-4),
+        "local": LocalDP(5.0, 1e-4),
+        "none": NonPrivate(),
+    }
     for line in _RUNS[kind].split(","):
         world, agent, users, model = line.split()
         run(agent, world, users=int(users), privacy=models[model], progress=False)

@@ -145,7 +145,7 @@ def chosen_privacy(
     If it is ``alone``, a second budget is of use to nobody, and is named.
     """
     check_choice("--privacy", model, MODELS)
-    kind, budget = agent.budget.get("privacy", model), []
+    kind, budget = agent.budget.get("privacy", model), list[float | None]()
     for name, text, example in (("epsilon", epsilon, "1"), ("delta", delta, "1e-6")):
         own = agent.budget.get(name)
         if kind == "none":

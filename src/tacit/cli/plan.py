@@ -71,7 +71,8 @@ def plan_command(
 
 def _show(made: Plan) -> None:
     """What to expect, and how far it can be trusted."""
-    from tacit.simulation.tables import number_words, privacy_words, users_words
+    from tacit.simulation.result import users_words
+    from tacit.simulation.tables import number_words, privacy_words
 
     say(f"{made.agent} on {made.world}: {privacy_words(made.privacy)}")
     if made.chosen:

@@ -255,17 +255,16 @@ def html(blocks: Sequence[Block]) -> str:
         kind, content = ("p", block) if isinstance(block, str) else block
         if kind == "table":
             cells = [[inline(" ".join(cell.split())) for cell in row] for row in content]
-            head, *body = ["".join(f"<td>{cell}</td>" for cell in row) for row in cells]
-            head = head.replace("td>", "th>")
-            rows = "".join(f"<tr>{row}</tr>" for row in body)
-            shown.append(f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>")
+            first, *rows = ["".join(f"<td>{cell}</td>" for cell in row) for row in cells]
+            head, body = first.replace("td>", "th>"), "".join(f"<tr>{row}</tr>" for row in rows)
+            shown.append(f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
         else:
             shown.append(_HTML[kind].format(inline(content)))
     style = Path(__file__).with_suffix(".css").read_text()
     meta = '<meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-    head = f"{meta}<title>{escape(blocks[0][1])}</title><style>\n{style}</style>"
-    body = "\n".join(shown)
-    return f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head><body>\n{body}\n</body></html>\n'
+    top = f"{meta}<title>{escape(blocks[0][1])}</title><style>\n{style}</style>"
+    page = "\n".join(shown)
+    return f'<!DOCTYPE html>\n<html lang="en"><head>{top}</head><body>\n{page}\n</body></html>\n'
 
 
 def document(found: Mapping[str, Any]) -> list[Block]:

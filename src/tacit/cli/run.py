@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from tacit.privacy.models import Privacy
     from tacit.registry import AgentChoice
     from tacit.simulation.result import Result
-    from tacit.simulation.sweep import Job
 
 _MANY_SEEDS = 12
 # Of what there is to gain.
@@ -59,16 +58,18 @@ def run_command(
     declared = declared or usual_users(built)
     # Other processes make the world anew.
     place = built if processes == 1 or len(entries) * len(runs) == 1 else world
+    entries = [
+        (label, c.settled(built.spec, declared, model), model) for label, c, model in entries
+    ]
     jobs = list[Job]()
     for label, choice, model in entries:
-        choice = choice.settled(built.spec, declared, model)
         why = str(getattr(choice.build(built.spec, declared, model), "why", ""))
         jobs += [Job(place, choice, model, declared, one, label) for one in runs]
     if len(jobs) == 1:
         results = {jobs[0].line: [jobs[0].run(progress=True)]}
     else:
         results = run_jobs(jobs, workers=processes).labelled()
-    made = _Made(built, jobs[:: len(runs)], list(results.values()), time.perf_counter() - start)
+    made = _Made(built, entries, list(results.values()), time.perf_counter() - start)
     if save is not None:
         save_results(results, save, made.to_dict())
     if plot is not None:
@@ -114,7 +115,7 @@ class _Made:
     """Runs of several agents and budgets on one world: one result per seed for each."""
 
     world: World
-    entries: Sequence[Job]  # the first job of each
+    entries: Sequence[tuple[str, AgentChoice, Privacy]]  # with their labels
     results: Sequence[Sequence[Result]]
     seconds: float
 
@@ -136,13 +137,15 @@ class _Made:
             "assumed": list(self.assumed),
             "entries": [
                 {
-                    "label": job.label,
-                    "agent": job.agent.text,
-                    "chosen": job.agent.why or None,
-                    "privacy": privacy_dict(job.privacy),
+                    "label": label,
+                    "agent": choice.text,
+                    "chosen": choice.why or None,
+                    "privacy": privacy_dict(privacy),
                     **summary(results),
                 }
-                for job, results in zip(self.entries, self.results, strict=True)
+                for (label, choice, privacy), results in zip(
+                    self.entries, self.results, strict=True
+                )
             ],
             "seconds": self.seconds,
         }
@@ -168,7 +171,7 @@ def say_files(plot: str | None, save: str | None) -> None:
 
 def _say_rules(made: _Made) -> None:
     """Says which agents and what of the world was taken by rule, and why."""
-    for name, why in {job.agent.text: job.agent.why for job in made.entries}.items():
+    for name, why in {choice.text: choice.why for _, choice, _ in made.entries}.items():
         if why:
             say(f"Chosen: {name}; {why}.")
     if made.assumed:
@@ -180,9 +183,9 @@ def _show_one(made: _Made, why: str) -> None:
     from tacit.simulation.result import median, or_none, served_words, users_words
     from tacit.simulation.tables import rows
 
-    results, batch = made.results[0], made.entries[0].agent.batch
+    results, (label, choice, _) = made.results[0], made.entries[0]
     first, users = results[0], results[0].users
-    headline = served_words(results, made.entries[0].label)
+    batch, headline = choice.batch, served_words(results, label)
     say(f"{headline}: served users gained nothing" if batch else headline)
     _say_rules(made)
     if why:
@@ -235,11 +238,12 @@ def _show_several(made: _Made) -> None:
         f"{made.world.name}: {first.users:,} users, {how}, {best}, without learning "
         f"{first.baseline_value:.4g}"
     )
-    labelled = {job.label: runs for job, runs in zip(made.entries, made.results, strict=True)}
+    labels = [label for label, *_ in made.entries]
+    labelled = dict(zip(labels, made.results, strict=True))
     titles, *table = [line[:-1] for line in rows(labelled)]
     print_table(titles, table)
     _say_rules(made)
-    if gained_nothing := [entry.label for entry in made.entries if entry.agent.batch]:
+    if gained_nothing := [label for label, choice, _ in made.entries if choice.batch]:
         say(
             f"Served users gained nothing from {', '.join(gained_nothing)}: a batch agent learns "
             "for those who come later, by its greedy policy."

@@ -60,8 +60,8 @@ def _show(made: Sweep, as_json: bool) -> None:
     tables = {world: made.table(world) for world in made.worlds if made.labelled(world)}
     if as_json:
         found = {}
-        for world, ((_, *titles), *lines) in tables.items():
-            names = ["line", *(" ".join(title.split()) for title in titles)]
+        for world, (heads, *lines) in tables.items():
+            names = ["line", *(" ".join(title.split()) for title in heads[1:])]
             found[world] = [dict(zip(names, line, strict=True)) for line in lines]
         print_json(found)
         return

@@ -195,13 +195,18 @@ def _draw_values(axes: Axes, results: Mapping[str, Sequence[Result]]) -> None:
         found = curves(several, relative)
         low, middle, high = _deciles(found.serving)
         if len(several) > 1:
-            band = {"step": "post", "color": pen.colour, "alpha": 0.18, "lw": 0}
+            band: dict[str, Any] = {"step": "post", "color": pen.colour, "alpha": 0.18, "lw": 0}
             axes.fill_between(found.users, low, high, **band)
-        look = {"where": "post", "color": pen.colour, "ls": pen.dash, "label": label}
+        look: dict[str, Any] = {
+            "where": "post",
+            "color": pen.colour,
+            "ls": pen.dash,
+            "label": label,
+        }
         axes.step(found.users, middle, **look, **marks(pen, found.users, len(several)))
     if len(runs) == 1:
-        greedy = {"where": "post", "color": PALETTE[1].colour, "ls": "--", "label": "greedy"}
-        axes.step(found.users, found.greedy[0], **greedy)
+        look = {"where": "post", "color": PALETTE[1].colour, "ls": "--", "label": "greedy"}
+        axes.step(found.users, found.greedy[0], **look)
         if users := runs[0].users_to_90:
             words = f"90 %{' for good' if runs[0].settled else ''} from user {users + 1:,} on"
             axes.axvline(users + 1, color=PALETTE[0].colour, lw=0.7, label=words)
@@ -285,7 +290,7 @@ def draw_regret(axes: Axes, curves: Curves, label: str, pen: Pen) -> None:
     if len(curves.regret) > 1:
         low = np.maximum(low, middle / 1e3)
         axes.fill_between(x, low, high, color=pen.colour, alpha=0.18, lw=0)
-    look = {"color": pen.colour, "ls": pen.dash, "label": label}
+    look: dict[str, Any] = {"color": pen.colour, "ls": pen.dash, "label": label}
     axes.plot(x, middle, **look, **marks(pen, x, len(curves.regret)))
 
 
