@@ -269,12 +269,6 @@ def test_a_choice_builds_the_agent_of_a_seed_with_noise_of_its_own(fake):
     assert agent.given["seed"] == 5
     assert agent.given["noise_seed"] == noise_seed(5)
     assert (agent.given["users"], agent.given["scale"]) == (100, 2.0)
-    assert choice.describe(7, NonPrivate()) == {
-        "make": f"{fake.__name__}:Base",
-        "users": 7,
-        "privacy": NonPrivate(),
-        "scale": 2.0,
-    }
 
 
 def test_dotted_paths_need_no_registration(fake):

@@ -499,10 +499,6 @@ class AgentChoice:
         make = NamedMaker(self.text, self.target).make
         return getattr(make, "batch", False) and self.options.get("serve", "nobody") == "nobody"
 
-    def describe(self, users: int, privacy: Any) -> dict[str, Any]:
-        """The description that :func:`tacit.simulation.seeds.run_seeds` makes agents from."""
-        return {"make": self.target, "users": users, "privacy": privacy, **self.options}
-
     def build(self, spec: Any, users: int, privacy: Any, seed: int = 0) -> AnyAgent:
         """The agent of one seed, the same as in a run of several; its noise is simulated."""
         make = NamedMaker(self.text, self.target).make

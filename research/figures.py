@@ -1,71 +1,28 @@
-"""One look for all figures: style, colours and markers, labels at the lines' ends.
-
-The palette is Okabe and Ito's, which stays apart for colour-blind readers; markers
-tell lines apart without any colour. Matplotlib is imported where it is used, because it is
-slow to import, and figures are drawn without its global state or a display.
-"""
+"""Panels in the look of all figures, with labels at the lines' ends."""
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tacit.core.sizes import Floats
 from tacit.privacy.errors import InvalidArgument
+from tacit.simulation import plots
+from tacit.simulation.plots import FORMATS, INK, PALE, STYLE, Pen, curves
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+
+    from tacit.simulation.result import Result
 
 
-INK = "#222222"
-PALE = "#8a8a8a"
-
-# Matplotlib types the keys as a union of literals that grows with every version.
-_STYLE: dict[Any, Any] = {
-    "font.size": 10.0,
-    "axes.titlesize": 11.0,
-    "axes.titleweight": "bold",
-    "axes.titlelocation": "left",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": PALE,
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": "#e6e6e6",
-    "grid.linewidth": 0.8,
-    **dict.fromkeys(("axes.labelcolor", "text.color", "xtick.color", "ytick.color"), INK),
-    **{f"{axis}tick.{kind}.size": 0.0 for axis in "xy" for kind in ("major", "minor")},
-    "lines.linewidth": 1.8,
-    "lines.solid_capstyle": "round",
-}
-
-
-# What is left out so that equal pictures are equal files: names of software, and dates.
-_FORMATS: dict[str, dict[str, None]] = {
-    ".png": {"Software": None},
-    ".pdf": dict.fromkeys(("Creator", "Producer", "CreationDate")),
-    ".svg": {"Date": None},
-}
-PICTURES = tuple(_FORMATS)
-"""How the names of pictures end."""
-
-
-@dataclass(frozen=True)
-class Pen:
-    """How one line is drawn."""
-
-    colour: str
-    marker: str
-    dash: str = "-"
+__all__ = ["INK", "PALE", "EndLabel", "Pen", "draw_regret", "drawing", "label_ends"]
 
 
 @dataclass(frozen=True)
@@ -88,21 +45,20 @@ def drawing(
     size: tuple[float, float] = (11, 5.2),
     sharey: bool = True,
     rows: int = 1,
-    style: str | None = None,
 ) -> Iterator[Sequence[Axes]]:
     """Panels side by side under a title, to draw on; saved at the end, unless there is no path.
 
-    The name's end says the format: PNG, PDF or SVG. Panels of several rows come row by row. A
-    style of Matplotlib's takes the place of ours.
+    The name's end says the format: PNG, PDF or SVG. Panels of several rows come row by row.
     """
-    import matplotlib as mpl
+    from matplotlib import style
+    from matplotlib.figure import Figure
 
     ending = ".png" if path is None else path.suffix.lower()
-    if ending not in _FORMATS:
-        raise InvalidArgument(f"{str(path)!r} must end in {', '.join(_FORMATS)}")
-    with _styled(style), mpl.rc_context({"svg.hashsalt": "tacit"}):
+    if ending not in FORMATS:
+        raise InvalidArgument(f"{str(path)!r} must end in {', '.join(FORMATS)}")
+    with style.context([STYLE, {"svg.hashsalt": "tacit"}]):
         height = rows * size[1]
-        figure = _picture()(figsize=(size[0], height), dpi=130, layout="constrained")
+        figure = Figure(figsize=(size[0], height), dpi=130, layout="constrained")
         axes = figure.subplots(rows, panels, sharey=sharey, squeeze=False)
         # An empty line keeps the subtitle's place in the layout.
         figure.suptitle(f"{title}\n", x=0.012, ha="left", fontsize=14, weight="bold")
@@ -110,35 +66,17 @@ def drawing(
         figure.text(0.012, below, subtitle, ha="left", va="center", fontsize=10.5)
         yield list(axes.flat)
         if path is not None:
-            figure.savefig(path, format=ending[1:], metadata=_FORMATS[ending])
+            figure.savefig(path, format=ending[1:], metadata=FORMATS[ending])
 
 
-@cache
-def _picture() -> type[Figure]:
-    """A figure that notebooks show by itself: Matplotlib's own needs pyplot to be loaded."""
-    from matplotlib.figure import Figure
-
-    class Picture(Figure):
-        """A figure outside of pyplot."""
-
-        def _repr_png_(self) -> bytes:
-            data = io.BytesIO()
-            self.savefig(data, format="png", metadata=_FORMATS[".png"])
-            return data.getvalue()
-
-    return Picture
-
-
-def _styled(style: str | None) -> AbstractContextManager[Any]:
-    import matplotlib as mpl
-
-    if style is None:
-        return mpl.rc_context(_STYLE)
-    from matplotlib import style as styles
-
-    if style not in (known := ["default", *styles.available]):
-        raise InvalidArgument(f"style is {style!r}, but must be one of {', '.join(known)}")
-    return styles.context(style)
+def draw_regret(axes: Axes, results: Sequence[Result], label: str, pen: Pen) -> list[EndLabel]:
+    """The regret of runs in optimal returns, and what is written at the line's end."""
+    before = len(axes.lines)
+    plots.draw_regret(axes, curves(results, relative=True), label, pen)
+    ends = [
+        (np.asarray(line.get_xdata()), np.asarray(line.get_ydata())) for line in axes.lines[before:]
+    ]
+    return [EndLabel(float(x[-1]), float(y[-1]), label, pen.colour) for x, y in ends]
 
 
 def label_ends(axes: Axes, labels: Sequence[EndLabel], *, gap: float = 13.0) -> None:
