@@ -508,9 +508,9 @@ def audit(planted: Planted | str, **options: Any) -> Any:
 
     Args:
         planted: which.
-        options: of :func:`tacit.audit.audit_agent.audit_agent`, in place of the usual ones.
+        options: of :func:`tacit.testing.audit_agent.audit_agent`, in place of the usual ones.
     """
-    from tacit.audit.audit_agent import audit_agent
+    from tacit.testing.audit_agent import audit_agent
 
     host = HOSTS[planted if isinstance(planted, str) else planted.host]
     bug = None if isinstance(planted, str) else planted.bug

@@ -75,9 +75,9 @@ class FoundInRealPath:
 
 def _failed(row: RealPathBug) -> dict[str, str]:
     """The checks that fail, and what they say."""
-    from tacit.audit.check_agent import agent_outcomes
     from tacit.cli.audit import maker
     from tacit.registry import build_world, choose_agent
+    from tacit.testing.check_agent import agent_outcomes
 
     world = build_world(row.world)
     make, users = maker(choose_agent(row.agent), world, row.privacy, row.users)

@@ -20,8 +20,6 @@ from research.planted.of_accounts import ClipRemoved, IdsDropped, TwiceTheBudget
 from research.planted.of_leaks import RawAttribute, RawWidth
 from research.planted.of_noise import NoiseReplayed
 from tacit import UCBPO, UCBVI, ConcurrentPSRL, JointDP, LocalDP, NonPrivate
-from tacit.audit.check_agent import AgentReport, check_agent
-from tacit.audit.made_up_users import raw_block, some_rows
 from tacit.core.kinds import AgentKind
 from tacit.core.session import Waiting
 from tacit.finite.policy import Policy
@@ -31,6 +29,8 @@ from tacit.privacy.noise import Noise
 from tacit.privacy.reading import read_steps
 from tacit.privacy.statistic import Block, Statistic
 from tacit.tabular import riverswim
+from tacit.testing.check_agent import AgentReport, check_agent
+from tacit.testing.made_up_users import raw_block, some_rows
 
 WORLD = riverswim(3, 4)
 JOINT = JointDP(1.0, 1e-6)

@@ -26,16 +26,6 @@ from research.mutation_table import FoundBug
 from research.planted import of_leaks, of_noise
 from research.planted.base import Leaking
 from research.planted_bugs import BITS, BUGS, HOSTS, IMPOSSIBLE, RUNNING, Impossible, Planted, audit
-from tacit.audit import noise_tests
-from tacit.audit.audit_agent import audit_agent
-from tacit.audit.check_agent import agent_outcomes
-from tacit.audit.check_statistic import check_statistic
-from tacit.audit.checks.check_frozen import frozen_world
-from tacit.audit.gate_noise import Totals, measured, off_by, silence
-from tacit.audit.made_up_users import mixed, raw_block, sampler_of
-from tacit.audit.noise_tests import NoiseRecord, Shape
-from tacit.audit.watched_gate import WatchedGate, overheard
-from tacit.audit.worst_users import worst_users
 from tacit.core.agent import Agent
 from tacit.core.episodes import Episodes
 from tacit.core.vector_episodes import VectorEpisodes
@@ -43,6 +33,16 @@ from tacit.privacy.curators import joint
 from tacit.privacy.curators.gate import Curator
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block
+from tacit.testing import noise_tests
+from tacit.testing.audit_agent import audit_agent
+from tacit.testing.check_agent import agent_outcomes
+from tacit.testing.check_statistic import check_statistic
+from tacit.testing.checks.check_frozen import frozen_world
+from tacit.testing.gate_noise import Totals, measured, off_by, silence
+from tacit.testing.made_up_users import mixed, raw_block, sampler_of
+from tacit.testing.noise_tests import NoiseRecord, Shape
+from tacit.testing.watched_gate import WatchedGate, overheard
+from tacit.testing.worst_users import worst_users
 
 
 @pytest.fixture(autouse=True)
@@ -336,7 +336,7 @@ def test_the_privacy_loss_is_looked_at_by_itself() -> None:
     A chi-square variable of 200 degrees of freedom is below half of them with a probability of
     5e-9, and what is planted makes it a quarter.
     """
-    from tacit.audit.audit_agent import _AgentAuditor
+    from tacit.testing.audit_agent import _AgentAuditor
 
     known = HOSTS["UCBVI"]
     auditor = _AgentAuditor(known.make(), known.world(), 160, 0)

@@ -9,10 +9,10 @@ import pytest
 
 from research.worlds import keyboard
 from tacit import Relation, check_statistic
-from tacit.audit.worst_users import far_walkers, settled_users, worst_users
 from tacit.mixture import mixture_of_models
 from tacit.mixture.model_sums import ModelSums
 from tacit.privacy.errors import InvalidArgument
+from tacit.testing.worst_users import far_walkers, settled_users, worst_users
 
 WORLD = mixture_of_models(3, 4, 4, 4, seed=700)
 

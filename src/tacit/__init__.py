@@ -41,11 +41,6 @@ _LOADED = [name for name in globals() if name[0] != "_" and name not in _HELPERS
 
 if TYPE_CHECKING:
     from tacit import continuous, linear, lq, mixture, papers, tabular
-    from tacit.audit.audit_agent import audit_agent
-    from tacit.audit.check_agent import check_agent
-    from tacit.audit.check_counter import check_counter
-    from tacit.audit.check_statistic import check_statistic
-    from tacit.audit.mechanisms import audit_counter, audit_linear, audit_samples
     from tacit.core.agent import Agent
     from tacit.core.algorithm import Algorithm
     from tacit.core.asks import Ask
@@ -63,6 +58,11 @@ if TYPE_CHECKING:
     from tacit.simulation.run import run
     from tacit.simulation.seeds import run_seeds
     from tacit.simulation.sweep import sweep
+    from tacit.testing.audit_agent import audit_agent
+    from tacit.testing.check_agent import check_agent
+    from tacit.testing.check_counter import check_counter
+    from tacit.testing.check_statistic import check_statistic
+    from tacit.testing.mechanisms import audit_counter, audit_linear, audit_samples
     from tacit.which_agent import agent
 
     # For type checkers; at run time the names of agents join, see _public_names.
@@ -94,13 +94,13 @@ _LAZY = {
     "Result": "tacit.simulation.result:Result",
     "VectorEpisodes": "tacit.core.vector_episodes:VectorEpisodes",
     "agent": "tacit.which_agent:agent",
-    "audit_agent": "tacit.audit.audit_agent:audit_agent",
-    "audit_counter": "tacit.audit.mechanisms:audit_counter",
-    "audit_linear": "tacit.audit.mechanisms:audit_linear",
-    "audit_samples": "tacit.audit.mechanisms:audit_samples",
-    "check_agent": "tacit.audit.check_agent:check_agent",
-    "check_counter": "tacit.audit.check_counter:check_counter",
-    "check_statistic": "tacit.audit.check_statistic:check_statistic",
+    "audit_agent": "tacit.testing.audit_agent:audit_agent",
+    "audit_counter": "tacit.testing.mechanisms:audit_counter",
+    "audit_linear": "tacit.testing.mechanisms:audit_linear",
+    "audit_samples": "tacit.testing.mechanisms:audit_samples",
+    "check_agent": "tacit.testing.check_agent:check_agent",
+    "check_counter": "tacit.testing.check_counter:check_counter",
+    "check_statistic": "tacit.testing.check_statistic:check_statistic",
     "continuous": "tacit.continuous",
     "learn_offline": "tacit.finite.offline:learn_offline",
     "linear": "tacit.linear",

@@ -10,8 +10,6 @@ import pytest
 
 from research.worlds import plane
 from tacit import ActorCritic, JointDP, NonPrivate, Relation, check_statistic, published
-from tacit.audit.check_agent import check_agent
-from tacit.audit.watched_gate import WatchedGate
 from tacit.continuous import (
     ActionBox,
     BoxSpec,
@@ -31,6 +29,8 @@ from tacit.privacy.errors import CheckFailed, InvalidArgument
 from tacit.privacy.models import LocalDP
 from tacit.privacy.statistic import WHOLE_EPISODE
 from tacit.simulation.run import run
+from tacit.testing.check_agent import check_agent
+from tacit.testing.watched_gate import WatchedGate
 
 JOINT = JointDP(1.0, 1e-6)
 FEATURES = Grid((0.0,), (1.0,), (3,))

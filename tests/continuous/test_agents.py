@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 
 from research.worlds import trap
 from tacit import FittedFunctionalQ, JointDP, LocalDP, NonPrivate
-from tacit.audit.check_agent import check_agent
-from tacit.audit.watched_gate import WatchedGate
 from tacit.continuous import BoxSpec, BoxWorld, cartpole, line
 from tacit.continuous.constants import GRID, MAP
 from tacit.continuous.estimate import Basis, Posterior, Units
@@ -24,6 +22,8 @@ from tacit.continuous.statistics.clipped_sums import ResidualSums
 from tacit.core.agent import Agent
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block
+from tacit.testing.check_agent import check_agent
+from tacit.testing.watched_gate import WatchedGate
 
 Floats = NDArray[np.float64]
 

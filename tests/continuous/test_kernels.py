@@ -26,7 +26,6 @@ from tacit import (
     check_statistic,
     published,
 )
-from tacit.audit.check_agent import check_agent
 from tacit.continuous import Nystroem, QPolicy, Quadrature, SimulatedSpec, line
 from tacit.continuous.kernel_maps import matern
 from tacit.continuous.statistics.embedding_sums import EmbeddingSums
@@ -34,6 +33,7 @@ from tacit.continuous.statistics.targeted_moves import TargetedMoves
 from tacit.numerics.simplex import helmert
 from tacit.privacy.errors import InvalidArgument
 from tacit.simulation.run import run
+from tacit.testing.check_agent import check_agent
 from tests.continuous.test_statistics import SPEC, users
 
 JOINT = JointDP(1.0, 1e-6)

@@ -13,7 +13,6 @@ import pytest
 
 from research.worlds import classic_loops, pendulum, poles
 from tacit import JointDP, ModelPosterior, NonPrivate, published
-from tacit.audit.check_agent import check_agent
 from tacit.continuous import (
     ActionBox,
     BoxSpec,
@@ -32,6 +31,7 @@ from tacit.lq.riccati import optimal_gains
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block
+from tacit.testing.check_agent import check_agent
 
 TEN = JointDP(10.0, 1e-6)
 BOX = ActionBox((-1.0,), (1.0,))

@@ -15,11 +15,11 @@ import pytest
 from numpy.typing import NDArray
 
 from tacit import JointDP, LocalDP, NonPrivate, local
-from tacit.audit.watched_gate import difference, snapshot
 from tacit.core.schedule import Schedule
 from tacit.privacy.errors import DoubleSpend, HorizonExceeded, InvalidArgument
 from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Block
+from tacit.testing.watched_gate import difference, snapshot
 
 Floats = NDArray[np.float64]
 Made = Callable[..., Any]

@@ -13,11 +13,11 @@ import pytest
 from research import large_worlds
 from research.worlds import currents
 from tacit import Block, JointDP, LinOptSampled, LocalDP, NonPrivate, Relation, check_statistic
-from tacit.audit.check_agent import check_agent
 from tacit.mixture import SampledSpec, mixture_of_models
 from tacit.mixture.targeted_sums import TargetedSums
 from tacit.privacy.errors import InvalidArgument
 from tacit.simulation.run import run
+from tacit.testing.check_agent import check_agent
 
 DOCS = Path(__file__).parents[2] / "docs"
 SMALL = currents(rows=10, columns=20, dimension=3, horizon=5, samples=8)

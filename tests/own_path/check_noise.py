@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tacit.audit.check_agent import Outcome
-from tacit.audit.gate_noise import Measured
-from tacit.audit.noise_tests import Flips, NoiseRecord
-from tacit.audit.watched_gate import WatchedGate
 from tacit.privacy.budget import Relation
 from tacit.privacy.curators.local import report
 from tacit.privacy.statistic import Floats, Statistic
+from tacit.testing.check_agent import Outcome
+from tacit.testing.gate_noise import Measured
+from tacit.testing.noise_tests import Flips, NoiseRecord
+from tacit.testing.watched_gate import WatchedGate
 from tests.own_path import own_rules as own
 from tests.own_path import recorded as real
 from tests.own_path import statistics as tests

@@ -19,16 +19,16 @@ from unittest import mock
 
 import numpy as np
 
-from tacit.audit.check_agent import Outcome
-from tacit.audit.gate_noise import Law, silence
-from tacit.audit.made_up_users import joined, of_version, raw_block
-from tacit.audit.trial import Trial
-from tacit.audit.watched_gate import WatchedGate
 from tacit.privacy.curators.gate import Curator
 from tacit.privacy.curators.local import report
 from tacit.privacy.errors import CheckFailed
 from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Block, Floats
+from tacit.testing.check_agent import Outcome
+from tacit.testing.gate_noise import Law, silence
+from tacit.testing.made_up_users import joined, of_version, raw_block
+from tacit.testing.trial import Trial
+from tacit.testing.watched_gate import WatchedGate
 from tests.own_path.answers import Answer, Draw, Ints, answers_of
 
 Ids = Sequence[int | str] | None

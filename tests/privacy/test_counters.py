@@ -15,8 +15,6 @@ from hypothesis import strategies as st
 from scipy.linalg import solve_triangular
 
 import tacit
-from tacit.audit.check_counter import check_counter
-from tacit.audit.mechanisms import BasisNoise, audit_counter, audit_linear
 from tacit.privacy.counters import (
     KINDS,
     Blocks,
@@ -36,6 +34,8 @@ from tacit.privacy.errors import (
     InvalidArgument,
 )
 from tacit.privacy.noise import Noise
+from tacit.testing.check_counter import check_counter
+from tacit.testing.mechanisms import BasisNoise, audit_counter, audit_linear
 
 GAUSSIAN = [Blocks, SmoothTree, BufferedToeplitz, NormalisedSquareRoot]
 LAPLACE = [Blocks, SmoothTree]

@@ -38,8 +38,6 @@ from tacit import (
     LSVIUCBPlusPlus,
     Relation,
 )
-from tacit.audit.check_agent import check_agent
-from tacit.audit.watched_gate import Passage, WatchedGate
 from tacit.continuous import cartpole, line
 from tacit.continuous.constants import GRID, MAP
 from tacit.finite.visits import VisitCounts
@@ -58,6 +56,8 @@ from tacit.privacy.noise import Noise
 from tacit.privacy.standard import ClippedSum, GramCross, OneHotCounts
 from tacit.privacy.statistic import Statistic, StreamedBlock
 from tacit.tabular import riverswim
+from tacit.testing.check_agent import check_agent
+from tacit.testing.watched_gate import Passage, WatchedGate
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

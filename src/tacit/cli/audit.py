@@ -14,12 +14,12 @@ from tacit.cli.output import print_json, print_table, say
 from tacit.privacy.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from tacit.audit.audit_report import AgentAudit
-    from tacit.audit.check_agent import Outcome
     from tacit.core.world import World
     from tacit.privacy.models import Privacy
     from tacit.registry import AgentChoice
     from tacit.simulation.progress import Progress
+    from tacit.testing.audit_report import AgentAudit
+    from tacit.testing.check_agent import Outcome
 
 HELP = (
     "Attack an agent: does one user change what is published by more than it claims?\n\n"
@@ -75,7 +75,7 @@ def audit_command(
         seed=whole_number("seed", seed, least=0),
     )
     if html is not None:
-        from tacit.audit.page import write_page
+        from tacit.testing.page import write_page
 
         write_page(made, html)
     if as_json:
@@ -104,7 +104,7 @@ def audit_choice(
     of schedule as many as make three; and forty where it asks all users at once. ``quick`` is fewer
     runs, and no checks of behaviour that take long.
     """
-    from tacit.audit.audit_agent import audit_agent
+    from tacit.testing.audit_agent import audit_agent
 
     make, count = maker(choice, world, privacy, users)
     return audit_agent(
@@ -152,7 +152,7 @@ def _enough(make: Callable[..., Any], world: World) -> int:
 
 def _show(made: AgentAudit) -> None:
     """What was claimed, what was measured, and the verdict."""
-    from tacit.audit.audit_report import FALSE_ALARM, audit_words
+    from tacit.testing.audit_report import FALSE_ALARM, audit_words
 
     say(f"Audit of {made.agent} on {made.world}")
     words = dict(audit_words(made))

@@ -6,17 +6,17 @@ import math
 
 import numpy as np
 
-from tacit.audit.checks.check_frozen import frozen_world
-from tacit.audit.gate_noise import measured
-from tacit.audit.mechanisms import audit_counter
-from tacit.audit.noise_tests import Flips, NoiseRecord
-from tacit.audit.trial import Trial
-from tacit.audit.watched_gate import Passage
 from tacit.privacy.curators.gate import Stream
 from tacit.privacy.curators.joint_stream import JointStream
 from tacit.privacy.curators.local import report
 from tacit.privacy.errors import require
 from tacit.privacy.exact import grid_sensitivity, grid_step
+from tacit.testing.checks.check_frozen import frozen_world
+from tacit.testing.gate_noise import measured
+from tacit.testing.mechanisms import audit_counter
+from tacit.testing.noise_tests import Flips, NoiseRecord
+from tacit.testing.trial import Trial
+from tacit.testing.watched_gate import Passage
 
 # Numbers of noise that are looked at, and runs that they come from.
 _NOISE_VALUES = 2000

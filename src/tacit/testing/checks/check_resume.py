@@ -8,12 +8,12 @@ from pathlib import Path
 
 import numpy as np
 
-from tacit.audit.trial import Trial
-from tacit.audit.watched_gate import WatchedGate, digest_of, require_same, snapshot
 from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.errors import CheckFailed, DoubleSpend, HorizonExceeded, InvalidArgument, require
 from tacit.privacy.ledger import Ledger
 from tacit.privacy.statistic import Block
+from tacit.testing.trial import Trial
+from tacit.testing.watched_gate import WatchedGate, digest_of, require_same, snapshot
 
 
 def check_resume(trial: Trial) -> None:

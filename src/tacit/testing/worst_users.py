@@ -13,9 +13,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.audit.made_up_users import Sample, mixed
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, Floats
+from tacit.testing.made_up_users import Sample, mixed
 
 Ints: TypeAlias = NDArray[np.int64]
 

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from tacit.audit.check_agent import Outcome
-from tacit.audit.mechanisms import EmpiricalAudit
 from tacit.privacy.gaussian_dp import epsilon_from_mu
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.statistic import Floats
+from tacit.testing.check_agent import Outcome
+from tacit.testing.mechanisms import EmpiricalAudit
 
 Unit: TypeAlias = Literal["mu", "epsilon"]
 
@@ -19,7 +19,7 @@ FALSE_ALARM = 1e-3
 """The chance that all tests of one audit together alarm although nothing is wrong, at most.
 
 Two views from outside have 1e-4 each, at the usual confidence, the checks of behaviour 1e-5, and
-some hundreds of tests of noise 1e-11 each; see :mod:`tacit.audit.noise_tests`.
+some hundreds of tests of noise 1e-11 each; see :mod:`tacit.testing.noise_tests`.
 """
 
 

@@ -8,7 +8,9 @@ from typing import Literal, TypeAlias
 
 import numpy as np
 
-from tacit.audit.made_up_users import (
+from tacit.privacy.errors import require
+from tacit.privacy.statistic import Block
+from tacit.testing.made_up_users import (
     block_of_strangers,
     hostile_blocks,
     joined,
@@ -16,10 +18,8 @@ from tacit.audit.made_up_users import (
     with_public,
     with_row,
 )
-from tacit.audit.trial import Run, Trial
-from tacit.audit.watched_gate import require_same
-from tacit.privacy.errors import require
-from tacit.privacy.statistic import Block
+from tacit.testing.trial import Run, Trial
+from tacit.testing.watched_gate import require_same
 
 Warn: TypeAlias = Literal["always", "error"]
 

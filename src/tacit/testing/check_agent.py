@@ -14,17 +14,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tacit.audit.checks.check_budget import check_budget, check_sensitivity
-from tacit.audit.checks.check_flow import check_data_flow, check_hostile
-from tacit.audit.checks.check_labels import check_labels, check_ties
-from tacit.audit.checks.check_noise import check_noise
-from tacit.audit.checks.check_protocol import check_chunks, check_protocol, check_refusals
-from tacit.audit.checks.check_resume import check_real, check_resume
-from tacit.audit.made_up_users import Sample
-from tacit.audit.trial import Run, Trial
 from tacit.core.world import World
 from tacit.privacy.budget import Budget
 from tacit.privacy.errors import CheckFailed, InvalidArgument
+from tacit.testing.checks.check_budget import check_budget, check_sensitivity
+from tacit.testing.checks.check_flow import check_data_flow, check_hostile
+from tacit.testing.checks.check_labels import check_labels, check_ties
+from tacit.testing.checks.check_noise import check_noise
+from tacit.testing.checks.check_protocol import check_chunks, check_protocol, check_refusals
+from tacit.testing.checks.check_resume import check_real, check_resume
+from tacit.testing.made_up_users import Sample
+from tacit.testing.trial import Run, Trial
 
 
 @dataclass(frozen=True)

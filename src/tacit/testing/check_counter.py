@@ -15,7 +15,12 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.audit.mechanisms import (
+from tacit.privacy.counters import Counter
+from tacit.privacy.errors import CheckFailed, HorizonExceeded, InvalidArgument, require
+from tacit.privacy.noise import Noise, NoiseSource
+from tacit.privacy.statistic import Floats, Layout, Part
+from tacit.privacy.storage import read_state
+from tacit.testing.mechanisms import (
     BasisNoise,
     ExactAudit,
     PlayedNoise,
@@ -23,11 +28,6 @@ from tacit.audit.mechanisms import (
     audit_linear,
     linear_epsilon,
 )
-from tacit.privacy.counters import Counter
-from tacit.privacy.errors import CheckFailed, HorizonExceeded, InvalidArgument, require
-from tacit.privacy.noise import Noise, NoiseSource
-from tacit.privacy.statistic import Floats, Layout, Part
-from tacit.privacy.storage import read_state
 
 # Six standard deviations: a false alarm in 5e8 tests, and fewer than 1e3 are made per check.
 _SIGMAS = 6.0

@@ -2,7 +2,7 @@
 
 What was released minus the sum of the users' bounded vectors is noise. In units of the scale that
 sensitivity and cost demand it must be standard normal (or Laplace of scale 1), independent between
-entries and between releases: see :mod:`tacit.audit.noise_tests`. Running sums are put through
+entries and between releases: see :mod:`tacit.testing.noise_tests`. Running sums are put through
 the inverse of what their counter does to its noise, from the counter's code, which leaves one fresh
 vector per release.
 """
@@ -19,8 +19,6 @@ from unittest import mock
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.audit.mechanisms import counter_matrices
-from tacit.audit.watched_gate import Passage, WatchedGate
 from tacit.privacy.curators.gate import Stream
 from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.curators.joint_stream import JointStream
@@ -29,6 +27,8 @@ from tacit.privacy.exact import chunk_users, grid_step
 from tacit.privacy.models import LocalDP
 from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Block, Floats, Statistic
+from tacit.testing.mechanisms import counter_matrices
+from tacit.testing.watched_gate import Passage, WatchedGate
 
 Law: TypeAlias = Literal["normal", "laplace", "sum of laplace"]
 

@@ -8,16 +8,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from tacit.audit.check_statistic import check_statistic
-from tacit.audit.gate_noise import off_by, silence
-from tacit.audit.made_up_users import joined, mixed, sampler_of, some_rows, with_ids
-from tacit.audit.trial import Run, Trial
 from tacit.privacy.budget import Budget, Relation
 from tacit.privacy.curators.gate import Curator, Stream
 from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.errors import require
 from tacit.privacy.models import JointDP
 from tacit.privacy.statistic import Block, Bools, Statistic
+from tacit.testing.check_statistic import check_statistic
+from tacit.testing.gate_noise import off_by, silence
+from tacit.testing.made_up_users import joined, mixed, sampler_of, some_rows, with_ids
+from tacit.testing.trial import Run, Trial
 
 # More users than 16 bits can count.
 _MANY = (1 << 15) + 7

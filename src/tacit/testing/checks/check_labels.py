@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtr
 
-from tacit.audit.made_up_users import raw_block
-from tacit.audit.trial import SEED, Trial
 from tacit.core.permuted import PermutedWorld
 from tacit.core.world import Form
 from tacit.privacy.errors import require
 from tacit.privacy.statistic import Block, Floats
+from tacit.testing.made_up_users import raw_block
+from tacit.testing.trial import SEED, Trial
 
 # Six standard deviations: a false alarm in 1e9 tests.
 _SIGMAS = 6.0

@@ -8,14 +8,14 @@ from typing import Any, get_args
 
 import numpy as np
 
-from tacit.audit.made_up_users import joined, some_rows, with_ids
-from tacit.audit.trial import Trial, publish
-from tacit.audit.watched_gate import require_same, snapshot
 from tacit.core.world import Form
 from tacit.privacy.errors import HorizonExceeded, InvalidArgument, require
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.statistic import Block
 from tacit.simulation.run import run
+from tacit.testing.made_up_users import joined, some_rows, with_ids
+from tacit.testing.trial import Trial, publish
+from tacit.testing.watched_gate import require_same, snapshot
 
 
 def check_protocol(trial: Trial) -> None:

@@ -11,16 +11,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tacit.audit.checks.check_frozen import frozen_clock
-from tacit.audit.made_up_users import Sample, raw_block
-from tacit.audit.watched_gate import (
-    WatchedGate,
-    digest_of,
-    on_show,
-    overheard,
-    require_same,
-    snapshot,
-)
 from tacit.core.agent import Agent
 from tacit.core.world import Data, World
 from tacit.privacy.budget import Budget
@@ -29,6 +19,16 @@ from tacit.privacy.errors import CheckFailed, TacitError, require
 from tacit.privacy.files import read_file
 from tacit.privacy.models import PrivacyModel
 from tacit.privacy.statistic import Block, Statistic
+from tacit.testing.checks.check_frozen import frozen_clock
+from tacit.testing.made_up_users import Sample, raw_block
+from tacit.testing.watched_gate import (
+    WatchedGate,
+    digest_of,
+    on_show,
+    overheard,
+    require_same,
+    snapshot,
+)
 
 SEED = 7
 """Of everything random in a check, beside the caller's own."""

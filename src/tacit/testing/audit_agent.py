@@ -7,7 +7,7 @@
 2. **Accounts.** What telling two users apart costs by what the gate was asked for: the sum of
    |shift|^2 / s^2 with the claimed noise s; for any two users, and for the two that were found.
 3. **Noise.** The agent runs again and again, with one or with the other of the two, and the noise
-   of every release is put to the tests of :mod:`tacit.audit.noise_tests`.
+   of every release is put to the tests of :mod:`tacit.testing.noise_tests`.
 4. **Transcript.** From the exact shift and the measured noise follows the true mu of telling the
    two apart. The privacy loss must be N(+-mu^2 / 2, mu^2): its variance, which is that of the noise
    in the one direction that matters, is tested by itself.
@@ -29,15 +29,6 @@ from typing import Any
 
 import numpy as np
 
-from tacit.audit.audit_report import AgentAudit, Attacked, Transcript, Unit
-from tacit.audit.check_agent import Outcome, agent_outcomes, require_releases
-from tacit.audit.check_statistic import check_statistic
-from tacit.audit.gate_noise import Law, Measured, Totals, measured, report_blur
-from tacit.audit.made_up_users import Sample, mixed, raw_block, sampler_of, with_row
-from tacit.audit.mechanisms import audit_samples
-from tacit.audit.noise_tests import Flips, NoiseRecord, Tally
-from tacit.audit.watched_gate import WatchedGate
-from tacit.audit.worst_users import worst_users
 from tacit.core.world import World
 from tacit.privacy.budget import Relation
 from tacit.privacy.curators.local import noise_scale, report
@@ -45,6 +36,15 @@ from tacit.privacy.errors import CheckFailed, InvalidArgument
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.statistic import Block, Floats, Layout, Part, Statistic
 from tacit.simulation.progress import Progress, progress_bar
+from tacit.testing.audit_report import AgentAudit, Attacked, Transcript, Unit
+from tacit.testing.check_agent import Outcome, agent_outcomes, require_releases
+from tacit.testing.check_statistic import check_statistic
+from tacit.testing.gate_noise import Law, Measured, Totals, measured, report_blur
+from tacit.testing.made_up_users import Sample, mixed, raw_block, sampler_of, with_row
+from tacit.testing.mechanisms import audit_samples
+from tacit.testing.noise_tests import Flips, NoiseRecord, Tally
+from tacit.testing.watched_gate import WatchedGate
+from tacit.testing.worst_users import worst_users
 
 # Statistics that are attacked at most, one by one.
 _ATTACKED = 6
@@ -81,7 +81,7 @@ def audit_agent(
         rounds: of the search for the farthest pair.
         seeds: how many runs the checks on ties and labels compare.
         sample: makes users for the attack, beside those made from the world's own; those of
-            :mod:`tacit.audit.worst_users` by default.
+            :mod:`tacit.testing.worst_users` by default.
         progress: whether to show a progress bar, on standard error.
 
     Raises:

@@ -28,10 +28,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import bdtr, bdtrc, gammainccinv, gammaincinv, ndtr, ndtri
 
-from tacit.audit.gate_noise import Law, Measured
 from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.models import LocalDP
 from tacit.privacy.statistic import Floats, Layout, Statistic
+from tacit.testing.gate_noise import Law, Measured
 
 # The chance of a false alarm of one test on a part, a release or a pair of them; of one test on a
 # single coordinate, of which there are thousands.

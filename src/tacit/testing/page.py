@@ -10,8 +10,8 @@ from html import escape
 
 import numpy as np
 
-from tacit.audit.audit_report import FALSE_ALARM, AgentAudit, Transcript
 from tacit.privacy.storage import write_atomic
+from tacit.testing.audit_report import FALSE_ALARM, AgentAudit, Transcript
 
 
 def write_page(audit: AgentAudit, path: str) -> None:
