@@ -24,7 +24,7 @@ from tacit.privacy.errors import DoubleSpend
 from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Floats
 from tacit.testing.check_agent import Outcome
-from tacit.testing.checks.check_frozen import frozen_world
+from tacit.testing.watched_gate import frozen_world
 from tests.own_path import recorded as real
 from tests.own_path.answers import Ints
 

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from tacit.privacy.deviates import CELLS, Curve, Deviates, curve
 from tacit.privacy.noise import Noise
 from tacit.testing.check_agent import Outcome
-from tacit.testing.gate_noise import Law
 from tests.own_path import recorded as real
 from tests.own_path import statistics as tests
+from tests.own_path.noise_tests import Law
 
 Ints = NDArray[np.int64]
 

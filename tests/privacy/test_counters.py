@@ -306,7 +306,7 @@ class NoHorizon(SmoothTree):
 @pytest.mark.parametrize(
     ("mutant", "message"),
     [
-        (WrongStd, "variance"),
+        (WrongStd, "standard deviation is"),
         (KeepsGenerator, "generator|fresh|bit for bit"),
         (NoHorizon, "horizon"),
     ],

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tacit.privacy.models import Privacy
     from tacit.registry import AgentChoice
     from tacit.simulation.progress import Progress
-    from tacit.testing.audit_report import AgentAudit
+    from tacit.testing.audit_agent import AgentAudit
     from tacit.testing.check_agent import Outcome
 
 HELP = (
@@ -29,8 +29,7 @@ HELP = (
     "\b\nExamples:\n"
     "  tacit audit ucbvi --world riverswim:states=4,horizon=5 --epsilon 1 --delta 1e-6\n"
     "  tacit audit ucbvi --world riverswim --epsilon 1 --delta 1e-6 --quick --json\n"
-    "  tacit audit my_module.MyAgent --world grid:side=3 --epsilon 1 --delta 1e-6 \\\n"
-    "      --html audit.html"
+    "  tacit audit my_module.MyAgent --world grid:side=3 --epsilon 1 --delta 1e-6"
 )
 
 # Blocks of an audited agent: few and small, because it runs thousands of times. The mechanism is
@@ -55,7 +54,6 @@ def audit_command(
     quick: Annotated[
         bool, typer.Option("--quick", help="Fewer runs, and no checks of behaviour.")
     ] = False,
-    html: Annotated[str | None, asked("FILE", "Write the report as a page.", "--html")] = None,
     as_json: options.Json = False,
 ) -> None:
     """Audits one agent."""
@@ -64,7 +62,6 @@ def audit_command(
 
     choice = choose_agent(agent)
     model = options.chosen_privacy(choice, privacy, epsilon, delta)
-    options.check_writable("--html", html)
     made = audit_choice(
         choice,
         build_world(world),
@@ -74,16 +71,10 @@ def audit_command(
         quick=quick,
         seed=whole_number("seed", seed, least=0),
     )
-    if html is not None:
-        from tacit.testing.page import write_page
-
-        write_page(made, html)
     if as_json:
         print_json(made.to_dict())
     else:
         _show(made)
-        if html is not None:
-            typer.echo(f"The report is {html}")
     raise typer.Exit(0 if made.passed else 1)
 
 
@@ -152,7 +143,7 @@ def _enough(make: Callable[..., Any], world: World) -> int:
 
 def _show(made: AgentAudit) -> None:
     """What was claimed, what was measured, and the verdict."""
-    from tacit.testing.audit_report import FALSE_ALARM, audit_words
+    from tacit.testing.audit_agent import FALSE_ALARM, audit_words
 
     say(f"Audit of {made.agent} on {made.world}")
     words = dict(audit_words(made))

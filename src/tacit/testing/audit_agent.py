@@ -6,8 +6,8 @@
    whose vectors are farthest apart.
 2. **Accounts.** What telling two users apart costs by what the gate was asked for: the sum of
    |shift|^2 / s^2 with the claimed noise s; for any two users, and for the two that were found.
-3. **Noise.** The agent runs again and again, with one or with the other of the two, and the noise
-   of every release is put to the tests of :mod:`tacit.testing.noise_tests`.
+3. **Noise.** The agent runs again and again, with one or with the other of the two; the noise of
+   every release must be what was drawn, and as large as it should (:mod:`~.gate_noise`).
 4. **Transcript.** From the exact shift and the measured noise follows the true mu of telling the
    two apart. The privacy loss must be N(+-mu^2 / 2, mu^2): its variance, which is that of the noise
    in the one direction that matters, is tested by itself.
@@ -23,9 +23,9 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -33,18 +33,26 @@ from tacit.core.world import World
 from tacit.privacy.budget import Relation
 from tacit.privacy.curators.local import noise_scale, report
 from tacit.privacy.errors import CheckFailed, InvalidArgument
+from tacit.privacy.gaussian_dp import epsilon_from_mu
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.statistic import Block, Floats, Layout, Part, Statistic
 from tacit.simulation.progress import Progress, progress_bar
-from tacit.testing.audit_report import AgentAudit, Attacked, Transcript, Unit
 from tacit.testing.check_agent import Outcome, agent_outcomes, require_releases
 from tacit.testing.check_statistic import check_statistic
-from tacit.testing.gate_noise import Law, Measured, Totals, measured, report_blur
+from tacit.testing.gate_noise import Flips, Measured, Sums, Tally, measured, noise_failures
 from tacit.testing.made_up_users import Sample, mixed, raw_block, sampler_of, with_row
-from tacit.testing.mechanisms import audit_samples
-from tacit.testing.noise_tests import Flips, NoiseRecord, Tally
+from tacit.testing.mechanisms import EmpiricalAudit, audit_samples
 from tacit.testing.watched_gate import WatchedGate
 from tacit.testing.worst_users import worst_users
+
+Unit: TypeAlias = Literal["mu", "epsilon"]
+
+FALSE_ALARM = 1e-3
+"""The chance that all tests of one audit together alarm although nothing is wrong, at most.
+
+Two views from outside have 1e-4 each, at the usual confidence, the checks of behaviour 1e-5, and
+a few tests of noise 1e-11 each.
+"""
 
 # Statistics that are attacked at most, one by one.
 _ATTACKED = 6
@@ -136,8 +144,8 @@ class _AgentAuditor:
 
     def __post_init__(self) -> None:
         self._flips: Flips | None = None
-        self._differences: dict[str, Floats] = {}
-        self._totals = Totals()
+        self._vectors: dict[str, Floats] = {}
+        self._sums = Sums()
         agent = self.make(0)
         self.privacy: Any = agent.privacy
         if not self.privacy.private:
@@ -194,7 +202,7 @@ class _AgentAuditor:
         if self.privacy.local:
             asked = next(p.statistic for p in self.passages if block in p.blocks)
             return asked.sensitivity(relation, norm) / noise_scale(asked, self.privacy)
-        run = measured(self.gate, self._totals) or []
+        run = measured(self.gate, self._sums)
         costs = [
             abs(one.gains[block]) * self._of(one, run, block).sensitivity(relation, norm)
             for one in run
@@ -254,7 +262,7 @@ class _AgentAuditor:
             return [(p.statistic, 1.0) for p in self.passages if block in p.blocks][:1]
         return [
             (one.passage.statistic, one.gains[block])
-            for one in measured(self.gate) or ()
+            for one in measured(self.gate, self._sums)
             if block in one.passage.blocks
         ]
 
@@ -265,22 +273,25 @@ class _AgentAuditor:
     ) -> Transcript:
         measure = self._device if self.privacy.local else self._run
         seen: tuple[list[_Seen], list[_Seen]] = [], []
-        record, self._flips = NoiseRecord(), None
+        bits = self.privacy.reports_bits
+        noise, wrong = Tally("laplace" if self.pure and not bits else "normal"), list[str]()
+        self._flips = None
         for which in (0, 1):
             for i in range(runs):
                 # Runs of the two kinds are independent: none shares its noise with another.
-                seen[which].append(measure(block, pair, which, 1 + 2 * i + which, record))
+                seen[which].append(measure(block, pair, which, 1 + 2 * i + which, noise, wrong))
                 advance(1)
         everything = [*seen[0], *seen[1]]
-        values = sum(s.values for s in everything)
         scores = [np.array([s.score for s in some]) for some in seen]
-        bits: list[str] = [] if self._flips is None else self._flips.wrong()
-        wrong = [*record.sizes()[:3], *bits, *record.shapes()[:3]]
-        failures = [("transcript noise", words) for words in wrong]
-        failures += [("transcript overlap", words) for words in record.shared()[:3]]
+        if self._flips is not None:
+            wrong += self._flips.wrong
+        elif noise.values and noise.wrong:
+            words = f"the variance of {noise.values} noise values is {noise.ratio:.3f} of what "
+            wrong.insert(0, f"{words}sensitivity and cost demand")
+        failures = [("transcript noise", words) for words in dict.fromkeys(wrong)][:3]
         along = Tally("normal")
         along.add(np.array([s.along for s in everything if not math.isnan(s.along)]))
-        if along.values and along.wrong():
+        if along.values and along.wrong:
             words = f"in {along.values} runs the privacy loss of the two varies by "
             failures.append(("privacy loss", f"{words}{along.ratio:.3f} of what is claimed"))
         return Transcript(
@@ -289,18 +300,16 @@ class _AgentAuditor:
             unit=self.unit,
             bound=self.bound(block),
             accounted=max(s.cost for s in everything),
-            noise_ratio=sum(s.squares for s in everything) / max(values, 1),
-            noise_values=values,
-            overlap=record.overlap,
+            noise_ratio=noise.ratio,
+            noise_values=noise.values,
             losses=np.array([s.loss for s in seen[0]]),
-            other_losses=np.array([s.loss for s in seen[1]]),
             outside=audit_samples(scores[1], scores[0], confidence=confidence),
             along=along.ratio if along.values else math.nan,
             noise_failures=tuple(failures),
         )
 
     def _run(
-        self, block: int, pair: Block, which: int, noise_seed: int, record: NoiseRecord
+        self, block: int, pair: Block, which: int, noise_seed: int, noise: Tally, wrong: list[str]
     ) -> _Seen:
         """A run of the agent with one of the two users in the first row of a block."""
         agent = self.make(noise_seed)
@@ -312,15 +321,15 @@ class _AgentAuditor:
                 if agent.block_users == 0:
                     raise CheckFailed("it stopped before all declared users came")
                 agent.learn(raw)
-        seen, run = _Seen(self.pure), measured(gate, self._totals) or []
-        record.add(run)
+        seen, run = _Seen(self.pure), measured(gate, self._sums)
+        wrong += noise_failures(run)
         for one in run:
-            noise = one.noise
-            shift = np.zeros_like(noise)
+            shift = np.zeros_like(one.noise)
             if one.gains.get(block):
                 statistic = self._of(one, run, block)
                 shift = one.gains[block] * self._difference(statistic, pair)
-            seen.add(noise, shift, which)
+            noise.add(one.noise)
+            seen.add(one.noise, shift, which)
         return seen
 
     @staticmethod
@@ -337,46 +346,45 @@ class _AgentAuditor:
         )
 
     def _difference(self, statistic: Statistic, pair: Block) -> Floats:
-        """How far the two are apart; most runs ask the same again."""
+        """How far the two are apart."""
+        first, second = self._known(statistic, pair)
+        return np.asarray(first - second)
+
+    def _known(self, statistic: Statistic, pair: Block) -> Floats:
+        """The vectors of the two; most runs ask the same again."""
         key = f"{statistic.fingerprint} {id(pair)}"
-        if key not in self._differences:
-            if len(self._differences) > 1000:
-                self._differences.clear()
-            first, second = statistic.contributions(pair)
-            self._differences[key] = first - second
-        return self._differences[key]
+        if key not in self._vectors:
+            if len(self._vectors) > 1000:
+                self._vectors.clear()
+            self._vectors[key] = statistic.contributions(pair)
+        return self._vectors[key]
 
     def _device(
-        self, block: int, pair: Block, which: int, noise_seed: int, record: NoiseRecord
+        self, block: int, pair: Block, which: int, noise_seed: int, noise: Tally, wrong: list[str]
     ) -> _Seen:
         """One report of one of the two, from her device."""
-        passage = next(p for p in self.passages if block in p.blocks)
-        statistic, privacy = passage.statistic, self.privacy
-        user = pair.take(slice(which, which + 1))
+        statistic = next(p.statistic for p in self.passages if block in p.blocks)
+        user, privacy, seen = pair.take(slice(which, which + 1)), self.privacy, _Seen(self.pure)
         sent = report(statistic, user, privacy, noise_seed=noise_seed)
-        seen = _Seen(self.pure)
+        truth = self._known(statistic, pair)
         if privacy.reports_bits:
             self._flips = self._flips or Flips.of(statistic, privacy)
-            truth = statistic.contributions(pair)
             self._flips.add(sent, truth[which])
-            seen.add_bits(sent, self._flips.chances(truth), which)
+            chances = self._flips.chances(truth)
+            noise.add((sent - chances[which]) / np.sqrt(chances[which] * (1.0 - chances[which])))
+            seen.add_bits(sent, chances, which)
             return seen
         scale = noise_scale(statistic, privacy)
-        noise = (sent - statistic.contributions(user)[0]) / scale
-        law: Law = "laplace" if self.pure else "normal"
-        blur = report_blur(statistic, privacy, 1, sent) / scale
-        record.add([Measured(passage, 0, noise, {}, law, blur)])
-        seen.add(noise, self._difference(statistic, pair) / scale, which)
+        noise.add((sent - truth[which]) / scale)
+        seen.add((sent - truth[which]) / scale, (truth[0] - truth[1]) / scale, which)
         return seen
 
 
 @dataclass(eq=False)
 class _Seen:
-    """What one run showed: noise in units of what was claimed, and the loss by it."""
+    """What one run showed: the loss by its noise, in units of what was claimed."""
 
     pure: bool
-    squares: float = 0.0
-    values: int = 0
     loss: float = 0.0
     score: float = 0.0
     _cost: float = 0.0
@@ -396,14 +404,9 @@ class _Seen:
         """Bits of randomised response, and the chances that they are 1 for each of the two."""
         one, zero = np.log(chances), np.log1p(-chances)
         apart = np.stack([one[0] - one[1], zero[0] - zero[1]])
-        ratios = np.where(bits > 0.0, *apart)
-        self.score += float(ratios.sum())
-        self.loss += float(ratios.sum()) * (1.0 if which == 0 else -1.0)
         # The most that any bits tell, in one direction or the other.
-        self._cost += max(float(apart.max(axis=0).sum()), float((-apart).max(axis=0).sum()))
-        mine = chances[which]
-        self.squares += float(((bits - mine) ** 2 / (mine * (1.0 - mine))).sum())
-        self.values += bits.size
+        most = max(float(apart.max(axis=0).sum()), float((-apart).max(axis=0).sum()))
+        self._told(float(np.where(bits > 0.0, *apart).sum()), most, which)
 
     def add(self, noise: Floats, shift: Floats, which: int) -> None:
         """One release: y = T + noise, with T = the first user's or, minus the shift, the other's.
@@ -415,15 +418,15 @@ class _Seen:
         if self.pure:
             # Unit Laplace noise; sums of absolute values.
             score = float((np.abs(noise + sign * shift) - np.abs(noise)).sum()) * sign
-            self._cost += float(np.abs(shift).sum())
-            self.squares += float((noise**2).sum()) / 2.0
+            self._told(score, float(np.abs(shift).sum()), which)
         else:
-            score = float(noise @ shift) + sign * 0.5 * float(shift @ shift)
-            self._cost += float(shift @ shift)
-            self.squares += float((noise**2).sum())
+            square = float(shift @ shift)
+            self._told(float(noise @ shift) + sign * 0.5 * square, square, which)
+
+    def _told(self, score: float, cost: float, which: int) -> None:
         self.score += score
-        self.loss += sign * score
-        self.values += noise.size
+        self.loss += score if which == 0 else -score
+        self._cost += cost
 
 
 @dataclass(frozen=True, eq=False)
@@ -456,3 +459,248 @@ class _Together(Statistic):
 
     def vectors(self, block: Block) -> Floats:
         return np.concatenate([gain * s.vectors(block) for s, gain in self.asked], axis=1)
+
+
+# What was found.
+
+
+@dataclass(frozen=True)
+class Attacked:
+    """One statistic under attack.
+
+    Its declared sensitivity is in the norm and relation of the accounts, beside the largest
+    distance of two users that was found; ``failure`` says why it does not keep its contract.
+    """
+
+    name: str
+    declared: float
+    found: float
+    failure: str | None = None
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing beyond the declared bound was found."""
+        return self.failure is None
+
+    @property
+    def tightness(self) -> float:
+        """Found over declared."""
+        return self.found / self.declared
+
+
+@dataclass(frozen=True, eq=False)
+class Transcript:
+    """Runs of an agent with one or the other of two users in one block.
+
+    Attributes:
+        block: which block they are in.
+        unit: what costs are in: mu, or epsilon for pure models.
+        claimed: what one episode may cost.
+        bound: what any two users within the declared sensitivities can cost, from all releases
+            that the block is in and their claimed noise.
+        accounted: the exact cost of telling these two apart, with the claimed noise.
+        noise_ratio: measured over claimed variance of the noise, from so many values.
+        noise_failures: what is wrong with the noise, by name of the test.
+        along: measured over claimed variance of the noise in the direction that tells them apart,
+            which is that of their losses; ``nan`` where it is not Gaussian.
+        losses: log-likelihood ratios of the runs with the first user, by the claimed noise.
+        outside: the bound from a threshold.
+    """
+
+    block: int
+    unit: Unit
+    claimed: float
+    bound: float
+    accounted: float
+    noise_ratio: float
+    noise_values: int
+    losses: Floats
+    outside: EmpiricalAudit
+    along: float = math.nan
+    noise_failures: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def pure(self) -> bool:
+        """Whether costs are epsilons."""
+        return self.unit == "epsilon"
+
+    @property
+    def runs(self) -> int:
+        """Of each kind."""
+        return int(self.losses.size)
+
+    @property
+    def estimate(self) -> float:
+        """The cost of telling them apart by the measured noise and the exact shift."""
+        return self.accounted / math.sqrt(max(self.noise_ratio, 1e-12))
+
+    @property
+    def findings(self) -> tuple[tuple[str, str], ...]:
+        """What is wrong: which test found it, and what in words."""
+        found = []
+        here, cost = f"block {self.block}: ", max(self.accounted, self.bound)
+        if cost > self.claimed * (1.0 + 1e-9):
+            words = f"the releases cost {self.unit} {cost:.4g}, claimed is {self.claimed:.4g}"
+            found.append(("accounts", here + words))
+        found += [(name, here + words) for name, words in self.noise_failures]
+        if not self.pure and self.outside.mu > self.claimed:
+            words = f"a threshold tells the two users apart with {self.outside}, claimed is "
+            found.append(("outside view", f"{here}{words}{self.claimed:.4g}"))
+        # Confident rates that break e^epsilon, in one direction or the other.
+        false, true = self.outside.false_positives, self.outside.true_positives
+        factor = math.exp(min(self.claimed, 700.0))
+        if self.pure and (true > factor * false or 1.0 - false > factor * (1.0 - true)):
+            words = f"a threshold tells the two users apart better than epsilon {self.claimed:.4g}"
+            found.append(("outside view", f"{here}{words} allows"))
+        return tuple(found)
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """What is wrong, in words."""
+        return tuple(words for _, words in self.findings)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers, without the single losses."""
+        names = ["block", "runs", "unit", "claimed", "bound", "accounted", "estimate"]
+        names += ["noise_ratio", "noise_values"]
+        return {name: getattr(self, name) for name in names} | {
+            "loss_mean": float(self.losses.mean()),
+            "loss_variance": float(self.losses.var()),
+            "loss_ratio": None if math.isnan(self.along) else self.along,
+            "lower_bound_mu": self.outside.mu,
+            "confidence": self.outside.confidence,
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class AgentAudit:
+    """What an audit found.
+
+    Attributes:
+        guarantee: what the agent claims.
+        releases: publications in a run.
+        passages: releases through the gate in a run.
+        transcripts: by audited block.
+        outcomes: the checks of behaviour.
+        delta: at which lower bounds on mu are also given as an epsilon.
+        broken: what ended runs of the transcript before they were through, in words.
+    """
+
+    agent: str
+    world: str
+    privacy: str
+    guarantee: Guarantee
+    releases: int
+    passages: int
+    statistics: tuple[Attacked, ...]
+    transcripts: tuple[Transcript, ...]
+    outcomes: tuple[Outcome, ...] = ()
+    delta: float = 1e-6
+    broken: tuple[str, ...] = ()
+
+    @property
+    def findings(self) -> tuple[tuple[str, str], ...]:
+        """Everything that is wrong: which check found it, and what in words.
+
+        Names are those of :func:`tacit.check_agent`, ``"attack"``, those of transcripts, and
+        ``"transcript"`` for runs that did not end as they should.
+        """
+        attacked = [s for s in self.statistics if s.failure]
+        found = [("attack", f"sensitivity of {s.name}: {s.failure}") for s in attacked]
+        found += [finding for t in self.transcripts for finding in t.findings]
+        found += [("transcript", words) for words in self.broken]
+        found += [(o.name, str(o.failure)) for o in self.outcomes if o.failure is not None]
+        return tuple(found)
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """Everything that is wrong, in words."""
+        return tuple(words for _, words in self.findings)
+
+    @property
+    def failed(self) -> tuple[str, ...]:
+        """The names of the checks that found something, each once."""
+        return tuple(dict.fromkeys(name for name, _ in self.findings))
+
+    @property
+    def passed(self) -> bool:
+        """The verdict."""
+        return not self.failures
+
+    @property
+    def estimate(self) -> float:
+        """The largest cost that was measured."""
+        return max((t.estimate for t in self.transcripts), default=math.nan)
+
+    @property
+    def lower_bound(self) -> float:
+        """The largest mu that was shown from outside, with the stated confidence."""
+        return max((t.outside.mu for t in self.transcripts), default=0.0)
+
+    @property
+    def epsilon_bound(self) -> float:
+        """The same as an epsilon, at ``delta``."""
+        bound = self.lower_bound
+        return epsilon_from_mu(bound, self.delta) if bound > 0.0 else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as plain values."""
+        return {
+            "verdict": "pass" if self.passed else "fail",
+            **{name: getattr(self, name) for name in ("agent", "world", "privacy")},
+            "guarantee": self.guarantee.to_dict(),
+            "releases": self.releases,
+            "passages": self.passages,
+            "statistics": [
+                {n: getattr(s, n) for n in ("name", "declared", "found", "tightness", "passed")}
+                for s in self.statistics
+            ],
+            "transcripts": [t.to_dict() for t in self.transcripts],
+            "mu_estimate": None if math.isnan(self.estimate) else self.estimate,
+            "mu_lower_bound": self.lower_bound,
+            "epsilon_lower_bound": self.epsilon_bound,
+            "checks": [
+                {"name": o.name, "outcome": o.verdict, "reason": o.reason} for o in self.outcomes
+            ],
+            "failures": list(self.failures),
+            "failed": list(self.failed),
+            "false_alarm": FALSE_ALARM,
+        }
+
+
+def audit_words(audit: AgentAudit) -> Mapping[str, str]:
+    """The verdict and the main numbers as labelled texts, for a terminal."""
+    worst = max(audit.transcripts, key=lambda t: t.estimate, default=None)
+    guarantee = audit.guarantee
+    words = {
+        "verdict": "pass" if audit.passed else "FAIL",
+        "claim": guarantee.short,
+        "unit": guarantee.unit,
+        "relation": guarantee.relation.value,
+        "mechanism": guarantee.mechanism,
+        "releases": f"{audit.passages:,} through the gate, {audit.releases:,} policies published",
+    }
+    # Several statistics may have one name: the worst of them is shown.
+    for s in sorted(audit.statistics, key=lambda s: (s.failure is not None, s.tightness)):
+        found = f"declared {s.declared:.4g}, found {s.found:.4g} ({s.tightness:.1%})"
+        words[f"sensitivity of {s.name}"] = found if s.failure is None else s.failure
+    if worst is not None:
+        unit = worst.unit
+        words["exact audit"] = (
+            f"{unit} {worst.bound:.4g} at most for any two users, {worst.claimed:.4g} claimed; "
+            f"{worst.accounted:.4g} for the worst two found"
+        )
+        words["transcript"] = (
+            f"{unit} {worst.estimate:.4g} measured for these two ({2 * worst.runs:,} runs)"
+        )
+        words["noise"] = (
+            f"{worst.noise_ratio:.4f} of the claimed variance ({worst.noise_values:,} values)"
+        )
+        if not worst.pure and not math.isnan(worst.along):
+            words["privacy loss"] = (
+                f"variance {worst.losses.var():.4f}, claimed is {worst.claimed**2:.4f} at most; "
+                f"{worst.along:.3f} of the claimed noise in the direction of these two"
+            )
+        epsilon = f"epsilon >= {audit.epsilon_bound:.3g} at {audit.delta:g}"
+        words["from outside"] = f"{worst.outside}, so {epsilon}"
+    return words

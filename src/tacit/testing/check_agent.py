@@ -17,12 +17,20 @@ from typing import Any
 from tacit.core.world import World
 from tacit.privacy.budget import Budget
 from tacit.privacy.errors import CheckFailed, InvalidArgument
-from tacit.testing.checks.check_budget import check_budget, check_sensitivity
-from tacit.testing.checks.check_flow import check_data_flow, check_hostile
-from tacit.testing.checks.check_labels import check_labels, check_ties
-from tacit.testing.checks.check_noise import check_noise
-from tacit.testing.checks.check_protocol import check_chunks, check_protocol, check_refusals
-from tacit.testing.checks.check_resume import check_real, check_resume
+from tacit.testing.checks import (
+    check_budget,
+    check_chunks,
+    check_data_flow,
+    check_hostile,
+    check_labels,
+    check_noise,
+    check_protocol,
+    check_real,
+    check_refusals,
+    check_resume,
+    check_sensitivity,
+    check_ties,
+)
 from tacit.testing.made_up_users import Sample
 from tacit.testing.trial import Run, Trial
 

@@ -19,11 +19,11 @@ from tacit.privacy.errors import CheckFailed, TacitError, require
 from tacit.privacy.files import read_file
 from tacit.privacy.models import PrivacyModel
 from tacit.privacy.statistic import Block, Statistic
-from tacit.testing.checks.check_frozen import frozen_clock
 from tacit.testing.made_up_users import Sample, raw_block
 from tacit.testing.watched_gate import (
     WatchedGate,
     digest_of,
+    frozen_clock,
     on_show,
     overheard,
     require_same,
