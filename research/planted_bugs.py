@@ -515,5 +515,5 @@ def audit(planted: Planted | str, **options: Any) -> Any:
     host = HOSTS[planted if isinstance(planted, str) else planted.host]
     bug = None if isinstance(planted, str) else planted.bug
     runs = _RUNS if isinstance(planted, str) else planted.runs
-    usual: dict[str, Any] = {"users": USERS, "runs": runs, "rounds": 15, "seeds": 8}
+    usual: dict[str, Any] = {"users": USERS, "runs": runs, "rounds": 15}
     return audit_agent(host.make(bug), host.world(), **{"progress": False} | usual | options)

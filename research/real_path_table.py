@@ -86,7 +86,7 @@ def _failed(row: RealPathBug) -> dict[str, str]:
         own = real_outcomes(make, world, users=users, quick=True)
         found = {o.name: str(o.failure) for some in own for o in some if o.failure is not None}
         if not found:
-            others = agent_outcomes(make, world, users=users, seeds=8)
+            others = agent_outcomes(make, world, users=users)
             found = {o.name: str(o.failure) for o in others if o.failure is not None}
     return found
 

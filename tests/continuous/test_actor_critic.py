@@ -288,13 +288,13 @@ class TestAgent:
     @pytest.mark.parametrize("privacy", [JOINT, LocalDP(4.0, 1e-6), NonPrivate()])
     def test_it_passes_check_agent(self, privacy):
         make = partial(ActorCritic, privacy=privacy, schedule="fixed:size=30")
-        check_agent(make, SHORT, users=90, seeds=12)
+        check_agent(make, SHORT, users=90)
 
     @pytest.mark.slow
     def test_it_passes_check_agent_with_vectors(self):
         world = from_gymnasium("Pendulum-v1", 4, (-16.3, 0.0), evaluation_users=2, levels=9)
         make = partial(ActorCritic, privacy=JOINT, schedule="fixed:size=30")
-        check_agent(make, world, users=90, seeds=8)
+        check_agent(make, world, users=90)
 
 
 def constants(**given):

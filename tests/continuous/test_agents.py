@@ -62,7 +62,7 @@ def score(world: Any, agent: Any) -> float:
     ],
 )
 def test_keeps_all_promises(make: Any) -> None:
-    check_agent(make, SHORT, users=120, seeds=20)
+    check_agent(make, SHORT, users=120)
 
 
 @pytest.mark.parametrize("serve", ["nobody", "all"])

@@ -337,4 +337,4 @@ def test_more_than_four_coordinates_are_planned(monkeypatch: pytest.MonkeyPatch)
 def test_keeps_all_promises(continuous: bool) -> None:
     world = pendulum(horizon=6, continuous=True) if continuous else poles(horizon=6)
     make = partial(ModelPosterior, privacy=TEN, schedule="fixed:size=30")
-    check_agent(make, world, users=60, seeds=5)
+    check_agent(make, world, users=60)

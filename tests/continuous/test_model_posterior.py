@@ -398,4 +398,4 @@ def test_goes_on_from_a_save(tmp_path: Any) -> None:
 @pytest.mark.slow
 def test_keeps_all_promises() -> None:
     make = partial(ModelPosterior, privacy=TEN, schedule="fixed:size=30")
-    check_agent(make, SHORT, users=90, seeds=20)
+    check_agent(make, SHORT, users=90)

@@ -64,7 +64,7 @@ def fields() -> dict[str, Any]:
 
 def check(cls: Any, **options: Any) -> None:
     given = {"privacy": JOINT, "releases": 3, "schedule": "fixed:size=20"} | options
-    check_agent(partial(cls, **given), WORLD, users=60, seeds=20)
+    check_agent(partial(cls, **given), WORLD, users=60)
 
 
 def with_release(answered: Any) -> Any:

@@ -108,4 +108,4 @@ def test_goes_on_from_a_save(tmp_path: Any) -> None:
 @pytest.mark.slow
 def test_keeps_all_promises() -> None:
     make = partial(SERVED, privacy=JointDP(10.0, 1e-6))
-    check_agent(make, SHORT, users=3000, seeds=20)
+    check_agent(make, SHORT, users=3000)

@@ -166,7 +166,7 @@ def test_the_design_has_the_larger_determinant() -> None:
 @pytest.mark.parametrize("privacy", [JOINT, NonPrivate()], ids=["joint", "none"])
 def test_it_passes_check_agent(privacy: JointDP | NonPrivate) -> None:
     make = partial(LinearPosterior, privacy=privacy, schedule="fixed:size=60")
-    check_agent(make, SMALL, users=180, seeds=12)
+    check_agent(make, SMALL, users=180)
 
 
 def test_it_learns_with_few_users() -> None:

@@ -64,7 +64,7 @@ def test_agents_keep_their_promises(agent: str, model: str) -> None:
     make = partial(AGENTS[agent], privacy=MODELS[model], schedule=FEW)
     report = check_agent(make, SMALL, users=240)
     unasked = {"budget", "noise", "real resume"} if model == "none" else set()
-    assert set(report.skipped) == {"ties", "labels"} | unasked
+    assert set(report.skipped) == unasked
     assert max(report.tightness) <= 1.0 + 1e-9
     assert report.releases == 4
 

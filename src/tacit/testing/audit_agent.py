@@ -21,7 +21,6 @@ false alarm.
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -43,7 +42,6 @@ from tacit.testing.gate_noise import Flips, Measured, Sums, Tally, measured, noi
 from tacit.testing.made_up_users import Sample, mixed, raw_block, sampler_of, with_row
 from tacit.testing.mechanisms import EmpiricalAudit, audit_samples
 from tacit.testing.watched_gate import WatchedGate
-from tacit.testing.worst_users import worst_users
 
 Unit: TypeAlias = Literal["mu", "epsilon"]
 
@@ -71,7 +69,6 @@ def audit_agent(
     seed: int = 0,
     behaviour: bool = True,
     rounds: int = 80,
-    seeds: int = 60,
     sample: Sample | None = None,
     progress: Progress = True,
 ) -> AgentAudit:
@@ -87,9 +84,7 @@ def audit_agent(
         seed: of the users and the attack.
         behaviour: whether to make the checks of :func:`tacit.check_agent` as well.
         rounds: of the search for the farthest pair.
-        seeds: how many runs the checks on ties and labels compare.
-        sample: makes users for the attack, beside those made from the world's own; those of
-            :mod:`tacit.testing.worst_users` by default.
+        sample: makes users for the attack, beside those made from the world's own.
         progress: whether to show a progress bar, on standard error.
 
     Raises:
@@ -104,7 +99,7 @@ def audit_agent(
     blocks = sorted({0, auditor.releases // 2} & set(range(auditor.releases)))
     units = len(blocks) * 2 * runs + 12 * behaviour * (runs // 10)
     transcripts, outcomes, broken = list[Transcript](), list[Outcome](), list[str]()
-    same: dict[str, Any] = {"users": users, "seeds": seeds, "seed": seed, "sample": sample}
+    same: dict[str, Any] = {"users": users, "seed": seed, "sample": sample}
     with progress_bar(f"auditing {auditor.name}", units, progress) as advance:
         statistics, pairs = auditor.attack(blocks)
         for block, pair in sorted(pairs.items()):
@@ -240,12 +235,7 @@ class _AgentAuditor:
 
     def _attack(self, statistic: Statistic, block: int) -> tuple[Attacked, Block]:
         norm, relation = self.norm, self.privacy.relation
-        # The caller's users, or those that are known to be far apart in worlds like this.
-        worst = self.sample
-        if worst is None:
-            with contextlib.suppress(InvalidArgument):
-                worst = worst_users(self.world.spec, self.policies[block])
-        sample = mixed(worst, sampler_of(self.blocks[block], self.policies[block]))
+        sample = mixed(self.sample, sampler_of(self.blocks[block], self.policies[block]))
         name, declared = statistic.name, statistic.sensitivity(relation, norm)
         try:
             found = check_statistic(

@@ -68,7 +68,6 @@ class Trial:
     world: World
     folder: Path
     users: int = 1000
-    seeds: int = 60
     seed: int = 0
     budget: Budget | None = None
     sample: Sample | None = None
@@ -160,18 +159,6 @@ class Trial:
             return digest_of(read_file(path, "state"))
         except (TacitError, OSError) as error:
             return repr(error)
-
-    def serve(
-        self, seed: int, world: World, stream: int, blocks: int | None = None
-    ) -> list[tuple[Any, int]]:
-        """Policies and how many users each of them served; nobody watches."""
-        agent, rng = self.make(seed), self.rng(stream)
-        served: list[tuple[Any, int]] = []
-        while (size := agent.block_users) > 0 and (blocks is None or len(served) < blocks):
-            policy = agent.policy
-            agent.learn(world.simulate(policy, size, rng, "episodes"))
-            served.append((policy, size))
-        return [*served, (agent.policy, 0)]
 
     def same(self, what: str, other: Run, expected: Run | None = None) -> None:
         """Everything public at every release is that of the first run."""
