@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
-from research.planted.base import Admitting, Asking, Leaking, Tampered, plant
+from research.planted.base import Admitting, Leaking, Tampered, plant
 from research.planted.of_accounts import ClipRemoved, IdsDropped, TwiceTheBudget, WarmUpReused
 from research.planted.of_leaks import RawAttribute, RawWidth
 from research.planted.of_noise import NoiseReplayed
@@ -23,14 +22,12 @@ from tacit import UCBPO, UCBVI, ConcurrentPSRL, JointDP, LocalDP, NonPrivate
 from tacit.core.kinds import AgentKind
 from tacit.core.session import Waiting
 from tacit.finite.policy import Policy
-from tacit.finite.visits import VisitCounts
 from tacit.privacy.errors import CheckFailed, InvalidArgument
 from tacit.privacy.noise import Noise
-from tacit.privacy.reading import read_steps
-from tacit.privacy.statistic import Block, Statistic
+from tacit.privacy.statistic import Block
 from tacit.tabular import riverswim
 from tacit.testing.check_agent import AgentReport, agent_outcomes, check_agent
-from tacit.testing.made_up_users import raw_block, some_rows
+from tacit.testing.made_up_users import raw_block
 
 WORLD = riverswim(3, 4)
 JOINT = JointDP(1.0, 1e-6)
@@ -38,8 +35,6 @@ FEW = "fixed:size=60"
 
 NAMES = {
     "protocol",
-    "chunks",
-    "refusals",
     "sensitivity",
     "budget",
     "noise",
@@ -166,40 +161,6 @@ class RawBlocks(Leaking):
         return super().plan()  # type: ignore[misc]
 
 
-# Statistics.
-
-
-@dataclass(frozen=True, eq=False)
-class MaskWithoutDropping(VisitCounts):
-    """Has the cells of the policy's actions only, and counts every other action as them."""
-
-    def _sums(self, block: Block, separate: bool) -> np.ndarray:
-        states, _, _ = read_steps(block, self.horizon)
-        where = np.clip(states[:, : self.horizon], 0, self.states - 1)
-        told = self.policy[np.arange(self.horizon), where]
-        changed = Block(block.users, dict(block.arrays) | {"actions": told})
-        return super()._sums(changed, separate)
-
-
-class AnyVersion(VisitCounts):
-    """Masked by a policy, but counts those who followed another one."""
-
-    def _sums(self, block: Block, separate: bool) -> np.ndarray:
-        versions = np.full(block.users, self.version, dtype=np.int64)
-        changed = Block(block.users, dict(block.arrays) | {"versions": versions})
-        return super()._sums(changed, separate)
-
-
-class CountsOtherActions(Asking):
-    def wrong(self, right: Any) -> Statistic:
-        options = {f.name: getattr(right, f.name) for f in fields(right) if f.init}
-        return MaskWithoutDropping(**options)
-
-
-class CountsAnyVersion(Asking):
-    _instead = AnyVersion
-
-
 # Protocol and hostile users, of agents that nobody makes with Tacit any more.
 
 
@@ -216,24 +177,6 @@ class Learning(Tampered):
         raise NotImplementedError
 
 
-class TakesTooMany(Learning):
-    """Takes one user more than it was declared for."""
-
-    @staticmethod
-    def learn(agent: Any, true: Callable[..., None], data: Any, user_ids: Any = None) -> None:
-        if agent.block_users:
-            true(data, user_ids)
-
-
-class EveryCallIsABlock(Learning):
-    """Publishes whenever somebody comes."""
-
-    @staticmethod
-    def learn(agent: Any, true: Callable[..., None], data: Any, user_ids: Any = None) -> None:
-        rows = np.arange(agent.block_users) % max(data.users, 1)
-        true(some_rows(raw_block(data), rows))
-
-
 class RaisesOnValues(Learning):
     """Refuses a block in which somebody's reward is not finite."""
 
@@ -241,15 +184,6 @@ class RaisesOnValues(Learning):
     def learn(agent: Any, true: Callable[..., None], data: Any, user_ids: Any = None) -> None:
         if not np.isfinite(raw_block(data)["rewards"]).all():
             raise InvalidArgument("rewards must be finite")
-        true(data, user_ids)
-
-
-class ChangedByRefusals(Learning):
-    """Counts users before it looks at them."""
-
-    @staticmethod
-    def learn(agent: Any, true: Callable[..., None], data: Any, user_ids: Any = None) -> None:
-        agent.came = getattr(agent, "came", 0) + data.users
         true(data, user_ids)
 
 
@@ -344,14 +278,9 @@ MUTANTS: list[tuple[type[Any], dict[str, Any], str]] = [
     (RawAttribute, {}, r"^data flow: .*paid differ"),
     (RawBlocks, {}, r"^hostile users: .*(block_users differ|it raised HorizonExceeded)"),
     (ClipRemoved, {}, r"^sensitivity: .*was found"),
-    (CountsOtherActions, {}, r"^hostile users: .*actions that it never takes"),
-    (CountsAnyVersion, {}, r"^hostile users: .*followed another version"),
-    (TakesTooMany, {}, r"^refusals: .*HorizonExceeded, but was accepted"),
-    (EveryCallIsABlock, {}, r"^chunks: "),
     (SameVersion, {}, r"^protocol: versions of published policies must increase"),
     (RaisesOnValues, {}, r"^hostile users: .*rewards must be finite"),
     (WarnsOnValues, {}, r"^hostile users: .*a state is out of range"),
-    (ChangedByRefusals, {}, r"^chunks: users of a retired version: came differ"),
     (ForgetsTies, {}, r"^resume: "),
     (ForgetsWaiting, {}, r"^resume: right after loading, block_users"),
     (NoiseReplayed, {}, r"^real resume: .*the same noise twice"),

@@ -55,7 +55,7 @@ def assert_report(report: Any, privacy: Any) -> None:
     missing = {"budget", "noise", "real resume"}
     private = not isinstance(privacy, NonPrivate)
     assert set(report.skipped) == (set() if private else missing)
-    assert len(report.passed) == 12 - len(report.skipped)
+    assert len(report.passed) == 8 - len(report.skipped)
     assert report.releases == 4
 
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from tacit.registry import AgentChoice
     from tacit.simulation.progress import Progress
     from tacit.testing.audit_agent import AgentAudit
-    from tacit.testing.check_agent import Outcome
 
 HELP = (
     "Attack an agent: does one user change what is published by more than it claims?\n\n"
@@ -143,27 +142,17 @@ def _enough(make: Callable[..., Any], world: World) -> int:
 
 def _show(made: AgentAudit) -> None:
     """What was claimed, what was measured, and the verdict."""
-    from tacit.testing.audit_agent import FALSE_ALARM, audit_words
+    from tacit.testing.audit_agent import FALSE_ALARM
 
     say(f"Audit of {made.agent} on {made.world}")
-    words = dict(audit_words(made))
-    verdict = words.pop("verdict")
-    print_table(("", ""), list(words.items()))
+    print_table(("", ""), list(made.words().items()))
     if made.outcomes:
-        checks = [
-            (o.name, _outcome(o), o.skipped or ("" if o.failure is None else str(o.failure)))
-            for o in made.outcomes
-        ]
+        short = {"passed": "ok"}
+        checks = [(o.name, short.get(o.verdict, o.verdict), o.reason or "") for o in made.outcomes]
         print_table(("check", "", ""), checks)
     for failure in made.failures:
         say(f"Wrong: {failure}.")
     say(
-        f"Verdict: {verdict}. An agent that does what it says fails with a probability below "
-        f"{FALSE_ALARM:g}.",
+        f"Verdict: {'pass' if made.passed else 'FAIL'}. An agent that does what it says fails with "
+        f"a probability below {FALSE_ALARM:g}.",
     )
-
-
-def _outcome(outcome: Outcome) -> str:
-    if outcome.skipped is not None:
-        return "skipped"
-    return "ok" if outcome.failure is None else "failed"

@@ -178,10 +178,6 @@ class _AgentAuditor:
         return self.make_agent(self.world.spec, users=self.users, seed=self.seed, noise_seed=own)
 
     @property
-    def unit(self) -> Unit:
-        return "epsilon" if self.pure else "mu"
-
-    @property
     def claimed(self) -> float:
         """What one episode may cost, in mu or epsilon."""
         if self.privacy.local:
@@ -286,16 +282,17 @@ class _AgentAuditor:
             failures.append(("privacy loss", f"{words}{along.ratio:.3f} of what is claimed"))
         return Transcript(
             block=block,
+            runs=runs,
+            unit="epsilon" if self.pure else "mu",
             claimed=self.claimed,
-            unit=self.unit,
             bound=self.bound(block),
             accounted=max(s.cost for s in everything),
             noise_ratio=noise.ratio,
             noise_values=noise.values,
-            losses=np.array([s.loss for s in seen[0]]),
+            loss_variance=float(np.var([s.loss for s in seen[0]])),
             outside=audit_samples(scores[1], scores[0], confidence=confidence),
             along=along.ratio if along.values else math.nan,
-            noise_failures=tuple(failures),
+            noise_findings=tuple(failures),
         )
 
     def _run(
@@ -317,7 +314,8 @@ class _AgentAuditor:
             shift = np.zeros_like(one.noise)
             if one.gains.get(block):
                 statistic = self._of(one, run, block)
-                shift = one.gains[block] * self._difference(statistic, pair)
+                first, second = self._known(statistic, pair)
+                shift = one.gains[block] * (first - second)
             noise.add(one.noise)
             seen.add(one.noise, shift, which)
         return seen
@@ -334,11 +332,6 @@ class _AgentAuditor:
             for other in run
             if other.passage.stream is stream and other.passage.blocks[0] == block
         )
-
-    def _difference(self, statistic: Statistic, pair: Block) -> Floats:
-        """How far the two are apart."""
-        first, second = self._known(statistic, pair)
-        return np.asarray(first - second)
 
     def _known(self, statistic: Statistic, pair: Block) -> Floats:
         """The vectors of the two; most runs ask the same again."""
@@ -468,56 +461,43 @@ class Attacked:
     failure: str | None = None
 
     @property
-    def passed(self) -> bool:
-        """Whether nothing beyond the declared bound was found."""
-        return self.failure is None
-
-    @property
     def tightness(self) -> float:
         """Found over declared."""
         return self.found / self.declared
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Transcript:
     """Runs of an agent with one or the other of two users in one block.
 
     Attributes:
         block: which block they are in.
+        runs: with each of them.
         unit: what costs are in: mu, or epsilon for pure models.
         claimed: what one episode may cost.
         bound: what any two users within the declared sensitivities can cost, from all releases
             that the block is in and their claimed noise.
         accounted: the exact cost of telling these two apart, with the claimed noise.
         noise_ratio: measured over claimed variance of the noise, from so many values.
-        noise_failures: what is wrong with the noise, by name of the test.
+        loss_variance: of the log-likelihood ratios of runs with the first user.
         along: measured over claimed variance of the noise in the direction that tells them apart,
             which is that of their losses; ``nan`` where it is not Gaussian.
-        losses: log-likelihood ratios of the runs with the first user, by the claimed noise.
         outside: the bound from a threshold.
+        noise_findings: what is wrong with the noise, by name of the test.
     """
 
     block: int
+    runs: int
     unit: Unit
     claimed: float
     bound: float
     accounted: float
     noise_ratio: float
     noise_values: int
-    losses: Floats
+    loss_variance: float
+    along: float
     outside: EmpiricalAudit
-    along: float = math.nan
-    noise_failures: tuple[tuple[str, str], ...] = ()
-
-    @property
-    def pure(self) -> bool:
-        """Whether costs are epsilons."""
-        return self.unit == "epsilon"
-
-    @property
-    def runs(self) -> int:
-        """Of each kind."""
-        return int(self.losses.size)
+    noise_findings: tuple[tuple[str, str], ...] = ()
 
     @property
     def estimate(self) -> float:
@@ -527,35 +507,25 @@ class Transcript:
     @property
     def findings(self) -> tuple[tuple[str, str], ...]:
         """What is wrong: which test found it, and what in words."""
-        found = []
-        here, cost = f"block {self.block}: ", max(self.accounted, self.bound)
+        found, claimed = list[tuple[str, str]](), f"claimed is {self.claimed:.4g}"
+        cost, pure = max(self.accounted, self.bound), self.unit == "epsilon"
         if cost > self.claimed * (1.0 + 1e-9):
-            words = f"the releases cost {self.unit} {cost:.4g}, claimed is {self.claimed:.4g}"
-            found.append(("accounts", here + words))
-        found += [(name, here + words) for name, words in self.noise_failures]
-        if not self.pure and self.outside.mu > self.claimed:
-            words = f"a threshold tells the two users apart with {self.outside}, claimed is "
-            found.append(("outside view", f"{here}{words}{self.claimed:.4g}"))
+            found.append(("accounts", f"the releases cost {self.unit} {cost:.4g}, {claimed}"))
+        found += self.noise_findings
         # Confident rates that break e^epsilon, in one direction or the other.
         false, true = self.outside.false_positives, self.outside.true_positives
         factor = math.exp(min(self.claimed, 700.0))
-        if self.pure and (true > factor * false or 1.0 - false > factor * (1.0 - true)):
-            words = f"a threshold tells the two users apart better than epsilon {self.claimed:.4g}"
-            found.append(("outside view", f"{here}{words} allows"))
-        return tuple(found)
-
-    @property
-    def failures(self) -> tuple[str, ...]:
-        """What is wrong, in words."""
-        return tuple(words for _, words in self.findings)
+        broken = true > factor * false or 1.0 - false > factor * (1.0 - true)
+        if broken if pure else self.outside.mu > self.claimed:
+            words = f"a threshold tells the two users apart with {self.outside}"
+            found.append(("outside view", f"{words}, {claimed} in {self.unit}"))
+        return tuple((name, f"block {self.block}: {words}") for name, words in found)
 
     def to_dict(self) -> dict[str, Any]:
-        """The numbers, without the single losses."""
+        """The numbers."""
         names = ["block", "runs", "unit", "claimed", "bound", "accounted", "estimate"]
-        names += ["noise_ratio", "noise_values"]
+        names += ["noise_ratio", "noise_values", "loss_variance"]
         return {name: getattr(self, name) for name in names} | {
-            "loss_mean": float(self.losses.mean()),
-            "loss_variance": float(self.losses.var()),
             "loss_ratio": None if math.isnan(self.along) else self.along,
             "lower_bound_mu": self.outside.mu,
             "confidence": self.outside.confidence,
@@ -615,26 +585,17 @@ class AgentAudit:
     @property
     def passed(self) -> bool:
         """The verdict."""
-        return not self.failures
+        return not self.findings
 
     @property
-    def estimate(self) -> float:
-        """The largest cost that was measured."""
-        return max((t.estimate for t in self.transcripts), default=math.nan)
-
-    @property
-    def lower_bound(self) -> float:
-        """The largest mu that was shown from outside, with the stated confidence."""
-        return max((t.outside.mu for t in self.transcripts), default=0.0)
-
-    @property
-    def epsilon_bound(self) -> float:
-        """The same as an epsilon, at ``delta``."""
-        bound = self.lower_bound
-        return epsilon_from_mu(bound, self.delta) if bound > 0.0 else 0.0
+    def lower_bounds(self) -> tuple[float, float]:
+        """The largest mu that was shown from outside, and as an epsilon at ``delta``."""
+        mu = max((t.outside.mu for t in self.transcripts), default=0.0)
+        return mu, epsilon_from_mu(mu, self.delta) if mu > 0.0 else 0.0
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain values."""
+        mu, epsilon = self.lower_bounds
         return {
             "verdict": "pass" if self.passed else "fail",
             **{name: getattr(self, name) for name in ("agent", "world", "privacy")},
@@ -642,13 +603,14 @@ class AgentAudit:
             "releases": self.releases,
             "passages": self.passages,
             "statistics": [
-                {n: getattr(s, n) for n in ("name", "declared", "found", "tightness", "passed")}
+                {n: getattr(s, n) for n in ("name", "declared", "found", "tightness")}
+                | {"passed": s.failure is None}
                 for s in self.statistics
             ],
             "transcripts": [t.to_dict() for t in self.transcripts],
-            "mu_estimate": None if math.isnan(self.estimate) else self.estimate,
-            "mu_lower_bound": self.lower_bound,
-            "epsilon_lower_bound": self.epsilon_bound,
+            "mu_estimate": max((t.estimate for t in self.transcripts), default=None),
+            "mu_lower_bound": mu,
+            "epsilon_lower_bound": epsilon,
             "checks": [
                 {"name": o.name, "outcome": o.verdict, "reason": o.reason} for o in self.outcomes
             ],
@@ -657,40 +619,33 @@ class AgentAudit:
             "false_alarm": FALSE_ALARM,
         }
 
-
-def audit_words(audit: AgentAudit) -> Mapping[str, str]:
-    """The verdict and the main numbers as labelled texts, for a terminal."""
-    worst = max(audit.transcripts, key=lambda t: t.estimate, default=None)
-    guarantee = audit.guarantee
-    words = {
-        "verdict": "pass" if audit.passed else "FAIL",
-        "claim": guarantee.short,
-        "unit": guarantee.unit,
-        "relation": guarantee.relation.value,
-        "mechanism": guarantee.mechanism,
-        "releases": f"{audit.passages:,} through the gate, {audit.releases:,} policies published",
-    }
-    # Several statistics may have one name: the worst of them is shown.
-    for s in sorted(audit.statistics, key=lambda s: (s.failure is not None, s.tightness)):
-        found = f"declared {s.declared:.4g}, found {s.found:.4g} ({s.tightness:.1%})"
-        words[f"sensitivity of {s.name}"] = found if s.failure is None else s.failure
-    if worst is not None:
-        unit = worst.unit
+    def words(self) -> Mapping[str, str]:
+        """The claim and the main numbers as labelled texts, for a terminal."""
+        g = self.guarantee
+        words = {"claim": g.short, "unit": g.unit, "relation": g.relation.value}
+        words["mechanism"] = g.mechanism
+        words["releases"] = f"{self.passages:,} through the gate, {self.releases:,} policies "
+        words["releases"] += "published"
+        # Several statistics may have one name: the worst of them is shown.
+        for s in sorted(self.statistics, key=lambda s: (s.failure is not None, s.tightness)):
+            found = f"declared {s.declared:.4g}, found {s.found:.4g} ({s.tightness:.1%})"
+            words[f"sensitivity of {s.name}"] = s.failure or found
+        t = max(self.transcripts, key=lambda t: t.estimate, default=None)
+        if t is None:
+            return words
         words["exact audit"] = (
-            f"{unit} {worst.bound:.4g} at most for any two users, {worst.claimed:.4g} claimed; "
-            f"{worst.accounted:.4g} for the worst two found"
+            f"{t.unit} {t.bound:.4g} at most for any two users, {t.claimed:.4g} claimed; "
+            f"{t.accounted:.4g} for the worst two found"
         )
         words["transcript"] = (
-            f"{unit} {worst.estimate:.4g} measured for these two ({2 * worst.runs:,} runs)"
+            f"{t.unit} {t.estimate:.4g} measured for these two ({2 * t.runs:,} runs)"
         )
-        words["noise"] = (
-            f"{worst.noise_ratio:.4f} of the claimed variance ({worst.noise_values:,} values)"
-        )
-        if not worst.pure and not math.isnan(worst.along):
+        words["noise"] = f"{t.noise_ratio:.4f} of the claimed variance ({t.noise_values:,} values)"
+        if not math.isnan(t.along):
             words["privacy loss"] = (
-                f"variance {worst.losses.var():.4f}, claimed is {worst.claimed**2:.4f} at most; "
-                f"{worst.along:.3f} of the claimed noise in the direction of these two"
+                f"variance {t.loss_variance:.4f}, claimed is {t.claimed**2:.4f} at most; "
+                f"{t.along:.3f} of the claimed noise in the direction of these two"
             )
-        epsilon = f"epsilon >= {audit.epsilon_bound:.3g} at {audit.delta:g}"
-        words["from outside"] = f"{worst.outside}, so {epsilon}"
-    return words
+        epsilon = f"epsilon >= {self.lower_bounds[1]:.3g} at {self.delta:g}"
+        words["from outside"] = f"{t.outside}, so {epsilon}"
+        return words

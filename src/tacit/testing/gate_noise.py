@@ -52,7 +52,7 @@ class Measured:
 
     Attributes:
         place: how many releases came before.
-        noise: in units of its claimed scale, for all coordinates; nothing where that is not known.
+        noise: in units of its claimed scale, for all coordinates.
         gains: by block, what a user's vector is multiplied by in these units.
         wrong: how it is not what was drawn, in words.
     """
@@ -228,11 +228,8 @@ def _of_stream(
             wrong.append(_off(f"release {place}", gap, steps, is_open))
         except CheckFailed as error:
             wrong.append(f"release {place}: {error}")
-    # Not every counter's noise can be had one by one.
-    noise, columns = np.zeros((len(rows), 0)), np.zeros((len(rows), len(rows)))
-    made = _inverse(stream, len(rows))
-    if made is not None:
-        noise, columns = made[0] @ np.stack(rows), made[1] / stream.step
+    unit, moved = _inverse(stream, len(rows))
+    noise, columns = unit @ np.stack(rows), moved / stream.step
     entered = [passage.blocks[0] for _, passage in passages]
     return [
         Measured(passage, place, noise[t], dict(zip(entered, columns[t], strict=True)), wrong[t])
@@ -240,8 +237,8 @@ def _of_stream(
     ]
 
 
-def _inverse(stream: JointStream, releases: int) -> tuple[Floats, Floats] | None:
-    """W and W A, with W B z independent unit noise; ``None`` where no W is known.
+def _inverse(stream: JointStream, releases: int) -> tuple[Floats, Floats]:
+    """W and W A, with W B z independent unit noise.
 
     With one vector drawn per release W is the inverse of B. Normal noise that was drawn otherwise
     has a W as well, from its covariance.
@@ -252,18 +249,14 @@ def _inverse(stream: JointStream, releases: int) -> tuple[Floats, Floats] | None
         if len(_inverses) > 100:
             _inverses.clear()
         inputs, noise = counter_matrices(counter, releases)
-        unit: Floats | None = None
-        if noise.shape[0] == noise.shape[1] and np.linalg.cond(noise) < 1e9:
-            unit = np.asarray(np.linalg.inv(noise), dtype=np.float64)
-        elif counter.mu is not None and np.linalg.cond(noise @ noise.T) < 1e12:
-            lower = np.linalg.cholesky(noise @ noise.T)
-            unit = np.asarray(np.linalg.inv(lower), dtype=np.float64)
-        _inverses[key] = None if unit is None else (unit, unit @ inputs)
+        square = noise.shape[0] == noise.shape[1]
+        unit = np.linalg.inv(noise if square else np.linalg.cholesky(noise @ noise.T))
+        _inverses[key] = unit, unit @ inputs
     return _inverses[key]
 
 
 # Agents that are audited have equal counters, run after run.
-_inverses: dict[tuple[Any, ...], tuple[Floats, Floats] | None] = {}
+_inverses: dict[tuple[Any, ...], tuple[Floats, Floats]] = {}
 
 
 # How large noise is.

@@ -11,7 +11,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tacit.core.agent import Agent
 from tacit.core.world import Data, World
 from tacit.privacy.budget import Budget
 from tacit.privacy.curators.gate import Release
@@ -155,7 +154,7 @@ class Trial:
         try:
             # Files may say when they were written.
             with frozen_clock():
-                publish(agent, path)
+                agent.publish(path, force=True)
             return digest_of(read_file(path, "state"))
         except (TacitError, OSError) as error:
             return repr(error)
@@ -169,26 +168,3 @@ class Trial:
         require(same, f"{what}: the guarantee differs, {other.guarantee}")
         releases = len(other.snapshots) - 1, len(expected.snapshots) - 1
         require(releases[0] == releases[1], f"{what}: {releases[0]} releases, not {releases[1]}")
-
-    def refuse(self, agent: Any, data: Data, error: type[TacitError], what: str = "") -> None:
-        """The agent refuses the data with this error, and nothing has changed."""
-        before = snapshot(agent)
-        shapes = {name: array.shape for name, array in raw_block(data).arrays.items()}
-        what = what or f"{raw_block(data).users} users with arrays {shapes}"
-        try:
-            agent.learn(data)
-        except error:
-            pass
-        except Exception as other:
-            raise CheckFailed(f"{what}: {other!r}, not {error.__name__}") from other
-        else:
-            raise CheckFailed(f"{what}: must raise {error.__name__}, but was accepted")
-        require_same(before, snapshot(agent), f"{what}: refused, and yet", "changed")
-
-
-def publish(agent: Any, path: Path) -> None:
-    """The public policy of an agent, also of a simulation."""
-    if isinstance(agent, Agent):
-        agent.publish(path, force=True)
-    else:
-        agent.publish(path)
