@@ -39,7 +39,8 @@ from tacit.testing.check_agent import agent_outcomes
 from tacit.testing.check_statistic import check_statistic
 from tacit.testing.gate_noise import Sums, measured, noise_failures
 from tacit.testing.made_up_users import mixed, raw_block, sampler_of
-from tacit.testing.watched_gate import WatchedGate, frozen_world, overheard
+from tacit.testing.watched_gate import WatchedGate, overheard
+from tests.own_path.frozen import frozen_world
 
 
 @pytest.fixture(autouse=True)

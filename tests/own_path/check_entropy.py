@@ -24,9 +24,9 @@ from tacit.privacy.errors import DoubleSpend
 from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Floats
 from tacit.testing.check_agent import Outcome
-from tacit.testing.watched_gate import frozen_world
 from tests.own_path import recorded as real
 from tests.own_path.answers import Ints
+from tests.own_path.frozen import frozen_world
 
 _ASK = 16
 # On both sides of every limit of the sampler.

@@ -6,7 +6,6 @@ import math
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -19,7 +18,6 @@ from tacit.privacy.noise import Noise, NoiseSource
 from tacit.privacy.statistic import Floats, Layout, Part
 from tacit.privacy.storage import read_state
 from tacit.testing.mechanisms import (
-    BasisNoise,
     ExactAudit,
     audit_counter,
     audit_linear,
@@ -40,15 +38,10 @@ _SYMMETRIC_SHAPES: Shapes = ((2, 2), (2, 2, 2))
 
 @dataclass(frozen=True)
 class CounterReport:
-    """What ``check_counter`` saw.
-
-    Exact audits are by number of releases (none for a counter without noise); the ratio is the
-    true over the stated standard deviation, farthest from 1.
-    """
+    """What ``check_counter`` saw: exact audits by number of releases."""
 
     kind: str
     audits: dict[int, ExactAudit]
-    worst_std_ratio: float
 
     @property
     def tightness(self) -> dict[int, float]:
@@ -70,8 +63,7 @@ def check_counter(
     lengths, sensitivities and costs, and for items of all shapes; the noise is of the claimed
     distribution and size, and linear in what was drawn for each coordinate; it does not depend on
     the items, so streams may be adaptive; a simulation resumes identically and a real
-    run with fresh noise; what is refused changes nothing; the state is no larger than promised and
-    secret.
+    run with fresh noise; there are no more releases than declared.
 
     Args:
         make: a counter class, or a function with the same arguments.
@@ -87,30 +79,21 @@ def check_counter(
     1.0
     """
     unit, cost = ("epsilon", 0.9) if laplace else ("mu", 0.7)
-    _check_law(make, unit, cost)
     build = _Builder(make, unit, cost, releases)
-    _check_sums(build)
+    kind = build(()).kind
     audits: dict[int, ExactAudit] = {}
     for n in (*lengths, releases):
         audits[n] = _audit_vectors(build, n)
         _judge(build, audits[n], f"at {n} releases", attained)
     _check_short(build, attained)
-    ratio = _check_noise(build)
-    _check_refusals(build)
-    for shape, symmetric in build.shapes(((4,), ()), ((2, 2),)):
+    _check_noise(build)
+    _check_horizon(build)
+    for shape, symmetric in build.shapes(((4,), (), (2, 4)), ((2, 2), (2, 3, 3))):
         for size in (1.0, -1.0, 1e-6, 1e6, -1e6):
             _check_adaptive(build, shape, symmetric, size)
     with tempfile.TemporaryDirectory() as folder:
         _check_resume(build, Path(folder))
-    return CounterReport(build(()).kind, audits, ratio)
-
-
-def _check_law(make: Callable[..., Counter], unit: str, cost: float) -> None:
-    law, expected = make(releases=1, **{unit: cost}).distribution, _DISTRIBUTIONS[unit]
-    require(
-        law == expected,
-        f"with a claim of {unit} the distribution must be {expected!r}, not {law!r}",
-    )
+    return CounterReport(kind, audits)
 
 
 @dataclass(frozen=True)
@@ -129,26 +112,15 @@ class _Builder:
         for name, value in arguments.items():
             claim = getattr(counter, name)
             require(claim == value, f"built with {name}={value!r}, it claims {claim!r}")
+        law, expected = counter.distribution, _DISTRIBUTIONS[self.unit]
+        words = f"with a claim of {self.unit} the distribution must be {expected!r}, not {law!r}"
+        require(law == expected, words)
         return counter
 
     def shapes(self, plain: Shapes, symmetric: Shapes) -> list[tuple[tuple[int, ...], bool]]:
         """Shapes of items, and whether these are symmetric; only Gaussian noise has such."""
         also = symmetric if self.unit == "mu" else ()
         return [(shape, False) for shape in plain] + [(shape, True) for shape in also]
-
-
-def _check_sums(build: _Builder) -> None:
-    rng = np.random.default_rng(1)
-    for shape, symmetric in build.shapes(((), (3,), (2, 4)), ((3, 3), (2, 3, 3))):
-        items = rng.normal(size=(build.releases, *shape))
-        if symmetric:
-            items += np.swapaxes(items, -1, -2)
-        counter = build(shape, BasisNoise(), symmetric=symmetric)
-        sums = np.stack([counter.release(item) for item in items])
-        error = float(np.abs(sums - np.cumsum(items, axis=0)).max())
-        # Items are rounded to a grid, each of them by less than this.
-        allowed = 1e-4 * _SENSITIVITY * build.releases
-        require(error < allowed, f"without noise the sums of shape {shape} are off by {error:.3g}")
 
 
 # Exact audits of what ``make`` makes.
@@ -219,24 +191,20 @@ def _audit_shape(build: _Builder, shape: tuple[int, ...], symmetric: bool) -> Ex
     # Each basis item is a change of the item at one position of a stream.
     changes: Any = np.zeros((_SHORT, len(basis), _SHORT, *basis.shape[1:]))
     changes[np.arange(_SHORT), :, np.arange(_SHORT)] = basis
-    audit = _largest if build.unit == "epsilon" else _gaussian_cost
     try:
-        costs = [_SENSITIVITY * audit(mechanism, at_one_place) for at_one_place in changes]
+        costs = [_SENSITIVITY * _cost(build.unit, mechanism, at_one) for at_one in changes]
     except InvalidArgument as error:
         raise CheckFailed(f"for items of shape {shape}: {error}") from error
     return ExactAudit(build.unit, build.cost, np.array(costs), _SHORT * len(basis))
 
 
-def _largest(mechanism: Callable[[Floats, NoiseSource], Any], changes: Any) -> float:
-    """The largest epsilon of the changes."""
-    return audit_linear(mechanism, list(changes)).cost
-
-
-def _gaussian_cost(mechanism: Callable[[Floats, NoiseSource], Any], changes: Any) -> float:
-    """The largest mu over all unit combinations of the changes.
+def _cost(unit: str, mechanism: Callable[[Floats, NoiseSource], Any], changes: Any) -> float:
+    """The largest epsilon of the changes, or mu over all their unit combinations.
 
     mu^2 is a quadratic form in the change, so the costs of all e_i and e_i + e_j determine it.
     """
+    if unit == "epsilon":
+        return audit_linear(mechanism, list(changes)).cost
     size = len(changes)
     rows, columns = np.triu_indices(size)
     costs = audit_linear(mechanism, list(changes[rows] + changes[columns])).costs
@@ -266,7 +234,7 @@ class _Recorded(Noise):
         return values
 
 
-def _check_noise(build: _Builder) -> float:
+def _check_noise(build: _Builder) -> None:
     """The noise of many coordinates is what was drawn for each, and as large as is stated.
 
     In every coordinate it must be the combination B z of its own draws z that the exact audit was
@@ -296,36 +264,22 @@ def _check_noise(build: _Builder) -> float:
         require(float(gaps[t]) <= 1e-9, words)
         same = math.isclose(counter.std_at(t + 1), stated[t], rel_tol=1e-12)
         require(same, f"std_at({t + 1}) differs from std")
-    return float(max(stds / stated, key=lambda ratio: abs(math.log(ratio))))
 
 
-def _check_refusals(build: _Builder) -> None:
+def _check_horizon(build: _Builder) -> None:
+    """No more releases than the noise is for."""
     counter = build((2,))
-    for item, what in ((np.zeros(3), "a wrong shape"), (np.array([np.nan, 0.0]), "a NaN")):
-        _refuses(InvalidArgument, partial(counter.release, item), what)
-    require(counter.released == 0, "a refused item was counted")
     for _ in range(build.releases):
         counter.release(np.ones(2))
-    before = counter.dump()
-    _refuses(HorizonExceeded, lambda: counter.release(np.ones(2)), "a release beyond the horizon")
-    after = counter.dump()
-    require(
-        before[0] == after[0]
-        and all(np.array_equal(before[1][name], after[1][name]) for name in before[1]),
-        "a refused release changed the state",
-    )
-
-
-def _refuses(error: type[Exception], call: Callable[[], object], what: str) -> None:
     try:
-        call()
-    except error:
+        counter.release(np.ones(2))
+    except HorizonExceeded:
         return
-    raise CheckFailed(f"{what} must raise {error.__name__}")
+    raise CheckFailed("a release beyond the horizon must raise HorizonExceeded")
 
 
 def _check_adaptive(build: _Builder, shape: tuple[int, ...], symmetric: bool, size: float) -> None:
-    """With equal noise an adaptive stream and a zero stream have equal errors."""
+    """What is published is the sum of the items plus the noise that a stream of zeros has."""
     plain, adaptive = (build(shape, Noise(5), symmetric=symmetric) for _ in range(2))
     zero, total = np.zeros(shape), np.zeros(shape)
     factors = size * np.arange(1.0, 1.0 + zero.size).reshape(shape)
@@ -354,9 +308,6 @@ def _check_resume(build: _Builder, folder: Path) -> None:
     for item in items[:half]:
         simulated.release(item)
     simulated.save(path)
-    promised = simulated.memory * simulated.size
-    held = sum(a.size for a in simulated.dump()[1].values())
-    require(held <= promised, f"the state has {held} numbers, {promised} were promised")
     resumed = Counter.load(path)
     for item in items[half:]:
         same = np.array_equal(simulated.release(item), resumed.release(item))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import CheckFailed, require
 from tacit.privacy.statistic import Block, Floats, Statistic
-from tacit.testing.made_up_users import HOSTILE_FLOATS, Sample, some_rows
+from tacit.testing.made_up_users import HOSTILE_FLOATS, Sample, hostile_values, some_rows
 
 # Block sizes at which a statistic's total is compared; a fast path may begin anywhere.
 _TOTALS = (0, 1, 300, 3001)
@@ -362,25 +362,6 @@ def _with_hostile_column(block: Block, names: list[str], others: list[str]) -> B
         for other in others:
             arrays[other][way % 4 >= 2] = 0.0
     return Block(block.users, arrays)
-
-
-def hostile_values(array: NDArray[Any]) -> NDArray[Any]:
-    """Values that nobody expects in an array of this type, or just outside of its range."""
-    ends = [array.min(), array.max()] if array.size else [0, 0]
-    values: list[Any]
-    if array.dtype.kind == "f":
-        near = [float(ends[0]) - 1.0, float(ends[1]) + 1.0, float(ends[1]) + 2.0]
-        values = [*HOSTILE_FLOATS, *(value for value in near if math.isfinite(value))]
-    elif array.dtype.kind == "b":
-        values = [True, False]
-    else:
-        limits = np.iinfo(array.dtype)
-        values = [limits.min, limits.max, 0, 1, limits.max - 1, -1]
-        # One too many, and one too few, are the mistakes that are made.
-        values += [int(ends[0]) - 1, int(ends[1]) + 1, int(ends[1]) + 2]
-        values = [value for value in values if limits.min <= value <= limits.max]
-    with np.errstate(all="ignore"):
-        return np.array(values, dtype=array.dtype)
 
 
 def _shrunk(block: Block) -> Block:

@@ -336,8 +336,10 @@ def audit_samples(
     sign = -1.0 if flipped else 1.0
     error = (1.0 - confidence) / 2.0
     threshold = _best_threshold(sign * choose[0], sign * choose[1], error)
-    false_positives = _upper_rate(int((sign * judge[0] > threshold).sum()), judge[0].size, error)
-    misses = _upper_rate(int((sign * judge[1] <= threshold).sum()), judge[1].size, error)
+    called = sign * judge[0] > threshold, sign * judge[1] <= threshold
+    false_positives, misses = (
+        float(_upper_rates(wrong.sum(keepdims=True), wrong.size, error)[0]) for wrong in called
+    )
     mu = max(0.0, float(-ndtri(misses) - ndtri(false_positives)))
     return EmpiricalAudit(
         mu=mu,
@@ -371,7 +373,3 @@ def _upper_rates(successes: NDArray[np.int64], trials: int, error: float) -> Flo
     inside = np.minimum(successes, trials - 1)
     rates: Floats = betaincinv(inside + 1.0, trials - inside, 1.0 - error)
     return np.where(successes >= trials, 1.0, rates)
-
-
-def _upper_rate(successes: int, trials: int, error: float) -> float:
-    return float(_upper_rates(np.array([successes]), trials, error)[0])

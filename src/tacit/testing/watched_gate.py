@@ -7,9 +7,7 @@ import dataclasses
 import hashlib
 import io
 import logging
-import random
 import re
-import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -35,6 +33,7 @@ class Draw:
     pure: bool
     scale: float
     values: NDArray[Any]
+    seeded: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +101,8 @@ class WatchedGate:
             values = original(noise, *asked)
             # Law, scale and number; or of how many Laplace variables the sum.
             pure, scale = asked[:2] if len(asked) == 3 else (True, asked[0])
-            self.drawn.append(Draw(bool(pure), float(scale), np.array(values)))
+            seeded = noise._rng is not None
+            self.drawn.append(Draw(bool(pure), float(scale), np.array(values), seeded))
             return values
 
         return draw
@@ -130,7 +130,7 @@ class WatchedGate:
         options: dict[str, Any],
         result: Release,
     ) -> Release:
-        curator = _curator(gate)
+        curator = gate if isinstance(gate, Curator) else gate._curator
         if isinstance(gate, Stream):
             block = args[0] if args else options.get("block")
             statistic, stated = gate.statistic, f"stream {gate.name}"
@@ -153,10 +153,6 @@ class WatchedGate:
             number: passage.statistic.contributions(self.blocks[passage.gate, number])
             for number in passage.blocks
         }
-
-
-def _curator(gate: Curator | Stream) -> Curator:
-    return gate if isinstance(gate, Curator) else gate._curator
 
 
 def _with_release() -> list[type]:
@@ -305,11 +301,6 @@ def overheard() -> Iterator[list[str]]:
             said.append(printed.getvalue())
 
 
-# A world in which no time passes, and the generators of the process begin anew. Noise that protects
-# comes from the operating system; what else a program may take for random is the same here in every
-# run. What is read otherwise, such as ``datetime.now()`` or a function of ``time`` that was
-# imported by its name, is not.
-
 _NOW = 1_700_000_000
 _CLOCKS = ("time", "monotonic", "perf_counter", "process_time", "thread_time")
 
@@ -325,23 +316,3 @@ def frozen_clock() -> Iterator[None]:
                     mock.patch.object(time, f"{name}_ns", return_value=_NOW * 10**9)
                 )
         yield
-
-
-@contextlib.contextmanager
-def frozen_world() -> Iterator[None]:
-    """Clocks stand still, and shared generators have a known seed; afterwards all is as before."""
-    numpy_state, python_state = np.random.get_state(), random.getstate()  # noqa: NPY002
-    torch = sys.modules.get("torch")
-    torch_state = None if torch is None else torch.get_rng_state()
-    try:
-        np.random.seed(0)  # noqa: NPY002
-        random.seed(0)
-        if torch is not None:
-            torch.manual_seed(0)
-        with frozen_clock():
-            yield
-    finally:
-        np.random.set_state(numpy_state)  # noqa: NPY002
-        random.setstate(python_state)
-        if torch is not None:
-            torch.set_rng_state(torch_state)
