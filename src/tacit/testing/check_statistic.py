@@ -19,6 +19,8 @@ from tacit.testing.made_up_users import HOSTILE_FLOATS, Sample, hostile_values, 
 
 # Block sizes at which a statistic's total is compared; a fast path may begin anywhere.
 _TOTALS = (0, 1, 300, 3001)
+# More users than 16 bits can count.
+_MANY = (1 << 15) + 7
 # How many users have each hostile value of a column in each of four ways.
 _EACH = 8
 # Types that a column may come as, and how many users have it so.
@@ -152,6 +154,10 @@ class _Attack:
         self._check_zero(block)
         for _ in range(rounds):
             self._measure(self.changed.evolved(None if self.best is None else self.best[1]))
+        # What adds up vectors in floats does not wrap; a fast sum of its own may.
+        if type(self.statistic).total is not Statistic.total:
+            longest = int(np.linalg.norm(self._vectors(self.pair), axis=1).argmax())
+            self._check_total(some_rows(self.pair, np.full(_MANY, longest)))
         require(
             self.statistic.fingerprint == fingerprint,
             f"{self.statistic.name}: its fields changed; it keeps something of the users it saw",

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from tacit.core.agent import Agent
 from tacit.core.world import Data, World
 from tacit.privacy.budget import Budget
 from tacit.privacy.curators.gate import Release
@@ -148,13 +149,18 @@ class Trial:
                 shown[-1]["the published file"] = self._published(agent)
         return Run(seen, policies, snapshots, gate, repr(agent.guarantee), said, shown)
 
+    @staticmethod
+    def publish(agent: Any, path: Path) -> None:
+        """The public policy of an agent, also of a simulation."""
+        agent.publish(path, **({"force": True} if isinstance(agent, Agent) else {}))
+
     def _published(self, agent: Any) -> str:
         """All bytes of it, or why there is none."""
         path = self.folder / "published"
         try:
             # Files may say when they were written.
             with frozen_clock():
-                agent.publish(path, force=True)
+                self.publish(agent, path)
             return digest_of(read_file(path, "state"))
         except (TacitError, OSError) as error:
             return repr(error)
