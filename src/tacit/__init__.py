@@ -13,11 +13,6 @@ from typing import Any
 __version__ = "0.1.0"
 
 _MODULES = {
-    "audit.audit_agent": "audit_agent",
-    "audit.check_agent": "check_agent",
-    "audit.check_counter": "check_counter",
-    "audit.check_statistic": "check_statistic",
-    "audit.mechanisms": "audit_counter audit_linear audit_samples",
     "core.agent": "Agent",
     "core.algorithm": "Algorithm",
     "core.asks": "Ask",
@@ -47,6 +42,11 @@ _MODULES = {
     "simulation.run": "run",
     "simulation.seeds": "run_seeds",
     "simulation.sweep": "sweep",
+    "testing.audit_agent": "audit_agent",
+    "testing.check_agent": "check_agent",
+    "testing.check_counter": "check_counter",
+    "testing.check_statistic": "check_statistic",
+    "testing.mechanisms": "audit_counter audit_linear audit_samples",
     "which_agent": "agent",
 }
 _FAMILIES = ("continuous", "gym", "linear", "lq", "mixture", "papers", "tabular")

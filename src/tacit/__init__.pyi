@@ -1,11 +1,6 @@
 """Types of the public names, which are loaded when they are asked for."""
 
 from tacit import continuous, gym, linear, lq, mixture, papers, tabular
-from tacit.audit.audit_agent import audit_agent
-from tacit.audit.check_agent import check_agent
-from tacit.audit.check_counter import check_counter
-from tacit.audit.check_statistic import check_statistic
-from tacit.audit.mechanisms import audit_counter, audit_linear, audit_samples
 from tacit.core.agent import Agent
 from tacit.core.algorithm import Algorithm
 from tacit.core.asks import Ask
@@ -48,6 +43,11 @@ from tacit.simulation.result import Result
 from tacit.simulation.run import run
 from tacit.simulation.seeds import run_seeds
 from tacit.simulation.sweep import sweep
+from tacit.testing.audit_agent import audit_agent
+from tacit.testing.check_agent import check_agent
+from tacit.testing.check_counter import check_counter
+from tacit.testing.check_statistic import check_statistic
+from tacit.testing.mechanisms import audit_counter, audit_linear, audit_samples
 from tacit.which_agent import agent
 
 __version__: str

@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 from research.worlds import trap
 from research.worlds.cartpole import cartpole
 from tacit import FittedFunctionalQ, JointDP, LocalDP, NonPrivate
-from tacit.audit.check_agent import check_agent
-from tacit.audit.watched_gate import WatchedGate
 from tacit.continuous import BoxSpec, BoxWorld, line
 from tacit.continuous.constants import GRID, MAP
 from tacit.continuous.estimate import Basis, Posterior, Units
@@ -25,6 +23,8 @@ from tacit.continuous.statistics.clipped_sums import ResidualSums
 from tacit.core.agent import Agent
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block
+from tacit.testing.check_agent import check_agent
+from tacit.testing.watched_gate import WatchedGate
 
 Floats = NDArray[np.float64]
 
@@ -63,7 +63,7 @@ def score(world: Any, agent: Any) -> float:
     ],
 )
 def test_keeps_all_promises(make: Any) -> None:
-    check_agent(make, SHORT, users=120, seeds=20)
+    check_agent(make, SHORT, users=120)
 
 
 @pytest.mark.parametrize("serve", ["nobody", "all"])

@@ -25,13 +25,13 @@ from tacit import (
     check_statistic,
     published,
 )
-from tacit.audit.check_agent import check_agent
 from tacit.continuous import QPolicy, Quadrature, SimulatedSpec, line
 from tacit.continuous.statistics.embedding_sums import EmbeddingSums
 from tacit.continuous.statistics.targeted_moves import TargetedMoves
 from tacit.numerics.simplex import helmert
 from tacit.privacy.errors import InvalidArgument
 from tacit.simulation.run import run
+from tacit.testing.check_agent import check_agent
 from tests.continuous.test_statistics import SPEC, users
 
 JOINT = JointDP(1.0, 1e-6)
@@ -156,7 +156,7 @@ class TestKernelLSVI:
     @pytest.mark.parametrize("privacy", [JOINT, LocalDP(1.0, 1e-6)])
     def test_it_passes_check_agent(self, privacy: Any) -> None:
         make = partial(KernelLSVI, privacy=privacy, schedule="fixed:size=30")
-        check_agent(make, line(horizon=4), users=90, seeds=12)
+        check_agent(make, line(horizon=4), users=90)
 
     def test_what_it_cannot_do_is_refused(self) -> None:
         with pytest.raises(InvalidArgument, match="lows and highs must be finite"):
@@ -192,7 +192,7 @@ class TestSimulators:
     def test_it_passes_check_agent(self) -> None:
         world = gusts(dimension=2, horizon=4, samples=4)
         make = partial(LinOptSampled, privacy=JOINT, schedule="fixed:size=30")
-        check_agent(make, world, users=90, seeds=12)
+        check_agent(make, world, users=90)
 
     def test_specs_are_told_apart_by_what_their_models_do(self) -> None:
         assert gusts().spec == gusts().spec

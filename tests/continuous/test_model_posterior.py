@@ -15,7 +15,6 @@ import pytest
 from research.worlds import acrobot, classic_loops, mountain_car, pendulum
 from research.worlds.cartpole import cartpole
 from tacit import FittedFunctionalQ, JointDP, LocalDP, ModelPosterior, NonPrivate, check_statistic
-from tacit.audit.check_agent import check_agent
 from tacit.continuous import (
     Grid,
     QPolicy,
@@ -36,6 +35,7 @@ from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block
 from tacit.privacy.symmetric import unpack
 from tacit.simulation.run import run
+from tacit.testing.check_agent import check_agent
 
 TEN = JointDP(10.0, 1e-6)
 SHORT = pendulum(horizon=6)
@@ -462,4 +462,4 @@ def test_goes_on_from_a_save(tmp_path: Any) -> None:
 @pytest.mark.slow
 def test_keeps_all_promises() -> None:
     make = partial(ModelPosterior, privacy=TEN, schedule="fixed:size=30")
-    check_agent(make, SHORT, users=90, seeds=20)
+    check_agent(make, SHORT, users=90)

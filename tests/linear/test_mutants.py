@@ -19,9 +19,6 @@ import pytest
 from numpy.typing import NDArray
 
 from tacit import LSVIUCB, JointDP, LSVIUCBPlusPlus, check_statistic
-from tacit.audit.check_agent import check_agent
-from tacit.audit.made_up_users import sampler_of
-from tacit.audit.watched_gate import Passage, WatchedGate
 from tacit.core.agent import Agent
 from tacit.core.kinds import AgentKind
 from tacit.linear import LinearWorld, simplex, statistics, two_state
@@ -34,6 +31,9 @@ from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.errors import CheckFailed
 from tacit.privacy.exact import grid_step, grid_total
 from tacit.privacy.statistic import Block, Statistic
+from tacit.testing.check_agent import check_agent
+from tacit.testing.made_up_users import sampler_of
+from tacit.testing.watched_gate import Passage, WatchedGate
 from tests.finite.agent_checks import DrawnOnce, Halved, Source
 
 Floats = NDArray[np.float64]

@@ -14,11 +14,11 @@ from tacit.cli.output import print_json, print_table, say
 from tacit.privacy.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from tacit.audit.audit_report import AgentAudit
     from tacit.core.world import World
     from tacit.privacy.models import Privacy
     from tacit.registry import AgentChoice
     from tacit.simulation.progress import Progress
+    from tacit.testing.audit_agent import AgentAudit
 
 # Blocks of an audited agent: few and small, because it runs thousands of times. The mechanism is
 # the same for blocks of any size.
@@ -42,7 +42,6 @@ def audit_command(
     quick: Annotated[
         bool, typer.Option("--quick", help="Fewer runs, and no checks of behaviour.")
     ] = False,
-    html: Annotated[str | None, asked("FILE", "Write the report as a page.", "--html")] = None,
     as_json: options.Json = False,
 ) -> None:
     """Audits one agent."""
@@ -51,7 +50,6 @@ def audit_command(
 
     choice = choose_agent(agent)
     model = options.chosen_privacy(choice, privacy, epsilon, delta)
-    options.check_writable("--html", html)
     made = audit_choice(
         choice,
         build_world(world),
@@ -61,16 +59,10 @@ def audit_command(
         quick=quick,
         seed=whole_number("seed", seed, least=0),
     )
-    if html is not None:
-        from tacit.audit.page import write_page
-
-        write_page(made, html)
     if as_json:
         print_json(made.to_dict())
     else:
         _show(made)
-        if html is not None:
-            typer.echo(f"The report is {html}")
     raise typer.Exit(0 if made.passed else 1)
 
 
@@ -90,7 +82,7 @@ def audit_choice(
     By default it serves four blocks of forty users, or where it has no choice of schedule as many
     as make three. ``quick`` is fewer runs, and no checks of behaviour that take long.
     """
-    from tacit.audit.audit_agent import audit_agent
+    from tacit.testing.audit_agent import audit_agent
 
     make, count = maker(choice, world, privacy, users)
     return audit_agent(
@@ -131,22 +123,17 @@ def maker(
 
 def _show(made: AgentAudit) -> None:
     """What was claimed, what was measured, and the verdict."""
-    from tacit.audit.audit_report import FALSE_ALARM, audit_words
+    from tacit.testing.audit_agent import FALSE_ALARM
 
     say(f"Audit of {made.agent} on {made.world}")
-    words = dict(audit_words(made))
-    verdict = words.pop("verdict")
-    print_table(("", ""), list(words.items()))
+    print_table(("", ""), list(made.words().items()))
     if made.outcomes:
-        states = [
-            "skipped" if o.skipped else "failed" if o.failure else "ok" for o in made.outcomes
-        ]
-        whys = [str(o.skipped or o.failure or "") for o in made.outcomes]
-        names = [o.name for o in made.outcomes]
-        print_table(("check", "", ""), list(zip(names, states, whys, strict=True)))
+        short = {"passed": "ok"}
+        checks = [(o.name, short.get(o.verdict, o.verdict), o.reason or "") for o in made.outcomes]
+        print_table(("check", "", ""), checks)
     for failure in made.failures:
         say(f"Wrong: {failure}.")
     say(
-        f"Verdict: {verdict}. An agent that does what it says fails with a probability below "
-        f"{FALSE_ALARM:g}.",
+        f"Verdict: {'pass' if made.passed else 'FAIL'}. An agent that does what it says fails with "
+        f"a probability below {FALSE_ALARM:g}.",
     )

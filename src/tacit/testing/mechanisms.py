@@ -15,7 +15,6 @@ The empirical audit needs no structure: it compares samples of two neighbouring 
 from __future__ import annotations
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
@@ -91,8 +90,13 @@ class ExactAudit:
         return f"exact {self.unit} {self.cost:.6g} (item {self.worst}), {claim}: {verdict}"
 
 
-class PlayedNoise(ABC):
+class BasisNoise:
     """A source that knows what it draws, and writes down of which laws noise was asked for.
+
+    It puts basis vectors where a mechanism expects noise, along the last axis: so one that treats
+    all coordinates alike shows, in coordinate j of its output, the coefficient of its j-th draw.
+    With ``single`` all that is drawn is zero but for that number, and numbers are counted; with
+    neither it only counts, and returns zeros.
 
     Attributes:
         units: by draw, what stands for one standard deviation (or Laplace scale): a large number,
@@ -101,7 +105,8 @@ class PlayedNoise(ABC):
 
     simulation = True
 
-    def __init__(self) -> None:
+    def __init__(self, dimension: int | None = None, *, single: int | None = None) -> None:
+        self.dimension, self._single = dimension, single
         self.draws = 0
         self.units: list[float] = []
         self.asked: set[str] = set()
@@ -109,46 +114,28 @@ class PlayedNoise(ABC):
     def steps(self, pure: bool, scale: float, count: int) -> NDArray[np.int64]:
         """In place of whole noise."""
         unit = 2.0 ** (55 - math.ceil(math.log2(scale)))
-        values = self._asked("laplace" if pure else "gaussian", (count,), unit)
+        values = self._draw("laplace" if pure else "gaussian", (count,), unit)
         return np.rint(unit * scale * values).astype(np.int64)
 
     def normal(self, shape: tuple[int, ...]) -> Floats:
         """In place of normals."""
-        return self._asked("gaussian", shape)
+        return self._draw("gaussian", shape)
 
     def laplace(self, shape: tuple[int, ...]) -> Floats:
         """In place of Laplace variables."""
-        return self._asked("laplace", shape)
+        return self._draw("laplace", shape)
 
-    def _asked(self, law: str, shape: tuple[int, ...], unit: float = 1.0) -> Floats:
+    def _draw(self, law: str, shape: tuple[int, ...], unit: float = 1.0) -> Floats:
         self.asked.add(law)
-        values = self._draw(law, shape)
-        self.units += [unit] * (self.draws - len(self.units))
-        return values
-
-    @abstractmethod
-    def _draw(self, law: str, shape: tuple[int, ...]) -> Floats: ...
-
-
-class BasisNoise(PlayedNoise):
-    """Puts basis vectors where a mechanism expects noise, along the last axis.
-
-    So a mechanism that treats all coordinates alike shows, in coordinate j of its output, the
-    coefficient of its j-th draw. With ``dimension=None`` it only counts, and returns zeros.
-    """
-
-    def __init__(self, dimension: int | None = None) -> None:
-        super().__init__()
-        self.dimension = dimension
-
-    def _draw(self, law: str, shape: tuple[int, ...]) -> Floats:
-        vectors = np.zeros(shape)
-        rows = vectors.reshape(-1, shape[-1]) if shape else vectors.reshape(1, 1)
+        values = np.zeros(shape)
+        rows = values.reshape(-1, 1 if self._single is not None or not shape else shape[-1])
         for row in rows:
             if self.dimension is not None:
                 row[self.draws] = 1.0
+            row[:] += self.draws == self._single
             self.draws += 1
-        return vectors
+        self.units += [unit] * len(rows)
+        return values
 
 
 def audit_counter(
@@ -186,9 +173,7 @@ def audit_counter(
         raise InvalidArgument(f"releases must be an integer >= 1, got {releases!r}")
 
     inputs, noise, source = _matrices(make, releases)
-    if "laplace" in source.asked:
-        return ExactAudit("epsilon", claimed, sensitivity * _taxicab(inputs, noise), source.draws)
-    return ExactAudit("mu", claimed, sensitivity * _distances(inputs, noise), source.draws)
+    return _exact(sensitivity * inputs, noise, source, claimed)
 
 
 def counter_matrices(counter: Counter, releases: int) -> tuple[Floats, Floats]:
@@ -216,64 +201,45 @@ def _matrices(
 def audit_linear(
     mechanism: Mechanism, differences: Sequence[ArrayLike], *, claimed: float | None = None
 ) -> ExactAudit:
-    """The exact mu of any linear Gaussian mechanism, one scalar draw at a time.
+    """The exact cost of any linear mechanism, one scalar draw at a time.
 
     Slower than :func:`audit_counter`, and free of its assumption that coordinates are alike.
 
     Args:
         mechanism: ``mechanism(inputs, source)`` runs the code once on an array of inputs and
             returns all that it publishes. It must be linear in inputs and noise together (up to
-            a constant), draw from ``source.normal`` only, and choose nothing by the outcome.
+            a constant), draw noise of one law, from ``source`` only (of Laplace noise as many
+            numbers as it publishes), and choose nothing by the outcome.
         differences: arrays of the inputs' shape: each the difference of a pair of neighbours.
-        claimed: the claimed mu.
+        claimed: the claimed mu, or epsilon.
 
     >>> def noisy_sum(x, source):
     ...     return x.sum(axis=0) + 2.0 * source.normal((3,))
     >>> audit_linear(noisy_sum, [np.eye(3)]).mu.__round__(3)
     0.866
     """
-    shifts, noise = _scalar_matrices(mechanism, differences, "gaussian")
-    return ExactAudit("mu", claimed, _distances(shifts, noise), noise.shape[1])
 
-
-def linear_epsilon(mechanism: Mechanism, differences: Sequence[ArrayLike]) -> float:
-    """As :func:`audit_linear`, with as many Laplace variables as published numbers."""
-    return float(_taxicab(*_scalar_matrices(mechanism, differences, "laplace")).max())
-
-
-def _scalar_matrices(
-    mechanism: Mechanism, differences: Sequence[ArrayLike], law: str
-) -> tuple[Floats, Floats]:
-    """What each difference, and each scalar that is drawn, changes in the output: its columns."""
-
-    def output(inputs: Floats, source: _OneDraw) -> Floats:
+    def output(inputs: Floats, source: BasisNoise) -> Floats:
         return np.ravel(np.asarray(mechanism(inputs, source), dtype=np.float64))
 
     pairs = [np.asarray(v, dtype=np.float64) for v in differences]
-    zero, counting = np.zeros_like(pairs[0]), _OneDraw(law)
+    zero, counting = np.zeros_like(pairs[0]), BasisNoise(single=-1)
     origin = output(zero, counting)
     noise = np.empty((origin.size, counting.draws))
     for k in range(counting.draws):
-        one = _OneDraw(law, k)
+        one = BasisNoise(single=k)
         noise[:, k] = (output(zero, one) - origin) / one.units[k]
-    return np.stack([output(v, _OneDraw(law)) - origin for v in pairs], axis=1), noise
+    shifts = np.stack([output(v, BasisNoise(single=-1)) - origin for v in pairs], axis=1)
+    return _exact(shifts, noise, counting, claimed)
 
 
-class _OneDraw(PlayedNoise):
-    """Zeros, but for a one at the k-th scalar drawn; noise of another law is refused."""
-
-    def __init__(self, law: str, k: int = -1) -> None:
-        super().__init__()
-        self._law, self._k = law, k
-
-    def _draw(self, law: str, shape: tuple[int, ...]) -> Floats:
-        if law != self._law:
-            raise InvalidArgument(f"this exact audit is for {self._law} noise; some is {law}")
-        values = np.zeros(math.prod(shape))
-        if 0 <= self._k - self.draws < values.size:
-            values[self._k - self.draws] = 1.0
-        self.draws += values.size
-        return values.reshape(shape)
+def _exact(shifts: Floats, noise: Floats, source: BasisNoise, claimed: float | None) -> ExactAudit:
+    """What shifts cost, by the law of the noise that hides them."""
+    laplace = "laplace" in source.asked
+    if laplace and "gaussian" in source.asked:
+        raise InvalidArgument("an exact audit is for noise of one law; some is gaussian")
+    costs = _taxicab(shifts, noise) if laplace else _distances(shifts, noise)
+    return ExactAudit("epsilon" if laplace else "mu", claimed, costs, source.draws)
 
 
 def _stream(mechanism: Releasing, items: Floats) -> Floats:
@@ -370,8 +336,10 @@ def audit_samples(
     sign = -1.0 if flipped else 1.0
     error = (1.0 - confidence) / 2.0
     threshold = _best_threshold(sign * choose[0], sign * choose[1], error)
-    false_positives = _upper_rate(int((sign * judge[0] > threshold).sum()), judge[0].size, error)
-    misses = _upper_rate(int((sign * judge[1] <= threshold).sum()), judge[1].size, error)
+    called = sign * judge[0] > threshold, sign * judge[1] <= threshold
+    false_positives, misses = (
+        float(_upper_rates(wrong.sum(keepdims=True), wrong.size, error)[0]) for wrong in called
+    )
     mu = max(0.0, float(-ndtri(misses) - ndtri(false_positives)))
     return EmpiricalAudit(
         mu=mu,
@@ -405,7 +373,3 @@ def _upper_rates(successes: NDArray[np.int64], trials: int, error: float) -> Flo
     inside = np.minimum(successes, trials - 1)
     rates: Floats = betaincinv(inside + 1.0, trials - inside, 1.0 - error)
     return np.where(successes >= trials, 1.0, rates)
-
-
-def _upper_rate(successes: int, trials: int, error: float) -> float:
-    return float(_upper_rates(np.array([successes]), trials, error)[0])

@@ -11,27 +11,11 @@ from __future__ import annotations
 import contextlib
 import random
 import sys
-import time
 from collections.abc import Iterator
-from unittest import mock
 
 import numpy as np
 
-_NOW = 1_700_000_000
-_CLOCKS = ("time", "monotonic", "perf_counter", "process_time", "thread_time")
-
-
-@contextlib.contextmanager
-def frozen_clock() -> Iterator[None]:
-    """All clocks of :mod:`time` stand still for a while."""
-    with contextlib.ExitStack() as stack:
-        for name in _CLOCKS:
-            if hasattr(time, name):
-                stack.enter_context(mock.patch.object(time, name, return_value=float(_NOW)))
-                stack.enter_context(
-                    mock.patch.object(time, f"{name}_ns", return_value=_NOW * 10**9)
-                )
-        yield
+from tacit.testing.watched_gate import frozen_clock
 
 
 @contextlib.contextmanager

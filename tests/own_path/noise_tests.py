@@ -10,7 +10,6 @@ All tests are exact or conservative for any number of values.
   tails are what a small delta hangs on. Values hardly repeat: densities are below 1, so each of n
   values is as close as w to an earlier one with a probability below n w, whatever the others are,
   and a binomial variable bounds how many are. Noise on a coarse grid, or cut off, repeats.
-* Bits: of randomised response so many are 1 as a binomial variable says.
 * Sharing: products of signs of independent symmetric numbers are fair coins, for which Hoeffding's
   bound holds.
 
@@ -22,16 +21,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import bdtr, bdtrc, gammainccinv, gammaincinv, ndtr, ndtri
 
-from tacit.audit.gate_noise import Law, Measured
 from tacit.privacy.curators.joint import JointCurator
-from tacit.privacy.models import LocalDP
-from tacit.privacy.statistic import Floats, Layout, Statistic
+from tacit.privacy.curators.joint_stream import JointStream
+from tacit.privacy.statistic import Floats, Layout
+from tacit.testing.watched_gate import Passage
 
 # The chance of a false alarm of one test on a part, a release or a pair of them; of one test on a
 # single coordinate, of which there are thousands.
@@ -46,6 +45,29 @@ _TAILS = (1.01, 2.02, 3.03, 4.04)
 _SAME = 1e-12
 # How many values are kept to look at their shape.
 _KEPT = 1 << 20
+
+
+Law: TypeAlias = Literal["normal", "laplace", "sum of laplace"]
+
+
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """The noise of one release.
+
+    Attributes:
+        place: how many releases came before.
+        noise: in units of its claimed scale, for all coordinates.
+        gains: by block, what a user's vector is multiplied by in these units.
+        law: how the noise must be distributed.
+        blur: by how much a value may be off, in these units.
+    """
+
+    passage: Passage
+    place: int
+    noise: Floats
+    gains: dict[int, float]
+    law: Law
+    blur: float = 0.0
 
 
 @dataclass(eq=False)
@@ -145,47 +167,6 @@ class Shape:
         return []
 
 
-@dataclass(eq=False)
-class Flips:
-    """Bits of randomised response, and whether they are as often 1 as is claimed.
-
-    A true 0 is reported as 1 with a chance that follows from the declared epsilon, ``flip``, a
-    true 1 with 1/2; how many of those seen are reported as ones is binomial.
-    """
-
-    flip: float
-    seen: list[int] = field(default_factory=lambda: [0, 0])
-    ones: list[int] = field(default_factory=lambda: [0, 0])
-
-    @classmethod
-    def of(cls, statistic: Statistic, privacy: LocalDP) -> Flips:
-        """For a claim, by the formula and not by the code that draws."""
-        return cls(1.0 / (1.0 + math.exp(privacy.report_cost / (statistic.one_hots or 1))))
-
-    def chances(self, vector: Floats) -> Floats:
-        """With which chance each bit of a user is 1; fractions are rounded at random first."""
-        return self.flip + vector * (0.5 - self.flip)
-
-    def add(self, bits: Floats, vector: Floats) -> None:
-        """One report, beside what is true."""
-        for truth in (0, 1):
-            of_these = vector == float(truth)
-            self.seen[truth] += int(np.count_nonzero(of_these))
-            self.ones[truth] += int(bits[of_these].sum())
-
-    def wrong(self) -> list[str]:
-        """Where ones are too rare or too many, in words."""
-        found = []
-        for truth, chance in enumerate((self.flip, 0.5)):
-            n, ones = self.seen[truth], self.ones[truth]
-            if n > 0 and _unlikely(ones, ones, n, chance):
-                found.append(
-                    f"of {n} bits that are {truth}, {ones} were reported as 1; by the claimed "
-                    f"epsilon it should be {n * chance:.0f}"
-                )
-        return found
-
-
 def _unlikely(most: int, least: int, trials: int, chance: float) -> bool:
     """Whether a binomial variable is hardly ever as small as ``most``, or as large as ``least``."""
     too_few = bdtr(most, trials, chance) < _ALARM / 2.0
@@ -272,8 +253,11 @@ class NoiseRecord:
         passage = one.passage
         if not isinstance(passage.gate, JointCurator) or self.stated:
             return
-        expected = passage.std
-        if passage.stream is None:
+        stream = passage.stream
+        if isinstance(stream, JointStream):
+            count = sum(block <= passage.blocks[0] for block in stream.entered)
+            expected = stream.step * stream.counter.std_at(count)
+        else:
             unit = math.sqrt(2.0) if one.law == "laplace" else 1.0
             expected = unit / max(abs(gain) for gain in one.gains.values())
         for part in layout.parts:

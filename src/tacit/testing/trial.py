@@ -11,16 +11,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tacit.audit.checks.check_frozen import frozen_clock
-from tacit.audit.made_up_users import Sample, raw_block
-from tacit.audit.watched_gate import (
-    WatchedGate,
-    digest_of,
-    on_show,
-    overheard,
-    require_same,
-    snapshot,
-)
 from tacit.core.agent import Agent
 from tacit.core.world import Data, World
 from tacit.privacy.budget import Budget
@@ -29,6 +19,16 @@ from tacit.privacy.errors import CheckFailed, TacitError, require
 from tacit.privacy.files import read_file
 from tacit.privacy.models import PrivacyModel
 from tacit.privacy.statistic import Block, Statistic
+from tacit.testing.made_up_users import Sample, raw_block
+from tacit.testing.watched_gate import (
+    WatchedGate,
+    digest_of,
+    frozen_clock,
+    on_show,
+    overheard,
+    require_same,
+    snapshot,
+)
 
 SEED = 7
 """Of everything random in a check, beside the caller's own."""
@@ -68,7 +68,6 @@ class Trial:
     world: World
     folder: Path
     users: int = 1000
-    seeds: int = 60
     seed: int = 0
     budget: Budget | None = None
     sample: Sample | None = None
@@ -150,28 +149,21 @@ class Trial:
                 shown[-1]["the published file"] = self._published(agent)
         return Run(seen, policies, snapshots, gate, repr(agent.guarantee), said, shown)
 
+    @staticmethod
+    def publish(agent: Any, path: Path) -> None:
+        """The public policy of an agent, also of a simulation."""
+        agent.publish(path, **({"force": True} if isinstance(agent, Agent) else {}))
+
     def _published(self, agent: Any) -> str:
         """All bytes of it, or why there is none."""
         path = self.folder / "published"
         try:
             # Files may say when they were written.
             with frozen_clock():
-                publish(agent, path)
+                self.publish(agent, path)
             return digest_of(read_file(path, "state"))
         except (TacitError, OSError) as error:
             return repr(error)
-
-    def serve(
-        self, seed: int, world: World, stream: int, blocks: int | None = None
-    ) -> list[tuple[Any, int]]:
-        """Policies and how many users each of them served; nobody watches."""
-        agent, rng = self.make(seed), self.rng(stream)
-        served: list[tuple[Any, int]] = []
-        while (size := agent.block_users) > 0 and (blocks is None or len(served) < blocks):
-            policy = agent.policy
-            agent.learn(world.simulate(policy, size, rng, "episodes"))
-            served.append((policy, size))
-        return [*served, (agent.policy, 0)]
 
     def same(self, what: str, other: Run, expected: Run | None = None) -> None:
         """Everything public at every release is that of the first run."""
@@ -182,26 +174,3 @@ class Trial:
         require(same, f"{what}: the guarantee differs, {other.guarantee}")
         releases = len(other.snapshots) - 1, len(expected.snapshots) - 1
         require(releases[0] == releases[1], f"{what}: {releases[0]} releases, not {releases[1]}")
-
-    def refuse(self, agent: Any, data: Data, error: type[TacitError], what: str = "") -> None:
-        """The agent refuses the data with this error, and nothing has changed."""
-        before = snapshot(agent)
-        shapes = {name: array.shape for name, array in raw_block(data).arrays.items()}
-        what = what or f"{raw_block(data).users} users with arrays {shapes}"
-        try:
-            agent.learn(data)
-        except error:
-            pass
-        except Exception as other:
-            raise CheckFailed(f"{what}: {other!r}, not {error.__name__}") from other
-        else:
-            raise CheckFailed(f"{what}: must raise {error.__name__}, but was accepted")
-        require_same(before, snapshot(agent), f"{what}: refused, and yet", "changed")
-
-
-def publish(agent: Any, path: Path) -> None:
-    """The public policy of an agent, also of a simulation."""
-    if isinstance(agent, Agent):
-        agent.publish(path, force=True)
-    else:
-        agent.publish(path)

@@ -7,22 +7,33 @@ import dataclasses
 import hashlib
 import io
 import logging
-import math
 import re
+import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, wraps
 from typing import Any
+from unittest import mock
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit.privacy.curators.entries import Entries
 from tacit.privacy.curators.gate import Curator, Release, Stream
-from tacit.privacy.curators.joint_stream import JointStream
 from tacit.privacy.errors import require
 from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Block, Floats, Statistic
+
+
+@dataclass(frozen=True, eq=False)
+class Draw:
+    """What the sampler was asked for, and drew: the scale in steps, or how many were added up."""
+
+    pure: bool
+    scale: float
+    values: NDArray[Any]
+    seeded: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,8 +46,7 @@ class Passage:
     blocks: tuple[int, ...]
     options: str
     release: Release
-    std: float
-    drawn: tuple[tuple[bool, float, int], ...] = ()  # pure, scale in steps, how many
+    drawn: tuple[Draw, ...] = ()
 
     @property
     def request(self) -> tuple[Any, ...]:
@@ -52,7 +62,7 @@ class WatchedGate:
     passages: list[Passage] = field(default_factory=list)
     blocks: dict[tuple[Curator, int], Block] = field(default_factory=dict)
     inside: bool = False
-    _drawn: list[tuple[bool, float, int]] = field(default_factory=list)
+    drawn: list[Draw] = field(default_factory=list)
 
     @contextlib.contextmanager
     def open(self) -> Iterator[WatchedGate]:
@@ -63,8 +73,9 @@ class WatchedGate:
             "_join": self._joining,
             "release": self._out,
             "steps": self._drawing,
+            "laplace_sum": self._drawing,
         }
-        originals.append((Noise, "steps", Noise.steps))
+        originals += [(Noise, name, getattr(Noise, name)) for name in ("steps", "laplace_sum")]
         try:
             for cls, name, original in originals:
                 setattr(cls, name, watchers[name](original))
@@ -86,11 +97,15 @@ class WatchedGate:
 
     def _drawing(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(original)
-        def steps(noise: Noise, pure: bool, scale: float, count: int) -> Any:
-            self._drawn.append((bool(pure), float(scale), int(count)))
-            return original(noise, pure, scale, count)
+        def draw(noise: Noise, *asked: Any) -> Any:
+            values = original(noise, *asked)
+            # Law, scale and number; or of how many Laplace variables the sum.
+            pure, scale = asked[:2] if len(asked) == 3 else (True, asked[0])
+            seeded = noise._rng is not None
+            self.drawn.append(Draw(bool(pure), float(scale), np.array(values), seeded))
+            return values
 
-        return steps
+        return draw
 
     def _out(self, original: Callable[..., Release]) -> Callable[..., Release]:
         @wraps(original)
@@ -99,7 +114,7 @@ class WatchedGate:
             if self.inside:
                 return original(gate, *args, **options)
             self.inside = True
-            self._drawn.clear()
+            self.drawn.clear()
             try:
                 result = original(gate, *args, **options)
             finally:
@@ -115,12 +130,10 @@ class WatchedGate:
         options: dict[str, Any],
         result: Release,
     ) -> Release:
-        curator, std = _curator(gate), math.nan
+        curator = gate if isinstance(gate, Curator) else gate._curator
         if isinstance(gate, Stream):
             block = args[0] if args else options.get("block")
             statistic, stated = gate.statistic, f"stream {gate.name}"
-            if isinstance(gate, JointStream):
-                std = gate.step * gate.counter.std_at(gate.counter.released)
         else:
             statistic = args[0] if args else options["statistic"]
             block, stated = options.get("block"), f"mu {options.get('mu')!r}"
@@ -130,7 +143,7 @@ class WatchedGate:
             result = curator.last_release = self.script[place]
         stream = gate if isinstance(gate, Stream) else None
         self.passages.append(
-            Passage(curator, stream, statistic, (number,), stated, result, std, (*self._drawn,))
+            Passage(curator, stream, statistic, (number,), stated, result, (*self.drawn,))
         )
         return result
 
@@ -140,10 +153,6 @@ class WatchedGate:
             number: passage.statistic.contributions(self.blocks[passage.gate, number])
             for number in passage.blocks
         }
-
-
-def _curator(gate: Curator | Stream) -> Curator:
-    return gate if isinstance(gate, Curator) else gate._curator
 
 
 def _with_release() -> list[type]:
@@ -290,3 +299,20 @@ def overheard() -> Iterator[list[str]]:
             logger.setLevel(before)
         if printed.getvalue():
             said.append(printed.getvalue())
+
+
+_NOW = 1_700_000_000
+_CLOCKS = ("time", "monotonic", "perf_counter", "process_time", "thread_time")
+
+
+@contextlib.contextmanager
+def frozen_clock() -> Iterator[None]:
+    """All clocks of :mod:`time` stand still for a while."""
+    with contextlib.ExitStack() as stack:
+        for name in _CLOCKS:
+            if hasattr(time, name):
+                stack.enter_context(mock.patch.object(time, name, return_value=float(_NOW)))
+                stack.enter_context(
+                    mock.patch.object(time, f"{name}_ns", return_value=_NOW * 10**9)
+                )
+        yield

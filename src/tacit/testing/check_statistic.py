@@ -12,13 +12,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.audit.made_up_users import HOSTILE_FLOATS, Sample, some_rows
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import CheckFailed, require
 from tacit.privacy.statistic import Block, Floats, Statistic
+from tacit.testing.made_up_users import HOSTILE_FLOATS, Sample, hostile_values, some_rows
 
 # Block sizes at which a statistic's total is compared; a fast path may begin anywhere.
 _TOTALS = (0, 1, 300, 3001)
+# More users than 16 bits can count.
+_MANY = (1 << 15) + 7
 # How many users have each hostile value of a column in each of four ways.
 _EACH = 8
 # Types that a column may come as, and how many users have it so.
@@ -152,6 +154,10 @@ class _Attack:
         self._check_zero(block)
         for _ in range(rounds):
             self._measure(self.changed.evolved(None if self.best is None else self.best[1]))
+        # What adds up vectors in floats does not wrap; a fast sum of its own may.
+        if type(self.statistic).total is not Statistic.total:
+            longest = int(np.linalg.norm(self._vectors(self.pair), axis=1).argmax())
+            self._check_total(some_rows(self.pair, np.full(_MANY, longest)))
         require(
             self.statistic.fingerprint == fingerprint,
             f"{self.statistic.name}: its fields changed; it keeps something of the users it saw",
@@ -362,25 +368,6 @@ def _with_hostile_column(block: Block, names: list[str], others: list[str]) -> B
         for other in others:
             arrays[other][way % 4 >= 2] = 0.0
     return Block(block.users, arrays)
-
-
-def hostile_values(array: NDArray[Any]) -> NDArray[Any]:
-    """Values that nobody expects in an array of this type, or just outside of its range."""
-    ends = [array.min(), array.max()] if array.size else [0, 0]
-    values: list[Any]
-    if array.dtype.kind == "f":
-        near = [float(ends[0]) - 1.0, float(ends[1]) + 1.0, float(ends[1]) + 2.0]
-        values = [*HOSTILE_FLOATS, *(value for value in near if math.isfinite(value))]
-    elif array.dtype.kind == "b":
-        values = [True, False]
-    else:
-        limits = np.iinfo(array.dtype)
-        values = [limits.min, limits.max, 0, 1, limits.max - 1, -1]
-        # One too many, and one too few, are the mistakes that are made.
-        values += [int(ends[0]) - 1, int(ends[1]) + 1, int(ends[1]) + 2]
-        values = [value for value in values if limits.min <= value <= limits.max]
-    with np.errstate(all="ignore"):
-        return np.array(values, dtype=array.dtype)
 
 
 def _shrunk(block: Block) -> Block:

@@ -15,11 +15,11 @@ import numpy as np
 import pytest
 
 from tacit import Relation, check_counter, check_statistic
-from tacit.audit.made_up_users import HOSTILE_FLOATS, hostile_blocks
 from tacit.privacy.counters import Blocks, BufferedToeplitz, Counter, Optimal, SmoothTree
 from tacit.privacy.errors import CheckFailed, InvalidArgument
 from tacit.privacy.standard import ClippedSum, GramCross, OneHotCounts
 from tacit.privacy.statistic import Block, Layout, Part, Statistic
+from tacit.testing.made_up_users import HOSTILE_FLOATS, hostile_blocks
 
 # Counters that keep their promises; that all of ours do is in the tests of counters.
 
@@ -258,7 +258,7 @@ class LouderMatrices(Blocks):
 @pytest.mark.parametrize(
     ("mutant", "message"),
     [
-        (LaplaceInGauss, r"claim is mu, but the noise .* is laplace"),
+        (LaplaceInGauss, r"claim is mu, but the noise is laplace"),
         (SaysNoNoise, "distribution must be 'gaussian'"),
         (CutOff, "NOT COVERED"),
         (Rounds, "not linear"),
@@ -274,8 +274,8 @@ class LouderMatrices(Blocks):
         (Skewed, r"items of shape \(2, 2\): exact mu 0\.96.*NOT COVERED"),
         (Twin, r"at 64 releases: exact mu inf.*NOT COVERED"),
         (MiddleTwin, r"items of shape \(48,\): exact mu inf.*NOT COVERED"),
-        (LargeTwin, r"coordinates 1 apart has correlation 0\.[45]"),
-        (Halves, r"coordinates 25000 apart has correlation 1\.000"),
+        (LargeTwin, "5000 numbers is not linear in their own draws"),
+        (Halves, "5000 numbers is not linear in their own draws"),
         (SkipBig, r"size 1e\+06.*depends on the items"),
         (SkipNegative, r"size 1e\+06.*depends on the items"),
         (LouderMatrices, r"off by|depends on the items"),
@@ -289,8 +289,8 @@ def test_broken_gaussian_counters_are_caught(mutant: type[Counter], message: str
 @pytest.mark.parametrize(
     ("mutant", "message"),
     [
-        (GaussInLaplace, r"claim is epsilon, but the noise .* is gaussian"),
-        (MixedNoise, "is gaussian and laplace"),
+        (GaussInLaplace, r"claim is epsilon, but the noise is gaussian"),
+        (MixedNoise, "at 2 releases no exact audit is possible"),
         (SaysNoNoise, "distribution must be 'laplace'"),
         (CutOff, "NOT COVERED"),
         (Rounds, "not linear"),
@@ -300,7 +300,7 @@ def test_broken_gaussian_counters_are_caught(mutant: type[Counter], message: str
         (TwoDBad, r"items of shape \(2, 2\): exact epsilon inf.*NOT COVERED"),
         (Twin, r"at 64 releases: exact epsilon inf.*NOT COVERED"),
         (MiddleTwin, r"items of shape \(48,\): exact epsilon inf.*NOT COVERED"),
-        (LargeTwin, r"coordinates 1 apart has correlation 0\.[45]"),
+        (LargeTwin, "5000 numbers is not linear in their own draws"),
         (SkipBig, r"size 1e\+06.*depends on the items"),
     ],
 )

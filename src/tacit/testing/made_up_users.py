@@ -79,22 +79,23 @@ def block_of_strangers(block: Block, rng: np.random.Generator, pool: Block | Non
     return Block(block.users, arrays)
 
 
-def with_floats(block: Block, *values: float) -> Block:
-    """Every number that may be a fraction becomes one of these, in turn."""
-    return _mapped(block, "f", lambda a: np.resize(np.array(values, dtype=a.dtype), a.shape))
-
-
-def with_integers(block: Block, value: Callable[[NDArray[Any]], int]) -> Block:
-    """All integers become a value made from their array; versions stay."""
-    return _mapped(block, "i", lambda a: np.full_like(a, value(a)))
-
-
-def _mapped(block: Block, kind: str, change: Callable[[NDArray[Any]], NDArray[Any]]) -> Block:
-    arrays = dict(block.arrays)
-    for name, array in arrays.items():
-        if array.dtype.kind == kind and name != "versions":
-            arrays[name] = change(array)
-    return Block(block.users, arrays)
+def hostile_values(array: NDArray[Any]) -> NDArray[Any]:
+    """Values that nobody expects in an array of this type, or just outside of its range."""
+    ends = [array.min(), array.max()] if array.size else [0, 0]
+    values: list[Any]
+    if array.dtype.kind == "f":
+        near = [float(ends[0]) - 1.0, float(ends[1]) + 1.0, float(ends[1]) + 2.0]
+        values = [*HOSTILE_FLOATS, *(value for value in near if math.isfinite(value))]
+    elif array.dtype.kind == "b":
+        values = [True, False]
+    else:
+        limits = np.iinfo(array.dtype)
+        values = [limits.min, limits.max, 0, 1, limits.max - 1, -1]
+        # One too many, and one too few, are the mistakes that are made.
+        values += [int(ends[0]) - 1, int(ends[1]) + 1, int(ends[1]) + 2]
+        values = [value for value in values if limits.min <= value <= limits.max]
+    with np.errstate(all="ignore"):
+        return np.array(values, dtype=array.dtype)
 
 
 def of_version(block: Block, version: int) -> Block:
@@ -104,18 +105,21 @@ def of_version(block: Block, version: int) -> Block:
 
 
 def hostile_blocks(block: Block, rng: np.random.Generator) -> dict[str, Block]:
-    """The block with all users hostile, by kind."""
+    """The block with all users hostile, by kind; versions stay."""
+
+    def filled(rows: Callable[[NDArray[Any], tuple[int, ...]], NDArray[Any]]) -> Block:
+        arrays = dict(block.arrays)
+        for name in [name for name in arrays if name != "versions"]:
+            array = arrays[name]
+            arrays[name] = rows(hostile_values(array), array.T.shape).T.astype(array.dtype)
+        return Block(block.users, arrays)
+
     return {
-        "not a number": with_floats(block, math.nan),
-        "infinite": with_floats(block, math.inf, -math.inf),
-        "tiny": with_floats(block, 0.5, 5e-324, -0.0, 1e-160, -5e-324, 0.0),
-        "of all kinds": with_floats(block, *HOSTILE_FLOATS),
-        "huge": with_integers(
-            with_floats(block, 1e308, -1e308), lambda a: int(np.iinfo(a.dtype).max)
+        "not a number": filled(lambda values, shape: np.full(shape, values[0])),
+        "of all kinds": filled(lambda values, shape: np.resize(values, shape)),
+        "each of a kind": filled(
+            lambda values, shape: np.broadcast_to(np.resize(values, shape[-1]), shape)
         ),
-        "out of range": with_integers(with_floats(block, 2.0, -1.0), lambda a: int(a.max()) + 1),
-        "negative": with_integers(block, lambda a: -1),
-        "the most negative": with_integers(block, lambda a: int(np.iinfo(a.dtype).min)),
         "somebody else's": block_of_strangers(block, rng),
     }
 

@@ -6,8 +6,8 @@
    whose vectors are farthest apart.
 2. **Accounts.** What telling two users apart costs by what the gate was asked for: the sum of
    |shift|^2 / s^2 with the claimed noise s; for any two users, and for the two that were found.
-3. **Noise.** The agent runs again and again, with one or with the other of the two, and the noise
-   of every release is put to the tests of :mod:`tacit.audit.noise_tests`.
+3. **Noise.** The agent runs again and again, with one or with the other of the two; the noise of
+   every release must be what was drawn, and as large as it should (:mod:`~.gate_noise`).
 4. **Transcript.** From the exact shift and the measured noise follows the true mu of telling the
    two apart. The privacy loss must be N(+-mu^2 / 2, mu^2): its variance, which is that of the noise
    in the one direction that matters, is tested by itself.
@@ -21,30 +21,36 @@ false alarm.
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from tacit.audit.audit_report import AgentAudit, Attacked, Transcript, Unit
-from tacit.audit.check_agent import Outcome, agent_outcomes, require_releases
-from tacit.audit.check_statistic import check_statistic
-from tacit.audit.gate_noise import Law, Measured, Totals, measured, report_blur
-from tacit.audit.made_up_users import Sample, mixed, raw_block, sampler_of, with_row
-from tacit.audit.mechanisms import audit_samples
-from tacit.audit.noise_tests import Flips, NoiseRecord, Tally
-from tacit.audit.watched_gate import WatchedGate
-from tacit.audit.worst_users import worst_users
 from tacit.core.world import World
 from tacit.privacy.budget import Relation
 from tacit.privacy.curators.local import noise_scale, report
 from tacit.privacy.errors import CheckFailed, InvalidArgument
+from tacit.privacy.gaussian_dp import epsilon_from_mu
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.statistic import Block, Floats, Layout, Part, Statistic
 from tacit.simulation.progress import Progress, progress_bar
+from tacit.testing.check_agent import Outcome, agent_outcomes, require_releases
+from tacit.testing.check_statistic import check_statistic
+from tacit.testing.gate_noise import Flips, Measured, Sums, Tally, measured, noise_failures
+from tacit.testing.made_up_users import Sample, mixed, raw_block, sampler_of, with_row
+from tacit.testing.mechanisms import EmpiricalAudit, audit_samples
+from tacit.testing.watched_gate import WatchedGate
+
+Unit: TypeAlias = Literal["mu", "epsilon"]
+
+FALSE_ALARM = 1e-3
+"""The chance that all tests of one audit together alarm although nothing is wrong, at most.
+
+Two views from outside have 1e-4 each, at the usual confidence, the checks of behaviour 1e-5, and
+a few tests of noise 1e-11 each.
+"""
 
 # Statistics that are attacked at most, one by one.
 _ATTACKED = 6
@@ -63,7 +69,6 @@ def audit_agent(
     seed: int = 0,
     behaviour: bool = True,
     rounds: int = 80,
-    seeds: int = 60,
     sample: Sample | None = None,
     progress: Progress = True,
 ) -> AgentAudit:
@@ -79,9 +84,7 @@ def audit_agent(
         seed: of the users and the attack.
         behaviour: whether to make the checks of :func:`tacit.check_agent` as well.
         rounds: of the search for the farthest pair.
-        seeds: how many runs the checks on ties and labels compare.
-        sample: makes users for the attack, beside those made from the world's own; those of
-            :mod:`tacit.audit.worst_users` by default.
+        sample: makes users for the attack, beside those made from the world's own.
         progress: whether to show a progress bar, on standard error.
 
     Raises:
@@ -96,7 +99,7 @@ def audit_agent(
     blocks = sorted({0, auditor.releases // 2} & set(range(auditor.releases)))
     units = len(blocks) * 2 * runs + 12 * behaviour * (runs // 10)
     transcripts, outcomes, broken = list[Transcript](), list[Outcome](), list[str]()
-    same: dict[str, Any] = {"users": users, "seeds": seeds, "seed": seed, "sample": sample}
+    same: dict[str, Any] = {"users": users, "seed": seed, "sample": sample}
     with progress_bar(f"auditing {auditor.name}", units, progress) as advance:
         statistics, pairs = auditor.attack(blocks)
         for block, pair in sorted(pairs.items()):
@@ -136,8 +139,8 @@ class _AgentAuditor:
 
     def __post_init__(self) -> None:
         self._flips: Flips | None = None
-        self._differences: dict[str, Floats] = {}
-        self._totals = Totals()
+        self._vectors: dict[str, Floats] = {}
+        self._sums = Sums()
         agent = self.make(0)
         self.privacy: Any = agent.privacy
         if not self.privacy.private:
@@ -175,10 +178,6 @@ class _AgentAuditor:
         return self.make_agent(self.world.spec, users=self.users, seed=self.seed, noise_seed=own)
 
     @property
-    def unit(self) -> Unit:
-        return "epsilon" if self.pure else "mu"
-
-    @property
     def claimed(self) -> float:
         """What one episode may cost, in mu or epsilon."""
         if self.privacy.local:
@@ -194,7 +193,7 @@ class _AgentAuditor:
         if self.privacy.local:
             asked = next(p.statistic for p in self.passages if block in p.blocks)
             return asked.sensitivity(relation, norm) / noise_scale(asked, self.privacy)
-        run = measured(self.gate, self._totals) or []
+        run = measured(self.gate, self._sums)
         costs = [
             abs(one.gains[block]) * self._of(one, run, block).sensitivity(relation, norm)
             for one in run
@@ -232,12 +231,7 @@ class _AgentAuditor:
 
     def _attack(self, statistic: Statistic, block: int) -> tuple[Attacked, Block]:
         norm, relation = self.norm, self.privacy.relation
-        # The caller's users, or those that are known to be far apart in worlds like this.
-        worst = self.sample
-        if worst is None:
-            with contextlib.suppress(InvalidArgument):
-                worst = worst_users(self.world.spec, self.policies[block])
-        sample = mixed(worst, sampler_of(self.blocks[block], self.policies[block]))
+        sample = mixed(self.sample, sampler_of(self.blocks[block], self.policies[block]))
         name, declared = statistic.name, statistic.sensitivity(relation, norm)
         try:
             found = check_statistic(
@@ -254,7 +248,7 @@ class _AgentAuditor:
             return [(p.statistic, 1.0) for p in self.passages if block in p.blocks][:1]
         return [
             (one.passage.statistic, one.gains[block])
-            for one in measured(self.gate) or ()
+            for one in measured(self.gate, self._sums)
             if block in one.passage.blocks
         ]
 
@@ -265,42 +259,44 @@ class _AgentAuditor:
     ) -> Transcript:
         measure = self._device if self.privacy.local else self._run
         seen: tuple[list[_Seen], list[_Seen]] = [], []
-        record, self._flips = NoiseRecord(), None
+        bits = self.privacy.reports_bits
+        noise, wrong = Tally("laplace" if self.pure and not bits else "normal"), list[str]()
+        self._flips = None
         for which in (0, 1):
             for i in range(runs):
                 # Runs of the two kinds are independent: none shares its noise with another.
-                seen[which].append(measure(block, pair, which, 1 + 2 * i + which, record))
+                seen[which].append(measure(block, pair, which, 1 + 2 * i + which, noise, wrong))
                 advance(1)
         everything = [*seen[0], *seen[1]]
-        values = sum(s.values for s in everything)
         scores = [np.array([s.score for s in some]) for some in seen]
-        bits: list[str] = [] if self._flips is None else self._flips.wrong()
-        wrong = [*record.sizes()[:3], *bits, *record.shapes()[:3]]
-        failures = [("transcript noise", words) for words in wrong]
-        failures += [("transcript overlap", words) for words in record.shared()[:3]]
+        if self._flips is not None:
+            wrong += self._flips.wrong
+        elif noise.values and noise.wrong:
+            words = f"the variance of {noise.values} noise values is {noise.ratio:.3f} of what "
+            wrong.insert(0, f"{words}sensitivity and cost demand")
+        failures = [("transcript noise", words) for words in dict.fromkeys(wrong)][:3]
         along = Tally("normal")
         along.add(np.array([s.along for s in everything if not math.isnan(s.along)]))
-        if along.values and along.wrong():
+        if along.values and along.wrong:
             words = f"in {along.values} runs the privacy loss of the two varies by "
             failures.append(("privacy loss", f"{words}{along.ratio:.3f} of what is claimed"))
         return Transcript(
             block=block,
+            runs=runs,
+            unit="epsilon" if self.pure else "mu",
             claimed=self.claimed,
-            unit=self.unit,
             bound=self.bound(block),
             accounted=max(s.cost for s in everything),
-            noise_ratio=sum(s.squares for s in everything) / max(values, 1),
-            noise_values=values,
-            overlap=record.overlap,
-            losses=np.array([s.loss for s in seen[0]]),
-            other_losses=np.array([s.loss for s in seen[1]]),
+            noise_ratio=noise.ratio,
+            noise_values=noise.values,
+            loss_variance=float(np.var([s.loss for s in seen[0]])),
             outside=audit_samples(scores[1], scores[0], confidence=confidence),
             along=along.ratio if along.values else math.nan,
-            noise_failures=tuple(failures),
+            noise_findings=tuple(failures),
         )
 
     def _run(
-        self, block: int, pair: Block, which: int, noise_seed: int, record: NoiseRecord
+        self, block: int, pair: Block, which: int, noise_seed: int, noise: Tally, wrong: list[str]
     ) -> _Seen:
         """A run of the agent with one of the two users in the first row of a block."""
         agent = self.make(noise_seed)
@@ -312,15 +308,16 @@ class _AgentAuditor:
                 if agent.block_users == 0:
                     raise CheckFailed("it stopped before all declared users came")
                 agent.learn(raw)
-        seen, run = _Seen(self.pure), measured(gate, self._totals) or []
-        record.add(run)
+        seen, run = _Seen(self.pure), measured(gate, self._sums)
+        wrong += noise_failures(run)
         for one in run:
-            noise = one.noise
-            shift = np.zeros_like(noise)
+            shift = np.zeros_like(one.noise)
             if one.gains.get(block):
                 statistic = self._of(one, run, block)
-                shift = one.gains[block] * self._difference(statistic, pair)
-            seen.add(noise, shift, which)
+                first, second = self._known(statistic, pair)
+                shift = one.gains[block] * (first - second)
+            noise.add(one.noise)
+            seen.add(one.noise, shift, which)
         return seen
 
     @staticmethod
@@ -336,47 +333,41 @@ class _AgentAuditor:
             if other.passage.stream is stream and other.passage.blocks[0] == block
         )
 
-    def _difference(self, statistic: Statistic, pair: Block) -> Floats:
-        """How far the two are apart; most runs ask the same again."""
+    def _known(self, statistic: Statistic, pair: Block) -> Floats:
+        """The vectors of the two; most runs ask the same again."""
         key = f"{statistic.fingerprint} {id(pair)}"
-        if key not in self._differences:
-            if len(self._differences) > 1000:
-                self._differences.clear()
-            first, second = statistic.contributions(pair)
-            self._differences[key] = first - second
-        return self._differences[key]
+        if key not in self._vectors:
+            if len(self._vectors) > 1000:
+                self._vectors.clear()
+            self._vectors[key] = statistic.contributions(pair)
+        return self._vectors[key]
 
     def _device(
-        self, block: int, pair: Block, which: int, noise_seed: int, record: NoiseRecord
+        self, block: int, pair: Block, which: int, noise_seed: int, noise: Tally, wrong: list[str]
     ) -> _Seen:
         """One report of one of the two, from her device."""
-        passage = next(p for p in self.passages if block in p.blocks)
-        statistic, privacy = passage.statistic, self.privacy
-        user = pair.take(slice(which, which + 1))
+        statistic = next(p.statistic for p in self.passages if block in p.blocks)
+        user, privacy, seen = pair.take(slice(which, which + 1)), self.privacy, _Seen(self.pure)
         sent = report(statistic, user, privacy, noise_seed=noise_seed)
-        seen = _Seen(self.pure)
+        truth = self._known(statistic, pair)
         if privacy.reports_bits:
             self._flips = self._flips or Flips.of(statistic, privacy)
-            truth = statistic.contributions(pair)
             self._flips.add(sent, truth[which])
-            seen.add_bits(sent, self._flips.chances(truth), which)
+            chances = self._flips.chances(truth)
+            noise.add((sent - chances[which]) / np.sqrt(chances[which] * (1.0 - chances[which])))
+            seen.add_bits(sent, chances, which)
             return seen
         scale = noise_scale(statistic, privacy)
-        noise = (sent - statistic.contributions(user)[0]) / scale
-        law: Law = "laplace" if self.pure else "normal"
-        blur = report_blur(statistic, privacy, 1, sent) / scale
-        record.add([Measured(passage, 0, noise, {}, law, blur)])
-        seen.add(noise, self._difference(statistic, pair) / scale, which)
+        noise.add((sent - truth[which]) / scale)
+        seen.add((sent - truth[which]) / scale, (truth[0] - truth[1]) / scale, which)
         return seen
 
 
 @dataclass(eq=False)
 class _Seen:
-    """What one run showed: noise in units of what was claimed, and the loss by it."""
+    """What one run showed: the loss by its noise, in units of what was claimed."""
 
     pure: bool
-    squares: float = 0.0
-    values: int = 0
     loss: float = 0.0
     score: float = 0.0
     _cost: float = 0.0
@@ -396,14 +387,9 @@ class _Seen:
         """Bits of randomised response, and the chances that they are 1 for each of the two."""
         one, zero = np.log(chances), np.log1p(-chances)
         apart = np.stack([one[0] - one[1], zero[0] - zero[1]])
-        ratios = np.where(bits > 0.0, *apart)
-        self.score += float(ratios.sum())
-        self.loss += float(ratios.sum()) * (1.0 if which == 0 else -1.0)
         # The most that any bits tell, in one direction or the other.
-        self._cost += max(float(apart.max(axis=0).sum()), float((-apart).max(axis=0).sum()))
-        mine = chances[which]
-        self.squares += float(((bits - mine) ** 2 / (mine * (1.0 - mine))).sum())
-        self.values += bits.size
+        most = max(float(apart.max(axis=0).sum()), float((-apart).max(axis=0).sum()))
+        self._told(float(np.where(bits > 0.0, *apart).sum()), most, which)
 
     def add(self, noise: Floats, shift: Floats, which: int) -> None:
         """One release: y = T + noise, with T = the first user's or, minus the shift, the other's.
@@ -415,15 +401,15 @@ class _Seen:
         if self.pure:
             # Unit Laplace noise; sums of absolute values.
             score = float((np.abs(noise + sign * shift) - np.abs(noise)).sum()) * sign
-            self._cost += float(np.abs(shift).sum())
-            self.squares += float((noise**2).sum()) / 2.0
+            self._told(score, float(np.abs(shift).sum()), which)
         else:
-            score = float(noise @ shift) + sign * 0.5 * float(shift @ shift)
-            self._cost += float(shift @ shift)
-            self.squares += float((noise**2).sum())
+            square = float(shift @ shift)
+            self._told(float(noise @ shift) + sign * 0.5 * square, square, which)
+
+    def _told(self, score: float, cost: float, which: int) -> None:
         self.score += score
-        self.loss += sign * score
-        self.values += noise.size
+        self.loss += score if which == 0 else -score
+        self._cost += cost
 
 
 @dataclass(frozen=True, eq=False)
@@ -456,3 +442,210 @@ class _Together(Statistic):
 
     def vectors(self, block: Block) -> Floats:
         return np.concatenate([gain * s.vectors(block) for s, gain in self.asked], axis=1)
+
+
+# What was found.
+
+
+@dataclass(frozen=True)
+class Attacked:
+    """One statistic under attack.
+
+    Its declared sensitivity is in the norm and relation of the accounts, beside the largest
+    distance of two users that was found; ``failure`` says why it does not keep its contract.
+    """
+
+    name: str
+    declared: float
+    found: float
+    failure: str | None = None
+
+    @property
+    def tightness(self) -> float:
+        """Found over declared."""
+        return self.found / self.declared
+
+
+@dataclass(frozen=True)
+class Transcript:
+    """Runs of an agent with one or the other of two users in one block.
+
+    Attributes:
+        block: which block they are in.
+        runs: with each of them.
+        unit: what costs are in: mu, or epsilon for pure models.
+        claimed: what one episode may cost.
+        bound: what any two users within the declared sensitivities can cost, from all releases
+            that the block is in and their claimed noise.
+        accounted: the exact cost of telling these two apart, with the claimed noise.
+        noise_ratio: measured over claimed variance of the noise, from so many values.
+        loss_variance: of the log-likelihood ratios of runs with the first user.
+        along: measured over claimed variance of the noise in the direction that tells them apart,
+            which is that of their losses; ``nan`` where it is not Gaussian.
+        outside: the bound from a threshold.
+        noise_findings: what is wrong with the noise, by name of the test.
+    """
+
+    block: int
+    runs: int
+    unit: Unit
+    claimed: float
+    bound: float
+    accounted: float
+    noise_ratio: float
+    noise_values: int
+    loss_variance: float
+    along: float
+    outside: EmpiricalAudit
+    noise_findings: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def estimate(self) -> float:
+        """The cost of telling them apart by the measured noise and the exact shift."""
+        return self.accounted / math.sqrt(max(self.noise_ratio, 1e-12))
+
+    @property
+    def findings(self) -> tuple[tuple[str, str], ...]:
+        """What is wrong: which test found it, and what in words."""
+        found, claimed = list[tuple[str, str]](), f"claimed is {self.claimed:.4g}"
+        cost, pure = max(self.accounted, self.bound), self.unit == "epsilon"
+        if cost > self.claimed * (1.0 + 1e-9):
+            found.append(("accounts", f"the releases cost {self.unit} {cost:.4g}, {claimed}"))
+        found += self.noise_findings
+        # Confident rates that break e^epsilon, in one direction or the other.
+        false, true = self.outside.false_positives, self.outside.true_positives
+        factor = math.exp(min(self.claimed, 700.0))
+        broken = true > factor * false or 1.0 - false > factor * (1.0 - true)
+        if broken if pure else self.outside.mu > self.claimed:
+            words = f"a threshold tells the two users apart with {self.outside}"
+            found.append(("outside view", f"{words}, {claimed} in {self.unit}"))
+        return tuple((name, f"block {self.block}: {words}") for name, words in found)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers."""
+        names = ["block", "runs", "unit", "claimed", "bound", "accounted", "estimate"]
+        names += ["noise_ratio", "noise_values", "loss_variance"]
+        return {name: getattr(self, name) for name in names} | {
+            "loss_ratio": None if math.isnan(self.along) else self.along,
+            "lower_bound_mu": self.outside.mu,
+            "confidence": self.outside.confidence,
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class AgentAudit:
+    """What an audit found.
+
+    Attributes:
+        guarantee: what the agent claims.
+        releases: publications in a run.
+        passages: releases through the gate in a run.
+        transcripts: by audited block.
+        outcomes: the checks of behaviour.
+        delta: at which lower bounds on mu are also given as an epsilon.
+        broken: what ended runs of the transcript before they were through, in words.
+    """
+
+    agent: str
+    world: str
+    privacy: str
+    guarantee: Guarantee
+    releases: int
+    passages: int
+    statistics: tuple[Attacked, ...]
+    transcripts: tuple[Transcript, ...]
+    outcomes: tuple[Outcome, ...] = ()
+    delta: float = 1e-6
+    broken: tuple[str, ...] = ()
+
+    @property
+    def findings(self) -> tuple[tuple[str, str], ...]:
+        """Everything that is wrong: which check found it, and what in words.
+
+        Names are those of :func:`tacit.check_agent`, ``"attack"``, those of transcripts, and
+        ``"transcript"`` for runs that did not end as they should.
+        """
+        attacked = [s for s in self.statistics if s.failure]
+        found = [("attack", f"sensitivity of {s.name}: {s.failure}") for s in attacked]
+        found += [finding for t in self.transcripts for finding in t.findings]
+        found += [("transcript", words) for words in self.broken]
+        found += [(o.name, str(o.failure)) for o in self.outcomes if o.failure is not None]
+        return tuple(found)
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """Everything that is wrong, in words."""
+        return tuple(words for _, words in self.findings)
+
+    @property
+    def failed(self) -> tuple[str, ...]:
+        """The names of the checks that found something, each once."""
+        return tuple(dict.fromkeys(name for name, _ in self.findings))
+
+    @property
+    def passed(self) -> bool:
+        """The verdict."""
+        return not self.findings
+
+    @property
+    def lower_bounds(self) -> tuple[float, float]:
+        """The largest mu that was shown from outside, and as an epsilon at ``delta``."""
+        mu = max((t.outside.mu for t in self.transcripts), default=0.0)
+        return mu, epsilon_from_mu(mu, self.delta) if mu > 0.0 else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as plain values."""
+        mu, epsilon = self.lower_bounds
+        return {
+            "verdict": "pass" if self.passed else "fail",
+            **{name: getattr(self, name) for name in ("agent", "world", "privacy")},
+            "guarantee": self.guarantee.to_dict(),
+            "releases": self.releases,
+            "passages": self.passages,
+            "statistics": [
+                {n: getattr(s, n) for n in ("name", "declared", "found", "tightness")}
+                | {"passed": s.failure is None}
+                for s in self.statistics
+            ],
+            "transcripts": [t.to_dict() for t in self.transcripts],
+            "mu_estimate": max((t.estimate for t in self.transcripts), default=None),
+            "mu_lower_bound": mu,
+            "epsilon_lower_bound": epsilon,
+            "checks": [
+                {"name": o.name, "outcome": o.verdict, "reason": o.reason} for o in self.outcomes
+            ],
+            "failures": list(self.failures),
+            "failed": list(self.failed),
+            "false_alarm": FALSE_ALARM,
+        }
+
+    def words(self) -> Mapping[str, str]:
+        """The claim and the main numbers as labelled texts, for a terminal."""
+        g = self.guarantee
+        words = {"claim": g.short, "unit": g.unit, "relation": g.relation.value}
+        words["mechanism"] = g.mechanism
+        words["releases"] = f"{self.passages:,} through the gate, {self.releases:,} policies "
+        words["releases"] += "published"
+        # Several statistics may have one name: the worst of them is shown.
+        for s in sorted(self.statistics, key=lambda s: (s.failure is not None, s.tightness)):
+            found = f"declared {s.declared:.4g}, found {s.found:.4g} ({s.tightness:.1%})"
+            words[f"sensitivity of {s.name}"] = s.failure or found
+        t = max(self.transcripts, key=lambda t: t.estimate, default=None)
+        if t is None:
+            return words
+        words["exact audit"] = (
+            f"{t.unit} {t.bound:.4g} at most for any two users, {t.claimed:.4g} claimed; "
+            f"{t.accounted:.4g} for the worst two found"
+        )
+        words["transcript"] = (
+            f"{t.unit} {t.estimate:.4g} measured for these two ({2 * t.runs:,} runs)"
+        )
+        words["noise"] = f"{t.noise_ratio:.4f} of the claimed variance ({t.noise_values:,} values)"
+        if not math.isnan(t.along):
+            words["privacy loss"] = (
+                f"variance {t.loss_variance:.4f}, claimed is {t.claimed**2:.4f} at most; "
+                f"{t.along:.3f} of the claimed noise in the direction of these two"
+            )
+        epsilon = f"epsilon >= {self.lower_bounds[1]:.3g} at {self.delta:g}"
+        words["from outside"] = f"{t.outside}, so {epsilon}"
+        return words
