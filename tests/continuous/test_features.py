@@ -90,7 +90,6 @@ def test_a_function_of_ones_own():
     assert features([[[1.0], [3.0]]]).tolist() == [[[1.0, 1.0], [3.0, 9.0]]]
     assert features.bound == math.inf
     assert features.dimension is None
-    assert not features.publishable()
 
 
 def test_a_declared_bound_is_enforced_whatever_the_function_does():
@@ -175,7 +174,6 @@ def test_states_with_other_coordinates_are_refused(features):
 @pytest.mark.parametrize("features", MAPS, ids=repr)
 def test_a_map_survives_as_numbers(features):
     kind, arrays = feature_arrays(features)
-    assert features.publishable()
     again = features_of(kind, arrays)
     assert again == features
     assert repr(again) == repr(features)

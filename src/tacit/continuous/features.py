@@ -52,9 +52,6 @@ class FeatureMap(Protocol):
     def __call__(self, states: ArrayLike) -> Floats:
         """The features, (..., m), of states, (..., D)."""
 
-    def publishable(self) -> bool:
-        """Whether a file of plain numbers can hold the map; no map of your own is such a one."""
-
     def describe(self) -> str:
         """The map in a few words."""
 
@@ -214,10 +211,6 @@ class SafeMap(ABC):
             if good.any():
                 features[good] = self._evaluate(rows[good])
         return features.reshape(*points.shape[:-1], size)
-
-    def publishable(self) -> bool:
-        """Whether a file of plain numbers can hold the map."""
-        return True
 
 
 @dataclass(frozen=True)
@@ -477,10 +470,6 @@ class Custom(SafeMap):
     def dimension(self) -> None:
         """Unknown: the function decides."""
         return
-
-    def publishable(self) -> bool:
-        """It is not."""
-        return False
 
     def describe(self) -> str:
         """The map in a few words."""
