@@ -199,7 +199,7 @@ def test_half_the_noise_is_found(statistic: str) -> None:
     mutant = with_source(Halved)
     with pytest.raises(AssertionError, match=r"variance 0\.2"):
         noise_is_as_announced(mutant, statistic)
-    with pytest.raises(CheckFailed, match=r"^noise: the variance of \d+ noise values is 0\.2"):
+    with pytest.raises(CheckFailed, match=r"^noise: .*entries are not the sum|needs one draw"):
         check(mutant, statistic=statistic)
 
 
@@ -259,7 +259,7 @@ def test_grams_without_noise_are_found() -> None:
 
 
 def test_grams_without_noise_are_found_by_the_check() -> None:
-    with pytest.raises(CheckFailed, match=r"^noise: part gram: the variance"):
+    with pytest.raises(CheckFailed, match=r"^noise: .* 6 of 33 entries are not the sum"):
         check(gram_without_noise, statistic="features")
 
 

@@ -310,7 +310,7 @@ class RecomputesOldUsers(SeesRawData):
 def test_old_users_are_never_asked_again() -> None:
     mutant = through_a_hole(RecomputesOldUsers)
     make = partial(mutant, privacy=JOINT, statistic="model", schedule=FEW)
-    with pytest.raises(CheckFailed, match=r"^(chunks|data flow|hostile users|resume): "):
+    with pytest.raises(CheckFailed, match=r"^(data flow|hostile users|resume): "):
         check_agent(make, UNKNOWN, users=240)
 
 

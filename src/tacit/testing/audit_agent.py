@@ -38,7 +38,7 @@ from tacit.privacy.statistic import Block, Floats, Layout, Part, Statistic
 from tacit.simulation.progress import Progress, progress_bar
 from tacit.testing.check_agent import Outcome, agent_outcomes, require_releases
 from tacit.testing.check_statistic import check_statistic
-from tacit.testing.gate_noise import Flips, Measured, Sums, Tally, measured, noise_failures
+from tacit.testing.gate_noise import Flips, Measured, Tally, measured, noise_failures
 from tacit.testing.made_up_users import Sample, mixed, raw_block, sampler_of, with_row
 from tacit.testing.mechanisms import EmpiricalAudit, audit_samples
 from tacit.testing.watched_gate import WatchedGate
@@ -139,8 +139,6 @@ class _AgentAuditor:
 
     def __post_init__(self) -> None:
         self._flips: Flips | None = None
-        self._vectors: dict[str, Floats] = {}
-        self._sums = Sums()
         agent = self.make(0)
         self.privacy: Any = agent.privacy
         if not self.privacy.private:
@@ -193,7 +191,7 @@ class _AgentAuditor:
         if self.privacy.local:
             asked = next(p.statistic for p in self.passages if block in p.blocks)
             return asked.sensitivity(relation, norm) / noise_scale(asked, self.privacy)
-        run = measured(self.gate, self._sums)
+        run = measured(self.gate)
         costs = [
             abs(one.gains[block]) * self._of(one, run, block).sensitivity(relation, norm)
             for one in run
@@ -248,7 +246,7 @@ class _AgentAuditor:
             return [(p.statistic, 1.0) for p in self.passages if block in p.blocks][:1]
         return [
             (one.passage.statistic, one.gains[block])
-            for one in measured(self.gate, self._sums)
+            for one in measured(self.gate)
             if block in one.passage.blocks
         ]
 
@@ -308,13 +306,13 @@ class _AgentAuditor:
                 if agent.block_users == 0:
                     raise CheckFailed("it stopped before all declared users came")
                 agent.learn(raw)
-        seen, run = _Seen(self.pure), measured(gate, self._sums)
+        seen, run = _Seen(self.pure), measured(gate)
         wrong += noise_failures(run)
         for one in run:
             shift = np.zeros_like(one.noise)
             if one.gains.get(block):
                 statistic = self._of(one, run, block)
-                first, second = self._known(statistic, pair)
+                first, second = statistic.contributions(pair)
                 shift = one.gains[block] * (first - second)
             noise.add(one.noise)
             seen.add(one.noise, shift, which)
@@ -333,15 +331,6 @@ class _AgentAuditor:
             if other.passage.stream is stream and other.passage.blocks[0] == block
         )
 
-    def _known(self, statistic: Statistic, pair: Block) -> Floats:
-        """The vectors of the two; most runs ask the same again."""
-        key = f"{statistic.fingerprint} {id(pair)}"
-        if key not in self._vectors:
-            if len(self._vectors) > 1000:
-                self._vectors.clear()
-            self._vectors[key] = statistic.contributions(pair)
-        return self._vectors[key]
-
     def _device(
         self, block: int, pair: Block, which: int, noise_seed: int, noise: Tally, wrong: list[str]
     ) -> _Seen:
@@ -349,7 +338,7 @@ class _AgentAuditor:
         statistic = next(p.statistic for p in self.passages if block in p.blocks)
         user, privacy, seen = pair.take(slice(which, which + 1)), self.privacy, _Seen(self.pure)
         sent = report(statistic, user, privacy, noise_seed=noise_seed)
-        truth = self._known(statistic, pair)
+        truth = statistic.contributions(pair)
         if privacy.reports_bits:
             self._flips = self._flips or Flips.of(statistic, privacy)
             self._flips.add(sent, truth[which])

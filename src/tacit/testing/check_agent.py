@@ -34,7 +34,7 @@ from tacit.privacy.ledger import Ledger
 from tacit.privacy.statistic import Block, Bools
 from tacit.simulation.run import run
 from tacit.testing.check_statistic import check_statistic
-from tacit.testing.gate_noise import Flips, Sums, measured, noise_failures, not_drawn
+from tacit.testing.gate_noise import Flips, grid_sum, measured, noise_failures, not_drawn
 from tacit.testing.made_up_users import (
     Sample,
     block_of_strangers,
@@ -388,7 +388,7 @@ def _by_curator(run: Run) -> list[Block]:
 
 def check_noise(trial: Trial) -> None:
     """It is what was drawn, at the scale that sensitivity and cost demand, also in real runs."""
-    gate, privacy, sums = trial.first.gate, trial.privacy, Sums()
+    gate, privacy = trial.first.gate, trial.privacy
     audited: set[Stream] = set()
     for passage in gate.passages:
         if isinstance(passage.stream, JointStream) and passage.stream not in audited:
@@ -398,10 +398,9 @@ def check_noise(trial: Trial) -> None:
         _check_reports(trial)
     values = runs = 0
     while runs < _NOISE_RUNS and values < _NOISE_VALUES:
-        found = measured(
-            gate if runs == 0 else trial.play(trial.make(runs), stream=runs).gate, sums
-        )
-        wrong = [one.wrong for one in found if one.wrong is not None]
+        played = trial.first if runs == 0 else trial.play(trial.make(runs), stream=runs)
+        found = measured(played.gate)
+        wrong = noise_failures(found)
         require(not wrong, "; ".join(wrong[:3]))
         values, runs = values + sum(one.noise.size for one in found), runs + 1
     if privacy.joint:
@@ -423,7 +422,7 @@ def _check_reports(trial: Trial) -> None:
             continue
         step = grid_step(statistic, privacy.norm)
         scale = noise_scale(statistic, privacy) / step
-        whole, is_open = Sums().of(statistic, user, step)
+        whole, is_open = grid_sum(statistic, user, step)
         words = not_drawn(
             "a report", sent / step - whole, is_open, (*gate.drawn,), privacy.needs_l1, scale
         )

@@ -64,35 +64,20 @@ class Measured:
     wrong: str | None
 
 
-class Sums:
-    """Sums over blocks, kept for runs in which the same users are asked the same again."""
+def grid_sum(statistic: Statistic, block: Block, step: float) -> tuple[Ints, Ints]:
+    """The sum over a block's users in whole steps, and by how many floats leave it open.
 
-    def __init__(self) -> None:
-        self._known: dict[tuple[Any, ...], tuple[Ints, Ints]] = {}
-
-    def of(self, statistic: Statistic, block: Block, step: float) -> tuple[Ints, Ints]:
-        """The sum over a block in whole steps, and by how many floats leave it open.
-
-        Each chunk of users is rounded to the grid; see :mod:`tacit.privacy.exact`.
-        """
-        # To the bit: some values are not numbers.
-        data = ((name, array.tobytes()) for name, array in block.arrays.items())
-        key = (statistic.fingerprint, step, *data)
-        if key not in self._known:
-            if len(self._known) > 5000:
-                self._known.clear()
-            vectors, size = statistic.contributions(block), chunk_users(block)
-            parts = [vectors[at : at + size].sum(axis=0) for at in range(0, len(vectors), size)]
-            steps = np.array(parts).reshape(-1, statistic.layout.size) / step
-            is_open = np.abs(steps - np.rint(steps)) > 0.5 - 1e-6
-            whole = np.rint(steps).astype(np.int64)
-            self._known[key] = whole.sum(axis=0), is_open.sum(axis=0)
-        return self._known[key]
+    Each chunk of users is rounded to the grid; see :mod:`tacit.privacy.exact`.
+    """
+    vectors, size = statistic.contributions(block), chunk_users(block)
+    parts = [vectors[at : at + size].sum(axis=0) for at in range(0, len(vectors), size)]
+    steps = np.array(parts).reshape(-1, statistic.layout.size) / step
+    is_open = np.abs(steps - np.rint(steps)) > 0.5 - 1e-6
+    return np.rint(steps).astype(np.int64).sum(axis=0), is_open.sum(axis=0)
 
 
-def measured(gate: WatchedGate, sums: Sums | None = None) -> list[Measured]:
+def measured(gate: WatchedGate) -> list[Measured]:
     """The noise of all releases to which some was added, in their order."""
-    sums = Sums() if sums is None else sums
     found: list[Measured] = []
     streams: dict[JointStream, list[tuple[int, Passage]]] = {}
     told: dict[tuple[Curator, int], tuple[Draw, ...]] = {}
@@ -103,15 +88,15 @@ def measured(gate: WatchedGate, sums: Sums | None = None) -> list[Measured]:
         if isinstance(stream, JointStream):
             streams.setdefault(stream, []).append((place, passage))
         elif isinstance(curator, JointCurator):
-            found.append(_of_block(gate, sums, place, passage, drawn, vector))
+            found.append(_of_block(gate, place, passage, drawn, vector))
         elif isinstance(curator, LocalCurator) and not curator.privacy.reports_bits:
             # Who reported does not report again.
             drawn = told.setdefault((curator, passage.blocks[0]), drawn)
             if stream is not None:
                 vector, before[stream] = vector - before.get(stream, np.zeros(1)), vector
-            found.append(_of_block(gate, sums, place, passage, drawn, vector))
+            found.append(_of_block(gate, place, passage, drawn, vector))
     for stream, passages in streams.items():
-        found += _of_stream(gate, sums, stream, passages)
+        found += _of_stream(gate, stream, passages)
     return sorted(found, key=lambda m: m.place)
 
 
@@ -130,7 +115,6 @@ def noise_failures(run: Sequence[Measured]) -> list[str]:
 
 def _of_block(
     gate: WatchedGate,
-    sums: Sums,
     place: int,
     passage: Passage,
     drawn: tuple[Draw, ...],
@@ -149,7 +133,7 @@ def _of_block(
         apart = grid_sensitivity(statistic, privacy.relation, privacy.norm, step)
         scale = apart / float(passage.release.cost or math.nan)
         gains[block] = 1.0 / (scale * step)
-    whole, is_open = sums.of(statistic, raw, step)
+    whole, is_open = grid_sum(statistic, raw, step)
     noise, what = vector / step - whole, f"release {place} of {statistic.name}"
     wrong = not_drawn(what, noise, is_open, drawn, privacy.needs_l1, scale, unit)
     return Measured(passage, place, noise / (scale * unit), gains, wrong)
@@ -209,7 +193,7 @@ class _Replay:
 
 
 def _of_stream(
-    gate: WatchedGate, sums: Sums, stream: JointStream, passages: list[tuple[int, Passage]]
+    gate: WatchedGate, stream: JointStream, passages: list[tuple[int, Passage]]
 ) -> list[Measured]:
     """The fresh noise of a running sum, release by release."""
     size = stream.statistic.layout.size
@@ -219,7 +203,7 @@ def _of_stream(
     rows, wrong = [], list[str | None]()
     for place, passage in passages:
         raw = gate.blocks[passage.gate, passage.blocks[0]]
-        whole, undecided = sums.of(passage.statistic, raw, stream.step)
+        whole, undecided = grid_sum(passage.statistic, raw, stream.step)
         prefix, is_open = prefix + whole, is_open + undecided
         steps = passage.statistic.layout.pack(passage.release.parts) / stream.step
         rows.append(steps - prefix)
