@@ -19,9 +19,8 @@ import sys
 
 from tacit import Budget
 from tacit.mixture import hard_mixture
+from tacit.papers.counters import level_of, operator_width, symmetric_noise, vector_width
 from tacit.papers.result import gaussian_proof
-from tacit.papers.tree_loops import level_of, symmetric_noise
-from tacit.papers.widths import operator_width, vector_width
 from tacit.papers.zhou_mixture_2022 import Regularizers, Sizes, lin_opt_vi
 
 

@@ -2,5 +2,5 @@
 
 Each is one file with a command line: what is run, how it is drawn. They share
 :mod:`~research.command_lines` (command lines that refuse in one line) and
-:mod:`~tacit.simulation.figures` (one look for all figures).
+:mod:`~research.figures` (one look for all figures).
 """

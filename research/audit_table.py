@@ -61,12 +61,11 @@ MORE_OPTIONS = (
     "pessimistic_improvement:behaviour=unknown",
     "linopt_sampled on gusts:dimension=2,horizon=8,samples=8",
     "model_posterior on gym:MountainCar-v0:horizon=8",
-    "model_posterior:discount=0.5 on gym:Acrobot-v1:horizon=3",
-    "model_posterior:discount=0.5 on pendulum:horizon=4,continuous=true",
+    "actor_critic on pendulum:horizon=4,continuous=true",
 )
 OPTIONS = (*chain.from_iterable(FAMILY_OPTIONS.values()), *MORE_OPTIONS)
 """Options that change what is asked of users, how noise is added, or what is planned with; on
-worlds that do the same: ends and rewards to learn, six coordinates, actions that are vectors."""
+worlds that do the same: ends and rewards to learn, actions that are vectors."""
 
 _RUNS = 40
 

@@ -24,14 +24,14 @@ from research.tables import ColumnTable, columns_main
 from research.wang_public_code import public_code
 from tacit.continuous import line
 from tacit.core.permuted import PermutedWorld
-from tacit.papers import wang_baselines
+from tacit.papers import baselines
 from tacit.papers.result import PaperResult
 from tacit.papers.wang_functional_2019 import Setting, network_q
 from tacit.privacy.models import JointDP, NonPrivate, Privacy
 from tacit.registry import choose_agent
-from tacit.simulation.compare import privacy_dict
 from tacit.simulation.result import WORLD_VALUES, Result, median
 from tacit.simulation.seeds import noise_seed
+from tacit.simulation.tables import privacy_dict
 
 Floats = NDArray[np.float64]
 
@@ -114,9 +114,9 @@ class CodeJob(BoxJob):
             world=world.name,
             privacy=repr(self.privacy),
             seed=seed,
-            served=list(range(len(found.values) + 1)),
-            values=[*found.values.tolist(), greedy[-1]],
-            greedy_values=[greedy[0], *greedy],
+            served=np.arange(len(found.values) + 1),
+            values=np.array([*found.values.tolist(), greedy[-1]]),
+            greedy_values=np.array([greedy[0], *greedy]),
             **{name: getattr(world, name) for name in WORLD_VALUES},
             guarantee=found.guarantee,
             seconds={},
@@ -145,7 +145,7 @@ def baseline(kind: str, privacy: Any, users: int, seed: int) -> PaperResult:
         return network_q(
             world, setting=Setting(T=steps, B=max(50, steps // 10), alpha=1.0), **budget
         )
-    found: PaperResult = getattr(wang_baselines, kind)(world, users=users, **budget)
+    found: PaperResult = getattr(baselines, kind)(world, users=users, **budget)
     return found
 
 

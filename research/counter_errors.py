@@ -16,7 +16,7 @@ import numpy as np
 import tacit
 from research.command_lines import parser_of
 from research.counter_look import OLDER, PENS, budget_words, logarithmic, older_std
-from tacit.simulation.figures import EndLabel, drawing, label_ends
+from research.figures import EndLabel, drawing, label_ends
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

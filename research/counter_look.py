@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from research.figures import Pen
 from tacit.privacy.budget import Budget
 from tacit.privacy.counters.dense import square_root_error
-from tacit.simulation.figures import Pen
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

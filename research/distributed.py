@@ -17,8 +17,7 @@ import tacit
 from research.command_lines import Parser
 from research.epsilon_cost import DELTA
 from tacit.registry import build_world
-from tacit.simulation.compare import users_words
-from tacit.simulation.result import median
+from tacit.simulation.result import median, users_words
 from tacit.simulation.seeds import noise_seed
 
 STORED = Path(__file__).with_suffix(".json")

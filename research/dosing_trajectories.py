@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from research.command_lines import figure_main
+from research.figures import PALE
 from research.lq_held_out import DOSING
 from research.sheets import Look, sheet
 from research.tables import joint
@@ -23,7 +24,6 @@ from tacit.core.vector_episodes import VectorEpisodes
 from tacit.lq.policy import GainPolicy
 from tacit.lq.world import LQWorld
 from tacit.lq.worlds import dosing
-from tacit.simulation.figures import PALE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

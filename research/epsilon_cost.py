@@ -17,9 +17,10 @@ import numpy as np
 
 import tacit
 from research.command_lines import Parser, png, store, whole
-from tacit.simulation.figures import EndLabel, Pen, drawing, label_ends
-from tacit.simulation.plots import _short as short
+from research.figures import EndLabel, Pen, drawing, label_ends
+from tacit.simulation.plots import short
 from tacit.simulation.result import median
+from tacit.simulation.seeds import noise_seed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -158,8 +159,12 @@ def measure(
     seeds: Sequence[int],
 ) -> Cost:
     """Runs an agent with every seed."""
-    recipe = {"make": f"tacit:{agent}", "users": users, "privacy": privacy, **options}
-    return Cost.of(tacit.run_seeds(recipe, world, list(seeds), workers=1, progress=False))
+    given = {"users": users, "privacy": privacy, **options}
+
+    def make(spec: Any, seed: int) -> Any:
+        return getattr(tacit, agent)(spec, seed=seed, noise_seed=noise_seed(seed), **given)
+
+    return Cost.of(tacit.run_seeds(make, world, list(seeds), workers=1, progress=False))
 
 
 def measure_lines(seeds: Sequence[int]) -> Iterator[tuple[str, float | None, Cost]]:

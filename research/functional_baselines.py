@@ -32,10 +32,10 @@ from research.continuous_held_out import (
     PaperJob,
     printed_job,
 )
+from research.figures import PALE, EndLabel, Pen, drawing
 from research.jobs import NUMBERS, RUNS, WORKERS, footnote, label_panels, run_jobs, sized
 from tacit.privacy.models import JointDP
-from tacit.simulation.figures import PALE, EndLabel, Pen, drawing
-from tacit.simulation.plots import _short_ticks
+from tacit.simulation.plots import short_ticks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -188,7 +188,7 @@ def paint(path: Path, measured: Measured) -> None:
             axes.set(xscale="log", xlabel="users", title=f"ε = {epsilon:g}: {title}")
             axes.set_xlim(0.9 * min(measured.sizes), 1.1 * max(measured.sizes))
             axes.set_ylim(0.0, measured.optimal * 1.08)
-            _short_ticks(axes.xaxis)
+            short_ticks(axes.xaxis)
             for level, name in ((measured.optimal, "optimum"), (measured.uniform, "uniform")):
                 axes.axhline(level, color=PALE, ls=":", lw=1.3)
                 axes.annotate(

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 
 from research.command_lines import figure_main
 from research.continuous_held_out import PAPER_USERS, BoxJob, printed_job
+from research.figures import PALE, EndLabel, Pen, drawing
 from research.jobs import NUMBERS, RUNS, WORKERS, ByJob, footnote, label_panels, run_jobs, sized
 from research.wang_public_code import STATED
-from tacit.simulation.figures import PALE, EndLabel, Pen, drawing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from research.command_lines import figure_main
 from research.continuous_held_out import PAPER, PAPER_USERS
 from research.counter_look import budget_words
+from research.figures import EndLabel, Pen, drawing, label_ends
 from research.jobs import footnote
 from research.worlds import plane
 from tacit import FittedFunctionalQ
@@ -27,7 +28,6 @@ from tacit.continuous.worlds import (
     line,
 )
 from tacit.core.agent import Agent
-from tacit.simulation.figures import EndLabel, Pen, drawing, label_ends
 from tacit.simulation.seeds import noise_seed
 
 if TYPE_CHECKING:

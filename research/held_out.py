@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import tacit
 from research.command_lines import Parser, store, whole
 from research.epsilon_cost import DELTA, Cost, with_progress
+from tacit.simulation.seeds import noise_seed
 
 if TYPE_CHECKING:
     from tacit.privacy.models import Privacy
@@ -89,8 +90,12 @@ def measure_worlds(
         spec = world.spec
 
         def runs(privacy: Privacy, users: int, world: Any = world) -> list[tacit.Result]:
-            recipe = {"make": "tacit:UCBVI", "users": users, "privacy": privacy, **options}
-            return tacit.run_seeds(recipe, world, list(seeds), workers=1, progress=False)
+            given = {"users": users, "privacy": privacy, **options}
+
+            def make(its: Any, seed: int) -> Any:
+                return tacit.UCBVI(its, seed=seed, noise_seed=noise_seed(seed), **given)
+
+            return tacit.run_seeds(make, world, list(seeds), workers=1, progress=False)
 
         private = runs(tacit.JointDP(EPSILON, DELTA), PRIVATE_USERS)
         plain = runs(tacit.NonPrivate(), PLAIN_USERS)

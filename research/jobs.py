@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 import tacit
 from research.command_lines import Number
 from research.epsilon_cost import with_progress
+from research.figures import INK, EndLabel, label_ends
 from research.worlds import build
-from tacit.simulation.figures import INK, EndLabel, label_ends
-from tacit.simulation.plots import _short as short
+from tacit.simulation.plots import short
 from tacit.simulation.seeds import SeedFailed, noise_seed
 
 if TYPE_CHECKING:

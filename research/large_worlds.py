@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,12 +26,9 @@ from research.fewer_users_linear import words
 from research.jobs import RUNS
 from research.tables import joint
 from research.worlds import build
-from tacit.continuous import Nystroem
 from tacit.simulation.seeds import noise_seed
 
 STORED = Path(__file__).with_suffix(".json")
-CENTRES = 7
-"""Of Nystroem features, on a line."""
 
 
 @dataclass(frozen=True)
@@ -60,9 +57,6 @@ class Row:
     def run(self, seed: int) -> Any:
         """One run."""
         world: Any = build(f"{self.world}:seed={seed}" if self.seeded else self.world)
-        if self.words == "nystroem":
-            known = world.spec.lows, world.spec.highs
-            world.spec = replace(world.spec, features=Nystroem.on_grid(*known, CENTRES))
         agent = getattr(tacit, self.agent)(
             world.spec,
             users=self.users,
@@ -73,16 +67,11 @@ class Row:
         return tacit.run(agent, world, seed, progress=False)
 
 
-def _kernel(world: str, users: int, kernel: str) -> Row:
-    return Row(world, False, "KernelLSVI", users, kernel)
-
-
 ROWS = (
     Row("currents", True, "LinOptSampled", 100_000),
-    *(_kernel("line", 10_000, kernel) for kernel in ("quadrature", "nystroem")),
-    *(_kernel("trap", 10_000, kernel) for kernel in ("quadrature", "nystroem")),
+    Row("line", False, "KernelLSVI", 10_000, "quadrature"),
+    Row("trap", False, "KernelLSVI", 10_000, "quadrature"),
     Row("gusts", True, "LinOptSampled", 20_000, "quadrature"),
-    Row("gusts", True, "LinOptSampled", 20_000, "nystroem"),
 )
 
 

@@ -20,12 +20,11 @@ from numpy.typing import NDArray
 
 import tacit
 from research.command_lines import figure_main
+from research.figures import EndLabel, Pen, draw_regret, label_ends
 from research.jobs import DELTA, NUMBERS, RUNS, WORKERS, ByWorld, Job, sized, spread
 from research.linear_comparison import CLOSE, Verdict, close_words, cost_words, times, user_axis
 from research.sheets import Look, sheet
-from tacit.simulation.figures import EndLabel, Pen, label_ends
-from tacit.simulation.plots import _curves, _draw_regret, _short_ticks
-from tacit.simulation.plots import _short as short
+from tacit.simulation.plots import short, short_ticks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -162,7 +161,7 @@ def paint(path: Path, measured: Measured) -> None:
             ends = []
             for key, runs in results.items():
                 label = f"{name(key)}: {asks(world, key)}"
-                ends += _draw_regret(above, _curves(runs, relative=True), label, PENS[key])
+                ends += draw_regret(above, runs, label, PENS[key])
             labels += [(above, ends), (below, _draw_budgets(below, measured, world))]
             below.set(ylabel=f"regret of all {short(measured.users[world])} users")
         for axes, ends in labels:
@@ -177,7 +176,7 @@ def _draw_budgets(axes: Axes, measured: Measured, world: str) -> list[EndLabel]:
     axes.xaxis.set_major_locator(FixedLocator(x))
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set_xticks(x, [f"{epsilon:g}" for epsilon in x])
-    _short_ticks(axes.yaxis)
+    short_ticks(axes.yaxis)
     rows = {"DP-LSVI-UCB++": (PENS[30.0], [measured.regrets(world, e) for e in x])}
     for key in (TWIN, PLAIN):
         rows[str(key)] = PENS[key], [measured.regrets(world, key)] * len(x)

@@ -34,6 +34,7 @@ from numpy.typing import NDArray
 import tacit
 from research.command_lines import figure_main
 from research.epsilon_cost import DELTA, AgentLine
+from research.figures import EndLabel, Pen, draw_regret, drawing, label_ends
 from research.jobs import (
     NUMBERS,
     RUNS,
@@ -51,9 +52,7 @@ from tacit.papers.baselines import adaptive_lsvi_ucb, batched_lsvi_ucb
 from tacit.papers.result import PaperResult
 from tacit.papers.sahu_linear_2025 import dp_lsvi_ucb_plus_plus
 from tacit.privacy.storage import write_atomic
-from tacit.simulation.figures import EndLabel, Pen, drawing, label_ends
-from tacit.simulation.plots import _curves, _draw_regret, _short_ticks
-from tacit.simulation.plots import _short as short
+from tacit.simulation.plots import short, short_ticks
 from tacit.simulation.result import Result
 
 if TYPE_CHECKING:
@@ -393,7 +392,7 @@ def _draw(axes: Axes, measured: Measured, world: str) -> list[EndLabel]:
         name = f"{line.label}: {line.asks(world, measured.users[world])}"
         if line.paper:
             name = f"{line.label}: {proven(measured, world)}" if line.printed else line.label
-        labels += _draw_regret(axes, _curves(results, relative=True), name, line.pen)
+        labels += draw_regret(axes, results, name, line.pen)
     return labels
 
 
@@ -404,7 +403,7 @@ def user_axis(axes: Axes, results: Sequence[Result]) -> None:
     axes.set(xscale="log", xlabel="users served")
     axes.set_xlim(1, max(run.users for run in results))
     axes.xaxis.set_major_locator(LogLocator(numticks=12))
-    _short_ticks(axes.xaxis)
+    short_ticks(axes.xaxis)
 
 
 def table(measured: Measured) -> str:

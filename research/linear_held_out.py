@@ -16,7 +16,7 @@ from typing import Any
 from research.jobs import DELTA, Job
 from research.tables import Case, Row, Table, joint, tables_main
 from tacit.privacy.models import LocalDP, NonPrivate, Privacy
-from tacit.simulation.plots import _short as short
+from tacit.simulation.plots import short
 
 __all__ = ["TABLES", "Case", "Row", "Table", "main"]
 

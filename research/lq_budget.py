@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from research.command_lines import figure_main
+from research.figures import PALE, EndLabel, Pen, drawing
 from research.jobs import (
     DELTA,
     NUMBERS,
@@ -35,9 +36,7 @@ from research.lq_held_out import (
 )
 from research.tables import joint
 from tacit.privacy.models import LocalDP, NonPrivate
-from tacit.simulation.figures import PALE, EndLabel, Pen, drawing
-from tacit.simulation.plots import _short as short
-from tacit.simulation.plots import _short_ticks
+from tacit.simulation.plots import short, short_ticks
 from tacit.simulation.result import GOOD_LOSS
 
 if TYPE_CHECKING:
@@ -143,7 +142,7 @@ def paint(path: Path, measured: Measured) -> None:
             axes.set(xscale="log", yscale="log", xlabel="users served", title=title)
             axes.set_xlim(FIRST, measured.users)
             axes.set_ylim(LEAST, 3.0)
-            _short_ticks(axes.xaxis)
+            short_ticks(axes.xaxis)
             axes.axhline(GOOD_LOSS, color=PALE, ls=":", lw=1.3)
             labels.append([_draw(axes, measured, line) for line in lines])
         sheet[0].set(ylabel="loss")

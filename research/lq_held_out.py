@@ -21,10 +21,10 @@ from research.jobs import DELTA, RUNS, WORKERS, Job, Run, _with, _world, run_job
 from research.tables import ColumnTable, columns_main, joint, model_words
 from tacit.privacy.models import LocalDP, NonPrivate, Privacy
 from tacit.registry import agent_entry
-from tacit.simulation.compare import privacy_dict
-from tacit.simulation.plots import _short as short
+from tacit.simulation.plots import short
 from tacit.simulation.result import median
 from tacit.simulation.seeds import noise_seed
+from tacit.simulation.tables import privacy_dict
 
 CERTAIN = "certainty_equivalence"
 JOINT_USERS = {1.0: 100_000, 10.0: 10_000}

@@ -26,16 +26,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from research.command_lines import figure_main
+from research.figures import PALE, EndLabel, Pen, drawing, label_ends
 from research.worlds import thermostat
 from tacit.lq import dosing
 from tacit.numerics.compiled import Floats, compiled
 from tacit.papers import chowdhury_lq_2021 as paper
-from tacit.papers.tree_loops import tree_nodes
+from tacit.papers.counters import tree_nodes
 from tacit.privacy.budget import Budget
 from tacit.privacy.noise import Noise
-from tacit.simulation.figures import PALE, EndLabel, Pen, drawing, label_ends
-from tacit.simulation.plots import _short as short
-from tacit.simulation.plots import _short_ticks
+from tacit.simulation.plots import short, short_ticks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -339,7 +338,7 @@ def paint(path: Path, found: Mapping[str, Any]) -> None:
         ends = _widths(by_width)
         for axes in (by_users, by_budget, by_width):
             axes.set(xscale="log", yscale="log")
-            _short_ticks(axes.xaxis)
+            short_ticks(axes.xaxis)
         for axes, some in ((by_users, labels), (by_budget, [end]), (by_width, ends)):
             label_ends(axes, some)
 

@@ -15,7 +15,7 @@ from typing import Any
 from research.jobs import DELTA, Job
 from research.tables import Case, Table, joint, tables_main
 from tacit.privacy.models import JointDP, LocalDP, NonPrivate, Privacy
-from tacit.simulation.plots import _short as short
+from tacit.simulation.plots import short
 
 AGENT = "LinOptVI"
 """Policy optimisation is measured beside it by :mod:`research.policy_optimisation`."""

@@ -25,11 +25,11 @@ from numpy.typing import NDArray
 
 import tacit
 from research.command_lines import figure_main
+from research.figures import PALE, EndLabel, Pen, label_ends
 from research.jobs import DELTA, PROCESSES, RUNS, WORKERS, Job, run_jobs
 from research.tabular_orders import _band, _logarithmic, _sheet
 from tacit.mixture.worlds import hard_mixture
-from tacit.simulation.figures import PALE, EndLabel, Pen, label_ends
-from tacit.simulation.plots import _short as short
+from tacit.simulation.plots import short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

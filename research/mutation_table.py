@@ -75,7 +75,7 @@ def false_alarms(audits: int, host: str = "UCBVI", runs: int = 25) -> list[tuple
 
     Every audit has users, neighbours and noise of its own.
     """
-    from tacit.audit.audit_agent import audit_agent
+    from tacit.testing.audit_agent import audit_agent
 
     found = []
     for seed in range(audits):

@@ -78,7 +78,8 @@ def coverage(world_name: str, behaviour: str, method: str) -> dict[str, Any]:
             noise_seed=10_000 + seed,
         )
         agent.learn(log)
-        found, algorithm = agent.recommendation, agent.algorithm
+        found: Any = agent.recommendation
+        algorithm: Any = agent.algorithm
         values = [
             world.value(algorithm.policy_at(float(beta))) for beta in algorithm.known["betas"]
         ]

@@ -27,7 +27,7 @@ from tacit.papers import chowdhury_tabular_2021 as tabular
 from tacit.papers import zhou_mixture_2022 as mixture
 from tacit.papers.bounds import Question, promises
 from tacit.privacy.storage import write_atomic
-from tacit.simulation.plots import _short as short
+from tacit.simulation.plots import short
 from tacit.tabular.world import TabularWorld
 
 STORED = Path(__file__).with_suffix(".json")

@@ -2,8 +2,7 @@
 
 ``python -m research.plan_check`` plans with the simulated worlds as ``tacit plan --world`` does, on
 seeds 0 to 4, then runs the agent that was planned for with as many users as it named, on seeds 1000
-and on, and again with as many as the rule of thumb (``tacit plan --coordinates``) names. A plan
-promises 90 % of what there is to gain, in half of the runs. Everything is stored in
+and on. A plan promises 90 % of what there is to gain, in half of the runs. Everything is stored in
 ``research/plan_check.json`` as it is there, and what is stored is not run again.
 """
 
@@ -58,15 +57,12 @@ def measured(row: Row) -> dict[str, Any]:
     """The plan, and scores of fresh runs by the number of users."""
     world, choice = build(row.world), choose_agent(row.agent)
     privacy = JointDP(row.epsilon, DELTA)
-    made = plan(world, choice, privacy, progress=False, text=row.world)
-    thumb = None if made.thumb is None else made.thumb.users
-    scores: dict[str, list[float]] = {}
-    for users in {made.users, made.users if thumb is None else thumb}:
-        scores[str(users)] = []
-        for seed in range(FIRST_SEED, FIRST_SEED + row.runs):
-            agent = choice.build(world.spec, users, privacy, seed)
-            scores[str(users)].append(round(run(agent, world, seed, False).greedy_score, 3))
-    return {"planned": made.users, "thumb": thumb, "scores": scores}
+    made = plan(world, choice, privacy, progress=False)
+    scores: list[float] = []
+    for seed in range(FIRST_SEED, FIRST_SEED + row.runs):
+        agent = choice.build(world.spec, made.users, privacy, seed)
+        scores.append(round(run(agent, world, seed, False).greedy_score, 3))
+    return {"planned": made.users, "scores": scores}
 
 
 def load() -> dict[str, dict[str, Any]]:
@@ -78,21 +74,18 @@ def load() -> dict[str, dict[str, Any]]:
 def table(stored: dict[str, dict[str, Any]]) -> str:
     """As the documentation shows it."""
     lines = [
-        "| world | ε | users | by | runs | score, median [least] | runs with 0.9 |",
-        "|---|---:|---:|---|---:|---:|---:|",
+        "| world | ε | users | runs | score, median [least] | runs with 0.9 |",
+        "|---|---:|---:|---:|---:|---:|",
     ]
     for row in ROWS:
         found = stored.get(row.key)
         if found is None:
             continue
-        for by, name in (("planned", "simulation"), ("thumb", "rule of thumb")):
-            scores = found["scores"].get(str(found[by]), [])
-            if not scores:
-                continue
-            reached = f"{sum(score >= 0.9 for score in scores)} of {len(scores)}"
-            shown = f"{median(scores):.2f} [{min(scores):.2f}]"
-            cells = row.world, f"{row.epsilon:g}", f"{found[by]:,}", name, str(len(scores))
-            lines.append(f"| {' | '.join((*cells, shown, reached))} |")
+        scores = found["scores"]
+        reached = f"{sum(score >= 0.9 for score in scores)} of {len(scores)}"
+        shown = f"{median(scores):.2f} [{min(scores):.2f}]"
+        cells = row.world, f"{row.epsilon:g}", f"{found['planned']:,}", str(len(scores))
+        lines.append(f"| {' | '.join((*cells, shown, reached))} |")
     return "\n".join(lines)
 
 

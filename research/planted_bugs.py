@@ -235,16 +235,16 @@ BUGS: tuple[Planted, ...] = (
     Planted(HalfTheNoise, "LSVI-UCB", ("noise", "transcript noise")),
     Planted(HalfTheNoise, "LinOpt-VI", ("noise", "transcript noise")),
     Planted(HalfTheNoiseOfReports, "UCBVI, local", ("noise",)),
-    Planted(NoiseDrawnOnce, "UCBVI", ("noise", "transcript overlap")),
-    Planted(NoiseDrawnOnce, "LSVI-UCB", ("noise", "transcript overlap")),
-    Planted(NoiseDrawnOnce, "LinOpt-VI", ("noise", "transcript overlap")),
+    Planted(NoiseDrawnOnce, "UCBVI", ("noise", "transcript noise")),
+    Planted(NoiseDrawnOnce, "LSVI-UCB", ("noise", "transcript noise")),
+    Planted(NoiseDrawnOnce, "LinOpt-VI", ("noise", "transcript noise")),
     Planted(AntitheticNoise, "UCBVI", ("noise", "transcript noise")),
     Planted(AntitheticNoise, "certainty equivalence", ("noise", "transcript noise")),
     Planted(NoiseRedrawn, RUNNING, ("noise", "accounts")),
     Planted(LastPartWithoutNoise, "UCBVI", ("noise", "transcript noise")),
     Planted(FirstPartWithoutNoise, "LSVI-UCB", ("noise", "transcript noise")),
     Planted(LastPartWithoutNoise, "LinOpt-VI", ("noise", "transcript noise")),
-    Planted(OneDrawForAll, "LinOpt-VI", ("noise", "transcript overlap")),
+    Planted(OneDrawForAll, "LinOpt-VI", ("noise", "transcript noise")),
     Planted(OneEntryWithoutNoise, "LSVI-UCB", ("noise", "transcript noise")),
     Planted(NoiseOfPublicSeed, "UCBVI", ("noise",)),
     Planted(NoiseOfPublicSeed, "LinOpt-VI", ("noise",)),
@@ -279,7 +279,7 @@ BUGS: tuple[Planted, ...] = (
     Planted(RawLog, "LSVI-UCB", ("data flow",)),
     Planted(ValueInException, "UCBVI", ("hostile users",)),
     Planted(HalfTheNoise, "certainty equivalence", ("noise", "transcript noise")),
-    Planted(NoiseDrawnOnce, "certainty equivalence", ("noise", "transcript overlap")),
+    Planted(NoiseDrawnOnce, "certainty equivalence", ("noise", "transcript noise")),
     Planted(FirstPartWithoutNoise, "certainty equivalence", ("noise", "transcript noise")),
     Planted(ZeroOutNoise, "certainty equivalence", ("noise", "transcript noise")),
     Planted(FeaturesUncut, "certainty equivalence", ("attack", "sensitivity")),
@@ -287,8 +287,8 @@ BUGS: tuple[Planted, ...] = (
     Planted(RawAttribute, "certainty equivalence", ("data flow",)),
     Planted(TwoLeaves, "certainty equivalence", ("data flow",)),
     Planted(HalfTheNoise, "functional noise", ("noise", "transcript noise")),
-    Planted(NoiseDrawnOnce, "functional noise", ("noise", "transcript overlap")),
-    Planted(OneDrawForAll, "functional noise", ("noise", "transcript overlap")),
+    Planted(NoiseDrawnOnce, "functional noise", ("noise", "transcript noise")),
+    Planted(OneDrawForAll, "functional noise", ("noise", "transcript noise")),
     Planted(FirstPartWithoutNoise, "functional noise", ("noise", "transcript noise")),
     Planted(TwoLeaves, "functional noise", ("data flow",)),
     Planted(RawLog, "functional noise", ("data flow",)),
@@ -333,7 +333,7 @@ BUGS: tuple[Planted, ...] = (
     Planted(RawRepr, "functional noise", ("data flow",)),
     Planted(RawProgress, "LSVI-UCB", ("data flow",)),
     Planted(GradientsUnclipped, "policy gradients", ("sensitivity",)),
-    Planted(NoiseDrawnOnce, "policy gradients", ("noise", "transcript overlap")),
+    Planted(NoiseDrawnOnce, "policy gradients", ("noise", "transcript noise")),
     Planted(RawMomentum, "policy gradients", ("data flow",)),
     Planted(PreTrainedOnUsers, "policy gradients", ("data flow",)),
 )
@@ -508,12 +508,12 @@ def audit(planted: Planted | str, **options: Any) -> Any:
 
     Args:
         planted: which.
-        options: of :func:`tacit.audit.audit_agent.audit_agent`, in place of the usual ones.
+        options: of :func:`tacit.testing.audit_agent.audit_agent`, in place of the usual ones.
     """
-    from tacit.audit.audit_agent import audit_agent
+    from tacit.testing.audit_agent import audit_agent
 
     host = HOSTS[planted if isinstance(planted, str) else planted.host]
     bug = None if isinstance(planted, str) else planted.bug
     runs = _RUNS if isinstance(planted, str) else planted.runs
-    usual: dict[str, Any] = {"users": USERS, "runs": runs, "rounds": 15, "seeds": 8}
+    usual: dict[str, Any] = {"users": USERS, "runs": runs, "rounds": 15}
     return audit_agent(host.make(bug), host.world(), **{"progress": False} | usual | options)

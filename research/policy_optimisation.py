@@ -29,8 +29,7 @@ from research.epsilon_cost import DELTA
 from research.worlds import build
 from tacit.core.world import World
 from tacit.mixture import mixture_from_tabular
-from tacit.simulation.compare import users_words
-from tacit.simulation.result import Result, median
+from tacit.simulation.result import Result, median, users_words
 from tacit.simulation.seeds import noise_seed
 
 STORED = Path(__file__).with_suffix(".json")

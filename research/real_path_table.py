@@ -75,9 +75,9 @@ class FoundInRealPath:
 
 def _failed(row: RealPathBug) -> dict[str, str]:
     """The checks that fail, and what they say."""
-    from tacit.audit.check_agent import agent_outcomes
     from tacit.cli.audit import maker
     from tacit.registry import build_world, choose_agent
+    from tacit.testing.check_agent import agent_outcomes
 
     world = build_world(row.world)
     make, users = maker(choose_agent(row.agent), world, row.privacy, row.users)
@@ -86,7 +86,7 @@ def _failed(row: RealPathBug) -> dict[str, str]:
         own = real_outcomes(make, world, users=users, quick=True)
         found = {o.name: str(o.failure) for some in own for o in some if o.failure is not None}
         if not found:
-            others = agent_outcomes(make, world, users=users, seeds=8)
+            others = agent_outcomes(make, world, users=users)
             found = {o.name: str(o.failure) for o in others if o.failure is not None}
     return found
 

@@ -23,7 +23,7 @@ import tacit
 from research.command_lines import SEED, parser_of
 from research.counter_look import PENS, budget_words, logarithmic, older_std
 from research.epsilon_cost import with_progress
-from tacit.simulation.figures import EndLabel, drawing, label_ends
+from research.figures import EndLabel, drawing, label_ends
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

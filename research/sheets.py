@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tacit.simulation import figures
-from tacit.simulation.figures import INK
+from research.figures import INK
+from tacit.simulation.plots import STYLE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,10 +37,10 @@ def sheet(
     path: Path, title: str, subtitle: str, look: Look, footnote: str = ""
 ) -> Iterator[Sequence[Sequence[Axes]]]:
     """Rows of panels, in the style of all figures; saved at the end."""
-    import matplotlib as mpl
+    from matplotlib import style
     from matplotlib.figure import Figure
 
-    with mpl.rc_context(figures._STYLE):
+    with style.context(STYLE):
         figure = Figure(figsize=look.size, dpi=130, layout="constrained")
         panels = figure.subplots(*look.panels, **look.shared)
         # An empty line keeps the subtitle's place in the layout.

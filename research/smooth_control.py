@@ -21,10 +21,10 @@ import numpy as np
 
 from research.command_lines import Parser
 from research.worlds import acrobot, mountain_car, pendulum
+from research.worlds.cartpole import cartpole
 from tacit import JointDP, ModelPosterior, NonPrivate
 from tacit.continuous import (
     SmoothSpec,
-    cartpole,
 )
 
 STORED = Path(__file__).with_suffix(".json")

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,9 +28,10 @@ from numpy.typing import NDArray
 import tacit
 from research.command_lines import figure_main
 from research.epsilon_cost import with_progress
+from research.figures import PALE, EndLabel, Pen, label_ends
 from research.sheets import Look, sheet
-from tacit.simulation.figures import PALE, EndLabel, Pen, label_ends
-from tacit.simulation.plots import _short as short
+from tacit.simulation.plots import short
+from tacit.simulation.seeds import noise_seed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -92,14 +93,13 @@ class Line:
 
     def regrets(self, users: int, runs: int) -> Floats:
         """The regret of all users, one per run."""
-        recipe = {
-            "make": f"tacit:{self.agent}",
-            "users": users,
-            "privacy": self.privacy,
-            "scale": self.scale,
-        }
+        given: dict[str, Any] = {"users": users, "privacy": self.privacy, "scale": self.scale}
+
+        def make(spec: Any, seed: int) -> Any:
+            return getattr(tacit, self.agent)(spec, seed=seed, noise_seed=noise_seed(seed), **given)
+
         results = tacit.run_seeds(
-            recipe, hard_world(users), list(range(runs)), workers=1, progress=False
+            make, hard_world(users), list(range(runs)), workers=1, progress=False
         )
         return np.array([result.regret[-1] for result in results])
 

@@ -18,7 +18,7 @@ import pytest
 
 import tacit
 from tacit import published
-from tacit.continuous.features import Fourier, Grid, Polynomial
+from tacit.continuous.features import Grid, Polynomial
 from tacit.continuous.policy import QPolicy
 from tacit.finite.mixed_policy import MixedPolicy
 from tacit.finite.policy import Policy
@@ -64,7 +64,7 @@ def policies() -> dict[str, Any]:
     drawn = Policy.stochastic(chances, version=4)
     others = [Policy.deterministic(rng.integers(0, A, (H, S)), A) for _ in range(3)]
     lows, highs = (-1.0, 0.0), (1.0, 2.0)
-    maps = [Grid(lows, highs, (4, 3)), Fourier(lows, highs, 2), Polynomial((1.0, 2.0), 2.0, 3)]
+    maps = [Grid(lows, highs, (4, 3)), Polynomial((1.0, 2.0), 2.0, 3)]
     return {
         "table": table,
         "labels": table.labelled(STATES, ["wait", "ask", "tell"]),

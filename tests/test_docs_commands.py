@@ -28,7 +28,7 @@ def commands() -> Iterator[tuple[str, str]]:
 def unknown(command: str) -> list[str]:
     """Options of ``tacit ...`` that nobody takes.
 
-    >>> unknown("tacit plot a.json --runs 4"), unknown("tacit plot a.json --band interval")
+    >>> unknown("tacit plot a.json --runs 4"), unknown("tacit plot a.json --by-world")
     (['--runs'], [])
     """
     at = typer.main.get_command(app)

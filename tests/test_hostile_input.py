@@ -24,11 +24,11 @@ from research.hostile.fuzzing import EntryPoint, fuzz
 from research.hostile.small import Small, small_agents
 from research.hostile.values import value_entries
 from tacit import InvalidArgument, LocalDP, registry
-from tacit.audit.watched_gate import difference, snapshot
 from tacit.core.episodes import Episodes
 from tacit.core.schedule import Schedule
 from tacit.privacy import storage
 from tacit.privacy.errors import TacitError
+from tacit.testing.watched_gate import difference, snapshot
 
 EXAMPLES = 6
 # Agents that are attacked in the slow part.

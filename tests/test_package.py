@@ -63,7 +63,8 @@ def test_data_is_shipped(names):
     counters = ROOT / "src" / "tacit" / "privacy" / "counters"
     tables = {f"tacit/privacy/counters/{path.name}" for path in counters.glob("*.json")}
     assert tables
-    assert tables | {"tacit/py.typed"} <= names
+    templates = {f"tacit/service/templates/{name}" for name in ("page.html", "style.css")}
+    assert tables | templates | {"tacit/py.typed", "tacit/__init__.pyi"} <= names
     assert [name for name in names if name.endswith("/LICENSE")]
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+from pathlib import Path
+
 import tacit
 from tests.public_api import RECORD, described
 
@@ -24,3 +27,9 @@ def test_new_names_are_recorded_but_for_agents():
     names = [entry.split("(")[0].split("tacit.")[-1] for entry in new]
     agents = {n for n in tacit.__all__ if isinstance(getattr(tacit, n), tacit.AgentKind)}
     assert [name for name in names if name not in agents] == []
+
+
+def test_the_stub_has_the_public_names() -> None:
+    stub = ast.parse((Path(tacit.__file__).parent / "__init__.pyi").read_text())
+    (names,) = [ast.literal_eval(node.value) for node in stub.body if isinstance(node, ast.Assign)]
+    assert sorted(names) == tacit.__all__

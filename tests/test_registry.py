@@ -70,10 +70,10 @@ def fake(monkeypatch):
     """This module's agents under names of their own."""
     monkeypatch.syspath_prepend(str(Path(__file__).parent))
     module = importlib.import_module(Path(__file__).stem)
-    tables = {group: dict(names) for group, names in registry._REGISTERED.items()}
-    monkeypatch.setattr(registry, "_REGISTERED", tables)
-    registry.register_agent("fake", f"{module.__name__}:Base")
-    registry.register_agent("derived", f"{module.__name__}:Derived")
+    names = {"fake": f"{module.__name__}:Base", "derived": f"{module.__name__}:Derived"}
+    worlds = {"mine": "tacit.tabular.worlds:grid"}
+    plugged = {registry.AGENTS: names, registry.WORLDS: worlds}
+    monkeypatch.setattr(registry, "_plugged", plugged.__getitem__)
     return module
 
 
@@ -132,7 +132,7 @@ def test_environments_without_a_table_take_options():
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("riverswin", r"must be one of cartpole.*did you mean 'riverswim'.*\.toml.*gym:"),
+        ("riverswin", r"must be one of deep_sea.*did you mean 'riverswim'.*\.toml.*gym:"),
         ("", "world is ''"),
         ("riverswim:", "colon, but no options"),
         ("riverswim:depth=3", r"no option 'depth'; it takes states=6, horizon=20$"),
@@ -269,25 +269,13 @@ def test_a_choice_builds_the_agent_of_a_seed_with_noise_of_its_own(fake):
     assert agent.given["seed"] == 5
     assert agent.given["noise_seed"] == noise_seed(5)
     assert (agent.given["users"], agent.given["scale"]) == (100, 2.0)
-    assert choice.describe(7, NonPrivate()) == {
-        "make": f"{fake.__name__}:Base",
-        "users": 7,
-        "privacy": NonPrivate(),
-        "scale": 2.0,
-    }
 
 
 def test_dotted_paths_need_no_registration(fake):
     assert choose_agent(f"{fake.__name__}.Base:scale=2").target == f"{fake.__name__}:Base"
 
 
-def test_names_are_words(fake):
-    for name in ("gym", "a:b", "", "a b"):
-        with pytest.raises(InvalidArgument, match="must be a word"):
-            registry.register_world(name, "x:y")
-        with pytest.raises(InvalidArgument, match="must be a word"):
-            registry.register_agent(name, "x:y")
-    registry.register_world("mine", "tacit.tabular.worlds:grid")
+def test_worlds_of_other_packages_have_names(fake):
     assert build_world("mine:side=2").name == "grid:side=2,horizon=20"
 
 
@@ -319,13 +307,6 @@ def test_whole_numbers_can_be_scientific():
             read("n", text)
     with pytest.raises(InvalidArgument, match="epsilon is 'x', but must be a number"):
         texts.number("epsilon", "x")
-
-
-def test_names_that_were_merged_say_what_they_are_now() -> None:
-    for name, now in registry._RENAMED.items():
-        with pytest.raises(InvalidArgument, match=f"^agent {name} is {now} now$"):
-            registry.agent_entry(name)
-        assert registry.choose_agent(now).target
 
 
 def test_batch_agents_say_so() -> None:

@@ -159,7 +159,7 @@ function linear(state, arrays) {
   });
 }
 
-// Monomials of a state, or products of hats or cosines along its coordinates.
+// Monomials of a state, or products of hats along its coordinates.
 function features(state, arrays) {
   const kind = arrays.features.data[0];
   const corner = (kind === "polynomial" ? arrays.scales : arrays.lows).data;
@@ -175,11 +175,9 @@ function features(state, arrays) {
     state.forEach((raw, i) => {
       const [low, high] = [arrays.lows.data[i], arrays.highs.data[i]];
       const x = (Math.min(high, Math.max(low, raw)) - low) / (high - low);
-      const points = kind === "grid" ? arrays.shape.data[i] : number(arrays, "degree") + 1;
+      const points = arrays.shape.data[i];
       const along = Array.from({ length: points }, (_, k) =>
-        kind === "grid"
-          ? Math.max(0, 1 - Math.abs(x * (points - 1) - k))
-          : Math.cos(Math.PI * k * x),
+        Math.max(0, 1 - Math.abs(x * (points - 1) - k)),
       );
       found = found.flatMap((value) => along.map((factor) => value * factor));
     });

@@ -31,8 +31,7 @@ from tacit.core.schedule import Schedule
 from tacit.core.vector_episodes import VectorEpisodes
 from tacit.finite.spec import FiniteSpec
 from tacit.privacy.statistic import Block
-from tacit.simulation.compare import Contender, compare
-from tacit.simulation.plan import Sizes, plan
+from tacit.simulation.plan import plan
 
 _BUDGET = {"epsilon": 1.0, "delta": 1e-6}
 
@@ -153,7 +152,7 @@ def _guarantee_calls() -> dict[str, Call]:
 
 
 def _run_calls() -> dict[str, Call]:
-    """Runs, comparisons, plans and the ledger."""
+    """Runs, plans and the ledger."""
     choice, none = registry.choose_agent("ucbvi"), tacit.NonPrivate()
     world = small_world("tabular")
     seeds = {"seeds": [0], "workers": 1, "progress": False}
@@ -171,32 +170,22 @@ def _run_calls() -> dict[str, Call]:
         "run_seeds": Call(
             tacit.run_seeds,
             lambda: {
-                "make_agent": {"make": "tacit:UCBVI", "users": 5, "privacy": none},
+                "make_agent": lambda spec, seed: tacit.UCBVI(spec, 5, none, seed=seed),
                 "make_world": world,
                 **seeds,
             },
             free=(),
         ),
-        "compare": Call(
-            compare,
-            lambda: {
-                "world": world,
-                "entries": [Contender("one", choice, none)],
-                "users": 5,
-                **seeds,
-            },
-        ),
         "plan": Call(
             plan,
             lambda: {
-                "world": Sizes(states=2, actions=2, horizon=2),
+                "world": world,
                 "agent": choice,
                 "privacy": none,
                 "users": 5,
                 **seeds,
             },
         ),
-        "Sizes": Call(Sizes, constant(states=2, actions=2, horizon=2)),
         # Every input has a folder of its own.
         "Ledger.create": Call(
             tacit.Ledger.create, constant(path="ledger", limit=1.0, unit="mu^2", note=""), free=()

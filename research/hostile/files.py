@@ -43,12 +43,12 @@ from research.hostile.small import (
     small_ucbvi,
 )
 from tacit import published
-from tacit.audit.watched_gate import difference, snapshot
 from tacit.privacy.counters import Counter
 from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.errors import TacitError
 from tacit.simulation.tables import load_results
 from tacit.tabular.world import load_world
+from tacit.testing.watched_gate import difference, snapshot
 
 
 def file_entries() -> list[EntryPoint]:

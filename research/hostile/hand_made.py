@@ -178,8 +178,7 @@ def _archives() -> dict[str, bytes]:
     q: dict[str, Any] = {"kind": "q", "epsilon": 0.0, "preference": [0, 1]}
     two, ones = np.zeros((2, 1)), np.ones(12)
     scaled = q | {"features": "polynomial", "clip": 1.0, "scales": ones}
-    boxed = q | {"features": "fourier", "lows": -ones, "highs": ones}
-    grid = boxed | {"features": "grid"}
+    grid = q | {"features": "grid", "lows": -ones, "highs": ones}
     table: dict[str, Any] = {"n_actions": 2, "actions": np.zeros((2, 2), np.int64)}
     many = {f"a{i}": 0 for i in range(2000)}
     shapes = ("(1000000000000,)", "(-1,)", "(1,) * 9", "(((((((((1,),),),),),),),),)", "(2**70,)")
@@ -193,7 +192,6 @@ def _archives() -> dict[str, bytes]:
     depth = _header("(" * 9000)
     return headers | {
         "degree 60 in 12 dimensions": _packed(**scaled, degree=60, weights=two),
-        "degree 60 of cosines": _packed(**boxed, degree=60, weights=two),
         "a degree of 2^62": _packed(**scaled, degree=2**62, weights=two),
         "a degree below 0": _packed(**scaled, degree=-1, weights=two),
         "one long monomial": _packed(
@@ -205,9 +203,9 @@ def _archives() -> dict[str, bytes]:
         "a grid of 2^62": _packed(**grid, shape=[2**62] * 12, weights=two),
         "a grid of less": _packed(**grid, shape=[-1] * 12, weights=two),
         "a million coordinates": _packed(
-            **boxed | {"lows": np.zeros(10**6), "highs": np.ones(10**6)}, degree=0, weights=two
+            **grid | {"lows": np.zeros(10**6), "highs": np.ones(10**6)}, shape=[1], weights=two
         ),
-        "a point for a box": _packed(**boxed | {"lows": ones}, degree=0, weights=two),
+        "a point for a box": _packed(**grid | {"lows": ones}, shape=[1] * 12, weights=two),
         "no features": _packed(**q, features="none", weights=two),
         "a preference of floats": _packed(
             **scaled | {"preference": [0.0, 1.0]}, degree=0, weights=two

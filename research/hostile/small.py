@@ -15,9 +15,9 @@ import numpy as np
 import tacit
 from research.worlds import build
 from tacit import registry
-from tacit.audit.made_up_users import raw_block
 from tacit.privacy.errors import TacitError
 from tacit.privacy.statistic import Block
+from tacit.testing.made_up_users import raw_block
 
 JOINT = tacit.JointDP(epsilon=1.0, delta=1e-6)
 """Joint privacy of what is attacked, where it has that."""

@@ -79,7 +79,6 @@ def _class_calls() -> dict[str, Call]:
             BoxWorld,
             constant(
                 reward=line._reward,
-                dimension=1,
                 name="w",
                 horizon=4,
                 reward_range=(0.0, 0.5),

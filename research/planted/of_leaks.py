@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 
 from research.planted.base import Asking, Leaking, careless_rewards, recast
-from tacit.audit.made_up_users import of_version
 from tacit.finite.visits import VisitCounts
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, Floats
+from tacit.testing.made_up_users import of_version
 
 
 class RawWidth(Leaking):

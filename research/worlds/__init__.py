@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from research.worlds.boxes import plane, trap
-from research.worlds.classic import acrobot, mountain_car, pendulum, poles
+from research.worlds.cartpole import cartpole
+from research.worlds.classic import acrobot, mountain_car, pendulum
 from research.worlds.glucose import glucose
 from research.worlds.gusts import gusts
 from research.worlds.lq import random_system, thermostat
@@ -21,6 +22,7 @@ from tacit.registry import build_world
 __all__ = [
     "acrobot",
     "build",
+    "cartpole",
     "currents",
     "far",
     "glucose",
@@ -31,7 +33,6 @@ __all__ = [
     "mountain_car",
     "pendulum",
     "plane",
-    "poles",
     "random_system",
     "skill_teaching",
     "sparse_mdp",

@@ -28,10 +28,26 @@ def trap(horizon: int = 50, discount: float = 0.95) -> BoxWorld:
     (23.5, 5.3)
     """
     name = f"research.worlds.trap:horizon={horizon},discount={discount}"
-    return BoxWorld(_comforts, 1, name, horizon, discount=discount, names=("place",))
+    return BoxWorld(_comforts, name, horizon, discount=discount, names=("place",))
 
 
-def plane(horizon: int = 50, discount: float = 0.95) -> BoxWorld:
+class PlaneWorld(BoxWorld):
+    """Moves in [0, 1]^2: actions 2 i and 2 i + 1 take coordinate i down and up.
+
+    With smooth policies the error of values is below .002. It is largest for policies that change
+    their mind everywhere, about .01.
+    """
+
+    dimension = 2
+    cells, asked = 320, 3
+
+    def _computed(self, chances: Floats, best: bool) -> float:
+        from research.worlds import plane_loops
+
+        return float(plane_loops.plane_value(self._rewards, chances, best, self.spec.horizon))
+
+
+def plane(horizon: int = 50, discount: float = 0.95) -> PlaneWorld:
     """Two doses that should both stay in the middle, of which only one is changed at a time.
 
     State:
@@ -52,7 +68,7 @@ def plane(horizon: int = 50, discount: float = 0.95) -> BoxWorld:
     """
     name, names = "research.worlds.plane", ("first level", "second level")
     name = f"{name}:horizon={horizon},discount={discount}"
-    return BoxWorld(_closeness, 2, name, horizon, discount=discount, names=names)
+    return PlaneWorld(_closeness, name, horizon, discount=discount, names=names)
 
 
 def _closeness(states: Floats) -> Floats:

@@ -1,4 +1,4 @@
-"""Classic control, compiled: a pendulum, a car in a valley, a hoist of two links, two poles."""
+"""Classic control, compiled: a pendulum, a car in a valley, a hoist of two links."""
 
 from __future__ import annotations
 
@@ -17,9 +17,6 @@ from tacit.core.sizes import check_size
 from tacit.core.vector_episodes import VectorEpisodes
 from tacit.privacy.arguments import flag
 from tacit.privacy.statistic import Bools, Floats, Ints
-
-# Where poles have fallen, in radians.
-_LEANS = math.radians(36.0)
 
 Starts = Callable[[np.random.Generator, int], Floats]
 """First states of so many users."""
@@ -209,52 +206,6 @@ def acrobot(horizon: int = 500, discount: float = 0.99) -> ClassicWorld:
     )
 
 
-def poles(horizon: int = 200, discount: float = 0.98, continuous: bool = False) -> ClassicWorld:
-    """A cart that is to keep two poles of different lengths from falling over, near the middle.
-
-    State:
-        Position and speed of the cart, the angles of both poles from upright and their spins: six
-        numbers. The position is in [-.5, .5] at the start, the others in [-.05, .05]. An episode
-        ends when the cart is 2.4 from the middle or a pole leans by 36 degrees, and has ``horizon``
-        steps at most. Speeds and spins stay in [-6, 6].
-    Actions:
-        A force of -10, 0 or 10; with ``continuous`` all of them, as numbers of a mesh.
-    Reward:
-        1 less .9 times the mean of the squares of position and angles, in units of where episodes
-        end, and .1 times that of the force, in units of the largest; known, as are the ends.
-    Optimum:
-        About 199.3 of 200, by LQ control on the true moves; uniform has about 13.
-    Source:
-        Wieland, 1991 (Evolving neural network controllers for unstable systems): poles of one metre
-        and of 20 cm without friction, steps of .02 s as four of Euler's.
-
-    >>> world = poles()
-    >>> world.spec.dimension, world.spec.actions
-    (6, 3)
-    """
-    box = ActionBox((-10.0,), (10.0,)) if flag("continuous", continuous) else None
-    forces: Floats = np.array([-10.0, 0.0, 10.0])
-    forces = forces if box is None else box.actions(np.arange(box.size))[:, 0]
-    known: Any = {"pushes": tuple((force / 10.0,) for force in forces.tolist())}
-    ends = (2.4, 6.0, _LEANS, _LEANS, 6.0, 6.0)
-    spec = SmoothSpec(
-        tuple(-1.1 * end if i in (0, 2, 3) else -end for i, end in enumerate(ends)),
-        tuple(1.1 * end if i in (0, 2, 3) else end for i, end in enumerate(ends)),
-        len(forces),
-        horizon,
-        (0.0, 1.0),
-        discount,
-        names=("position", "speed", "long angle", "short angle", "long spin", "short spin"),
-        reward=_Centred(forces),
-        ends=_fallen,
-        **(known if box is None else {"action_box": box}),
-    )
-    more = "" if box is None else ",continuous=true"
-    name = f"research.worlds.poles:horizon={spec.horizon},discount={spec.discount}{more}"
-    best = 199.3 if spec.horizon == 200 else math.nan
-    return ClassicWorld(spec, name, "balance", _nearly_upright, best, forces=forces)
-
-
 class _Upright:
     """The reward of a pendulum, by the torques of its actions."""
 
@@ -281,28 +232,6 @@ def _out_of_the_valley(states: Floats) -> Bools:
 
 def _in_the_valley(rng: np.random.Generator, users: int) -> Floats:
     return np.stack([rng.uniform(-0.6, -0.4, users), np.zeros(users)], axis=1)
-
-
-class _Centred:
-    """The reward of a cart with two poles, by the forces of its actions."""
-
-    def __init__(self, forces: Floats) -> None:
-        self.forces = forces
-
-    def __call__(self, states: Floats, actions: Ints, nexts: Floats) -> Floats:
-        away = (nexts[:, :1] / 2.4) ** 2, (nexts[:, 2:4] / _LEANS) ** 2
-        cost = 0.9 * np.concatenate(away, axis=1).mean(axis=1)
-        kept: Floats = 1.0 - cost - 0.001 * self.forces[actions] ** 2
-        return kept
-
-
-def _fallen(states: Floats) -> Bools:
-    far: Bools = np.abs(states[:, 0]) >= 2.4
-    return far | (np.abs(states[:, 2:4]) >= _LEANS).any(axis=1)
-
-
-def _nearly_upright(rng: np.random.Generator, users: int) -> Floats:
-    return rng.uniform(-1.0, 1.0, (users, 6)) * (0.5, 0.05, 0.05, 0.05, 0.05, 0.05)
 
 
 def _until_it_ends(states: Floats, actions: Ints, nexts: Floats) -> Floats:

@@ -8,16 +8,19 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit.numerics.compiled import Floats, Ints, compiled, inner
 
 # Gymnasium's Acrobot: both links have mass and length 1 and their centre in the middle.
 _GRAVITY, _TICK = 9.8, 0.2
-# Two poles on a cart (Wieland, 1991): masses, half lengths, and what a step takes, in four parts.
-_CART, _POLES, _HALVES = 1.0, (0.1, 0.05), (0.5, 0.1)
-_STEP, _PARTS = 0.02, 4
-FASTEST = 6.0
-"""Speeds and spins of a cart with poles are at most that."""
+
+
+# Gymnasium's CartPole.
+_FORCE, _STEP = 10.0, 0.02
+_CART, _POLE, _HALF_LENGTH = 1.0, 0.1, 0.5
+TRACK_END, LARGEST_ANGLE = 2.4, 12 * 2 * math.pi / 360
+"""Where carts, and poles from upright, are out of bounds."""
 
 
 @inner
@@ -98,24 +101,20 @@ def hoist(states: Floats, actions: Ints) -> None:
 
 
 @compiled
-def balance(states: Floats, forces: Floats) -> None:
-    """One step of carts with two poles: position, speed, both angles, both spins."""
+def push(states: Floats, actions: Ints, over: NDArray[np.bool_]) -> None:
+    """One step of carts, in place, and which carts or poles are out of bounds after it."""
+    mass, moment = _CART + _POLE, _POLE * _HALF_LENGTH
     for n in range(len(states)):
-        x = states[n]
-        for _ in range(_PARTS):
-            push, mass = forces[n], _CART
-            for i in range(2):
-                sine, cosine = math.sin(x[2 + i]), math.cos(x[2 + i])
-                weight = _POLES[i]
-                push += weight * _HALVES[i] * x[4 + i] ** 2 * sine
-                push -= 0.75 * weight * _GRAVITY * sine * cosine
-                mass += weight * (1.0 - 0.75 * cosine**2)
-            pull, tick = push / mass, _STEP / _PARTS
-            x[0] += tick * x[1]
-            x[1] += tick * pull
-            for i in range(2):
-                turn = math.sin(x[2 + i]) * _GRAVITY - math.cos(x[2 + i]) * pull
-                x[2 + i] += tick * x[4 + i]
-                x[4 + i] += tick * 0.75 / _HALVES[i] * turn
-        for i in (1, 4, 5):
-            x[i] = min(max(x[i], -FASTEST), FASTEST)
+        position, speed, angle, spin = states[n, 0], states[n, 1], states[n, 2], states[n, 3]
+        force = _FORCE if actions[n] == 1 else -_FORCE
+        cosine, sine = math.cos(angle), math.sin(angle)
+        pulled = (force + moment * (spin * spin) * sine) / mass
+        turned = (_GRAVITY * sine - cosine * pulled) / (
+            _HALF_LENGTH * (4.0 / 3.0 - _POLE * (cosine * cosine) / mass)
+        )
+        pushed = pulled - moment * turned * cosine / mass
+        states[n, 0] = position + _STEP * speed
+        states[n, 1] = speed + _STEP * pushed
+        states[n, 2] = angle + _STEP * spin
+        states[n, 3] = spin + _STEP * turned
+        over[n] = abs(states[n, 0]) > TRACK_END or abs(states[n, 2]) > LARGEST_ANGLE

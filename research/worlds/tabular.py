@@ -22,7 +22,7 @@ from tacit.tabular.sparse_world import SparseWorld
 from tacit.tabular.world import TabularWorld
 
 if TYPE_CHECKING:
-    from tacit.tabular.gym import ImportedWorld
+    from tacit.gym.finite import ImportedWorld
 
 # Shares of states that allow so many actions.
 _ALLOWED = {1: 0.3, 2: 0.1, 3: 0.15, 4: 0.25, 5: 0.1, 7: 0.1}
@@ -279,7 +279,7 @@ def skill_teaching(horizon: int = 40) -> ImportedWorld:
         proficiency only; a wrong answer can cost it; unused skills fade.
     Reward:
         In every step the weights of skills at high proficiency, less those of skills not even at
-        medium. For agents rescaled to [0, 1]: see :class:`~tacit.tabular.gym.ImportedWorld`.
+        medium. For agents rescaled to [0, 1]: see :class:`~tacit.gym.finite.ImportedWorld`.
     Optimum:
         66.265 at 40 steps, uniform 30.548.
     Source:
@@ -287,7 +287,7 @@ def skill_teaching(horizon: int = 40) -> ImportedWorld:
         pyRDDLGym. Its table is built once in a process, exactly.
     """
     from tacit.finite.model import FiniteModel
-    from tacit.tabular.gym import ImportedWorld
+    from tacit.gym.finite import ImportedWorld
 
     H = check_size("horizon", horizon)
     P, paid = _skill_table()

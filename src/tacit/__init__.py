@@ -1,132 +1,74 @@
 """Reinforcement learning that learns from people without revealing them.
 
-The public names. Everything else is reachable through its module. The privacy core is loaded at
-once; worlds, agents and the run loop when they are first asked for, so that ``import tacit`` stays
-cheap. Agents are not listed here: ``tacit.UCBVI`` is what the class ``UCBVI`` in the module
-``ucbvi`` of one of the families makes (:data:`tacit.registry.BUILT_IN`).
+The public names. Everything else is reachable through its module. All are loaded when they are
+first asked for, so that ``import tacit`` stays cheap; ``__init__.pyi`` has their types. Agents are
+not listed here: ``tacit.UCBVI`` is what makes agents by the class ``UCBVI`` of one of the families
+(:data:`tacit.registry.BUILT_IN`).
 """
 
 import importlib
 import sys
-from typing import TYPE_CHECKING, Any
-
-from tacit.privacy.budget import Budget, Relation
-from tacit.privacy.counters import counter
-from tacit.privacy.curators import distributed, local
-from tacit.privacy.curators.gate import Curator, Release
-from tacit.privacy.curators.joint import JointCurator
-from tacit.privacy.curators.local import LocalCurator
-from tacit.privacy.errors import (
-    BudgetExceeded,
-    Busy,
-    CheckFailed,
-    CorruptFile,
-    DoubleSpend,
-    HorizonExceeded,
-    InvalidArgument,
-    LockTimeout,
-    MissingExtra,
-    TacitError,
-    TacitWarning,
-    WrongKey,
-)
-from tacit.privacy.guarantee import Guarantee
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.models import DistributedDP, JointDP, LocalDP, NonPrivate
-from tacit.privacy.standard import ClippedSum, GramCross, OneHotCounts
-from tacit.privacy.statistic import Block, Layout, Part, Statistic
-
-_HELPERS = ("Any", "TYPE_CHECKING", "importlib", "privacy", "sys")
-_LOADED = [name for name in globals() if name[0] != "_" and name not in _HELPERS]
-
-if TYPE_CHECKING:
-    from tacit import continuous, linear, lq, mixture, papers, tabular
-    from tacit.audit.audit_agent import audit_agent
-    from tacit.audit.check_agent import check_agent
-    from tacit.audit.check_counter import check_counter
-    from tacit.audit.check_statistic import check_statistic
-    from tacit.audit.mechanisms import audit_counter, audit_linear, audit_samples
-    from tacit.core.agent import Agent
-    from tacit.core.algorithm import Algorithm
-    from tacit.core.asks import Ask
-    from tacit.core.episodes import Episodes
-    from tacit.core.episodes import validate_episodes as validate
-    from tacit.core.kinds import AgentKind
-    from tacit.core.monitor import monitor
-    from tacit.core.receipt import Receipt
-    from tacit.core.vector_episodes import VectorEpisodes
-    from tacit.finite.mixed_policy import MixedPolicy
-    from tacit.finite.offline import Recommendation, learn_offline
-    from tacit.finite.policy import Policy
-    from tacit.registry import world
-    from tacit.simulation.result import Result
-    from tacit.simulation.run import run
-    from tacit.simulation.seeds import run_seeds
-    from tacit.simulation.sweep import sweep
-    from tacit.which_agent import agent
-
-    # For type checkers; at run time the names of agents join, see _public_names.
-    __all__ = ["Agent", "AgentKind", "Algorithm", "Ask", "Block", "Budget", "BudgetExceeded"]
-    __all__ += ["Busy", "CheckFailed", "ClippedSum", "CorruptFile", "Curator", "DistributedDP"]
-    __all__ += ["DoubleSpend", "Episodes", "GramCross", "Guarantee", "HorizonExceeded"]
-    __all__ += ["InvalidArgument", "JointCurator", "JointDP", "Layout", "Ledger", "LocalCurator"]
-    __all__ += ["LocalDP", "LockTimeout", "MissingExtra", "MixedPolicy", "NonPrivate"]
-    __all__ += ["OneHotCounts", "Part", "Policy", "Receipt", "Recommendation", "Relation"]
-    __all__ += ["Release", "Result", "Statistic", "TacitError", "TacitWarning", "VectorEpisodes"]
-    __all__ += ["WrongKey", "agent", "audit_agent", "audit_counter", "audit_linear"]
-    __all__ += ["audit_samples", "check_agent", "check_counter", "check_statistic", "continuous"]
-    __all__ += ["counter", "distributed", "learn_offline", "linear", "local", "lq", "mixture"]
-    __all__ += ["monitor", "papers", "run", "run_seeds", "sweep", "tabular", "validate", "world"]
-
+from typing import Any
 
 __version__ = "0.1.0"
 
-_LAZY = {
-    "Agent": "tacit.core.agent:Agent",
-    "AgentKind": "tacit.core.kinds:AgentKind",
-    "Algorithm": "tacit.core.algorithm:Algorithm",
-    "Ask": "tacit.core.asks:Ask",
-    "Episodes": "tacit.core.episodes:Episodes",
-    "MixedPolicy": "tacit.finite.mixed_policy:MixedPolicy",
-    "Policy": "tacit.finite.policy:Policy",
-    "Receipt": "tacit.core.receipt:Receipt",
-    "Recommendation": "tacit.finite.offline:Recommendation",
-    "Result": "tacit.simulation.result:Result",
-    "VectorEpisodes": "tacit.core.vector_episodes:VectorEpisodes",
-    "agent": "tacit.which_agent:agent",
-    "audit_agent": "tacit.audit.audit_agent:audit_agent",
-    "audit_counter": "tacit.audit.mechanisms:audit_counter",
-    "audit_linear": "tacit.audit.mechanisms:audit_linear",
-    "audit_samples": "tacit.audit.mechanisms:audit_samples",
-    "check_agent": "tacit.audit.check_agent:check_agent",
-    "check_counter": "tacit.audit.check_counter:check_counter",
-    "check_statistic": "tacit.audit.check_statistic:check_statistic",
-    "continuous": "tacit.continuous",
-    "learn_offline": "tacit.finite.offline:learn_offline",
-    "linear": "tacit.linear",
-    "lq": "tacit.lq",
-    "mixture": "tacit.mixture",
-    "monitor": "tacit.core.monitor:monitor",
-    "papers": "tacit.papers",
-    "run": "tacit.simulation.run:run",
-    "run_seeds": "tacit.simulation.seeds:run_seeds",
-    "sweep": "tacit.simulation.sweep:sweep",
-    "tabular": "tacit.tabular",
-    "validate": "tacit.core.episodes:validate_episodes",
-    "world": "tacit.registry:world",
+_MODULES = {
+    "core.agent": "Agent",
+    "core.algorithm": "Algorithm",
+    "core.asks": "Ask",
+    "core.episodes": "Episodes validate_episodes",
+    "core.kinds": "AgentKind",
+    "core.monitor": "monitor",
+    "core.receipt": "Receipt",
+    "core.vector_episodes": "VectorEpisodes",
+    "finite.mixed_policy": "MixedPolicy",
+    "finite.offline": "Recommendation learn_offline",
+    "finite.policy": "Policy",
+    "privacy.budget": "Budget Relation",
+    "privacy.counters": "counter",
+    "privacy.curators": "distributed local",
+    "privacy.curators.gate": "Curator Release",
+    "privacy.curators.joint": "JointCurator",
+    "privacy.curators.local": "LocalCurator",
+    "privacy.errors": "BudgetExceeded Busy CheckFailed CorruptFile DoubleSpend HorizonExceeded "
+    "InvalidArgument LockTimeout MissingExtra TacitError TacitWarning WrongKey",
+    "privacy.guarantee": "Guarantee",
+    "privacy.ledger": "Ledger",
+    "privacy.models": "DistributedDP JointDP LocalDP NonPrivate",
+    "privacy.standard": "ClippedSum GramCross OneHotCounts",
+    "privacy.statistic": "Block Layout Part Statistic",
+    "registry": "world",
+    "simulation.result": "Result",
+    "simulation.run": "run",
+    "simulation.seeds": "run_seeds",
+    "simulation.sweep": "sweep",
+    "testing.audit_agent": "audit_agent",
+    "testing.check_agent": "check_agent",
+    "testing.check_counter": "check_counter",
+    "testing.check_statistic": "check_statistic",
+    "testing.mechanisms": "audit_counter audit_linear audit_samples",
+    "which_agent": "agent",
 }
+_FAMILIES = ("continuous", "gym", "linear", "lq", "mixture", "papers", "tabular")
+_LAZY = {name: (module, name) for module, names in _MODULES.items() for name in names.split()}
+_LAZY["validate"] = _LAZY.pop("validate_episodes")
 
 if "gymnasium" in sys.modules:
-    from tacit import envs as envs  # registers ours
+    from tacit import gym as gym  # registers ours
 
 
 def __getattr__(name: str) -> Any:
     if name == "__all__":
         return _public_names()
     if name in _LAZY:
-        module, _, attribute = _LAZY[name].partition(":")
-        loaded = importlib.import_module(module)
-        return getattr(loaded, attribute) if attribute else loaded
+        module, attribute = _LAZY[name]
+        return getattr(importlib.import_module(f"tacit.{module}"), attribute)
+    if name[:1].islower():
+        try:
+            return importlib.import_module(f"tacit.{name}")
+        except ModuleNotFoundError as error:
+            if error.name != f"tacit.{name}":
+                raise
     if name[:1].isupper():
         from tacit.registry import agent_of_class
 
@@ -136,10 +78,9 @@ def __getattr__(name: str) -> Any:
 
 
 def _public_names() -> list[str]:
-    from tacit.registry import built_in_agents
+    from tacit.registry import BUILT_IN
 
-    agents = [target.partition(":")[2] for target in built_in_agents().values()]
-    return sorted([*_LOADED, *_LAZY, *agents])
+    return sorted([*_LAZY, *_FAMILIES, *(kind for f in BUILT_IN.values() for kind in f.values())])
 
 
 def __dir__() -> list[str]:

@@ -65,9 +65,6 @@ listed by its ``worlds`` (``WORLDS``)."""
 AGENTS, WORLDS = "tacit.agents", "tacit.worlds"
 """Groups of entry points: another package names its own agents and worlds in them."""
 
-# Named in this process, beside what is built in and what other packages bring.
-_REGISTERED: dict[str, dict[str, str]] = {AGENTS: {}, WORLDS: {}}
-
 GYM = ("gym", "gymnasium")
 """What the names of imported environments begin with; the second is the one in their names."""
 
@@ -78,14 +75,11 @@ AUTO = "auto"
 """For an agent: the one of :data:`tacit.which_agent.RULES`."""
 _AUTO_TARGET = "tacit.which_agent:agent"
 
+_KEYWORD = inspect.Parameter.KEYWORD_ONLY
+
 # The file whose texts are read, if it may not have code imported.
 _READ: ContextVar[str] = ContextVar("_READ", default="")
 
-_RENAMED = {
-    "functional_q": "fitted_functional_q:serve=all",
-    "served_functional_q": "fitted_functional_q:serve=most",
-    "kernel_mixture": "linopt_sampled",
-}
 # What a run decides, and not the text that names an agent; and files that belong to real users.
 _GIVEN = ("spec", "users", "privacy", "seed", "noise_seed", "ledger", "autosave")
 
@@ -122,8 +116,7 @@ class NamedMaker:
     @property
     def takes_more(self) -> bool:
         """Whether it passes options on that its signature does not name."""
-        last = [parameter for _, parameter in self._parameters()][-1:]
-        return any(parameter.kind is parameter.VAR_KEYWORD for parameter in last)
+        return any(parameter.kind is parameter.VAR_KEYWORD for _, parameter in self._parameters())
 
     def _parameters(self) -> list[tuple[Callable[..., Any], inspect.Parameter]]:
         """What it can be called with, each with the function that says so.
@@ -131,19 +124,17 @@ class NamedMaker:
         A constructor that passes ``**options`` on to its base class takes what that one takes.
         """
         make = self.make
-        functions = [make]
-        if inspect.isclass(make):
-            constructors = [vars(base).get("__init__") for base in make.__mro__[:-1]]
-            functions = [function for function in constructors if inspect.isfunction(function)]
-        found = []
-        for function in functions:
-            parameters = list(inspect.signature(function).parameters.values())
-            passes = [p for p in parameters if p.kind is p.VAR_KEYWORD]
-            start = 1 if inspect.isclass(make) else 0  # without self
-            found += [(function, p) for p in parameters[start:] if p not in passes]
-            if not passes:
-                return found
-        return found + [(function, p) for p in passes] if functions else found
+        if not inspect.isclass(make):
+            return [(make, p) for p in inspect.signature(make).parameters.values()]
+        found: list[tuple[Callable[..., Any], inspect.Parameter]] = []
+        for function in (vars(base).get("__init__") for base in make.__mro__[:-1]):
+            if inspect.isfunction(function):
+                found = [(f, p) for f, p in found if p.kind is not p.VAR_KEYWORD]
+                own = list(inspect.signature(function).parameters.values())[1:]  # without self
+                found += [(function, p) for p in own]
+                if not any(p.kind is p.VAR_KEYWORD for p in own):
+                    break
+        return found
 
     @property
     def document(self) -> str:
@@ -203,12 +194,9 @@ class NamedMaker:
         """
         made: Any = self.make
         if not inspect.isclass(made):
-            try:
+            with contextlib.suppress(TypeError, ValueError):
                 kind = inspect.signature(made).return_annotation
-            except (TypeError, ValueError):
-                kind = Any
-            result = inspect.Parameter("made", inspect.Parameter.KEYWORD_ONLY, annotation=kind)
-            made = annotation_of(made, result)
+                made = annotation_of(made, inspect.Parameter("made", _KEYWORD, annotation=kind))
         known = inspect.isclass(made) and made not in (Any, object)
         if known and not any(hasattr(made, method) for method in methods):
             raise InvalidArgument(
@@ -258,9 +246,9 @@ def _code(name: str) -> str | None:
 
 
 def world_names() -> list[str]:
-    """The built-in worlds, those of other packages, and those that were registered."""
+    """The built-in worlds, and those of other packages."""
     built_in = [name for family in BUILT_IN for name in _worlds_of(family)]
-    return sorted({*built_in, *_plugged(WORLDS), *_REGISTERED[WORLDS]})
+    return sorted({*built_in, *_plugged(WORLDS)})
 
 
 def _worlds_of(family: str) -> tuple[str, ...]:
@@ -269,23 +257,16 @@ def _worlds_of(family: str) -> tuple[str, ...]:
 
 
 def _world_target(name: str) -> str | None:
-    if name in _REGISTERED[WORLDS]:
-        return _REGISTERED[WORLDS][name]
     for family in BUILT_IN:
         if name in _worlds_of(family):
             return f"tacit.{family}.worlds:{name}"
     return _plugged(WORLDS).get(name)
 
 
-def register_world(name: str, target: str) -> None:
-    """Gives a world a name, a word, for this process: ``module:function`` makes it."""
-    _REGISTERED[WORLDS][_checked_name(name)] = target
-
-
 def world_entry(name: str) -> NamedMaker:
     """What a world's name stands for."""
     if name in GYM:
-        return _gym_entry("tabular")
+        return _gym_entry()
     if (target := _world_target(name) or _code(name)) is not None:
         return NamedMaker(name, target)
     raise InvalidArgument(
@@ -354,12 +335,10 @@ def world(what: Any) -> World:
 def _world_of(what: Any, mistake: str, options: Mapping[str, Any]) -> World:
     made: World = what
     if hasattr(what, "reset") and hasattr(what, "unwrapped"):
-        from tacit.finite.imported import own_world
-
-        family = _family_of(what)
-        if unknown := options.keys() - family.options.keys():
+        entry = _gym_entry()
+        if unknown := options.keys() - entry.options.keys():
             raise InvalidArgument(f"{', '.join(sorted(unknown))} means nothing to {what}")
-        made = (None if options else own_world(what)) or family.make(what, **options)
+        made = entry.make(what, **options)
     elif not hasattr(made, "simulate"):
         raise InvalidArgument(mistake)
     elif options:
@@ -371,7 +350,7 @@ def _environment_options(maker: NamedMaker) -> dict[str, Option]:
     """What an environment's world takes besides what its maker does, unless that takes all."""
     if maker.takes_more:
         return {}
-    every = _gym_entry("tabular").options | _gym_entry("continuous").options
+    every = _gym_entry().options
     return {name: option for name, option in every.items() if name not in maker.options}
 
 
@@ -402,12 +381,8 @@ def _imported(entry: NamedMaker, text: str) -> World:
             _check_code(word, word.partition(":")[0])
     if name.startswith("tacit/"):
         return _named_environment(name, rest)
-    from tacit.finite.imported import opened
-
     try:
-        with contextlib.closing(opened(name, {})) as env:
-            family = _family_of(env)
-        made: World = family.make(name, **family.read(rest))
+        made: World = entry.make(name, **entry.read(rest))
     except InvalidArgument:
         raise
     except (ImportError, LookupError, ValueError, AssertionError, AttributeError) as error:
@@ -420,27 +395,16 @@ def imported_entry(made: World) -> NamedMaker:
     """What made a world of an environment's text."""
     if not hasattr(made, "assumed"):
         return world_entry(split(made.name)[0])  # ours, or one of arrays
-    return _gym_entry("continuous" if hasattr(made.spec, "lows") else "tabular")
+    return _gym_entry()
 
 
-def _gym_entry(family: str) -> NamedMaker:
-    return NamedMaker("gym", f"tacit.{family}.gym:from_gymnasium", ("env_or_id",))
-
-
-def _family_of(env: Any) -> NamedMaker:
-    """What makes a world of an environment: of a finite one, or of one with vectors for states."""
-    from gymnasium import spaces
-
-    space = env.observation_space
-    parts = space.spaces if isinstance(space, spaces.Tuple) else (space,)
-    finite = all(isinstance(part, spaces.Discrete) for part in parts)
-    finite = finite or isinstance(space, spaces.MultiDiscrete)
-    return _gym_entry("tabular" if finite else "continuous")
+def _gym_entry() -> NamedMaker:
+    return NamedMaker("gym", "tacit.gym.worlds:from_gymnasium", ("env_or_id",))
 
 
 def _named_environment(name: str, options: str) -> World:
     """The world behind an environment of ours: it is known exactly."""
-    from tacit.envs import GIVEN, NAMES
+    from tacit.gym import GIVEN, NAMES
 
     known = {f"tacit/{env}-v0": world for names in NAMES.values() for env, world in names.items()}
     if name not in known:
@@ -457,8 +421,8 @@ def _named_environment(name: str, options: str) -> World:
 
 
 def agent_names() -> list[str]:
-    """The built-in agents, those of other packages, and those that were registered."""
-    return sorted({*built_in_agents(), *_plugged(AGENTS), *_REGISTERED[AGENTS]})
+    """The built-in agents, and those of other packages."""
+    return sorted({*built_in_agents(), *_plugged(AGENTS)})
 
 
 def built_in_agents() -> dict[str, str]:
@@ -476,14 +440,12 @@ def agent_of_class(name: str) -> Any:
     >>> agent_of_class("UCBVI").name
     'ucbvi'
     """
-    found = (target for target in built_in_agents().values() if target.endswith(f":{name}"))
-    target = next(found, None)
-    return None if target is None else NamedMaker(name, target).make
+    found = [target for target in built_in_agents().values() if target.endswith(f":{name}")]
+    return NamedMaker(name, found[0]).make if found else None
 
 
 def _agent_target(name: str) -> str | None:
-    own = built_in_agents()
-    return _REGISTERED[AGENTS].get(name) or own.get(name) or _plugged(AGENTS).get(name)
+    return built_in_agents().get(name) or _plugged(AGENTS).get(name)
 
 
 def _plugged(group: str) -> dict[str, str]:
@@ -493,36 +455,19 @@ def _plugged(group: str) -> dict[str, str]:
     return {point.name: point.value for point in reversed(points)}  # the first, as imports are
 
 
-def register_agent(name: str, target: str) -> None:
-    """Gives an agent a name, a word, for this process.
-
-    The target, ``module:class``, is called with the spec, ``users=``, ``privacy=``, ``seed=``,
-    ``noise_seed=`` and its options. It must be importable in other processes too.
-    """
-    _REGISTERED[AGENTS][_checked_name(name)] = target
-
-
 def agent_entry(name: str) -> NamedMaker:
     """What an agent's name stands for."""
     target = _AUTO_TARGET if name == AUTO else _agent_target(name) or _code(name)
     if target is not None:
         return NamedMaker(name, target, _GIVEN)
-    if name in _RENAMED:
-        raise InvalidArgument(f"agent {name} is {_RENAMED[name]} now")
     raise InvalidArgument(
         f"agent is {name!r}, but must be {AUTO} or one of {', '.join(names := agent_names())}"
         f"{hint(name, names)}; or a class of yours, as my_file.py:MyAgent or my_module.MyAgent"
     )
 
 
-_BUDGET = {
-    option.name: option
-    for option in (
-        Option("privacy", Literal["joint", "local", "none"], None),
-        Option("epsilon", float, None),
-        Option("delta", float, None),
-    )
-}
+_KINDS = {"privacy": Literal["joint", "local", "none"], "epsilon": float, "delta": float}
+_BUDGET = {name: Option(name, kind, None) for name, kind in _KINDS.items()}
 
 
 @dataclass(frozen=True)
@@ -544,11 +489,9 @@ class AgentChoice:
         from tacit.which_agent import choose
 
         chosen = choose(spec, users, privacy)
-        rest = split(self.text)[1]
-        name, _, options = chosen.agent.partition(":")
-        more = ",".join(filter(None, (options, rest)))
-        found = choose_agent(f"{name}:{more}" if more else name)
-        return replace(found, why=chosen.why)
+        name, options = split(chosen.agent)
+        more = ",".join(filter(None, (options, split(self.text)[1])))
+        return replace(choose_agent(f"{name}:{more}" if more else name), why=chosen.why)
 
     @property
     def batch(self) -> bool:
@@ -556,23 +499,13 @@ class AgentChoice:
         make = NamedMaker(self.text, self.target).make
         return getattr(make, "batch", False) and self.options.get("serve", "nobody") == "nobody"
 
-    def describe(self, users: int, privacy: Any) -> dict[str, Any]:
-        """The description that :func:`tacit.simulation.seeds.run_seeds` makes agents from."""
-        return {"make": self.target, "users": users, "privacy": privacy, **self.options}
-
     def build(self, spec: Any, users: int, privacy: Any, seed: int = 0) -> AnyAgent:
         """The agent of one seed, the same as in a run of several; its noise is simulated."""
         make = NamedMaker(self.text, self.target).make
         own = _agent_target(split(self.text)[0]) is not None
         with _refused(f"agent {self.text!r}", own=own):
-            made: AnyAgent = make(
-                spec,
-                users=users,
-                privacy=privacy,
-                seed=seed,
-                noise_seed=noise_seed(seed),
-                **self.options,
-            )
+            given = {"users": users, "privacy": privacy, "seed": seed, **self.options}
+            made: AnyAgent = make(spec, noise_seed=noise_seed(seed), **given)
         if not own and not hasattr(made, "learn"):
             raise InvalidArgument(f"agent is {self.text!r}, which makes no agent, but {made!r}")
         return made
@@ -595,9 +528,3 @@ def choose_agent(text: str) -> AgentChoice:
         options={key: value for key, value in values.items() if key not in _BUDGET},
         budget={key: value for key, value in values.items() if key in _BUDGET},
     )
-
-
-def _checked_name(name: str) -> str:
-    if not name.isidentifier() or name in (*GYM, AUTO):
-        raise InvalidArgument(f"name is {name!r}, but must be a word that is still free")
-    return name

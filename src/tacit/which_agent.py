@@ -28,31 +28,22 @@ MANY_TRANSITIONS = 1 << 22
 MOST_PLANNED = 4
 """Coordinates of states for which there is a plan on a grid."""
 
-JOINT, PURE, LOCAL, LOCAL_PURE, NONE = "joint", "pure joint", "local", "pure local", "none"
-DISTRIBUTED = "distributed"
+JOINT, PURE, DISTRIBUTED = "joint DP", "pure joint DP", "distributed DP"
+LOCAL, LOCAL_PURE, NONE = "local DP", "pure local DP", "no privacy"
 MODELS = (JOINT, PURE, LOCAL, LOCAL_PURE, NONE)
 """Kinds of privacy, as far as rules tell them apart."""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """An agent, and where it is taken.
+    """An agent, and where it is taken."""
 
-    Attributes:
-        agent: its name, perhaps with options.
-        family: of the spec's worlds, in a word or two.
-        when: which of them, in words; empty for all others.
-        models: kinds of privacy, of :data:`MODELS`.
-        why: what speaks for it, in words.
-        fits: whether a spec is such a one.
-    """
-
-    agent: str
-    family: str
-    when: str
-    models: tuple[str, ...]
-    why: str
-    fits: Callable[[Any], bool]
+    agent: str  # its name, perhaps with options
+    family: str  # of the spec's worlds, in a word or two
+    when: str  # which of them, in words; empty for all others
+    models: tuple[str, ...]  # kinds of privacy, of :data:`MODELS`
+    why: str  # what speaks for it, in words
+    fits: Callable[[Any], bool]  # whether a spec is such a one
 
 
 @dataclass(frozen=True)
@@ -103,6 +94,11 @@ def _box(spec: Any) -> bool:
 def _smooth(spec: Any) -> bool:
     """Of smooth moves, in coordinates few enough for a grid."""
     return _box(spec) and hasattr(spec, "pushes") and spec.dimension <= MOST_PLANNED
+
+
+def _vectors(spec: Any) -> bool:
+    """With actions that are vectors."""
+    return _box(spec) and spec.action_box is not None
 
 
 RULES = (
@@ -175,6 +171,14 @@ RULES = (
         _lq,
     ),
     Rule(
+        "actor_critic",
+        "continuous",
+        "actions are vectors",
+        (JOINT, LOCAL, NONE),
+        "its policies draw vectors, and no other agent's do",
+        _vectors,
+    ),
+    Rule(
         "model_posterior",
         "continuous",
         f"states move smoothly, in at most {MOST_PLANNED} coordinates",
@@ -226,13 +230,15 @@ def choose(spec: Any, users: int, privacy: Privacy) -> Chosen:
             return Chosen(rule.agent, _why(rule, users, privacy, kind))
     taken = [model for model in MODELS if any(model in rule.models for rule in fitting)]
     raise InvalidArgument(
-        f"no agent fits: {_world(fitting[0])} and {_WORDS[kind]}, but there are agents for "
-        f"{' and '.join(_WORDS[model] for model in taken)}; or name one"
+        f"no agent fits: {_world(fitting[0])} and {kind}, but there are agents for "
+        f"{' and '.join(taken)}; or name one"
     )
 
 
 def agent(spec: Any, users: int, privacy: Privacy, **options: Any) -> Agent:
-    """An agent for what is known and a budget, by :data:`RULES`; ``chosen`` says why.
+    """An agent for what is known and a budget, by the first of :data:`RULES` that fits.
+
+    ``chosen`` says why; ``docs/algorithms/README.md`` has the rules.
 
     ``options`` are those of serving (:class:`~tacit.core.kinds.Serving`), and of the agent that is
     chosen.
@@ -245,16 +251,6 @@ def agent(spec: Any, users: int, privacy: Privacy, **options: Any) -> Agent:
     made: Agent = make(spec, users=users, privacy=privacy, **{**found.options, **options})
     made.chosen = f"{chosen.agent}: {chosen.why}"
     return made
-
-
-_WORDS = {
-    JOINT: "joint DP",
-    PURE: "pure joint DP",
-    LOCAL: "local DP",
-    LOCAL_PURE: "pure local DP",
-    NONE: "no privacy",
-    DISTRIBUTED: "distributed DP",
-}
 
 
 def _kind(privacy: Privacy) -> str:
@@ -274,7 +270,7 @@ def _world(rule: Rule) -> str:
 def _why(rule: Rule, users: int, privacy: Privacy, kind: str) -> str:
     from tacit.simulation.limits import fewest_users
 
-    why = f"{_world(rule)}, {_WORDS[kind]}: {rule.why}"
+    why = f"{_world(rule)}, {kind}: {rule.why}"
     least = fewest_users(privacy)
     if least is not None and users < least:
         why += (
@@ -288,18 +284,15 @@ def rules_table() -> str:
     """All rules, in Markdown, as the documentation shows them."""
     lines = ["| world | which | privacy | agent | why |", "|---|---|---|---|---|"]
     for rule in RULES:
-        models = "any" if rule.models == MODELS else ", ".join(_WORDS[m] for m in rule.models)
+        models = "any" if rule.models == MODELS else ", ".join(rule.models)
         cells = rule.family, rule.when or "all others", models, f"`{rule.agent}`", rule.why
         lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines)
 
 
-def _rules_text() -> str:
-    lines = []
-    for rule in RULES:
-        models = "any" if rule.models == MODELS else ", ".join(_WORDS[m] for m in rule.models)
-        lines.append(f"    {_world(rule)}, {models}:\n        {rule.agent}: {rule.why}")
-    return "\n".join(lines)
-
-
-agent.__doc__ = f"{agent.__doc__}\nThe first of these that fits decides:\n\n{_rules_text()}\n"
+_TEXT = "\n".join(
+    f"    {_world(rule)}, {'any' if rule.models == MODELS else ', '.join(rule.models)}:\n"
+    f"        {rule.agent}: {rule.why}"
+    for rule in RULES
+)
+agent.__doc__ = f"{agent.__doc__}\nThe first of these that fits decides:\n\n{_TEXT}\n"

@@ -1,4 +1,4 @@
-"""The fakes under names of their own, for every test of the command line."""
+"""The fakes under names of their own, as of another package, for every test of the command line."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from tests.cli import fakes
 @pytest.fixture(autouse=True)
 def fake_names(monkeypatch):
     """By module and name, so that they can be imported in other processes too."""
-    tables = {group: dict(names) for group, names in registry._REGISTERED.items()}
-    monkeypatch.setattr(registry, "_REGISTERED", tables)
-    registry.register_agent("scripted", f"{fakes.__name__}:Scripted")
-    registry.register_world("two_coins", f"{fakes.__name__}:two_coins")
-    registry.register_world("unknown", f"{fakes.__name__}:unknown_optimum")
-    registry.register_world("wrong", f"{fakes.__name__}:wrong_optimum")
+    made = fakes.__name__
+    names = {"unknown": f"{made}:unknown_optimum", "wrong": f"{made}:wrong_optimum"}
+    plugged = {
+        registry.AGENTS: {"scripted": f"{made}:Scripted", "lost": "no.such.module:Agent"},
+        registry.WORLDS: {"two_coins": f"{made}:two_coins", **names},
+    }
+    usual = registry._plugged
+    monkeypatch.setattr(registry, "_plugged", lambda group: usual(group) | plugged[group])

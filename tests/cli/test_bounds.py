@@ -51,4 +51,4 @@ def test_it_refuses_in_one_line(changed, words):
 def test_it_needs_a_budget_and_sizes():
     given = [word for pair in SIZES.items() for word in pair]
     assert "--bounds needs --states" in one_line(call("plan", "--bounds", *BUDGET))
-    assert "--epsilon and --delta must be given" in one_line(call("plan", "--bounds", *given))
+    assert "--bounds needs --epsilon" in one_line(call("plan", "--bounds", *given))

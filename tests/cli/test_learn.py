@@ -13,6 +13,8 @@ import pytest
 
 import tacit
 from tacit import published
+from tacit.finite.spec import FiniteSpec
+from tacit.lq.policy import GainPolicy
 from tests.cli.calls import call, content, one_line
 
 STATES, ACTIONS, H = ["new", "idle", "busy"], ["wait", "ask"], 3
@@ -63,7 +65,7 @@ def night(folder: Path, name: str, policy: Any, users: int, seed: int) -> None:
 
 
 def first_policy() -> Any:
-    spec = tacit.tabular.base.FiniteSpec.named(STATES, ACTIONS, horizon=H, stationary=True)
+    spec = FiniteSpec.named(STATES, ACTIONS, horizon=H, stationary=True)
     return tacit.UCBVI(spec, 100_000, tacit.JointDP(1.0, 1e-7), schedule="fixed:size=50").policy
 
 
@@ -113,7 +115,7 @@ def test_a_mixed_policy_needs_the_component_that_was_followed(tmp_path: Path, ki
     mixed = APP.replace('"ucbvi"', '"concurrent_psrl"')
     mixed = mixed.replace('["new", "idle", "busy"]', "2").replace('["wait", "ask"]', "2")
     path.write_text(mixed)
-    spec = tacit.tabular.base.FiniteSpec(2, 2, H, stationary=True)
+    spec = FiniteSpec(2, 2, H, stationary=True)
     policy = tacit.ConcurrentPSRL(
         spec, 100_000, tacit.JointDP(1.0, 1e-7), schedule="fixed:size=50"
     ).policy
@@ -270,9 +272,9 @@ def test_policies_are_compared_by_what_they_do(tmp_path: Path) -> None:
     shown = call("policy", "diff", one, other)
     assert (shown.exit_code, shown.stderr) == (1, "")
     assert "differ in 1 of 9 steps and states" in shown.stdout
-    gains = tacit.lq.policy.GainPolicy(np.ones((1, 1, 1)))
+    gains = GainPolicy(np.ones((1, 1, 1)))
     gains.publish(tmp_path / "gains.npz")
-    tacit.lq.policy.GainPolicy(np.zeros((1, 1, 1))).publish(tmp_path / "zero.npz")
+    GainPolicy(np.zeros((1, 1, 1))).publish(tmp_path / "zero.npz")
     assert call("policy", "diff", tmp_path / "gains.npz", tmp_path / "gains.npz").exit_code == 0
     differ = call("policy", "diff", tmp_path / "gains.npz", tmp_path / "zero.npz")
     assert (differ.exit_code, "differ: gains" in differ.stdout) == (1, True)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tacit import UCBVI, Block, Budget, JointCurator, JointDP, published
-from tacit.cli.ledger_account import at_most
+from tacit.cli.output import at_most
 from tacit.privacy.gaussian_dp import epsilon_from_mu
 from tacit.privacy.ledger import Ledger, chain, journal
 from tacit.privacy.ledger.ledger import witness_of
@@ -406,8 +406,9 @@ def test_what_cannot_be_repaired_is_a_complaint(call, one):
     assert one.read_bytes() == damaged
 
 
-def test_a_locked_ledger_is_a_complaint(call, people):
+def test_a_locked_ledger_is_a_complaint(call, people, monkeypatch):
+    monkeypatch.setenv("TACIT_LEDGER_TIMEOUT", "0.01")
     # By another thread: one that locks a file twice gave up its first lock.
     with Ledger.open(people)._journal.locked(), ThreadPoolExecutor(1) as others:
-        text = others.submit(call, "show", people, "--timeout", "0.01", code=2).result()
+        text = others.submit(call, "show", people, code=2).result()
     assert f"process {os.getpid()} on" in text

@@ -72,8 +72,6 @@ MISTAKES = {
     "a sheet": (("--save", "x.xlsx"), "--save is 'x.xlsx', but must end in .json, .csv, .parquet"),
     "half a seed": (("--seed", "1.5"), "seed is '1.5', but must be a whole number from 0"),
     "seeds in words": (("--seeds", "few"), "seeds is 'few', but must be a whole number from 1"),
-    "a file for TensorBoard": (("--tensorboard", "file"), "--tensorboard is 'file', which is no f"),
-    "no place for TensorBoard": (("--tensorboard", "no/such"), "there is no folder no"),
 }
 OTHERS = {
     "nothing to plot": (("plot", "--output", "x.png"), "FILE..."),
@@ -83,7 +81,6 @@ OTHERS = {
     "other JSON": (("plot", "other.json", "--output", "x.png"), "must be a file of runs"),
     "no Parquet": (("plot", "bad.parquet", "--output", "x.png"), "not a file of runs"),
     "no picture": (("plot", "other.json", "--output", "x.jpeg"), "must end in .png, .pdf, .svg"),
-    "no style": (("plot", "one.json", "--output", "x.png", "--style", "x"), "style is 'x', but"),
     "no schema": (("show", "schema", "result"), "the schema to show is 'result', but must be one"),
     "no kind": (("show", "thing", "x"), "what to show is 'thing', but must be one of world"),
     "no sweep": (("sweep", "file"), "'file' is not TOML"),
@@ -131,7 +128,7 @@ def test_returns_are_reported_where_no_optimum_is_known():
     assert "returns are reported, regret is not" in words
     assert "90 %" not in words
     twice = ("--agent", "scripted", "--agent", "scripted:never=9")
-    both = call("run", "--world", "unknown", *twice, *BUDGET, "--seeds", 1)
+    both = call("run", "--world", "unknown", *twice, *BUDGET, "--seeds", 1, "--workers", 1)
     assert "the optimum is not known" in " ".join(both.stdout.split())
 
 

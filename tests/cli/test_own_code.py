@@ -66,7 +66,7 @@ def test_an_environment_of_a_file_takes_the_options_of_environments(here):
     assert world.assumed == ("rewards in -1:10 (declared)",)
     for options, mistake in (
         ("Corridor:horzon=3", "did you mean 'horizon'"),
-        ("Corridor:discount=0.9", "discount means nothing to <Corridor"),
+        ("Corridor:discount=0.9", "discount means nothing to Discrete"),
         ("corridor:horizon=3", "horizon is for environments, and corridor of 4 is none"),
     ):
         with pytest.raises(tacit.InvalidArgument, match=mistake):

@@ -8,9 +8,8 @@ import pytest
 
 import tacit
 from tacit import Guarantee
-from tacit.simulation.compare import summary
 from tacit.simulation.result import Result, median
-from tacit.simulation.tables import load_results
+from tacit.simulation.tables import load_results, summary
 from tests.cli.calls import BUDGET, content, run, without_times
 
 

@@ -10,8 +10,6 @@ import pytest
 
 from research.worlds import plane
 from tacit import ActorCritic, JointDP, NonPrivate, Relation, check_statistic, published
-from tacit.audit.check_agent import check_agent
-from tacit.audit.watched_gate import WatchedGate
 from tacit.continuous import (
     ActionBox,
     BoxSpec,
@@ -19,7 +17,6 @@ from tacit.continuous import (
     Grid,
     QPolicy,
     SoftmaxPolicy,
-    from_gymnasium,
     gradient_loops,
     line,
 )
@@ -27,10 +24,13 @@ from tacit.continuous.action_box import normals
 from tacit.continuous.features import Custom
 from tacit.continuous.statistics.policy_gradients import PolicyGradients
 from tacit.core.vector_episodes import VectorEpisodes
+from tacit.gym import from_gymnasium
 from tacit.privacy.errors import CheckFailed, InvalidArgument
 from tacit.privacy.models import LocalDP
 from tacit.privacy.statistic import WHOLE_EPISODE
 from tacit.simulation.run import run
+from tacit.testing.check_agent import check_agent
+from tacit.testing.watched_gate import WatchedGate
 
 JOINT = JointDP(1.0, 1e-6)
 FEATURES = Grid((0.0,), (1.0,), (3,))
@@ -288,13 +288,13 @@ class TestAgent:
     @pytest.mark.parametrize("privacy", [JOINT, LocalDP(4.0, 1e-6), NonPrivate()])
     def test_it_passes_check_agent(self, privacy):
         make = partial(ActorCritic, privacy=privacy, schedule="fixed:size=30")
-        check_agent(make, SHORT, users=90, seeds=12)
+        check_agent(make, SHORT, users=90)
 
     @pytest.mark.slow
     def test_it_passes_check_agent_with_vectors(self):
         world = from_gymnasium("Pendulum-v1", 4, (-16.3, 0.0), evaluation_users=2, levels=9)
         make = partial(ActorCritic, privacy=JOINT, schedule="fixed:size=30")
-        check_agent(make, world, users=90, seeds=8)
+        check_agent(make, world, users=90)
 
 
 def constants(**given):

@@ -14,16 +14,17 @@ import pytest
 from numpy.typing import NDArray
 
 from research.worlds import trap
+from research.worlds.cartpole import cartpole
 from tacit import FittedFunctionalQ, JointDP, LocalDP, NonPrivate
-from tacit.audit.check_agent import check_agent
-from tacit.audit.watched_gate import WatchedGate
-from tacit.continuous import BoxSpec, BoxWorld, cartpole, line
+from tacit.continuous import BoxSpec, BoxWorld, line
 from tacit.continuous.constants import GRID, MAP
 from tacit.continuous.estimate import Basis, Posterior, Units
 from tacit.continuous.statistics.clipped_sums import ResidualSums
 from tacit.core.agent import Agent
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block
+from tacit.testing.check_agent import check_agent
+from tacit.testing.watched_gate import WatchedGate
 
 Floats = NDArray[np.float64]
 
@@ -62,7 +63,7 @@ def score(world: Any, agent: Any) -> float:
     ],
 )
 def test_keeps_all_promises(make: Any) -> None:
-    check_agent(make, SHORT, users=120, seeds=20)
+    check_agent(make, SHORT, users=120)
 
 
 @pytest.mark.parametrize("serve", ["nobody", "all"])
@@ -268,7 +269,7 @@ def test_likeness_of_values_is_their_mean_squared_slope() -> None:
 
 def test_labels_do_not_matter() -> None:
     """With actions named the other way round, the same noise has the mirrored effect at most."""
-    world = BoxWorld(lambda s: s[..., 0], dimension=1, name="up", reward_range=(0.0, 1.0))
+    world = BoxWorld(lambda s: s[..., 0], name="up", reward_range=(0.0, 1.0))
     agent = played(FittedFunctionalQ(world.spec, 300, JointDP(8.0, 1e-6), noise_seed=0), world)
     assert (agent.greedy_policy.greedy([[0.2], [0.5], [0.8]]) == 1).all()
 

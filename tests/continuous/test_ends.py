@@ -19,11 +19,10 @@ from tacit import (
 )
 from tacit.continuous import (
     BoxSpec,
-    Fourier,
     QPolicy,
     SimulatedSpec,
 )
-from tacit.continuous.kernel_maps import Nystroem, Quadrature
+from tacit.continuous.kernel_maps import Quadrature
 from tacit.continuous.statistics.embedding_sums import EmbeddingSums
 from tacit.continuous.world import VectorWorld, roll_out
 from tacit.core.vector_episodes import VectorEpisodes
@@ -75,8 +74,7 @@ def learnt(make: Any, world: Cliff, told: bool) -> float:
     return world.value(agent.greedy_policy)
 
 
-MAP = Fourier((0.0,), (1.0,), 6)
-CENTRES = Nystroem.on_grid((0.0,), (1.0,), 7)
+MAP = Quadrature((0.0,), (1.0,), nodes=7)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +85,6 @@ CENTRES = Nystroem.on_grid((0.0,), (1.0,), 7)
         lambda spec: FittedFunctionalQ(spec, 100, NONE, serve="all"),
         lambda spec: FittedFunctionalQ(spec, 600, NONE, serve="most"),
         lambda spec: KernelLSVI(spec, 300, NONE),
-        lambda spec: KernelLSVI(replace(spec, features=CENTRES), 300, NONE),
     ],
 )
 def test_keeps_away_from_an_end_that_pays_well(make: Any) -> None:

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from tacit import InvalidArgument
-from tacit.continuous import Custom, FeatureMap, Fourier, Grid, Polynomial
+from tacit.continuous import Custom, FeatureMap, Grid, Polynomial
 from tacit.continuous.features import feature_arrays, features_of, loop_parameters
 
 MAPS = [
@@ -13,7 +13,6 @@ MAPS = [
     Grid((-1.0, 2.0), (1.0, 6.0), (3, 4)),
     Polynomial((2.0, 1.0), 1.5, 3),
     Polynomial((1.0,), 0.3, 0),
-    Fourier((0.0, -1.0), (2.0, 1.0), 2),
 ]
 
 
@@ -83,16 +82,6 @@ def test_a_huge_state_does_not_overflow():
     assert Polynomial((1e-5,), 1.5, 1)([1e308]).tolist() == [1.0, 1.5]
 
 
-# Fourier features.
-
-
-def test_cosines_by_hand():
-    features = Fourier((0.0, 0.0), (1.0, 2.0), 1)
-    expected = [1.0, math.cos(math.pi / 4), math.cos(math.pi / 3)]
-    expected.append(expected[1] * expected[2])
-    np.testing.assert_allclose(features([1.0 / 3.0, 0.5]), expected, rtol=1e-14)
-
-
 # Custom maps.
 
 
@@ -101,7 +90,6 @@ def test_a_function_of_ones_own():
     assert features([[[1.0], [3.0]]]).tolist() == [[[1.0, 1.0], [3.0, 9.0]]]
     assert features.bound == math.inf
     assert features.dimension is None
-    assert not features.publishable()
 
 
 def test_a_declared_bound_is_enforced_whatever_the_function_does():
@@ -149,7 +137,6 @@ def test_the_bound_is_reached_and_never_exceeded(features):
 
 def test_bounds_by_hand():
     assert Grid((0.0,), (1.0,), (9,)).bound == 1.0
-    assert Fourier((0.0, 0.0), (1.0, 1.0), 3).bound == 4.0
     # 1, four times c^2, ten times c^4.
     assert Polynomial((1.0,) * 4, 1.5, 2).bound == math.sqrt(1.0 + 4 * 2.25 + 10 * 5.0625)
 
@@ -187,7 +174,6 @@ def test_states_with_other_coordinates_are_refused(features):
 @pytest.mark.parametrize("features", MAPS, ids=repr)
 def test_a_map_survives_as_numbers(features):
     kind, arrays = feature_arrays(features)
-    assert features.publishable()
     again = features_of(kind, arrays)
     assert again == features
     assert repr(again) == repr(features)
@@ -220,7 +206,6 @@ def test_what_is_no_map_in_numbers():
         (lambda: Polynomial((1.0,), 1e200, 2), "powers up to 4 are not finite"),
         (lambda: Polynomial((1.0,), 1.0, -1), "degree must be integers >= 0"),
         (lambda: Polynomial((1.0,), 1.0, 2.0), "degree must be integers >= 0"),
-        (lambda: Fourier((0.0,), (1.0,), True), "degree"),
         (lambda: Custom(3, 2), "callable"),
         (lambda: Custom(square, 0), "size"),
         (lambda: Custom(square, 2, bound=0.0), "bound must be a number > 0"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import tacit
 from research.worlds import gusts
+from research.worlds.cartpole import cartpole
 from tacit import (
     Block,
     JointDP,
@@ -26,22 +25,19 @@ from tacit import (
     check_statistic,
     published,
 )
-from tacit.audit.check_agent import check_agent
-from tacit.continuous import Nystroem, QPolicy, Quadrature, SimulatedSpec, line
-from tacit.continuous.kernel_maps import matern
+from tacit.continuous import QPolicy, Quadrature, SimulatedSpec, line
 from tacit.continuous.statistics.embedding_sums import EmbeddingSums
 from tacit.continuous.statistics.targeted_moves import TargetedMoves
 from tacit.numerics.simplex import helmert
 from tacit.privacy.errors import InvalidArgument
 from tacit.simulation.run import run
+from tacit.testing.check_agent import check_agent
 from tests.continuous.test_statistics import SPEC, users
 
 JOINT = JointDP(1.0, 1e-6)
 MAPS = [
     Quadrature((0.0, -1.0), (1.0, 3.0), lengthscale=0.6, nodes=5),
     Quadrature((0.0,), (2.0,), lengthscale=0.5, nodes=8),
-    Nystroem.on_grid((0.0,), (1.0,), points=6, lengthscale=0.3, smoothness=1.5),
-    Nystroem((0.0, 0.0), (1.0, 1.0), ((0.1, 0.2), (0.9, 0.5), (0.4, 0.8)), 0.7),
 ]
 
 
@@ -53,13 +49,6 @@ class TestMaps:
         z, unit = features(points), points / [1.0, 2.0]
         squares = ((unit[:, np.newaxis] - unit) ** 2).sum(axis=-1)
         assert np.abs(z @ z.T - np.exp(-squares / (2 * 0.25))).max() < 1e-4
-
-    def test_nystroem_is_the_kernel_at_its_centres(self) -> None:
-        features = MAPS[2]
-        at = np.array(features.centres)
-        z = features(at)
-        distance = np.abs(at - at.T) / 0.3
-        assert np.abs(z @ z.T - matern(distance, 1.5)).max() < 1e-6
 
     @settings(max_examples=60, deadline=None)
     @given(st.sampled_from(MAPS), st.lists(st.floats(), min_size=2, max_size=2))
@@ -86,8 +75,6 @@ class TestMaps:
         [
             (lambda: Quadrature((0.0,), (1.0,), lengthscale=0.0), "lengthscale must be > 0"),
             (lambda: Quadrature((0.0,), (1.0,), nodes=0), "nodes must be integers >= 1"),
-            (lambda: Nystroem((0.0,), (1.0,), ((0.1, 0.2),)), "with 1 coordinates each"),
-            (lambda: Nystroem((0.0,), (1.0,), ((0.1,),), smoothness=1.0), "smoothness must be"),
         ],
     )
     def test_mistakes_are_named(self, make: Any, words: str) -> None:
@@ -153,11 +140,9 @@ class TestTargetedMoves:
 
 
 class TestKernelLSVI:
-    @pytest.mark.parametrize("features", [None, Nystroem.on_grid((0.0,), (1.0,), 7)])
-    def test_it_reaches_nine_tenths_on_the_line(self, features: Any) -> None:
-        """At epsilon 1 with 3,000 users, serving them: all of 6 seeds of each map did."""
+    def test_it_reaches_nine_tenths_on_the_line(self) -> None:
+        """At epsilon 1 with 3,000 users, serving them: all of 6 seeds did."""
         world = line()
-        world.spec = replace(world.spec, features=features)
         agent = KernelLSVI(world.spec, 3_000, JOINT, noise_seed=3, seed=3)
         result = run(agent, world, seed=3, progress=False)
         gap = world.optimal_value - world.baseline_value
@@ -171,11 +156,11 @@ class TestKernelLSVI:
     @pytest.mark.parametrize("privacy", [JOINT, LocalDP(1.0, 1e-6)])
     def test_it_passes_check_agent(self, privacy: Any) -> None:
         make = partial(KernelLSVI, privacy=privacy, schedule="fixed:size=30")
-        check_agent(make, line(horizon=4), users=90, seeds=12)
+        check_agent(make, line(horizon=4), users=90)
 
     def test_what_it_cannot_do_is_refused(self) -> None:
         with pytest.raises(InvalidArgument, match="lows and highs must be finite"):
-            KernelLSVI(tacit.continuous.cartpole().spec, 10, NonPrivate())
+            KernelLSVI(cartpole().spec, 10, NonPrivate())
         with pytest.raises(InvalidArgument, match="no sensitivity in the 1-norm"):
             KernelLSVI(line().spec, 10, JointDP(1.0, 0.0), noise_seed=0)
 
@@ -207,7 +192,7 @@ class TestSimulators:
     def test_it_passes_check_agent(self) -> None:
         world = gusts(dimension=2, horizon=4, samples=4)
         make = partial(LinOptSampled, privacy=JOINT, schedule="fixed:size=30")
-        check_agent(make, world, users=90, seeds=12)
+        check_agent(make, world, users=90)
 
     def test_specs_are_told_apart_by_what_their_models_do(self) -> None:
         assert gusts().spec == gusts().spec

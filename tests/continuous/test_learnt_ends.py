@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from research.worlds import mountain_car
+from research.worlds.cartpole import cartpole
 from tacit import JointDP, ModelPosterior, NonPrivate, check_statistic
 from tacit.continuous import (
     SmoothSpec,
-    cartpole,
 )
 from tacit.continuous.end_estimate import EndBox, EndModel, EndSigns
 from tacit.continuous.monomials import Monomials

@@ -13,13 +13,12 @@ import numpy as np
 import pytest
 
 from research.worlds import acrobot, classic_loops, mountain_car, pendulum
+from research.worlds.cartpole import cartpole
 from tacit import FittedFunctionalQ, JointDP, LocalDP, ModelPosterior, NonPrivate, check_statistic
-from tacit.audit.check_agent import check_agent
 from tacit.continuous import (
     Grid,
     QPolicy,
     SmoothSpec,
-    cartpole,
 )
 from tacit.continuous.end_estimate import EndSigns
 from tacit.continuous.model_estimate import MODEL, MoveModel
@@ -36,6 +35,7 @@ from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block
 from tacit.privacy.symmetric import unpack
 from tacit.simulation.run import run
+from tacit.testing.check_agent import check_agent
 
 TEN = JointDP(10.0, 1e-6)
 SHORT = pendulum(horizon=6)
@@ -92,6 +92,22 @@ def test_knows_where_a_pole_has_fallen() -> None:
 
 def world_uniform(world: Any) -> QPolicy:
     return QPolicy.uniform(world.spec.dimension, world.spec.actions)
+
+
+def test_any_torque_moves_a_pendulum_as_numbered_ones_do() -> None:
+    few, any_torque = pendulum(), pendulum(continuous=True)
+    rng = np.random.default_rng(0)
+    states, torques = rng.uniform(-3.0, 3.0, (50, 2)), rng.integers(5, size=50)
+    box = any_torque.spec.action_box
+    assert box is not None
+    numbers = box.numbers((torques[:, np.newaxis] - 2.0) / 2.0)
+    one, two = states.copy(), states.copy()
+    classic_loops.swing(one, torques)
+    classic_loops.swing_by(two, box.actions(numbers)[:, 0])
+    np.testing.assert_allclose(one, two, atol=1e-12)
+    paid = few.spec.rewards(states, torques, one)
+    np.testing.assert_allclose(any_torque.spec.rewards(states, numbers, two), paid, atol=1e-12)
+    assert any_torque.name.endswith("continuous=true")
 
 
 def test_specs_are_equal_if_they_do_the_same() -> None:
@@ -220,8 +236,25 @@ def test_no_user_is_worse_than_declared() -> None:
     ends = EndMoments(SHORT.spec, moments().features)
     check_statistic(ends, partial(users, spec=SHORT.spec), attained=0.3, **few)
     check_statistic(MoveScales(open_box), partial(users, spec=open_box), attained=0.7, **few)
-    starts = MoveScales(open_box, starts=True)
-    check_statistic(starts, partial(users, spec=open_box), attained=0.7, **few)
+
+
+def test_users_are_as_far_apart_as_scales_say() -> None:
+    """Users who differ in how far they move and how large they get."""
+    spec = SmoothSpec((-math.inf, -1.0), (math.inf, 1.0), 2, 1)
+    states = np.array([[[0.1, -0.9], [0.1001, -0.8999]], [[9.0, 0.5], [3.0, 0.9]]])
+    block = Block(
+        2,
+        {
+            "states": states,
+            "actions": np.zeros((2, 1), dtype=np.int64),
+            "rewards": np.zeros((2, 1)),
+            "lengths": np.full(2, 2),
+            "versions": np.zeros(2, dtype=np.int64),
+        },
+    )
+    asked = MoveScales(spec)
+    one, two = asked.vectors(block)
+    assert np.linalg.norm(one - two) == pytest.approx(asked.l2(Relation.REPLACE_ONE), rel=1e-12)
 
 
 def test_scales_are_powers_of_two() -> None:
@@ -246,6 +279,33 @@ def test_values_that_are_no_numbers_count_as_nobody() -> None:
 
 
 # How it estimates and plans.
+
+
+def test_chance_is_told_from_what_is_not_known_yet() -> None:
+    """Moves that are mostly chance: the rest is found, and is not taken for what is unknown."""
+    spec = SmoothSpec((-2.0,), (2.0,), 2, 20)
+    features = Monomials.of(spec, np.array([-2.0]), np.array([2.0]))
+    unknown = {}
+    for chance in (False, True):
+        rng = np.random.default_rng(0)
+        believed = MoveModel(features, np.ones(1), MODEL, chance=chance)
+        for _ in range(6):
+            states = np.empty((200, 21, 1))
+            states[:, 0], actions = rng.uniform(-1, 1, (200, 1)), rng.integers(0, 2, (200, 20))
+            for t in range(20):
+                states[:, t + 1, 0] = 0.8 * states[:, t, 0] + rng.normal(0.0, 0.3, 200)
+            arrays = {"states": np.clip(states, -1.99, 1.99), "actions": actions}
+            arrays |= {"rewards": np.zeros((200, 20)), "lengths": np.full(200, 21)}
+            block = Block(200, arrays | {"versions": np.zeros(200, dtype=np.int64)})
+            metric, scales, _ = believed.metric()
+            asked = MoveMoments(spec, features, metric, believed.model, scales)
+            believed.update(asked.layout.unpack(asked.total(block))["moments"], 0.0, 200)
+        unknown[chance] = believed.unknown
+    assert unknown[True] < 1e-3 < unknown[False]
+    assert believed.rest[0] > 0.0
+    at = np.array([[-0.5], [0.0], [1.0]])
+    moves = (features(at, np.zeros(3, dtype=np.int64)) @ believed.model)[:, 0]
+    np.testing.assert_allclose(moves, [0.1, 0.0, -0.2], atol=0.05)
 
 
 def test_without_noise_the_model_is_the_world() -> None:
@@ -362,6 +422,10 @@ def test_finds_where_episodes_end() -> None:
 def test_refuses_what_it_cannot_do() -> None:
     with pytest.raises(InvalidArgument, match="a device's own noise"):
         ModelPosterior(SHORT.spec, 100, LocalDP(4.0, 1e-6))
+    five = SmoothSpec((-1.0,) * 5, (1.0,) * 5, 2, 6)
+    for spec in (five, pendulum(horizon=6, continuous=True).spec):
+        with pytest.raises(InvalidArgument, match="at most 4 coordinates with numbered actions"):
+            ModelPosterior(spec, 100, TEN)
 
 
 def test_an_open_box_is_closed_by_what_users_said() -> None:
@@ -398,4 +462,4 @@ def test_goes_on_from_a_save(tmp_path: Any) -> None:
 @pytest.mark.slow
 def test_keeps_all_promises() -> None:
     make = partial(ModelPosterior, privacy=TEN, schedule="fixed:size=30")
-    check_agent(make, SHORT, users=90, seeds=20)
+    check_agent(make, SHORT, users=90)

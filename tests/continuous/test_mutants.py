@@ -14,8 +14,6 @@ import pytest
 from numpy.typing import NDArray
 
 from tacit import FittedFunctionalQ, JointDP, LocalDP, check_statistic
-from tacit.audit.check_agent import check_agent
-from tacit.audit.watched_gate import WatchedGate
 from tacit.continuous import Grid, QPolicy, line
 from tacit.continuous.constants import FunctionalConstants
 from tacit.continuous.statistics import clipped_sums as module
@@ -27,6 +25,8 @@ from tacit.privacy.curators.gate import Release
 from tacit.privacy.errors import CheckFailed
 from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Block, Statistic
+from tacit.testing.check_agent import check_agent
+from tacit.testing.watched_gate import WatchedGate
 
 Floats = NDArray[np.float64]
 
@@ -64,7 +64,7 @@ def fields() -> dict[str, Any]:
 
 def check(cls: Any, **options: Any) -> None:
     given = {"privacy": JOINT, "releases": 3, "schedule": "fixed:size=20"} | options
-    check_agent(partial(cls, **given), WORLD, users=60, seeds=20)
+    check_agent(partial(cls, **given), WORLD, users=60)
 
 
 def with_release(answered: Any) -> Any:

@@ -5,14 +5,14 @@ import numpy as np
 import pytest
 
 from tacit import InvalidArgument
-from tacit.continuous import Custom, Fourier, Grid, Polynomial, QPolicy
+from tacit.continuous import Custom, Grid, Polynomial, QPolicy, Quadrature
 from tacit.continuous.features import features_of
 from tacit.continuous.world import chooser
 from tacit.privacy.storage import read_state, write_state
 
 GRID = Grid((0.0,), (1.0,), (3,))
 MAPS = [Grid((0.0, 0.0), (1.0, 2.0), (4, 3)), Polynomial((1.0, 2.0), 1.5, 2)]
-MAPS.append(Fourier((0.0, 0.0), (1.0, 2.0), 2))
+MAPS.append(Quadrature((0.0, 0.0), (1.0, 2.0), nodes=3))
 RNG = np.random.default_rng
 
 

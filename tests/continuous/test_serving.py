@@ -11,7 +11,6 @@ import pytest
 
 from research.worlds import plane
 from tacit import FittedFunctionalQ, JointDP, check_statistic
-from tacit.audit.check_agent import check_agent
 from tacit.continuous import (
     line,
 )
@@ -20,6 +19,7 @@ from tacit.continuous.statistics.mean_rewards import MeanRewards
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block
 from tacit.simulation.run import run
+from tacit.testing.check_agent import check_agent
 
 SERVED = partial(FittedFunctionalQ, serve="most")
 PAPER = JointDP(0.9, 1e-4)
@@ -108,4 +108,4 @@ def test_goes_on_from_a_save(tmp_path: Any) -> None:
 @pytest.mark.slow
 def test_keeps_all_promises() -> None:
     make = partial(SERVED, privacy=JointDP(10.0, 1e-6))
-    check_agent(make, SHORT, users=3000, seeds=20)
+    check_agent(make, SHORT, users=3000)

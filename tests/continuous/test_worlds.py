@@ -4,14 +4,13 @@ import gymnasium
 import numpy as np
 import pytest
 
-from research.worlds import plane, trap
+from research.worlds import classic_loops, plane, trap
+from research.worlds.cartpole import cartpole
 from tacit import InvalidArgument
 from tacit.continuous import (
     Polynomial,
     QPolicy,
-    cartpole,
     line,
-    world_loops,
 )
 from tacit.registry import build_world
 
@@ -92,7 +91,7 @@ def test_carts_move_as_in_gymnasium():
         for _ in range(200):
             action = int(rng.integers(2))
             _, reward, terminated, _, _ = env.step(action)
-            world_loops.push(mine, np.array([action]), over)
+            classic_loops.push(mine, np.array([action]), over)
             np.testing.assert_allclose(mine[0], env.state, rtol=1e-12, atol=1e-15)
             assert reward == 1.0
             assert bool(over[0]) == terminated

@@ -250,7 +250,7 @@ def test_a_tabular_worlds_rewards_need_not_be_bernoulli(family):
 
 def test_losses_are_those_of_the_imported_world(family):
     name = "CliffWalking-v1" if family is LINEAR else "FrozenLake-v1"
-    imported = tacit.tabular.from_gymnasium(name, horizon=5)
+    imported = tacit.gym.from_gymnasium(name, horizon=5)
     world = family.from_tabular(imported)
     assert world.reference_value == imported.reference_value == imported.baseline_value
 

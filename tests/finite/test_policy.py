@@ -242,13 +242,13 @@ def test_published_gains_act_as_the_policy_does(tmp_path):
 
 
 def q_policies():
-    from tacit.continuous import Fourier, Grid, Polynomial, QPolicy
+    from tacit.continuous import Grid, Polynomial, QPolicy, Quadrature
 
     rng = np.random.default_rng(1)
     for features in (
         Grid((0.0, -1.0), (1.0, 2.0), (4, 3)),
         Polynomial((1.0, 2.0), clip=1.5, degree=3),
-        Fourier((0.0, -1.0), (1.0, 2.0), degree=2),
+        Quadrature((0.0, -1.0), (1.0, 2.0), nodes=3),
     ):
         weights = rng.normal(size=(3, features.size))
         yield QPolicy.draw(features, weights, rng, epsilon=0.0, version=2)

@@ -77,6 +77,7 @@ _TABLE: tuple[tuple[str, str, int, str], ...] = (
             ("fitted_functional_q:serve=all", LINE, 200),
         )
     ),
+    ("actor_critic", "pendulum:horizon=4,continuous=true", 20_000, "joint"),
     ("kernel_lsvi", LINE, 200, "none"),
     ("kernel_lsvi", LINE, 2_000, "joint, local"),
     ("certainty_equivalence", SYSTEM, 1_000, "none, joint, local, ids, reports"),
@@ -87,7 +88,6 @@ _TABLE: tuple[tuple[str, str, int, str], ...] = (
     ("fitted_functional_q:serve=most", LINE, 200, "none, joint"),
     ("model_posterior", LINE, 500, "none"),
     ("model_posterior", LINE, 2_000, "joint"),
-    ("model_posterior", "pendulum:horizon=4,continuous=true", 100, "joint"),
 )
 
 

@@ -20,8 +20,6 @@ from tacit import (
     NonPrivate,
     Relation,
 )
-from tacit.audit.check_agent import check_agent
-from tacit.audit.watched_gate import WatchedGate, difference, snapshot
 from tacit.core.agent import Agent
 from tacit.linear import LinearSpec, LinearWorld, simplex, two_state
 from tacit.linear.options import LinearConstants
@@ -29,6 +27,8 @@ from tacit.privacy.errors import InvalidArgument
 from tacit.simulation.run import run
 from tacit.simulation.seeds import noise_seed
 from tacit.tabular import riverswim
+from tacit.testing.check_agent import check_agent
+from tacit.testing.watched_gate import WatchedGate, difference, snapshot
 from tests.finite import agent_checks as shared
 
 Floats = NDArray[np.float64]

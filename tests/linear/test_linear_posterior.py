@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from tacit import Block, JointDP, LinearPosterior, LocalDP, NonPrivate, Relation, check_statistic
-from tacit.audit.check_agent import check_agent
 from tacit.finite.model import evaluate, optimal
 from tacit.finite.policy import Policy
 from tacit.finite.simulate import simulate_episodes
@@ -23,6 +22,7 @@ from tacit.linear.statistics import weighted_grams
 from tacit.privacy.errors import InvalidArgument
 from tacit.simulation.run import run
 from tacit.tabular import riverswim
+from tacit.testing.check_agent import check_agent
 from tests.finite.samples import users_of
 
 S, A, d, H = 3, 2, 2, 4
@@ -166,7 +166,7 @@ def test_the_design_has_the_larger_determinant() -> None:
 @pytest.mark.parametrize("privacy", [JOINT, NonPrivate()], ids=["joint", "none"])
 def test_it_passes_check_agent(privacy: JointDP | NonPrivate) -> None:
     make = partial(LinearPosterior, privacy=privacy, schedule="fixed:size=60")
-    check_agent(make, SMALL, users=180, seeds=12)
+    check_agent(make, SMALL, users=180)
 
 
 def test_it_learns_with_few_users() -> None:

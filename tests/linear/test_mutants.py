@@ -19,9 +19,6 @@ import pytest
 from numpy.typing import NDArray
 
 from tacit import LSVIUCB, JointDP, LSVIUCBPlusPlus, check_statistic
-from tacit.audit.check_agent import check_agent
-from tacit.audit.made_up_users import sampler_of
-from tacit.audit.watched_gate import Passage, WatchedGate
 from tacit.core.agent import Agent
 from tacit.core.kinds import AgentKind
 from tacit.linear import LinearWorld, simplex, statistics, two_state
@@ -34,6 +31,9 @@ from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.errors import CheckFailed
 from tacit.privacy.exact import grid_step, grid_total
 from tacit.privacy.statistic import Block, Statistic
+from tacit.testing.check_agent import check_agent
+from tacit.testing.made_up_users import sampler_of
+from tacit.testing.watched_gate import Passage, WatchedGate
 from tests.finite.agent_checks import DrawnOnce, Halved, Source
 
 Floats = NDArray[np.float64]
@@ -199,7 +199,7 @@ def test_half_the_noise_is_found(statistic: str) -> None:
     mutant = with_source(Halved)
     with pytest.raises(AssertionError, match=r"variance 0\.2"):
         noise_is_as_announced(mutant, statistic)
-    with pytest.raises(CheckFailed, match=r"^noise: the variance of \d+ noise values is 0\.2"):
+    with pytest.raises(CheckFailed, match=r"^noise: .*entries are not the sum|needs one draw"):
         check(mutant, statistic=statistic)
 
 
@@ -259,7 +259,7 @@ def test_grams_without_noise_are_found() -> None:
 
 
 def test_grams_without_noise_are_found_by_the_check() -> None:
-    with pytest.raises(CheckFailed, match=r"^noise: part gram: the variance"):
+    with pytest.raises(CheckFailed, match=r"^noise: .* 6 of 33 entries are not the sum"):
         check(gram_without_noise, statistic="features")
 
 

@@ -7,7 +7,7 @@ import sys
 
 import numba
 
-from tacit.cli import compile_loops
+from tacit.cli import doctor
 from tacit.numerics import compiled
 from tacit.registry import choose_agent, world_entry
 
@@ -44,6 +44,8 @@ def test_nobody_else_is_told(monkeypatch):
 
 
 def test_what_is_compiled_ahead_exists():
-    for world, agent, _, _ in (run for kind in compile_loops._RUNS.values() for run in kind):
+    runs = [run for kind in doctor._RUNS.values() for run in kind.split(",")]
+    assert len(runs) > 10
+    for world, agent, _, _ in map(str.split, runs):
         assert world_entry(world.partition(":")[0])
         assert choose_agent(agent)

@@ -11,14 +11,14 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.audit.gate_noise import Law, Measured
-from tacit.audit.watched_gate import Passage, WatchedGate
 from tacit.privacy.curators.gate import Curator
 from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.curators.joint_stream import JointStream
 from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Bools, Floats
+from tacit.testing.watched_gate import Passage, WatchedGate
 from tests.own_path import own_rules as own
+from tests.own_path.noise_tests import Law, Measured
 
 Ints: TypeAlias = NDArray[np.int64]
 # How far a scale may be off without anybody being less safe, or paying for it.

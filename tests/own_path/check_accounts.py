@@ -15,12 +15,12 @@ from fractions import Fraction
 
 import numpy as np
 
-from tacit.audit.check_agent import Outcome
 from tacit.privacy.budget import Budget
 from tacit.privacy.errors import BudgetExceeded
 from tacit.privacy.gaussian_dp import compose, delta_from_mu, epsilon_from_mu
 from tacit.privacy.standard import ClippedSum
 from tacit.privacy.statistic import Block
+from tacit.testing.check_agent import Outcome
 from tests.own_path import own_rules as own
 from tests.own_path import recorded as real
 

@@ -19,14 +19,14 @@ from unittest import mock
 
 import numpy as np
 
-from tacit.audit.check_agent import Outcome
-from tacit.audit.checks.check_frozen import frozen_world
 from tacit.privacy.curators.gate import Curator
 from tacit.privacy.errors import DoubleSpend
 from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Floats
+from tacit.testing.check_agent import Outcome
 from tests.own_path import recorded as real
 from tests.own_path.answers import Ints
+from tests.own_path.frozen import frozen_world
 
 _ASK = 16
 # On both sides of every limit of the sampler.

@@ -18,12 +18,12 @@ from unittest import mock
 
 import numpy as np
 
-from tacit.audit.check_agent import Outcome
-from tacit.audit.watched_gate import overheard
 from tacit.privacy.curators.gate import Release
 from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Block
+from tacit.testing.check_agent import Outcome
+from tacit.testing.watched_gate import overheard
 from tests.own_path import recorded as real
 
 _CALLS = ("open", "replace", "rename", "link", "symlink", "chmod", "fsync", "write", "mkdir")

@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from tacit.audit.check_agent import Outcome
-from tacit.audit.made_up_users import block_of_strangers, some_rows, with_public
-from tacit.audit.watched_gate import WatchedGate, require_same
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import CheckFailed
 from tacit.privacy.standard import ClippedSum
 from tacit.privacy.statistic import WHOLE_EPISODE, Block
+from tacit.testing.check_agent import Outcome
+from tacit.testing.made_up_users import block_of_strangers, some_rows, with_public
+from tacit.testing.watched_gate import WatchedGate, require_same
 from tests.own_path import own_rules as own
 from tests.own_path import recorded as real
 from tests.own_path import statistics as tests

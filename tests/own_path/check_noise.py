@@ -6,17 +6,17 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from tacit.audit.check_agent import Outcome
-from tacit.audit.gate_noise import Measured
-from tacit.audit.noise_tests import Flips, NoiseRecord
-from tacit.audit.watched_gate import WatchedGate
 from tacit.privacy.budget import Relation
 from tacit.privacy.curators.local import report
 from tacit.privacy.statistic import Floats, Statistic
+from tacit.testing.check_agent import Outcome
+from tacit.testing.gate_noise import Flips
+from tacit.testing.watched_gate import WatchedGate
 from tests.own_path import own_rules as own
 from tests.own_path import recorded as real
 from tests.own_path import statistics as tests
 from tests.own_path.answers import Ints, misfit, not_drawn
+from tests.own_path.noise_tests import Measured, NoiseRecord
 
 _NAME = "real noise"
 
@@ -71,7 +71,7 @@ def _reports(trial: real.RealTrial) -> list[Outcome]:
         flips = Flips.of(statistic, privacy)
         for user in users:
             flips.add(report(statistic, user, privacy), statistic.contributions(user)[0])
-        return [real.judged(_NAME, wrong + flips.wrong())]
+        return [real.judged(_NAME, wrong + flips.wrong)]
     step, scale = report_scale(trial, statistic)
     record, runs, whole = NoiseRecord(), [], []
     for place, user in enumerate(users):

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from tacit.audit.check_agent import Outcome
-from tacit.audit.watched_gate import WatchedGate
 from tacit.privacy.curators.participants import Participants
 from tacit.privacy.statistic import Block
+from tacit.testing.check_agent import Outcome
+from tacit.testing.watched_gate import WatchedGate
 from tests.own_path import own_rules as own
 from tests.own_path import recorded as real
 from tests.own_path.answers import Answer, answers_of

@@ -20,14 +20,14 @@ from unittest import mock
 
 import numpy as np
 
-from tacit.audit.check_agent import Outcome
-from tacit.audit.watched_gate import WatchedGate
 from tacit.privacy.curators.gate import Release
 from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.errors import BudgetExceeded, DoubleSpend, TacitError
 from tacit.privacy.noise import Noise
 from tacit.privacy.standard import ClippedSum
 from tacit.privacy.statistic import Block, Floats
+from tacit.testing.check_agent import Outcome
+from tacit.testing.watched_gate import WatchedGate
 from tests.own_path import own_rules as own
 from tests.own_path import recorded as real
 from tests.own_path import statistics as tests

@@ -16,12 +16,12 @@ from unittest import mock
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.audit.check_agent import Outcome
-from tacit.audit.gate_noise import Law
 from tacit.privacy.deviates import CELLS, Curve, Deviates, curve
 from tacit.privacy.noise import Noise
+from tacit.testing.check_agent import Outcome
 from tests.own_path import recorded as real
 from tests.own_path import statistics as tests
+from tests.own_path.noise_tests import Law
 
 Ints = NDArray[np.int64]
 

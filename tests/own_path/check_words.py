@@ -6,8 +6,8 @@ import re
 from decimal import Decimal
 from typing import Any
 
-from tacit.audit.check_agent import Outcome
 from tacit.privacy.statistic import WHOLE_EPISODE
+from tacit.testing.check_agent import Outcome
 from tests.own_path import own_rules as own
 from tests.own_path import recorded as real
 

@@ -19,17 +19,17 @@ from unittest import mock
 
 import numpy as np
 
-from tacit.audit.check_agent import Outcome
-from tacit.audit.gate_noise import Law, silence
-from tacit.audit.made_up_users import joined, of_version, raw_block
-from tacit.audit.trial import Trial
-from tacit.audit.watched_gate import WatchedGate
 from tacit.privacy.curators.gate import Curator
 from tacit.privacy.curators.local import report
 from tacit.privacy.errors import CheckFailed
 from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Block, Floats
+from tacit.testing.check_agent import Outcome
+from tacit.testing.made_up_users import joined, of_version, raw_block
+from tacit.testing.trial import Trial
+from tacit.testing.watched_gate import WatchedGate
 from tests.own_path.answers import Answer, Draw, Ints, answers_of
+from tests.own_path.noise_tests import Law
 
 Ids = Sequence[int | str] | None
 
@@ -51,8 +51,7 @@ def drawing(quiet: bool = False) -> Iterator[list[Draw]]:
         draws.append(Draw(bool(pure), float(scale), np.array(values)))
         return values
 
-    calm = silence() if quiet else contextlib.nullcontext()
-    with calm, mock.patch.object(Noise, "steps", steps):
+    with mock.patch.object(Noise, "steps", steps):
         yield draws
 
 

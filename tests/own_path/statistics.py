@@ -1,4 +1,4 @@
-"""Tests of whole numbers that should be noise, beside those of :mod:`tacit.audit.noise_tests`.
+"""Tests of whole numbers that should be noise, beside those of :mod:`tests.own_path.noise_tests`.
 
 Bounds hold for any number of values. Each test gives a false alarm with a probability of at most
 ``ALARM``; an audit of the real path makes fewer than 20,000 of them, so below 1e-6 together.
@@ -21,9 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import bdtrc, gammaincc, ndtr, pdtrc
 
-from tacit.audit.gate_noise import Law
-from tacit.audit.noise_tests import Shape, Tally
 from tacit.privacy.statistic import Floats
+from tests.own_path.noise_tests import Law, Shape, Tally
 
 ALARM = 1e-11
 _LAGS = (*range(1, 520), 1023, 1024, 1025, 4096, 65_535, 65_536, 65_537)

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tacit.audit.check_agent import Outcome
-from tacit.audit.trial import Trial
 from tacit.core.world import World
+from tacit.testing.check_agent import Outcome
+from tacit.testing.trial import Trial
 from tests.own_path import (
     check_accounts,
     check_entropy,

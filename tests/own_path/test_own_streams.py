@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.audit.trial import Trial
 from tacit.core.kinds import AgentKind
 from tacit.finite.evidence import Evidence
 from tacit.privacy.counters.base import Counter
 from tacit.privacy.counters.blt import BufferedToeplitz
 from tacit.privacy.noise import Noise
+from tacit.testing.trial import Trial
 from tests.own_path import check_accounts, check_noise, check_people, check_resume
 from tests.own_path.suite import CHECKS, real_outcomes
 from tests.own_path.trials import JOINT, RealTrial, failures, planted

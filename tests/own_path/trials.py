@@ -10,8 +10,8 @@ from typing import Any
 from unittest import mock
 
 import tacit
-from tacit.audit.check_agent import Outcome
-from tacit.audit.trial import Trial
+from tacit.testing.check_agent import Outcome
+from tacit.testing.trial import Trial
 from tests.own_path.recorded import RealTrial
 
 JOINT = tacit.JointDP(1.0, 1e-6)

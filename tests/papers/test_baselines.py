@@ -27,7 +27,7 @@ ALL: list[tuple[Any, Any, str]] = [
     (baselines.ldp_ucrl_vtr, MIXTURE, "local"),
 ]
 each = pytest.mark.parametrize(
-    ("run", "world", "model"), ALL, ids=[run.__name__ for run, *_ in ALL]
+    ("run", "world", "model"), ALL, ids=["pucb", "ldp_ob", "batched", "adaptive", "ldp_ucrl_vtr"]
 )
 
 

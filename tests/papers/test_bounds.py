@@ -7,7 +7,7 @@ import math
 import pytest
 
 from tacit.papers.bounds import Question, promises
-from tacit.papers.widths import laplace_width, normal_width
+from tacit.papers.counters import laplace_width, normal_width
 from tacit.privacy.budget import Budget
 from tacit.privacy.errors import InvalidArgument
 

@@ -120,7 +120,8 @@ def test_algorithm_is_the_papers_text(raw: bool) -> None:
 
 
 def test_anyone_can_bring_regularizers() -> None:
-    result = paper.ofu_rl(small_world(), episodes=30, regularizer=Wavering)
+    given = {"episodes": 30, "epsilon": 1.0, "delta": 1e-6}
+    result = paper.private_ofu_rl(small_world(), regularizer=Wavering, **given)
     assert result.guarantee is None
     assert result.reason == "an example"
     assert (np.diff(result.regret) >= -1e-9).all()

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tacit.papers import chowdhury_tabular_2021 as tabular
 from tacit.papers import zhou_mixture_2022 as mixture
-from tacit.papers.widths import laplace_width
+from tacit.papers.counters import laplace_width
 from tacit.privacy.budget import Budget
 from tacit.privacy.noise import Noise
 from tacit.privacy.zcdp import epsilon_from_rho

@@ -22,7 +22,6 @@ from hypothesis import strategies as st
 
 import tacit
 from tacit import Block, JointDP, NonPrivate, Relation
-from tacit.audit.mechanisms import audit_linear
 from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.errors import (
     BudgetExceeded,
@@ -34,6 +33,7 @@ from tacit.privacy.errors import (
 from tacit.privacy.exact import grid_sensitivity, grid_step, grid_total
 from tacit.privacy.noise import Noise
 from tacit.privacy.standard import ClippedSum, GramCross, OneHotCounts
+from tacit.testing.mechanisms import audit_linear
 
 # Zero-out, so that a difference of one radius is a worst case and the clip stays linear.
 MODEL = JointDP(epsilon=1.0, delta=1e-6, relation=Relation.ZERO_OUT)
@@ -395,7 +395,7 @@ def test_impossible_sensitivities_are_refused(zero: float, replace: float) -> No
 
 
 def test_a_simulated_source_is_not_laundered_by_a_save(tmp_path) -> None:
-    from tacit.audit.mechanisms import BasisNoise
+    from tacit.testing.mechanisms import BasisNoise
 
     with pytest.raises(InvalidArgument, match="cannot be saved"):
         JointDP(1.0, 1e-6).curator(source=BasisNoise()).save(tmp_path / "s")

@@ -21,13 +21,13 @@ from hypothesis import strategies as st
 
 import tacit
 from tacit import Block, JointDP, Relation
-from tacit.audit.mechanisms import audit_linear
 from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.errors import BudgetExceeded, CorruptFile, DoubleSpend, InvalidArgument
 from tacit.privacy.gaussian_dp import epsilon_from_mu
 from tacit.privacy.ledger import Entry, Ledger, Terms, chain, header, journal
 from tacit.privacy.pseudonyms import name_of
 from tacit.privacy.standard import ClippedSum
+from tacit.testing.mechanisms import audit_linear
 
 NOON = "2026-01-02T12:00:00+00:00"
 

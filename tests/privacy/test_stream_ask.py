@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from tacit import Block, JointDP, Relation
-from tacit.audit.mechanisms import ExactAudit, audit_linear
 from tacit.privacy.curators.joint import JointCurator
 from tacit.privacy.curators.joint_stream import JointStream
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.standard import ClippedSum
 from tacit.privacy.statistic import Floats, Layout, Part, Statistic
+from tacit.testing.mechanisms import ExactAudit, audit_linear
 
 MODEL = JointDP(epsilon=1.0, delta=1e-6, relation=Relation.ZERO_OUT)
 MU = MODEL.budget.mu

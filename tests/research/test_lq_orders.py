@@ -52,7 +52,9 @@ def test_planning_for_every_user_is_the_papers_algorithm(
     monkeypatch.setattr(paper, "_users", users)
     given = {"episodes": K, "gamma": 0.5, "printed": False, "seed": 3}
     if epsilon is None:
-        expected = paper.ofu_rl(world, epsilon=1.0, delta=1e-6, **given)
+        expected = paper.private_ofu_rl(
+            world, epsilon=1.0, delta=1e-6, regularizer="ridge", **given
+        )
     else:
         expected = paper.private_ofu_rl(world, epsilon=epsilon, delta=1e-6, **given)
     found = lq_orders.run(world, K, epsilon, 0.5, 3, growth=1.0)

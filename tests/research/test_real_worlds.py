@@ -10,10 +10,9 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
-from research.worlds import build, icu_sepsis, incentives, skill_teaching
+from research.worlds import build, incentives, skill_teaching
 from research.worlds import tabular as real_worlds
-from tacit import InvalidArgument, JointDP, PessimisticImprovement, Policy, learn_offline
-from tacit.tabular import from_gymnasium
+from tacit import InvalidArgument, JointDP, PessimisticImprovement, learn_offline
 
 pytestmark = [
     pytest.mark.skipif(
@@ -110,21 +109,6 @@ def test_tables_are_built_once(monkeypatch) -> None:
     assert skill_teaching(horizon=10).spec.horizon == 10
     assert build("skill_teaching:horizon=10").name == "research.worlds.skill_teaching:horizon=10"
     assert build("incentives:cost=0.2").name == "research.worlds.incentives:cost=0.2"
-
-
-def test_dynamics_of_an_environment_are_its_table() -> None:
-    import gymnasium
-    import icu_sepsis as package  # noqa: F401  (registers it)
-
-    ours = icu_sepsis(20)
-    with contextlib.closing(gymnasium.make("Sepsis/ICU-Sepsis-v2")) as env:
-        theirs = from_gymnasium(env, horizon=20)
-    assert theirs.spec.admissible[:713] == ours.spec.admissible[:713]
-    assert theirs.optimal_value == pytest.approx(ours.optimal_value)
-    assert theirs.baseline_value == pytest.approx(ours.baseline_value)
-    assert theirs.value(Policy.stochastic(np.broadcast_to(ours.people, (20, 716, 25)))) == (
-        pytest.approx(ours.people_value)
-    )
 
 
 def test_missing_packages_are_named(monkeypatch) -> None:

@@ -11,8 +11,6 @@ import pytest
 
 from research import (
     command_lines,
-    continuous_actions,
-    default_features,
     fewer_users,
     fewer_users_control,
     fewer_users_linear,
@@ -90,10 +88,8 @@ def stored_tables() -> Iterator[str]:
     icu = icu_sepsis.stored().values()
     yield "\n".join(row.line.replace("ablation: ", "") for row in icu)
     yield gymnasium.table(gymnasium.load())
-    yield default_features.table(default_features.load())
     yield policy_gradients.table(policy_gradients.load())
     yield plan_check.table(plan_check.load())
-    yield continuous_actions.table(continuous_actions.load())
     yield from (smooth_control.table(smooth_control.load(), learnt) for learnt in (False, True))
     yield "\n".join(row.line for row in glucose.stored().values())
     yield "\n".join(offline.line(name, row) for name, row in offline.stored().items())

@@ -16,12 +16,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from jinja2 import UndefinedError
 
 from tacit.privacy.ledger import Ledger
 from tacit.service import intake
 from tacit.service.client import Client, Refused
 from tacit.service.curator import Curator
 from tacit.service.http import forgotten
+from tacit.service.pages import Visitor, rendered
 from tacit.service.store import Store, new_token
 from tests.service.running import running
 from tests.service.world import episode, make_app, write_app
@@ -488,3 +490,14 @@ def test_the_command_serves_by_tls_with_two_workers(tmp_path: Path) -> None:
         device.close()
         process.terminate()
         process.wait(60)
+
+
+def test_pages_escape_what_is_not_theirs_and_lack_nothing():
+    who = Visitor("name", "officer", "mark")
+    given = {"first": 0, "second": 1}
+    page = rendered("compare", "<i>", who, found={"same": False, "words": "<b>"}, **given)
+    assert "They differ: &lt;b&gt;" in page
+    assert "<h1>&lt;i&gt;</h1>" in page
+    assert "<b>" not in page
+    with pytest.raises(UndefinedError, match="found"):
+        rendered("compare", "what differs", who, **given)

@@ -10,7 +10,7 @@ import pytest
 
 import tacit
 from tacit import InvalidArgument, JointDP
-from tacit.simulation.events import Event, TensorBoard
+from tacit.simulation.run import Event
 from tacit.simulation.sweep import sweep
 from tests.cli.calls import BUDGET, call
 
@@ -57,34 +57,6 @@ def test_the_log_is_quiet_until_somebody_listens(caplog):
     assert len(lines) == result.releases + 1
     assert lines[-1].startswith("ucbvi on riverswim:states=3,horizon=5, seed 0: release ")
     assert lines[-1].endswith(f"greedy {result.greedy_value:.4g}")
-
-
-def scalars(folder):
-    """What TensorBoard reads, by run, tag and step."""
-    from tensorboard.backend.event_processing.event_file_loader import LegacyEventFileLoader
-
-    found = {}
-    for file in folder.rglob("events.*"):
-        for event in LegacyEventFileLoader(str(file)).Load():
-            for value in event.summary.value:
-                found[file.parent.name, value.tag, event.step] = value.simple_value
-    return found
-
-
-def test_tensorboard_reads_what_is_written(tmp_path):
-    with TensorBoard(tmp_path / "live") as board:
-        result = tacit.run("ucbvi", WORLD, 0, False, users=500, privacy=PRIVACY, callback=board)
-    live = scalars(tmp_path / "live")
-    run = "ucbvi_riverswim_states=3_horizon=5_0"
-    for users, value in zip(result.served.tolist(), result.values.tolist(), strict=True):
-        assert live[run, "value", users] == pytest.approx(value)
-    assert len(live) == 2 * (result.releases + 1)
-    made = call(
-        *("run", "--world", WORLD, "--agent", "ucbvi", *BUDGET, "--users", 500),
-        *("--tensorboard", tmp_path / "after"),
-    )
-    assert made.exit_code == 0, made.stderr
-    assert scalars(tmp_path / "after") == live
 
 
 def test_a_seed_means_one_thing(tmp_path):

@@ -493,29 +493,18 @@ def test_results_do_not_depend_on_the_workers(importable):
 
 
 def test_a_failing_seed_is_named(importable):
-    name = importable.__name__
-    agent = {"make": f"{name}:Learner", "users": 100, "fail_at": 2}
+    def agent(spec, seed):
+        return importable.Learner(spec, seed, users=100, fail_at=2)
+
     for workers in (1, 2):
         with pytest.raises(SeedFailed, match="seed 2 failed: ZeroDivisionError: made to f") as f:
-            run_seeds(agent, {"make": f"{name}:Coins"}, range(4), workers=workers)
+            run_seeds(agent, importable.make_coins, range(4), workers=workers)
         assert f.value.seed == 2
 
 
-def test_descriptions_get_the_seed_and_another_one_for_the_noise(importable):
-    seen = []
-
-    class Spy(Learner):
-        def __init__(self, spec, **options):
-            seen.append((options["seed"], options["noise_seed"]))
-            super().__init__(spec, **options)
-
-    importable.Spy = Spy
-    description = {"make": f"{importable.__name__}:Spy", "users": 50}
-    results = run_seeds(description, Coins(), [3, 4], workers=1)
-    assert seen == [(3, noise_seed(3)), (4, noise_seed(4))]
+def test_noise_has_a_seed_of_its_own():
     assert noise_seed(3) != noise_seed(4)
     assert 0 <= noise_seed(3) < 2**63
-    assert [result.users for result in results] == [50, 50]
 
 
 def test_public_mistakes_of_several_runs_are_refused():
@@ -526,24 +515,21 @@ def test_public_mistakes_of_several_runs_are_refused():
         run_seeds(make_learner, Coins(), [0, -1])
     with pytest.raises(InvalidArgument, match="workers must be"):
         run_seeds(make_learner, Coins(), [0], workers=0)
-    for name in ("UCBVI", "no.such.module:thing", "tacit:NoSuchThing", None):
-        with pytest.raises(SeedFailed, match=r"make is|cannot be imported"):
-            run_seeds({"make": name}, Coins(), [0], workers=1)
+    with pytest.raises(InvalidArgument, match="make_agent must be a function"):
+        run_seeds({"make": "tacit:UCBVI"}, Coins(), [0])
+    with pytest.raises(SeedFailed, match=r"make_world: .*must be a world"):
+        run_seeds(make_learner, lambda seed: None, [0], workers=1)
     assert run_seeds(make_learner, Coins(), [], workers=2) == []
 
 
-def test_a_process_that_cannot_load_a_recipe_says_so(monkeypatch):
+def test_a_process_that_cannot_load_a_recipe_says_so():
     from tacit.simulation import seeds
 
     foreign = b"cno_such_module\nthing\n."  # a pickle of something that is not here
-    monkeypatch.setattr(seeds, "_work", [])
-    seeds._remember(foreign)
     words = "another process cannot load it: ModuleNotFoundError: No module named 'no_such"
-    assert seeds._run_remembered(pickle.dumps(3)).startswith(words)
-    seeds._remember(pickle.dumps(abs))
-    assert seeds._run_remembered(foreign).startswith(words)
-    assert seeds._run_remembered(pickle.dumps(-3)) == 3
-    assert seeds._run_packed(foreign).startswith(words)
+    assert seeds._done(foreign, pickle.dumps(3)).startswith(words)
+    assert seeds._done(pickle.dumps(abs), foreign).startswith(words)
+    assert seeds._done(pickle.dumps(abs), pickle.dumps(-3)) == 3
 
 
 def test_a_process_that_dies_fails_its_seed(importable):

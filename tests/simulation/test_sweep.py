@@ -13,8 +13,8 @@ import pytest
 
 import tacit
 from tacit.privacy.errors import InvalidArgument
-from tacit.simulation.store import Store
-from tacit.simulation.sweep import Job, Sweep, SweepFailed, sweep
+from tacit.registry import choose_agent
+from tacit.simulation.sweep import Job, Store, Sweep, SweepFailed, sweep
 from tests.cli.calls import call, one_line
 
 WORLD = "riverswim:states=3,horizon=4"
@@ -33,7 +33,7 @@ def test_a_sweep_is_its_runs():
     ]
     for place, job in enumerate(made.jobs):
         [alone] = tacit.run_seeds(
-            {"make": "tacit:UCBVI", "users": 500, "privacy": job.privacy},
+            lambda spec, seed: choose_agent("ucbvi").build(spec, 500, job.privacy, seed),  # noqa: B023
             tacit.registry.build_world(WORLD),
             [job.seed],
             progress=False,
@@ -73,7 +73,7 @@ def test_what_is_stored_does_not_run_again(tmp_path):
     assert whole.results[0] == first.results[0]
     small(store=store, callback=noted, users=501, seeds=[0])  # another run altogether
     assert len(ran) == 6
-    damaged = store.path(whole.jobs[0].description)
+    damaged = store.path(whole.jobs[0])
     damaged.write_text(damaged.read_text()[:-40])
     small(store=store, callback=noted)
     assert len(ran) == 7
@@ -135,6 +135,20 @@ def test_a_process_that_dies_is_replaced(tmp_path):
     made = small(agents=[dying], workers=2)
     assert sorted(made.results) == [0, 1, 2, 3]
     assert flag.exists()
+
+
+def test_a_run_that_kills_its_process_does_not_cost_the_others():
+    home = os.getpid()
+
+    def deadly(spec, **given):
+        if given["seed"] == 0 and os.getpid() != home:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return tacit.UCBVI(spec, **given)
+
+    with pytest.raises(SweepFailed, match="seed 0: its process died") as was:
+        small(agents=[deadly], workers=2, budgets=BUDGETS[:1], seeds=range(8))
+    # One that is suspected with it, and one that is at work beside it again.
+    assert len(was.value.sweep.results) >= 5
 
 
 @pytest.mark.slow
@@ -218,7 +232,6 @@ def test_wrong_arguments_are_one_line(tmp_path):
     assert "No such file" in one_line(call("sweep", "no.toml"))
     assert "which is no folder" in one_line(call(*given, "--store", str(file)))
     assert "must end in .png" in one_line(call(*given, "--plot", "x.bmp"))
-    assert "nobody answers" in one_line(call(*given, "--cluster", "tcp://127.0.0.1:1"))
     assert "No such file" in one_line(call("plot", "no.json", "--output", str(tmp_path / "x.png")))
 
 

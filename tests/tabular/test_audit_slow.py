@@ -136,7 +136,7 @@ def observed(design: str, seed: int, where: int, halved: bool) -> float:
 
 def stream_weights(agent: UCBVI) -> np.ndarray:
     """The best weights of a stream's releases, from its counter's code."""
-    from tacit.audit.mechanisms import BasisNoise
+    from tacit.testing.mechanisms import BasisNoise
 
     counter = agent._stream.counter
     probe = counter.rebuild((1,), counting := BasisNoise())

@@ -44,7 +44,7 @@ def test_it_conforms(privacy: Any, stationary: bool, running: int) -> None:
         given |= {"running": running} | options
         return ConcurrentPSRL(spec, users, privacy, **given)
 
-    check_agent(make, SMALL, users=160, seeds=20)
+    check_agent(make, SMALL, users=160)
 
 
 def test_devices_are_refused() -> None:

@@ -221,7 +221,7 @@ def test_agents_pass_their_checks() -> None:
     make = partial(tacit.PessimisticImprovement, privacy=BUDGET, behaviour="unknown")
     report = check_agent(make, SMALL, users=200)
     assert report.releases == 2
-    assert set(report.skipped) == {"ties", "labels"}
+    assert not report.skipped
 
 
 @pytest.mark.slow
@@ -229,7 +229,7 @@ def test_agents_pass_their_checks() -> None:
 @pytest.mark.parametrize("behaviour", ["uniform", "unknown"])
 def test_agents_pass_all_checks(kind, behaviour) -> None:
     make = partial(kind, privacy=BUDGET, behaviour=behaviour)
-    assert not check_agent(make, riverswim(3, 4), users=300, seeds=40).skipped
+    assert not check_agent(make, riverswim(3, 4), users=300).skipped
 
 
 def test_they_serve_nobody_and_say_so() -> None:

@@ -36,7 +36,7 @@ from tacit.cli import (
     show,
     sweep,
 )
-from tacit.cli.options import flag
+from tacit.cli.options import command, flag
 from tacit.cli.output import print_help_if_alone
 from tacit.privacy.errors import TacitError
 
@@ -60,11 +60,9 @@ class _Commands(TyperGroup):
     def main(
         self,
         args: Sequence[str] | None = None,
-        prog_name: str | None = None,
-        complete_var: str | None = None,
+        *_: Any,
         standalone_mode: bool = True,
-        windows_expand_args: bool = True,
-        **extra: Any,
+        **named: Any,
     ) -> Any:
         """Runs a command and turns what goes wrong into a line and an exit code."""
         given = list(sys.argv[1:] if args is None else args)
@@ -77,9 +75,8 @@ class _Commands(TyperGroup):
             for old in (" ".join(words[:1]), " ".join(words[:2])):
                 if old in _NOW:
                     return _complain(f"tacit {old} is now {_NOW[old]}", 2)
-            return super(_Commands, self).main(
-                given, prog_name or "tacit", complete_var, False, windows_expand_args, **extra
-            )
+            named["prog_name"] = named.get("prog_name") or "tacit"
+            return super(_Commands, self).main(given, **named, standalone_mode=False)
 
         code = _guarded(command, show_traceback="--traceback" in given[:1])
         if standalone_mode:
@@ -120,10 +117,9 @@ def _guarded(command: Callable[[], Any], show_traceback: bool) -> int:
 def _is_mistake(error: Exception) -> bool:
     """Whether the caller can mend it, also where the refusal came out of one of several runs."""
     from tacit.privacy import errors
-    from tacit.simulation.seeds import SeedFailed
 
-    if isinstance(error, SeedFailed):
-        kind = getattr(errors, error.reason.partition(":")[0], None)
+    if (reason := getattr(error, "reason", None)) is not None:  # of one of several runs
+        kind = getattr(errors, reason.partition(":")[0], None)
         return isinstance(kind, type) and issubclass(kind, TacitError)
     return isinstance(error, TacitError)
 
@@ -160,18 +156,9 @@ def tacit(
     print_help_if_alone(context)
 
 
-# In the order of the help.
-app.command("learn", help=learn.HELP)(learn.learn_command)
-app.command("serve", help=serve.HELP)(serve.serve_command)
-app.command("run", help=run.HELP)(run.run_command)
-app.command("sweep", help=sweep.HELP)(sweep.sweep_command)
-app.command("plot", help=plot.HELP)(plot.plot_command)
-app.command("plan", help=plan.HELP)(plan.plan_command)
-app.command("paper", help=paper.HELP)(paper.paper_command)
-app.command("audit", help=audit.HELP)(audit.audit_command)
-app.command("report", help=report.HELP)(report.report_command)
-app.command("show", help=show.HELP)(show.show_command)
-app.command("doctor", help=doctor.HELP)(doctor.doctor_command)
+for _module in (learn, serve, run, sweep, plot, plan, paper, audit, report, show, doctor):
+    _name = _module.__name__.rpartition(".")[2]
+    command(app, name=_name)(getattr(_module, f"{_name}_command"))
 app.add_typer(policy.app, name="policy")
 app.add_typer(ledger.app, name="ledger")
 

@@ -14,24 +14,11 @@ from tacit.cli.output import print_json, print_table, say
 from tacit.privacy.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from tacit.audit.audit_report import AgentAudit
-    from tacit.audit.check_agent import Outcome
     from tacit.core.world import World
     from tacit.privacy.models import Privacy
     from tacit.registry import AgentChoice
     from tacit.simulation.progress import Progress
-
-HELP = (
-    "Attack an agent: does one user change what is published by more than it claims?\n\n"
-    "Finds the two users whose data differ most, runs the agent again and again with one or the "
-    "other, and compares what it measures with the guarantee. Ends with a verdict; the exit code "
-    "is 0 for pass and 1 for fail. Minutes on a laptop; --quick takes less and shows less.\n\n"
-    "\b\nExamples:\n"
-    "  tacit audit ucbvi --world riverswim:states=4,horizon=5 --epsilon 1 --delta 1e-6\n"
-    "  tacit audit ucbvi --world riverswim --epsilon 1 --delta 1e-6 --quick --json\n"
-    "  tacit audit my_module.MyAgent --world grid:side=3 --epsilon 1 --delta 1e-6 \\\n"
-    "      --html audit.html"
-)
+    from tacit.testing.audit_agent import AgentAudit
 
 # Blocks of an audited agent: few and small, because it runs thousands of times. The mechanism is
 # the same for blocks of any size.
@@ -55,7 +42,6 @@ def audit_command(
     quick: Annotated[
         bool, typer.Option("--quick", help="Fewer runs, and no checks of behaviour.")
     ] = False,
-    html: Annotated[str | None, asked("FILE", "Write the report as a page.", "--html")] = None,
     as_json: options.Json = False,
 ) -> None:
     """Audits one agent."""
@@ -64,7 +50,6 @@ def audit_command(
 
     choice = choose_agent(agent)
     model = options.chosen_privacy(choice, privacy, epsilon, delta)
-    options.check_writable("--html", html)
     made = audit_choice(
         choice,
         build_world(world),
@@ -74,16 +59,10 @@ def audit_command(
         quick=quick,
         seed=whole_number("seed", seed, least=0),
     )
-    if html is not None:
-        from tacit.audit.page import write_page
-
-        write_page(made, html)
     if as_json:
         print_json(made.to_dict())
     else:
         _show(made)
-        if html is not None:
-            typer.echo(f"The report is {html}")
     raise typer.Exit(0 if made.passed else 1)
 
 
@@ -100,11 +79,10 @@ def audit_choice(
 ) -> AgentAudit:
     """Audits the agent of a text in a small world; see :func:`tacit.audit_agent`.
 
-    By default the audited agents serve four blocks of forty users, or where the agent has no choice
-    of schedule as many as make three; and forty where it asks all users at once. ``quick`` is fewer
-    runs, and no checks of behaviour that take long.
+    By default it serves four blocks of forty users, or where it has no choice of schedule as many
+    as make three. ``quick`` is fewer runs, and no checks of behaviour that take long.
     """
-    from tacit.audit.audit_agent import audit_agent
+    from tacit.testing.audit_agent import audit_agent
 
     make, count = maker(choice, world, privacy, users)
     return audit_agent(
@@ -127,52 +105,35 @@ def maker(
     options = dict(choice.options)
     make = partial(NamedMaker(choice.text, choice.target).make, privacy=privacy, **options)
     if users is not None or "schedule" in options:
-        return make, users if users is not None else _BLOCK * _BLOCKS
+        return make, users or _BLOCK * _BLOCKS
     small = partial(make, schedule=f"fixed:size={_BLOCK}")
     try:
         small(world.spec, users=_BLOCK * _BLOCKS, seed=0, noise_seed=0)
         return small, _BLOCK * _BLOCKS
-    except (InvalidArgument, TypeError):
-        return make, _enough(make, world)
-
-
-def _enough(make: Callable[..., Any], world: World) -> int:
-    """As few users as the agent's own schedule makes three blocks of; a batch agent has fewer."""
-    users = 4
-    while users <= 1 << 20:
-        agent = make(world.spec, users=users, seed=0, noise_seed=0)
-        schedule = getattr(agent, "schedule", None)
-        if getattr(agent, "batch", False) and schedule is not None and schedule.releases < 3:
-            return _BLOCK * int(schedule.releases)
-        if schedule is not None and schedule.releases >= 3:
-            return users
-        users *= 2
+    except (InvalidArgument, TypeError):  # its own schedule: as few users as make three blocks
+        for power in range(2, 21):
+            agent = make(world.spec, users=2**power, seed=0, noise_seed=0)
+            releases = getattr(getattr(agent, "schedule", None), "releases", 0)
+            if releases >= 3:
+                return make, 2**power
+            if releases and getattr(agent, "batch", False):
+                return make, _BLOCK * int(releases)
     raise InvalidArgument("this agent publishes less than three times: give users or a schedule")
 
 
 def _show(made: AgentAudit) -> None:
     """What was claimed, what was measured, and the verdict."""
-    from tacit.audit.audit_report import FALSE_ALARM, audit_words
+    from tacit.testing.audit_agent import FALSE_ALARM
 
     say(f"Audit of {made.agent} on {made.world}")
-    words = dict(audit_words(made))
-    verdict = words.pop("verdict")
-    print_table(("", ""), list(words.items()))
+    print_table(("", ""), list(made.words().items()))
     if made.outcomes:
-        checks = [
-            (o.name, _outcome(o), o.skipped or ("" if o.failure is None else str(o.failure)))
-            for o in made.outcomes
-        ]
+        short = {"passed": "ok"}
+        checks = [(o.name, short.get(o.verdict, o.verdict), o.reason or "") for o in made.outcomes]
         print_table(("check", "", ""), checks)
     for failure in made.failures:
         say(f"Wrong: {failure}.")
     say(
-        f"Verdict: {verdict}. An agent that does what it says fails with a probability below "
-        f"{FALSE_ALARM:g}.",
+        f"Verdict: {'pass' if made.passed else 'FAIL'}. An agent that does what it says fails with "
+        f"a probability below {FALSE_ALARM:g}.",
     )
-
-
-def _outcome(outcome: Outcome) -> str:
-    if outcome.skipped is not None:
-        return "skipped"
-    return "ok" if outcome.failure is None else "failed"

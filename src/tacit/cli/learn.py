@@ -22,19 +22,6 @@ if TYPE_CHECKING:
     from tacit.core.agent import Agent
     from tacit.service.app_file import App
 
-HELP = (
-    "Learn from logs: Parquet or CSV files and a small TOML file in, a published policy, a ledger "
-    "and a report out.\n\n"
-    "Run it every night: it goes on from where it was, reads the files that are new, and says "
-    "where everybody went. --dry-run says what it would do, and touches nothing. The page "
-    "docs/production.md has the file, key by key. Where policies are mixed, as those of "
-    "concurrent_psrl, the log must have a column of the component that was drawn for each episode: "
-    '[log] component = "...".\n\n'
-    "\b\nExamples:\n  tacit learn app.toml --dry-run\n  tacit learn app.toml\n"
-    "  tacit learn app.toml --roll-back policy-12.npz --pin\n"
-    "  tacit learn next.toml --after app.toml    # all users have come"
-)
-
 
 def learn_command(
     file: Annotated[str, given("APP.toml", "The file of the app.")],

@@ -9,22 +9,22 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tacit.cli import options
-from tacit.cli.ledger_account import at_most, counted, summary
-from tacit.cli.options import asked, given
-from tacit.cli.output import print_help_if_alone, print_json
+from tacit.cli.options import asked, command, given
+from tacit.cli.output import at_most, counted, print_help_if_alone, print_json
 from tacit.core.texts import number
 from tacit.privacy.errors import CorruptFile, InvalidArgument
 from tacit.privacy.files import open_regular, parse_json, read_file
 
 if TYPE_CHECKING:
-    from tacit.privacy.ledger import Ledger
-    from tacit.privacy.ledger.repair import Repair
+    from tacit.privacy.ledger import Entry, Ledger
 
 app = typer.Typer(
     callback=print_help_if_alone,
@@ -41,19 +41,10 @@ _Expect = Annotated[
         "policy that has it.",
     ),
 ]
-_Timeout = Annotated[
-    str | None,
-    asked("SECONDS", "How long to wait for its lock. \\[default: TACIT_LEDGER_TIMEOUT, or 60]"),
-]
 _MARK = b'"format": "tacit-ledger"'
 
 
-@app.command(
-    help="Make a ledger of people, from which several agents spend.\n\n"
-    "EPSILON and DELTA are what one person may spend over all agents. Each agent has a budget of "
-    "its own, and who takes part pays all of that, once. An agent on its own makes its ledger "
-    "itself.\n\n\b\nExample:\n  tacit ledger create people.ledger --epsilon 1 --delta 1e-6"
-)
+@command(app, "ledger")
 def create(
     file: _File,
     epsilon: Annotated[str, asked("NUMBER", "Budget of one person.")],
@@ -79,70 +70,51 @@ def create(
     typer.echo(f"{file}: one person may spend {ledger.limit:.6g} {ledger.unit} over all runs")
 
 
-@app.command(
-    help="Say what a ledger declares and what was spent.\n\n"
-    "Keep its head, the last hash, elsewhere: with --expect HASH a ledger that lacks that line is "
-    "refused, as an older copy of it is. Every policy that its agents publish has it too: "
-    "--expect POLICY.\n\n"
-    "\b\nExamples:\n  tacit ledger show budget.ledger\n  tacit ledger show budget.ledger --json"
-)
-def show(
-    file: _File, expect: _Expect = "", timeout: _Timeout = None, as_json: options.Json = False
-) -> None:
+@command(app, "ledger")
+def show(file: _File, expect: _Expect = "", as_json: options.Json = False) -> None:
     """Prints a summary."""
-    found = summary(file, _opened(file, expect=expect, timeout=timeout))
+    from tacit.privacy.ledger import Ledger
+
+    found = summary(file, Ledger.open(file, expect=_witness(expect)))
     if as_json:
         print_json(found)
         return
-    for line in _summary_lines(found):
-        typer.echo(line)
-
-
-def _summary_lines(found: Mapping[str, Any]) -> Iterator[str]:
-    """A summary in sentences, a line per run."""
     spent, limit = found["spent"], found["limit"]
-    yield f"{found['file']}: a ledger of {found['kind']}, {found['entries']:,} entries"
-    if found["note"]:
-        yield f"note: {found['note']}"
-    yield f"head: {found['head']}"
-    if found["repairs"]:
-        yield f"repaired {counted(found['repairs'], 'time')}: see its lines"
     whose = "person, over all runs" if found["kind"] == "people" else "block of users"
-    yield f"limit: {at_most(limit, 6)} {found['unit']} for each {whose}"
-    yield (
+    share = min(100.0 * spent["max"] / limit, 100.0)
+    lines = [
+        f"{found['file']}: a ledger of {found['kind']}, {found['entries']:,} entries",
+        *([f"note: {found['note']}"] if found["note"] else []),
+        f"head: {found['head']}",
+        *(
+            [f"repaired {counted(found['repairs'], 'time')}: see its lines"]
+            * bool(found["repairs"])
+        ),
+        f"limit: {at_most(limit, 6)} {found['unit']} for each {whose}",
         f"spent: {spent['count']:,} {spent['of']}, most {at_most(spent['max'], 6)}, "
-        f"median {at_most(spent['median'], 6)} ({min(100.0 * spent['max'] / limit, 100.0):.4g} % "
-        "of the limit)"
-    )
+        f"median {at_most(spent['median'], 6)} ({share:.4g} % of the limit)",
+    ]
     for n, run in enumerate(found["runs"], 1):
-        yield (
-            f"run {n}: {counted(run['releases'], 'release')} about "
-            + counted(run["blocks"], "block")
-            + (f", {run['people']:,} people" if run["people"] is not None else "")
-            + f", {counted(run['saves'], 'save')}, {counted(run['resumes'], 'resume')}"
-            + (f", {run['unsettled']} not settled" if run["unsettled"] else "")
-            + (", has a successor" if run["succeeded"] else "")
-            + (", simulation only" if run["simulation"] else "")
-        )
+        words = [f"{counted(run['releases'], 'release')} about {counted(run['blocks'], 'block')}"]
+        words += [f"{run['people']:,} people"] if run["people"] is not None else []
+        words += [counted(run["saves"], "save"), counted(run["resumes"], "resume")]
+        words += [f"{run['unsettled']} not settled"] if run["unsettled"] else []
+        words += ["has a successor"] * run["succeeded"] + ["simulation only"] * run["simulation"]
+        lines.append(f"run {n}: {', '.join(words)}")
+    typer.echo("\n".join(lines))
 
 
-@app.command(
-    help="Check every line of a ledger: the chain of hashes, the sums, the limits.\n\n"
-    "Also that it has the lines that its index and --expect have seen. "
-    "Exit code 0 if all is well, 1 if a line is not (the first is named), 2 if the file is no "
-    "ledger or cannot be read.\n\n\b\nExamples:\n  tacit ledger verify budget.ledger && echo well\n"
-    "  tacit ledger verify budget.ledger --expect policy.npz"
-)
-def verify(
-    file: _File, expect: _Expect = "", timeout: _Timeout = None, as_json: options.Json = False
-) -> None:
+@command(app, "ledger")
+def verify(file: _File, expect: _Expect = "", as_json: options.Json = False) -> None:
     """Checks a ledger."""
+    from tacit.privacy.ledger import Ledger
+
     _check_kind(file)
     expect = _witness(expect)  # here: a damaged witness is not the ledger's fault
     problem, ledger, torn, simulated = "", None, 0, list[int]()
     try:
-        _opened(file, timeout=timeout)  # by its index
-        ledger = _opened(file, expect=expect, timeout=timeout, every_line=True)
+        Ledger.open(file)  # by its index
+        ledger = Ledger.open(file, expect=expect, every_line=True)
     except CorruptFile as error:
         problem = str(error)
     if ledger is not None:
@@ -178,62 +150,117 @@ def verify(
     raise typer.Exit(1 if problem else 0)
 
 
-@app.command(
-    help="Repair a damaged ledger: keep what verifies, and charge for what is lost.\n\n"
-    "The damaged file is kept under a new name, and a line of the chain says what was done. If "
-    "lines are lost that nobody else knows, their runs end and everybody is charged what they may "
-    "have cost: budget never comes back. A ledger that is well is not changed. Exit code 0 if it "
-    "is well now, 2 if it cannot be repaired.\n\n"
-    "\b\nExamples:\n  tacit ledger repair people.ledger\n"
-    "  tacit ledger repair people.ledger --expect 90bf73d1"
-)
-def repair(
-    file: _File, expect: _Expect = "", timeout: _Timeout = None, as_json: options.Json = False
-) -> None:
+@command(app, "ledger")
+def repair(file: _File, expect: _Expect = "", as_json: options.Json = False) -> None:
     """Repairs a ledger."""
-    from dataclasses import asdict
-
+    from tacit.privacy.ledger import Ledger
     from tacit.privacy.ledger.repair import repair
 
     _check_kind(file)
-    seconds = options.optional_number("timeout", timeout)
-    done = repair(file, expect=_witness(expect), timeout=seconds)
+    done = repair(file, expect=_witness(expect))
     if as_json:
         print_json({"file": file} | asdict(done))
         return
-    for line in _repair_lines(file, done, _opened(file).unit):
-        typer.echo(line)
-
-
-def _repair_lines(file: str, done: Repair, unit: str) -> Iterator[str]:
-    """What a repair did, in sentences."""
     if not done.problem:
-        yield f"{file} is well: nothing was changed"
+        typer.echo(f"{file} is well: nothing was changed")
         return
-    yield f"was: {done.problem}"
-    yield f"kept: {counted(done.kept, 'entry')}; the damaged file is {done.original}"
+    typer.echo(f"was: {done.problem}")
+    typer.echo(f"kept: {counted(done.kept, 'entry')}; the damaged file is {done.original}")
     if done.people:
-        yield f"known from elsewhere: payments of {done.people:,} people whose lines are not kept"
+        who = f"payments of {done.people:,} people whose lines are not kept"
+        typer.echo(f"known from elsewhere: {who}")
     if done.lost_lines:
-        yield f"lost: {'one line' if done.lost_lines == 1 else 'more than one line'}"
+        typer.echo(f"lost: {'one line' if done.lost_lines == 1 else 'more than one line'}")
     if done.everybody:
-        yield f"charged: {at_most(done.everybody, 6)} {unit} to everybody, known or not"
-    if done.ended:
-        yield "ended: all runs from before; none of their saves can be resumed"
-    else:
-        yield "Nothing was lost: all runs go on."
+        cost = f"{at_most(done.everybody, 6)} {Ledger.open(file).unit}"
+        typer.echo(f"charged: {cost} to everybody, known or not")
+    ended = "ended: all runs from before; none of their saves can be resumed"
+    typer.echo(ended if done.ended else "Nothing was lost: all runs go on.")
+
+
+# What a ledger says.
+
+CHARGES = ("charge", "pending")
+"""Events that cost: one is pending until its result is on disk, and is paid for all the same."""
+
+
+def summary(file: str, ledger: Ledger) -> dict[str, Any]:
+    """What a ledger says of its runs and its people, as JSON values."""
+    accounts = ledger.accounts
+    return {
+        "file": file,
+        "id": ledger.id,
+        "kind": "people" if ledger.people else "one run",
+        "unit": ledger.unit,
+        "limit": ledger.limit,
+        "note": ledger.note,
+        "entries": ledger.sequence,
+        "head": ledger.head,
+        "repairs": sum(entry.event == "repair" for entry in ledger.entries),
+        "spent": {
+            "of": "people" if ledger.people else "blocks",
+            "count": sum(accounts.values()),
+            "max": max(accounts, default=0.0),
+            "median": _median(accounts),
+        },
+        "runs": [_run(ledger, name, entries) for name, entries in by_run(ledger).items()],
+    }
+
+
+def by_run(ledger: Ledger) -> dict[str, list[Entry]]:
+    """The entries of each run, in the order of their starts."""
+    runs: dict[str, list[Entry]] = {name: [] for name in ledger.runs}
+    for entry in ledger.entries:
+        if entry.event != "repair":
+            runs.setdefault(entry.run, []).append(entry)
+    return runs
+
+
+def _run(ledger: Ledger, name: str, entries: Sequence[Entry]) -> dict[str, Any]:
+    terms = ledger.runs.get(name) or next((e.terms for e in entries if e.terms), None)
+    events = Counter(entry.event for entry in entries)
+    charges = [entry for entry in entries if entry.event in CHARGES]
+    blocks: defaultdict[str, float] = defaultdict(float)
+    for key, paid in (item for entry in charges for item in entry.costs.items()):
+        blocks[key] += paid
+    settled = max((e.sequence for e in entries if e.event in ("save", "charge")), default=0)
+    most = max(blocks.values(), default=0.0)
+    times = [entry.time for entry in entries if entry.time]
+    people = sum(entry.people for entry in entries) if ledger.people else None
+    cost = most if terms is None else most * (terms.user_limit / terms.episode_limit)
+    if ledger.people and terms is not None:
+        cost = terms.user_limit if people else 0.0
+    return {
+        "name": name or next((e.label for e in entries if e.event == "start"), ""),
+        "unit": ledger.unit if terms is None else terms.unit,
+        "promised": None if terms is None else asdict(terms),
+        "simulation": terms is not None and terms.simulation,
+        "first": min(times, default=None),
+        "last": max(times, default=None),
+        "people": people,
+        "blocks": len(blocks),
+        "block_max": most,
+        "user_cost": cost,
+        "releases": len(charges),
+        "labels": dict(Counter(entry.label for entry in charges)),
+        "unsettled": sum(e.event == "pending" and e.sequence > settled for e in entries),
+        "saves": events["save"],
+        "resumes": events["resume"],
+        "succeeded": bool(events["succession"]),
+    }
+
+
+def _median(accounts: Mapping[float, int]) -> float:
+    """The lower median of values with their frequencies."""
+    left = (sum(accounts.values()) + 1) // 2
+    for value in sorted(accounts):
+        left -= accounts[value]
+        if left <= 0:
+            return value
+    return 0.0
 
 
 # Files.
-
-
-def _opened(
-    file: str, *, expect: str = "", timeout: str | None = None, every_line: bool = False
-) -> Ledger:
-    from tacit.privacy.ledger import Ledger
-
-    seconds = options.optional_number("timeout", timeout)
-    return Ledger.open(file, expect=_witness(expect), timeout=seconds, every_line=every_line)
 
 
 def _witness(expect: str) -> str:

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,7 +27,7 @@ PICTURES = (".png", ".pdf", ".svg")
 RESULTS = (".json", ".csv", ".parquet")
 """How the names of results end, as in :mod:`tacit.simulation.tables`, which is slow to load."""
 
-_MODELS, _NAMED = ("joint", "local", "distributed", "none"), "NAME[:key=value,...]"
+MODELS, _NAMED = ("joint", "local", "distributed", "none"), "NAME[:key=value,...]"
 
 
 def asked(metavar: str, words: str, *names: str) -> Any:
@@ -42,6 +43,29 @@ def flag(words: str, *names: str) -> Any:
 def given(metavar: str, words: str) -> Any:
     """What a command is about."""
     return typer.Argument(metavar=metavar, help=words)
+
+
+def command(app: typer.Typer, group: str = "", name: str = "") -> Callable[[Any], Any]:
+    """Adds a command, with the help that ``help.md`` has of it."""
+
+    def added(function: Callable[..., None]) -> Callable[..., None]:
+        called = name or function.__name__
+        text = texts("help.md")[f"{group} {called}".strip()]
+        app.command(called, help=text.replace("[", "\\["))(function)  # no markup
+        return function
+
+    return added
+
+
+@cache
+def texts(file: str) -> dict[str, str]:
+    """Sections of a file beside this one, by title; lines of examples are kept."""
+    found = {}
+    for section in Path(__file__).with_name(file).read_text(encoding="utf-8").split("\n## ")[1:]:
+        name, *parts = section.strip().split("\n\n")
+        lines = (f"\b\n{part}" if "\n  " in part else " ".join(part.split()) for part in parts)
+        found[name] = "\n\n".join(lines)
+    return found
 
 
 _WORLD = asked(
@@ -62,7 +86,7 @@ Agents = Annotated[list[str], _AGENT]
 Privacy = Annotated[
     str,
     asked(
-        "|".join(_MODELS),
+        "|".join(MODELS),
         "Whom users trust: joint (a curator), local (their own device), distributed (a secure sum "
         "over devices, 95 % of them honest), none (no guarantee).",
     ),
@@ -104,6 +128,15 @@ Save = Annotated[
 # From words to values.
 
 
+def privacy_model(kind: str, epsilon: Any, delta: Any) -> PrivacyModel:
+    """A model by its name."""
+    from tacit.privacy.models import DistributedDP, JointDP, LocalDP, NonPrivate
+
+    check_choice("privacy", kind, MODELS)
+    models = {"joint": JointDP, "local": LocalDP, "distributed": DistributedDP}
+    return NonPrivate() if kind == "none" else models[kind](epsilon, delta)
+
+
 def chosen_privacy(
     agent: AgentChoice, model: str, epsilon: str | None, delta: str | None, *, alone: bool = True
 ) -> PrivacyModel:
@@ -111,31 +144,23 @@ def chosen_privacy(
 
     If it is ``alone``, a second budget is of use to nobody, and is named.
     """
-    from tacit.privacy.models import DistributedDP, JointDP, LocalDP, NonPrivate
-
-    check_choice("--privacy", model, _MODELS)
-    kind = agent.budget.get("privacy", model)
-    if kind == "none":
-        return NonPrivate()
-    budget: dict[str, Any] = {}
+    check_choice("--privacy", model, MODELS)
+    kind, budget = agent.budget.get("privacy", model), list[float | None]()
     for name, text, example in (("epsilon", epsilon, "1"), ("delta", delta, "1e-6")):
-        if name in agent.budget:
-            budget[name] = agent.budget[name]
-            if alone and text is not None and number(name, text) != budget[name]:
-                typer.echo(
-                    f"tacit: warning: {name} is given twice; {agent.text} runs with its own, "
-                    f"{budget[name]:g}",
-                    err=True,
-                )
-        elif text is not None:
-            budget[name] = number(name, text)
-        else:
+        own = agent.budget.get(name)
+        if kind == "none":
+            budget.append(None)
+        elif own is None and text is None:
             raise InvalidArgument(
                 f"--{name} is missing: {kind} privacy needs a budget, as --{name} {example}; "
                 "--privacy none runs without any"
             )
-    models: dict[str, type[PrivacyModel]] = {"joint": JointDP, "local": LocalDP}
-    return (models | {"distributed": DistributedDP})[kind](**budget)
+        else:
+            budget.append(number(name, str(text)) if own is None else own)
+            if alone and own is not None and text is not None and number(name, text) != own:
+                words = f"{name} is given twice; {agent.text} runs with its own, {own:g}"
+                typer.echo(f"tacit: warning: {words}", err=True)
+    return privacy_model(kind, *budget)
 
 
 def seeds_from(first: str, count: str) -> list[int]:

@@ -6,6 +6,7 @@ Rich is loaded by the first table or sentence, not before: its import would slow
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +54,39 @@ def print_help_if_alone(context: typer.Context) -> None:
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
         raise typer.Exit
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun.
+
+    >>> counted(1, "entry"), counted(2, "entry")
+    ('1 entry', '2 entries')
+    """
+    many = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{number:,} {noun if number == 1 else many}"
+
+
+def at_most(number: float, digits: int = 4, sign: float = 1.0) -> str:
+    """A few digits, rounded up: a shorter number must not be a stronger claim.
+
+    >>> at_most(1.00049), at_most(1.0000000000001), at_most(0.0), at_most(0.1234561, 6)
+    ('1.001', '1', '0', '0.123457')
+    """
+    shown = f"{number:.{digits}g}"
+    # What conversions are off by is no reason for another digit.
+    if sign * float(shown) < sign * number * (1.0 - sign * 1e-9):
+        place = math.floor(math.log10(number)) - digits + 1
+        shown = f"{number + sign * 0.5 * 10.0**place:.{digits}g}"
+    return shown
+
+
+def at_least(number: float, digits: int = 4) -> str:
+    """A few digits, rounded down: what is left must not be shown as more.
+
+    >>> at_least(0.99999), at_least(0.0), at_least(1.5)
+    ('0.9999', '0', '1.5')
+    """
+    return at_most(number, digits, -1.0)
 
 
 def _console() -> Console:

@@ -14,15 +14,6 @@ from tacit.cli.output import print_table, say
 from tacit.core.texts import number, whole_number
 from tacit.privacy.errors import InvalidArgument
 
-HELP = (
-    "What a paper says, and a run of its algorithm, line by line, in a simulated world.\n\n"
-    "Without a name: the papers and their algorithms. With --world the algorithm runs, with the "
-    "printed constants and noise, or with corrected ones, and says what is proven of it. These "
-    "algorithms serve nobody: tacit run has the agents.\n\n"
-    "\b\nExamples:\n  tacit paper\n  tacit paper sahu_linear_2025\n"
-    "  tacit paper chowdhury_tabular_2021.ucb_vi:privatizer=local --world riverswim \\\n"
-    "      --users 1e4 --epsilon 1 --delta 0 --corrected"
-)
 _GIVEN = ("world", "epsilon", "delta", "printed", "seed")
 
 

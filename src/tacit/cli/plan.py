@@ -8,52 +8,24 @@ from typing import TYPE_CHECKING, Annotated, Any
 from tacit.cli import options
 from tacit.cli.options import asked, flag
 from tacit.cli.output import print_json, print_table, say
-from tacit.cli.run import interruptible
 from tacit.core.texts import number, whole_number
 from tacit.privacy.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from tacit.core.world import World
     from tacit.papers.bounds import Question
-    from tacit.privacy.models import Privacy
-    from tacit.simulation.plan import Plan, Sizes
-
-HELP = (
-    "How many users a budget needs, before any real user is touched.\n\n"
-    "Runs the agent on simulated users of your world, or of random worlds of its sizes, and says "
-    "how many users it took, how noisy each count is, and what privacy costs; and beside it how "
-    "few users could suffice. Without --users it tries ten times as many until it is enough. "
-    "Without --agent it takes the one that tacit run would. For states that are vectors, and a "
-    "world that nobody can simulate yet, --coordinates gives a rule of thumb.\n\n"
-    "With --bounds it says instead what the theorems of the five papers promise at your sizes and "
-    "budget: each with the printed constants and with corrected ones, for the same kind of "
-    "privacy. The tabular paper's Laplace noise is for delta = 0; Gaussian noise has rows of its "
-    "own there, and with --delta 0 there are the tabular theorems alone. A theorem is an order: O "
-    "is read as 1, hidden logarithms are left out. Compare with K H, which no regret exceeds: "
-    "above it a theorem says nothing. docs/papers has the algorithms.\n\n"
-    "\b\nExamples:\n"
-    "  tacit plan --world riverswim --epsilon 1 --delta 1e-6\n"
-    "  tacit plan --states 10 --actions 4 --horizon 14 \\\n"
-    "      --agent ucbvi --epsilon 0.5 --delta 1e-7\n"
-    "  tacit plan --coordinates 4 --agent model_posterior --epsilon 1 --delta 1e-6\n"
-    "  tacit plan --bounds --states 6 --actions 2 --horizon 20 --dimension 10 --users 1e6 \\\n"
-    "      --epsilon 1 --delta 1e-6"
-)
+    from tacit.simulation.plan import Plan
 
 
 def plan_command(
     agent: options.Agent = "auto",
     world: options.OptionalWorld = None,
     states: Annotated[
-        str | None, asked("S", "States, without --world; of bounds in LQ control its coordinates.")
+        str | None, asked("S", "With --bounds: states; in LQ control their coordinates.")
     ] = None,
     actions: Annotated[
-        str | None, asked("A", "Actions, without --world; of bounds in LQ those of the control.")
+        str | None, asked("A", "With --bounds: actions; in LQ control those of the control.")
     ] = None,
-    horizon: Annotated[str | None, asked("H", "Steps of an episode, without --world.")] = None,
-    coordinates: Annotated[
-        str | None, asked("D", "Numbers of a state that is a vector, without --world.")
-    ] = None,
+    horizon: Annotated[str | None, asked("H", "With --bounds: steps of an episode.")] = None,
     epsilon: options.Epsilon = None,
     delta: options.Delta = None,
     privacy: options.Privacy = "joint",
@@ -75,80 +47,38 @@ def plan_command(
 
     sizes = {"states": states, "actions": actions, "horizon": horizon}
     if bounds:
-        if epsilon is None or delta is None:
-            raise InvalidArgument("--epsilon and --delta must be given, as in the example")
-        whole = sizes | {"users": users, "dimension": dimension}
-        if missing := [name for name, text in whole.items() if text is None]:
-            raise InvalidArgument(f"--bounds needs --{missing[0]}")
         levels = {"epsilon": epsilon, "delta": delta, "failure": failure}
-        _show_bounds(whole, levels, as_json)
+        _show_bounds(sizes | {"users": users, "dimension": dimension}, levels, as_json)
         return
     choice = choose_agent(agent)
     model = options.chosen_privacy(choice, privacy, epsilon, delta)
-    if coordinates is not None:
-        _by_rule(coordinates, agent, model, {"world": world} | sizes, as_json)
-        return
-    place = _place(world, sizes)
-    declared = options.optional_whole_number("users", users)
-    with interruptible():
-        made = plan(
-            place,
-            choice,
-            model,
-            declared,
-            seeds=options.seeds_from(seed, seeds),
-            workers=whole_number("workers", workers),
-            most=whole_number("most", most),
-            text=world,
-        )
+    if world is None:
+        raise InvalidArgument("--world is missing; a random one is random_mdp:states=10,seed=0")
+    made = plan(
+        world,
+        choice,
+        model,
+        options.optional_whole_number("users", users),
+        seeds=options.seeds_from(seed, seeds),
+        workers=whole_number("workers", workers),
+        most=whole_number("most", most),
+    )
     if as_json:
         print_json(made.to_dict())
     else:
         _show(made)
 
 
-def _by_rule(
-    coordinates: str, agent: str, model: Privacy, sizes: dict[str, str | None], as_json: bool
-) -> None:
-    """The rule of thumb for vectors."""
-    from tacit.simulation.plan import forecast
-
-    given = [name for name, text in sizes.items() if text is not None]
-    if given:
-        raise InvalidArgument(f"give either --coordinates or --{given[0]}")
-    name = "model_posterior" if agent == "auto" else agent
-    found = forecast(whole_number("coordinates", coordinates), name, model)
-    if as_json:
-        print_json({"agent": name, "coordinates": coordinates, **found.to_dict()})
-    elif found.users is None:
-        raise InvalidArgument(f"{found.why}: name a world to simulate with --world")
-    else:
-        say(f"{name}: about {found.users:,} users, by rule of thumb ({found.why}).")
-        say("A world that is hard to explore takes more: simulate one like yours with --world.")
-
-
-def _place(world: str | None, sizes: dict[str, str | None]) -> World | Sizes:
-    """The world that was named, or random ones of the given sizes."""
-    from tacit.registry import build_world
-    from tacit.simulation.plan import Sizes
-
-    missing = [name for name, text in sizes.items() if text is None]
-    if (world is None) == (len(missing) == len(sizes)) or (world is None and missing):
-        raise InvalidArgument("give either --world, or all of --states, --actions and --horizon")
-    if world is not None:
-        return build_world(world)
-    return Sizes(**{name: whole_number(name, str(text)) for name, text in sizes.items()})
-
-
 def _show(made: Plan) -> None:
     """What to expect, and how far it can be trusted."""
-    from tacit.simulation.compare import number_words, privacy_words, users_words
+    from tacit.simulation.result import users_words
+    from tacit.simulation.tables import number_words, privacy_words
 
     say(f"{made.agent} on {made.world}: {privacy_words(made.privacy)}")
     if made.chosen:
         say(f"Chosen: {made.agent}; {made.chosen}.")
     least, most = (users_words(end) for end in made.spread)
-    plain = made.to_dict()["non_private_users_to_90_median"]
+    plain = made.to_dict()
     print_table(
         ("", ""),
         [
@@ -156,7 +86,7 @@ def _show(made: Plan) -> None:
             ("  luckiest run", least),
             ("  unluckiest run", most),
             ("  until the greedy policy has 90 %", users_words(made.greedy_users_to_90)),
-            ("  without privacy", users_words(plain)),
+            ("  without privacy", users_words(plain["non_private_users_to_90_median"])),
             ("  times as many as without privacy", number_words(made.price)),
             ("noise of a count, standard deviation", number_words(made.noise_std)),
             ("releases", f"{made.results[0].releases:,}"),
@@ -165,14 +95,14 @@ def _show(made: Plan) -> None:
     )
     if made.why:
         say(f"It chose: {made.why}.")
-    say(_forecast(made))
-    if made.thumb is not None and made.thumb.users is not None:
-        say(f"By rule of thumb it would be about {made.thumb.users:,} ({made.thumb.why}).")
-    if made.random:
-        say(
-            "These are random worlds of your sizes. One in which reward is hard to find takes more "
-            "users: try riverswim with as many states, or your own tables in a file."
-        )
+    have = f"You have {made.users:,} users; " if made.given else ""
+    needs = f"this needs about {users_words(made.users_to_90)}"
+    if made.users_to_90 is None:
+        needs = "this needs more" if made.given else f"this needs more than {made.users:,}"
+    few = "how few could suffice is known under joint privacy alone"
+    if made.privacy.joint:
+        few = f"no private method can do it with fewer than {plain['least_users']:,}"
+    say(f"{have}{needs}; {few}.")
     if made.batch:
         say(
             "It is a batch agent: the users it learns from are served by its behaviour policy and "
@@ -187,30 +117,16 @@ def _show(made: Plan) -> None:
         )
 
 
-def _forecast(made: Plan) -> str:
-    """What there is, what it takes, and what it would take at least."""
-    from tacit.simulation.compare import users_words
-
-    have = f"You have {made.users:,} users; " if made.given else ""
-    words = f"this needs about {users_words(made.users_to_90)}"
-    if made.users_to_90 is None:
-        words = "this needs more" if made.given else f"this needs more than {made.users:,}"
-    text = f"{have}{words}; "
-    least, oracle = made.limits.least, made.limits.oracle
-    if least is None:
-        return f"{text}how few could suffice is not known: {made.limits.why}."
-    text += f"no private method can do it with fewer than {least:,} ({made.limits.why})"
-    if oracle is not None:
-        text += f", and a design that knew the world would take about {oracle:,}"
-    return f"{text}."
-
-
-def _show_bounds(sizes: dict[str, str | None], levels: dict[str, str], as_json: bool) -> None:
+def _show_bounds(
+    sizes: dict[str, str | None], levels: dict[str, str | None], as_json: bool
+) -> None:
     """What theorems promise, in a table."""
     from tacit.papers.bounds import Question, promises
 
+    if missing := [name for name, text in (levels | sizes).items() if text is None]:
+        raise InvalidArgument(f"--bounds needs --{missing[0]}")
     whole = {name: whole_number(name, str(text)) for name, text in sizes.items()}
-    numbers: dict[str, Any] = {name: number(name, text) for name, text in levels.items()}
+    numbers: dict[str, Any] = {name: number(name, str(text)) for name, text in levels.items()}
     question: Question = Question(episodes=whole.pop("users"), **whole, **numbers)
     found = promises(question)
     if as_json:

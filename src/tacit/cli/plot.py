@@ -10,34 +10,21 @@ from tacit.cli import options
 from tacit.cli.options import asked, flag, given
 from tacit.cli.output import print_table
 
-HELP = (
-    "Draw saved runs again, from one file or several together.\n\n"
-    "Files are what --save and Result.save wrote, as JSON or Parquet. Runs of one label in several "
-    "files are drawn as one line, if agent and budget are the same.\n\n"
-    "\b\nExample:\n"
-    "  tacit plot monday.json tuesday.parquet --output both.pdf"
-)
-
 
 def plot_command(
     files: Annotated[list[str], given("FILE...", "Saved runs.")],
     output: Annotated[
         str, asked("FILE", "The picture, as PNG, PDF or SVG by its end.")
     ] = "plot.png",
-    style: Annotated[str | None, asked("NAME", "A style of Matplotlib's, instead of ours.")] = None,
-    band: Annotated[
-        str, asked("NAME", "deciles of runs, or the 95 % interval of their middle half's mean.")
-    ] = "deciles",
     by_world: Annotated[bool, flag("A row for every world.", "--by-world")] = False,
 ) -> None:
     """Draws saved runs."""
-    from tacit.simulation.compare import rows
     from tacit.simulation.plots import plot_results
-    from tacit.simulation.tables import load_results, merged
+    from tacit.simulation.tables import load_results, merged, rows
 
     options.check_writable("--output", output, endings=options.PICTURES)
     whole = merged([load_results(file) for file in files])
-    plot_results(whole, output, style=style, band=band, by_world=by_world)
+    plot_results(whole, output, by_world=by_world)
     titles, *lines = rows(whole)
     print_table(titles, lines)
     typer.echo(f"The picture is {output}")

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from tacit.cli import options
-from tacit.cli.options import asked, given
+from tacit.cli.options import asked, command, given
 from tacit.cli.output import print_help_if_alone, print_json, print_table, say
 from tacit.privacy.errors import CorruptFile, TacitError
 
@@ -19,18 +19,9 @@ app = typer.Typer(
 
 _File = Annotated[str, given("POLICY", "A published policy.")]
 _MOST_ROWS = 40
-_KINDS = {
-    "PublishedPolicy": "table",
-    "PublishedMixed": "mixed",
-    "PublishedGains": "gains",
-    "PublishedValues": "values",
-}
 
 
-@app.command(
-    help="Say what a published policy is, who made it when, and what is guaranteed.\n\n"
-    "\b\nExample:\n  tacit policy show policy.npz"
-)
+@command(app, "policy")
 def show(file: _File, as_json: options.Json = False) -> None:
     """Says what a file says of itself."""
     from tacit.privacy.guarantee import Guarantee
@@ -55,12 +46,7 @@ def show(file: _File, as_json: options.Json = False) -> None:
         say(str(Guarantee.from_dict(said["guarantee"])))
 
 
-@app.command(
-    help="Check that a published policy is as it was written: its hash, its numbers.\n\n"
-    "With --ledger also that the ledger has the line that the policy names, and is not an older "
-    "copy. Exit code 0 if all is well, 1 if not.\n\n"
-    "\b\nExample:\n  tacit policy verify policy.npz --ledger budget.ledger"
-)
+@command(app, "policy")
 def verify(
     file: _File, ledger: Annotated[str | None, asked("FILE", "The ledger of its agent.")] = None
 ) -> None:
@@ -85,11 +71,7 @@ def verify(
     say(f"{file}: well, {said['hash'][:16]}...{more}")
 
 
-@app.command(
-    help="Say where two published policies act differently.\n\n"
-    "Exit code 0 if they act alike, 1 if not.\n\n"
-    "\b\nExample:\n  tacit policy diff yesterday.npz today.npz"
-)
+@command(app, "policy")
 def diff(
     first: _File, second: Annotated[str, given("POLICY", "Another.")], as_json: options.Json = False
 ) -> None:
@@ -121,7 +103,9 @@ def _read(file: str) -> tuple[Any, dict[str, Any]]:
 
 
 def _kind(loaded: Any) -> str:
-    return _KINDS[type(loaded).__name__]
+    """What it is: a table, mixed, gains or values."""
+    name = type(loaded).__name__.removeprefix("Published").lower()
+    return "table" if name == "policy" else name
 
 
 def differences(one: Any, two: Any) -> dict[str, Any]:
@@ -138,9 +122,7 @@ def differences(one: Any, two: Any) -> dict[str, Any]:
     if tables[0].shape != tables[1].shape or one.n_actions != two.n_actions:
         sizes = " and ".join(str(table.shape) for table in tables)
         return {"same": False, "words": f"tables of shape {sizes}"}
-    different = tables[0] != tables[1]
-    if different.ndim == 3:
-        different = different.any(axis=2)
+    different = (tables[0] != tables[1]).reshape(*tables[0].shape[:2], -1).any(axis=2)
     cells = [
         {
             "step": step,

@@ -5,31 +5,25 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import asdict
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
 from tacit.cli import options
-from tacit.cli.document import commands, heading, html, markdown, signatures, table, warned
-from tacit.cli.ledger_account import account, at_least, at_most, counted
+from tacit.cli.ledger import CHARGES, by_run, summary
 from tacit.cli.options import asked, given
+from tacit.cli.output import at_least, at_most, counted
 from tacit.privacy.errors import InvalidArgument, TacitError
 from tacit.privacy.files import open_regular
 
 if TYPE_CHECKING:
     from tacit.privacy.ledger import Ledger
 
-HELP = (
-    "Report on a ledger and its policies, to be read, signed and checked.\n\n"
-    "What is guaranteed to whom, what was spent and what is left, which policies were published "
-    "from which lines, and how to verify all of it. Every line of the ledger is checked first. "
-    "The output's name says the form: .html (prints well, and to PDF), .md or .json; without it "
-    "Markdown is printed, or JSON. The exit code is 1 if the ledger lacks lines after which a "
-    "policy was published.\n\n\b\nExamples:\n"
-    "  tacit report budget.ledger --policy policy.npz --output report.html\n"
-    "  tacit report budget.ledger --delta 1e-6 > report.md"
-)
 _FORMS = (".html", ".md", ".json")
 
 
@@ -72,14 +66,46 @@ def report_command(
 def report(
     file: str, ledger: Ledger, policies: Sequence[str], delta: float | None = None
 ) -> dict[str, Any]:
-    """Everything that the page says, as JSON values."""
+    """Everything that the page says, as JSON values: a summary in epsilons at a delta."""
     import tacit
 
-    found = account(file, ledger, delta)
-    user = found["user"]
+    found, promised = summary(file, ledger), ledger.terms
+    if promised is None:  # of one run: what that run promised, if its start says so
+        promised = next((e.terms for e in ledger.entries if e.terms is not None), None)
+    if ledger.unit == "epsilon":
+        delta = 0.0
+    elif delta is None and promised is not None:
+        delta = promised.delta
+    if delta is None:
+        raise InvalidArgument("--delta is missing: this ledger does not say which was declared")
+    # A block's cost is one episode's; a user with several may pay more.
+    factor = 1.0
+    if not ledger.people and promised is not None:
+        factor = promised.user_limit / promised.episode_limit
+    user = {"limit": ledger.limit * factor, "spent": found["spent"]["max"] * factor}
+    user |= {f"{name}_epsilon": _epsilon(ledger.unit, user[name], delta) for name in list(user)}
     user["left"] = max(user["limit"] - user["spent"], 0.0)
     user["left_epsilon"] = max(user["limit_epsilon"] - user["spent_epsilon"], 0.0)
-    found["policies"] = [_policy(path, ledger, file) for path in policies]
+    for run, lines in zip(found["runs"], by_run(ledger).values(), strict=True):
+        run["user_epsilon"] = _epsilon(run["unit"], run["user_cost"], delta)
+        dated = [({"entry": e.sequence, "time": e.time or None}, e) for e in lines]
+        run["charges"] = [
+            when
+            | {"label": e.label, "blocks": len(e.costs)}
+            | {"cost": max(e.costs.values(), default=0.0)}
+            for when, e in dated
+            if e.event in CHARGES
+        ]
+        run["joins"] = [when | {"people": e.people} for when, e in dated if e.event == "join"]
+    found |= {
+        "delta": delta,
+        "promised": None if promised is None else asdict(promised),
+        "user": user,
+        "policies": [_policy(path, ledger, file) for path in policies],
+        "guarantees": [_promise(run["promised"]) for run in found["runs"]],
+        "simulation": any(run["simulation"] for run in found["runs"]),
+        "tacit": tacit.__version__,
+    }
     found["unaccounted"] = [
         policy["file"]
         for policy in found["policies"]
@@ -87,22 +113,21 @@ def report(
         # One that names no line is judged by its blocks, where they are of one run.
         and (policy["line_is_here"] is False or not (policy["accounted"] or ledger.people))
     ]
-    found["guarantees"] = [_promise(run["promised"]) for run in found["runs"]]
-    found["tacit"] = tacit.__version__
-    found["simulation"] = any(run["simulation"] for run in found["runs"])
-    found["verdict"] = _verdict(found)
+    spent, limit = at_most(user["spent_epsilon"]), at_most(user["limit_epsilon"])
+    found["verdict"] = f"within budget: one user has spent at most epsilon {spent} of {limit}"
+    if found["simulation"]:
+        found["verdict"] = "a simulation: its noise has a known seed and protects nobody"
+    if names := ", ".join(found["unaccounted"]):
+        lacking = f"the ledger lacks lines after which {names} was published"
+        found["verdict"] = f"NOT accounted for: {lacking}"
     return found
 
 
-def _verdict(found: Mapping[str, Any]) -> str:
-    if found["unaccounted"]:
-        names = ", ".join(found["unaccounted"])
-        return f"NOT accounted for: the ledger lacks lines after which {names} was published"
-    if found["simulation"]:
-        return "a simulation: its noise has a known seed and protects nobody"
-    user = found["user"]
-    spent, limit = at_most(user["spent_epsilon"]), at_most(user["limit_epsilon"])
-    return f"within budget: one user has spent at most epsilon {spent} of {limit}"
+def _epsilon(unit: str, spent: float, delta: float) -> float:
+    """What was spent, as an epsilon at this delta."""
+    from tacit.privacy.gaussian_dp import epsilon_from_mu
+
+    return spent if unit == "epsilon" else epsilon_from_mu(spent**0.5, delta)
 
 
 def _promise(terms: Mapping[str, Any] | None) -> dict[str, str] | None:
@@ -144,26 +169,25 @@ def _policy(path: str, ledger: Ledger, file: str) -> dict[str, Any]:
         raise InvalidArgument(f"--policy {path!r} is no published policy: {error}") from None
     with open(open_regular(path), "rb") as opened:
         digest = hashlib.file_digest(opened, "sha256").hexdigest()
-    # The first line of the file is its header, before entry 1.
-    lines = [
-        entry.sequence + 1
-        for entry in ledger.entries
-        if entry.event in ("charge", "pending")
-        and any(_block(key) < version - first for key in entry.costs)
-    ]
-    blocks = {_block(key) for entry in ledger.entries for key in entry.costs}
+    charges = [entry for entry in ledger.entries if entry.event in CHARGES]
     return {
         "file": os.path.basename(path),
         "version": version,
         "first_version": first,
         "sha256": digest,
-        "lines": lines,
+        # The first line of the file is its header, before entry 1.
+        "lines": [
+            entry.sequence + 1
+            for entry in charges
+            if any(_block(key) < version - first for key in entry.costs)
+        ],
         "published": said.get("date"),
         "simulated": said.get("simulated"),
         "after_line": said.get("ledger_line"),
         "line_is_here": _has_line(file, said.get("ledger_head")),
         # Runs of a ledger of people number their blocks each for itself.
-        "accounted": not ledger.people and set(range(version - first)) <= blocks,
+        "accounted": not ledger.people
+        and {*range(version - first)} <= {_block(key) for entry in charges for key in entry.costs},
     }
 
 
@@ -185,52 +209,95 @@ def _block(key: str) -> int:
     return int(number) if number.isdigit() else -1
 
 
-# Words.
+# Words: paragraphs, and blocks of other kinds, of which Markdown or HTML is made.
+
+Block: TypeAlias = str | tuple[str, Any]
+_MARKDOWN = {"h1": "# {}", "h2": "## {}", "p": "{}", "warning": "**{}**", "pre": "```sh\n{}\n```"}
+_SIGN = ("Name and office", "Signature", "Date")
+_HTML = {"warning": '<p class="warning">{}</p>'} | {
+    kind: f"<{kind}>{{}}</{kind}>" for kind in ("h1", "h2", "p", "pre")
+}
 
 
-def document(found: Mapping[str, Any]) -> list[str]:
-    """The page, as blocks of Markdown."""
+def _said(name: str, found: Mapping[str, Any] | None = None, **more: Any) -> str:
+    """A paragraph of ``report.md``."""
+    return options.texts("report.md")[name].format(**(found or {}), **more)
+
+
+def markdown(blocks: Sequence[Block]) -> str:
+    """For repositories and mail."""
+    shown = []
+    for block in blocks:
+        kind, content = ("p", block) if isinstance(block, str) else block
+        if kind == "table":
+            lines = [[" ".join(c.replace("|", r"\|").split()) for c in row] for row in content]
+            lines.insert(1, ["---"] * len(lines[0]))
+            shown.append("\n".join(f"| {' | '.join(line)} |" for line in lines))
+        else:
+            shown.append(_MARKDOWN[kind].format(content))
+    return "\n\n".join(shown) + "\n"
+
+
+def html(blocks: Sequence[Block]) -> str:
+    """One file, without scripts and without anything from elsewhere; the first block is its title.
+
+    >>> print(html([("h1", "a < b"), ("warning", "no `x`")]).partition("<body>")[2].strip())
+    <h1>a &lt; b</h1>
+    <p class="warning">no <code>x</code></p>
+    </body></html>
+    """
+
+    def inline(text: str) -> str:
+        return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
+
+    shown = []
+    for block in blocks:
+        kind, content = ("p", block) if isinstance(block, str) else block
+        if kind == "table":
+            cells = [[inline(" ".join(cell.split())) for cell in row] for row in content]
+            first, *rows = ["".join(f"<td>{cell}</td>" for cell in row) for row in cells]
+            head, body = first.replace("td>", "th>"), "".join(f"<tr>{row}</tr>" for row in rows)
+            shown.append(f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
+        else:
+            shown.append(_HTML[kind].format(inline(content)))
+    style = Path(__file__).with_suffix(".css").read_text()
+    meta = '<meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+    top = f"{meta}<title>{escape(blocks[0][1])}</title><style>\n{style}</style>"
+    page = "\n".join(shown)
+    return f'<!DOCTYPE html>\n<html lang="en"><head>{top}</head><body>\n{page}\n</body></html>\n'
+
+
+def document(found: Mapping[str, Any]) -> list[Block]:
+    """The page, as blocks."""
     return [
-        heading(f"Privacy report on {os.path.basename(found['file'])}", 1),
+        ("h1", f"Privacy report on {os.path.basename(found['file'])}"),
         *_opening(found),
-        heading("What is guaranteed, and to whom"),
+        ("h2", "What is guaranteed, and to whom"),
         *_guaranteed(found),
-        heading("What was spent, and what is left"),
+        ("h2", "What was spent, and what is left"),
         *_spent(found),
-        heading("Runs"),
+        ("h2", "Runs"),
         *_runs(found),
-        heading("Published policies"),
+        ("h2", "Published policies"),
         *_policies(found),
-        heading("How to verify this"),
+        ("h2", "How to verify this"),
         *_verifying(found),
-        signatures("Name and office", "Signature", "Date"),
+        "   ".join(f"{what}: {'_' * 20}" for what in _SIGN),
     ]
 
 
-def _opening(found: Mapping[str, Any]) -> Iterator[str]:
+def _opening(found: Mapping[str, Any]) -> Iterator[Block]:
     times = [run[end] for run in found["runs"] for end in ("first", "last") if run[end]]
     when = f", from {min(times)} to {max(times)}" if times else ""
     if found["note"]:
         yield found["note"]
     what = "several runs on one population" if found["kind"] == "people" else "one run"
-    yield (
-        f"Made by Tacit {found['tacit']} from the ledger `{found['id']}` of {what}: "
-        f"{counted(found['entries'], 'entry')}{when}. The hash of its last line, its head, is "
-        f"`{found['head']}`."
-    )
+    yield _said("made", found, what=what, when=when, lines=counted(found["entries"], "entry"))
     if found["unaccounted"]:
         names = ", ".join(f"`{name}`" for name in found["unaccounted"])
-        yield warned(
-            f"This ledger lacks lines after which {names} was published. Lines were cut off its "
-            "end, an older copy was put in its place, or the policy is of another ledger. Unless "
-            "it is, more was spent than is said below: find the newest copy, or see tacit ledger "
-            "repair."
-        )
+        yield "warning", _said("lacking", names=names)
     if found["simulation"]:
-        yield warned(
-            "Simulated: the noise of a run has a known seed. It protects nobody, and nothing below "
-            "is a promise to real people."
-        )
+        yield "warning", _said("simulated")
     else:
         line = "" if found["unaccounted"] else f" In one line: {found['verdict']}."
         yield f"Real: the noise has no seed that is known.{line}"
@@ -239,54 +306,42 @@ def _opening(found: Mapping[str, Any]) -> Iterator[str]:
         yield f"The ledger was repaired, {often}; lines of it say what everybody was charged."
 
 
-def _guaranteed(found: Mapping[str, Any]) -> Iterator[str]:
-    told: set[str] = set()
-    for number, promise in enumerate(found["guarantees"], 1):
-        if promise is None:
-            yield f"Run {number} does not say what it promised."
-        elif promise["words"] not in told:
-            told.add(promise["words"])
-            yield promise["words"]
+def _guaranteed(found: Mapping[str, Any]) -> Iterator[Block]:
+    for words in dict.fromkeys(promise["words"] for promise in found["guarantees"] if promise):
+        yield words
     for number, run in enumerate(found["runs"], 1):
-        if run["promised"] is not None:
-            yield _episodes(number, run["promised"])
+        terms = run["promised"]
+        if terms is None:
+            yield f"Run {number} does not say what it promised."
+            continue
+        g, unit, each = terms["episodes_per_user"], terms["unit"], terms["episode_limit"]
+        words = f"In run {number} a user takes part with at most {counted(g, 'episode')}, "
+        if g == 1:
+            yield f"{words}which may cost {at_most(each, 6)} {unit}."
+            continue
+        apart = "in different releases" if terms["disjoint"] else "which may be in one release"
+        costs = at_most(each, 6), at_most(terms["user_limit"], 6)
+        yield words + _said("several", apart=apart, each=costs[0], all=costs[1], unit=unit)
 
 
-def _episodes(number: int, terms: Mapping[str, Any]) -> str:
-    g, unit = terms["episodes_per_user"], terms["unit"]
-    episode = at_most(terms["episode_limit"], 6)
-    words = f"In run {number} a user takes part with at most {counted(g, 'episode')}"
-    if g == 1:
-        return f"{words}, which may cost {episode} {unit}."
-    apart = "in different releases" if terms["disjoint"] else "which may be in one release"
-    return (
-        f"{words}, {apart}: each may cost {episode} {unit}, so that all of them together cost at "
-        f"most {at_most(terms['user_limit'], 6)} {unit}. More episodes per user make every one of "
-        "them teach less at the same budget."
-    )
-
-
-def _spent(found: Mapping[str, Any]) -> Iterator[str]:
+def _spent(found: Mapping[str, Any]) -> Iterator[Block]:
     user, unit, spent = found["user"], found["unit"], found["spent"]
-    at = "epsilon" if unit == "epsilon" else f"epsilon at delta = {found['delta']:g}"
-    rows = [
-        ("may spend", at_most(user["limit"], 6), at_most(user["limit_epsilon"])),
-        ("has spent at most", at_most(user["spent"], 6), at_most(user["spent_epsilon"])),
-        ("has left at least", at_least(user["left"], 6), at_least(user["left_epsilon"])),
+    table = [("one user", unit, f"epsilon at delta = {found['delta']:g}")] + [
+        (name, words(user[key], 6), words(user[f"{key}_epsilon"]))
+        for name, key, words in (
+            ("may spend", "limit", at_most),
+            ("has spent at most", "spent", at_most),
+            ("has left at least", "left", at_least),
+        )
     ]
-    columns = 2 if unit == "epsilon" else 3
-    yield table(("one user", unit, at)[:columns], [row[:columns] for row in rows])
-    yield (
-        "Of the user who spent most. What may be spent and what was spent is rounded up, what is "
-        "left is rounded down, all to the same number of digits."
-        + (" Costs add up in mu^2; epsilons do not." if unit == "mu^2" else "")
-        + f" {spent['count']:,} {spent['of']} have an account; the median is "
-        f"{at_most(spent['median'], 6)} of {at_most(found['limit'], 6)} {unit}."
-    )
+    yield "table", [row[:2] for row in table] if unit == "epsilon" else table
+    median, limit = at_most(spent["median"], 6), at_most(found["limit"], 6)
+    yield _said("rounded", spent, unit=unit, median_cost=median, limit=limit)
 
 
-def _runs(found: Mapping[str, Any]) -> Iterator[str]:
-    rows, labels = [], []
+def _runs(found: Mapping[str, Any]) -> Iterator[Block]:
+    titles = ("run", "noise", "dates", "people", "blocks", "releases", "epsilon of a user")
+    rows, labels = [titles], [("run", "what was released", "times", "first", "last", "most")]
     for number, run in enumerate(found["runs"], 1):
         people = "not counted" if run["people"] is None else f"{run['people']:,}"
         kind = "simulated" if run["simulation"] else "real"
@@ -295,28 +350,23 @@ def _runs(found: Mapping[str, Any]) -> Iterator[str]:
         rows.append((str(number), kind, when, people, *counts, at_most(run["user_epsilon"])))
         for label, times in run["labels"].items():
             lines = [charge for charge in run["charges"] if charge["label"] == label]
-            dates = (lines[at]["time"] or "not known" for at in (0, -1))
-            most = at_most(max(line["cost"] for line in lines), 6)
-            labels.append((str(number), label, f"{times:,}", *dates, f"{most} {run['unit']}"))
-    yield table(
-        ("run", "noise", "dates", "people", "blocks", "releases", "epsilon of a user"), rows
-    )
-    if labels:
-        ends = ("first", "last", "largest cost")
-        yield table(("run", "what was released, with noise", "times", *ends), labels)
+            first, last = (lines[at]["time"] or "not known" for at in (0, -1))
+            most = f"{at_most(max(line['cost'] for line in lines), 6)} {run['unit']}"
+            labels.append((str(number), label, f"{times:,}", first, last, most))
+    yield "table", rows
+    if len(labels) > 1:
+        yield "table", labels
     for number, run in enumerate(found["runs"], 1):
         if run["unsettled"]:
-            yield (
-                f"{counted(run['unsettled'], 'charge')} at the end of run {number} had no result "
-                "on disk: paid for, not published."
-            )
+            what = f"{counted(run['unsettled'], 'charge')} at the end of run {number}"
+            yield f"{what} had no result on disk: paid for, not published."
 
 
-def _policies(found: Mapping[str, Any]) -> Iterator[str]:
+def _policies(found: Mapping[str, Any]) -> Iterator[Block]:
     if not found["policies"]:
         yield "None was given to this report (`--policy FILE`)."
         return
-    rows = []
+    table = [("file", "version", "made from lines", "published after line", "on", "SHA-256")]
     for policy in found["policies"]:
         lines, first = _ranges(policy["lines"]), policy["first_version"]
         if policy["version"] == first:
@@ -327,24 +377,16 @@ def _policies(found: Mapping[str, Any]) -> Iterator[str]:
             lines = "not known: the ledger has several runs" if people else "NOT in this ledger"
         elif first:
             lines += ", and what predecessors released"
+        after = f"{policy['after_line']}"
+        if policy["simulated"]:
+            after = "a simulation, which protects nobody"
+        elif not policy["line_is_here"]:
+            known = policy["line_is_here"] is not None
+            after = f"{after}, which is NOT in this ledger" if known else "not said"
         when, digest = policy["published"] or "not known", f"`{policy['sha256']}`"
-        after = _published_after(policy)
-        rows.append((policy["file"], str(policy["version"]), lines, after, when, digest))
-    titles = ("version", "made from lines", "published after line", "on", "SHA-256")
-    yield table(("file", *titles), rows)
-    yield (
-        "A policy is computed from releases alone, so publishing it costs nothing beyond the lines "
-        "that it is made from."
-    )
-
-
-def _published_after(policy: Mapping[str, Any]) -> str:
-    if policy["simulated"]:
-        return "a simulation, which protects nobody"
-    if policy["line_is_here"] is None:
-        return "not said"
-    words = f"{policy['after_line']}"
-    return words if policy["line_is_here"] else f"{words}, which is NOT in this ledger"
+        table.append((policy["file"], str(policy["version"]), lines, after, when, digest))
+    yield "table", table
+    yield _said("computed")
 
 
 def _ranges(lines: Sequence[int]) -> str:
@@ -353,25 +395,13 @@ def _ranges(lines: Sequence[int]) -> str:
     >>> _ranges([2, 3, 4, 7])
     '2-4, 7'
     """
-    found: list[list[int]] = []
-    for line in lines:
-        if found and line == found[-1][1] + 1:
-            found[-1][1] = line
-        else:
-            found.append([line, line])
-    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in found)
+    starts = [line for line in lines if line - 1 not in lines]
+    ends = [line for line in lines if line + 1 not in lines]
+    return ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in zip(starts, ends, strict=True))
 
 
-def _verifying(found: Mapping[str, Any]) -> Iterator[str]:
-    yield (
-        "Keep this page, or the head above, away from the ledger. A ledger that was cut off, "
-        "changed or replaced since lacks that line, and is refused:"
-    )
-    yield commands(
-        f"tacit ledger verify {os.path.basename(found['file'])} --expect {found['head']}",
-        *(f"sha256sum {policy['file']}" for policy in found["policies"]),
-    )
-    yield (
-        "The ledger is written before anything is published. It proves what was paid for; that the "
-        "software draws the noise it pays for is checked by `tacit audit`."
-    )
+def _verifying(found: Mapping[str, Any]) -> Iterator[Block]:
+    yield _said("keep")
+    ledger = f"tacit ledger verify {os.path.basename(found['file'])} --expect {found['head']}"
+    yield "pre", "\n".join([ledger, *(f"sha256sum {p['file']}" for p in found["policies"])])
+    yield _said("proves")

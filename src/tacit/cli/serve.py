@@ -15,16 +15,6 @@ from tacit.privacy.errors import InvalidArgument, MissingExtra
 if TYPE_CHECKING:
     from tacit.service.app_file import App
 
-HELP = (
-    "Serve an app: policies out, episodes or reports in, one ledger, and pages to watch.\n\n"
-    "The same small TOML file as for tacit learn, with a table [serve]. SQLite needs no set-up; "
-    "PostgreSQL one connection string. --check says whether all is well, and touches nothing that "
-    "is there. The page docs/service.md is the runbook.\n\n"
-    "\b\nExamples:\n"
-    "  tacit serve app.toml --new-token curator\n"
-    "  tacit serve app.toml --check\n"
-    "  tacit serve app.toml"
-)
 _FILE, _CODE = "TACIT_SERVE_FILE", "TACIT_SERVE_ALLOW_CODE"
 
 
@@ -114,9 +104,8 @@ def worker() -> Any:
 
 def tools() -> Any:
     """What pages say of ledgers and policies, as the commands ``report`` and ``policy`` do."""
-    from tacit.cli.document import html
     from tacit.cli.policy import differences
-    from tacit.cli.report import document, report
+    from tacit.cli.report import document, html, report
     from tacit.service.pages import Tools
 
     return Tools(report, lambda found: html(document(found)), differences)

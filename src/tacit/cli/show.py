@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,14 +14,6 @@ from tacit.privacy.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from tacit.registry import NamedMaker
-
-HELP = (
-    "The worlds and agents that have names; or all about one: what it is, its options, its "
-    "values.\n\n"
-    "A schema, of files that describe a world, is for editors.\n\n"
-    "\b\nExamples:\n  tacit show\n  tacit show world riverswim:states=8\n  tacit show agent ucbvi\n"
-    "  tacit show schema world > world.schema.json"
-)
 
 _KINDS = ("world", "agent", "schema")
 _SIZES = ("states", "dimension", "actions", "controls", "horizon")
@@ -45,52 +37,23 @@ def show_command(
     found = _names(kind) if not name else _world(name) if kind == "world" else _agent(name)
     if as_json:
         print_json(found)
-    elif name:
+        return
+    if name:
         _show(found)
-    else:
-        _show_names(found)
-
-
-def _names(kind: str) -> dict[str, Any]:
-    """Worlds and agents, or one of the two kinds."""
-    from tacit import registry
-
-    kinds = {
-        "worlds": (registry.world_names, registry.world_entry),
-        "agents": (registry.agent_names, registry.agent_entry),
-    }
-    return {
-        title: [_described(entry(name)) for name in names()]
-        for title, (names, entry) in kinds.items()
-        if title.startswith(kind)
-    }
-
-
-def _described(entry: NamedMaker) -> dict[str, Any]:
-    """Name, summary and options of a world or agent, as JSON values."""
-    try:
-        return {
-            "name": entry.name,
-            "summary": entry.summary,
-            "options": [
-                {
-                    "name": option.name,
-                    "kind": option.kind,
-                    "required": option.required,
-                    "default": None if option.required else option.shown,
-                }
-                for option in entry.options.values()
-            ],
-        }
-    except InvalidArgument as error:
-        # One that is broken must not hide the others.
-        return {"name": entry.name, "summary": str(error), "options": []}
-
-
-def _show_names(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
-    for kind, entries in found.items():
-        table = [(e["name"], e["summary"], _options(e["options"])) for e in entries]
-        print_table((kind, "", "options and defaults"), table)
+        return
+    for title, entries in found.items():
+        rows = [
+            (
+                entry["name"],
+                entry["summary"],
+                ", ".join(
+                    o["name"] if o["required"] else f"{o['name']}={o['default']}"
+                    for o in entry["options"]
+                ),
+            )
+            for entry in entries
+        ]
+        print_table((title, "", "options and defaults"), rows)
     say(
         "Besides: files mine.toml or mine.json with a world's tables, Gymnasium's environments as "
         "gym:CartPole-v1, and your own as my_file.py:MyAgent or my_module.MyAgent.\n"
@@ -98,8 +61,29 @@ def _show_names(found: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
     )
 
 
-def _options(options: Sequence[Mapping[str, Any]]) -> str:
-    return ", ".join(o["name"] if o["required"] else f"{o['name']}={o['default']}" for o in options)
+def _names(kind: str) -> dict[str, Any]:
+    """Worlds and agents, or one of the two kinds."""
+    from tacit import registry
+
+    found = {
+        "worlds": [_described(registry.world_entry(name)) for name in registry.world_names()],
+        "agents": [_described(registry.agent_entry(name)) for name in registry.agent_names()],
+    }
+    return {title: entries for title, entries in found.items() if title.startswith(kind)}
+
+
+def _described(entry: NamedMaker) -> dict[str, Any]:
+    """Name, summary and options of a world or agent, as JSON values."""
+    try:
+        found = [
+            {"name": one.name, "kind": one.kind, "required": one.required}
+            | {"default": None if one.required else one.shown}
+            for one in entry.options.values()
+        ]
+        return {"name": entry.name, "summary": entry.summary, "options": found}
+    except InvalidArgument as error:
+        # One that is broken must not hide the others.
+        return {"name": entry.name, "summary": str(error), "options": []}
 
 
 def _world(name: str) -> dict[str, Any]:

@@ -1,42 +1,21 @@
-"""``tacit sweep``: many runs that a file describes, on one machine or many."""
+"""``tacit sweep``: many runs that a file describes."""
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 from tacit.cli import options
 from tacit.cli.options import asked, flag, given
 from tacit.cli.output import print_json, print_table, say
-from tacit.cli.run import interruptible, say_files
+from tacit.cli.run import say_files
 from tacit.core.texts import whole_number
-from tacit.privacy.errors import InvalidArgument, MissingExtra
+from tacit.privacy.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from concurrent.futures import Executor
-
     from tacit.privacy.models import Privacy
     from tacit.simulation.sweep import Sweep
-
-HELP = (
-    "Run worlds times agents times budgets times seeds, as a TOML file says.\n\n"
-    "Results are kept in a folder under what they depend on: an interrupted sweep goes on where "
-    "it was, and nothing runs twice. With --cluster the runs go to a Dask scheduler.\n\n"
-    "\b\nA file:\n"
-    '  worlds = ["riverswim", "grid:side=4"]\n'
-    '  agents = ["ucbvi", "ucbpo"]\n'
-    '  epsilons = [1, 10, "none"]\n'
-    "  delta = 1e-6\n"
-    "  users = 1e5\n"
-    "  seeds = 10              # or a list\n"
-    "  \\[options]               # of every agent: all combinations\n"
-    "  scale = [0.5, 1.0]\n\n"
-    "\b\nExamples:\n"
-    "  tacit sweep mine.toml --save all.parquet --plot all.pdf\n"
-    "  tacit sweep mine.toml --cluster tcp://127.0.0.1:8786"
-)
 
 _KEYS = ("worlds", "agents", "epsilons", "delta", "privacy", "users", "seeds", "options")
 
@@ -48,23 +27,21 @@ def sweep_command(
     so_far: Annotated[bool, flag("Run nothing: the tables of what is kept.", "--so-far")] = False,
     allow_code: options.AllowCode = False,
     workers: options.Workers = None,
-    cluster: Annotated[str | None, asked("ADDRESS", "A Dask scheduler that runs them.")] = None,
     plot: options.Plot = None,
     save: options.Save = None,
     as_json: options.Json = False,
 ) -> None:
     """Runs what a file describes."""
     from tacit.registry import names_of
-    from tacit.simulation.store import Store
-    from tacit.simulation.sweep import SweepFailed, sweep
+    from tacit.simulation.sweep import Store, SweepFailed, sweep
 
     asked_for, failed = read_sweep(file), None
     options.check_outputs(plot, save)
     asked_for |= {"store": Store(store, again=again), "only_stored": so_far}
     asked_for["workers"] = options.worker_count(workers)
-    with interruptible(), names_of(file, allow_code), _executor(cluster) as executor:
+    with names_of(file, allow_code):
         try:
-            made = sweep(**asked_for, executor=executor)
+            made = sweep(**asked_for)
         except SweepFailed as error:
             made, failed = error.sweep, error
     _show(made, as_json)
@@ -82,17 +59,16 @@ def _show(made: Sweep, as_json: bool) -> None:
     """A table per world."""
     tables = {world: made.table(world) for world in made.worlds if made.labelled(world)}
     if as_json:
-        print_json({world: _plain(*table) for world, table in tables.items()})
+        found = {}
+        for world, (heads, *lines) in tables.items():
+            names = ["line", *(" ".join(title.split()) for title in heads[1:])]
+            found[world] = [dict(zip(names, line, strict=True)) for line in lines]
+        print_json(found)
         return
     say(f"{len(made.results)} of {len(made.jobs)} runs; medians over seeds")
     for world, (titles, *lines) in tables.items():
         say(world)
         print_table(titles, lines)
-
-
-def _plain(titles: Sequence[str], *lines: Sequence[str]) -> list[dict[str, str]]:
-    names = ["line", *(" ".join(title.split()) for title in titles[1:])]
-    return [dict(zip(names, line, strict=True)) for line in lines]
 
 
 def read_sweep(file: str) -> dict[str, Any]:
@@ -126,48 +102,21 @@ def _combined(agent: str, content: Mapping[str, Any]) -> Iterator[str]:
         raise InvalidArgument(f"options must be a table, got {axes!r}")
     several = [value if isinstance(value, list) else [value] for value in axes.values()]
     for chosen in itertools.product(*several):
-        words = [f"{key}={_word(value)}" for key, value in zip(axes, chosen, strict=True)]
+        texts = [str(value).lower() if isinstance(value, bool) else str(value) for value in chosen]
+        words = [f"{key}={text}" for key, text in zip(axes, texts, strict=True)]
         yield agent + (("," if ":" in agent else ":") + ",".join(words) if words else "")
 
 
-def _word(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
 def _budgets(file: str, content: Mapping[str, Any]) -> list[Privacy]:
-    from tacit.privacy.models import DistributedDP, JointDP, LocalDP, NonPrivate
-
-    models = {"joint": JointDP, "local": LocalDP, "distributed": DistributedDP}
     kind = content.get("privacy", "joint")
-    if kind not in (*models, "none"):
-        raise InvalidArgument(
-            f"privacy in {file!r} is {kind!r}, but must be joint, local, distributed or none"
-        )
-    if kind == "none":
-        return [NonPrivate()]
-    epsilons = content.get("epsilons")
+    options.check_choice(f"privacy in {file!r}", kind, options.MODELS)
+    epsilons = ["none"] if kind == "none" else content.get("epsilons")
     if not isinstance(epsilons, list) or not epsilons:
         raise InvalidArgument(f'epsilons in {file!r} must be a list, as [1, 10, "none"]')
     if "delta" not in content and any(epsilon != "none" for epsilon in epsilons):
         raise InvalidArgument(f"delta is missing in {file!r}: a budget needs it, as delta = 1e-6")
+    kinds = ["none" if epsilon == "none" else kind for epsilon in epsilons]
     return [
-        NonPrivate() if epsilon == "none" else models[kind](epsilon, content["delta"])
-        for epsilon in epsilons
+        options.privacy_model(one, epsilon, content.get("delta"))
+        for one, epsilon in zip(kinds, epsilons, strict=True)
     ]
-
-
-@contextlib.contextmanager
-def _executor(address: str | None) -> Iterator[Executor | None]:
-    if address is None:
-        yield None
-        return
-    try:
-        from distributed import Client
-    except ImportError as error:
-        raise MissingExtra("--cluster needs Dask: pip install 'tacit[cluster]'") from error
-    try:
-        client = Client(address, timeout=10)
-    except (OSError, ValueError) as error:
-        raise InvalidArgument(f"--cluster is {address!r}, where nobody answers: {error}") from error
-    with client:
-        yield client.get_executor()

@@ -52,9 +52,6 @@ class FeatureMap(Protocol):
     def __call__(self, states: ArrayLike) -> Floats:
         """The features, (..., m), of states, (..., D)."""
 
-    def publishable(self) -> bool:
-        """Whether a file of plain numbers can hold the map; no map of your own is such a one."""
-
     def describe(self) -> str:
         """The map in a few words."""
 
@@ -214,10 +211,6 @@ class SafeMap(ABC):
             if good.any():
                 features[good] = self._evaluate(rows[good])
         return features.reshape(*points.shape[:-1], size)
-
-    def publishable(self) -> bool:
-        """Whether a file of plain numbers can hold the map."""
-        return True
 
 
 @dataclass(frozen=True)
@@ -440,50 +433,6 @@ def default_polynomial(lows: tuple[float, ...], highs: tuple[float, ...]) -> Pol
     return Polynomial(scales, 1.0, degree)
 
 
-@made_of_numbers("fourier", "lows", "highs", "degree")
-@dataclass(frozen=True)
-class Fourier(BoxMap):
-    """Products of cosines on a box: prod_i cos(pi c_i x_i), for all c in {0, .., degree}^D.
-
-    x_i is the coordinate as a part of the way from the box's lower end to its upper one; the last
-    one's frequency runs fastest. At the lower corner all features are 1, so the bound is sqrt(m).
-
-    >>> Fourier((0.0,), (2.0,), degree=2)([2.0]).tolist()
-    [1.0, -1.0, 1.0]
-    """
-
-    degree: int  # the largest frequency along a coordinate, at least 0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "degree", whole("degree", self.degree, 0))
-        check_count("degree", self.size)
-
-    @cached_property
-    def size(self) -> int:
-        """How many products there are."""
-        return int((self.degree + 1) ** len(self.lows))
-
-    @property
-    def bound(self) -> float:
-        """The norm at the lower corner, where every feature is 1."""
-        return math.sqrt(self.size)
-
-    def describe(self) -> str:
-        """The map in a few words."""
-        return f"{self.size} products of cosines up to frequency {self.degree}"
-
-    def _evaluate(self, states: Floats) -> Floats:
-        lows, highs = np.array(self.lows), np.array(self.highs)
-        x = (np.clip(states, lows, highs) - lows) / (highs - lows)
-        along = np.cos(np.pi * np.arange(self.degree + 1) * x[:, :, np.newaxis])
-        features = np.ones((len(states), 1))
-        for i in range(self.dimension):
-            products = features[:, :, np.newaxis] * along[:, i, np.newaxis, :]
-            features = products.reshape(len(states), -1)
-        return features
-
-
 @dataclass(frozen=True, repr=False)
 class Custom(SafeMap):
     """A function of your own. It cannot be published as numbers, only as code.
@@ -522,10 +471,6 @@ class Custom(SafeMap):
         """Unknown: the function decides."""
         return
 
-    def publishable(self) -> bool:
-        """It is not."""
-        return False
-
     def describe(self) -> str:
         """The map in a few words."""
         return f"{self.size} features by {_named(self.function)}"
@@ -560,77 +505,3 @@ def _named(function: Callable[..., Any]) -> str:
     module = getattr(function, "__module__", "")
     name = getattr(function, "__qualname__", type(function).__qualname__)
     return f"{module}.{name}" if module else str(name)
-
-
-@made_of_numbers("nearest", "lows", "highs", "points", "turns")
-@dataclass(frozen=True)
-class Nearest(BoxMap):
-    """A function that is linear around each of some points: 1, and how far a state is from it.
-
-    Each point has D + 1 features, which are zero but for the nearest point's: 1, and the difference
-    of the state to it along each coordinate, in half widths of the box. Distances are Euclidean in
-    the same units. States are cut to the box first, but for coordinates that are angles.
-
-    >>> Nearest((-1.0,), (1.0,), ((0.0,), (1.0,)))([[0.4], [0.9]]).round(6).tolist()
-    [[1.0, 0.4, 0.0, 0.0], [0.0, 0.0, 1.0, -0.1]]
-    """
-
-    points: tuple[tuple[float, ...], ...]  # finite, in the coordinates of states
-    turns: tuple[int, ...] = ()  # for every coordinate 1 if it is an angle; none by default
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        D = len(self.lows)
-        points = np.array(sequence("points", self.points), dtype=np.float64)
-        if points.ndim != 2 or points.shape[1] != D or not np.isfinite(points).all():
-            raise InvalidArgument(f"points must be finite, with {D} coordinates each")
-        object.__setattr__(self, "points", tuple(map(tuple, points.tolist())))
-        turns = tuple(whole("turns", turn, 0) for turn in self.turns) or (0,) * D
-        if len(turns) != D or max(turns) > 1:
-            raise InvalidArgument(f"turns must be 0 or 1 for each of {D} coordinates")
-        object.__setattr__(self, "turns", turns)
-        check_count("points", self.size)
-
-    @property
-    def size(self) -> int:
-        """D + 1 for every point."""
-        return len(self.points) * (len(self.lows) + 1)
-
-    @property
-    def bound(self) -> float:
-        """That of a state at the other end of the box."""
-        return math.sqrt(1.0 + 4.0 * len(self.lows))
-
-    def describe(self) -> str:
-        """The map in a few words."""
-        return f"linear around the nearest of {len(self.points)} points"
-
-    @cached_property
-    def _tables(self) -> tuple[Floats, Floats, Ints]:
-        half = 0.5 * (np.array(self.highs) - np.array(self.lows))
-        return np.array(self.points), half, np.array(self.turns, dtype=np.int64)
-
-    def around(self, states: Floats) -> tuple[Ints, Floats]:
-        """The nearest points, (n,), and the nonzero features, (n, D + 1), of states (n, D)."""
-        from tacit.continuous.model_loops import nearest
-
-        points, half, turns = self._tables
-        cut = np.where(turns == 1, states, np.clip(states, self.lows, self.highs))
-        chosen = np.zeros(len(states), dtype=np.int64)
-        nearest(points, half, turns, np.ascontiguousarray(cut), chosen)
-        off = cut - points[chosen]
-        off = np.where(turns == 1, (off + math.pi) % (2.0 * math.pi) - math.pi, off) / half
-        return chosen, np.concatenate([np.ones((len(states), 1)), off], axis=1)
-
-    def dot(self, states: Floats, weights: Floats) -> Floats:
-        """``features(states) @ weights.T``, (n, k), without the zeros of all other points."""
-        chosen, own = self.around(np.nan_to_num(states))
-        table = weights.reshape(len(weights), -1, own.shape[1])
-        found: Floats = np.einsum("knd,nd->nk", table[:, chosen], own)
-        return found
-
-    def _evaluate(self, states: Floats) -> Floats:
-        chosen, own = self.around(states)
-        found = np.zeros((len(states), len(self.points), own.shape[1]))
-        found[np.arange(len(states)), chosen] = own
-        return found.reshape(len(states), -1)

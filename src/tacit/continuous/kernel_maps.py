@@ -1,8 +1,7 @@
-"""Kernels as finite feature maps: quadrature Fourier features, and Nystroem features.
+"""A kernel as a finite feature map: quadrature Fourier features.
 
-<z(s), z(s')> is about k(s, s'), so that functions of a kernel's space are about linear in z. Both
-maps are made of public numbers alone: frequencies of a quadrature rule, or centres that somebody
-chose before the first user came.
+<z(s), z(s')> is about k(s, s'), so that functions of a kernel's space are about linear in z. The
+map is made of public numbers alone, the frequencies of a quadrature rule.
 """
 
 from __future__ import annotations
@@ -27,16 +26,6 @@ if TYPE_CHECKING:
 _NODES = {1: 7, 2: 5, 3: 4}
 # Public states on which plans are made, at most, and along a single coordinate.
 _POINTS, _ALONG = 4096, 101
-# What is added to the diagonal of a kernel matrix before its root is taken, per centre.
-_JITTER = 1e-9
-# Smoothness of Nystroem's kernels: Matern 1/2, 3/2, 5/2, and the squared exponential.
-_SMOOTHNESS = (0.5, 1.5, 2.5, math.inf)
-
-
-def _set_lengthscale(made: Quadrature | Nystroem) -> None:
-    object.__setattr__(made, "lengthscale", number("lengthscale", made.lengthscale))
-    if made.lengthscale <= 0.0:
-        raise InvalidArgument(f"lengthscale must be > 0, got {made.lengthscale!r}")
 
 
 @made_of_numbers("quadrature", "lows", "highs", "lengthscale", "nodes")
@@ -61,7 +50,9 @@ class Quadrature(BoxMap):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _set_lengthscale(self)
+        object.__setattr__(self, "lengthscale", number("lengthscale", self.lengthscale))
+        if self.lengthscale <= 0.0:
+            raise InvalidArgument(f"lengthscale must be > 0, got {self.lengthscale!r}")
         object.__setattr__(self, "nodes", whole("nodes", self.nodes, 1))
         if self.nodes > 100:
             raise InvalidArgument(f"nodes must be at most 100, got {self.nodes!r}")
@@ -98,116 +89,11 @@ class Quadrature(BoxMap):
 
     def _evaluate(self, states: Floats) -> Floats:
         frequencies, amplitudes = self.waves
-        phase = _unit(self, states) @ frequencies.T
+        lows, highs = np.array(self.lows), np.array(self.highs)
+        phase = (np.clip(states, lows, highs) - lows) / (highs - lows) @ frequencies.T
         moving = np.abs(frequencies).sum(axis=1) > 0.0
         waves = (amplitudes * np.cos(phase), amplitudes[moving] * np.sin(phase[:, moving]))
         return np.concatenate(waves, axis=1)
-
-
-@made_of_numbers("nystroem", "lows", "highs", "centres", "lengthscale", "smoothness")
-@dataclass(frozen=True)
-class Nystroem(BoxMap):
-    """Nystroem features of a kernel: z(s) = K^(-1/2) k(s) with public centres.
-
-    k(s) are the kernel's values at the centres and K those of the centres with one another, so
-    that <z(s), z(s')> is the kernel's projection to the functions that the centres span. Its
-    |z(s)|^2 = k(s)' K^-1 k(s) is at most k(s, s) = 1; what is added to the diagonal of K makes it
-    smaller. Centres must be public: a grid, or states of somebody who agreed. ``smoothness`` is
-    that of a Matern kernel, .5, 1.5 or 2.5, or infinite for the squared exponential.
-
-    >>> features = Nystroem.on_grid((0.0,), (1.0,), points=5, smoothness=1.5)
-    >>> features.size, bool((np.linalg.norm(features([[0.1], [0.7]]), axis=1) <= 1.0).all())
-    (5, True)
-    """
-
-    centres: tuple[tuple[float, ...], ...]  # points of R^D, in the coordinates of states
-    lengthscale: float = 0.5  # in widths of the box
-    smoothness: float = math.inf
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _set_lengthscale(self)
-        try:
-            centres = np.array(self.centres, dtype=np.float64)
-        except (TypeError, ValueError):
-            centres = np.zeros(0)
-        D = len(self.lows)
-        if centres.ndim != 2 or centres.shape[1:] != (D,) or not np.isfinite(centres).all():
-            raise InvalidArgument(f"centres must be finite points with {D} coordinates each")
-        if not 1 <= len(centres) <= 1024:
-            raise InvalidArgument(f"centres must be 1 to 1024 points, got {len(centres)}")
-        object.__setattr__(self, "centres", tuple(map(tuple, centres.tolist())))
-        object.__setattr__(self, "smoothness", float(self.smoothness))
-        if self.smoothness not in _SMOOTHNESS:
-            raise InvalidArgument(f"smoothness must be one of {_SMOOTHNESS}, got {self.smoothness}")
-
-    @classmethod
-    def on_grid(
-        cls,
-        lows: tuple[float, ...],
-        highs: tuple[float, ...],
-        points: int,
-        lengthscale: float = 0.5,
-        smoothness: float = math.inf,
-    ) -> Nystroem:
-        """With as many centres along each coordinate, evenly, from one end of the box to the other.
-
-        Nobody's states: the guarantee says nothing about centres because there is nothing to say.
-        """
-        axes = [
-            np.linspace(low, high, whole("points", points, 2))
-            for low, high in zip(lows, highs, strict=True)
-        ]
-        mesh = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
-        return cls(lows, highs, tuple(map(tuple, mesh.tolist())), lengthscale, smoothness)
-
-    @property
-    def size(self) -> int:
-        """As many as there are centres."""
-        return len(self.centres)
-
-    @property
-    def bound(self) -> float:
-        """1, the root of k(s, s)."""
-        return 1.0
-
-    @cached_property
-    def _root(self) -> Floats:
-        """K^(-1/2)."""
-        at = _unit(self, np.array(self.centres))
-        values, vectors = np.linalg.eigh(self._kernel(at, at))
-        values = np.maximum(values, 0.0) + _JITTER * len(at)
-        root: Floats = (vectors / np.sqrt(values)) @ vectors.T
-        return root
-
-    def _kernel(self, here: Floats, there: Floats) -> Floats:
-        squares = ((here[:, np.newaxis] - there[np.newaxis]) ** 2).sum(axis=-1)
-        return matern(np.sqrt(squares) / self.lengthscale, self.smoothness)
-
-    def describe(self) -> str:
-        """The map in a few words."""
-        return f"Nystroem features with {self.size} centres of lengthscale {self.lengthscale:g}"
-
-    def _evaluate(self, states: Floats) -> Floats:
-        at = _unit(self, np.array(self.centres))
-        features: Floats = self._kernel(_unit(self, states), at) @ self._root
-        return features
-
-
-def matern(distance: Floats, smoothness: float) -> Floats:
-    """A kernel of the distance in lengthscales."""
-    if math.isinf(smoothness):
-        return np.asarray(np.exp(-0.5 * distance**2))
-    r = math.sqrt(2.0 * smoothness) * distance
-    polynomial = {0.5: 1.0, 1.5: 1.0 + r, 2.5: 1.0 + r + r**2 / 3.0}[smoothness]
-    return np.asarray(polynomial * np.exp(-r))
-
-
-def _unit(made: BoxMap, states: Floats) -> Floats:
-    """States in the unit cube; those outside of the box are clipped to it."""
-    lows, highs = np.array(made.lows), np.array(made.highs)
-    clipped: Floats = (np.clip(states, lows, highs) - lows) / (highs - lows)
-    return clipped
 
 
 def kernel_features(spec: BoxSpec) -> FeatureMap:

@@ -145,23 +145,3 @@ def iterate(
         if change < precision:
             return sweep + 1
     return sweeps
-
-
-@compiled
-def nearest(points: Floats, scales: Floats, turns: Ints, states: Floats, out: Ints) -> None:
-    """The point that is nearest to each state, in units of ``scales``; ``turns`` are angles."""
-    m, D = points.shape
-    for n in range(len(states)):
-        best = np.inf
-        for i in range(m):
-            far = 0.0
-            for j in range(D):
-                off = states[n, j] - points[i, j]
-                if turns[j]:
-                    off = abs(off)
-                    off = min(off, 2.0 * math.pi - off)
-                off /= scales[j]
-                far += off * off
-            if far < best:
-                best = far
-                out[n] = i

@@ -10,13 +10,10 @@ import numpy as np
 
 from tacit.continuous.base import BoxAlgorithm, box_spec, discount_of
 from tacit.continuous.end_estimate import EndModel
-from tacit.continuous.features import Nearest
-from tacit.continuous.fitted_planner import FittedPlanner, draw_starts
 from tacit.continuous.model_estimate import MODEL, ModelConstants, MoveModel
 from tacit.continuous.model_planner import MOST_COORDINATES, GridPlanner
 from tacit.continuous.monomials import Monomials
-from tacit.continuous.path_planner import PathPlanner
-from tacit.continuous.policy import GaussianPolicy, QPolicy, chooser
+from tacit.continuous.policy import QPolicy
 from tacit.continuous.statistics.end_places import EndPlaces
 from tacit.continuous.statistics.move_moments import (
     FIRST_POWER,
@@ -33,7 +30,6 @@ from tacit.privacy.sizing import check_question
 from tacit.privacy.statistic import Bools, Floats, Ints
 
 if TYPE_CHECKING:
-    from tacit.continuous.action_box import ActionBox
     from tacit.continuous.features import FeatureMap
     from tacit.continuous.spec import BoxSpec
     from tacit.core.setting import Setting
@@ -44,11 +40,6 @@ _IN_MEMORY = 4096
 _LOOKED_AT = 1 << 16
 # A grid reaches so much of the box beyond where episodes go on.
 _MARGIN = 0.02
-# Actions that are vectors: values along each coordinate in a first plan, by how many there are; and
-# trajectories from where users start, and as many from where random actions lead; fewer beyond four
-# coordinates. They are tried from twice as many states again.
-_COARSE = {1: 5, 2: 3, 3: 3}
-_PATHS, _PATHS_BEYOND = 16, 8
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,11 +75,7 @@ class ModelPosterior(BoxAlgorithm):
     coordinates, as long as a box explains where episodes end, or else
     :class:`~.statistics.move_moments.EndMoments`, for a regression.
 
-    Plans: value iteration on a grid, up to four coordinates; beyond, values that are fitted at
-    states of episodes in the model. Actions that are vectors (``spec.action_box``) are planned with
-    a few of them first; then LQ control around the trajectories that result, again and again, gives
-    points, controls and gains (:class:`~.path_planner.PathPlanner`), which are what is published.
-    Both of the latter ask the first block where users start, too.
+    Plans: value iteration on a grid, of at most four coordinates and numbered actions.
 
     Guarantee: that of the curator for a user's whole episode, under joint DP. Local DP is refused:
     a device's own noise on a thousand numbers would drown what it says.
@@ -96,13 +83,13 @@ class ModelPosterior(BoxAlgorithm):
     Deviations from the paper: it follows none.
 
     Cost: a sum of outer products per block, and value iteration on a grid of at most 194,481
-    points, or ten seconds of fitting; LQ control around 32 trajectories takes a few more.
+    points.
 
     >>> from tacit import JointDP, ModelPosterior
-    >>> from tacit.continuous import cartpole
-    >>> agent = ModelPosterior(cartpole().spec, 1100, JointDP(10.0, 1e-6), noise_seed=0)
+    >>> from tacit.continuous import line
+    >>> agent = ModelPosterior(line().spec, 1100, JointDP(10.0, 1e-6), noise_seed=0)
     >>> agent.why
-    'known rewards and ends; 5 blocks (auto)'
+    'learnt rewards, known ends; 5 blocks (auto)'
     """
 
     name: ClassVar[str] = "model_posterior"
@@ -117,9 +104,7 @@ class ModelPosterior(BoxAlgorithm):
         self.learns_ends = self.spec.may_end and getattr(self.spec, "ends", None) is None
         self.ends: EndModel | None = None
         self.believed: MoveModel | None = None
-        self.planner: GridPlanner | FittedPlanner | None = None
-        self.paths: PathPlanner | None = None
-        self.gridded = self.spec.dimension <= MOST_COORDINATES
+        self.planner: GridPlanner | None = None
         self.weights: Floats | None = None
         self._scales: Arrays = {}
         super().__init__(setting, options)
@@ -151,8 +136,7 @@ class ModelPosterior(BoxAlgorithm):
         believed.update(moments["moments"], std, self.block_users)
 
     def _how_far(self) -> MoveScales:
-        starts = not self.gridded or self.spec.action_box is not None
-        return MoveScales(self.spec, self.learns_rewards, starts)
+        return MoveScales(self.spec, self.learns_rewards)
 
     def _moments(self, believed: MoveModel) -> MoveMoments:
         metric, scales, _ = believed.metric()
@@ -174,30 +158,19 @@ class ModelPosterior(BoxAlgorithm):
             alone = replace(features, pushes=np.zeros((self.spec.actions, 0)))
             self.ends = EndModel(EndPlaces(self.spec, lows, highs), alone)
         lows, highs = _before_ends(self.spec, lows, highs)
-        spec, box = self.spec, self.spec.action_box
-        if box is not None:
-            self.paths = PathPlanner(spec, box, lows, highs, self.discount)
-            few: Any = {"actions": len(_coarse(box)), "action_box": None}
-            if hasattr(spec, "pushes"):
-                few["pushes"] = None
-            spec = replace(spec, **few)
-        if self.gridded:
-            self.planner = GridPlanner(spec, lows, highs, self.discount)
-        else:
-            self.planner = FittedPlanner(spec, scales["starts"], self.discount)
+        self.planner = GridPlanner(self.spec, lows, highs, self.discount)
         # Without noise, what features miss of rewards is the largest error.
         misfit = self.learns_rewards and not self.privacy.private
-        chance = box is not None or not self.gridded or misfit
-        return MoveModel(features, np.minimum(far, half), self.constants, chance)
+        return MoveModel(features, np.minimum(far, half), self.constants, misfit)
 
     def _move_grid(self) -> None:
         """A grid is laid where episodes go on, as far as is known."""
-        if self.ends is None or not self.ends.boxed or not isinstance(self.planner, GridPlanner):
+        if self.ends is None or not self.ends.boxed or self.planner is None:
             return
         box, grid = self.ends.box, self.planner.grid
         lows, highs = self._with_margin(box.lows, box.highs)
         if (*lows.tolist(), *highs.tolist()) != (*grid.lows, *grid.highs):
-            self.planner = GridPlanner(self.planner.spec, lows, highs, self.discount)
+            self.planner = GridPlanner(self.spec, lows, highs, self.discount)
 
     def _with_margin(self, lows: Floats, highs: Floats) -> tuple[Floats, Floats]:
         assert self.ends is not None  # noqa: S101
@@ -231,11 +204,7 @@ class ModelPosterior(BoxAlgorithm):
         """The best actions by values in the model, which most follow, and explorers beside them."""
         assert self.planner is not None  # noqa: S101
         assert self.believed is not None  # noqa: S101
-        exploring, box = self.believed.exploration(), self.spec.action_box
-        if box is not None:
-            around = self._around_paths(box)
-            return replace(around, explorers=exploring[0], bursts=exploring[1]), around
-        hoping = self._hoping()
+        exploring, hoping = self.believed.exploration(), self._hoping()
         features, self.weights = self.planner.plan(self.step, self.rng)
         greedy = QPolicy.draw(features, self.weights, self.rng, version=self.releases)
         known = hoping or (greedy.features, greedy.weights)
@@ -252,31 +221,8 @@ class ModelPosterior(BoxAlgorithm):
             nexts, rewards, over = self.step(states, actions)
             return nexts, rewards, over | ((nexts < lows) | (nexts > highs)).any(axis=1)
 
-        planner = self.planner
-        assert planner is not None  # noqa: S101
-        if isinstance(planner, GridPlanner):
-            planner = GridPlanner(planner.spec, *self._with_margin(lows, highs), self.discount)
+        planner = GridPlanner(self.spec, *self._with_margin(lows, highs), self.discount)
         return planner.plan(step, self.rng)
-
-    def _around_paths(self, box: ActionBox) -> GaussianPolicy:
-        """LQ control around trajectories in the model, from those of a plan with a few actions."""
-        assert self.planner is not None  # noqa: S101
-        assert self.paths is not None  # noqa: S101
-        few = _coarse(box)
-        known = self.planner.plan(lambda here, taken: self.step(here, few[taken]), self.rng)
-        best = chooser(QPolicy(*known))
-        n = _PATHS if self.gridded else _PATHS_BEYOND
-        starts = draw_starts(self.spec, self._scales["starts"], self.rng, 4 * n)
-        starts[: 2 * n] = self.paths.scattered(self.step, starts[: 2 * n], self.rng)
-        halves = starts[::2], starts[1::2]
-        found = self.paths.plan(self.step, *halves, lambda _, here: box.aims(few[best(here)]))
-        points, controls, gains = found
-        margin = 0.05 * np.ptp(points, axis=0) + 1e-6
-        lows, highs = points.min(axis=0) - margin, points.max(axis=0) + margin
-        turns = tuple(angles_of(self.spec).astype(int).tolist())
-        corners = tuple(lows.tolist()), tuple(highs.tolist())
-        near = Nearest(*corners, tuple(map(tuple, points.tolist())), turns)
-        return GaussianPolicy.around(near, controls, gains, box, self.releases)
 
     def behaviour(self) -> QPolicy:
         """Random actions that are held for a while."""
@@ -298,11 +244,14 @@ class ModelPosterior(BoxAlgorithm):
         known = f"{said[0]} rewards, {said[1]} ends"
         if said == ["known", "known"]:
             known = "known rewards and ends"
-        how = "" if self.gridded else ", plans by fitted values"
-        how += "" if self.spec.action_box is None else ", LQ control around trajectories"
-        return f"{known}{how}; {self.schedule.releases} blocks ({self.schedule.name})"
+        return f"{known}; {self.schedule.releases} blocks ({self.schedule.name})"
 
     def _check(self) -> None:
+        if self.spec.dimension > MOST_COORDINATES or self.spec.action_box is not None:
+            raise InvalidArgument(
+                f"ModelPosterior plans on a grid of at most {MOST_COORDINATES} coordinates with "
+                "numbered actions: take actor_critic"
+            )
         if self.privacy.local:
             raise InvalidArgument(
                 "ModelPosterior sums moments of a thousand numbers, and a device's own noise would "
@@ -331,13 +280,10 @@ class ModelPosterior(BoxAlgorithm):
             arrays["rest"] = self.believed.rest
         if self.ends is not None:
             arrays |= {f"ends/{name}": part for name, part in self.ends.arrays().items()}
-            if isinstance(self.planner, GridPlanner):
-                arrays["grid"] = np.array([self.planner.grid.lows, self.planner.grid.highs])
+            arrays["grid"] = np.array([self.planner.grid.lows, self.planner.grid.highs])
         if self.weights is not None:
             arrays["weights"] = self.weights
-        if isinstance(self.planner, GridPlanner):
-            arrays["values"] = self.planner.values
-        return {}, arrays
+        return {}, arrays | {"values": self.planner.values}
 
     def restore(self, meta: dict[str, Any], arrays: Arrays) -> None:
         """See :meth:`state`."""
@@ -350,20 +296,13 @@ class ModelPosterior(BoxAlgorithm):
         if self.ends is not None:
             self.ends.restore(below(arrays, "ends/"))
             self._move_grid()
-        if isinstance(self.planner, GridPlanner):
-            # Where a box was given up, the grid is still the one of that box.
-            if "grid" in arrays:
-                lows, highs = arrays["grid"]
-                self.planner = GridPlanner(self.planner.spec, lows, highs, self.discount)
-            self.planner.values = np.array(arrays["values"], dtype=np.float32)
+        # Where a box was given up, the grid is still the one of that box.
+        if "grid" in arrays:
+            lows, highs = arrays["grid"]
+            self.planner = GridPlanner(self.spec, lows, highs, self.discount)
+        assert self.planner is not None  # noqa: S101
+        self.planner.values = np.array(arrays["values"], dtype=np.float32)
         self.weights = arrays.get("weights")
-
-
-def _coarse(box: ActionBox) -> Ints:
-    """Numbers of a few actions all over the box."""
-    along = np.linspace(-1.0, 1.0, _COARSE[box.dimension])
-    mesh = np.stack(np.meshgrid(*[along] * box.dimension, indexing="ij"), axis=-1)
-    return box.numbers(mesh.reshape(-1, box.dimension))
 
 
 def _open_box(spec: BoxSpec, sizes: Floats | None) -> tuple[Floats, Floats]:

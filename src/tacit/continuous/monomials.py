@@ -35,17 +35,9 @@ class Monomials:
 
     @classmethod
     def of(cls, spec: BoxSpec, lows: Floats, highs: Floats) -> Monomials:
-        """For what is known of a world; pushes are contrasts of actions where nothing is.
-
-        Actions that are vectors push by themselves, in units of their box.
-        """
+        """For what is known of a world; pushes are contrasts of actions where nothing is."""
         known = getattr(spec, "pushes", None)
-        if known is not None:
-            pushes = np.array(known, dtype=np.float64)
-        elif spec.action_box is not None:
-            pushes = np.clip(spec.action_box.aims(np.arange(spec.actions)), -1.0, 1.0)
-        else:
-            pushes = _contrasts(spec.actions)
+        pushes = _contrasts(spec.actions) if known is None else np.array(known, dtype=np.float64)
         return cls(lows, highs, getattr(spec, "angles", ()), pushes)
 
     @cached_property

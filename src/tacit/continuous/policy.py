@@ -11,13 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.continuous.action_box import ActionBox, normals
-from tacit.continuous.features import (
-    FeatureMap,
-    Nearest,
-    feature_arrays,
-    features_of,
-    loop_parameters,
-)
+from tacit.continuous.features import FeatureMap, feature_arrays, features_of, loop_parameters
 from tacit.core.public_file import drawing, write_published
 from tacit.privacy.arguments import fitting, instance_of
 from tacit.privacy.errors import InvalidArgument
@@ -26,19 +20,10 @@ from tacit.privacy.statistic import Floats, Ints
 # Numbers of features that are in memory at a time.
 _CHUNK = 1 << 22
 # Saves hold numbers only.
-_KINDS = ("code", "grid", "polynomial", "fourier", "quadrature", "nystroem", "nearest")
+_KINDS = ("code", "grid", "polynomial", "quadrature")
 _CODES = {kind: code for code, kind in enumerate(_KINDS)}
 # An action is held for about 2^0 to 2^5 steps, by the user.
 _HOLDS = 6
-
-
-def held(coins: Floats, actions: int, explorers: float, bursts: float) -> Ints:
-    """What users (columns) try at steps (rows), by uniform numbers; -1 where they do not."""
-    from tacit.continuous.model_loops import hold
-
-    tries = np.full(coins.shape, -1, dtype=np.int64)
-    hold(np.ascontiguousarray(coins), actions, explorers, bursts, _HOLDS, tries)
-    return tries
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -173,9 +158,6 @@ class QPolicy:
         if points.ndim == 0:
             raise InvalidArgument("states must have the coordinates of a state as their last axis")
         rows = points.reshape(-1, points.shape[-1])
-        if isinstance(self.features, Nearest):
-            found = self.features.dot(rows, self.weights)
-            return found.reshape(*points.shape[:-1], len(self.weights))
         size = max(1, _CHUNK // self.features.size)
         # Not a matrix product: that may round the same sum differently from column to column, and
         # equal weights must have equal values.
@@ -227,7 +209,12 @@ class QPolicy:
         if self.epsilon == 0.0 or not coins.size:
             return None
         if self.explorers or self.bursts:
-            return held(coins, self.n_actions, self.explorers, self.bursts)
+            from tacit.continuous.model_loops import hold
+
+            tries = np.full(coins.shape, -1, dtype=np.int64)
+            known = self.n_actions, self.explorers, self.bursts, _HOLDS
+            hold(np.ascontiguousarray(coins), *known, tries)
+            return tries
         return self._drawn(coins)
 
     def _drawn(self, coins: Floats) -> Ints:
@@ -289,8 +276,8 @@ class QPolicy:
         if plain is None:
             raise InvalidArgument(
                 f"features are {self.features!r}, which are code and cannot be published as "
-                "numbers; take a Grid, a Polynomial or Fourier features, or distribute the code "
-                "and the weights yourself"
+                "numbers; take a Grid, a Polynomial or Quadrature, or distribute the code and the "
+                "weights yourself"
             )
         kind, parameters = plain
         stored = self._published() | {"features": np.array(kind)} | parameters
@@ -358,8 +345,7 @@ class GaussianPolicy(SoftmaxPolicy):
     """Actions in a box: normal around weights @ features(state), which is kept in the box.
 
     Means and ``sigma`` are in units of the box, whose corners are -1 and 1. Actions are numbers of
-    the mesh of ``box``; :meth:`action` is the vector itself. ``sigma=0`` takes the mean, but for
-    actions that are held for a while.
+    the mesh of ``box``; :meth:`action` is the vector itself. ``sigma=0`` takes the mean.
 
     >>> from tacit.continuous.features import Grid
     >>> box = ActionBox((-2.0,), (2.0,))
@@ -375,10 +361,11 @@ class GaussianPolicy(SoftmaxPolicy):
     def __post_init__(self) -> None:
         super().__post_init__()
         instance_of("box", self.box, ActionBox)
-        if len(self.weights) != self.box.dimension or not 0.0 <= self.sigma < np.inf:
+        good = len(self.weights) == self.box.dimension and 0.0 <= self.sigma < np.inf
+        if not good or self.epsilon:
             raise InvalidArgument(
-                f"weights must have {self.box.dimension} rows and sigma be >= 0, got "
-                f"{len(self.weights)} and {self.sigma!r}"
+                f"weights must have {self.box.dimension} rows, sigma be >= 0 and epsilon 0, got "
+                f"{len(self.weights)}, {self.sigma!r} and {self.epsilon!r}"
             )
 
     @classmethod
@@ -394,15 +381,6 @@ class GaussianPolicy(SoftmaxPolicy):
         table = np.asarray(weights, dtype=np.float64)
         return cls(features, table, version=version, box=box, sigma=float(sigma))
 
-    @classmethod
-    def around(
-        cls, features: Nearest, controls: Floats, gains: Floats, box: ActionBox, version: int = 0
-    ) -> Self:
-        """Of controls, (m, k), and gains, (m, k, D), at the points of a map; nobody explores."""
-        half = 0.5 * (np.array(features.highs) - np.array(features.lows))
-        table = np.concatenate([controls[..., np.newaxis], gains * half], axis=2)
-        return cls.of(features, table.swapaxes(0, 1).reshape(box.dimension, -1), box, 0.0, version)
-
     @property
     def n_actions(self) -> int:
         """How many points the mesh has."""
@@ -411,12 +389,12 @@ class GaussianPolicy(SoftmaxPolicy):
     @property
     def is_deterministic(self) -> bool:
         """Whether it never draws an action."""
-        return self.sigma == 0.0 and self.epsilon == 0.0
+        return self.sigma == 0.0
 
     @property
     def exploring(self) -> tuple[float, ...]:
         """What its exploration is made of."""
-        return *super().exploring, self.sigma
+        return (self.sigma,)
 
     def means(self, states: ArrayLike) -> Floats:
         """What actions aim at on average, (..., k), in units of the box."""
@@ -443,8 +421,7 @@ class GaussianPolicy(SoftmaxPolicy):
         """The numbers of actions, (n,), in states, (n, D), drawn independently."""
         users = len(np.asarray(states))
         coins = np.zeros(users) if self.sigma == 0.0 else drawing(rng).random(users)
-        taken = self.by_coins(states, coins)
-        return self.explored(taken, drawing(rng).random(users)) if self.epsilon else taken
+        return self.by_coins(states, coins)
 
     def action(self, state: ArrayLike, rng: np.random.Generator | None = None) -> Floats:
         """The action itself in a state, in the box."""
@@ -464,8 +441,7 @@ class GaussianPolicy(SoftmaxPolicy):
         }
 
     def _published(self) -> dict[str, NDArray[Any]]:
-        explores = {"epsilon": np.array(self.epsilon)} if self.epsilon else {}
-        return super()._published() | self._own() | explores
+        return super()._published() | self._own()
 
 
 def chooser(policy: QPolicy) -> Callable[[Floats], Ints]:

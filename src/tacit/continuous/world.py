@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from functools import cached_property, lru_cache
@@ -11,11 +10,10 @@ from typing import Any, TypeAlias, get_args
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit.continuous.features import FeatureMap, Polynomial
+from tacit.continuous.features import FeatureMap
 from tacit.continuous.policy import QPolicy, SoftmaxPolicy, chooser
-from tacit.continuous.smooth_spec import SmoothSpec
 from tacit.continuous.spec import BoxSpec
-from tacit.core.sizes import check_bytes, check_size, check_users
+from tacit.core.sizes import check_bytes, check_users
 from tacit.core.vector_episodes import VectorEpisodes
 from tacit.core.world import Form
 from tacit.privacy.errors import InvalidArgument
@@ -35,12 +33,8 @@ FORMS: tuple[Form, ...] = ("episodes", "streamed")
 _PART = 4096
 # Values that are kept: a release asks for two, and late ones repeat.
 _KEPT = 256
-# By the number of coordinates: cells along each of them in which values are computed, and states
-# in a cell along each of them at which a policy is asked.
-_CELLS = {1: 4000, 2: 320}
-_ASKED = {1: 8, 2: 3}
-# Episodes of evaluation of a cart.
-_EVALUATED = 2000
+# Cells in which values are computed, and states in a cell at which a policy is asked.
+_CELLS, _ASKED = 4000, 8
 # How far from a point its two sides are.
 _BESIDE = 1e-9
 
@@ -143,20 +137,19 @@ class VectorWorld(ABC):
 
 
 class BoxWorld(VectorWorld):
-    """Moves in [0, 1] or [0, 1]^2: an action takes one coordinate up or down, by chance how far.
+    """Moves in [0, 1]: an action leads up or down, by chance how far.
 
-    The start is uniform. Action 2 i takes coordinate i down and action 2 i + 1 takes it up, by
-    U[0, .25], and coordinates are clipped to [0, 1]. The reward is a function of the new state.
+    The start is uniform. Action 0 leads down and action 1 leads up, by U[0, .25], and states are
+    clipped to [0, 1]. The reward is a function of the new state.
 
     Values are computed, not sampled: by dynamic programming on a fine grid of points. The
     expectation over a move is an integral along a line. Between points, values are taken as
     linear; where a policy changes its mind between two, each action counts for its part of the
-    way. With smooth policies the error is below .0001 on the line and .002 on the plane. It is
-    largest for policies that change their mind everywhere, about .001 and .01.
+    way. With smooth policies the error is below .0001. It is largest for policies that change their
+    mind everywhere, about .001.
 
     Args:
         reward: maps new states, (..., D), to rewards, (...,).
-        dimension: how many coordinates, 1 or 2.
         name: what it is called.
         horizon: steps of an episode.
         reward_range: the smallest and the largest reward.
@@ -164,15 +157,17 @@ class BoxWorld(VectorWorld):
         features: a map that suits the world.
         names: of the coordinates.
 
-    >>> world = BoxWorld(lambda states: states[..., 0], dimension=1, name="up", reward_range=(0, 1))
+    >>> world = BoxWorld(lambda states: states[..., 0], name="up", reward_range=(0, 1))
     >>> world.value(QPolicy.uniform(1, 2)) == world.baseline_value < world.optimal_value
     True
     """
 
+    dimension = 1
+    cells, asked = _CELLS, _ASKED
+
     def __init__(
         self,
         reward: RewardFunction,
-        dimension: int,
         name: str,
         horizon: int = 50,
         reward_range: tuple[float, float] = (0.0, 0.5),
@@ -180,11 +175,7 @@ class BoxWorld(VectorWorld):
         features: FeatureMap | None = None,
         names: tuple[str, ...] | None = None,
     ) -> None:
-        D = check_size("dimension", dimension)
-        if D not in _CELLS:
-            raise InvalidArgument(
-                f"dimension must be one of {list(_CELLS)}, got {dimension!r}: values are exact"
-            )
+        D = self.dimension
         if not callable(reward):
             raise InvalidArgument(f"reward must be a function of states, got {reward!r}")
         known = 2 * D, horizon, reward_range, discount, features, names
@@ -194,8 +185,7 @@ class BoxWorld(VectorWorld):
     @cached_property
     def optimal_value(self) -> float:
         """The largest value that any policy has, also of those that look at the step."""
-        D = self.spec.dimension
-        return self._computed(np.zeros((2 * D,) + (1,) * D), best=True)
+        return self._computed(np.zeros((2 * self.dimension,) + (1,) * self.dimension), best=True)
 
     def rewards(self, states: Floats) -> Floats:
         """The rewards, (...,), of new states, (..., D)."""
@@ -228,106 +218,30 @@ class BoxWorld(VectorWorld):
     def _computed(self, chances: Floats, best: bool) -> float:
         from tacit.continuous import world_loops
 
-        compute = world_loops.line_value if self.spec.dimension == 1 else world_loops.plane_value
-        return float(compute(self._rewards, chances, best, self.spec.horizon))
+        return float(world_loops.line_value(self._rewards, chances, best, self.spec.horizon))
 
     def _chances(self, policy: QPolicy) -> Floats:
         """The probabilities of actions at the points, (A, n + 1, ..)."""
-        from tacit.continuous import world_loops
-
-        D, A = self.spec.dimension, self.spec.actions
-        n, asked = _CELLS[D], _ASKED[D]
+        A, D = self.spec.actions, self.dimension
+        shape, around = (self.cells + 1, self.asked) * D, tuple(range(1, 2 * D, 2))
+        states = asked_states(D, self.cells, self.asked)
         if isinstance(policy, SoftmaxPolicy):
-            around = policy.probabilities(_asked_states(D)).reshape(*(n + 1, asked) * D, A)
-            return np.moveaxis(around.mean(axis=tuple(range(1, 2 * D, 2))), -1, 0)
-        chances = np.full((A, *(n + 1,) * D), policy.epsilon / A)
+            drawn = policy.probabilities(states).reshape(*shape, A)
+            return np.moveaxis(drawn.mean(axis=around), -1, 0)
+        chances = np.full((A, *(self.cells + 1,) * D), policy.epsilon / A)
         if policy.epsilon < 1.0:
-            greedy = chooser(policy)(_asked_states(D))
-            # A line is a plane with one column.
-            columns, asked_there = (n + 1, asked) if D == 2 else (1, 1)
-            shared = greedy.reshape(n + 1, asked, columns, asked_there)
-            share = (1.0 - policy.epsilon) / asked**D
-            world_loops.share_out(shared, share, chances.reshape(A, n + 1, columns))
+            greedy = chooser(policy)(states).reshape(shape)
+            for action in range(A):
+                chances[action] += (1.0 - policy.epsilon) * (greedy == action).mean(axis=around)
         return chances
 
     @cached_property
     def _rewards(self) -> Floats:
         """Rewards at the points; where they jump at one, the mean of both sides."""
-        D = self.spec.dimension
-        points = _mesh(np.linspace(0.0, 1.0, _CELLS[D] + 1), D)
+        points = _mesh(np.linspace(0.0, 1.0, self.cells + 1), self.dimension)
         # Not across the ends: clipped moves gather exactly there.
         beside = np.where((points > 0.0) & (points < 1.0), _BESIDE, 0.0)
         return 0.5 * (self.rewards(points - beside) + self.rewards(points + beside))
-
-
-class CartPoleWorld(VectorWorld):
-    """A pole on a cart, as in Gymnasium; see :func:`tacit.continuous.worlds.cartpole`.
-
-    Users' episodes have at most ``spec.horizon`` steps. A policy's value is the mean number of
-    steps, at most ``steps``, that the pole survives in 2,000 episodes whose starts, and whose
-    numbers for a policy that draws, are the same for all policies. So values are estimates, and
-    equal policies have equal ones. Their standard error is at most steps / 2 / sqrt(2000), and
-    zero for a policy that always survives.
-    """
-
-    exact = False  # values are estimates
-
-    def __init__(self, steps: int = 200, horizon: int = 50, discount: float = 0.97) -> None:
-        self.steps = check_size("steps", steps)  # of an episode of evaluation
-        track, angle = 4.8, 0.418
-        spec = SmoothSpec(
-            lows=(-track, -math.inf, -angle, -math.inf),
-            highs=(track, math.inf, angle, math.inf),
-            actions=2,
-            horizon=horizon,
-            discount=discount,
-            features=Polynomial(scales=(2.4, 2.0, 0.2095, 2.0), clip=1.5, degree=2),
-            names=("position", "speed", "angle", "spin"),
-            reward=_survived,
-            ends=_fallen,
-        )
-        name = f"cartpole:steps={self.steps},horizon={spec.horizon},discount={spec.discount}"
-        super().__init__(spec, name)
-
-    @property
-    def optimal_value(self) -> float:
-        """All steps: there are policies that never let the pole fall."""
-        return float(self.steps)
-
-    def _users(self, policy: QPolicy, users: int, rng: np.random.Generator) -> VectorEpisodes:
-        H = self.spec.horizon
-        starts, coins = rng.uniform(-0.05, 0.05, (users, 4)), rng.random((H, users))
-        states, actions, lengths = roll_out(policy, starts, coins, _push)
-        rewards = np.where(np.arange(H) < lengths[:, np.newaxis], 1.0, np.nan)
-        return VectorEpisodes(states, actions, rewards, lengths, np.full(users, policy.version))
-
-    def _value(self, policy: QPolicy) -> float:
-        lengths = roll_out(policy, *self._evaluation, _push)[2]
-        return float(np.minimum(lengths, self.steps).mean())
-
-    @cached_property
-    def _evaluation(self) -> tuple[Floats, Floats]:
-        rng = np.random.default_rng(0)
-        return rng.uniform(-0.05, 0.05, (_EVALUATED, 4)), rng.random((self.steps, _EVALUATED))
-
-
-def _survived(states: Floats, actions: Ints, nexts: Floats) -> Floats:
-    return np.ones(len(states))
-
-
-def _fallen(states: Floats) -> Bools:
-    from tacit.continuous import world_loops
-
-    out: Bools = np.abs(states[:, 0]) > world_loops.TRACK_END
-    return out | (np.abs(states[:, 2]) > world_loops.LARGEST_ANGLE)
-
-
-def _push(step: int, who: Ints, here: Floats, taken: Ints) -> tuple[Floats, Bools]:
-    from tacit.continuous import world_loops
-
-    over = np.empty(len(here), dtype=np.bool_)
-    world_loops.push(here, taken, over)
-    return here, over
 
 
 def roll_out(
@@ -371,13 +285,12 @@ def roll_out(
 
 
 @lru_cache
-def _asked_states(dimension: int) -> Floats:
+def asked_states(dimension: int, n: int, asked: int) -> Floats:
     """States at which policies are asked, (.., D), in the order of points and then around each.
 
     A point stands for the states around it, half a cell to each side. The ends stand for
     themselves: clipped moves gather exactly there.
     """
-    n, asked = _CELLS[dimension], _ASKED[dimension]
     around = ((np.arange(asked) + 0.5) / asked - 0.5) / n
     axis = np.arange(n + 1)[:, np.newaxis] / n + around
     axis[0], axis[n] = 0.0, 1.0

@@ -9,18 +9,11 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tacit.numerics.compiled import Floats, Ints, compiled
 
 REACH = 0.25
 """The longest move along a coordinate of the box."""
-
-# Gymnasium's CartPole.
-_GRAVITY, _FORCE, _TICK = 9.8, 10.0, 0.02
-_CART, _POLE, _HALF_LENGTH = 1.0, 0.1, 0.5
-TRACK_END, LARGEST_ANGLE = 2.4, 12 * 2 * math.pi / 360
-"""Where carts, and poles from upright, are out of bounds."""
 
 
 # What a policy does.
@@ -105,21 +98,7 @@ def move(states: Floats, actions: Ints, sizes: Floats) -> None:
 
 
 @compiled
-def share_out(actions: Ints, share: float, chances: Floats) -> None:
-    """Adds a share for every action around a point to the chances of actions there.
-
-    Actions are (rows, around, columns, around), chances (A, rows, columns).
-    """
-    rows, above, columns, beside = actions.shape
-    for i in range(rows):
-        for k in range(above):
-            for j in range(columns):
-                for m in range(beside):
-                    chances[actions[i, k, j, m], i, j] += share
-
-
-@compiled
-def _add_up(paid: Floats, sums: Floats) -> None:
+def add_up(paid: Floats, sums: Floats) -> None:
     """Integrals of a function from 0 to each point of a line, in cells, by the trapezoidal rule."""
     sums[0] = 0.0
     for k in range(1, len(paid)):
@@ -144,80 +123,11 @@ def line_value(rewards: Floats, chances: Floats, best: bool, horizon: int) -> fl
     for _ in range(horizon):
         for k in range(n + 1):
             paid[k] = rewards[k] + values[k]
-        _add_up(paid, sums)
+        add_up(paid, sums)
         for k in range(n + 1):
             low, high = max(k - reach, 0), min(k + reach, n)
             down = share * (sums[k] - sums[low] + (reach - (k - low)) * paid[0])
             up = share * (sums[high] - sums[k] + (reach - (high - k)) * paid[n])
             values[k] = max(down, up) if best else chances[0, k] * down + chances[1, k] * up
-    _add_up(values, sums)
+    add_up(values, sums)
     return float(sums[n] / n)
-
-
-@compiled
-def plane_value(rewards: Floats, chances: Floats, best: bool, horizon: int) -> float:
-    """The expected return on the plane from a uniform start.
-
-    Points are as on the line along both coordinates: chances are (4, n + 1, n + 1).
-    """
-    n = len(rewards) - 1
-    reach = n // 4
-    share = 1.0 / reach
-    values, paid = np.zeros((n + 1, n + 1)), np.empty((n + 1, n + 1))
-    sums, along = np.empty((n + 1, n + 1)), np.empty(n + 1)
-    moved = np.empty((4, n + 1))
-    for _ in range(horizon):
-        for j in range(n + 1):
-            paid[0, j] = rewards[0, j] + values[0, j]
-            sums[0, j] = 0.0
-        for i in range(1, n + 1):
-            for j in range(n + 1):
-                paid[i, j] = rewards[i, j] + values[i, j]
-                sums[i, j] = sums[i - 1, j] + 0.5 * (paid[i - 1, j] + paid[i, j])
-        for i in range(n + 1):
-            low, high = max(i - reach, 0), min(i + reach, n)
-            below, above = reach - (i - low), reach - (high - i)
-            for j in range(n + 1):
-                moved[0, j] = share * (sums[i, j] - sums[low, j] + below * paid[0, j])
-                moved[1, j] = share * (sums[high, j] - sums[i, j] + above * paid[n, j])
-            _add_up(paid[i], along)
-            for j in range(n + 1):
-                low, high = max(j - reach, 0), min(j + reach, n)
-                moved[2, j] = share * (along[j] - along[low] + (reach - (j - low)) * paid[i, 0])
-                moved[3, j] = share * (along[high] - along[j] + (reach - (high - j)) * paid[i, n])
-            if best:
-                for j in range(n + 1):
-                    values[i, j] = max(max(moved[0, j], moved[1, j]), max(moved[2, j], moved[3, j]))
-            else:
-                for j in range(n + 1):
-                    total = chances[0, i, j] * moved[0, j] + chances[1, i, j] * moved[1, j]
-                    total += chances[2, i, j] * moved[2, j] + chances[3, i, j] * moved[3, j]
-                    values[i, j] = total
-    for i in range(n + 1):
-        _add_up(values[i], along)
-        paid[0, i] = along[n] / n
-    _add_up(paid[0], along)
-    return float(along[n] / n)
-
-
-# CartPole.
-
-
-@compiled
-def push(states: Floats, actions: Ints, over: NDArray[np.bool_]) -> None:
-    """One step of carts, in place, and which carts or poles are out of bounds after it."""
-    mass, moment = _CART + _POLE, _POLE * _HALF_LENGTH
-    for n in range(len(states)):
-        position, speed, angle, spin = states[n, 0], states[n, 1], states[n, 2], states[n, 3]
-        force = _FORCE if actions[n] == 1 else -_FORCE
-        cosine, sine = math.cos(angle), math.sin(angle)
-        pulled = (force + moment * (spin * spin) * sine) / mass
-        turned = (_GRAVITY * sine - cosine * pulled) / (
-            _HALF_LENGTH * (4.0 / 3.0 - _POLE * (cosine * cosine) / mass)
-        )
-        pushed = pulled - moment * turned * cosine / mass
-        states[n, 0] = position + _TICK * speed
-        states[n, 1] = speed + _TICK * pushed
-        states[n, 2] = angle + _TICK * spin
-        states[n, 3] = spin + _TICK * turned
-        over[n] = abs(states[n, 0]) > TRACK_END or abs(states[n, 2]) > LARGEST_ANGLE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tacit.continuous.world import BoxWorld, CartPoleWorld
+from tacit.continuous.world import BoxWorld
 from tacit.privacy.statistic import Floats
 
 
@@ -28,33 +28,7 @@ def line(horizon: int = 50, discount: float = 0.95) -> BoxWorld:
     (20.71, 10.86)
     """
     name = f"line:horizon={horizon},discount={discount}"
-    return BoxWorld(_closeness, 1, name, horizon, discount=discount, names=("level",))
-
-
-def cartpole(steps: int = 200, horizon: int = 50, discount: float = 0.97) -> CartPoleWorld:
-    """A cart that is to keep a pole from falling over.
-
-    State:
-        Position and speed of the cart, angle and spin of the pole; each in [-.05, .05] at the
-        start. An episode ends when the cart is farther than 2.4 from the middle or the pole more
-        than 12 degrees from upright.
-    Actions:
-        0 pushes the cart to the left and 1 to the right.
-    Reward:
-        1 for each step, also for the one at which it ends. Users' episodes have at most
-        ``horizon`` steps; a value is the mean number of steps, of at most ``steps``.
-    Optimum:
-        ``steps``: pushing towards the side to which the pole leans and turns never lets it fall.
-        Uniform has about 22. Values are estimates from 2,000 episodes.
-    Source:
-        Barto, Sutton and Anderson, 1983, with the dynamics of Gymnasium's CartPole-v1. The
-        features are of degree two.
-
-    >>> world = cartpole()
-    >>> world.optimal_value, world.spec.features.size
-    (200.0, 15)
-    """
-    return CartPoleWorld(steps, horizon, discount)
+    return BoxWorld(_closeness, name, horizon, discount=discount, names=("level",))
 
 
 def _closeness(states: Floats) -> Floats:
@@ -63,5 +37,5 @@ def _closeness(states: Floats) -> Floats:
     return closeness
 
 
-WORLDS = ("cartpole", "line")
+WORLDS = ("line",)
 """The names of worlds that a command line knows."""

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import inspect
 import os
-import re
 import typing
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from functools import cache
 from typing import Any
 
@@ -56,10 +54,11 @@ class AgentKind:
         self.algorithm = algorithm
         self.__name__ = self.__qualname__ = algorithm.__name__
         self.__module__ = algorithm.__module__
-        texts = _option_texts(algorithm.Options) | _option_texts(Serving)
-        lines = [f"    {n}: {text}" for n, text in texts.items() if n not in algorithm.refuses]
-        document = inspect.cleandoc(algorithm.__doc__ or "").partition("\n>>>")[0].rstrip()
-        self.__doc__ = "\n".join([document, "", "Options:", *lines])
+        # A dataclass without a docstring has its signature in that place.
+        options = [base for base in algorithm.Options.__mro__ if is_dataclass(base)]
+        own = [base for base in options if not str(base.__doc__).startswith(f"{base.__name__}(")]
+        texts = [inspect.cleandoc(kind.__doc__ or "") for kind in (algorithm, *own, Serving)]
+        self.__doc__ = "\n\n".join(text.partition("\n>>>")[0].rstrip() for text in texts)
 
     @property
     def name(self) -> str:
@@ -76,7 +75,8 @@ class AgentKind:
 
         ``options`` are those of serving (:class:`Serving`) and of the algorithm (its ``Options``).
         """
-        self._check_names(options)
+        for name in options.keys() - self.__signature__.parameters.keys():
+            raise self._unknown(name)
         serving = Serving(**{name: options[name] for name in options if name in _SERVING})
         own = self.algorithm.Options(**{n: options[n] for n in options if n not in _SERVING})
         setting = Setting(spec, users, privacy, serving.schedule, serving.seed)
@@ -111,31 +111,19 @@ class AgentKind:
             ]
         return inspect.Signature(parameters, return_annotation=Agent)
 
-    def _check_names(self, options: Mapping[str, Any]) -> None:
-        refuses = self.algorithm.refuses
-        own = {item.name for item in fields(self.algorithm.Options)}
-        taken = sorted((own | _SERVING) - set(refuses))
-        for name in options:
-            if name in refuses:
-                raise InvalidArgument(
-                    f"{name} means nothing to {self.__name__}: {refuses[name]}; leave it out"
-                )
-            if name not in taken:
-                near = hint(name, taken, cutoff=0.6)
-                if name in ("bonus", "calibration", "regulariser"):
-                    near = " (tacit.papers has what a paper prints and proves)"
-                raise InvalidArgument(
-                    f"{self.__name__} has no option {name!r}{near}; it takes {', '.join(taken)}"
-                )
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, AgentKind) and self.algorithm is other.algorithm
-
-    def __hash__(self) -> int:
-        return hash(self.algorithm)
+    def _unknown(self, name: str) -> InvalidArgument:
+        if why := self.algorithm.refuses.get(name):
+            return InvalidArgument(f"{name} means nothing to {self.__name__}: {why}; leave it out")
+        taken = sorted([*self.__signature__.parameters][3:])
+        near = hint(name, taken, cutoff=0.6)
+        if name in ("bonus", "calibration", "regulariser"):
+            near = " (tacit.papers has what a paper prints and proves)"
+        return InvalidArgument(
+            f"{self.__name__} has no option {name!r}{near}; it takes {', '.join(taken)}"
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return AgentKind, (self.algorithm,)
+        return maker, (self.algorithm,)
 
     def __repr__(self) -> str:
         return f"<kind of agents {self.__name__}>"
@@ -146,16 +134,4 @@ def maker(found: Any) -> Any:
     return _kind(found) if isinstance(found, type) and issubclass(found, Algorithm) else found
 
 
-@cache
-def _kind(algorithm: type[Algorithm[Any]]) -> AgentKind:
-    return AgentKind(algorithm)
-
-
-def _option_texts(options: type[Any]) -> dict[str, str]:
-    """What a class of options and its bases say of each of them."""
-    texts: dict[str, str] = {}
-    for base in reversed(options.__mro__):
-        section = inspect.cleandoc(base.__doc__ or "").partition("Attributes:\n")[2]
-        for found in re.finditer(r"^    (\w+): (.*(?:\n {5,}.*)*)", section, re.MULTILINE):
-            texts[found[1]] = " ".join(found[2].split())
-    return texts
+_kind = cache(AgentKind)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import collections.abc
+import contextlib
 import difflib
 import inspect
 import math
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
-from typing import Any, Literal, TypeVar, Union
+from functools import partial
+from typing import Any, Literal, NamedTuple, TypeVar, Union
 
 from tacit.privacy.errors import InvalidArgument
 
@@ -47,7 +49,7 @@ class Option:
         """The value that a text stands for."""
         try:
             return _convert(self.annotation, text)
-        except _Unfit:
+        except ValueError:
             raise InvalidArgument(
                 f"{self.name} of {owner} is {text!r}, but must be {self.kind}"
             ) from None
@@ -64,7 +66,7 @@ def whole_number(name: str, text: str, least: int = 1) -> int:
     """
     try:
         value = _whole(text)
-    except _Unfit:
+    except ValueError:
         value = least - 1
     if value < least:
         raise InvalidArgument(
@@ -82,7 +84,7 @@ def number(name: str, text: str) -> float:
     """
     try:
         return _number(text)
-    except _Unfit:
+    except ValueError:
         raise InvalidArgument(f"{name} is {text!r}, but must be a number, as 0.1 or 1e-6") from None
 
 
@@ -90,10 +92,6 @@ def hint(name: str, known: Iterable[str], cutoff: float = 0.7) -> str:
     """What may have been meant, if any of the known names is near."""
     near = difflib.get_close_matches(name, list(known), n=1, cutoff=cutoff)
     return f" (did you mean {near[0]!r}?)" if near else ""
-
-
-class _Unfit(Exception):
-    """A text that is not of the type."""
 
 
 def annotation_of(function: Callable[..., Any], parameter: inspect.Parameter) -> Any:
@@ -113,58 +111,58 @@ def annotation_of(function: Callable[..., Any], parameter: inspect.Parameter) ->
     return type(default) if isinstance(default, (bool, int, float, str)) else Any
 
 
-def _members(annotation: Any) -> list[Any]:
-    """The parts of a union that a text can stand for, the strictest first."""
-    if typing.get_origin(annotation) in (Union, types.UnionType):
-        parts = [part for a in typing.get_args(annotation) for part in _members(a)]
-    else:
-        parts = [annotation]
-    known = [part for part in parts if _rank(part) is not None]
-    return sorted(known, key=lambda part: _rank(part) or 0)
-
-
-def _rank(annotation: Any) -> int | None:
-    order = (None, type(None), bool, int, float)
-    if annotation in order:
-        return order.index(annotation)
-    if typing.get_origin(annotation) is Literal:
-        return 0
-    if typing.get_origin(annotation) in (tuple, collections.abc.Sequence, list):
-        return 6
-    return {str: 7, Any: 8}.get(annotation)
-
-
 def settable(annotation: Any) -> bool:
     """Whether a text can stand for a value of that type."""
-    return any(part not in (None, type(None)) for part in _members(annotation))
+    return any(kind.words != "none" for kind in _kinds(annotation))
+
+
+class _Kind(NamedTuple):
+    """What a text may stand for: one type of a union."""
+
+    rank: int  # the strictest are tried first
+    words: str
+    read: Callable[[str], Any]
+
+
+def _kinds(annotation: Any) -> list[_Kind]:
+    """The parts of a type that a text can stand for, the strictest first."""
+    origin, inner = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin in (Union, types.UnionType):
+        return sorted((k for part in inner for k in _kinds(part)), key=lambda kind: kind.rank)
+    if origin is Literal:
+        allowed = {_text(value): value for value in inner}
+        return [_Kind(0, " or ".join(allowed), partial(_one_of, allowed))]
+    if origin is tuple and inner[-1] is not Ellipsis:
+        words = f"{len(inner)} values as {':'.join(map(str, range(len(inner))))}"
+        return [_Kind(6, words, partial(_tuple, inner))]
+    if origin in (tuple, list, collections.abc.Sequence):
+        words = f"a list as 1:2:3, each {_words(inner[0])}"
+        return [_Kind(6, words, lambda text: _tuple(inner[:1] * (text.count(":") + 1), text))]
+    return [_SIMPLE[annotation]] if annotation in _SIMPLE else []
+
+
+def _tuple(kinds: Sequence[Any], text: str) -> tuple[Any, ...]:
+    items = text.split(":")
+    if len(kinds) != len(items):
+        raise ValueError(text)
+    return tuple(_convert(kind, item) for kind, item in zip(kinds, items, strict=True))
+
+
+def _words(annotation: Any) -> str:
+    """A type in words."""
+    return " or ".join(dict.fromkeys(kind.words for kind in _kinds(annotation)))
 
 
 def _convert(annotation: Any, text: str) -> Any:
-    for part in _members(annotation):
-        try:
-            return _convert_one(part, text)
-        except _Unfit:
-            continue
-    raise _Unfit
-
-
-def _convert_one(part: Any, text: str) -> Any:
-    if part in _SIMPLE:
-        return _SIMPLE[part][0](text)
-    if typing.get_origin(part) is Literal:
-        return _one_of({_text(value): value for value in typing.get_args(part)}, text)
-    items = text.split(":")
-    kinds = typing.get_args(part)
-    if typing.get_origin(part) is not tuple or (len(kinds) == 2 and kinds[1] is Ellipsis):
-        return tuple(_convert(kinds[0], item) for item in items)
-    if len(kinds) != len(items):
-        raise _Unfit
-    return tuple(_convert(kind, item) for kind, item in zip(kinds, items, strict=True))
+    for kind in _kinds(annotation):
+        with contextlib.suppress(ValueError):
+            return kind.read(text)
+    raise ValueError(text)
 
 
 def _one_of(allowed: Mapping[str, T], text: str) -> T:
     if text not in allowed:
-        raise _Unfit
+        raise ValueError(text)
     return allowed[text]
 
 
@@ -180,56 +178,35 @@ def _whole(text: str) -> int:
     try:
         value = Decimal(text)
     except InvalidOperation:
-        raise _Unfit from None
+        raise ValueError(text) from None
     # The size first: 1e999999999 is a valid decimal, but as an integer it fills the memory.
     if not value.is_finite() or value.adjusted() >= _LARGEST_DIGITS or value != int(value):
-        raise _Unfit
+        raise ValueError(text)
     return int(value)
 
 
 def _number(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        raise _Unfit from None
+    value = float(text)
     if not math.isfinite(value):
-        raise _Unfit
+        raise ValueError(text)
     return value
 
 
 def _guess(text: str) -> Any:
     for read in (_none, _boolean, int, _number):
-        try:
+        with contextlib.suppress(ValueError):
             return read(text)
-        except (_Unfit, ValueError):
-            continue
     return text
 
 
-_SIMPLE: dict[Any, tuple[Callable[[str], Any], str]] = {
-    type(None): (_none, "none"),
-    bool: (_boolean, "true or false"),
-    int: (_whole, "a whole number"),
-    float: (_number, "a number"),
-    str: (str, "a text"),
-    Any: (_guess, "a value"),
+_SIMPLE: dict[Any, _Kind] = {
+    type(None): _Kind(1, "none", _none),
+    bool: _Kind(2, "true or false", _boolean),
+    int: _Kind(3, "a whole number", _whole),
+    float: _Kind(4, "a number", _number),
+    str: _Kind(7, "a text", str),
+    Any: _Kind(8, "a value", _guess),
 }
-
-
-def _words(annotation: Any) -> str:
-    """A type in words."""
-    return " or ".join(dict.fromkeys(_words_one(part) for part in _members(annotation)))
-
-
-def _words_one(part: Any) -> str:
-    if part in _SIMPLE:
-        return _SIMPLE[part][1]
-    kinds = typing.get_args(part)
-    if typing.get_origin(part) is Literal:
-        return " or ".join(_text(value) for value in kinds)
-    if len(kinds) == 1 or kinds[1] is Ellipsis:
-        return f"a list as 1:2:3, each {_words(kinds[0])}"
-    return f"{len(kinds)} values as {':'.join(str(i) for i in range(len(kinds)))}"
 
 
 def _text(value: Any) -> str:

@@ -5,6 +5,8 @@ r"""Systems that the five papers compare with, RECONSTRUCTED: none was written b
 * :func:`batched_lsvi_ucb`: Luyo, Garcelon, Lazaric and Pirotta (2021), joint DP, linear MDPs.
 * :func:`adaptive_lsvi_ucb`: Ngo, Vietri and Wu (2022), joint DP, linear MDPs.
 * :func:`ldp_ucrl_vtr`: LDP-UCRL-VTR of Liao, He and Gu (2021), local DP, linear mixtures.
+* :func:`input_perturbation`, :func:`output_perturbation` and :func:`policy_evaluation`: what the
+  paper on functional noise compares with, joint DP, states in [0, 1].
 
 They are rebuilt from memory and from what the five papers say of them. Their constants could not be
 checked; those here are valid bounds, and the noise has exactly the privacy that was asked for. What
@@ -16,31 +18,43 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from tacit.continuous.features import Grid
+from tacit.continuous.policy import QPolicy
 from tacit.finite.policy import Policy
 from tacit.finite.simulate import simulate_episodes
-from tacit.numerics.compiled import Floats, compiled, inner
+from tacit.numerics.compiled import Floats, Ints, compiled, inner
 from tacit.papers import chowdhury_tabular_2021 as tabular
 from tacit.papers import sahu_linear_2025 as linear
 from tacit.papers import zhou_mixture_2022 as mixture
-from tacit.papers.finite_loops import Users, users_of
+from tacit.papers.counters import (
+    laplace_width,
+    operator_width,
+    prefixes,
+    symmetric_noise,
+    tree_nodes,
+    vector_width,
+)
+from tacit.papers.finite_loops import Users, dot, users_of
 from tacit.papers.result import PaperResult, failure_of, gaussian_proof
-from tacit.papers.tree_loops import prefixes, symmetric_noise, tree_nodes
-from tacit.papers.widths import laplace_width, operator_width, vector_width
 from tacit.privacy.arguments import whole_number
+from tacit.privacy.bounds.balls import scaled_back
 from tacit.privacy.budget import Budget
+from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.noise import Noise
 
 if TYPE_CHECKING:
+    from tacit.continuous.world import BoxWorld
     from tacit.finite.world import FiniteWorld
     from tacit.linear.world import LinearWorld
     from tacit.mixture.world import MixtureWorld
 
 RECONSTRUCTED = ("reconstructed from memory and from descriptions: constants are not the text's",)
 """In the place of errata."""
+_CHUNK = 64  # episodes whose noise is drawn at once
 
 
 # Finite worlds: three counts of every step, with the noise of tacit.papers.chowdhury_tabular_2021.
@@ -51,19 +65,15 @@ def _plan(E: float, row: float, local: bool, L: float, work: tabular.Work) -> No
     """Optimistic costs; E bounds the noise of a count, ``row`` that of all moves of a cell."""
     H, S, A = work.at.Q.shape
     pairs = work.at.Q.size
-    for s in range(S):
-        work.at.V[H, s] = 0.0
+    work.at.V[H] = 0.0
     for h in range(H - 1, -1, -1):
         left = float(H - h)
         for s in range(S):
-            work.at.V[h, s] = left
             for a in range(A):
                 pair = (h * S + s) * A + a
-                n, cost, moves, ahead = work.cells[pair], work.cells[pairs + pair], 0.0, 0.0
-                for after in range(S):
-                    m = work.cells[2 * pairs + pair * S + after]
-                    moves += m
-                    ahead += m * work.at.V[h + 1, after]
+                n, cost = work.cells[pair], work.cells[pairs + pair]
+                moved = work.cells[2 * pairs + pair * S :][:S]
+                moves, ahead = moved.sum(), dot(moved, work.at.V[h + 1])
                 if local:
                     # Denominators are raised by twice their noise's bound; any alpha > 1 will do.
                     n, m = max(1.0, n + 2.0 * E), max(1.0, moves + 2.0 * row)
@@ -77,7 +87,7 @@ def _plan(E: float, row: float, local: bool, L: float, work: tabular.Work) -> No
                 else:
                     Q = 0.0  # not known: as good as can be
                 work.at.Q[h, s, a] = min(left, max(0.0, Q))
-                work.at.V[h, s] = min(work.at.V[h, s], work.at.Q[h, s, a])
+            work.at.V[h, s] = work.at.Q[h, s].min()
 
 
 @compiled
@@ -107,6 +117,7 @@ def pucb(
     epsilon: float,
     delta: float = 0.0,
     failure: float = 0.1,
+    local: bool = False,
     seed: int = 0,
 ) -> PaperResult:
     """PUCB after Vietri et al. (2020), reconstructed: Hoeffding bonuses on counts in binary trees.
@@ -121,6 +132,7 @@ def pucb(
         epsilon: with ``delta``, the privacy level; Laplace noise for 0, else Gaussian.
         delta: see ``epsilon``.
         failure: the probability with which the bonus may be too small.
+        local: LDP-OB instead, see :func:`ldp_ob`.
         seed: of the users, and of the noise (that of a simulation).
 
     >>> from tacit.tabular import riverswim
@@ -128,40 +140,7 @@ def pucb(
     >>> result.algorithm, result.guarantee.epsilon
     ('PUCB, reconstructed', 1.0)
     """
-    return _tabular("PUCB", world, episodes, (epsilon, delta, failure), seed, local=False)
-
-
-def ldp_ob(
-    world: FiniteWorld,
-    *,
-    episodes: int,
-    epsilon: float,
-    delta: float = 0.0,
-    failure: float = 0.1,
-    seed: int = 0,
-) -> PaperResult:
-    """LDP-OB after Garcelon et al. (2020), reconstructed; arguments as in :func:`pucb`.
-
-    Devices add noise to counts of their own. Denominators are raised until they are positive for
-    sure, and the bonus is for all that may be off: the noise of the sums, Hoeffding's bound for
-    rewards, Weissman's for the 1-norm of the next state's distribution. Steps are counted apart.
-
-    >>> from tacit.tabular import riverswim
-    >>> ldp_ob(riverswim(3, 4), episodes=500, epsilon=1.0).guarantee.model
-    'local'
-    """
-    return _tabular("LDP-OB", world, episodes, (epsilon, delta, failure), seed, local=True)
-
-
-def _tabular(
-    name: str,
-    world: FiniteWorld,
-    episodes: int,
-    levels: tuple[float, float, float],
-    seed: int,
-    *,
-    local: bool,
-) -> PaperResult:
+    levels = epsilon, delta, failure
     sizes = tabular.sizes_of(world, episodes, *levels, printed=False, seed=seed)
     K, S, A = sizes.episodes, sizes.states, sizes.actions
     gaussian = sizes.delta > 0.0
@@ -172,19 +151,30 @@ def _tabular(
     if local and not gaussian:
         served = np.arange(1.0, K)
         rows = made.scale * np.append(0.0, laplace_width(S * served, sizes.share))
-    L = math.log((6.0 if local else 4.0) * S * A * sizes.horizon * K / levels[2])
+    L = math.log((6.0 if local else 4.0) * S * A * sizes.horizon * K / failure)
     work, users = tabular.work_of(sizes), users_of(world.model)
     rng, bounds = np.random.default_rng([seed, 1]), np.stack([E, rows])
     for first in range(0, K, _CHUNK):
         units = made.units(min(_CHUNK, K - first))
         _learn(first, rng, users, bounds, local, L, work, made.scale, units)
     values, estimates = map(world.returns, work.curves)
-    what = f"{name}, reconstructed", False, world.optimal_value, values, estimates
+    name = f"{'LDP-OB' if local else 'PUCB'}, reconstructed"
     last, constants = Policy.deterministic(work.at.greedy, A), {"E": float(E[-1]), "L": L}
     claim = f"{sizes.epsilon:g}-{'LDP' if local else 'JDP'}"
     reason = "two users are 6H apart in their counts of all steps together"
     proof = dataclasses.replace(made.proof, claim=claim, reason=reason)
-    return PaperResult(*what, last, proof, constants, RECONSTRUCTED)
+    what = name, False, world.optimal_value, values, estimates, last
+    return PaperResult(*what, proof, constants, RECONSTRUCTED)
+
+
+def ldp_ob(world: FiniteWorld, **options: Any) -> PaperResult:
+    """LDP-OB after Garcelon et al. (2020), reconstructed; options as in :func:`pucb`.
+
+    Devices add noise to counts of their own. Denominators are raised until they are positive for
+    sure, and the bonus is for all that may be off: the noise of the sums, Hoeffding's bound for
+    rewards, Weissman's for the 1-norm of the next state's distribution. Steps are counted apart.
+    """
+    return pucb(world, local=True, **options)
 
 
 # Linear MDPs: LSVI-UCB, with noise on Gram matrices in a tree and on the vectors of every update.
@@ -198,12 +188,15 @@ def batched_lsvi_ucb(
     delta: float,
     batches: int | None = None,
     failure: float = 0.1,
+    adaptive: bool = False,
     seed: int = 0,
 ) -> PaperResult:
     """Private LSVI-UCB with batches, after Luyo et al. (2021), reconstructed.
 
     A policy serves a batch of users, all of one size; after each, Gram matrices are released by a
-    binary tree over batches, and all regression vectors anew.
+    binary tree over batches, and all regression vectors anew. Two users' Gram matrices are sqrt(2)
+    apart at every step and in every node of the tree, their vectors 2 H at every step and update:
+    mu^2 = 2 H nodes / s_G^2 + 4 H^3 updates / s^2.
 
     Args:
         world: a linear MDP; its mean rewards are known.
@@ -212,6 +205,7 @@ def batched_lsvi_ucb(
         delta: see ``epsilon``.
         batches: how many; K^(2/5) by default, the order that balances delay and noise.
         failure: the probability with which radii may be too small.
+        adaptive: batches of one user, and updates by determinants: :func:`adaptive_lsvi_ucb`.
         seed: of the users, and of the noise (that of a simulation).
 
     >>> from tacit.linear import two_state
@@ -221,39 +215,9 @@ def batched_lsvi_ucb(
     """
     K = whole_number("episodes", episodes, 2, 10**8)
     count = min(K, whole_number("batches", math.ceil(K**0.4) if batches is None else batches, 2))
-    levels = epsilon, delta, failure
-    return _lsvi("LSVI-UCB in batches", world, K, math.ceil(K / count), levels, seed)
-
-
-def adaptive_lsvi_ucb(
-    world: LinearWorld,
-    *,
-    episodes: int,
-    epsilon: float,
-    delta: float,
-    failure: float = 0.1,
-    seed: int = 0,
-) -> PaperResult:
-    """Private LSVI-UCB with adaptive batches, after Ngo et al. (2022), reconstructed.
-
-    Gram matrices are released after every episode by a binary tree. Only when the determinant of
-    one has doubled is the policy replaced and are the vectors released, as often at most as was
-    paid for. Arguments as in :func:`batched_lsvi_ucb`.
-    """
-    K, levels = whole_number("episodes", episodes, 2, 10**8), (epsilon, delta, failure)
-    return _lsvi("LSVI-UCB, adaptive", world, K, 1, levels, seed)
-
-
-def _lsvi(
-    name: str, world: LinearWorld, K: int, batch: int, levels: tuple[float, float, float], seed: int
-) -> PaperResult:
-    """LSVI-UCB that looks after every ``batch`` users; after each single one, by determinants.
-
-    Two users' Gram matrices are sqrt(2) apart at every step and in every node of the tree, their
-    vectors 2 H at every step and update: mu^2 = 2 H nodes / s_G^2 + 4 H^3 updates / s^2.
-    """
-    budget, H, S = Budget(*levels[:2]), world.model.horizon, world.model.states
-    failure, phi = failure_of(levels[2]), linear.unit_features(world)
+    batch = 1 if adaptive else math.ceil(K / count)
+    budget, H, S = Budget(epsilon, delta), world.model.horizon, world.model.states
+    failure, phi = failure_of(failure), linear.unit_features(world)
     d, looks = phi.shape[2], math.ceil(K / batch) - 1
     nodes = tree_nodes(looks)
     gram_noise = math.sqrt(4.0 * H * nodes) / budget.mu
@@ -305,8 +269,19 @@ def _lsvi(
     reason = f"exact accounting of {nodes} nodes and {updates} updates"
     proof = gaussian_proof(mu, budget.delta, looks, f"{budget}-JDP", mechanism, reason)
     constants = {"lambda": shift, "beta": beta, "gram_noise": gram_noise, "updates": updates}
-    what = f"{name}, reconstructed", False, world.optimal_value, values, estimates, policy, proof
+    name = f"LSVI-UCB{', adaptive' if adaptive else ' in batches'}, reconstructed"
+    what = name, False, world.optimal_value, values, estimates, policy, proof
     return PaperResult(*what, constants, RECONSTRUCTED, {"switches": switches})
+
+
+def adaptive_lsvi_ucb(world: LinearWorld, **options: Any) -> PaperResult:
+    """Private LSVI-UCB with adaptive batches, after Ngo et al. (2022), reconstructed.
+
+    Gram matrices are released after every episode by a binary tree. Only when the determinant of
+    one has doubled is the policy replaced and are the vectors released, as often at most as was
+    paid for. Options as in :func:`batched_lsvi_ucb`.
+    """
+    return batched_lsvi_ucb(world, adaptive=True, **options)
 
 
 def _planned(
@@ -336,13 +311,7 @@ def _best(Q: Floats) -> Policy:
 
 
 def ldp_ucrl_vtr(
-    world: MixtureWorld,
-    *,
-    episodes: int,
-    epsilon: float,
-    delta: float,
-    failure: float = 0.1,
-    seed: int = 0,
+    world: MixtureWorld, *, epsilon: float, delta: float, **options: Any
 ) -> PaperResult:
     """LDP-UCRL-VTR after Liao et al. (2021), reconstructed: value-targeted regression on reports.
 
@@ -355,12 +324,182 @@ def ldp_ucrl_vtr(
     >>> result.algorithm, result.guarantee.model
     ('LDP-UCRL-VTR, reconstructed', 'local')
     """
-    levels: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "failure": failure}
-    how: dict[str, Any] = {"regularizer": "local", "printed": False, "seed": seed}
-    found = mixture.lin_opt_vi(world, episodes=episodes, **levels, **how)
+    given = {"epsilon": epsilon, "delta": delta, **options}
+    found = mixture.lin_opt_vi(world, regularizer="local", printed=False, **given)
     proof = dataclasses.replace(found.proof, claim=f"{Budget(epsilon, delta)}-LDP")
     name = "LDP-UCRL-VTR, reconstructed"
     return dataclasses.replace(found, algorithm=name, proof=proof, errata=RECONSTRUCTED)
 
 
-_CHUNK = 64  # episodes whose noise is drawn at once
+# States in [0, 1]: what Wang and Hegde (2019) name in a sentence each, on a grid. ``unit`` of
+# a guarantee says what it protects; their fourth baseline, private gradients of a network, is
+# network_q of tacit.papers.wang_functional_2019. ``values`` are those of the policies that users
+# were served by, exactly; ``policy`` is the greedy one in the end, a QPolicy.
+
+GRID = Grid((0.0,), (1.0,), (11,))
+"""Values are linear between its points: few numbers, since every one of them costs noise."""
+REWARDS = "one user's rewards; states and actions are public"
+EPISODES = "one user's whole episode"
+# Of the regressions, which stop when sweeps change values by less than this part of their range.
+_RIDGE, _PRECISION = 1.0, 1e-3
+# The longest user of output perturbation, in ranges of rewards and roots of the number of weights,
+# and of policy evaluation, in roots of the number of steps.
+_OUTPUT, _VISITS = 0.1, 0.7
+# Evaluations of policies, each over as many users, and uniform actions after the first of them.
+_ROUNDS, _UNIFORM = 3, 0.5
+
+
+class Data(NamedTuple):
+    """Users' steps: features of states (n, H + 1, m), actions and rewards (n, H)."""
+
+    features: Floats
+    actions: Ints
+    rewards: Floats
+
+
+def input_perturbation(
+    world: BoxWorld, *, users: int, epsilon: float, delta: float, seed: int = 0
+) -> PaperResult:
+    """Every reward is published with noise, and Q is fitted to what was published.
+
+    After Venkitasubramaniam (2013). A user's H rewards move by at most sqrt(H) times their range R
+    together, so noise of R sqrt(H) / mu on each is mu-GDP for one user's rewards. All users are
+    served at random.
+    """
+    budget, run = _begin(world, users, epsilon, delta, seed)
+    (low, high), data = world.spec.reward_range, run.served(run.uniform, users)
+    std = (high - low) * math.sqrt(world.spec.horizon) / budget.mu
+    noisy = np.clip(data.rewards, low, high) + std * run.noise.normal(data.rewards.shape)
+    here, there = data.features[:, :-1], data.features[:, 1:]
+    states = here.reshape(1, -1, GRID.size), there.reshape(1, -1, GRID.size)
+    run.weights = fitted_q(world, *states, data.actions.reshape(1, -1), noisy.reshape(1, -1))[0]
+    return run.result("input perturbation", users, REWARDS, budget, std)
+
+
+def output_perturbation(
+    world: BoxWorld, *, users: int, epsilon: float, delta: float, seed: int = 0
+) -> PaperResult:
+    """Q is fitted to each user alone, clipped to length c, averaged, and published with noise once.
+
+    Output perturbation, as subsample and aggregate (Nissim, Raskhodnikova and Smith, 2007): of a Q
+    that is fitted to all users together no useful sensitivity is known. Two points of a ball are at
+    most 2 c apart, so noise of 2 c / mu on the sum is mu-GDP for one user's episode. All users are
+    served at random.
+    """
+    budget, run = _begin(world, users, epsilon, delta, seed)
+    low, high = world.spec.reward_range
+    data = run.served(run.uniform, users)
+    own = fitted_q(world, data.features[:, :-1], data.features[:, 1:], data.actions, data.rewards)
+    own -= own.mean(axis=1, keepdims=True)  # no policy depends on it
+    radius = _OUTPUT * (high - low) * math.sqrt(own[0].size)
+    total = scaled_back(own.reshape(users, -1), radius).sum(axis=0)
+    std = 2.0 * radius / budget.mu
+    run.weights = ((total + std * run.noise.normal(total.shape)) / users).reshape(own.shape[1:])
+    return run.result("output perturbation", 1, EPISODES, budget, std)
+
+
+def policy_evaluation(
+    world: BoxWorld, *, users: int, epsilon: float, delta: float, seed: int = 0
+) -> PaperResult:
+    """A policy is evaluated by returns from first visits, with noise, and improved; three times.
+
+    After Balle, Gomrokchi and Precup (2016), who evaluate one policy, with noise on the
+    regression's solution; here it is on its sums. A user's vector has a 1 for every pair of a point
+    and an action that she visits, and her mean return from there on, in [-1, 1]. It is scaled back
+    to length c. Visits are not negative and no return is longer than its visit, so two vectors are
+    at most sqrt(2) c apart: noise of sqrt(2) c / mu is mu-GDP for one user's episode. Each user is
+    in one of the rounds. Later rounds follow the policy before them, with half of all actions
+    uniform.
+    """
+    budget, run = _begin(world, users, epsilon, delta, seed)
+    size, H = world.spec.actions * GRID.size, world.spec.horizon
+    radius = _VISITS * math.sqrt(min(H, size))
+    std, rounds = math.sqrt(2.0) * radius / budget.mu, min(_ROUNDS, users)
+    for number, some in enumerate(np.array_split(np.arange(users), rounds)):
+        policy = run.greedy(_UNIFORM) if number else run.uniform
+        visits = scaled_back(first_visits(world, run.served(policy, len(some))), radius).sum(axis=0)
+        seen, returns = (visits + std * run.noise.normal(visits.shape)).reshape(2, -1, GRID.size)
+        # Ratios, drawn to the middle by two standard deviations of the noise.
+        run.weights = returns / (np.maximum(seen, 0.0) + 1.0 + 2.0 * std)
+    return run.result("policy evaluation", rounds, EPISODES, budget, std)
+
+
+def fitted_q(
+    world: BoxWorld, here: Floats, there: Floats, actions: Ints, rewards: Floats
+) -> Floats:
+    """Fitted Q-iteration of linear values, for many sets of transitions at once.
+
+    Features are (sets, n, m), actions and rewards (sets, n). Values are regressed as their distance
+    to the middle of their range, which is where a ridge leads to; the weights, (sets, A, m), lack
+    it.
+    """
+    gamma, A, m = world.spec.discount, world.spec.actions, here.shape[-1]
+    low, high = (end / (1.0 - gamma) for end in world.spec.reward_range)
+    middle = 0.5 * (low + high)
+    taken = (actions[..., np.newaxis] == np.arange(A)).astype(float)
+    grams = [(here * taken[..., a, np.newaxis]).swapaxes(-1, -2) @ here for a in range(A)]
+    inverses = np.linalg.inv(np.stack(grams, axis=1) + _RIDGE * np.eye(m))
+    weights: Floats = np.zeros((len(here), A, m))
+    for _ in range(math.ceil(math.log(_PRECISION) / math.log(gamma))):
+        ahead = np.clip((there @ weights.swapaxes(-1, -2)).max(axis=-1) + middle, low, high)
+        errors = rewards + gamma * ahead - middle
+        cross = (errors[..., np.newaxis] * taken).swapaxes(-1, -2) @ here
+        weights = np.einsum("uaij,uaj->uai", inverses, cross)
+    return weights
+
+
+def first_visits(world: BoxWorld, data: Data) -> Floats:
+    """Users' visits to pairs of an action and the nearest point, and returns: (n, 2 A m)."""
+    (low, high), gamma = world.spec.reward_range, world.spec.discount
+    users, H = data.actions.shape
+    cells = data.actions * GRID.size + data.features[:, :-1].argmax(axis=-1)
+    found, rows = np.zeros((2, users, world.spec.actions * GRID.size)), np.arange(users)
+    later, weight = np.zeros(users), 0.0
+    for h in range(H - 1, -1, -1):
+        later, weight = data.rewards[:, h] + gamma * later, 1.0 + gamma * weight
+        found[0, rows, cells[:, h]] = 1.0
+        # Earlier visits overwrite later ones: what is left is of the first.
+        mean = (2.0 * later / weight - low - high) / (high - low)
+        found[1, rows, cells[:, h]] = np.clip(mean, -1.0, 1.0)
+    return found.swapaxes(0, 1).reshape(users, -1)
+
+
+class _Run:
+    """Users of a world, and what is known of Q."""
+
+    def __init__(self, world: BoxWorld, seed: int) -> None:
+        self.world, self.noise = world, Noise(seed)
+        self.rng = np.random.default_rng([seed, 1])
+        self.weights: Floats = np.zeros((world.spec.actions, GRID.size))
+        self.uniform = QPolicy.uniform(1, world.spec.actions)
+        self.values: list[float] = []
+
+    def served(self, policy: QPolicy, users: int) -> Data:
+        """So many users who follow a policy."""
+        self.values += [self.world.value(policy)] * users
+        made: Any = self.world.simulate(policy, users, self.rng)
+        return Data(GRID(made.states), made.actions, made.rewards)
+
+    def greedy(self, uniform: float = 0.0) -> QPolicy:
+        """The best actions by Q, ties broken by chance."""
+        return QPolicy.draw(GRID, self.weights, self.rng, uniform)
+
+    def result(
+        self, name: str, releases: int, unit: str, budget: Budget, std: float
+    ) -> PaperResult:
+        """What was learnt, with what is proven."""
+        reason = "a reconstruction: the paper states no algorithm"
+        proven = budget.mu, budget.delta, releases, "nothing of its own", "Gaussian noise", reason
+        proof = gaussian_proof(*proven, unit=unit, epsilon=budget.epsilon)
+        values, named = np.array(self.values), {"sigma": std}
+        none, best = np.full(len(values), math.nan), self.world.optimal_value
+        return PaperResult(name, False, best, values, none, self.greedy(), proof, named, ())
+
+
+def _begin(
+    world: BoxWorld, users: int, epsilon: float, delta: float, seed: int
+) -> tuple[Budget, _Run]:
+    whole_number("users", users)
+    if world.spec.dimension != 1 or world.spec.may_end:
+        raise InvalidArgument("world must have states in [0, 1], and no ends")
+    return Budget(epsilon, delta), _Run(world, seed)

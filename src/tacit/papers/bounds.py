@@ -17,8 +17,8 @@ from tacit.papers import chowdhury_lq_2021 as lq
 from tacit.papers import chowdhury_tabular_2021 as tabular
 from tacit.papers import wang_functional_2019 as functional
 from tacit.papers import zhou_mixture_2022 as mixture
+from tacit.papers.counters import laplace_width, normal_width
 from tacit.papers.result import failure_of
-from tacit.papers.widths import laplace_width, normal_width
 from tacit.privacy.arguments import whole_number
 from tacit.privacy.budget import Budget
 from tacit.privacy.noise import Noise

@@ -2,7 +2,7 @@ r"""Chowdhury, Zhou and Shroff: private adaptive control of linear quadratic sys
 
 Sayak Ray Chowdhury, Xingyu Zhou and Ness Shroff, Adaptive Control of Differentially Private Linear
 Quadratic Systems, ISIT 2021. OFU-RL with changing regularizers H_k and L_k (Section III-A; anyone
-can bring them), and Private-OFU-RL (Algorithm 1), where they are the noise of two binary counters.
+can bring them); in Private-OFU-RL (Algorithm 1) they are the noise of two binary counters.
 
 States x in R^n, controls u in R^d, z = (x, u), x' = Theta' z + w with Theta = [A, B]'. The paper
 minimises costs; values here are minus costs, given each user's first state, as regret (6) has it.
@@ -23,16 +23,23 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 import numpy as np
 
 from tacit.lq.riccati_loops import cost_gradient, expected_costs, riccati
 from tacit.numerics.compiled import Floats, compiled
+from tacit.papers.counters import (
+    Level,
+    level_of,
+    noise_of_sums,
+    operator_width,
+    symmetric_noise,
+    tree_nodes,
+    vector_width,
+)
 from tacit.papers.result import NO_NOISE, PaperResult, Proof, failure_of, gaussian_proof
 from tacit.papers.search_loops import descend, nearest_in_ball, project_both
-from tacit.papers.tree_loops import Level, level_of, noise_of_sums, symmetric_noise, tree_nodes
-from tacit.papers.widths import operator_width, vector_width
 from tacit.privacy.arguments import flag, one_of, positive, whole_number
 from tacit.privacy.budget import Budget
 from tacit.privacy.noise import Noise
@@ -145,6 +152,9 @@ class Counters:
         return H, cross * total[:, split:].reshape(n, p, m)
 
 
+REGULARIZERS: dict[str, Make] = {"private": Counters, "ridge": Ridge}
+
+
 def radius(sizes: Sizes, level: Level, noise_bound: float, norm_bound: float) -> float:
     """Lemma 1's beta with the data-free bound on ln det that the proof of Theorem 1 has.
 
@@ -166,6 +176,7 @@ def private_ofu_rl(
     episodes: int,
     epsilon: float,
     delta: float,
+    regularizer: str | Make = "private",
     gamma: float = 1.0,
     failure: float = 0.1,
     beta: Literal["bound", "raw"] = "bound",
@@ -173,13 +184,15 @@ def private_ofu_rl(
     printed: bool = True,
     seed: int = 0,
 ) -> PaperResult:
-    """Algorithm 1, Private-OFU-RL.
+    """Algorithm 1, Private-OFU-RL; OFU-RL (Section III-A) with other regularizers.
 
     Args:
         world: a linear quadratic world; the paper's Assumption 1 is ||Theta|| <= 1 and more.
         episodes: K.
         epsilon: with ``delta``, the privacy level.
         delta: see ``epsilon``.
+        regularizer: "private", "ridge" (not private), or what makes a :class:`Regularizer` from
+            :class:`Sizes`.
         gamma: norms of controls are cut to this in the statistics.
         failure: the paper's alpha.
         beta: the radius with a data-free "bound" on ln det, or from "raw" data as Lemma 1 prints
@@ -193,38 +206,15 @@ def private_ofu_rl(
     >>> round(result.guarantee.epsilon, 3), result.more["inside"].min()
     (0.531, np.float64(1.0))
     """
-    given: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "gamma": gamma, "failure": failure}
-    given |= {"beta": beta, "norm_bound": norm_bound, "printed": printed, "seed": seed}
-    name = "Private-OFU-RL"
-    return ofu_rl(world, episodes=episodes, regularizer=Counters, name=name, **given)
-
-
-def ofu_rl(
-    world: LQWorld,
-    *,
-    episodes: int,
-    regularizer: Make = Ridge,
-    epsilon: float = 1.0,
-    delta: float = 1e-6,
-    gamma: float = 1.0,
-    failure: float = 0.1,
-    beta: Literal["bound", "raw"] = "bound",
-    norm_bound: float | None = None,
-    printed: bool = True,
-    seed: int = 0,
-    name: str = "OFU-RL",
-) -> PaperResult:
-    """OFU-RL with changing regularizers (Section III-A); other arguments as above.
-
-    ``regularizer`` makes H_k and L_k from :class:`Sizes`: :class:`Ridge`, :class:`Counters`, or
-    your own.
-    """
     K, spec = whole_number("episodes", episodes, 2, 10**7), world.spec
     n, d, H = spec.states, spec.controls, spec.horizon
     budget, cap = Budget(epsilon, delta), positive("gamma", gamma)
     raw = one_of("beta", beta, ("bound", "raw")) == "raw"
     levels = (budget.epsilon, budget.delta, failure_of(failure), flag("printed", printed))
     sizes = Sizes(K, H, n, d, cap, *levels, Noise(seed))
+    name = "Private-OFU-RL" if regularizer == "private" else "OFU-RL"
+    if not callable(regularizer):
+        regularizer = REGULARIZERS[one_of("regularizer", regularizer, list(REGULARIZERS))]
     # Alg. 1, line 1.
     made = regularizer(sizes)
     S = spec.norm_bound if norm_bound is None else positive("norm_bound", norm_bound)
@@ -361,16 +351,10 @@ def _roll_out(
 ) -> None:
     """A user's steps, and her terms of the sums with the common factor that bounds them."""
     H, d, n = gains.shape
-    u = np.empty(d)
     # Alg. 1, line 6.
     for h in range(H):
-        xx, uu, yy = 0.0, 0.0, 0.0
         # Alg. 1, line 7.
-        for a in range(d):
-            u[a] = 0.0
-            for j in range(n):
-                u[a] += gains[h, a, j] * x[0, j]
-            uu += u[a] * u[a]
+        u = (gains[h] * x[0]).sum(axis=1)
         # Alg. 1, line 8.
         for i in range(n):
             x[1, i] = noise[h, i]
@@ -378,17 +362,10 @@ def _roll_out(
                 x[1, i] += true[j, i] * x[0, j]
             for a in range(d):
                 x[1, i] += true[n + a, i] * u[a]
-            xx += x[0, i] * x[0, i]
-            yy += x[1, i] * x[1, i]
-        longest = max(1.0, xx, yy, uu / gamma**2)
+        longest = max(1.0, (x[0] ** 2).sum(), (x[1] ** 2).sum(), (u**2).sum() / gamma**2)
         square = 1.0 / longest if longest < math.inf else 0.0  # of the common factor
         # Alg. 1, line 9.
-        for i in range(n + d):
-            zi = x[0, i] if i < n else u[i - n]
-            for j in range(n + d):
-                zj = x[0, j] if j < n else u[j - n]
-                gram[i, j] += square * zi * zj
-            for j in range(n):
-                cross[i, j] += square * zi * x[1, j]
-        for i in range(n):
-            x[0, i] = x[1, i]
+        z = np.concatenate((x[0], u))
+        gram += np.outer(square * z, z)
+        cross += np.outer(square * z, x[1])
+        x[0] = x[1]

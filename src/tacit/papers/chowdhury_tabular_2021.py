@@ -26,9 +26,8 @@ from scipy.special import expit
 import tacit.papers.finite_loops as loops
 from tacit.finite.policy import Policy
 from tacit.numerics.compiled import Floats, Ints, compiled, inner
+from tacit.papers.counters import grow_tree, laplace_width, normal_width, tree_nodes
 from tacit.papers.result import NO_NOISE, PaperResult, Proof, failure_of, gaussian_proof
-from tacit.papers.tree_loops import grow_tree, tree_nodes
-from tacit.papers.widths import laplace_width, normal_width
 from tacit.privacy.arguments import checked_number, flag, one_of, positive, whole_number
 from tacit.privacy.budget import Budget
 from tacit.privacy.errors import InvalidArgument
@@ -331,18 +330,11 @@ def ucb_vi(
 def sizes_of(world: FiniteWorld, episodes: int, *levels: float, printed: bool, seed: int) -> Sizes:
     """What is asked for, checked."""
     epsilon, delta, failure = levels
-    model = world.model
-    return Sizes(
-        whole_number("episodes", episodes, most=10**8),
-        model.horizon,
-        model.states,
-        model.actions,
-        positive("epsilon", epsilon),
-        checked_number("delta", delta, "from 0 to below 1", lambda d: 0 <= d < 1),
-        failure_of(failure),
-        flag("printed", printed),
-        Noise(seed),
-    )
+    K, model = whole_number("episodes", episodes, most=10**8), world.model
+    epsilon, failure = positive("epsilon", epsilon), failure_of(failure)
+    delta = checked_number("delta", delta, "from 0 to below 1", lambda d: 0 <= d < 1)
+    how = epsilon, delta, failure, flag("printed", printed), Noise(seed)
+    return Sizes(K, model.horizon, model.states, model.actions, *how)
 
 
 class Work(NamedTuple):
@@ -371,12 +363,10 @@ def _plan(E1: float, E2: float, of: Constants, work: Work) -> None:
     H, S, A = work.at.Q.shape
     pairs = work.at.Q.size
     # Alg. 1, line 5; Alg. 2, line 4.
-    for s in range(S):
-        work.at.V[H, s] = 0.0
+    work.at.V[H] = 0.0
     # Alg. 1, line 6; Alg. 2, line 5. Here h counts from 0, so H - h + 1 is H - h.
     for h in range(H - 1, -1, -1):
         for s in range(S):
-            best, mean = math.inf, 0.0
             for a in range(A):
                 # Alg. 1, line 7; Alg. 2, line 6: (1).
                 pair = (h * S + s) * A + a
@@ -389,18 +379,12 @@ def _plan(E1: float, E2: float, of: Constants, work: Work) -> None:
                 else:
                     bonus += H * (of.Lp / math.sqrt(n) + (S * E2 + 2.0 * E1) / n)
                 # Alg. 1, line 9; Alg. 2, line 8.
-                total = 0.0
-                for after in range(S):
-                    moved = work.cells[2 * pairs + pair * S + after]
-                    if of.cut and moved < 0.0:
-                        moved = 0.0
-                    total += work.at.V[h + 1, after] * moved
-                Q = min(float(H - h), max(0.0, c + total / n - bonus))
-                work.at.Q[h, s, a] = Q
-                best = min(best, Q)
-                mean += Q * work.at.pi[h, s, a]
+                moved = work.cells[2 * pairs + pair * S :][:S]
+                total = loops.dot(work.at.V[h + 1], np.maximum(moved, 0.0) if of.cut else moved)
+                work.at.Q[h, s, a] = min(float(H - h), max(0.0, c + total / n - bonus))
             # Alg. 1, line 10; Alg. 2, line 9.
-            work.at.V[h, s] = best if of.value_iteration else mean
+            Q = work.at.Q[h, s]
+            work.at.V[h, s] = Q.min() if of.value_iteration else loops.dot(Q, work.at.pi[h, s])
 
 
 @inner
@@ -418,18 +402,15 @@ def choose(rng: np.random.Generator, work: Work) -> None:
                     if rng.random() * equals < 1.0:
                         best = a
             work.at.greedy[h, s] = best
-            for a in range(A):
-                work.at.pi[h, s, a] = 1.0 if a == best else 0.0
+            work.at.pi[h, s] = 0.0
+            work.at.pi[h, s, best] = 1.0
 
 
 @inner
 def follow(k: int, rng: np.random.Generator, users: loops.Users, greedy: bool, work: Work) -> None:
     """The value of a policy, what is thought of it, and a user's trajectory."""
     work.curves[0, k] = loops.policy_value(users, work.at)
-    estimate = 0.0
-    for s in range(len(users.first)):
-        estimate += users.first[s] * (work.at.pi.shape[0] - work.at.V[0, s])
-    work.curves[1, k] = estimate
+    work.curves[1, k] = loops.dot(users.first, len(work.at.pi) - work.at.V[0])
     loops.roll_out_one(rng, users, greedy, work.at)
 
 
@@ -464,19 +445,16 @@ def _count(work: Work) -> None:
 def privatise(k: int, how: int, scale: float, units: Floats, work: Work) -> None:
     """The private counts after one more user; ``how`` is 0 for trees, 1 for reports, 2 for bits."""
     if how == 2:
-        for c in range(len(work.raw)):
-            work.raw[c] = 0.0
+        work.raw[:] = 0.0
         _count(work)
-        for c in range(len(work.raw)):
-            bit = 1.0 if units[c] < scale + work.raw[c] * (1.0 - 2.0 * scale) else 0.0
-            work.cells[c] += (bit - scale) / (1.0 - 2.0 * scale)
+        bits = np.where(units < scale + work.raw * (1.0 - 2.0 * scale), 1.0, 0.0)
+        work.cells[:] += (bits - scale) / (1.0 - 2.0 * scale)
         return
     _count(work)
     level = grow_tree(k + 1, units, work.above) if how == 0 else 0
-    for c in range(len(work.raw)):
-        if how == 1:
-            work.above[0, c] += units[c]
-        work.cells[c] = work.raw[c] + scale * work.above[level, c]
+    if how == 1:
+        work.above[0] += units
+    work.cells[:] = work.raw + scale * work.above[level]
 
 
 @compiled

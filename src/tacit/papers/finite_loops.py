@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tacit.finite.model import FiniteModel
 from tacit.finite.simulate_loops import roll_out
-from tacit.numerics.compiled import Floats, Ints, inner
+from tacit.numerics.compiled import Floats, Ints, compiled, inner
 
 
 class Users(NamedTuple):
@@ -83,7 +83,7 @@ def roll_out_one(rng: np.random.Generator, users: Users, deterministic: bool, at
             at.rewards[0, h] = users.move_rewards[s, a, after]
 
 
-@inner
+@compiled
 def dot(x: Floats, y: Floats) -> float:
     """The inner product of vectors."""
     total = 0.0
@@ -117,20 +117,11 @@ def policy_value(users: Users, at: Room) -> float:
 @inner
 def uniform_over_best(Q: Floats, at: Room) -> None:
     """One of the actions that have the largest Q (H, S, A), all of them alike."""
-    pi, choices, (H, S, A) = at.pi, at.choices, Q.shape
-    for h in range(H):
-        for s in range(S):
-            best, equals = Q[h, s, 0], 0
-            for a in range(A):
-                best = max(best, Q[h, s, a])
-            for a in range(A):
-                equals += 1 if Q[h, s, a] == best else 0
-            found = 0
-            for a in range(A):
-                chosen = Q[h, s, a] == best
-                found += 1 if chosen else 0
-                pi[h, s, a] = 1.0 / equals if chosen else 0.0
-                choices[h, s, a] = found / equals
+    for h in range(Q.shape[0]):
+        for s in range(Q.shape[1]):
+            best = np.where(Q[h, s] == Q[h, s].max(), 1.0, 0.0)
+            at.pi[h, s] = best / best.sum()
+            at.choices[h, s] = np.cumsum(best) / best.sum()
 
 
 @inner

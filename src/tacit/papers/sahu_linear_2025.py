@@ -27,9 +27,14 @@ import numpy as np
 import tacit.papers.finite_loops as loops
 from tacit.finite.policy import Policy
 from tacit.numerics.compiled import Floats, compiled, inner
+from tacit.papers.counters import (
+    operator_width,
+    prefixes,
+    symmetric_noise,
+    tree_nodes,
+    vector_width,
+)
 from tacit.papers.result import PaperResult, Proof, failure_of, gaussian_proof
-from tacit.papers.tree_loops import prefixes, symmetric_noise, tree_nodes
-from tacit.papers.widths import operator_width, vector_width
 from tacit.privacy.arguments import flag, one_of, positive, whole_number
 from tacit.privacy.budget import Budget
 from tacit.privacy.errors import InvalidArgument
@@ -208,7 +213,11 @@ def dp_lsvi_ucb_plus_plus(
         of, proof = constants, Proof(_CLAIM, None, "constants are the caller's own")
     elif printed:
         of = printed_constants(K, H, d, rho, failure)
-        proof = _printed_proof(K, H, rho, budget, noise)
+        proof = Proof(_CLAIM, None, "differences of releases carry no noise when it is drawn once")
+        if noise == "fresh":
+            mu, mechanism = printed_mu(K, H, rho), "Gaussian noise on every release"
+            told = f"{budget}-JDP", mechanism, _WEIGHTS
+            proof = gaussian_proof(mu, budget.delta, K - 1, *told)
     else:
         weight = (
             weight_of(world) if weight_bound is None else positive("weight_bound", weight_bound)
@@ -219,7 +228,21 @@ def dp_lsvi_ucb_plus_plus(
         proven = budget.mu, budget.delta, K - 1, _CLAIM, mechanism, reason
         proof = gaussian_proof(*proven, epsilon=budget.epsilon)
     work, rng = _work(K, H, S, A, d, of), np.random.default_rng([seed, 1])
-    _draw_and_learn(rng, loops.users_of(world.model), phi, of, work, Noise(seed), noise == "once")
+    source, once, users = Noise(seed), noise == "once", loops.users_of(world.model)
+    vectors = 1 if once else of.most_switches
+    units = source.normal((1, work.above.shape[1])) if once else np.zeros((0, 0))
+    targets = source.normal((0 if of.every_episode and not once else vectors, H, 3, d))
+    for first in range(0, K, _CHUNK):
+        n = min(_CHUNK, K - first)
+        if not once:
+            units = source.normal((n, work.above.shape[1]))
+            if of.every_episode:
+                targets = source.normal((n, H, 3, d))
+            if of.tree:
+                prefixes(first, units[first == 0 :].copy(), work.above, False, units)
+        upper = units.reshape(len(units), H, -1)
+        grams = symmetric_noise(upper, of.gram_noise, math.sqrt(0.5), 0.0)
+        _learn(first, n, rng, users, phi, of, work, grams, targets)
     values, estimates, lower, switches = work.curves
     named = {"rho": rho, "lambda": of.lambda_} | of._asdict()
     numbers = {name: float(value) for name, value in named.items()}
@@ -230,18 +253,8 @@ def dp_lsvi_ucb_plus_plus(
 
 _READINGS = ("fresh", "once")
 _CLAIM = "(eps, delta')-JDP"
+_WEIGHTS = "weights are at most 1 / H^2 where the paper counts 1, and Gram matrices move by sqrt(2)"
 _CHUNK = 64  # episodes whose noise is drawn at once
-
-
-def _printed_proof(K: int, H: int, rho: float, budget: Budget, noise: str) -> Proof:
-    if noise == "once":
-        words = "differences of releases carry no noise when it is drawn once"
-        return Proof(_CLAIM, None, words)
-    mu, claim, mechanism = printed_mu(K, H, rho), f"{budget}-JDP", "Gaussian noise on every release"
-    words = (
-        "weights are at most 1 / H^2 where the paper counts 1, and Gram matrices move by sqrt(2)"
-    )
-    return gaussian_proof(mu, budget.delta, K - 1, claim, mechanism, words)
 
 
 def _work(K: int, H: int, S: int, A: int, d: int, of: Constants) -> Work:
@@ -254,34 +267,6 @@ def _work(K: int, H: int, S: int, A: int, d: int, of: Constants) -> Work:
     w, buffer, kept = map(np.zeros, ((H, 3, d), (d, d), (2,)))
     sums = gram, moves, above, factor, held, log_det, w
     return Work(*sums, Q, V, loops.room_of(H, S, A), buffer, np.empty((4, K)), kept)
-
-
-def _draw_and_learn(
-    rng: np.random.Generator,
-    users: loops.Users,
-    phi: Floats,
-    of: Constants,
-    work: Work,
-    noise: Noise,
-    once: bool,
-) -> None:
-    """The compiled loop, with noise in chunks."""
-    K, (H, d) = work.curves.shape[1], work.gram.shape[:2]
-    vectors = 1 if once else of.most_switches
-    units = noise.normal((1, work.above.shape[1])) if once else np.zeros((0, 0))
-    targets = noise.normal((0 if of.every_episode and not once else vectors, H, 3, d))
-    for first in range(0, K, _CHUNK):
-        n = min(_CHUNK, K - first)
-        if not once:
-            units = noise.normal((n, work.above.shape[1]))
-            if of.every_episode:
-                targets = noise.normal((n, H, 3, d))
-            if of.tree:
-                prefixes(first, units[first == 0 :].copy(), work.above, False, units)
-        grams = symmetric_noise(
-            units.reshape(len(units), H, -1), of.gram_noise, math.sqrt(0.5), 0.0
-        )
-        _learn(first, n, rng, users, phi, of, work, grams, targets)
 
 
 @inner
@@ -319,13 +304,9 @@ def _update(h: int, users: loops.Users, phi: Floats, of: Constants, work: Work) 
 @inner
 def _values(h: int, work: Work) -> None:
     """Alg. 1, line 18; Alg. 1, line 19."""
-    S, A = work.Q.shape[2:]
     for i in range(2):
-        for s in range(S):
-            best = work.Q[i, h, s, 0]
-            for a in range(1, A):
-                best = max(best, work.Q[i, h, s, a])
-            work.V[i, h, s] = best
+        for s in range(work.Q.shape[2]):
+            work.V[i, h, s] = work.Q[i, h, s].max()
 
 
 @inner
@@ -351,28 +332,21 @@ def _sigma(h: int, x: Floats, of: Constants, work: Work) -> float:
 @inner
 def _insert(phi: Floats, of: Constants, work: Work) -> None:
     """A user's terms of the sums; weights are at most 1 / least_sigma^2."""
-    H, d = work.gram.shape[:2]
     # Alg. 1, line 22.
-    for h in range(H):
+    for h in range(len(work.gram)):
         x = phi[work.at.states[0, h], work.at.actions[0, h]]
         weight = _sigma(h, x, of, work) ** -2
         # Alg. 1, line 26; the next state enters the sums of lines 6 to 8.
-        for i in range(d):
-            work.moves[h, i, work.at.states[0, h + 1]] += weight * x[i]
-            for j in range(d):
-                work.gram[h, i, j] += weight * x[i] * x[j]
+        work.moves[h, :, work.at.states[0, h + 1]] += weight * x
+        work.gram[h] += np.outer(weight * x, x)
 
 
 @inner
 def _grams(k: int, noise: Floats, of: Constants, work: Work) -> bool:
     """Lambda of episode k + 1, factorised; whether line 10 says that enough was learnt."""
-    H, d = work.gram.shape[:2]
-    switch = False
-    for h in range(H):
-        for i in range(d):
-            for j in range(d):
-                shift = 2.0 * of.lambda_ if i == j else 0.0
-                work.buffer[i, j] = work.gram[h, i, j] + shift + (noise[h, i, j] if k > 0 else 0.0)
+    switch, shift = False, 2.0 * of.lambda_ * np.eye(work.gram.shape[1])
+    for h in range(len(work.gram)):
+        work.buffer[:] = work.gram[h] + shift + (noise[h] if k > 0 else 0.0 * noise[h])
         work.log_det[0, h] = loops.cholesky(work.buffer, 1e-6 * of.lambda_, work.factor[h])
         # Alg. 1, line 10.
         switch = switch or work.log_det[0, h] >= math.log(2.0) + work.log_det[1, h]
@@ -392,7 +366,6 @@ def _learn(
     targets: Floats,
 ) -> None:
     """Episodes first + 1, first + 2, ...; noise of one row is used for all."""
-    H, d = work.gram.shape[:2]
     # Alg. 1, line 3.
     for i in range(n):
         k = first + i
@@ -400,13 +373,11 @@ def _learn(
         switch = switch and work.kept[1] < of.most_switches
         row = min(i, len(targets) - 1) if of.every_episode else int(work.kept[1])
         # Alg. 1, line 5.
-        for h in range(H - 1, -1, -1):
+        for h in range(len(work.gram) - 1, -1, -1):
             if of.every_episode or switch:
                 _regress(h, of, work, targets[row])
             if switch and not of.every_episode:
-                for p in range(d):
-                    for q in range(d):
-                        work.held[h, p, q] = work.factor[h, p, q]
+                work.held[h] = work.factor[h]
             # Alg. 1, line 14 to 17: else Q stays as it is.
             if switch:
                 _update(h, users, phi, of, work)

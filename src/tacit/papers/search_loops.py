@@ -29,16 +29,12 @@ def project_ellipsoid(
     It is centre + (I + m V)^{-1} (point - centre). The multiplier m comes from Newton's method on
     1 / |.|_V, which is concave in m, so that it climbs to the root without overshooting.
     """
-    p, n = point.shape
-    squares = np.zeros(p)
-    for i in range(p):
-        for j in range(n):
-            out[i, j] = scale * point[i, j] - centre[i, j]
-            squares[i] += out[i, j] * out[i, j]
+    out[:] = scale * point - centre
+    squares = (out * out).sum(axis=1)
     m, length = 0.0, 0.0
     for _ in range(_NEWTON):
         q, slope = 0.0, 0.0
-        for i in range(p):
+        for i in range(len(squares)):
             f = 1.0 / (1.0 + m * eigenvalues[i])
             e = eigenvalues[i] * squares[i] * f * f
             q += e
@@ -48,24 +44,13 @@ def project_ellipsoid(
             break
         m += (length - beta) / beta * q / slope
     rest = beta / length if length > beta else 1.0
-    for i in range(p):
-        f = rest / (1.0 + m * eigenvalues[i])
-        for j in range(n):
-            out[i, j] = centre[i, j] + f * out[i, j]
-
-
-@compiled
-def _dot(X: Floats, Y: Floats) -> float:
-    total = 0.0
-    for i in range(X.shape[0]):
-        for j in range(X.shape[1]):
-            total += X[i, j] * Y[i, j]
-    return total
+    for i in range(len(squares)):
+        out[i] = centre[i] + rest / (1.0 + m * eigenvalues[i]) * out[i]
 
 
 @compiled
 def _norm(point: Floats) -> float:
-    return math.sqrt(_dot(point, point))
+    return math.sqrt((point * point).sum())
 
 
 @compiled
@@ -113,18 +98,16 @@ def project_both(
 @compiled
 def nearest_in_ball(centre: Floats, eigenvalues: Floats, radius: float, out: Floats) -> None:
     """The model of a Frobenius ball that is nearest to the centre in the V-norm."""
-    p, n = centre.shape
     m = 0.0
     for _ in range(_NEWTON):
         q, slope = 0.0, 0.0
-        for i in range(p):
+        for i in range(len(centre)):
             # What V does not see costs nothing, so it is zero.
             f = eigenvalues[i] / (eigenvalues[i] + m) if eigenvalues[i] > 0.0 else 0.0
-            for j in range(n):
-                out[i, j] = f * centre[i, j]
-                q += out[i, j] * out[i, j]
-                if f > 0.0:
-                    slope += out[i, j] * out[i, j] / (eigenvalues[i] + m)
+            out[i] = f * centre[i]
+            for x in out[i]:
+                q += x * x
+                slope += x * x / (eigenvalues[i] + m) if f > 0.0 else 0.0
         length = math.sqrt(q)
         if length <= radius * (1.0 + _CLOSE):
             break
@@ -155,11 +138,9 @@ def descend(
     Projected gradients with Barzilai and Borwein's step and Armijo's rule along the segment to the
     projection, on which every model is feasible.
     """
-    p, n = point.shape
     turned = np.ascontiguousarray(basis.T)
-    target, theta, raw = np.empty((p, n)), np.empty((p, n)), np.empty((p, n))
-    gradient, new_gradient, new = np.empty((p, n)), np.empty((p, n)), np.empty((p, n))
-    way = np.empty((p, n))
+    theta, raw, way = np.empty_like(point), np.empty_like(point), np.empty_like(point)
+    gradient, new_gradient = np.empty_like(point), np.empty_like(point)
     project_both(point.copy(), centre, eigenvalues, beta, radius, point)
     times(basis, point, theta)
     cost = cost_gradient(theta, start, noise, Q, R, P, K, raw)
@@ -171,15 +152,14 @@ def descend(
         if size == 0.0 or not math.isfinite(size):
             break
         step = min(step, longest / size)
-        target[:] = point - step * gradient
-        project_both(target, centre, eigenvalues, beta, radius, way)
+        project_both(point - step * gradient, centre, eigenvalues, beta, radius, way)
         way -= point
-        slope = _dot(gradient, way)
+        slope = (gradient * way).sum()
         if slope >= -_STATIONARY * cost:
             break
-        part, new_cost, found = 1.0, cost, False
+        part, new_cost, found, new = 1.0, cost, False, point
         for _ in range(_HALVINGS):
-            new[:] = point + part * way
+            new = point + part * way
             times(basis, new, theta)
             new_cost = cost_gradient(theta, start, noise, Q, R, P, K, raw)
             if new_cost <= cost + _ARMIJO * part * slope:
@@ -193,7 +173,7 @@ def descend(
             break
         times(turned, raw, new_gradient)
         moved = new - point
-        length, curvature = _dot(moved, moved), _dot(moved, new_gradient - gradient)
+        length, curvature = (moved * moved).sum(), (moved * (new_gradient - gradient)).sum()
         point[:], gradient[:] = new, new_gradient
         step = length / curvature if curvature > 0.0 else math.inf
         gained, cost = cost - new_cost, new_cost

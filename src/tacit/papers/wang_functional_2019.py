@@ -313,15 +313,44 @@ def functional_q(
     None 0.0136
     """
     budget = Budget(epsilon, delta)
-    steps = whole_number("setting.T", setting.T), whole_number("setting.B", setting.B)
-    if steps[1] > steps[0]:
-        raise InvalidArgument(f"setting.B must be at most T = {steps[0]}, got {steps[1]}")
+    T, B = whole_number("setting.T", setting.T), whole_number("setting.B", setting.B)
+    if B > T:
+        raise InvalidArgument(f"setting.B must be at most T = {T}, got {B}")
     if flag("printed", printed):
         return _algorithm_1(world, budget, setting, sigma, seed)
     if sigma is not None:
         raise InvalidArgument("sigma must be None where printed is False: the budget says it")
-    of = one_of("protect", protect, ("reward function", "episode")), positive("eta", eta)
-    return _functional_state(world, budget, setting, *of, whole_number("grid", grid), seed)
+    protect, eta = one_of("protect", protect, ("reward function", "episode")), positive("eta", eta)
+    grid = whole_number("grid", grid)
+    m, H, alpha = world.spec.actions, world.spec.horizon, setting.alpha
+    low, high = world.spec.reward_range
+    if protect == "episode":
+        users, batches = _whole_episodes(setting, H)
+        size, distance, unit = users * H, alpha * (high - low) / users, _EPISODE
+    else:
+        size, batches = setting.B, setting.batches
+        distance, unit = alpha * eta * math.sqrt(batches), f"{_FUNCTION} {eta:g} apart"
+    sigma = distance / budget.mu
+    rng, noise = np.random.default_rng([seed, 1]), Noise(seed)
+    F, walk = GridFunction(grid, m, 1.0), Walk(world, rng)
+    for _ in range(batches):
+        steps = []
+        for _ in range(size):
+            s = walk.state
+            known = F(s)
+            a = int(rng.choice(np.flatnonzero(known == known.max())))
+            r, after = walk.step(a, known)
+            # The bound on the reward is enforced, for any input.
+            steps.append((s, a, min(max(r, low), high), after))
+        change = functional_update(F, steps, alpha, setting.discount)
+        F.values = F.values + change + sigma * F.path(noise.normal(F.values.shape))
+    claim = f"{budget} for two reward functions at most 1 apart"
+    reason = "only the noised function is carried, looked at and returned"
+    how = "functional Gaussian noise on the state", reason
+    proven = budget.mu, budget.delta, batches, claim, *how
+    proof = gaussian_proof(*proven, unit=unit, epsilon=budget.epsilon)
+    named = {"sigma": sigma, "beta": F.beta, "batches": float(batches)}
+    return _result("functional state", walk, F, proof, named)
 
 
 # Algorithm 1 as printed.
@@ -405,46 +434,6 @@ def functional_update(
         y = r + discount * float(F(after).max())
         change[a] -= alpha / len(steps) * (float(F(s)[a]) - y) * F.kernel(s)
     return change
-
-
-def _functional_state(
-    world: BoxWorld,
-    budget: Budget,
-    setting: Setting,
-    protect: str,
-    eta: float,
-    grid: int,
-    seed: int,
-) -> PaperResult:
-    m, H, alpha = world.spec.actions, world.spec.horizon, setting.alpha
-    low, high = world.spec.reward_range
-    if protect == "episode":
-        users, batches = _whole_episodes(setting, H)
-        size, distance, unit = users * H, alpha * (high - low) / users, _EPISODE
-    else:
-        size, batches = setting.B, setting.batches
-        distance, unit = alpha * eta * math.sqrt(batches), f"{_FUNCTION} {eta:g} apart"
-    sigma = distance / budget.mu
-    rng, noise = np.random.default_rng([seed, 1]), Noise(seed)
-    F, walk = GridFunction(grid, m, 1.0), Walk(world, rng)
-    for _ in range(batches):
-        steps = []
-        for _ in range(size):
-            s = walk.state
-            known = F(s)
-            a = int(rng.choice(np.flatnonzero(known == known.max())))
-            r, after = walk.step(a, known)
-            # The bound on the reward is enforced, for any input.
-            steps.append((s, a, min(max(r, low), high), after))
-        change = functional_update(F, steps, alpha, setting.discount)
-        F.values = F.values + change + sigma * F.path(noise.normal(F.values.shape))
-    claim = f"{budget} for two reward functions at most 1 apart"
-    reason = "only the noised function is carried, looked at and returned"
-    how = "functional Gaussian noise on the state", reason
-    proven = budget.mu, budget.delta, batches, claim, *how
-    proof = gaussian_proof(*proven, unit=unit, epsilon=budget.epsilon)
-    named = {"sigma": sigma, "beta": F.beta, "batches": float(batches)}
-    return _result("functional state", walk, F, proof, named)
 
 
 def network_q(

@@ -28,9 +28,16 @@ import numpy as np
 import tacit.papers.finite_loops as loops
 from tacit.finite.policy import Policy
 from tacit.numerics.compiled import Floats, compiled, inner
+from tacit.papers.counters import (
+    Level,
+    level_of,
+    noise_of_sums,
+    operator_width,
+    symmetric_noise,
+    tree_nodes,
+    vector_width,
+)
 from tacit.papers.result import NO_NOISE, PaperResult, Proof, failure_of, gaussian_proof
-from tacit.papers.tree_loops import Level, level_of, noise_of_sums, symmetric_noise, tree_nodes
-from tacit.papers.widths import operator_width, vector_width
 from tacit.privacy.arguments import flag, one_of, positive, whole_number
 from tacit.privacy.budget import Budget
 from tacit.privacy.errors import InvalidArgument
@@ -281,8 +288,7 @@ def _plan(i: int, add: Regularizers, of: Constants, work: Work) -> None:
     H, S, A, d1 = work.phi.shape
     d2 = work.varphi.shape[2]
     # Alg. 1, line 3; Alg. 2, line 4.
-    for s in range(S):
-        work.at.V[H, s] = 0.0
+    work.at.V[H] = 0.0
     # Alg. 1, line 4; Alg. 2, line 5. Here h counts from 0, so H - h + 1 is H - h.
     for h in range(H - 1, -1, -1):
         # Alg. 1, line 6; Alg. 2, line 7.
@@ -296,7 +302,6 @@ def _plan(i: int, add: Regularizers, of: Constants, work: Work) -> None:
         # Alg. 1, line 5; Alg. 2, line 6.
         _estimate(work.Gp[h], add.Zp[i, h], work.gp[h], add.zp[i, h], work, 0)
         for s in range(S):
-            best, mean = 0.0, 0.0
             for a in range(A):
                 x = work.phi[h, s, a]
                 # Alg. 1, line 7; Alg. 2, line 8.
@@ -307,27 +312,25 @@ def _plan(i: int, add: Regularizers, of: Constants, work: Work) -> None:
                 # Alg. 1, line 10; Alg. 2, line 11.
                 total = work.at.Q[h, s, a] + loops.dot(work.theta[0, :d1], x) + bonus
                 work.at.Q[h, s, a] = max(0.0, min(float(H - h), total))
-                best = max(best, work.at.Q[h, s, a])
-                mean += work.at.Q[h, s, a] * work.at.pi[h, s, a]
             # Alg. 1, line 11; Alg. 2, line 12.
-            work.at.V[h, s] = best if of.eta == 0.0 else mean
+            Q = work.at.Q[h, s]
+            work.at.V[h, s] = Q.max() if of.eta == 0.0 else loops.dot(Q, work.at.pi[h, s])
 
 
 @inner
 def _insert(work: Work) -> None:
     """A user's terms of the sums; rewards are cut to [0, 1], and V is in [0, H] by its making."""
-    d1, d2 = work.phi.shape[3], work.varphi.shape[2]
     for h in range(work.at.actions.shape[1]):
         s, a, after = work.at.states[0, h], work.at.actions[0, h], work.at.states[0, h + 1]
         x, y = work.phi[h, s, a], work.varphi[s, a]
         reward = min(1.0, max(0.0, work.at.rewards[0, h]))
-        for i in range(d1):
+        for i in range(len(x)):
             work.gp[h, i] += x[i] * work.at.V[h + 1, after]
-            for j in range(d1):
+            for j in range(len(x)):
                 work.Gp[h, i, j] += x[i] * x[j]
-        for i in range(d2):
+        for i in range(len(y)):
             work.gr[h, i] += y[i] * reward
-            for j in range(d2):
+            for j in range(len(y)):
                 work.Gr[h, i, j] += y[i] * y[j]
 
 

@@ -15,8 +15,7 @@ A published file is public: an npz archive of plain arrays, never pickled, or a 
 * ``"softmax"``: ``weights`` and ``features`` as for ``"q"``; actions are drawn in proportion to the
   exponentials of their values;
 * ``"gaussian"`` for actions that are vectors: the same with a row of weights for each coordinate,
-  ``sigma``, and the box ``action_lows`` to ``action_highs``, whose corners are -1 and 1 for both;
-  perhaps ``epsilon``, the chance of any action.
+  ``sigma``, and the box ``action_lows`` to ``action_highs``, whose corners are -1 and 1 for both.
 
     policy = published.load("policy.npz")
     action = policy.act(step, state)  # a label where the state is given by one, "idle"
@@ -48,7 +47,6 @@ from .policies import (
     drawing,
     features,
     kernel_features,
-    near_features,
 )
 from .reading import FORMAT, MOST_BYTES, about, digest, load
 
@@ -73,5 +71,4 @@ __all__ = [
     "features",
     "kernel_features",
     "load",
-    "near_features",
 ]

@@ -83,22 +83,17 @@ def check_features(stored: Arrays, actions: int, most_bytes: int) -> None:
         if points.shape != (dimension,) or points.dtype.kind not in "iu" or (points < 1).any():
             raise ValueError("shape must be a number of points along each coordinate")
         size = math.prod(points.tolist())
-    elif kind in ("polynomial", "fourier"):
+    elif kind == "polynomial":
         # There are more features than the degree, so a number beyond them need not be counted.
         degree = min(whole(stored, "degree"), count)
-        size = (
-            (degree + 1) ** dimension if kind == "fourier" else _monomials(dimension, degree, count)
-        )
-    elif kind in ("quadrature", "nystroem"):
-        size = _check_kernel(stored, kind, dimension, count)
-    elif kind == "nearest":
-        check_numbers("points", stored["points"], 2)
-        turns = stored["turns"]
-        if stored["points"].shape[1] != dimension or turns.shape != (dimension,):
-            raise ValueError("points and turns must have as many numbers as a state")
-        if turns.dtype.kind not in "iu" or not np.isin(turns, (0, 1)).all():
-            raise ValueError("turns must be 0 or 1")
-        size = len(stored["points"]) * (dimension + 1)
+        size = _monomials(dimension, degree, count)
+    elif kind == "quadrature":
+        if not number(stored, "lengthscale") > 0.0:
+            raise ValueError("lengthscale must be positive")
+        nodes = whole(stored, "nodes")
+        if not 1 <= nodes <= min(count, 100):
+            raise ValueError("nodes must be in 1..100, and no more than there are weights")
+        size = int(nodes**dimension)
     else:
         raise ValueError(f"its features are {kind!r}; this loader does not know them")
     if kind == "polynomial":
@@ -115,23 +110,6 @@ def check_features(stored: Arrays, actions: int, most_bytes: int) -> None:
         raise ValueError(
             f"acting would take {needed} bytes, more than {most_bytes} (see most_bytes)"
         )
-
-
-def _check_kernel(stored: dict[str, NDArray[Any]], kind: str, dimension: int, most: int) -> int:
-    """How many features a kernel's map has, or some number above ``most``."""
-    if not number(stored, "lengthscale") > 0.0:
-        raise ValueError("lengthscale must be positive")
-    if kind == "quadrature":
-        nodes = whole(stored, "nodes")
-        if not 1 <= nodes <= min(most, 100):
-            raise ValueError("nodes must be in 1..100, and no more than there are weights")
-        return int(nodes**dimension)
-    check_numbers("centres", stored["centres"], 2)
-    if stored["centres"].shape[1] != dimension or len(stored["centres"]) > 1024:
-        raise ValueError("centres must be at most 1024 points with as many numbers as a state")
-    if stored["smoothness"].shape or float(stored["smoothness"]) not in (0.5, 1.5, 2.5, math.inf):
-        raise ValueError("smoothness must be 0.5, 1.5, 2.5 or infinite")
-    return len(stored["centres"])
 
 
 def _monomials(dimension: int, degree: int, most: int) -> int:

@@ -138,9 +138,6 @@ class PublishedDraws:
             return draw(chances / chances.sum(), rng)
         low, high = self.stored["action_lows"], self.stored["action_highs"]
         aim, sigma = np.clip(outputs, -1.0, 1.0), float(self.stored["sigma"])
-        if "epsilon" in self.stored and drawing(rng).random() < float(self.stored["epsilon"]):
-            # Anything of a mesh twice as wide as the box, cut to it.
-            aim = np.clip(drawing(rng).uniform(-2.0, 2.0, len(aim)), -1.0, 1.0)
         if sigma > 0.0:
             aim = np.clip(aim + sigma * drawing(rng).standard_normal(len(aim)), -1.0, 1.0)
         action: NDArray[np.float64] = low + (aim + 1.0) / 2.0 * (high - low)
@@ -151,20 +148,15 @@ Published = PublishedPolicy | PublishedMixed | PublishedGains | PublishedValues 
 
 
 def features(state: NDArray[np.float64], stored: Arrays) -> NDArray[np.float64]:
-    """The features of a state by one of six maps; zeros where the state is not finite.
+    """The features of a state by one of three maps; zeros where the state is not finite.
 
     ``"grid"``: weights of multilinear interpolation on a regular grid from ``lows`` to ``highs``
     with ``shape`` points. ``"polynomial"``: all monomials up to ``degree`` of coordinates over
-    ``scales``, clipped at ``clip``. ``"fourier"``: products of cosines up to ``degree``.
-    ``"quadrature"`` and ``"nystroem"``: those of a kernel of ``lengthscale``, see
-    :func:`kernel_features`. ``"nearest"``: 1 and the distance to the nearest of ``points``, see
-    :func:`near_features`.
+    ``scales``, clipped at ``clip``. ``"quadrature"``: those of a kernel, see
+    :func:`kernel_features`.
     """
     kind = str(stored["features"])
-    if kind == "nearest":
-        values = near_features(np.nan_to_num(state), stored)
-        return values if np.isfinite(state).all() else np.zeros_like(values)
-    if kind in ("quadrature", "nystroem"):
+    if kind == "quadrature":
         lows, highs = stored["lows"], stored["highs"]
         x = (np.clip(np.nan_to_num(state), lows, highs) - lows) / (highs - lows)
         values = kernel_features(x, stored)
@@ -184,66 +176,31 @@ def features(state: NDArray[np.float64], stored: Arrays) -> NDArray[np.float64]:
         x = (np.clip(state, lows, highs) - lows) / (highs - lows)
         values = np.ones(1)
         for i, position in enumerate(x.tolist()):
-            if kind == "fourier":
-                along = np.cos(np.pi * np.arange(int(stored["degree"]) + 1) * position)
-            else:
-                points = int(stored["shape"][i])
-                along = np.maximum(0.0, 1.0 - np.abs(position * (points - 1) - np.arange(points)))
+            points = int(stored["shape"][i])
+            along = np.maximum(0.0, 1.0 - np.abs(position * (points - 1) - np.arange(points)))
             values = (values[:, np.newaxis] * along).ravel()
     return values if np.isfinite(state).all() else np.zeros_like(values)
-
-
-def near_features(state: NDArray[np.float64], stored: Arrays) -> NDArray[np.float64]:
-    """For every point 1 and how far the state is from it; zeros but for the nearest point.
-
-    Distances are in half widths of the box ``lows`` to ``highs``, to which coordinates are cut but
-    for angles, those with 1 in ``turns``.
-    """
-    lows, highs, turns = stored["lows"], stored["highs"], stored["turns"] == 1
-    off = np.where(turns, state, np.clip(state, lows, highs)) - stored["points"]
-    off = np.where(turns, (off + math.pi) % (2.0 * math.pi) - math.pi, off) / (highs - lows) * 2.0
-    chosen = int((off**2).sum(axis=1).argmin())
-    values = np.zeros((len(off), len(state) + 1))
-    values[chosen] = np.append(1.0, off[chosen])
-    return values.ravel()
 
 
 def kernel_features(x: NDArray[np.float64], stored: dict[str, NDArray[Any]]) -> NDArray[np.float64]:
     """A kernel's features of a point of the unit cube.
 
-    Quadrature: waves whose frequencies are the ``nodes`` of a Gauss-Hermite rule along each
-    coordinate, cosines of one of each pair w, -w and then their sines. Nystroem: K^(-1/2) k(x),
-    with the kernel's values at the ``centres``; of a Matern kernel of some ``smoothness``.
+    They are waves whose frequencies are the ``nodes`` of a Gauss-Hermite rule along each
+    coordinate, cosines of one of each pair w, -w and then their sines.
     """
     scale = float(stored["lengthscale"])
-    if str(stored["features"]) == "quadrature":
-        roots, weights = np.polynomial.hermite.hermgauss(int(stored["nodes"]))
-        along = list(zip(roots * math.sqrt(2.0) / scale, weights / math.sqrt(math.pi), strict=True))
-        cosines, sines = [], []
-        for nodes in itertools.product(along, repeat=len(x)):
-            w = [0.0 if abs(node) < 1e-12 else node for node, _ in nodes]
-            first = next((node for node in w if node), 0.0)
-            size = math.sqrt((2.0 if first else 1.0) * math.prod(weight for _, weight in nodes))
-            phase = float(np.dot(w, x))
-            if first >= 0.0:
-                cosines.append(size * math.cos(phase))
-                sines += [size * math.sin(phase)] if first else []
-        return np.array(cosines + sines)
-    lows, highs, smoothness = stored["lows"], stored["highs"], float(stored["smoothness"])
-    at = (np.clip(stored["centres"], lows, highs) - lows) / (highs - lows)
-
-    def kernel(here: NDArray[np.float64]) -> NDArray[np.float64]:
-        distance = np.sqrt(((here[:, np.newaxis] - at) ** 2).sum(axis=-1)) / scale
-        if math.isinf(smoothness):
-            return np.asarray(np.exp(-0.5 * distance**2))
-        r = math.sqrt(2.0 * smoothness) * distance
-        factor = {0.5: 1.0, 1.5: 1.0 + r, 2.5: 1.0 + r + r**2 / 3.0}[smoothness]
-        return np.asarray(factor * np.exp(-r))
-
-    values, vectors = np.linalg.eigh(kernel(at))
-    root = (vectors / np.sqrt(np.maximum(values, 0.0) + 1e-9 * len(at))) @ vectors.T
-    features: NDArray[np.float64] = kernel(x[np.newaxis])[0] @ root
-    return features
+    roots, weights = np.polynomial.hermite.hermgauss(int(stored["nodes"]))
+    along = list(zip(roots * math.sqrt(2.0) / scale, weights / math.sqrt(math.pi), strict=True))
+    cosines, sines = [], []
+    for nodes in itertools.product(along, repeat=len(x)):
+        w = [0.0 if abs(node) < 1e-12 else node for node, _ in nodes]
+        first = next((node for node in w if node), 0.0)
+        size = math.sqrt((2.0 if first else 1.0) * math.prod(weight for _, weight in nodes))
+        phase = float(np.dot(w, x))
+        if first >= 0.0:
+            cosines.append(size * math.cos(phase))
+            sines += [size * math.sin(phase)] if first else []
+    return np.array(cosines + sines)
 
 
 def choose(

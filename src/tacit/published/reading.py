@@ -171,8 +171,6 @@ def _draws(stored: Arrays, kind: str, version: int, most_bytes: int) -> Publishe
     check_features(stored, len(weights), most_bytes)
     if kind == "gaussian":
         number(stored, "sigma")
-        if "epsilon" in stored:
-            number(stored, "epsilon", 1.0)
         for name in ("action_lows", "action_highs"):
             check_numbers(name, stored[name], 1)
             if len(stored[name]) != len(weights):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tacit.privacy.errors import InvalidArgument, TacitError
+from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.files import parse_toml, read_file
 
 if TYPE_CHECKING:
@@ -20,14 +21,16 @@ if TYPE_CHECKING:
     from tacit.registry import AgentChoice
 
 _BATCH = 1 << 18
-_TABLES = {
+_FILES = {"state": "agent.state", "ledger": "budget.ledger", "policy": "policy.npz", "report": ""}
+# Keys of a table that must be there, and those that may.
+_TABLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "world": (
-        *("states", "actions", "horizon", "stationary", "reward_values", "start", "admissible"),
-        "last_state",
+        ("states", "actions", "horizon"),
+        ("stationary", "reward_values", "start", "admissible", "last_state"),
     ),
-    "agent": ("name", "users", "schedule"),
-    "privacy": ("epsilon", "delta", "episodes_per_user", "model"),
-    "files": ("state", "ledger", "policy", "report"),
+    "agent": (("users",), ("name", "schedule")),
+    "privacy": (("epsilon", "delta"), ("episodes_per_user", "model")),
+    "files": ((), tuple(_FILES)),
 }
 
 
@@ -72,16 +75,14 @@ class App:
 
         make = NamedMaker(self.choice.text, self.choice.target).make
         options = dict(self.choice.options) | {"schedule": self.schedule}
-        state, ledger = self.files["state"], self.files["ledger"]
-        if not files:
-            made: Agent = make(self.spec, self.users, self.privacy, **options)
-            return made
-        kept = {} if self.privacy.local else {"ledger": ledger, "autosave": state}
-        if state.exists():
-            made = make(self.spec, self.users, self.privacy, **options)
-            return made.load(state, **kept)
-        made = make(self.spec, self.users, self.privacy, **options, **kept)
-        return made  # noqa: RET504
+        state, kept = self.files["state"], dict[str, Path]()
+        if files and not self.privacy.local:
+            kept = {"ledger": self.files["ledger"], "autosave": state}
+        known = files and state.exists()
+        made: Agent = make(
+            self.spec, self.users, self.privacy, **options, **({} if known else kept)
+        )
+        return made.load(state, **kept) if known else made
 
     def successor(self, old: App) -> Agent:
         """The agent that goes on where another app's stops, with files of its own."""
@@ -133,61 +134,65 @@ def read_app(path: str, *, logs: bool = True, allow_code: bool = False) -> App:
     With ``logs`` it must say where they are; a service needs none. Its agent is a registered one,
     unless it may name code that is imported.
     """
+    from tacit.core.logs import LogFormat
     from tacit.registry import names_of
 
     try:
         held = parse_toml(read_file(path, "world"))
     except ValueError as error:
         raise InvalidArgument(f"{path!r} is no TOML: {error}") from None
-    unknown = sorted(set(held) - {*_TABLES, "log", "serve"})
-    if unknown:
-        raise InvalidArgument(f"{path!r} has no table [{unknown[0]}]; it has {_words()}")
-    folder = Path(path).resolve().parent
-    needed = (*_TABLES, "log") if logs or "log" in held else tuple(_TABLES)
-    tables = {name: _table(held, name) for name in needed}
-    # A log that has no column of next states has none after the last step.
-    unseen = tables.get("log", {}).get("next_state") == ""
-    spec = _spec({"last_state": not unseen} | tables["world"])
-    with names_of(path, allow_code):
-        choice, users, schedule = _agent(tables["agent"])
-    made = _log(tables["log"], spec) if "log" in tables else (None, "", False)
-    files = {
-        kind: folder / _text(f"[files] {kind}", tables["files"].get(kind, default))
-        for kind, default in _FILES.items()
-        if kind in tables["files"] or default
-    }
-    budget = _privacy(tables["privacy"])
+    log, serve = (tuple(item.name for item in fields(kind)) for kind in (LogFormat, Serving))
+    known = _TABLES | {"log": (("path",), ("grouped", *log)), "serve": ((), serve)}
+    words = ", ".join(f"[{name}]" for name in known)
+    if unknown := sorted(set(held) - set(known)):
+        raise InvalidArgument(f"{path!r} has no table [{unknown[0]}]; it has {words}")
+    for name in known:
+        found = held.setdefault(name, {} if name in ("files", "serve") else None)
+        if name == "log" and found is None and not logs:
+            continue
+        if not isinstance(found, dict):
+            raise InvalidArgument(f"the table [{name}] is missing; an app's file has {words}")
+        _check_keys(name, found, *known[name])
+    folder, world = Path(path).resolve().parent, held["world"]
+    with _of("world"):
+        # A log that has no column of next states has none after the last step.
+        spec = _spec({"last_state": (held["log"] or {}).get("next_state") != ""} | world)
+    with names_of(path, allow_code), _of("agent"):
+        choice, users, schedule = _agent(held["agent"])
+    made: tuple[LogFormat | None, str, bool] = (None, "", False)
+    if held["log"] is not None:
+        with _of("log"):
+            made = _log(held["log"], spec)
+    with _of("files"):
+        names = {kind: _text(kind, name) for kind, name in held["files"].items()}
+    files = {kind: folder / name for kind, name in (_FILES | names).items() if name}
+    with _of("privacy"):
+        budget = _privacy(held["privacy"])
     if logs and budget.local:
         raise InvalidArgument("[privacy] model: logs hold raw data; devices report to tacit serve")
-    return App(
-        *(folder, spec, choice, users, schedule, budget),
-        *(made[0], folder / made[1], made[2], files, _serving(held.get("serve", {}))),
-    )
+    with _of("serve"):
+        serving = _serving(held["serve"])
+    what = folder, spec, choice, users, schedule, budget
+    return App(*what, made[0], folder / made[1], made[2], files, serving)
 
 
-_FILES = {"state": "agent.state", "ledger": "budget.ledger", "policy": "policy.npz", "report": ""}
+@contextlib.contextmanager
+def _of(table: str) -> Iterator[None]:
+    """Mistakes name the table that they are in."""
+    try:
+        yield
+    except InvalidArgument as error:
+        raise InvalidArgument(f"[{table}] {error}") from None
 
 
-def _words() -> str:
-    return ", ".join(f"[{name}]" for name in (*_TABLES, "log", "serve"))
-
-
-def _table(held: Mapping[str, Any], name: str) -> dict[str, Any]:
-    found = held.get(name, {})
-    if not isinstance(found, dict) or (name not in held and name != "files"):
-        raise InvalidArgument(f"the table [{name}] is missing; an app's file has {_words()}")
-    if name != "log":
-        wrong = sorted(set(found) - {*_TABLES[name]})
-        if wrong:
-            allowed = ", ".join(_TABLES[name])
-            raise InvalidArgument(f"[{name}] has no key {wrong[0]!r}; it has {allowed}")
-    return dict(found)
-
-
-def _needed(table: str, held: Mapping[str, Any], key: str) -> Any:
-    if key not in held:
-        raise InvalidArgument(f"[{table}] {key} is missing")
-    return held[key]
+def _check_keys(
+    table: str, held: Mapping[str, Any], needed: tuple[str, ...], more: tuple[str, ...]
+) -> None:
+    if wrong := sorted(set(held) - {*needed, *more}):
+        allowed = ", ".join((*needed, *more))
+        raise InvalidArgument(f"[{table}] has no key {wrong[0]!r}; it has {allowed}")
+    if missing := [key for key in needed if key not in held]:
+        raise InvalidArgument(f"[{table}] {missing[0]} is missing")
 
 
 def _text(name: str, value: Any) -> str:
@@ -199,87 +204,60 @@ def _text(name: str, value: Any) -> str:
 def _spec(held: dict[str, Any]) -> FiniteSpec:
     from tacit.finite.spec import FiniteSpec
 
-    sizes: dict[str, Any] = {}
+    given: dict[str, Any] = {"stationary": True} | held
     for key in ("states", "actions"):
-        given = _needed("world", held, key)
-        if isinstance(given, list):
-            sizes |= {key: len(given), f"{key[:-1]}_labels": tuple(given)}
-        else:
-            sizes[key] = given
-    rest = {key: held[key] for key in held if key not in sizes}
+        if isinstance(held[key], list):
+            given |= {key: len(held[key]), f"{key[:-1]}_labels": tuple(held[key])}
     for key in ("reward_values", "start"):
-        if key in rest:
-            rest[key] = tuple(rest[key]) if isinstance(rest[key], list) else rest[key]
-    _needed("world", held, "horizon")
-    rest.setdefault("stationary", True)
-    try:
-        return FiniteSpec(**sizes, **rest)
-    except TacitError as error:
-        raise InvalidArgument(f"[world] {error}") from None
+        if isinstance(held.get(key), list):
+            given[key] = tuple(held[key])
+    return FiniteSpec(**given)
 
 
 def _agent(held: dict[str, Any]) -> tuple[AgentChoice, int, str]:
     from tacit.privacy.arguments import whole_number
     from tacit.registry import choose_agent
 
-    users = whole_number("[agent] users", _needed("agent", held, "users"))
-    choice = choose_agent(_text("[agent] name", held.get("name", "ucbvi")))
+    users = whole_number("users", held["users"])
+    choice = choose_agent(_text("name", held.get("name", "ucbvi")))
     if choice.budget:
-        raise InvalidArgument("[agent] name: the budget belongs to [privacy]")
-    return choice, users, _text("[agent] schedule", held.get("schedule", "auto"))
+        raise InvalidArgument("name: the budget belongs to [privacy]")
+    return choice, users, _text("schedule", held.get("schedule", "auto"))
 
 
 def _privacy(held: dict[str, Any]) -> JointDP | LocalDP:
     from tacit.privacy.models import JointDP, LocalDP
 
-    for key in ("epsilon", "delta"):
-        _needed("privacy", held, key)
     models = {"joint": JointDP, "local": LocalDP}
     model = held.pop("model", "joint")
     if model not in models:
-        raise InvalidArgument(f"[privacy] model is {model!r}, but must be joint or local")
-    try:
-        return models[model](**held)  # type: ignore[no-any-return]
-    except TacitError as error:
-        raise InvalidArgument(f"[privacy] {error}") from None
+        raise InvalidArgument(f"model is {model!r}, but must be joint or local")
+    return models[model](**held)  # type: ignore[no-any-return]
 
 
 def _log(held: dict[str, Any], spec: FiniteSpec) -> tuple[LogFormat, str, bool]:
     from tacit.core.logs import LogFormat, format_of
     from tacit.privacy.arguments import flag
 
-    path = _text("[log] path", _needed("log", held, "path"))
-    grouped = flag("[log] grouped", held.pop("grouped", False))
-    del held["path"]
-    allowed = [item.name for item in fields(LogFormat)]
-    wrong = sorted(set(held) - {*allowed})
-    if wrong:
-        raise InvalidArgument(f"[log] has no key {wrong[0]!r}; it has {', '.join(allowed)}")
+    path, grouped = _text("path", held.pop("path")), flag("grouped", held.pop("grouped", False))
     # TOML has no word for nothing.
     if held.get("next_state") == "":
         held["next_state"] = None
-    try:
-        return LogFormat(**format_of(spec, held)), path, grouped
-    except TacitError as error:
-        raise InvalidArgument(f"[log] {error}") from None
+    return LogFormat(**format_of(spec, held)), path, grouped
 
 
-def _serving(held: Any) -> Serving:
+def _serving(held: dict[str, Any]) -> Serving:
     from tacit.privacy.arguments import flag, whole_number
 
-    allowed: dict[str, Any] = {item.name: item.default for item in fields(Serving)}
-    if not isinstance(held, dict) or set(held) - set(allowed):
-        wrong = min(set(held) - set(allowed)) if isinstance(held, dict) else held
-        raise InvalidArgument(f"[serve] has no key {wrong!r}; it has {', '.join(allowed)}")
+    kinds = {item.name: type(item.default) for item in fields(Serving)}
     for key, value in held.items():
-        name, kind = f"[serve] {key}", type(allowed[key])
-        if kind is bool:
-            flag(name, value)
-        elif kind is int:
-            whole_number(name, value, least=0 if key in ("window", "port") else 1)
+        if kinds[key] is bool:
+            flag(key, value)
+        elif kinds[key] is int:
+            whole_number(key, value, least=0 if key in ("window", "port") else 1)
         elif not isinstance(value, str):
-            raise InvalidArgument(f"{name} is {value!r}, but must be a text")
+            raise InvalidArgument(f"{key} is {value!r}, but must be a text")
     made = Serving(**held)
     if bool(made.certificate) != bool(made.certificate_key):
-        raise InvalidArgument("[serve] certificate and certificate_key go together")
+        raise InvalidArgument("certificate and certificate_key go together")
     return made

@@ -77,7 +77,8 @@ class Service:
         self.form, self.spec = form_of(plain), plain.spec
         self.curator = Curator(app, self.store)
         self.requests: Counter[int] = Counter()
-        self.intake = Intake(self.store, rules_of(plain), self._came)
+        self.rules = rules_of(plain)
+        self.intake = Intake(self.store, self.rules, self._came)
         self._rates: OrderedDict[tuple[str, str], tuple[float, float]] = OrderedDict()
         self._ended, self._watching = threading.Event(), threading.Lock()
         self.reachable = True
@@ -190,8 +191,13 @@ class Service:
         """A device's episode or report."""
         self.entitled(request, "device")
         body = await self.body(request)
+        # What devices report is of the version that serves; who followed an older one is told so.
+        size = self.seen.facts["local"].get("size", 0) if self.seen.facts else self.form.size
+        old, report = body.get("version"), body.get("report")
+        if type(old) is int and 0 <= old < self.seen.serving["version"] and self.rules.masked:
+            size = len(report) if isinstance(report, list) else size
         wrong = (
-            self.form.fits(body)
+            self.form.fits(body, size)
             if (kind == "report") == bool(self.form.size)
             else f"this service takes {'reports' if self.form.size else 'episodes'}"
         )

@@ -47,13 +47,15 @@ class Form:
     ) -> None:
         self.horizon, self.size, self._drawn = horizon, size, drawn
         self._codes = [_codes(*states), _codes(*actions)]
-        layout = f"<{size}d" if size else f"<{2 * horizon + 2}i{horizon}d"
-        self._struct = struct.Struct(layout)
+        self._struct = struct.Struct(f"<{2 * horizon + 2}i{horizon}d")
 
-    def fits(self, body: Mapping[str, Any]) -> str:
-        """What is wrong with the shape of an episode or a report; lengths and types are public."""
+    def fits(self, body: Mapping[str, Any], size: int) -> str:
+        """What is wrong with the shape of an episode, or of a report that has so many numbers.
+
+        Lengths and types are public.
+        """
         lengths = {"states": self.horizon + 1, "actions": self.horizon, "rewards": self.horizon}
-        for name, length in ({"report": self.size} if self.size else lengths).items():
+        for name, length in ({"report": size} if self.size else lengths).items():
             found = body.get(name)
             if not isinstance(found, list) or len(found) != length:
                 return f"{name} must be a list of {length}"
@@ -64,7 +66,7 @@ class Form:
     def pack(self, body: Mapping[str, Any]) -> bytes:
         """One user's data. Values never raise."""
         if self.size:
-            return self._struct.pack(*map(_number, body["report"]))
+            return struct.pack(f"<{len(body['report'])}d", *map(_number, body["report"]))
         states, actions = self._codes
         component = body.get("component")
         drawn = component if type(component) is int and 0 <= component < 2**31 else INVALID

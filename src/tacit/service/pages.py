@@ -1,17 +1,19 @@
-"""Pages for curators and officers, made by the server.
+"""Pages for curators and officers, made by the server from ``templates``.
 
 Who logs in gives her token once; the browser then holds a cookie that says which token that was,
 until when, and a keyed hash of both. Whatever changes something is a form with a hash of that
-cookie, so no other site can send it.
+cookie, so no other site can send it. Templates escape whatever is not theirs. Pages have a title, a
+heading, landmarks and labels; there is one style sheet and no script.
 """
 
 from __future__ import annotations
 
 import asyncio
 import hmac
+import re
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,15 +22,36 @@ from urllib.parse import parse_qs
 
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from tacit.privacy.errors import InvalidArgument, TacitError
 from tacit.privacy.ledger import Ledger
-from tacit.service import http, views
+from tacit.service import http
 from tacit.service.sandbox import MOST, Sandbox
 from tacit.service.store import hashed
-from tacit.service.views import button, field, form, note, text
 
 _COOKIE, _SECONDS = "tacit", 8 * 3600
+_BOTH = ("curator", "officer")
+_LINKS = (
+    ("/", "Overview", _BOTH),
+    ("/policies", "Policies", _BOTH),
+    ("/people", "Forget a user", ("curator",)),
+    ("/officer", "Officer", ("officer",)),
+    ("/sandbox", "Sandbox", ("curator",)),
+)
+_FACTS: dict[str, Any] = {"limit": 0.0, "spent": 0.0, "users": 0, "blocks": 0, "words": ""}
+_TEMPLATES = Path(__file__).with_name("templates")
+_made = Environment(loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined)
+_made.filters["numbers"] = lambda rows, i: (
+    bool(rows) and all(re.fullmatch(r"[-\d.,+ ±e%]+", str(row[i])) for row in rows)
+)
+_made.filters["time"] = lambda at: time.strftime("%Y-%m-%d %H:%M", time.gmtime(at))
+
+
+def rendered(template: str, title: str, who: Visitor | None = None, **values: Any) -> str:
+    """A page; ``said`` is what went wrong before it."""
+    given = {"title": title, "who": who, "links": _LINKS, "here": "", "said": ""} | values
+    return _made.get_template(f"{template}.html").render(given)
 
 
 @dataclass(frozen=True)
@@ -99,124 +122,41 @@ class Pages:
 
     # What is there.
 
+    @property
+    def _facts(self) -> dict[str, Any]:
+        return {**_FACTS, **self.service.seen.facts}
+
     def overview(self, who: Visitor) -> str:
         """Budget, users and values."""
-        store = self.service.store
-        state = http.public_state(self.service)
-        facts = self.service.seen.facts
-        body = self._notices(state)
-        # Rounded down: what is left is never shown as more than it is.
-        left = max(facts.get("limit", 0.0) - facts.get("spent", 0.0), 0.0) // 1e-4 * 1e-4
-        body += "<h2>Budget</h2>" + views.facts(
-            {
-                "epsilon that one user may spend": f"{facts.get('limit', 0):.4g}",
-                "spent by who spent most": f"{facts.get('spent', 0):.4g}",
-                "left to that user": f"{left:.4g}",
-                "users served": f"{state['served']:,}",
-                "users who may still come": f"{(facts.get('users') or 0) - state['served']:,}",
-            }
-        )
-        body += f"<p>{text(facts.get('words', ''))}</p>"
-        body += "<h2>Now</h2>" + views.facts(
-            {
-                "version that serves": state["version"],
-                "waiting for their block": f"{state['waiting']:,} of {state['room']:,}",
-                "blocks released": facts.get("blocks", 0),
-                "line of the ledger": state["ledger_line"],
-            }
-        )
-        monitoring = facts.get("monitoring") or {}
+        monitoring = self._facts.get("monitoring") or {}
         versions = monitoring.get("version", [])
         means, errors = monitoring.get("return", []), monitoring.get("return_error", [])
-        title = "What steps that count paid a user, by version, with two standard errors"
-        body += f"<h2>{title}</h2>" + views.chart(title, versions, means, errors)
         steps = monitoring.get("steps") or [None] * len(versions)
         told = {v: row for v, *row in zip(versions, means, errors, steps, strict=True)}
-        rows = store.ask("SELECT version, SUM(users) FROM blocks GROUP BY version ORDER BY version")
-        cells = []
-        for version, users in rows:
+        rows = []
+        for version, users in self.service.store.ask(
+            "SELECT version, SUM(users) FROM blocks GROUP BY version ORDER BY version DESC"
+        ):
             mean, error, counted = told.get(version) or (None, 0.0, None)
             value = "not known" if mean is None else f"{mean:.4g} ± {2 * error:.2g}"
             of = "not known" if counted is None else f"{counted:.2f}"
-            cells.append((str(version), f"{int(users):,}", value, of))
-        heads = ("version", "users", "value", "of so many steps")
-        body += views.table("Users and value of each version", heads, cells[::-1])
-        return views.page("Overview", body, role=who.role, here="/", csrf=who.csrf)
-
-    def _notices(self, state: Mapping[str, Any]) -> str:
-        found = ""
-        if state["stopped"]:
-            found += note(
-                "The service is stopped: no policy is served, nobody is taken.", wrong=True
-            )
-        if state["problem"]:
-            found += note(f"Nothing is released: {state['problem']}", wrong=True)
-        if state["pinned"]:
-            found += note(f"Version {state['version']} is pinned: releases go on, it serves.")
-        return found
+            rows.append((version, f"{int(users):,}", value, of))
+        given: dict[str, Any] = {"facts": self._facts, "state": http.public_state(self.service)}
+        given |= {"chart": chart(versions, means, errors), "versions": rows}
+        return rendered("overview", "Overview", who, here="/", **given)
 
     def policies(self, who: Visitor) -> str:
         """All versions, and what can be done with them."""
-        store = self.service.store
-        state, acts = http.public_state(self.service), who.role == "curator"
-        body = self._notices(state)
-        if acts:
-            what, words = ("start", "Serve again") if state["stopped"] else ("stop", "Stop serving")
-            inside = button(words, kind="danger", name="what", value=what)
-            body += "<h2>Kill switch</h2><p>Devices get no policy and nobody is taken, at once.</p>"
-            body += form("/do", who.csrf, inside)
-            if state["pinned"]:
-                body += form("/do", who.csrf, button("Unpin", name="what", value="unpin"))
-        rows = []
-        found = store.ask(
+        versions = self.service.store.ask(
             "SELECT version, users, at, etag, ledger_line FROM policies ORDER BY version DESC "
             "LIMIT 200"
         )
-        for version, users, at, etag, line in found:
-            serves = version == state["version"]
-            doing = "serves now" if serves else ""
-            if acts:
-                hidden = f'<input type="hidden" name="version" value="{version}">'
-                serve = button(f"Serve {version}", name="what", value="serve")
-                pin = button(f"Pin {version}", name="what", value="pin")
-                inside = hidden + ("" if serves else serve) + pin
-                doing += " " + form("/do", who.csrf, inside, inline=True)
-            day = time.strftime("%Y-%m-%d %H:%M", time.gmtime(at))
-            cells = (str(version), doing, f"{users:,}", day, str(line), f"<code>{etag[:12]}</code>")
-            rows.append(cells)
-        heads = (
-            "version",
-            "what to do",
-            "users before it",
-            "published (UTC)",
-            "ledger line",
-            "hash",
-        )
-        body += "<h2>Versions</h2>" + views.table("Published versions", heads, rows)
-        first = max(state["version"] - 1, 0)
-        body += (
-            '<h2>Compare two versions</h2><form method="get" action="/policies/compare">'
-            + field("first", "First", kind="number", value=str(first), more="min=0")
-            + field("second", "Second", kind="number", value=str(state["version"]), more="min=0")
-            + button("Compare")
-            + "</form>"
-        )
-        asked = store.ask(
+        commands = self.service.store.ask(
             "SELECT at, what, version, by_whom, state, answer FROM commands ORDER BY id DESC "
             "LIMIT 20"
         )
-        said = [
-            (
-                time.strftime("%Y-%m-%d %H:%M", time.gmtime(at)),
-                text(what if version < 0 else f"{what} {version}"),
-                text(by),
-                text(f"{told}: {answer}" if answer else told),
-            )
-            for at, what, version, by, told, answer in asked
-        ]
-        body += "<h2>What was asked for</h2>"
-        body += views.table("Commands", ("when (UTC)", "what", "token", "outcome"), said)
-        return views.page("Policies", body, role=who.role, here="/policies", csrf=who.csrf)
+        given = {"state": http.public_state(self.service), "commands": commands}
+        return rendered("policies", "Policies", who, here="/policies", versions=versions, **given)
 
     def compare(self, who: Visitor, first: int, second: int) -> str:
         """Where two versions act differently."""
@@ -230,35 +170,13 @@ class Pages:
             loaded.append(_loaded(bytes(rows[0][0])))
         if self.tools is None:
             raise HTTPException(404, "this installation compares nothing")
-        found = self.tools.differences(*loaded)
-        if found["same"]:
-            body = note(f"Versions {first} and {second} act alike.")
-        elif "cells" not in found:
-            body = note(f"They differ: {found['words']}")
-        else:
-            names = ("step", "state", "first", "second")
-            cells = [tuple(text(cell[name]) for name in names) for cell in found["cells"][:500]]
-            heads = ("step", "state", f"version {first}", f"version {second}")
-            body = f"<p>They differ in {len(found['cells'])} of {found['of']} steps and states.</p>"
-            body += views.table("Differences", heads, cells)
-        title = f"Versions {first} and {second}"
-        return views.page(title, body, role=who.role, csrf=who.csrf)
+        given = {"found": self.tools.differences(*loaded), "first": first, "second": second}
+        return rendered("compare", f"Versions {first} and {second}", who, **given)
 
     def people(self, who: Visitor, told: Mapping[str, Any] | None = None) -> str:
         """A user who asks to be forgotten."""
-        body = ""
-        if told is not None:
-            body += note(
-                f"Erased: {told['removed']}. In released blocks: {told['released']}. In a block "
-                f"that is being released: {told['in_release']}. {told['remains']}"
-            )
-        body += (
-            "<p>What waits of a user is erased at once. What was released cannot be taken back, "
-            "and need not be:</p>" + f"<p>{text(http.REMAINS)}</p>"
-        )
-        inside = field("user", "The user's id, as the app sends it", more='autocomplete="off"')
-        body += form("/people", who.csrf, inside + "<p>" + button("Forget", kind="danger") + "</p>")
-        return views.page("Forget a user", body, role=who.role, here="/people", csrf=who.csrf)
+        given = {"told": told, "remains": http.REMAINS}
+        return rendered("people", "Forget a user", who, here="/people", **given)
 
     # The officer.
 
@@ -275,34 +193,19 @@ class Pages:
 
     def officer(self, who: Visitor) -> str:
         """Verification, and the way to the report."""
-        serving = self.service.store.serving()
         wrong, ledger = self.verified()
-        body = self._notices(http.public_state(self.service))
-        if ledger is None:
-            body += note(f"The ledger was not verified: {wrong}", wrong=True)
-        else:
-            body += note(
-                f"Every one of {ledger.sequence} lines of the ledger was checked just now, and it "
-                "has the line of the last publication."
-            )
-            body += views.facts({"entries": ledger.sequence})
-            body += f"<p>Its head is <code>{ledger.head}</code>. Keep it elsewhere.</p>"
-            if self.tools is not None:
-                body += '<p><a href="/officer/report">The report, to be read and signed</a></p>'
-        body += f"<h2>What is promised</h2><p>{text(self.service.seen.facts.get('words', ''))}</p>"
-        blocks = self.service.store.ask(
+        ((blocks, users),) = self.service.store.ask(
             "SELECT COUNT(*), COALESCE(SUM(users), 0) FROM blocks WHERE state = 'released'"
-        )[0]
-        agree = blocks[1] == serving["served"]
-        body += "<h2>Do the books agree?</h2>" + views.facts(
-            {
-                "blocks released": blocks[0],
-                "their users": blocks[1],
-                "users served, by the agent": serving["served"],
-            }
         )
-        body += note("They agree." if agree else "They differ.", wrong=not agree)
-        return views.page("Officer", body, role=who.role, here="/officer", csrf=who.csrf)
+        given: dict[str, Any] = {
+            "wrong": wrong,
+            "ledger": ledger,
+            "reports": self.tools is not None,
+        }
+        given |= {"state": http.public_state(self.service), "facts": self._facts}
+        given |= {"blocks": blocks, "users": users}
+        served = self.service.store.serving()["served"]
+        return rendered("officer", "Officer", who, here="/officer", served=served, **given)
 
     def report(self) -> str:
         """The ledger's report with the policy that serves."""
@@ -319,26 +222,31 @@ class Pages:
 
     def playground(self, who: Visitor, said: str = "") -> str:
         """Simulated users."""
-        body = note(said, wrong=True) if said else ""
-        if not self.service.app.serving.sandbox:
-            body += note("It is off. Set sandbox = true under [serve] of a service for trying out.")
-            return views.page("Sandbox", body, role=who.role, here="/sandbox", csrf=who.csrf)
-        body += (
-            "<p>Simulated users read the policy, act and send their episodes over HTTP, as devices "
-            "do. <strong>They take places of declared users, and the policy learns from "
-            "them.</strong></p>"
-        )
-        if self.sandbox.wanted:
-            done = sum(self.sandbox.told.values())
-            how = "Playing" if self.sandbox.playing else "Played"
-            words = ", ".join(f"{count} {status}" for status, count in self.sandbox.told.items())
-            body += note(f"{how}: {done} of {self.sandbox.wanted} users. {words}")
-            body += '<p><a href="/sandbox">Look again</a></p>'
-        inside = field("users", "Users", kind="number", value="100", more=f"min=1 max={MOST}")
-        inside += field("seed", "Seed of their world", kind="number", value="0", more="min=0")
-        inside += "<p>" + button("Play", kind="main") + "</p>"
-        body += form("/sandbox", who.csrf, inside)
-        return views.page("Sandbox", body, role=who.role, here="/sandbox", csrf=who.csrf)
+        given = {"on": self.service.app.serving.sandbox, "sandbox": self.sandbox, "most": MOST}
+        return rendered("sandbox", "Sandbox", who, here="/sandbox", said=said, **given)
+
+
+def chart(versions: Sequence[int], values: Sequence[Any], errors: Sequence[Any]) -> dict[str, Any]:
+    """Where values with two standard errors are in a picture."""
+    found = [
+        {"version": v, "value": x, "error": 2.0 * e}
+        for v, x, e in zip(versions, values, errors, strict=True)
+        if x is not None and e is not None
+    ]
+    width, height, left, low = 420, 200, 52, 24
+    down = min((p["value"] - p["error"] for p in found), default=0.0)
+    up = max((p["value"] + p["error"] for p in found), default=0.0)
+
+    def above(x: float) -> float:
+        return float(10 + (height - low - 20) * (1 - (x - down) / ((up - down) or 1.0)))
+
+    for i, p in enumerate(found):
+        p["x"] = left + (width - left - 16) * (i + 0.5) / len(found)
+        p["y"], ends = above(p["value"]), (p["value"] - p["error"], p["value"] + p["error"])
+        p["low"], p["high"] = map(above, ends)
+    ticks = [(x, above(x)) for x in (down, (down + up) / 2, up)]
+    sizes = {"width": width, "height": height, "left": left}
+    return {"points": found, "ticks": ticks, "every": max(1, len(found) // 12)} | sizes
 
 
 def _loaded(body: bytes) -> Any:
@@ -350,39 +258,28 @@ def _loaded(body: bytes) -> Any:
         return published.load(path)
 
 
-def _login(said: str = "") -> str:
-    inside = field("token", "Your token", kind="password", more='autocomplete="current-password"')
-    inside += "<p>" + button("Log in", kind="main") + "</p>"
-    body = (
-        note(said, wrong=True) if said else ""
-    ) + f'<form method="post" action="/login">{inside}'
-    return views.page("Log in", body + "</form>")
-
-
 def add(app: FastAPI, service: http.Service, tools: Tools | None) -> None:
     """Adds the pages."""
     pages = Pages(service, tools)
-    both = ("curator", "officer")
-    get, post = (
-        partial(app.get, include_in_schema=False),
-        partial(app.post, include_in_schema=False),
-    )
+    get = partial(app.get, include_in_schema=False)
+    post = partial(app.post, include_in_schema=False)
 
     @get("/style.css")
     async def style() -> Response:
-        return Response(views.STYLE, media_type="text/css")
+        return Response((_TEMPLATES / "style.css").read_bytes(), media_type="text/css")
 
     @get("/login")
     async def door() -> Response:
-        return HTMLResponse(_login())
+        return HTMLResponse(rendered("login", "Log in"))
 
     @post("/login")
     async def enter(request: Request) -> Response:
         token = (await pages.form(request)).get("token", "").strip()
         service.slow_down("login", request)
         role = service.role_of(token)
-        if role not in both:
-            return HTMLResponse(_login("This token opens no pages."), 403)
+        if role not in _BOTH:
+            said = "This token opens no pages."
+            return HTMLResponse(rendered("login", "Log in", said=said), 403)
         response = RedirectResponse("/", 303)
         name = token.split("-", 3)[2]
         response.set_cookie(
@@ -397,7 +294,7 @@ def add(app: FastAPI, service: http.Service, tools: Tools | None) -> None:
 
     @post("/logout")
     async def leave(request: Request) -> Response:
-        await pages.sent(request, *both)
+        await pages.sent(request, *_BOTH)
         response = RedirectResponse("/login", 303)
         response.delete_cookie(_COOKIE)
         return response
@@ -408,15 +305,15 @@ def add(app: FastAPI, service: http.Service, tools: Tools | None) -> None:
             who = pages.visitor(request, *roles)
             return HTMLResponse(await asyncio.to_thread(view, who))
 
-    shown("/", pages.overview, *both)
-    shown("/policies", pages.policies, *both)
+    shown("/", pages.overview, *_BOTH)
+    shown("/policies", pages.policies, *_BOTH)
     shown("/people", pages.people, "curator")
     shown("/officer", pages.officer, "officer")
     shown("/sandbox", pages.playground, "curator")
 
     @get("/policies/compare")
     async def compare(request: Request, first: int, second: int) -> Response:
-        who = pages.visitor(request, *both)
+        who = pages.visitor(request, *_BOTH)
         return HTMLResponse(await asyncio.to_thread(pages.compare, who, first, second))
 
     @get("/officer/report")
@@ -426,12 +323,6 @@ def add(app: FastAPI, service: http.Service, tools: Tools | None) -> None:
         policy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'"
         headers = {"Content-Security-Policy": policy}
         return HTMLResponse(await asyncio.to_thread(pages.report), headers=headers)
-
-    _changes(app, pages)
-
-
-def _changes(app: FastAPI, pages: Pages) -> None:
-    service, post = pages.service, partial(app.post, include_in_schema=False)
 
     @post("/do")
     async def act(request: Request) -> Response:

@@ -1,26 +1,14 @@
 """How many users a budget needs, before any real user is touched.
 
-If the world is not known, its sizes are enough: every run then has a world of these sizes, drawn at
-random. That is a stand-in, and a world in which reward is hard to find takes more users.
+If the world is not known, take a random one of its sizes, as
+``random_mdp:states=10,actions=4,horizon=14,seed=0``; one in which reward is hard to find takes more
+users.
 
 What is declared for more users has more releases and a little more noise, and "90 % for good" means
 little at the end of a run. So, unless a number of users is given, it is multiplied by ten until the
 runs are ten times as long as the median run took.
 
 Beside it stands how few users could suffice: :mod:`tacit.simulation.limits`.
-
-**Rules of thumb**, for vectors, before there is a world to simulate. Noise shrinks as one over
-users, whatever the world is, so users times mu is what a world costs. The rules are scaled from
-stored tables, of runs whose median reached 90 % of what there is to gain:
-
-* ``model_posterior``: 16 first blocks, of 120 / mu users each; ``research/smooth_control.json`` has
-  pendulum and CartPole at 1,100 users with epsilon 10 and 10,000 with epsilon 1. Without privacy
-  the first block has 16.
-* ``fitted_functional_q``: users times mu of 10 with one coordinate, 57 with two and 134 with four,
-  and in between or beyond by powers; ``research/continuous_held_out.json`` has line, plane and
-  CartPole. Without privacy mu counts as 3.
-
-A world that is hard to explore takes more: simulate one like yours with ``tacit plan --world``.
 """
 
 from __future__ import annotations
@@ -29,22 +17,20 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-import numpy as np
-
-from tacit.core.world import World
+from tacit.core.world import AnyAgent, World
 from tacit.privacy.arguments import instance_of, whole_number
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import NonPrivate, Privacy, PrivacyModel
-from tacit.registry import AgentChoice
-from tacit.simulation.compare import check_world, privacy_dict, recipe
-from tacit.simulation.limits import Limits, limits
+from tacit.registry import AgentChoice, build_world
+from tacit.simulation.limits import fewest_users
 from tacit.simulation.progress import Progress
 from tacit.simulation.result import Result, median
-from tacit.simulation.run import run
-from tacit.simulation.seeds import run_seeds, seed_list
-from tacit.tabular.worlds import random_mdp
+from tacit.simulation.run import require, run
+from tacit.simulation.seeds import WorldMaker, run_seeds, seed_list
+from tacit.simulation.tables import privacy_dict
 
 FIRST_USERS = 10**4
 """The smallest number of users that is tried."""
@@ -54,48 +40,6 @@ BATCH_USERS = (10, 20, 50)
 
 MOST_USERS = 10**10
 """The largest number of users that is tried, unless told otherwise."""
-
-# Of model_posterior: first blocks, users of one times mu, and at least.
-_BLOCKS, _FIRST, _LEAST = 16, 120.0, 16
-# Of fitted_functional_q: coordinates, and users times mu.
-_COORDINATES, _COSTS = (1.0, 2.0, 4.0), (10.0, 57.0, 134.0)
-_PLAIN_MU = 3.0
-AGENTS = ("model_posterior", "fitted_functional_q")
-"""Those that there is a rule for."""
-
-
-@dataclass(frozen=True)
-class Forecast:
-    """How many users, and why; ``None`` where there is no rule."""
-
-    users: int | None
-    why: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """All of it as plain values."""
-        return {"users": self.users, "why": self.why}
-
-
-@dataclass(frozen=True)
-class Sizes:
-    """Worlds of which nothing but their sizes is known."""
-
-    states: int
-    actions: int
-    horizon: int
-
-    def __post_init__(self) -> None:
-        for name in ("states", "actions", "horizon"):
-            object.__setattr__(self, name, whole_number(name, getattr(self, name)))
-
-    @property
-    def name(self) -> str:
-        """What the plan calls them."""
-        return f"random_mdp:states={self.states},actions={self.actions},horizon={self.horizon}"
-
-    def world(self, seed: int) -> World:
-        """The world of one run."""
-        return random_mdp(self.states, self.actions, self.horizon, seed)
 
 
 @dataclass(frozen=True)
@@ -113,14 +57,11 @@ class Plan:
     noise_std: float | None
     why: str  # what the agent chose, in its own words
     seconds: float
-    random: bool = False  # whether the worlds were drawn at random, of the given sizes
     # whether the agent learns from one batch of users, whom a fixed behaviour serves. Then the
     # users needed are those of the smallest batch tried whose policy is good
     batch: bool = False
     given: bool = False  # whether that many users were asked about
     chosen: str = ""  # why it is this agent, where none was named
-    limits: Limits = Limits(None, None, "not asked for")  # noqa: RUF009  (frozen)
-    thumb: Forecast | None = None  # a rule of thumb, where there is one
 
     @property
     def users_to_90(self) -> float | None:
@@ -159,7 +100,6 @@ class Plan:
             "world": self.world,
             "agent": self.agent,
             "chosen": self.chosen or None,
-            "random_worlds": self.random,
             "privacy": privacy_dict(self.privacy),
             "users": self.users,
             "guarantee": None if guarantee is None else guarantee.to_dict(),
@@ -174,10 +114,7 @@ class Plan:
             "score_median": median(r.score for r in self.results),
             "greedy_score_median": median(r.greedy_score for r in self.results),
             "price": self.price,
-            "least_users": self.limits.least,
-            "oracle_users": self.limits.oracle,
-            "limits": self.limits.why,
-            "rule_of_thumb": None if self.thumb is None else self.thumb.to_dict(),
+            "least_users": fewest_users(self.privacy),
             "runs": len(self.results),
             "why": self.why,
             "seconds": self.seconds,
@@ -185,7 +122,7 @@ class Plan:
 
 
 def plan(
-    world: World | Sizes,
+    world: World | str,
     agent: AgentChoice,
     privacy: Privacy,
     users: int | None = None,
@@ -194,12 +131,12 @@ def plan(
     workers: int = 1,
     most: int = MOST_USERS,
     progress: Progress = True,
-    text: str | None = None,
 ) -> Plan:
-    """Simulates what an agent will need; see :func:`tacit.simulation.compare.compare`.
+    """Simulates what an agent will need.
 
     Without ``users``, as many as it takes are tried, up to ``most``. An agent that was not named is
-    chosen for every number that is tried, and without privacy on its own.
+    chosen for every number that is tried, and without privacy on its own. A world of a text is made
+    anew in every process.
     """
     instance_of("agent", agent, AgentChoice)
     instance_of("privacy", privacy, PrivacyModel)
@@ -208,20 +145,16 @@ def plan(
     seeds = seed_list(seeds)
     if not seeds:
         raise InvalidArgument("seeds must not be empty")
-    if not isinstance(world, Sizes):
-        check_world(world)
     start = time.perf_counter()
-
-    first = world.world(seeds[0]) if isinstance(world, Sizes) else world
-    maker = world.world if isinstance(world, Sizes) else recipe(world, text, workers)
+    first, maker = _made(world, workers)
 
     def simulate(model: Privacy, declared: int) -> _Tried:
         """All runs, and the agent of the first one, which is asked for its noise."""
         choice = agent.settled(first.spec, declared, model)
         made = choice.build(first.spec, declared, model, seeds[0])
         alone = run(made, first, seeds[0], progress)
-        description = choice.describe(declared, model)
-        others = run_seeds(description, maker, seeds[1:], workers=workers, progress=progress)
+        make = partial(_agent, choice, declared, model)
+        others = run_seeds(make, maker, seeds[1:], workers=workers, progress=progress)
         return _Tried(choice, (alone, *others), made, declared)
 
     def search(model: Privacy) -> _Tried:
@@ -239,7 +172,7 @@ def plan(
         baseline = (search(plain) if found.choice.batch else simulate(plain, found.users)).results
     noise = getattr(found.made, "noise_std", None)
     return Plan(
-        world=world.name,
+        world=first.name,
         agent=found.choice.text,
         privacy=privacy,
         users=found.users,
@@ -248,12 +181,9 @@ def plan(
         noise_std=None if noise is None else float(noise),
         why=str(getattr(found.made, "why", "")),
         seconds=time.perf_counter() - start,
-        random=isinstance(world, Sizes),
         batch=found.choice.batch,
         given=users is not None,
         chosen=found.choice.why,
-        limits=limits(first, privacy),
-        thumb=_thumb(first, found, privacy),
     )
 
 
@@ -271,14 +201,24 @@ class _Tried:
         return _settled(self.results, self.users, self.choice.batch)
 
 
-def _thumb(world: World, found: _Tried, privacy: Privacy) -> Forecast | None:
-    """The rule of thumb where there is one: the agent's own, or that for vectors."""
-    if privacy.private and (needed := getattr(found.made, "needed", None)) is not None:
-        return Forecast(needed, "by its noise, states and actions")
-    coordinates, name = getattr(world.spec, "dimension", None), found.choice.text.partition(":")[0]
-    if coordinates is None or name not in AGENTS or (privacy.private and privacy.pure):
-        return None
-    return forecast(coordinates, name, privacy)
+def _made(world: World | str, workers: int) -> tuple[World, WorldMaker]:
+    """The world of the first run, and what makes that of the others."""
+    first = build_world(world) if isinstance(world, str) else world
+    require("world", first, "a world", ("optimal_value",))
+    if not math.isfinite(first.optimal_value):
+        raise InvalidArgument(
+            f"world {first.name} has no known optimum, so there is nothing to compare with: give "
+            "it an optimal_value"
+        )
+    return first, partial(_anew, world) if isinstance(world, str) and workers > 1 else first
+
+
+def _anew(text: str, seed: int) -> World:
+    return build_world(text)
+
+
+def _agent(choice: AgentChoice, users: int, privacy: Privacy, spec: Any, seed: int) -> AnyAgent:
+    return choice.build(spec, users, privacy, seed)
 
 
 def _tries(most: int, batch: bool) -> list[int]:
@@ -300,39 +240,3 @@ def _settled(results: Sequence[Result], users: int, batch: bool) -> bool:
     needed = _needed(results, batch)
     # A batch has no later releases, which could relapse.
     return needed is not None and (batch or users >= 10 * needed)
-
-
-# Rules of thumb.
-
-
-def forecast(coordinates: int, agent: str, privacy: Privacy) -> Forecast:
-    """Users until the greedy policy has 90 %, for an agent on so many coordinates.
-
-    >>> from tacit import JointDP
-    >>> forecast(2, "model_posterior", JointDP(10.0, 1e-6)).users
-    1040
-    """
-    D = whole_number("coordinates", coordinates)
-    instance_of("privacy", privacy, PrivacyModel)
-    if agent not in AGENTS:
-        return Forecast(None, f"there is no rule of thumb for {agent}, only for {AGENTS}")
-    if privacy.local:
-        return Forecast(None, "no rule of thumb is known of local DP")
-    if privacy.private and privacy.pure:
-        raise InvalidArgument("delta must be > 0: rules of thumb are of Gaussian noise")
-    mu = privacy.budget.mu if privacy.private else math.inf
-    if agent == "model_posterior":
-        first = max(_LEAST, math.ceil(_FIRST / mu)) if math.isfinite(mu) else _LEAST
-        return Forecast(_BLOCKS * first, f"{_BLOCKS} first blocks of {first:,} users")
-    cost = _cost(D)
-    strength = mu if math.isfinite(mu) else _PLAIN_MU
-    return Forecast(math.ceil(cost / strength), f"users times mu of {cost:.0f}")
-
-
-def _cost(coordinates: int) -> float:
-    """Users times mu by powers of the number of coordinates, as in the last part beyond it."""
-    x, y = np.log(_COORDINATES), np.log(_COSTS)
-    at = math.log(coordinates)
-    if at > x[-1]:
-        return float(np.exp(y[-1] + (at - x[-1]) * (y[-1] - y[-2]) / (x[-1] - x[-2])))
-    return float(np.exp(np.interp(at, x, y)))

@@ -2,25 +2,28 @@
 
 Regret is exact: it grows linearly within a block, whose policy is fixed, so curves of different
 schedules can be compared at any number of users. Comparisons show the median over seeds and the
-band between the first and the last decile, or the mean of the middle half of the runs with its 95 %
-bootstrap interval: how far runs differ, or how well their middle is known.
+band between the first and the last decile: how far runs differ.
+
+The palette is Okabe and Ito's, which stays apart for colour-blind readers; markers tell lines apart
+without any colour. Matplotlib is imported where it is used, because it is slow to import, and
+figures are drawn without its global state or a display.
 """
 
 from __future__ import annotations
 
+import io
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tacit.core.sizes import Floats
 from tacit.privacy.errors import InvalidArgument
-from tacit.simulation.figures import PALE, EndLabel, Pen, drawing, label_ends
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,7 +31,27 @@ if TYPE_CHECKING:
 
     from tacit.simulation.result import Result
 
-T = TypeVar("T")
+INK, PALE = "#222222", "#8a8a8a"
+
+STYLE = str(Path(__file__).with_name("tacit.mplstyle"))
+"""One look for all figures, as Matplotlib reads it."""
+
+FORMATS: dict[str, dict[str, None]] = {
+    ".png": {"Software": None},
+    ".pdf": dict.fromkeys(("Creator", "Producer", "CreationDate")),
+    ".svg": {"Date": None},
+}
+"""How names of pictures end, and what is left out of them: equal pictures are equal files."""
+
+
+@dataclass(frozen=True)
+class Pen:
+    """How one line is drawn."""
+
+    colour: str
+    marker: str
+    dash: str = "-"
+
 
 PALETTE = (
     Pen("#0072B2", "o"),
@@ -39,20 +62,12 @@ PALETTE = (
     Pen("#56B4E9", "P"),
     Pen("#222222", "X"),
 )
-SERVING, GREEDY = PALETTE[0], Pen("#D55E00", "D", "--")
 # Points of a curve whose seeds do not share their releases, or have more than a picture can show.
 _GRID = 1000
-BANDS = {
-    "deciles": "Lines: median of {} runs; bands: 10th to 90th percentile.",
-    "interval": "Lines: mean of the middle half of {} runs; bands: its 95 % bootstrap interval.",
-}
-"""What lines and bands may be, in words."""
-# Of runs, for an interval.
-_DRAWS = 500
 
 
 @dataclass(frozen=True)
-class _Curves:
+class Curves:
     """Several runs on one axis of users, a row per run, in common units."""
 
     users: Floats
@@ -61,33 +76,14 @@ class _Curves:
     greedy: Floats
 
 
-def plot_result(
-    result: Result, path: str | os.PathLike[str] | None = None, style: str | None = None
-) -> Figure:
+def plot_result(result: Result, path: str | os.PathLike[str] | None = None) -> Figure:
     """Draws one run: regret on the left, values of its policies on the right.
 
     It is written to ``path``, as PNG, PDF or SVG by the name's end, and returned, so that a
-    notebook shows it. A ``style`` of Matplotlib's takes the place of ours.
+    notebook shows it.
     """
-    curves = _curves([result], relative=False)
-    title = f"{result.agent} on {_world_words(result.world)}: {_short(result.users)} users"
-    with drawing(_file(path), title, _promise([result]), sharey=False, style=style) as axes_pair:
-        left, right = axes_pair
-        left.set(title="Regret", ylabel="regret of all users so far")
-        right.set(title="Value of the released policies", ylabel="expected return of a user")
-        for axes in (left, right):
-            _user_axis(axes, [result])
-        ends = _draw_regret(left, curves, _short(curves.regret[0, -1]), SERVING)
-        ends += _draw_ignorance(left, [result])
-        labels = _draw_values(right, curves.users, curves.greedy, "greedy", GREEDY)
-        labels += _draw_values(right, curves.users, curves.serving, "serves users", SERVING)
-        labels += _draw_levels(right, [result])
-        _mark_90(right, result)
-        if not ends:
-            _say_why(left, result)
-        label_ends(left, ends)
-        label_ends(right, labels)
-    return _figure(left)
+    title = f"{result.agent} on {_world_words(result.world)}: {short(result.users)} users"
+    return plot_results({"serves users": [result]}, path, title)
 
 
 def plot_results(
@@ -96,85 +92,130 @@ def plot_results(
     title: str | None = None,
     *,
     ax: Axes | None = None,
-    style: str | None = None,
-    band: str = "deciles",
     by_world: bool = False,
 ) -> Figure:
     """Compares agents, worlds or budgets: one curve with its band per label.
 
     Lines are medians over the runs of a label, bands reach from their first to their last decile;
-    with ``band="interval"`` they are means of the middle half and their 95 % bootstrap intervals.
-    If the runs are not all in worlds of the same optimum, regret and values are relative to it.
-    The title is made from the results if not given. More than seven labels go to several rows, and
-    ``by_world`` every world to a row of its own.
+    of a single run there is the greedy policy beside it. If the runs are not all in worlds of the
+    same optimum, regret and values are relative to it. The title is made from the results if not
+    given. With ``by_world`` every world has a row of its own.
 
     On an ``ax`` of yours the values of the policies that serve users are drawn, and nothing else;
-    without it see :func:`plot_result` for ``path`` and ``style``.
+    without it see :func:`plot_result` for ``path``.
     """
     runs = [run for several in results.values() for run in several]
     if not runs or not all(results.values()):
         raise InvalidArgument("results must have at least one run for each label")
-    if ax is not None and (path is not None or style is not None):
-        raise InvalidArgument("path and style mean nothing on an ax of yours: its figure has them")
-    if band not in BANDS:
-        raise InvalidArgument(f"band is {band!r}, but must be one of {', '.join(BANDS)}")
     if ax is not None:
-        if len(results) > len(PALETTE):
-            raise InvalidArgument(f"an ax shows at most {len(PALETTE)} labels, got {len(results)}")
-        _compare_values(ax, results, runs, band)
-        return _figure(ax)
-    worlds = sorted({run.world for run in runs})
-    shown = _world_words(worlds[0]) if len(worlds) == 1 else f"{len(worlds)} worlds"
-    groups = _by_world(results) if by_world else {"": results}
-    lines = [several for group in groups.values() for several in group.values()]
-    title, caption = title or shown, _caption(lines, band)
-    pages = [
-        (world, dict(page))
-        for world, group in groups.items()
-        for page in batched(group.items(), len(PALETTE))
-    ]
-    with drawing(_file(path), title, caption, sharey=False, rows=len(pages), style=style) as panels:
-        for (world, page), (left, right) in zip(pages, batched(panels, 2), strict=True):
-            runs = [run for several in groups[world].values() for run in several]
-            relative = _relative(runs)
-            words = "Regret, in optimal returns" if relative else "Regret"
-            where = f"{_world_words(world)}: " if len(groups) > 1 else ""
-            left.set(title=where + words, ylabel="regret of all users so far")
-            right.set(title="Value of the policy that serves users")
-            _user_axis(left, runs)
-            ends = []
-            for (label, several), pen in zip(page.items(), PALETTE, strict=False):
-                ends += _draw_regret(left, _curves(several, relative), label, pen, band)
-            if not relative:
-                ends += _draw_ignorance(left, runs)
-            if not ends:
-                _say_why(left, runs[0])
-            label_ends(left, ends)
-            _compare_values(right, page, runs, band)
-    return _figure(panels[0])
-
-
-def _by_world(results: Mapping[str, Sequence[Result]]) -> dict[str, dict[str, list[Result]]]:
-    """Runs by world, and then by label."""
-    found: dict[str, dict[str, list[Result]]] = {}
+        if path is not None:
+            raise InvalidArgument("path means nothing on an ax of yours: save its figure")
+        _draw_values(ax, results)
+        return ax.get_figure(root=True)  # type: ignore[return-value]  # never of none
+    ending = ".png" if path is None else os.path.splitext(path)[1].lower()
+    if ending not in FORMATS:
+        raise InvalidArgument(f"{os.fspath(path or '')!r} must end in {', '.join(FORMATS)}")
+    groups: dict[str, dict[str, list[Result]]] = {}
     for label, several in results.items():
         for run in several:
-            found.setdefault(run.world, {}).setdefault(label, []).append(run)
-    return found
+            group = groups.setdefault(run.world if by_world else "", {})
+            group.setdefault(label, []).append(run)
+    worlds = sorted({run.world for run in runs})
+    shown = title or (_world_words(worlds[0]) if len(worlds) == 1 else f"{len(worlds)} worlds")
+    lines = [several for group in groups.values() for several in group.values()]
+    from matplotlib import style
+
+    with style.context([STYLE, {"svg.hashsalt": "tacit"}]):
+        figure = _picture()(figsize=(11, 5.2 * len(groups)), dpi=130, layout="constrained")
+        figure.suptitle(shown, x=0.012, ha="left", fontsize=14, weight="bold")
+        figure.supxlabel(_caption(lines), x=0.012, ha="left", fontsize=10)
+        panels = figure.subplots(len(groups), 2, squeeze=False)
+        for (world, group), (left, right) in zip(groups.items(), panels, strict=True):
+            where = f"{_world_words(world)}: " if len(groups) > 1 else ""
+            _draw_regrets(left, group, where)
+            right.set(title="Value of the policy that serves users")
+            _draw_values(right, group)
+        if path is not None:
+            figure.savefig(path, format=ending[1:], metadata=FORMATS[ending])
+    return figure
 
 
-def _compare_values(
-    axes: Axes, results: Mapping[str, Sequence[Result]], runs: Sequence[Result], band: str
-) -> None:
-    """Values of the policies that serve users; ``runs`` are all that share the axes' limits."""
+@cache
+def _picture() -> type[Figure]:
+    """A figure that notebooks show by itself: Matplotlib's own needs pyplot to be loaded."""
+    from matplotlib.figure import Figure
+
+    class Picture(Figure):
+        """A figure outside of pyplot."""
+
+        def _repr_png_(self) -> bytes:
+            data = io.BytesIO()
+            self.savefig(data, format="png", metadata=FORMATS[".png"])
+            return data.getvalue()
+
+    return Picture
+
+
+def _pens(labels: Mapping[str, Any]) -> list[Pen]:
+    """A pen for each label; more than there are colours have other dashes."""
+    dashes = ("-", "--", ":", "-.")
+    found = [(PALETTE[k % len(PALETTE)], k // len(PALETTE)) for k in range(len(labels))]
+    return [Pen(pen.colour, pen.marker, dashes[often % 4]) for pen, often in found]
+
+
+def _draw_regrets(axes: Axes, results: Mapping[str, Sequence[Result]], where: str) -> None:
+    """Regret by label, below that of users who are all served without anything learnt."""
+    runs = [run for several in results.values() for run in several]
+    relative = _relative(runs)
+    words = "Regret, in optimal returns" if relative else "Regret"
+    axes.set(title=where + words, ylabel="regret of all users so far")
+    _user_axis(axes, runs)
+    for (label, several), pen in zip(results.items(), _pens(results), strict=True):
+        draw_regret(axes, curves(several, relative), label, pen)
+    if not axes.lines:
+        known = math.isfinite(runs[0].optimal_value)
+        why = "no regret at all" if known else "the optimum is not known"
+        axes.text(0.5, 0.5, why, ha="center", transform=axes.transAxes)
+        axes.set_yticks([])
+        return
+    gap = runs[0].optimal_value - runs[0].baseline_value
+    if not relative and gap > 0:
+        ends = np.array([axes.get_xlim()[0], max(run.users for run in runs)])
+        axes.plot(ends, gap * ends, ":", color=PALE, lw=1.3, label="no learning")
+    axes.legend()
+
+
+def _draw_values(axes: Axes, results: Mapping[str, Sequence[Result]]) -> None:
+    """Values of the policies that serve users; of a single run the greedy ones as well."""
+    runs = [run for several in results.values() for run in several]
     relative = _relative(runs)
     axes.set(ylabel="share of the optimum" if relative else "expected return of a user")
     _user_axis(axes, runs)
-    labels = []
-    for (label, several), pen in zip(results.items(), PALETTE, strict=False):
-        curves = _curves(several, relative)
-        labels += _draw_values(axes, curves.users, curves.serving, label, pen, band)
-    label_ends(axes, labels + ([] if relative else _draw_levels(axes, runs)))
+    for (label, several), pen in zip(results.items(), _pens(results), strict=True):
+        found = curves(several, relative)
+        low, middle, high = _deciles(found.serving)
+        if len(several) > 1:
+            band: dict[str, Any] = {"step": "post", "color": pen.colour, "alpha": 0.18, "lw": 0}
+            axes.fill_between(found.users, low, high, **band)
+        look: dict[str, Any] = {
+            "where": "post",
+            "color": pen.colour,
+            "ls": pen.dash,
+            "label": label,
+        }
+        axes.step(found.users, middle, **look, **marks(pen, found.users, len(several)))
+    if len(runs) == 1:
+        look = {"where": "post", "color": PALETTE[1].colour, "ls": "--", "label": "greedy"}
+        axes.step(found.users, found.greedy[0], **look)
+        if users := runs[0].users_to_90:
+            words = f"90 %{' for good' if runs[0].settled else ''} from user {users + 1:,} on"
+            axes.axvline(users + 1, color=PALETTE[0].colour, lw=0.7, label=words)
+    if not relative:
+        levels = {"optimum": runs[0].optimal_value, "no learning": runs[0].baseline_value}
+        for (name, level), dash in zip(levels.items(), ("-.", ":"), strict=True):
+            if math.isfinite(level):
+                axes.axhline(level, color=PALE, ls=dash, lw=1.3, label=name)
+    axes.legend()
 
 
 def _relative(runs: Sequence[Result]) -> bool:
@@ -182,31 +223,7 @@ def _relative(runs: Sequence[Result]) -> bool:
     return known and len({(run.optimal_value, run.reference_value) for run in runs}) > 1
 
 
-def _say_why(axes: Axes, result: Result) -> None:
-    """Why there is no regret to draw."""
-    known = math.isfinite(result.optimal_value)
-    words = "no regret at all" if known else "the optimum is not known"
-    axes.text(0.5, 0.5, words, ha="center", transform=axes.transAxes)
-    axes.set_yticks([])
-
-
-def batched(items: Iterable[T], size: int) -> Iterator[tuple[T, ...]]:
-    """Items in groups of a size, the last may be smaller."""
-    rest = iter(items)
-    while group := tuple(islice(rest, size)):
-        yield group
-
-
-def _file(path: str | os.PathLike[str] | None) -> Path | None:
-    return None if path is None else Path(path)
-
-
-def _figure(axes: Axes) -> Figure:
-    figure: Figure = axes.get_figure(root=True)  # type: ignore[assignment]  # never of none
-    return figure
-
-
-def _curves(results: Sequence[Result], relative: bool) -> _Curves:
+def curves(results: Sequence[Result], relative: bool) -> Curves:
     """All runs at the same numbers of users."""
     first = results[0].served
     if len(first) <= _GRID and all(np.array_equal(run.served, first) for run in results):
@@ -219,7 +236,7 @@ def _curves(results: Sequence[Result], relative: bool) -> _Curves:
     users = np.unique(np.concatenate([grid, *releases]))
     rows = [_sampled(run, users, relative) for run in results]
     regret, serving, greedy = (np.stack(column) for column in zip(*rows, strict=True))
-    return _Curves(users, regret, serving, greedy)
+    return Curves(users, regret, serving, greedy)
 
 
 def _sampled(result: Result, users: Floats, relative: bool) -> tuple[Floats, Floats, Floats]:
@@ -244,127 +261,59 @@ def _user_axis(axes: Axes, results: Sequence[Result]) -> None:
     axes.set(xscale="log", xlabel="users served")
     axes.set_xlim(first if 10 * first < most else 1, most * 1.1)
     axes.xaxis.set_major_locator(LogLocator(numticks=12))
-    _short_ticks(axes.xaxis)
+    short_ticks(axes.xaxis)
 
 
-def _short_ticks(axis: Any) -> None:
+def short_ticks(axis: Any) -> None:
+    """Numbers at an axis that are read at a glance."""
     from matplotlib.ticker import FuncFormatter, NullFormatter
 
-    axis.set_major_formatter(FuncFormatter(lambda value, _: _short(value)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
     axis.set_minor_formatter(NullFormatter())
 
 
-def _summary(rows: Floats, band: str) -> tuple[Floats, Floats, Floats]:
-    """Low, middle and high of runs (a row each), point by point."""
-    if band == "deciles":
-        low, middle, high = np.quantile(rows, [0.1, 0.5, 0.9], axis=0)
-        return low, middle, high
-    n = len(rows)
-    weights = 2.0 * np.diff(np.clip(np.arange(n + 1) / n, 0.25, 0.75))
-    rng = np.random.default_rng(0)  # always the same draws
-    drawn = np.array(
-        [weights @ np.sort(rows[rng.integers(n, size=n)], axis=0) for _ in range(_DRAWS)]
-    )
-    low, high = np.quantile(drawn, [0.025, 0.975], axis=0)
-    return low, weights @ np.sort(rows, axis=0), high
+def _deciles(rows: Floats) -> Floats:
+    """The first, the middle and the last of runs (a row each), point by point."""
+    return np.quantile(rows, [0.1, 0.5, 0.9], axis=0)
 
 
-def _draw_regret(
-    axes: Axes, curves: _Curves, label: str, pen: Pen, band: str = "deciles"
-) -> list[EndLabel]:
-    low, middle, high = _summary(curves.regret, band)
+def draw_regret(axes: Axes, curves: Curves, label: str, pen: Pen) -> None:
+    """The regret of one label, where there is any, on logarithmic axes."""
+    low, middle, high = _deciles(curves.regret)
     # A logarithm has no place for a regret of zero, and rounding makes it slightly negative.
     shown = (middle > 1e-9 * high.max()) & (middle > 0) & (curves.users >= axes.get_xlim()[0])
     if not shown.any():
-        return []
+        return
     axes.set_yscale("log")
-    _short_ticks(axes.yaxis)
+    short_ticks(axes.yaxis)
     x, low, middle, high = curves.users[shown], low[shown], middle[shown], high[shown]
     if len(curves.regret) > 1:
         low = np.maximum(low, middle / 1e3)
         axes.fill_between(x, low, high, color=pen.colour, alpha=0.18, lw=0)
-    axes.plot(x, middle, color=pen.colour, **_marks(pen, x, len(curves.regret)))
-    return [EndLabel(float(x[-1]), float(middle[-1]), label, pen.colour)]
+    look: dict[str, Any] = {"color": pen.colour, "ls": pen.dash, "label": label}
+    axes.plot(x, middle, **look, **marks(pen, x, len(curves.regret)))
 
 
-def _draw_values(
-    axes: Axes, x: Floats, rows: Floats, label: str, pen: Pen, band: str = "deciles"
-) -> list[EndLabel]:
-    low, middle, high = _summary(rows, band)
-    if len(rows) > 1:
-        axes.fill_between(x, low, high, step="post", color=pen.colour, alpha=0.18, lw=0)
-    axes.step(x, middle, where="post", color=pen.colour, ls=pen.dash, **_marks(pen, x, len(rows)))
-    return [EndLabel(float(x[-1]), float(middle[-1]), label, pen.colour)]
-
-
-def _marks(pen: Pen, x: Floats, runs: int) -> dict[str, Any]:
+def marks(pen: Pen, x: Floats, runs: int) -> dict[str, Any]:
     """In comparisons a few markers, evenly spaced to the eye, tell lines apart without colour."""
     if runs == 1:
         return {}
     places = np.unique(np.searchsorted(x, np.geomspace(x[0], x[-1], 9)[1:-1]))
-    marks = {"marker": pen.marker, "ms": 6, "mec": "white", "mew": 0.6}
-    return marks | {"markevery": places.tolist()}
+    look = {"marker": pen.marker, "ms": 6, "mec": "white", "mew": 0.6}
+    return look | {"markevery": places.tolist()}
 
 
-def _draw_ignorance(axes: Axes, results: Sequence[Result]) -> list[EndLabel]:
-    """The regret of users who are all served without having learnt anything."""
-    gap = results[0].optimal_value - results[0].baseline_value
-    if gap <= 0 or axes.get_yscale() != "log":
-        return []
-    least, most = axes.get_xlim()[0], float(max(run.users for run in results))
-    axes.plot([least, most], [gap * least, gap * most], ":", color=PALE, lw=1.3)
-    return [EndLabel(most, gap * most, "no learning", PALE)]
-
-
-def _draw_levels(axes: Axes, results: Sequence[Result]) -> list[EndLabel]:
-    """The optimum and the baseline, which all results share."""
-    levels = {"optimum": results[0].optimal_value, "no learning": results[0].baseline_value}
-    levels = {name: level for name, level in levels.items() if math.isfinite(level)}
-    most = float(max(run.users for run in results))
-    for level in levels.values():
-        axes.axhline(level, color=PALE, ls=":", lw=1.3)
-    return [EndLabel(most, level, name, PALE) for name, level in levels.items()]
-
-
-def _mark_90(axes: Axes, result: Result) -> None:
-    """A mark from where on served users have 90 % of the optimum."""
-    users = result.users_to_90
-    if not users:  # never, or from the beginning
-        return
-    value = float(result.values[int(np.searchsorted(result.served, users))])
-    # Below the curve there is room, on that side of the mark where the axis is longer.
-    height = result.baseline_value + 0.3 * (value - result.baseline_value)
-    least, most = axes.get_xlim()
-    late = users + 1 > least**0.4 * most**0.6
-    x = [users + 1, users + 1]
-    axes.plot(x, [height, value], "-", color=SERVING.colour, lw=0.7)
-    axes.plot(x[:1], [value], SERVING.marker, color=SERVING.colour, ms=8, mec="white")
-    axes.annotate(
-        f"90 %{' for good' if result.settled else ''}\nfrom user {users + 1:,} on",
-        xy=(users + 1, height),
-        xytext=(-6 if late else 6, 0),
-        textcoords="offset points",
-        color=SERVING.colour,
-        ha="right" if late else "left",
-        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1.0},
-    )
-
-
-def _promise(results: Sequence[Result]) -> str:
-    """The guarantee of the runs, if it is the same for all of them."""
-    shorts = {"" if run.guarantee is None else run.guarantee.short for run in results}
-    if shorts == {""}:
-        return "Not private: nothing is guaranteed to the users."
-    return f"Guarantee: {shorts.pop()}." if len(shorts) == 1 else ""
-
-
-def _caption(lines: Sequence[Sequence[Result]], band: str) -> str:
-    promise = _promise([run for several in lines for run in several])
+def _caption(lines: Sequence[Sequence[Result]]) -> str:
+    """What lines and bands are, and the guarantee, if it is the same for all runs."""
+    promises = {run.guarantee.short if run.guarantee else "" for runs in lines for run in runs}
+    promise = f" Guarantee: {min(promises)}." if len(promises) == 1 else ""
+    if promises == {""}:
+        promise = " Not private: nothing is guaranteed to the users."
     counts = sorted({len(several) for several in lines})
     if counts[-1] == 1:
-        return f"One run each. {promise}"
+        return f"{'One run' if len(lines) == 1 else 'One run each'}.{promise}"
     runs = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    return f"{BANDS[band].format(runs)} {promise}"
+    return f"Lines: median of {runs} runs; bands: 10th to 90th percentile.{promise}"
 
 
 def _world_words(name: str) -> str:
@@ -377,10 +326,10 @@ def _world_words(name: str) -> str:
     return f"{kind} ({options.replace('=', ' ').replace(',', ', ')})" if options else name
 
 
-def _short(number: float) -> str:
+def short(number: float) -> str:
     """A number that is read at a glance.
 
-    >>> [_short(n) for n in (0.01, 2500, 12_345, 1e6, 3e9)]
+    >>> [short(n) for n in (0.01, 2500, 12_345, 1e6, 3e9)]
     ['0.01', '2,500', '12.3k', '1M', '3B']
     """
     for unit, size in {"B": 1e9, "M": 1e6, "k": 1e3}.items():

@@ -85,7 +85,7 @@ def greedy_users_to_90(served: ArrayLike, losses: ArrayLike) -> int | None:
     return int(ends[first]) if first < len(ends) else None
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Result:
     """One run of one agent in one simulated world.
 
@@ -126,52 +126,38 @@ class Result:
     optimal_value: float
     baseline_value: float
     reference_value: float
-    guarantee: Guarantee | None
+    guarantee: Guarantee | None = None
     seconds: Mapping[str, float] = field(default_factory=dict)
 
-    def __init__(
-        self,
-        *,
-        agent: str,
-        world: str,
-        privacy: str,
-        seed: int,
-        served: ArrayLike,
-        values: ArrayLike,
-        greedy_values: ArrayLike,
-        optimal_value: float | None,
-        baseline_value: float,
-        reference_value: float,
-        guarantee: Guarantee | None = None,
-        seconds: Mapping[str, float] | None = None,
-    ) -> None:
-        fields: dict[str, Any] = {
-            "agent": _text("agent", agent),
-            "world": _text("world", world),
-            "privacy": _text("privacy", privacy),
-            "seed": seed,
-            "served": _served(served),
-            "values": _finite("values", values),
-            "greedy_values": _finite("greedy_values", greedy_values),
-            "optimal_value": _known(optimal_value),
-            "baseline_value": float(_finite("baseline_value", baseline_value)),
-            "reference_value": float(_finite("reference_value", reference_value)),
-            "guarantee": guarantee,
-            "seconds": {k: float(_finite("seconds", v)) for k, v in (seconds or {}).items()},
-        }
-        if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-            raise InvalidArgument(f"seed is {seed!r}, but must be an integer of at least 0")
-        if guarantee is not None and not isinstance(guarantee, Guarantee):
-            raise InvalidArgument(f"guarantee is {guarantee!r}, but must be a Guarantee or None")
+    def __post_init__(self) -> None:
+        for name in ("agent", "world", "privacy"):
+            if not isinstance(value := getattr(self, name), str) or not value:
+                raise InvalidArgument(f"{name} is {value!r}, but must be a text that is not empty")
+        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
+            raise InvalidArgument(f"seed is {self.seed!r}, but must be an integer of at least 0")
+        if self.guarantee is not None and not isinstance(self.guarantee, Guarantee):
+            raise InvalidArgument(
+                f"guarantee is {self.guarantee!r}, but must be a Guarantee or None"
+            )
+        fixed: dict[str, Any] = {"served": _served(self.served)}
         for name in ("values", "greedy_values"):
-            if fields[name].shape != fields["served"].shape:
+            fixed[name] = _finite(name, getattr(self, name))
+            if fixed[name].shape != fixed["served"].shape:
                 raise InvalidArgument(
-                    f"{name} has shape {fields[name].shape}, but must have a value per release, "
-                    f"{fields['served'].shape}"
+                    f"{name} has shape {fixed[name].shape}, but must have a value per release, "
+                    f"{fixed['served'].shape}"
                 )
-        for name, value in fields.items():
-            if isinstance(value, np.ndarray):
-                value.flags.writeable = False
+        for array in fixed.values():
+            array.flags.writeable = False
+        for name in WORLD_VALUES:
+            value = getattr(self, name)
+            # JSON has null for an optimum that nobody knows.
+            unknown = value is None or (isinstance(value, float) and math.isnan(value))
+            unknown = unknown and name == "optimal_value"
+            fixed[name] = math.nan if unknown else float(_finite(name, value))
+        seconds = self.seconds or {}
+        fixed["seconds"] = {k: float(_finite("seconds", v)) for k, v in seconds.items()}
+        for name, value in fixed.items():
             object.__setattr__(self, name, value)
 
     @property
@@ -193,12 +179,14 @@ class Result:
     @property
     def losses(self) -> Floats:
         """Loss of the policy that serves users, at each release: 0 is optimal, 1 the reference."""
-        return _losses(self, self.values)
+        gap = self.optimal_value - self.reference_value
+        return _ratio(self.optimal_value - self.values, gap)
 
     @property
     def greedy_losses(self) -> Floats:
         """Loss of the greedy policy, at each release."""
-        return _losses(self, self.greedy_values)
+        gap = self.optimal_value - self.reference_value
+        return _ratio(self.optimal_value - self.greedy_values, gap)
 
     @property
     def users_to_90(self) -> int | None:
@@ -233,14 +221,21 @@ class Result:
         return float(self.greedy_values[-1])
 
     @property
+    def scores(self) -> Floats:
+        """Value of each release between the baseline, 0, and the optimum, 1; NaN if unknown."""
+        gap = self.optimal_value - self.baseline_value
+        return _ratio(self.values - self.baseline_value, gap)
+
+    @property
     def score(self) -> float:
         """What the last users got, between the baseline, 0, and the optimum, 1; NaN if unknown."""
-        return _score(self, self.final_value)
+        return float(self.scores[-2:][0])
 
     @property
     def greedy_score(self) -> float:
         """The last greedy policy between the baseline, 0, and the optimum, 1; NaN if unknown."""
-        return _score(self, self.greedy_value)
+        gap = self.optimal_value - self.baseline_value
+        return float(_ratio(self.greedy_values - self.baseline_value, gap)[-1])
 
     @property
     def summary(self) -> dict[str, Any]:
@@ -273,8 +268,8 @@ class Result:
             rows |= {
                 "regret": f"{regret:,.4g}, or {regret / max(1, self.users):.4g} per user",
                 "users to 90 %": (
-                    f"{_or_never(self.users_to_90)} (greedy policy: "
-                    f"{_or_never(self.greedy_users_to_90)})"
+                    f"{users_words(self.users_to_90)} (greedy policy: "
+                    f"{users_words(self.greedy_users_to_90)})"
                 ),
             }
         rows["guarantee"] = guarantee
@@ -311,8 +306,10 @@ class Result:
         if type(version) is not int or version != _VERSION:
             raise CorruptFile(f"version is {version!r}, but this release reads {_VERSION} only")
         expected = {*cls.__dataclass_fields__, "format", "version", "summary"}
-        if wrong := expected ^ values.keys():
-            raise CorruptFile(f"missing or unknown in a result: {_short_list(wrong)}")
+        if wrong := sorted(map(str, expected ^ values.keys())):
+            raise CorruptFile(
+                f"missing or unknown in a result: {textwrap.shorten(str(wrong), 500)}"
+            )
         fields = {name: values[name] for name in cls.__dataclass_fields__}
         if not all(only_numbers(fields[name]) for name in ("served", "values", "greedy_values")):
             raise CorruptFile("a result holds values that are no numbers")
@@ -346,7 +343,13 @@ class Result:
         """
         data = read_file(path, "result")
         if data[:4] == b"PAR1" or b'"tacit-runs"' in data[:200]:
-            return _only_run(path)
+            from tacit.simulation.tables import load_results
+
+            runs = [run for several in load_results(path).values() for run in several]
+            if len(runs) != 1:
+                where = "tacit.simulation.tables.load_results reads them"
+                raise CorruptFile(f"{os.fspath(path)!r} has {len(runs)} runs: {where}")
+            return runs[0]
         try:
             content = parse_json(data)
             if not isinstance(content, dict) or content.get("format") != _FORMAT:
@@ -366,9 +369,7 @@ class Result:
 
         return frame({self.agent: [self]})
 
-    def plot(
-        self, path: str | os.PathLike[str] | None = None, style: str | None = None, ax: Any = None
-    ) -> Any:
+    def plot(self, path: str | os.PathLike[str] | None = None, ax: Any = None) -> Any:
         """Draws regret and the values of the released policies against users.
 
         See :func:`tacit.simulation.plots.plot_result`; on an ``ax`` of yours, values alone, see
@@ -377,33 +378,13 @@ class Result:
         from tacit.simulation.plots import plot_result, plot_results
 
         if ax is not None:
-            return plot_results({self.agent: [self]}, path, ax=ax, style=style)
-        return plot_result(self, path, style)
+            return plot_results({self.agent: [self]}, path, ax=ax)
+        return plot_result(self, path)
 
 
-def _losses(result: Result, values: Floats) -> Floats:
-    gap = result.optimal_value - result.reference_value
-    # Less than that is nothing, and would overflow.
-    if not gap > 1e-100:
-        return np.full(values.shape, np.nan)
-    return (result.optimal_value - values) / gap
-
-
-def _score(result: Result, value: float) -> float:
-    """A value between the baseline, 0, and the optimum, 1."""
-    gap = result.optimal_value - result.baseline_value
-    return (value - result.baseline_value) / gap if gap > 1e-100 else math.nan
-
-
-def _only_run(path: str | os.PathLike[str]) -> Result:
-    from tacit.simulation.tables import load_results
-
-    runs = [run for several in load_results(path).values() for run in several]
-    if len(runs) == 1:
-        return runs[0]
-    raise CorruptFile(
-        f"{os.fspath(path)!r} has {len(runs)} runs: tacit.simulation.tables.load_results reads them"
-    )
+def _ratio(parts: Floats, gap: float) -> Floats:
+    """Parts of what there is to gain; a gap of nothing would overflow."""
+    return parts / gap if gap > 1e-100 else np.full(parts.shape, np.nan)
 
 
 def median(values: Iterable[float | None]) -> float | None:
@@ -419,6 +400,15 @@ def median(values: Iterable[float | None]) -> float | None:
     if not math.isfinite(middle):
         return None
     return int(middle) if middle == int(middle) and isinstance(ordered[0], int) else middle
+
+
+def users_words(users: float | None) -> str:
+    """A number of users for people.
+
+    >>> users_words(12345), users_words(None)
+    ('12,345', 'not reached')
+    """
+    return "not reached" if users is None else f"{math.ceil(users):,}"
 
 
 def served_words(results: Sequence[Result], label: str | None = None) -> str:
@@ -465,28 +455,6 @@ def _finite(name: str, values: ArrayLike) -> Floats:
     return array.astype(np.float64)
 
 
-def _known(optimal_value: float | None) -> float:
-    """NaN stands for an optimum that nobody knows; JSON has ``null`` for it."""
-    if optimal_value is None or (isinstance(optimal_value, float) and math.isnan(optimal_value)):
-        return math.nan
-    return float(_finite("optimal_value", optimal_value))
-
-
 def or_none(value: float) -> float | None:
     """A number, or ``None`` where it is not known: JSON has no word for NaN."""
     return None if math.isnan(value) else value
-
-
-def _text(name: str, value: object) -> str:
-    if not isinstance(value, str) or not value:
-        raise InvalidArgument(f"{name} is {value!r}, but must be a text that is not empty")
-    return value
-
-
-def _short_list(names: Iterable[str]) -> str:
-    """Names that a file may have chosen."""
-    return textwrap.shorten(", ".join(sorted(map(str, names))), 500)
-
-
-def _or_never(users: int | None) -> str:
-    return "not reached" if users is None else f"{users:,}"

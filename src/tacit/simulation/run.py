@@ -4,15 +4,19 @@ The loop plays the users. For each block it serves what the agent has published 
 happened; it evaluates the same policies exactly for the :class:`~tacit.simulation.result.Result`,
 and nothing of that reaches the agent. Labels of actions are permuted by the seed, so that no agent
 gains from a world whose best action happens to be the first one.
+
+While it goes on, a run tells public facts of each release, to a callback and to the logger
+``tacit``, a line per release at the level INFO. Nothing of any user is among them.
 """
 
 from __future__ import annotations
 
 import hashlib
+import logging
 import math
-from collections.abc import Sequence
-from dataclasses import fields, is_dataclass
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -21,9 +25,11 @@ from tacit.core.world import AnyAgent, World
 from tacit.privacy.arguments import whole_number
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import Privacy
-from tacit.simulation.events import Callback, Event, announce
 from tacit.simulation.progress import Clock, Progress, progress_bar
 from tacit.simulation.result import WORLD_VALUES, Result
+
+LOGGER = logging.getLogger("tacit")
+LOGGER.addHandler(logging.NullHandler())
 
 # Independent streams of randomness from one seed.
 _LABELS, _WORLD = 1, 2
@@ -31,6 +37,25 @@ _LABELS, _WORLD = 1, 2
 _USERS = 10**6
 # Simulated users who tell how long episodes are at random.
 _LOOKED_AT = 100
+
+
+@dataclass(frozen=True)
+class Event:
+    """A release of a run."""
+
+    agent: str  # its name
+    world: str  # its name
+    seed: int  # of the run
+    release: int  # 0 is there before the first user
+    users: int  # served before it
+    policy: Any = field(repr=False)  # serves users from now on
+    greedy_policy: Any = field(repr=False)  # published beside it
+    value: float  # of the policy, in the simulated world
+    greedy_value: float  # of the greedy one
+
+
+Callback: TypeAlias = Callable[[Event], object]
+"""Is called at every release, in the process of the run; what it raises ends the run."""
 
 
 def run(
@@ -58,7 +83,7 @@ def run(
         users: how many, for an agent of a text; by default 1,000,000, or as many as take so many
             steps in a world that is stepped one by one.
         privacy: the budget, for an agent of a text.
-        callback: is given the :class:`~tacit.simulation.events.Event` of every release.
+        callback: is given the :class:`~tacit.simulation.run.Event` of every release.
 
     >>> from tacit import NonPrivate
     >>> result = run("auto", "gym:CliffWalking-v1", users=500, privacy=NonPrivate(), progress=False)
@@ -86,7 +111,10 @@ def run(
         policies = agent.policy, agent.greedy_policy
         found = value(policies[0]), value(policies[1])
         facts = _name(agent), world.name, seed, len(values), served[-1]
-        announce(Event(*facts, *policies, *found), callback)
+        words = "%s on %s, seed %d: release %d after %d users, value %.4g, greedy %.4g"
+        LOGGER.info(words, *facts, *found)
+        if callback is not None:
+            callback(Event(*facts, *policies, *found))
         return found
 
     with progress_bar(f"{_name(agent)} on {world.name}", agent.users, progress) as advance:
@@ -106,9 +134,9 @@ def run(
         world=world.name,
         privacy=repr(agent.privacy),
         seed=seed,
-        served=served,
-        values=[*values, last],
-        greedy_values=[*greedy_values, last_greedy],
+        served=np.array(served),
+        values=np.array([*values, last]),
+        greedy_values=np.array([*greedy_values, last_greedy]),
         **{name: getattr(world, name) for name in WORLD_VALUES},
         guarantee=agent.guarantee,
         seconds=clock.seconds(),
@@ -199,17 +227,17 @@ def _check_match(agent: AnyAgent, world: World) -> None:
         if mine != theirs:
             raise InvalidArgument(f"agent is for {mine!r}, but the world has {theirs!r}")
         return
-    for field in fields(mine):
-        known, true = getattr(mine, field.name), getattr(theirs, field.name)
+    for name in (one.name for one in fields(mine)):
+        known, true = getattr(mine, name), getattr(theirs, name)
         # An agent may know less: an unknown is None, and what is stationary is also step-dependent.
-        flags = field.name.startswith("stationary") or field.name == "last_state"
+        flags = name.startswith("stationary") or name == "last_state"
         if known is None or (flags and not known):
             continue
         # NumPy compares no lists of different lengths.
         differ = known != true if isinstance(known, tuple) else not np.array_equal(known, true)
         if differ:
             raise InvalidArgument(
-                f"agent is for a world with {field.name} = {known!r}, but {world.name} has {true!r}"
+                f"agent is for a world with {name} = {known!r}, but {world.name} has {true!r}"
             )
 
 
@@ -246,15 +274,11 @@ class _Values:
 
 def _fingerprint(policy: Any) -> bytes | None:
     """What a policy does, whatever its version; ``None`` for policies that are not tables."""
-    if hasattr(policy, "weights") and hasattr(policy, "tables"):
-        digest = hashlib.blake2b(repr(policy.tables.shape).encode(), digest_size=16)
-        digest.update(np.ascontiguousarray(policy.tables).data)
-        digest.update(np.ascontiguousarray(policy.weights).data)
-        return digest.digest()
-    for kind in (b"actions", b"probabilities"):
-        table = getattr(policy, kind.decode(), None)
+    digest, known = hashlib.blake2b(digest_size=16), False
+    for kind in ("tables", "weights", "actions", "probabilities"):
+        table = getattr(policy, kind, None)
         if isinstance(table, np.ndarray):
-            digest = hashlib.blake2b(kind + repr(table.shape).encode(), digest_size=16)
+            known = known or kind != "weights"
+            digest.update(f"{kind} {table.dtype} {table.shape}".encode())
             digest.update(np.ascontiguousarray(table).data)
-            return digest.digest()
-    return None
+    return digest.digest() if known else None

@@ -5,14 +5,13 @@ from __future__ import annotations
 import contextlib
 import itertools
 import pickle
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, as_completed
-from functools import partial
-from typing import Any, TypeAlias, TypeVar, cast
+from functools import lru_cache, partial
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from tacit.core.targets import load
 from tacit.core.world import AnyAgent, World
 from tacit.privacy.arguments import whole_number
 from tacit.privacy.errors import InvalidArgument, TacitError
@@ -23,13 +22,16 @@ from tacit.simulation.run import require, run
 # Beside the streams of a run; see :mod:`tacit.simulation.run`.
 _NOISE = 3
 
-AgentMaker: TypeAlias = Callable[[Any, int], AnyAgent] | Mapping[str, Any]
-"""``make(spec, seed)``, or a description: the name of a class or function and its options."""
+AgentMaker: TypeAlias = Callable[[Any, int], AnyAgent]
+"""``make(spec, seed)``."""
 
-WorldMaker: TypeAlias = World | Callable[[int], World] | Mapping[str, Any]
-"""A world, ``make(seed)``, or a description."""
+WorldMaker: TypeAlias = World | Callable[[int], World]
+"""A world, or ``make(seed)``."""
 
 T = TypeVar("T")
+
+DIED = "its process died (out of memory, or stopped from outside)"
+"""The outcome of what was at work, or waited, when a process died."""
 
 # More runs than this are a slip.
 _MOST_RUNS = 10**6
@@ -70,13 +72,10 @@ def run_seeds(
     one, scripts need the usual ``if __name__ == "__main__":`` around their own code; functions of a
     notebook's cell are sent along.
 
-    A description is a dictionary whose ``"make"`` is "module:name" and whose other entries are
-    arguments. An agent's is called with the spec, ``seed`` and ``noise_seed`` as well.
-
     Args:
-        make_agent: ``make_agent(spec, seed)``, or a description such as
-            ``{"make": "tacit:UCBVI", "users": 10_000, "privacy": tacit.NonPrivate()}``.
-        make_world: a world, ``make_world(seed)``, or a description.
+        make_agent: ``make_agent(spec, seed)``, which gives the agent a ``seed`` and, of
+            :func:`noise_seed`, a ``noise_seed``.
+        make_world: a world, or ``make_world(seed)``.
         seeds: one run each.
         workers: processes; 1 runs them in this one, one after another.
         progress: whether to show a progress bar, on standard error.
@@ -84,16 +83,14 @@ def run_seeds(
     Raises:
         SeedFailed: A run failed; the message says which seed and why. No further runs are started.
     """
-    if not (callable(make_agent) or isinstance(make_agent, Mapping)):
-        raise InvalidArgument(f"make_agent must be a function or a description, got {make_agent!r}")
-    worlds = callable(make_world) or isinstance(make_world, Mapping)
-    if not (worlds or hasattr(make_world, "simulate")):
-        raise InvalidArgument(
-            f"make_world must be a world, a function or a description, got {make_world!r}"
-        )
+    if not callable(make_agent):
+        raise InvalidArgument(f"make_agent must be a function, got {make_agent!r}")
+    if not (callable(make_world) or hasattr(make_world, "simulate")):
+        raise InvalidArgument(f"make_world must be a world or a function, got {make_world!r}")
     seeds, workers = seed_list(seeds), whole_number("workers", workers)
     work, results = partial(_run_seed, make_agent, make_world), dict[int, Result]()
-    finished = outcomes(work, dict(enumerate(seeds)), workers)
+    # A single one needs no other process.
+    finished = outcomes(work, dict(enumerate(seeds)), workers if len(seeds) > 1 else 1)
     with progress_bar("seeds", len(seeds), progress) as advance, contextlib.closing(finished):
         for place, outcome in finished:
             if isinstance(outcome, SeedFailed):
@@ -108,40 +105,15 @@ def run_seeds(
 def _run_seed(make_agent: AgentMaker, make_world: WorldMaker, seed: int) -> Result | SeedFailed:
     what = "make_world: "
     try:
-        world = _build_world(make_world, seed)
+        # A world may be callable too; what simulates users is a world.
+        made: Any = make_world if hasattr(make_world, "simulate") else make_world(seed)
+        require("make_world(seed)", made, "a world", ("simulate", "spec"))
         what = ""
-        return run(_build_agent(make_agent, world.spec, seed), world, seed, progress=False)
+        return run(make_agent(made.spec, seed), made, seed, progress=False)
     except Exception as error:
         failed = SeedFailed(seed, f"{what}{type(error).__name__}: {error}")
         failed.__cause__ = error
         return failed
-
-
-def _build_agent(make_agent: AgentMaker, spec: Any, seed: int) -> AnyAgent:
-    if isinstance(make_agent, Mapping):
-        make, options = _described(make_agent)
-        made: AnyAgent = make(spec, **{"seed": seed, "noise_seed": noise_seed(seed)} | options)
-        return made
-    return make_agent(spec, seed)
-
-
-def _build_world(make_world: WorldMaker, seed: int) -> World:
-    if isinstance(make_world, Mapping):
-        make, options = _described(make_world)
-        made: World = make(**options)
-        return made
-    # A world may be callable too; what simulates users is a world.
-    if hasattr(make_world, "simulate"):
-        return cast(World, make_world)
-    built = make_world(seed)
-    require("make_world(seed)", built, "a world", ("simulate", "spec"))
-    return built
-
-
-def _described(description: Mapping[str, Any]) -> tuple[Callable[..., Any], dict[str, Any]]:
-    options = dict(description)
-    name = options.pop("make", None)
-    return load(name if isinstance(name, str) else repr(name)), options
 
 
 def seed_list(seeds: Iterable[int]) -> list[int]:
@@ -166,58 +138,38 @@ def outcomes(
     items: Mapping[int, Any],
     workers: int,
     executor: Executor | None = None,
-    tries: int = 1,
 ) -> Generator[tuple[int, T | str], None, None]:
-    """What ``work`` makes of every item as it comes, or in words why there is nothing.
-
-    Where a process dies, others begin again with what was not done, each at most ``tries`` times.
-    """
-    if executor is None and (workers == 1 or len(items) < 2):
+    """What ``work`` makes of every item as it comes, or in words why there is nothing."""
+    if executor is None and workers == 1:
         yield from ((place, work(item)) for place, item in items.items())
         return
-    if executor is not None:
-        loads = {place: _packed((work, item)) for place, item in items.items()}
-        futures = {executor.submit(_run_packed, load): place for place, load in loads.items()}
-        try:
-            for future in as_completed(futures):
-                yield futures[future], future.result()
-        finally:
-            for future in futures:
-                future.cancel()
-        return
-    yield from _in_processes(_packed(work), items, min(workers, len(items)), tries)
-
-
-def _in_processes(
-    work: bytes, items: Mapping[int, Any], workers: int, tries: int
-) -> Iterator[tuple[int, Any]]:
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor
     from concurrent.futures.process import BrokenProcessPool
 
-    # Spawned, not forked: a fork copies locks that other threads may hold.
-    spawned: dict[str, Any] = {"mp_context": multiprocessing.get_context("spawn")}
-    spawned |= {"initializer": _remember, "initargs": (work,)}
-    left = {place: _packed(item) for place, item in items.items()}
-    died = dict.fromkeys(left, 0)
-    while left:
-        with ProcessPoolExecutor(workers, **spawned) as pool:
-            try:
-                futures = {pool.submit(_run_remembered, load): i for i, load in left.items()}
-                for future in as_completed(futures):
+    packed = _packed(work)
+    loads = {place: _packed(item) for place, item in items.items()}
+    others = set(multiprocessing.active_children())
+    with contextlib.ExitStack() as stack:
+        if executor is None:
+            # Spawned, not forked: a fork copies locks that other threads may hold.
+            spawned = multiprocessing.get_context("spawn")
+            pool = ProcessPoolExecutor(min(workers, len(items)), mp_context=spawned)
+            executor = stack.enter_context(pool)
+        futures = {executor.submit(_done, packed, load): i for i, load in loads.items()}
+        for future in futures:
+            stack.callback(future.cancel)
+        try:
+            for future in as_completed(futures):
+                try:
                     outcome = future.result()
-                    del left[futures[future]]
-                    yield futures[future], outcome
-            except BrokenProcessPool:
-                # Nobody knows whose fault it was: those that may have been at work.
-                for place in list(left)[:workers]:
-                    died[place] += 1
-                    if died[place] >= tries:
-                        del left[place]
-                        yield place, "its process died (out of memory, or stopped from outside)"
-            except GeneratorExit:
-                pool.shutdown(wait=True, cancel_futures=True)
-                raise
+                except BrokenProcessPool:
+                    outcome = DIED
+                yield futures[future], outcome
+        except BaseException:  # an interruption, or nobody asks any more: they would go on
+            for child in set(multiprocessing.active_children()) - others:
+                child.terminate()
+            raise
 
 
 def _packed(what: Any) -> bytes:
@@ -234,31 +186,15 @@ def _packed(what: Any) -> bytes:
     return data
 
 
-# What this process does.
-_work: list[Any] = []
+@lru_cache(maxsize=1)
+def _work(data: bytes) -> Any:
+    """Once per process: worlds may be large."""
+    return pickle.loads(data)  # noqa: S301  # made by the caller a moment ago
 
 
-def _remember(work: bytes) -> None:
-    """Once per process: worlds may be large. What it cannot load is said by its runs."""
-    _work[:] = [_loaded(work)]
-
-
-def _loaded(data: bytes) -> Any:
+def _done(work: bytes, item: bytes) -> Any:
     try:
-        return pickle.loads(data)  # noqa: S301  # made by the caller a moment ago
+        make, what = _work(work), pickle.loads(item)  # noqa: S301  # as above
     except Exception as error:
         return f"another process cannot load it: {type(error).__name__}: {error}"
-
-
-def _run_remembered(item: bytes) -> Any:
-    return _done(_work[0], _loaded(item))
-
-
-def _run_packed(load: bytes) -> Any:
-    found = _loaded(load)
-    return found if isinstance(found, str) else _done(*found)
-
-
-def _done(work: Any, item: Any) -> Any:
-    unloaded = next((part for part in (work, item) if isinstance(part, str)), None)
-    return work(item) if unloaded is None else unloaded
+    return make(what)

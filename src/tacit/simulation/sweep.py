@@ -10,42 +10,43 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import itertools
-import math
+import json
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from tacit.core.kinds import maker
 from tacit.core.targets import fingerprint, split
 from tacit.core.world import AnyAgent, World
 from tacit.privacy.arguments import whole_number
-from tacit.privacy.errors import InvalidArgument, TacitError
+from tacit.privacy.errors import CorruptFile, InvalidArgument, TacitError
 from tacit.privacy.html import card
 from tacit.privacy.models import Privacy
-from tacit.registry import agent_entry, build_world, choose_agent, named_world
-from tacit.simulation.compare import privacy_dict, privacy_words, rows
+from tacit.registry import AgentChoice, agent_entry, build_world, choose_agent, named_world
 from tacit.simulation.progress import Progress, progress_bar
 from tacit.simulation.result import Result
 from tacit.simulation.run import run
-from tacit.simulation.seeds import noise_seed, outcomes, seed_list
-from tacit.simulation.store import Store
-from tacit.simulation.tables import bootstrap_interval, frame, interquartile_mean, save_results
+from tacit.simulation.seeds import DIED, noise_seed, outcomes, seed_list
+from tacit.simulation.tables import frame, privacy_dict, privacy_words, rows, save_results
 
-AgentLike: TypeAlias = str | Callable[..., AnyAgent]
-WorldLike: TypeAlias = str | Callable[[], World]
+AgentLike: TypeAlias = str | AgentChoice | Callable[..., AnyAgent]
+WorldLike: TypeAlias = str | World | Callable[[], World]
 
-# How often a job may be started whose process died each time.
+# How often jobs are started whose processes died.
 _TRIES = 3
 
 
 class SweepFailed(TacitError):
-    """Some runs failed; the message has the first reason, ``sweep`` all other results."""
+    """Some runs failed; the message has the first ``reason``, ``sweep`` all other results."""
 
-    def __init__(self, message: str, sweep: Sweep) -> None:
+    def __init__(self, message: str, sweep: Sweep, reason: str) -> None:
         super().__init__(message)
         self.sweep = sweep
+        self.reason = reason
 
 
 @dataclass(frozen=True)
@@ -57,11 +58,12 @@ class Job:
     privacy: Privacy
     users: int
     seed: int
+    label: str = ""  # of the line it belongs to; agent and budget by default
 
     @property
     def line(self) -> str:
-        """The label of its runs: agent and budget."""
-        return f"{_name(self.agent)}, {_budget_words(self.privacy)}"
+        """The label of its runs."""
+        return self.label or f"{_name(self.agent)}, {_budget_words(self.privacy)}"
 
     @property
     def description(self) -> dict[str, Any]:
@@ -75,22 +77,60 @@ class Job:
             "tacit": version("tacit"),
         }
 
-    def run(self) -> Result:
+    def run(self, progress: Progress = False) -> Result:
         """Runs it, here."""
-        world = build_world(self.world) if isinstance(self.world, str) else self.world()
-        return run(self.build(world), world, self.seed, progress=False)
+        world = _built(self.world)
+        return run(self.build(world), world, self.seed, progress)
 
     def build(self, world: World) -> AnyAgent:
         """Its agent; the noise is simulated."""
-        if isinstance(self.agent, str):
-            choice = choose_agent(self.agent)
+        choice = self.agent
+        if isinstance(choice, str):
+            choice = choose_agent(choice)
             if choice.budget:
                 raise InvalidArgument(f"{self.agent!r} has a budget; a sweep's are its budgets")
+        if isinstance(choice, AgentChoice):
             return choice.build(world.spec, self.users, self.privacy, self.seed)
         given = {"users": self.users, "privacy": self.privacy}
         seeds = {"seed": self.seed, "noise_seed": noise_seed(self.seed)}
-        made: AnyAgent = maker(self.agent)(world.spec, **given, **seeds)
+        made: AnyAgent = maker(choice)(world.spec, **given, **seeds)
         return made
+
+
+class Store:
+    """A folder of results, each under the hash of all that it depends on: nothing runs twice.
+
+    A result belongs to a job's description: world, agent, options, budget, users, seed and the
+    version of this package. Code that is named and not passed is known by its name alone, so after
+    a change of it take another folder, or run again.
+
+    Args:
+        folder: made if there is none.
+        again: whether what is there is not used, and replaced.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], *, again: bool = False) -> None:
+        self.folder, self.again = Path(folder), again
+        if self.folder.exists() and not self.folder.is_dir():
+            raise InvalidArgument(f"store is {str(folder)!r}, which is no folder")
+
+    def path(self, job: Job) -> Path:
+        """Where the result of a job is, or would be."""
+        text = json.dumps(job.description, sort_keys=True, allow_nan=False)
+        key = hashlib.sha256(text.encode()).hexdigest()
+        return self.folder / key[:2] / f"{key}.json"
+
+    def get(self, job: Job) -> Result | None:
+        """The stored result; ``None`` if there is none, or a damaged one."""
+        with contextlib.suppress(FileNotFoundError, CorruptFile):
+            return None if self.again else Result.load(self.path(job))
+        return None
+
+    def put(self, job: Job, result: Result) -> None:
+        """Stores a result, as a whole or not at all."""
+        path = self.path(job)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        result.save(path)
 
 
 @dataclass(frozen=True)
@@ -125,22 +165,8 @@ class Sweep:
         return found
 
     def table(self, world: str) -> list[tuple[str, ...]]:
-        """By agent and budget in a world: medians of users, and of scores the middle half's mean.
-
-        It has its 95 % interval beside it. Where no optimum is known, medians of returns.
-        """
-        labelled = self.labelled(world)
-        (_, users, *rest), *lines = rows(labelled)
-        if len(rest) < 4:  # no optimum is known: returns, and no scores
-            shown = [(*line[:-1], str(len(labelled[line[0]]))) for line in lines]
-            return [("", users, *rest[:-1], "runs"), *shown]
-        greedy = rest[2]
-        table: list[tuple[str, ...]] = [
-            ("", users, "score: middle half\n(95 % interval)", greedy, "runs")
-        ]
-        for line, results in zip(lines, labelled.values(), strict=True):
-            table.append((*line[:2], _spread(results), line[4], str(len(results))))
-        return table
+        """Medians by agent and budget; see :func:`tacit.simulation.tables.rows`."""
+        return rows(self.labelled(world))
 
     def to_frame(self) -> Any:
         """A row per release of every run, as a data frame of pandas."""
@@ -150,14 +176,14 @@ class Sweep:
         """See :func:`tacit.simulation.tables.save_results`."""
         save_results(self.labelled(), path)
 
-    def plot(self, path: str | None = None, style: str | None = None, band: str = "deciles") -> Any:
+    def plot(self, path: str | None = None) -> Any:
         """A row per world; see :func:`tacit.simulation.plots.plot_results`."""
         from tacit.simulation.plots import plot_results
 
         lines: dict[str, list[Result]] = {}
         for place, result in self.results.items():
             lines.setdefault(self.jobs[place].line, []).append(result)
-        return plot_results(lines, path, style=style, band=band, by_world=True)
+        return plot_results(lines, path, by_world=True)
 
 
 def _budget_words(privacy: Privacy) -> str:
@@ -169,14 +195,6 @@ def _budget_words(privacy: Privacy) -> str:
     """
     words = privacy_words(privacy).partition(", delta")[0]
     return words.removeprefix("joint privacy, ").replace(" privacy,", ",")
-
-
-def _spread(results: Sequence[Result]) -> str:
-    scores = [result.score for result in results if math.isfinite(result.score)]
-    if not scores:
-        return "-"
-    low, high = bootstrap_interval(scores)
-    return f"{interquartile_mean(scores):.3f} ({low:.3f} to {high:.3f})"
 
 
 def sweep(
@@ -225,32 +243,59 @@ def sweep(
         raise InvalidArgument("worlds, agents, budgets and seeds must not be empty")
     _check(jobs, only_stored)
     results: dict[int, Result] = {}
-    failed: list[str] = []
-    with progress_bar("runs", len(jobs), progress) as advance:
+    if store is not None:
+        stored = {place: store.get(job) for place, job in enumerate(jobs)}
+        results = {place: result for place, result in stored.items() if result is not None}
+    if only_stored:
+        return Sweep(jobs, results)
+
+    def finished(job: Job, result: Result) -> None:
         if store is not None:
-            stored = {i: store.get(job.description) for i, job in enumerate(jobs)}
-            results |= {i: result for i, result in stored.items() if result is not None}
-            advance(len(results))
-        left = [] if only_stored else [i for i in range(len(jobs)) if i not in results]
-        todo = {place: jobs[place] for place in left}
-        finished = outcomes(_outcome, todo, workers, executor, _TRIES)
-        with contextlib.closing(finished):
-            for place, outcome in finished:
-                job = jobs[place]
-                advance(1)
-                if isinstance(outcome, str):
-                    failed.append(f"{_name(job.world)}: {job.line}, seed {job.seed}: {outcome}")
-                    continue
-                results[place] = outcome
-                if store is not None:
-                    store.put(job.description, outcome)
-                if callback is not None:
-                    callback(job, outcome)
-    made = Sweep(jobs, dict(sorted(results.items())))
+            store.put(job, result)
+        if callback is not None:
+            callback(job, result)
+
+    return run_jobs(jobs, results, finished, executor, workers, progress)
+
+
+def run_jobs(
+    jobs: Sequence[Job],
+    known: Mapping[int, Result] | None = None,
+    finished: Callable[[Job, Result], None] | None = None,
+    executor: Executor | None = None,
+    workers: int = 1,
+    progress: Progress = True,
+) -> Sweep:
+    """Runs all jobs but those whose results are known; see :func:`sweep`."""
+    results, failed = dict(known or {}), dict[int, str]()
+    left = [place for place in range(len(jobs)) if place not in results]
+    workers = workers if len(left) > 1 else 1  # a single one needs no other process
+    with progress_bar("runs", len(jobs), progress) as advance:
+        advance(len(results))
+        for _ in range(_TRIES):
+            failed = {place: why for place, why in failed.items() if why != DIED}
+            made = outcomes(_outcome, {i: jobs[i] for i in left}, workers, executor)
+            with contextlib.closing(made):
+                for place, outcome in made:
+                    if isinstance(outcome, str):
+                        failed[place] = outcome
+                        continue
+                    results[place] = outcome
+                    advance(1)
+                    if finished is not None:
+                        finished(jobs[place], outcome)
+            # Nobody knows whose fault it was: those that may have been at work come last.
+            died = [place for place in left if failed.get(place) == DIED]
+            left = died[workers:] + died[:workers]
+            if not left:
+                break
+    whole = Sweep(tuple(jobs), dict(sorted(results.items())))
     if failed:
+        job, reason = jobs[min(failed)], failed[min(failed)]
         more = f", and {len(failed) - 1} more" if len(failed) > 1 else ""
-        raise SweepFailed(f"{failed[0]}{more}", made)
-    return made
+        words = f"{_name(job.world)}: {job.line}, seed {job.seed}: {reason}{more}"
+        raise SweepFailed(words, whole, reason)
+    return whole
 
 
 def _check(jobs: Sequence[Job], names_only: bool) -> None:
@@ -267,8 +312,15 @@ def _check(jobs: Sequence[Job], names_only: bool) -> None:
             continue
         key = _known_as(job.world)
         if key not in built:
-            built[key] = build_world(job.world) if isinstance(job.world, str) else job.world()
+            built[key] = _built(job.world)
         job.build(built[key])
+
+
+def _built(world: WorldLike) -> World:
+    if isinstance(world, str):
+        return build_world(world)
+    made: World = world if hasattr(world, "simulate") else world()  # type: ignore[assignment]
+    return made
 
 
 def _outcome(job: Job) -> Result | str:
@@ -280,8 +332,8 @@ def _outcome(job: Job) -> Result | str:
 
 def _name(what: Any) -> str:
     """What people call a world or an agent."""
-    if isinstance(what, str):
-        return what
+    if isinstance(what, (str, AgentChoice)):
+        return what if isinstance(what, str) else what.text
     return str(getattr(what, "name", None) or getattr(what, "__name__", None) or repr(what))
 
 

@@ -1,4 +1,4 @@
-"""Results as tables and files: a row per release, for frames, spreadsheets and other programs.
+"""Results as tables and files: medians for people, a row per release for frames and programs.
 
 JSON and Parquet hold all of a result and can be read again; CSV is for other programs. Parquet and
 frames need their packages (``pip install 'tacit[frames]'``).
@@ -9,18 +9,21 @@ from __future__ import annotations
 import csv
 import importlib
 import io
+import itertools
 import json
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from tacit.privacy.errors import CorruptFile, InvalidArgument, MissingExtra
 from tacit.privacy.files import MALFORMED, parse_json, read_file
+from tacit.privacy.models import Privacy
 from tacit.privacy.storage import write_atomic
-from tacit.simulation.result import Result
+from tacit.simulation.result import Result, median, users_words
 
 Labelled: TypeAlias = Mapping[str, Sequence[Result]]
 
@@ -28,8 +31,101 @@ ENDINGS = (".json", ".csv", ".parquet")
 """How the names of files of results end."""
 
 _FORMAT, _VERSION = "tacit-runs", 1
-# Where a Parquet file keeps the results themselves.
-_KEY = b"tacit-runs"
+_MEDIANS = ("users_to_90", "greedy_users_to_90", "score", "greedy_score")
+_RUN = (
+    *("regret", "users_to_90", "greedy_users_to_90", "served_value", "final_value", "score"),
+    *("greedy_value", "greedy_score"),
+)
+
+
+# For people.
+
+
+def rows(results: Labelled) -> list[tuple[str, ...]]:
+    """A table of medians: a row per label, below a row of titles.
+
+    First what served users got: how many came before 90 %, the score of the last, regret. Then
+    the same of the greedy policy, which served nobody. Where no optimum is known, returns.
+    """
+    columns: Mapping[str, tuple[str, Callable[[float | None], str]]] = {
+        "users\nto 90 %": ("users_to_90", users_words),
+        "score": ("score", number_words),
+        "regret\n/user": ("regret", number_words),
+        "greedy\nto 90 %": ("greedy_users_to_90", users_words),
+        "greedy\nscore": ("greedy_score", number_words),
+    }
+    if all(math.isnan(run.optimal_value) for runs in results.values() for run in runs):
+        columns = {
+            "return\nof all": ("served_value", number_words),
+            "return\nof the last": ("final_value", number_words),
+            "greedy\nreturn": ("greedy_value", number_words),
+        }
+    table: list[tuple[str, ...]] = [("", *columns, "guarantee", "runs")]
+    for label, runs in results.items():
+        cells = [words(_median(runs, name)) for name, words in columns.values()]
+        promised = runs[0].guarantee
+        short = "none" if promised is None else promised.short.partition(" per ")[0]
+        table.append((label, *cells, short, str(len(runs))))
+    return table
+
+
+def summary(results: Sequence[Result]) -> dict[str, Any]:
+    """Runs of one agent and their medians, as plain values."""
+    guarantee = results[0].guarantee
+    return {
+        "guarantee": None if guarantee is None else guarantee.to_dict(),
+        "runs": [
+            {"seed": run.seed} | {name: run.summary[name] for name in _RUN} for run in results
+        ],
+        **{f"{name}_median": _median(results, name) for name in _MEDIANS},
+    }
+
+
+def _median(results: Sequence[Result], name: str) -> float | None:
+    """Of what runs say of themselves; of regret, by user."""
+    if name == "regret":
+        return median(float(result.regret[-1]) / max(1, result.users) for result in results)
+    return median(result.summary[name] for result in results)
+
+
+def privacy_dict(privacy: Privacy) -> dict[str, Any]:
+    """A model and its budget as plain values.
+
+    >>> from tacit import NonPrivate
+    >>> privacy_dict(NonPrivate())
+    {'model': 'none', 'epsilon': None, 'delta': None}
+    """
+    if not privacy.private:
+        return {"model": "none", "epsilon": None, "delta": None}
+    model = "joint" if privacy.joint else "local"
+    return {"model": model, "epsilon": privacy.epsilon, "delta": privacy.delta}
+
+
+def privacy_words(privacy: Privacy) -> str:
+    """A model and its budget in a few words.
+
+    >>> from tacit import JointDP, NonPrivate
+    >>> privacy_words(JointDP(1.0, 1e-6)), privacy_words(NonPrivate())
+    ('joint privacy, epsilon 1, delta 1e-06', 'no privacy')
+    """
+    values = privacy_dict(privacy)
+    if values["epsilon"] is None:
+        return "no privacy"
+    return f"{values['model']} privacy, epsilon {values['epsilon']:g}, delta {values['delta']:g}"
+
+
+def number_words(number: float | None) -> str:
+    """A number for people.
+
+    >>> number_words(0.98765), number_words(1234.5), number_words(None)
+    ('0.988', '1,234', '-')
+    """
+    if number is None:
+        return "-"
+    return f"{number:,.0f}" if abs(number) >= 1000 else f"{number:.3g}"
+
+
+# For programs.
 
 
 def columns(results: Labelled) -> dict[str, NDArray[Any]]:
@@ -41,31 +137,23 @@ def columns(results: Labelled) -> dict[str, NDArray[Any]]:
     runs = [(label, run) for label, several in results.items() for run in several]
     lengths = [len(run.served) for _, run in runs]
 
-    def repeated(values: Sequence[Any]) -> NDArray[Any]:
-        return np.repeat(np.array(values), lengths)
-
-    def joined(take: Callable[[Result], NDArray[Any]]) -> NDArray[Any]:
-        return np.concatenate([take(run) for _, run in runs])
+    def joined(name: str) -> NDArray[Any]:
+        return np.concatenate([getattr(run, name) for _, run in runs])
 
     return {
-        "label": repeated([label for label, _ in runs]),
+        "label": np.repeat([label for label, _ in runs], lengths),
         **{
-            name: repeated([getattr(run, name) for _, run in runs])
+            name: np.repeat([getattr(run, name) for _, run in runs], lengths)
             for name in ("agent", "world", "privacy", "seed")
         },
         "release": np.concatenate([np.arange(n) for n in lengths]),
-        "users": joined(lambda run: run.served),
-        "value": joined(lambda run: run.values),
-        "greedy_value": joined(lambda run: run.greedy_values),
-        "regret": joined(lambda run: run.regret),
-        "loss": joined(lambda run: run.losses),
-        "score": joined(_scores),
+        "users": joined("served"),
+        "value": joined("values"),
+        "greedy_value": joined("greedy_values"),
+        "regret": joined("regret"),
+        "loss": joined("losses"),
+        "score": joined("scores"),
     }
-
-
-def _scores(run: Result) -> NDArray[Any]:
-    gap = run.optimal_value - run.baseline_value
-    return (run.values - run.baseline_value) / gap if gap > 0 else np.full(run.values.shape, np.nan)
 
 
 def frame(results: Labelled) -> Any:
@@ -80,16 +168,23 @@ def save_results(
 
     ``more`` stands beside them in JSON. :func:`load_results` reads JSON and Parquet again.
     """
-    ending = suffix(path)
+    ending, table = suffix(path), columns(results)
     runs = {label: [run.to_dict() for run in several] for label, several in results.items()}
     content = {"format": _FORMAT, "version": _VERSION, **(more or {}), "results": runs}
+    whole = json.dumps(content, indent=1, allow_nan=False)
+    data = io.BytesIO()
     if ending == ".csv":
-        data = _csv(columns(results))
-    elif ending == ".parquet":
-        data = _parquet(columns(results), content)
+        text = io.TextIOWrapper(data, encoding="utf-8", newline="", write_through=True)
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(table)
+        writer.writerows(zip(*(column.tolist() for column in table.values()), strict=True))
+    elif ending == ".parquet":  # with the results themselves in its metadata
+        arrow, parquet = _needed("pyarrow", "Parquet"), _needed("pyarrow.parquet", "Parquet")
+        made = arrow.table({name: column.tolist() for name, column in table.items()})
+        parquet.write_table(made.replace_schema_metadata({_FORMAT: whole}), data)
     else:
-        data = (json.dumps(content, indent=1, allow_nan=False) + "\n").encode()
-    write_atomic(path, data, 0o644)
+        data.write(f"{whole}\n".encode())
+    write_atomic(path, data.getvalue(), 0o644)
 
 
 def suffix(path: str | os.PathLike[str]) -> str:
@@ -107,7 +202,11 @@ def load_results(path: str | os.PathLike[str]) -> dict[str, list[Result]]:
         raise InvalidArgument(f"{name!r} is for other programs: load the .json or .parquet of it")
     data = read_file(path, "result")
     if data[:4] == b"PAR1":
-        data = _inside(name, data)
+        parquet = _needed("pyarrow.parquet", "Parquet")
+        try:
+            data = (parquet.read_schema(io.BytesIO(data)).metadata or {})[_FORMAT.encode()]
+        except (OSError, *MALFORMED) as error:
+            raise CorruptFile(f"{name!r}: not a file of runs ({error})") from error
     try:
         content = parse_json(data)
     except ValueError as error:
@@ -139,91 +238,11 @@ def merged(parts: Sequence[Labelled]) -> dict[str, list[Result]]:
             for run in several:
                 runs = whole.setdefault(label, {}).setdefault((run.agent, run.privacy), [])
                 runs += [run] if run not in runs else []
-    return {
-        name: runs
-        for label, kinds in whole.items()
-        for name, runs in zip(_told_apart(label, kinds), kinds.values(), strict=True)
-    }
-
-
-def _told_apart(label: str, kinds: Mapping[tuple[str, str], Sequence[Result]]) -> list[str]:
-    """Names of runs under one label, of several agents and budgets: in as few words as suffice."""
-    promised = [runs[0].guarantee for runs in kinds.values()]
-    short = ["not private" if one is None else one.short.partition(" per ")[0] for one in promised]
-    agents = [agent for agent, _ in kinds]
-    ways = [
-        [label for _ in kinds],
-        [f"{label}, {words}" for words in short],
-        [f"{label}, {agent}" for agent in agents],
-        [f"{label}, {agent}, {words}" for agent, words in zip(agents, short, strict=True)],
-        [", ".join((label, *kind)) for kind in kinds],
-    ]
-    return next(names for names in ways if len(set(names)) == len(names))
-
-
-# Summaries of several runs.
-
-
-def interquartile_mean(values: ArrayLike) -> float:
-    """The mean of the middle half: a quarter of the weight is cut at each end.
-
-    >>> interquartile_mean([0.0, 1.0, 2.0, 9.0])
-    1.5
-    """
-    ordered = np.sort(np.asarray(values, dtype=np.float64))
-    n = len(ordered)
-    # Value k has the weight of the part of [k/n, (k+1)/n] that lies in [1/4, 3/4].
-    ends = np.clip(np.arange(n + 1) / n, 0.25, 0.75)
-    return float(2.0 * np.diff(ends) @ ordered)
-
-
-def bootstrap_interval(
-    values: ArrayLike,
-    of: Callable[[NDArray[np.float64]], float] = interquartile_mean,
-    level: float = 0.95,
-    draws: int = 2000,
-) -> tuple[float, float]:
-    """Percentile bootstrap of a summary of independent runs; the draws are always the same.
-
-    >>> low, high = bootstrap_interval([0.8, 0.9, 0.85, 0.95, 0.9])
-    >>> 0.8 <= low < high <= 0.95
-    True
-    """
-    sample = np.asarray(values, dtype=np.float64)
-    if not 0.0 < level < 1.0:
-        raise InvalidArgument(f"level is {level!r}, but must be between 0 and 1")
-    rng = np.random.default_rng(0)
-    drawn = [of(rng.choice(sample, len(sample))) for _ in range(draws)]
-    low, high = np.quantile(drawn, [(1.0 - level) / 2.0, (1.0 + level) / 2.0])
-    return float(low), float(high)
-
-
-# Files.
-
-
-def _csv(table: Mapping[str, NDArray[Any]]) -> bytes:
-    text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(table)
-    writer.writerows(zip(*(column.tolist() for column in table.values()), strict=True))
-    return text.getvalue().encode()
-
-
-def _parquet(table: Mapping[str, NDArray[Any]], content: Mapping[str, Any]) -> bytes:
-    arrow = _needed("pyarrow", "Parquet")
-    made = arrow.table({name: arrow.array(column.tolist()) for name, column in table.items()})
-    made = made.replace_schema_metadata({_KEY: json.dumps(content, allow_nan=False)})
-    sink = io.BytesIO()
-    _needed("pyarrow.parquet", "Parquet").write_table(made, sink)
-    return sink.getvalue()
-
-
-def _inside(name: str, data: bytes) -> bytes:
-    parquet = _needed("pyarrow.parquet", "Parquet")
-    try:
-        found: bytes = (parquet.read_schema(io.BytesIO(data)).metadata or {})[_KEY]
-    except (OSError, *MALFORMED) as error:
-        raise CorruptFile(f"{name!r}: not a file of runs ({error})") from error
+    found: dict[str, list[Result]] = {}
+    for label, kinds in whole.items():
+        apart = [len(set(words)) > 1 for words in zip(*kinds, strict=True)]
+        for kind, runs in kinds.items():
+            found[", ".join((label, *itertools.compress(kind, apart)))] = runs
     return found
 
 

@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 FIRST_POWER, POWERS = -24, 36
 """Bins are powers of two, of which the first and so many are told apart."""
 
-PLACES = 25
-"""Bins of a coordinate of first states."""
-
 # Steps of a user that count, spread over her episode: more add little but work.
 _COUNTED = 64
 # A residual beyond so many scales is cut there: products must stay finite.
@@ -71,29 +68,6 @@ def angles_of(spec: BoxSpec) -> Bools:
     return found
 
 
-def placed(spec: BoxSpec, parts: Floats) -> Floats:
-    """States, (n, D), by parts of the way along each coordinate, (n, D); open ones are shrunk."""
-    lows, highs = np.array(spec.lows), np.array(spec.highs)
-    closed = np.isfinite(lows) & np.isfinite(highs)
-    low, high = np.where(closed, lows, -1.0), np.where(closed, highs, 1.0)
-    x = low + np.clip(parts, 0.0, 1.0) * (high - low)
-    x = np.where(closed, x, x / np.maximum(1.0 - np.abs(x), 1e-3))
-    found: Floats = np.clip(x, lows, highs)
-    return found
-
-
-def _places(spec: BoxSpec, states: Floats) -> Floats:
-    """The inverse of :func:`placed`: in which bin of every coordinate states are."""
-    lows, highs = np.array(spec.lows), np.array(spec.highs)
-    closed = np.isfinite(lows) & np.isfinite(highs)
-    with np.errstate(all="ignore"):
-        x = np.clip(states, -1e100, 1e100)
-        low, high = np.where(closed, lows, -1.0), np.where(closed, highs, 1.0)
-        parts = (np.where(closed, x, x / (1.0 + np.abs(x))) - low) / (high - low)
-    bins: Floats = np.clip(np.floor(parts * PLACES), 0, PLACES - 1)
-    return bins
-
-
 @dataclass(frozen=True, eq=False)
 class MoveScales(Statistic):
     """How far users' states move in a step, and how large they get where no box says so.
@@ -101,9 +75,7 @@ class MoveScales(Statistic):
     Part ``moves`` (outputs, 36): for every coordinate, and for the reward if ``rewards``, one 1 at
     the power of two that is nearest to the root mean square of what changes in a step, from 2^-24
     on. Part ``sizes`` (D, 36): for every coordinate that the box leaves open, one 1 at the power of
-    two above the largest value. Part ``starts`` (D, 25), if asked for: for every coordinate one 1
-    at the bin of the first of her states that count; of open coordinates x / (1 + |x|) is binned.
-    A user without any valid step has zeros.
+    two above the largest value. A user without any valid step has zeros.
 
     Sensitivity. Each of g groups holds one 1 at most: two users differ by at most sqrt(2) in each,
     sqrt(2 g) together, as users do who are different everywhere; zero is sqrt(g) away.
@@ -111,7 +83,6 @@ class MoveScales(Statistic):
 
     spec: BoxSpec
     rewards: bool = False
-    starts: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", "scales of moves")
@@ -133,13 +104,11 @@ class MoveScales(Statistic):
         parts = [Part("moves", (self.outputs, POWERS))]
         if self.unbounded.any():
             parts.append(Part("sizes", (int(self.unbounded.sum()), POWERS)))
-        if self.starts:
-            parts.append(Part("starts", (self.spec.dimension, PLACES)))
         return Layout(tuple(parts))
 
     def l2(self, relation: Relation) -> float:
         """See the class."""
-        groups = self.outputs + int(self.unbounded.sum()) + self.starts * self.spec.dimension
+        groups = self.outputs + int(self.unbounded.sum())
         return ball(math.sqrt(groups), relation, ACUTE)
 
     def vectors(self, block: Block) -> Floats:
@@ -151,22 +120,18 @@ class MoveScales(Statistic):
             squares = _by_user(moves.users, cut**2, block.users)
             means = np.sqrt(squares / np.maximum(counts, 1)[:, np.newaxis])
         powers: Floats = np.rint(np.log2(np.maximum(means, 1e-300)))
-        parts = {"moves": _one_hot(powers - FIRST_POWER, counts > 0, POWERS)}
+        parts = {"moves": _one_hot(powers - FIRST_POWER, counts > 0)}
         if self.unbounded.any():
             largest = np.zeros((block.users, self.spec.dimension))
             np.maximum.at(largest, moves.users, np.abs(moves.states))
             powers = np.ceil(np.log2(np.maximum(largest[:, self.unbounded], 1e-300)))
-            parts["sizes"] = _one_hot(powers - FIRST_POWER, counts > 0, POWERS)
-        if self.starts:
-            first = np.zeros((block.users, self.spec.dimension))
-            first[moves.users[::-1]] = moves.states[::-1]
-            parts["starts"] = _one_hot(_places(self.spec, first), counts > 0, PLACES)
+            parts["sizes"] = _one_hot(powers - FIRST_POWER, counts > 0)
         return self.layout.pack(parts, users=block.users)
 
 
-def _one_hot(bins: Floats, known: Bools, count: int) -> Floats:
-    whole = np.clip(bins, 0, count - 1).astype(np.int64)
-    hot: Floats = (whole[..., np.newaxis] == np.arange(count)).astype(np.float64)
+def _one_hot(bins: Floats, known: Bools) -> Floats:
+    whole = np.clip(bins, 0, POWERS - 1).astype(np.int64)
+    hot: Floats = (whole[..., np.newaxis] == np.arange(POWERS)).astype(np.float64)
     return np.where(known[:, np.newaxis, np.newaxis], hot, 0.0)
 
 

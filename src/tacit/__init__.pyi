@@ -1,0 +1,160 @@
+"""Types of the public names, which are loaded when they are asked for."""
+
+from tacit import continuous, gym, linear, lq, mixture, papers, tabular
+from tacit.core.agent import Agent
+from tacit.core.algorithm import Algorithm
+from tacit.core.asks import Ask
+from tacit.core.episodes import Episodes
+from tacit.core.episodes import validate_episodes as validate
+from tacit.core.kinds import AgentKind
+from tacit.core.monitor import monitor
+from tacit.core.receipt import Receipt
+from tacit.core.vector_episodes import VectorEpisodes
+from tacit.finite.mixed_policy import MixedPolicy
+from tacit.finite.offline import Recommendation, learn_offline
+from tacit.finite.policy import Policy
+from tacit.privacy.budget import Budget, Relation
+from tacit.privacy.counters import counter
+from tacit.privacy.curators import distributed, local
+from tacit.privacy.curators.gate import Curator, Release
+from tacit.privacy.curators.joint import JointCurator
+from tacit.privacy.curators.local import LocalCurator
+from tacit.privacy.errors import (
+    BudgetExceeded,
+    Busy,
+    CheckFailed,
+    CorruptFile,
+    DoubleSpend,
+    HorizonExceeded,
+    InvalidArgument,
+    LockTimeout,
+    MissingExtra,
+    TacitError,
+    TacitWarning,
+    WrongKey,
+)
+from tacit.privacy.guarantee import Guarantee
+from tacit.privacy.ledger import Ledger
+from tacit.privacy.models import DistributedDP, JointDP, LocalDP, NonPrivate
+from tacit.privacy.standard import ClippedSum, GramCross, OneHotCounts
+from tacit.privacy.statistic import Block, Layout, Part, Statistic
+from tacit.registry import world
+from tacit.simulation.result import Result
+from tacit.simulation.run import run
+from tacit.simulation.seeds import run_seeds
+from tacit.simulation.sweep import sweep
+from tacit.testing.audit_agent import audit_agent
+from tacit.testing.check_agent import check_agent
+from tacit.testing.check_counter import check_counter
+from tacit.testing.check_statistic import check_statistic
+from tacit.testing.mechanisms import audit_counter, audit_linear, audit_samples
+from tacit.which_agent import agent
+
+__version__: str
+
+ActorCritic: AgentKind
+CertaintyEquivalence: AgentKind
+ConcurrentPSRL: AgentKind
+FittedFunctionalQ: AgentKind
+KernelLSVI: AgentKind
+LSVIUCB: AgentKind
+LSVIUCBPlusPlus: AgentKind
+LinOptPO: AgentKind
+LinOptSampled: AgentKind
+LinOptVI: AgentKind
+LinearPosterior: AgentKind
+ModelPosterior: AgentKind
+PessimisticImprovement: AgentKind
+PessimisticLSVI: AgentKind
+PessimisticVI: AgentKind
+PolicyImprovement: AgentKind
+UCBPO: AgentKind
+UCBVI: AgentKind
+
+__all__ = [
+    "LSVIUCB",
+    "UCBPO",
+    "UCBVI",
+    "ActorCritic",
+    "Agent",
+    "AgentKind",
+    "Algorithm",
+    "Ask",
+    "Block",
+    "Budget",
+    "BudgetExceeded",
+    "Busy",
+    "CertaintyEquivalence",
+    "CheckFailed",
+    "ClippedSum",
+    "ConcurrentPSRL",
+    "CorruptFile",
+    "Curator",
+    "DistributedDP",
+    "DoubleSpend",
+    "Episodes",
+    "FittedFunctionalQ",
+    "GramCross",
+    "Guarantee",
+    "HorizonExceeded",
+    "InvalidArgument",
+    "JointCurator",
+    "JointDP",
+    "KernelLSVI",
+    "LSVIUCBPlusPlus",
+    "Layout",
+    "Ledger",
+    "LinOptPO",
+    "LinOptSampled",
+    "LinOptVI",
+    "LinearPosterior",
+    "LocalCurator",
+    "LocalDP",
+    "LockTimeout",
+    "MissingExtra",
+    "MixedPolicy",
+    "ModelPosterior",
+    "NonPrivate",
+    "OneHotCounts",
+    "Part",
+    "PessimisticImprovement",
+    "PessimisticLSVI",
+    "PessimisticVI",
+    "Policy",
+    "PolicyImprovement",
+    "Receipt",
+    "Recommendation",
+    "Relation",
+    "Release",
+    "Result",
+    "Statistic",
+    "TacitError",
+    "TacitWarning",
+    "VectorEpisodes",
+    "WrongKey",
+    "agent",
+    "audit_agent",
+    "audit_counter",
+    "audit_linear",
+    "audit_samples",
+    "check_agent",
+    "check_counter",
+    "check_statistic",
+    "continuous",
+    "counter",
+    "distributed",
+    "gym",
+    "learn_offline",
+    "linear",
+    "local",
+    "lq",
+    "mixture",
+    "monitor",
+    "papers",
+    "run",
+    "run_seeds",
+    "sweep",
+    "tabular",
+    "validate",
+    "world",
+]

@@ -1,1 +1,0 @@
-"""The checks of an agent, one by one."""

@@ -1,0 +1,306 @@
+"""Environments of Gymnasium with finitely many states and actions, as worlds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from tacit.core.episodes import Episodes
+from tacit.core.sizes import check_bytes, check_size, check_users
+from tacit.core.world import Form
+from tacit.finite.mixed_policy import AnyPolicy, MixedPolicy
+from tacit.finite.model import FiniteModel, check_policy
+from tacit.finite.policy import Policy
+from tacit.finite.spec import FiniteSpec
+from tacit.finite.world import FORMS, FiniteWorld
+from tacit.gym.rules import Env, numbered, returns_of, rewards_of, transparent
+from tacit.gym.tables import Rescaled, Table
+from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.statistic import Block, StreamedBlock
+from tacit.tabular.world import TabularWorld
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+# Simulated users that a value is the mean of.
+_EVALUATED = 1000
+# And of which a streamed block has parts.
+_PART = 1 << 14
+
+
+class ImportedWorld(TabularWorld):
+    """An environment whose table is known, as a world: all values are exact.
+
+    States and actions keep the environment's numbers. An episode that ends early stays where it
+    ended, with reward 0, until the horizon. For agents rewards are rescaled to [0, 1]:
+
+        environment's reward = reward_offset + reward_scale * agent's reward
+
+    unless it is a way to an end, or clipped: see :mod:`tacit.gym.tables`. Values are in the
+    environment's own units: expected sums of what it pays. Since they may be negative, losses are
+    relative to the baseline: ``reference_value`` is ``baseline_value``.
+
+    Attributes:
+        reward_offset: see above.
+        reward_scale: see above.
+        assumed: what was taken by rule, in words.
+    """
+
+    def __init__(
+        self,
+        model: FiniteModel,
+        name: str,
+        reward_offset: float,
+        reward_scale: float,
+        assumed: Sequence[str] = (),
+        paid: Rescaled | None = None,
+    ) -> None:
+        FiniteWorld.__init__(self, model, name)
+        self.reward_offset = reward_offset
+        self.reward_scale = reward_scale
+        self._valued, offset, scale = paid or (model, reward_offset, reward_scale)
+        self.units = model.horizon * offset, scale
+        self.assumed = tuple(assumed)
+
+    @property
+    def reference_value(self) -> float:
+        """The value of acting uniformly at random."""
+        return self.baseline_value
+
+
+class SampledWorld:
+    """An environment without a table: users are simulated one by one, values are estimated.
+
+    Observations are numbered in row-major order where there are several. The last state is added:
+    an episode that ends early stays there, with the environment's reward 0, until the horizon.
+    For agents rewards are clipped to ``reward_range``, rescaled to [0, 1] as in
+    :class:`ImportedWorld`, and rounded at random to 0 or 1, which keeps their means. With a
+    ``return_range`` they are 0 but for the last step before the end, which pays the whole return,
+    clipped and rescaled in the same way. Values are in the environment's own units: means of what
+    it paid, without any clip.
+
+    Attributes:
+        spec: what an agent may know.
+        name: what it is called.
+        reward_offset: the lower end of the range.
+        reward_scale: its length.
+        evaluation_users: how many simulated users a value is the mean of. They are the same in
+            every call, so equal policies have equal values.
+        assumed: what was taken by rule, in words.
+        exact: ``False``: values are estimates.
+        optimal_value: as given by the caller; NaN if not, since nobody knows it.
+    """
+
+    exact = False
+
+    def __init__(
+        self,
+        env: gymnasium.Env[Any, Any],
+        horizon: int,
+        name: str,
+        reward_range: tuple[float, float],
+        optimal_value: float | None = None,
+        evaluation_users: int | None = None,
+        assumed: Sequence[str] = (),
+        return_range: tuple[float, float] | None = None,
+    ) -> None:
+        # Padded steps have the reward 0.
+        low, high = min(reward_range[0], 0.0), max(reward_range[1], 0.0)
+        self.paid_once = return_range is not None
+        if return_range is not None:
+            low, high = return_range
+        self._env, self.assumed = env, tuple(assumed)
+        space: Any = env.observation_space
+        self._sizes: list[int]
+        self._starts: list[int]
+        # How many values each part of an observation has, and the smallest of them.
+        if isinstance(space, spaces.MultiDiscrete):
+            self._sizes, self._starts = space.nvec.ravel().tolist(), space.start.ravel().tolist()
+        else:
+            parts = space if isinstance(space, spaces.Tuple) else (space,)
+            self._sizes = [int(part.n) for part in parts]
+            self._starts = [int(part.start) for part in parts]
+        self._first_action = int(env.action_space.start)  # type: ignore[attr-defined]  # numbered
+        self.name = name
+        self.reward_offset, self.reward_scale = low, high - low
+        evaluated = _EVALUATED if evaluation_users is None else evaluation_users
+        self.evaluation_users = check_size("evaluation_users", evaluated)
+        self.optimal_value = math.nan if optimal_value is None else float(optimal_value)
+        self.spec = FiniteSpec(
+            states=math.prod(self._sizes) + 1,
+            actions=int(env.action_space.n),  # type: ignore[attr-defined]  # as above
+            horizon=horizon,
+            stationary=True,
+            largest_return=1.0 if self.paid_once else None,
+        )
+
+    def simulate(
+        self, policy: AnyPolicy, users: int, rng: np.random.Generator, form: Form = "episodes"
+    ) -> Episodes | Block:
+        """A block of users who follow a policy: episodes of the environment, in every form."""
+        if form not in FORMS:
+            raise InvalidArgument(f"form must be one of {FORMS}, got {form!r}")
+        if form == "streamed":
+            return self._streamed(policy, check_users(users), rng)
+        check_policy(self.spec, policy)
+        users = check_users(users)
+        states, actions, paid, components = self._roll_out(policy, users, rng)
+        scaled = np.clip((paid - self.reward_offset) / self.reward_scale, 0.0, 1.0)
+        if self.paid_once:
+            last = np.maximum((states[:, :-1] != self.spec.states - 1).sum(axis=1) - 1, 0)
+            shown = (paid.sum(axis=1) - self.reward_offset) / self.reward_scale
+            scaled = np.zeros(paid.shape)
+            scaled[np.arange(users), last] = np.clip(shown, 0.0, 1.0)
+        rewards = (rng.random(scaled.shape) < scaled).astype(np.float64)
+        versions = np.full(users, policy.version, dtype=np.int64)
+        return Episodes(states, actions, rewards, versions, components=components)
+
+    def _streamed(self, policy: AnyPolicy, users: int, rng: np.random.Generator) -> StreamedBlock:
+        """The same users whenever they are asked for: stepped once, and kept in few bytes."""
+        narrow, kept = np.min_scalar_type(self.spec.states), list[Block]()
+        kinds = {"states": narrow, "actions": narrow, "rewards": np.dtype(np.uint8)}
+        for first in range(0, users, _PART):
+            made = self.simulate(policy, min(_PART, users - first), rng)
+            block = made.block() if isinstance(made, Episodes) else made
+            small = {key: array.astype(kinds.get(key, "i8")) for key, array in block.arrays.items()}
+            kept.append(Block(block.users, small))
+        return StreamedBlock(users, lambda: map(_widened, kept))
+
+    def value(self, policy: AnyPolicy) -> float:
+        """An estimate: the mean return of ``evaluation_users`` simulated users."""
+        check_policy(self.spec, policy)
+        return float(self._evaluated(policy)[1].sum(axis=1).mean())
+
+    @property
+    def baseline_value(self) -> float:
+        """An estimate of the value of acting uniformly at random."""
+        return self._at_random[0]
+
+    @property
+    def random_steps(self) -> float:
+        """An estimate of how many steps an episode has at random."""
+        return self._at_random[1]
+
+    @cached_property
+    def _at_random(self) -> tuple[float, float]:
+        spec = self.spec
+        uniform = Policy.uniform(spec.horizon, spec.states, spec.actions)
+        states, paid = self._evaluated(uniform)
+        taken = (states[:, :-1] != spec.states - 1).sum(axis=1)
+        return float(paid.sum(axis=1).mean()), float(taken.mean())
+
+    def _evaluated(self, policy: AnyPolicy) -> tuple[Ints, Floats]:
+        """States and rewards of the users that values are means of: the same in every call."""
+        rng = np.random.default_rng(0)
+        states, _, paid, _ = self._roll_out(policy, self.evaluation_users, rng)
+        return states, paid
+
+    @property
+    def reference_value(self) -> float:
+        """The baseline."""
+        return self.baseline_value
+
+    def __repr__(self) -> str:
+        return f"<SampledWorld {self.name!r}: values are estimates>"
+
+    def _roll_out(
+        self, policy: AnyPolicy, users: int, rng: np.random.Generator
+    ) -> tuple[Ints, Ints, Floats, Ints | None]:
+        H, end = self.spec.horizon, self.spec.states - 1
+        check_bytes("episodes of a block", (users, 3 * H + 2))
+        states = np.full((users, H + 1), end, dtype=np.int64)
+        actions = np.zeros((users, H), dtype=np.int64)
+        rewards = np.zeros((users, H))
+        seed: int | None = int(rng.integers(2**31))
+        components = policy.drawn(users, rng) if isinstance(policy, MixedPolicy) else None
+        several = policy.components if isinstance(policy, MixedPolicy) else (policy,)
+        choosers = [_chooser(one, rng) for one in several]
+        for user in range(users):
+            choose, rest = choosers[0 if components is None else components[user]]
+            # Seeded once: later episodes continue the environment's own stream.
+            observation, _ = self._env.reset(seed=seed)
+            seed = None
+            state = self._encode(observation)
+            for step in range(H + 1):
+                states[user, step] = state
+                if step == H or state == end:
+                    actions[user, step:] = rest(step)
+                    break
+                actions[user, step] = action = choose(step, state)
+                observation, paid, terminated, truncated, _ = self._env.step(
+                    action + self._first_action
+                )
+                rewards[user, step] = float(paid)
+                state = end if terminated or truncated else self._encode(observation)
+        return states, actions, rewards, components
+
+    def _encode(self, observation: Any) -> int:
+        if len(self._sizes) == 1:
+            return int(observation) - self._starts[0]
+        indices = [int(part) for part in np.ravel(np.asarray(observation))]
+        shifted = [index - start for index, start in zip(indices, self._starts, strict=True)]
+        return int(np.ravel_multi_index(shifted, self._sizes))
+
+
+def _widened(block: Block) -> Block:
+    """With the types that episodes have."""
+    wide = {name: array.astype(np.int64) for name, array in block.arrays.items()}
+    return Block(block.users, wide | {"rewards": wide["rewards"].astype(np.float64)})
+
+
+def _chooser(
+    policy: Policy, rng: np.random.Generator
+) -> tuple[Callable[[int, int], int], Callable[[int], Ints]]:
+    """A policy's action at a step and state; and all at the end, the last state, from a step on."""
+    if (table := policy.actions) is not None:
+        return lambda step, state: int(table[step, state]), lambda step: table[step:, -1]
+    sums = np.cumsum(np.asarray(policy.probabilities), axis=-1)[..., :-1]
+
+    def rest(step: int) -> Ints:
+        drawn: Ints = (rng.random((len(sums) - step, 1)) >= sums[step:, -1]).sum(axis=1)
+        return drawn
+
+    return lambda step, state: int(sums[step, state].searchsorted(rng.random(), "right")), rest
+
+
+def finite_world(
+    env: Env, name: str, assumed: list[str], given: Mapping[str, Any]
+) -> ImportedWorld | SampledWorld:
+    """The world of an environment and of options of :func:`~.worlds.from_gymnasium`."""
+    env = numbered(env, given["action_levels"], assumed)
+    ends, returns, best = (
+        given[name] for name in ("reward_range", "return_range", "optimal_value")
+    )
+    if _has_table(env):
+        for option in ("optimal_value", "return_range"):
+            if given[option] is not None:
+                raise InvalidArgument(f"{option} is given, but {name} has a table: it is computed")
+        seen = None if ends is None else rewards_of(env, ends, assumed)
+        table = Table(env.unwrapped, given["horizon"], seen, assumed)
+        return ImportedWorld(table.seen[0], name, *table.seen[1:], assumed, paid=table.paid)
+    if ends is None:
+        returns = returns_of(env, returns, assumed)
+    rewards = returns or rewards_of(env, ends, assumed)
+    known = rewards, best, given["evaluation_users"], assumed, returns
+    return SampledWorld(env, given["horizon"], name, *known)
+
+
+def _has_table(env: Env) -> bool:
+    inner: Any = env.unwrapped
+    # A fickle passenger of Taxi changes her mind outside the table.
+    return (
+        transparent(env)
+        and isinstance(env.observation_space, spaces.Discrete)
+        and env.observation_space.start == 0
+        and env.action_space.start == 0  # type: ignore[attr-defined]  # Discrete, numbered
+        and isinstance(getattr(inner, "P", None), Mapping)
+        and hasattr(inner, "initial_state_distrib")
+        and not getattr(inner, "fickle_passenger", False)
+    )

@@ -1,0 +1,240 @@
+"""Environments that others wrote: what a world needs to know and they do not say, by public rules.
+
+A rule reads spaces, time limits and documentation, never an episode:
+
+- **horizon**: the environment's time limit; :data:`STEPS` where it has none.
+- **range of rewards**: what the environment declares (``reward_range`` of itself or in its
+  ``metadata``), else what the documentation of Gymnasium's own says (:data:`DOCUMENTED`), else
+  :data:`REWARDS`. What is outside is clipped before an agent sees it; values are of what was paid.
+- **range of returns**: what a whole episode adds up to, where that is known to be less than the
+  rewards of all steps could be (:data:`RETURNS`). Then agents see the return alone, when it ends.
+- **actions**: numbers. Of several numbered parts all combinations; of a Box a grid of
+  :data:`LEVELS` along each coordinate, ends included. An end that is infinite is 1.
+
+An option of the same name takes the place of each.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import warnings
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
+
+from tacit.core.sizes import check_size
+from tacit.gym.envs import EpisodeEnv
+from tacit.privacy.errors import InvalidArgument
+
+Env: TypeAlias = gymnasium.Env[Any, Any]
+
+STEPS = 100
+"""Steps of an episode where an environment has no time limit."""
+
+REWARDS = (-1.0, 1.0)
+"""The range of rewards of which nothing is said."""
+
+TRANSPARENT = (OrderEnforcing, PassiveEnvChecker, TimeLimit)
+"""Wrappers that change neither states nor rewards."""
+
+LEVELS = 5
+"""Values of a continuous action along each coordinate."""
+
+DOCUMENTED = {
+    "Acrobot": (-1.0, 0.0),
+    "Blackjack": (-1.0, 1.0),
+    "CartPole": (0.0, 1.0),
+    "CliffWalking": (-100.0, 0.0),
+    "CliffWalkingSlippery": (-100.0, 0.0),
+    "FrozenLake": (0.0, 1.0),
+    "FrozenLake8x8": (0.0, 1.0),
+    "LunarLander": (-100.0, 100.0),
+    "LunarLanderContinuous": (-100.0, 100.0),
+    "MountainCar": (-1.0, 0.0),
+    "MountainCarContinuous": (-0.1, 100.0),
+    "Pendulum": (-(math.pi**2 + 0.1 * 8**2 + 0.001 * 2**2), 0.0),
+    "Taxi": (-10.0, 20.0),
+}
+"""Ranges of one reward, as Gymnasium's pages have them, by name without version."""
+
+RETURNS = {"Blackjack": (-1.0, 1.0)}
+"""Ranges of a return, as Gymnasium's pages have them: of games that pay once, when they end."""
+
+# The same where a parameter of the environment changes it.
+_BY_PARAMETER = {"sutton_barto_reward": (-1.0, 0.0), "natural": (-1.0, 1.5)}
+# More numbered actions than this are a slip.
+_MOST_ACTIONS = 1000
+
+
+def opened(env_or_id: str | Env, kwargs: dict[str, Any]) -> Env:
+    """An environment, or that of an id and its parameters."""
+    if isinstance(env_or_id, str):
+        try:
+            with warnings.catch_warnings():
+                # What Gymnasium says of old versions; those that are gone it refuses.
+                warnings.simplefilter("ignore")
+                return gymnasium.make(env_or_id, **{"disable_env_checker": True} | kwargs)
+        except (gymnasium.error.Error, TypeError) as error:
+            given = f" with {kwargs}" if kwargs else ""
+            raise InvalidArgument(f"no environment {env_or_id!r}{given}: {error}") from error
+    if not isinstance(env_or_id, gymnasium.Env):
+        raise InvalidArgument(f"env_or_id must be a gymnasium.Env or its id, got {env_or_id!r}")
+    if kwargs:
+        raise InvalidArgument(f"{sorted(kwargs)} are for making an env from its id")
+    return env_or_id
+
+
+def transparent(env: Env) -> bool:
+    """Whether no wrapper changes states or rewards, so that what is known of the inside holds."""
+    while isinstance(env, gymnasium.Wrapper):
+        if not isinstance(env, TRANSPARENT):
+            return False
+        env = env.env
+    return True
+
+
+def own_world(env: Env) -> Any:
+    """The world whose users an environment of ours plays, or ``None``."""
+    inner = env.unwrapped
+    return inner.world if isinstance(inner, EpisodeEnv) and transparent(env) else None
+
+
+def limit_of(env: Env) -> int | None:
+    """The time limit: that of the id, or of a wrapper; the shortest where there are several."""
+    limits = [] if env.spec is None else [env.spec.max_episode_steps]
+    while isinstance(env, gymnasium.Wrapper):
+        if isinstance(env, TimeLimit):
+            limits.append(env._max_episode_steps)
+        env = env.env
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
+def horizon_of(env: Env, given: int | None, assumed: list[str]) -> int:
+    """Steps of an episode, by the rule; ``assumed`` gets a sentence where nobody said it."""
+    if given is not None:
+        return check_size("horizon", given)
+    limit = limit_of(env)
+    if limit is None and (own := own_world(env)) is not None:
+        limit = int(own.spec.horizon)
+    why = "no time limit" if limit is None else "the time limit"
+    assumed.append(f"horizon {limit or STEPS} ({why})")
+    return limit or STEPS
+
+
+def rewards_of(
+    env: Env, given: tuple[float, float] | None, assumed: list[str]
+) -> tuple[float, float]:
+    """The range of rewards, by the rule; two finite numbers that increase."""
+    if given is not None:
+        return _increasing(given)
+    own = getattr(env.unwrapped, "reward_range", None) or env.unwrapped.metadata.get("reward_range")
+    if own is not None and np.shape(own) == (2,) and np.isfinite(own).all():
+        found, why = _increasing(own), "declared"
+    elif (documented := _documented(env, DOCUMENTED)) is not None:
+        found, why = documented, "documented"
+    else:
+        found, why = REWARDS, "not declared"
+    assumed.append(f"rewards in {found[0]:g}:{found[1]:g} ({why})")
+    return found
+
+
+def returns_of(
+    env: Env, given: tuple[float, float] | None, assumed: list[str]
+) -> tuple[float, float] | None:
+    """The range of returns, by the rule; ``None`` if nothing is known of it."""
+    if given is not None:
+        return _increasing(given, "return_range")
+    found = _documented(env, RETURNS)
+    if found is not None:
+        ends = f"{found[0]:g}:{found[1]:g}"
+        assumed.append(f"returns in {ends} (documented), told when an episode ends")
+    return found
+
+
+def _documented(env: Env, ranges: dict[str, tuple[float, float]]) -> tuple[float, float] | None:
+    if env.spec is None or env.spec.name not in ranges:
+        return None
+    changed = [ends for key, ends in _BY_PARAMETER.items() if env.spec.kwargs.get(key)]
+    return [*changed, ranges[env.spec.name]][0]
+
+
+def _increasing(ends: Any, name: str = "reward_range") -> tuple[float, float]:
+    if np.shape(ends) == (2,):
+        low, high = (float(end) for end in ends)
+        if math.isfinite(high - low) and low < high:
+            return low, high
+    raise InvalidArgument(f"{name} must be two finite numbers that increase, got {ends!r}")
+
+
+class NumberedActions(gymnasium.ActionWrapper[Any, Any, Any]):
+    """An environment whose actions are the places in a list of actions."""
+
+    def __init__(self, env: Env, choices: Sequence[Any]) -> None:
+        super().__init__(env)
+        self.choices = choices
+        self.action_space = spaces.Discrete(len(choices))
+
+    def action(self, action: Any) -> Any:
+        """The one of that number."""
+        return self.choices[int(action)]
+
+
+def numbered(env: Env, levels: int | None, assumed: list[str]) -> Env:
+    """The environment with numbered actions, by the rule; itself if it has them."""
+    space = env.action_space
+    if isinstance(space, spaces.Discrete):
+        return env
+    if isinstance(space, spaces.MultiDiscrete):
+        parts = zip(space.nvec.ravel(), space.start.ravel(), strict=True)
+        axes = [np.arange(size) + first for size, first in parts]
+        words = "all combinations"
+    elif isinstance(space, spaces.MultiBinary):
+        axes = [np.arange(2)] * math.prod(space.shape)
+        words = "all combinations"
+    elif isinstance(space, spaces.Box) and space.dtype is not None and space.dtype.kind in "iuf":
+        levels = LEVELS if levels is None else check_size("action_levels", levels)
+        low = np.where(np.isfinite(space.low), space.low, -1.0).ravel()
+        high = np.where(np.isfinite(space.high), space.high, 1.0).ravel()
+        axes = [np.linspace(a, b, levels) for a, b in zip(low, high, strict=True)]
+        words = f"{levels} levels each" if len(axes) > 1 else f"{levels} levels"
+    else:
+        raise InvalidArgument(
+            "the environment's actions must be Discrete, MultiDiscrete, MultiBinary or a Box, "
+            f"got {space}"
+        )
+    count = math.prod(len(axis) for axis in axes)
+    if count > _MOST_ACTIONS:
+        raise InvalidArgument(
+            f"{count:,} actions are more than {_MOST_ACTIONS:,}, from {space}: see action_levels"
+        )
+    rows = itertools.product(*axes)
+    choices = [np.array(row, dtype=space.dtype).reshape(space.shape) for row in rows]
+    assumed.append(f"{count} actions ({words})")
+    return NumberedActions(env, choices)
+
+
+def name_of(env: Env, options: dict[str, Any]) -> str:
+    """A text that rebuilds the world: id, options that were given, parameters of the environment.
+
+    What is no plain value cannot be rebuilt from a text, and is "...".
+    """
+    made, kept = env.spec, options
+    if made is not None:
+        usual = gymnasium.registry[made.id].kwargs if made.id in gymnasium.registry else {}
+        usual = usual | {"disable_env_checker": True}
+        kept = options | {k: v for k, v in made.kwargs.items() if usual.get(k, ...) is not v}
+    given = "".join(f",{key}={_text(value)}" for key, value in kept.items() if value is not None)
+    return f"gym:{type(env.unwrapped).__name__ if made is None else made.id}{given}"
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, (tuple, list)):
+        return ":".join(map(_text, value))
+    if isinstance(value, (bool, np.bool_)):
+        return str(value).lower()
+    return str(value) if isinstance(value, (int, float, str, np.number)) else "..."

@@ -1,0 +1,257 @@
+"""Environments of Gymnasium whose observations are vectors, as worlds."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from tacit.continuous.action_box import ActionBox
+from tacit.continuous.policy import QPolicy
+from tacit.continuous.smooth_spec import SmoothSpec
+from tacit.continuous.spec import BoxSpec
+from tacit.continuous.world import VectorWorld, roll_out
+from tacit.core.sizes import check_size
+from tacit.core.vector_episodes import VectorEpisodes
+from tacit.gym.rules import Env, NumberedActions, horizon_of, limit_of, numbered, rewards_of
+from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.statistic import Bools, Floats, Ints
+
+END = 3.0
+"""Where a coordinate ends that has no end."""
+
+# What counts as infinite: some spaces have the largest float for it.
+_INFINITE = 1e9
+# Coordinates that are the cosine and the sine of an angle, by name without version.
+_CIRCLES = {"Acrobot": ((0, 1), (2, 3)), "Pendulum": ((0, 1),)}
+# Episodes that a value is the mean of.
+_EVALUATED = 100
+# Environments that are stepped side by side, so that a policy is asked once for all of them.
+_SIDE_BY_SIDE = 64
+
+
+class AsAngles(gymnasium.ObservationWrapper[Any, Any, Any]):
+    """An environment whose states have angles for cosines and sines; the others as they are."""
+
+    def __init__(self, env: Env, circles: tuple[tuple[int, int], ...]) -> None:
+        super().__init__(env)
+        self._cosines, self._sines = np.array(circles).T
+        space: Any = env.observation_space
+        low, high = (np.array(end, dtype=np.float64) for end in (space.low, space.high))
+        low[self._cosines], high[self._cosines] = -math.pi, math.pi
+        self.observation_space = spaces.Box(
+            np.delete(low, self._sines), np.delete(high, self._sines), dtype=np.float64
+        )
+
+    def observation(self, observation: Any) -> Floats:
+        """With angles."""
+        state = np.array(observation, dtype=np.float64)
+        state[self._cosines] = np.arctan2(state[self._sines], state[self._cosines])
+        found: Floats = np.delete(state, self._sines)
+        return found
+
+
+class GymnasiumWorld(VectorWorld):
+    """An environment with vectors for states and numbered actions: users are its episodes.
+
+    States are flattened and clipped to the box of the spec, rewards that agents see to its range.
+    An episode ends when the environment says so, and has no value from there on; but for one that
+    is truncated, by a time limit, which goes on where nobody looks: its steps until then count.
+    Every user has a seed of her own, so what she does depends on nothing but it and the policy.
+
+    Values are estimates in the environment's own units: mean returns, neither discounted nor
+    clipped, of ``evaluation_users`` episodes of at most ``evaluation_steps`` steps. Their seeds are
+    the same for all policies, so that equal policies have equal values.
+
+    ``assumed`` says in words what was taken by rule.
+    """
+
+    exact = False  # values are estimates
+
+    def __init__(
+        self,
+        env: Env,
+        spec: BoxSpec,
+        name: str,
+        evaluation_steps: int,
+        evaluation_users: int | None = None,
+        optimal_value: float | None = None,
+        assumed: Sequence[str] = (),
+    ) -> None:
+        super().__init__(spec, name)
+        self.assumed = tuple(assumed)
+        self.evaluation_steps = check_size("evaluation_steps", evaluation_steps)
+        users = _EVALUATED if evaluation_users is None else evaluation_users
+        self.evaluation_users = check_size("evaluation_users", users)
+        self._optimal_value = math.nan if optimal_value is None else float(optimal_value)
+        # Vectors have an order, which their numbers on a mesh keep.
+        discrete = spec.action_box is None
+        self.exchangeable_actions = discrete and getattr(spec, "pushes", None) is None
+        self._first_action = int(env.action_space.start) if discrete else 0  # type: ignore[attr-defined]
+        self._envs = [env]
+
+    @property
+    def optimal_value(self) -> float:
+        """As given by the caller; NaN if not, since nobody knows it."""
+        return self._optimal_value
+
+    def _users(self, policy: QPolicy, users: int, rng: np.random.Generator) -> VectorEpisodes:
+        states, actions, paid, lengths = self._played(policy, users, self.spec.horizon, rng)
+        rewards = np.clip(paid, *self.spec.reward_range)
+        return VectorEpisodes(states, actions, rewards, lengths, np.full(users, policy.version))
+
+    def _value(self, policy: QPolicy) -> float:
+        rng = np.random.default_rng(0)
+        rewards = self._played(policy, self.evaluation_users, self.evaluation_steps, rng)[2]
+        return float(np.nansum(rewards, axis=1).mean())
+
+    def _played(
+        self, policy: QPolicy, users: int, steps: int, rng: np.random.Generator
+    ) -> tuple[Floats, Ints, Floats, Ints]:
+        seeds, coins = rng.integers(2**31, size=users), rng.random((steps, users))
+        states = np.full((users, steps + 1, self.spec.dimension), np.nan)
+        actions = np.full((users, steps), -1, dtype=np.int64)
+        rewards = np.full((users, steps), np.nan)
+        lengths = np.full(users, steps + 1, dtype=np.int64)
+        for first in range(0, users, _SIDE_BY_SIDE):
+            some = slice(first, min(first + _SIDE_BY_SIDE, users))
+            states[some], actions[some], rewards[some], lengths[some] = self._side_by_side(
+                policy, seeds[some].tolist(), coins[:, some]
+            )
+        return states, actions, rewards, lengths
+
+    def _side_by_side(
+        self, policy: QPolicy, seeds: Sequence[int], coins: Floats
+    ) -> tuple[Floats, Ints, Floats, Ints]:
+        while len(self._envs) < len(seeds):
+            self._envs.append(copy.deepcopy(self._envs[0]))
+        envs = self._envs[: len(seeds)]
+        starts = [self._state(env.reset(seed=s)[0]) for env, s in zip(envs, seeds, strict=True)]
+        rewards = np.full((len(seeds), len(coins)), np.nan)
+        cut = np.zeros(len(seeds), dtype=np.bool_)
+
+        def advance(step: int, who: Ints, here: Floats, taken: Ints) -> tuple[Floats, Bools]:
+            over = np.zeros(len(who), dtype=np.bool_)
+            for k, (user, action) in enumerate(zip(who.tolist(), taken.tolist(), strict=True)):
+                observation, reward, terminated, truncated, _ = envs[user].step(
+                    self._action(action)
+                )
+                here[k] = self._state(observation)
+                rewards[user, step] = float(reward)
+                # A time limit is where users are left, not where anything ends.
+                cut[user] = truncated and not terminated
+                over[k] = terminated or truncated
+            return here, over
+
+        states, actions, lengths = roll_out(policy, np.array(starts), coins, advance)
+        lengths[cut] = len(coins) + 1
+        return states, actions, rewards, lengths
+
+    def _action(self, number: int) -> Any:
+        box = self.spec.action_box
+        if box is None:
+            return number + self._first_action
+        space = self._envs[0].action_space
+        return box.actions(number).astype(space.dtype).reshape(space.shape)
+
+    def _state(self, observation: Any) -> Floats:
+        flat = np.asarray(observation, dtype=np.float64).ravel()
+        return np.clip(flat, self.spec.lows, self.spec.highs)
+
+
+def vector_world(
+    env: Env, name: str, assumed: list[str], given: Mapping[str, Any]
+) -> GymnasiumWorld:
+    """The world of an environment and of options of :func:`~.worlds.from_gymnasium`."""
+    env, levels = _flat(env, assumed), given["levels"]
+    circles = _circles_of(env, assumed) if given["angles"] else ()
+    if circles:
+        env = AsAngles(env, circles)
+    env = numbered(env, given["action_levels"], assumed) if levels is None else env
+    space: Any = env.action_space
+    box = None
+    if levels is not None and isinstance(space, spaces.Box):
+        low, high = (tuple(end.ravel().tolist()) for end in (space.low, space.high))
+        box = ActionBox(low, high, levels)
+    # Features of your own may be of what has no ends.
+    far = END if given["features"] is None else math.inf
+    spec = SmoothSpec(
+        *_corners(env.observation_space, given["lows"], given["highs"], assumed, far),
+        int(space.n) if box is None else box.size,
+        horizon_of(env, given["horizon"], assumed),
+        rewards_of(env, given["reward_range"], assumed),
+        0.95 if given["discount"] is None else given["discount"],
+        given["features"],
+        may_end=True,
+        action_box=box,
+        pushes=_pushes(env),
+        angles=tuple(cosine - number for number, (cosine, _) in enumerate(circles)),
+    )
+    steps, limit = given["evaluation_steps"], limit_of(env)
+    steps = check_size("evaluation_steps", spec.horizon if steps is None else steps)
+    if limit is not None and max(spec.horizon, steps) > limit:
+        raise InvalidArgument(
+            f"horizon and evaluation_steps must be at most {limit}, the environment's time limit, "
+            f"got {spec.horizon} and {steps}"
+        )
+    users, best = given["evaluation_users"], given["optimal_value"]
+    return GymnasiumWorld(env, spec, name, steps, users, best, assumed)
+
+
+def _flat(env: Env, assumed: list[str]) -> Env:
+    """The environment with a Box of numbers for observations; itself if it has one."""
+    space = env.observation_space
+    if isinstance(space, spaces.Box) and space.dtype is not None and space.dtype.kind in "iuf":
+        return env
+    if not space.is_np_flattenable:
+        raise InvalidArgument(
+            f"the environment's observations must be a Box, or be flattened to one, got {space}"
+        )
+    flat: Env = gymnasium.wrappers.FlattenObservation(env)
+    assumed.append(f"observations flattened to {spaces.flatdim(space)} numbers")
+    return flat
+
+
+def _corners(
+    space: Any, lows: Any, highs: Any, assumed: list[str], end: float
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """The box of states: what is given, else the space's, with an end where it has none."""
+    found = []
+    for given, ends, sign in ((lows, space.low, -1.0), (highs, space.high, 1.0)):
+        ends = np.asarray(ends, dtype=np.float64).ravel()
+        cut = np.where(np.abs(ends) < _INFINITE, ends, sign * end)
+        found.append(tuple((cut if given is None else np.ravel(given)).tolist()))
+        if len(found[-1]) != len(ends):
+            raise InvalidArgument(
+                f"lows and highs must have {len(ends)} numbers, got {len(found[-1])}"
+            )
+    unbounded = (np.abs(np.stack([space.low, space.high])) >= _INFINITE).any(axis=0).sum()
+    if lows is None and highs is None and unbounded and math.isfinite(end):
+        of = f"{unbounded} coordinate{'s' if unbounded > 1 else ''} without ends"
+        assumed.append(f"states in {-end:g}:{end:g} along {of}")
+    return found[0], found[1]
+
+
+def _circles_of(env: Env, assumed: list[str]) -> tuple[tuple[int, int], ...]:
+    """Which coordinates are a cosine and a sine, as Gymnasium's pages have it."""
+    found = _CIRCLES.get("" if env.spec is None else env.spec.name)
+    if found is None:
+        known = ", ".join(sorted(_CIRCLES))
+        raise InvalidArgument(f"angles are known of {known}, and not of {env.spec and env.spec.id}")
+    assumed.append("angles for cosines and sines (documented)")
+    return found
+
+
+def _pushes(env: Env) -> tuple[tuple[float, ...], ...] | None:
+    """Vectors of actions that are the points of a box, from -1 to 1 along each coordinate."""
+    if not isinstance(env, NumberedActions) or not isinstance(env.env.action_space, spaces.Box):
+        return None
+    rows = np.array([np.ravel(choice) for choice in env.choices], dtype=np.float64)
+    low, high = rows.min(axis=0), rows.max(axis=0)
+    half = np.where(high > low, 0.5 * (high - low), 1.0)
+    return tuple(map(tuple, ((rows - 0.5 * (low + high)) / half).tolist()))

@@ -1,0 +1,640 @@
+"""Audits of whole agents: what one user's data really changes in what is published.
+
+:func:`audit_agent` looks at an agent from outside and does not believe what it says of itself.
+
+1. **Sensitivity.** Every statistic that passed the gate is attacked, in search of the two users
+   whose vectors are farthest apart.
+2. **Accounts.** What telling two users apart costs by what the gate was asked for: the sum of
+   |shift|^2 / s^2 with the claimed noise s; for any two users, and for the two that were found.
+3. **Noise.** The agent runs again and again, with one or with the other of the two; the noise of
+   every release must be what was drawn, and as large as it should (:mod:`~.gate_noise`).
+4. **Transcript.** From the exact shift and the measured noise follows the true mu of telling the
+   two apart. The privacy loss must be N(+-mu^2 / 2, mu^2): its variance, which is that of the noise
+   in the one direction that matters, is tested by itself.
+5. **Outside view.** A lower bound on mu, from outputs alone (:func:`tacit.audit_samples`). It is
+   compared with the claimed mu, never as an epsilon at a tiny delta.
+6. **Behaviour.** The checks of :func:`tacit.check_agent`.
+
+A pass is no proof: the proof is in the docstrings. A fail is one, but for the stated chance of a
+false alarm.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from tacit.core.world import World
+from tacit.privacy.budget import Relation
+from tacit.privacy.curators.local import noise_scale, report
+from tacit.privacy.errors import CheckFailed, InvalidArgument
+from tacit.privacy.gaussian_dp import epsilon_from_mu
+from tacit.privacy.guarantee import Guarantee
+from tacit.privacy.statistic import Block, Floats, Layout, Part, Statistic
+from tacit.simulation.progress import Progress, progress_bar
+from tacit.testing.check_agent import Outcome, agent_outcomes, require_releases
+from tacit.testing.check_statistic import check_statistic
+from tacit.testing.gate_noise import Flips, Measured, Tally, measured, noise_failures
+from tacit.testing.made_up_users import Sample, mixed, raw_block, sampler_of, with_row
+from tacit.testing.mechanisms import EmpiricalAudit, audit_samples
+from tacit.testing.watched_gate import WatchedGate
+
+Unit: TypeAlias = Literal["mu", "epsilon"]
+
+FALSE_ALARM = 1e-3
+"""The chance that all tests of one audit together alarm although nothing is wrong, at most.
+
+Two views from outside have 1e-4 each, at the usual confidence, the checks of behaviour 1e-5, and
+a few tests of noise 1e-11 each.
+"""
+
+# Statistics that are attacked at most, one by one.
+_ATTACKED = 6
+# A threshold is chosen on one half of the runs and judged on the other.
+_FEWEST_RUNS = 20
+_NOISE_SEEDS = 1 << 24
+
+
+def audit_agent(
+    make_agent: Callable[..., Any],
+    world: World,
+    *,
+    users: int = 400,
+    runs: int = 1000,
+    confidence: float = 0.9999,
+    seed: int = 0,
+    behaviour: bool = True,
+    rounds: int = 80,
+    sample: Sample | None = None,
+    progress: Progress = True,
+) -> AgentAudit:
+    """Audits an agent on simulated users; see the module.
+
+    Args:
+        make_agent: ``make_agent(spec, users=, seed=, noise_seed=)``, with ``ledger=`` as well
+            under joint DP, as for :func:`tacit.check_agent`.
+        world: a small world.
+        users: how many users the audited agents serve; three releases are needed at least.
+        runs: how often the agent runs with each of the two users, per audited block.
+        confidence: of the lower bound from outside.
+        seed: of the users and the attack.
+        behaviour: whether to make the checks of :func:`tacit.check_agent` as well.
+        rounds: of the search for the farthest pair.
+        sample: makes users for the attack, beside those made from the world's own.
+        progress: whether to show a progress bar, on standard error.
+
+    Raises:
+        InvalidArgument: the agent has no privacy to audit, or protects what all users share.
+    """
+    if runs < _FEWEST_RUNS:
+        raise InvalidArgument(f"runs must be at least {_FEWEST_RUNS}, got {runs!r}")
+    auditor = _AgentAuditor(make_agent, world, users, seed, rounds, sample)
+    if behaviour:
+        require_releases(auditor.make(0), auditor.releases)
+    # The first block, whose users are in most releases of a counter, and a later one.
+    blocks = sorted({0, auditor.releases // 2} & set(range(auditor.releases)))
+    units = len(blocks) * 2 * runs + 12 * behaviour * (runs // 10)
+    transcripts, outcomes, broken = list[Transcript](), list[Outcome](), list[str]()
+    same: dict[str, Any] = {"users": users, "seed": seed, "sample": sample}
+    with progress_bar(f"auditing {auditor.name}", units, progress) as advance:
+        statistics, pairs = auditor.attack(blocks)
+        for block, pair in sorted(pairs.items()):
+            try:
+                transcripts.append(auditor.transcript(block, pair, runs, confidence, advance))
+            except Exception as error:
+                broken.append(f"block {block}: {type(error).__name__}: {error}")
+        for outcome in agent_outcomes(make_agent, world, **same) if behaviour else ():
+            outcomes.append(outcome)
+            advance(runs // 10)
+    privacy = auditor.privacy
+    return AgentAudit(
+        agent=auditor.name,
+        world=world.name,
+        privacy=repr(privacy),
+        guarantee=auditor.guarantee,
+        releases=auditor.releases,
+        passages=len(auditor.passages),
+        statistics=tuple(statistics),
+        transcripts=tuple(transcripts),
+        outcomes=tuple(outcomes),
+        delta=privacy.delta if privacy.delta > 0.0 else 1e-6,
+        broken=tuple(broken),
+    )
+
+
+@dataclass(eq=False)
+class _AgentAuditor:
+    """One audit of one kind of agent."""
+
+    make_agent: Callable[..., Any]
+    world: World
+    users: int
+    seed: int
+    rounds: int = 80
+    sample: Sample | None = None
+
+    def __post_init__(self) -> None:
+        self._flips: Flips | None = None
+        agent = self.make(0)
+        self.privacy: Any = agent.privacy
+        if not self.privacy.private:
+            raise InvalidArgument(f"privacy is {self.privacy!r}: there is nothing to audit")
+        if self.privacy.devices_add and not self.privacy.local:
+            raise InvalidArgument(
+                "an audit looks at a curator or at single reports, and distributed noise is in "
+                "neither: audit the agent under JointDP, whose statistics are the same"
+            )
+        self.pure, self.norm = self.privacy.needs_l1, self.privacy.norm
+        self.name = str(getattr(agent, "name", type(agent).__name__))
+        self.guarantee: Guarantee = agent.guarantee
+        rng = np.random.default_rng(np.random.SeedSequence([11, self.seed]))
+        self.blocks: list[Block] = []
+        self.policies: list[Any] = []
+        with WatchedGate().open() as self.gate:
+            while agent.block_users > 0:
+                policy = agent.policy
+                served = self.world.simulate(policy, agent.block_users, rng, "episodes")
+                agent.learn(served)
+                self.blocks.append(raw_block(served))
+                self.policies.append(policy)
+        self.passages = self.gate.passages
+        self.releases = len(self.blocks)
+        group = max((p.statistic.group_size for p in self.passages), default=1)
+        if group > 1:
+            raise InvalidArgument(
+                f"{self.name} protects {self.guarantee.unit}: {group} users change together, and "
+                "an audit replaces one"
+            )
+
+    def make(self, noise_seed: int) -> Any:
+        # Audits with different seeds share no noise.
+        own = noise_seed + _NOISE_SEEDS * self.seed
+        return self.make_agent(self.world.spec, users=self.users, seed=self.seed, noise_seed=own)
+
+    @property
+    def claimed(self) -> float:
+        """What one episode may cost, in mu or epsilon."""
+        if self.privacy.local:
+            return float(self.privacy.report_cost)
+        limit = float(self.privacy.episode_limit)
+        return limit if self.pure else math.sqrt(limit)
+
+    def bound(self, block: int) -> float:
+        """What any two users of a block can cost at most, by declared sensitivities and noise."""
+        relation, norm = self.privacy.relation, self.norm
+        if self.privacy.reports_bits:
+            return self.claimed
+        if self.privacy.local:
+            asked = next(p.statistic for p in self.passages if block in p.blocks)
+            return asked.sensitivity(relation, norm) / noise_scale(asked, self.privacy)
+        run = measured(self.gate)
+        costs = [
+            abs(one.gains[block]) * self._of(one, run, block).sensitivity(relation, norm)
+            for one in run
+            if one.gains.get(block)
+        ]
+        return math.fsum(costs) if self.pure else math.hypot(*costs)
+
+    # The attack.
+
+    def attack(self, blocks: Sequence[int]) -> tuple[list[Attacked], dict[int, Block]]:
+        """Statistics that the audited blocks were asked, and the farthest pair of each block.
+
+        A block that is asked several times has the pair that all of its questions together tell
+        apart best.
+        """
+        attacked: list[Attacked] = []
+        pairs: dict[int, Block] = {}
+        distinct: dict[str, tuple[Statistic, int]] = {}
+        for passage in self.passages:
+            for b in [b for b in passage.blocks if b in blocks]:
+                distinct.setdefault(passage.statistic.fingerprint, (passage.statistic, b))
+        questions = list(distinct.values())
+        for k in np.linspace(0, len(questions) - 1, min(len(questions), _ATTACKED)).astype(int):
+            found, pair = self._attack(*questions[k])
+            attacked.append(found)
+            pairs.setdefault(questions[k][1], pair)
+        for b in blocks:
+            asked = self._asked(b)
+            if b not in pairs and asked:
+                pairs[b] = self._attack(asked[0][0], b)[1]
+            if len(asked) > 1:
+                together = _Together(tuple((s, abs(gain)) for s, gain in asked))
+                pairs[b] = self._attack(together, b)[1]
+        return attacked, pairs
+
+    def _attack(self, statistic: Statistic, block: int) -> tuple[Attacked, Block]:
+        norm, relation = self.norm, self.privacy.relation
+        sample = mixed(self.sample, sampler_of(self.blocks[block], self.policies[block]))
+        name, declared = statistic.name, statistic.sensitivity(relation, norm)
+        try:
+            found = check_statistic(
+                statistic, sample, users=200, rounds=self.rounds, seed=self.seed
+            )
+        except CheckFailed as error:
+            pair = sample(np.random.default_rng(self.seed), 2)
+            return Attacked(name, declared, math.nan, str(error)), pair
+        return Attacked(name, declared, found.seen[f"{relation.value} {norm}"]), found.pair
+
+    def _asked(self, block: int) -> list[tuple[Statistic, float]]:
+        """What a block was asked in the first run, and how loud its answers are."""
+        if self.privacy.local:
+            return [(p.statistic, 1.0) for p in self.passages if block in p.blocks][:1]
+        return [
+            (one.passage.statistic, one.gains[block])
+            for one in measured(self.gate)
+            if block in one.passage.blocks
+        ]
+
+    # Runs.
+
+    def transcript(
+        self, block: int, pair: Block, runs: int, confidence: float, advance: Callable[[int], None]
+    ) -> Transcript:
+        measure = self._device if self.privacy.local else self._run
+        seen: tuple[list[_Seen], list[_Seen]] = [], []
+        bits = self.privacy.reports_bits
+        noise, wrong = Tally("laplace" if self.pure and not bits else "normal"), list[str]()
+        self._flips = None
+        for which in (0, 1):
+            for i in range(runs):
+                # Runs of the two kinds are independent: none shares its noise with another.
+                seen[which].append(measure(block, pair, which, 1 + 2 * i + which, noise, wrong))
+                advance(1)
+        everything = [*seen[0], *seen[1]]
+        scores = [np.array([s.score for s in some]) for some in seen]
+        if self._flips is not None:
+            wrong += self._flips.wrong
+        elif noise.values and noise.wrong:
+            words = f"the variance of {noise.values} noise values is {noise.ratio:.3f} of what "
+            wrong.insert(0, f"{words}sensitivity and cost demand")
+        failures = [("transcript noise", words) for words in dict.fromkeys(wrong)][:3]
+        along = Tally("normal")
+        along.add(np.array([s.along for s in everything if not math.isnan(s.along)]))
+        if along.values and along.wrong:
+            words = f"in {along.values} runs the privacy loss of the two varies by "
+            failures.append(("privacy loss", f"{words}{along.ratio:.3f} of what is claimed"))
+        return Transcript(
+            block=block,
+            runs=runs,
+            unit="epsilon" if self.pure else "mu",
+            claimed=self.claimed,
+            bound=self.bound(block),
+            accounted=max(s.cost for s in everything),
+            noise_ratio=noise.ratio,
+            noise_values=noise.values,
+            loss_variance=float(np.var([s.loss for s in seen[0]])),
+            outside=audit_samples(scores[1], scores[0], confidence=confidence),
+            along=along.ratio if along.values else math.nan,
+            noise_findings=tuple(failures),
+        )
+
+    def _run(
+        self, block: int, pair: Block, which: int, noise_seed: int, noise: Tally, wrong: list[str]
+    ) -> _Seen:
+        """A run of the agent with one of the two users in the first row of a block."""
+        agent = self.make(noise_seed)
+        data = list(self.blocks)
+        # Her version is that of the block.
+        data[block] = with_row(data[block], 0, pair.take(slice(which, which + 1)))
+        with WatchedGate().open() as gate:
+            for raw in data:
+                if agent.block_users == 0:
+                    raise CheckFailed("it stopped before all declared users came")
+                agent.learn(raw)
+        seen, run = _Seen(self.pure), measured(gate)
+        wrong += noise_failures(run)
+        for one in run:
+            shift = np.zeros_like(one.noise)
+            if one.gains.get(block):
+                statistic = self._of(one, run, block)
+                first, second = statistic.contributions(pair)
+                shift = one.gains[block] * (first - second)
+            noise.add(one.noise)
+            seen.add(one.noise, shift, which)
+        return seen
+
+    @staticmethod
+    def _of(one: Measured, run: Sequence[Measured], block: int) -> Statistic:
+        """What the users of a block were asked for a release."""
+        stream = one.passage.stream
+        if stream is None:
+            return one.passage.statistic
+        # A stream may have asked them something else than its newest users.
+        return next(
+            other.passage.statistic
+            for other in run
+            if other.passage.stream is stream and other.passage.blocks[0] == block
+        )
+
+    def _device(
+        self, block: int, pair: Block, which: int, noise_seed: int, noise: Tally, wrong: list[str]
+    ) -> _Seen:
+        """One report of one of the two, from her device."""
+        statistic = next(p.statistic for p in self.passages if block in p.blocks)
+        user, privacy, seen = pair.take(slice(which, which + 1)), self.privacy, _Seen(self.pure)
+        sent = report(statistic, user, privacy, noise_seed=noise_seed)
+        truth = statistic.contributions(pair)
+        if privacy.reports_bits:
+            self._flips = self._flips or Flips.of(statistic, privacy)
+            self._flips.add(sent, truth[which])
+            chances = self._flips.chances(truth)
+            noise.add((sent - chances[which]) / np.sqrt(chances[which] * (1.0 - chances[which])))
+            seen.add_bits(sent, chances, which)
+            return seen
+        scale = noise_scale(statistic, privacy)
+        noise.add((sent - truth[which]) / scale)
+        seen.add((sent - truth[which]) / scale, (truth[0] - truth[1]) / scale, which)
+        return seen
+
+
+@dataclass(eq=False)
+class _Seen:
+    """What one run showed: the loss by its noise, in units of what was claimed."""
+
+    pure: bool
+    loss: float = 0.0
+    score: float = 0.0
+    _cost: float = 0.0
+
+    @property
+    def cost(self) -> float:
+        return self._cost if self.pure else math.sqrt(self._cost)
+
+    @property
+    def along(self) -> float:
+        """The noise in the direction of the shift, of all releases; it is what losses vary by."""
+        if self.pure or self._cost == 0.0:
+            return math.nan
+        return (self.loss - 0.5 * self._cost) / math.sqrt(self._cost)
+
+    def add_bits(self, bits: Floats, chances: Floats, which: int) -> None:
+        """Bits of randomised response, and the chances that they are 1 for each of the two."""
+        one, zero = np.log(chances), np.log1p(-chances)
+        apart = np.stack([one[0] - one[1], zero[0] - zero[1]])
+        # The most that any bits tell, in one direction or the other.
+        most = max(float(apart.max(axis=0).sum()), float((-apart).max(axis=0).sum()))
+        self._told(float(np.where(bits > 0.0, *apart).sum()), most, which)
+
+    def add(self, noise: Floats, shift: Floats, which: int) -> None:
+        """One release: y = T + noise, with T = the first user's or, minus the shift, the other's.
+
+        The score is the log-likelihood ratio as a function of the output; under the first user it
+        is the loss, under the second minus the loss.
+        """
+        sign = 1.0 if which == 0 else -1.0
+        if self.pure:
+            # Unit Laplace noise; sums of absolute values.
+            score = float((np.abs(noise + sign * shift) - np.abs(noise)).sum()) * sign
+            self._told(score, float(np.abs(shift).sum()), which)
+        else:
+            square = float(shift @ shift)
+            self._told(float(noise @ shift) + sign * 0.5 * square, square, which)
+
+    def _told(self, score: float, cost: float, which: int) -> None:
+        self.score += score
+        self.loss += score if which == 0 else -score
+        self._cost += cost
+
+
+@dataclass(frozen=True, eq=False)
+class _Together(Statistic):
+    """All questions that a block was asked, as one, in units of their noise.
+
+    ``asked`` are statistics, and how loud their answers are.
+    """
+
+    asked: tuple[tuple[Statistic, float], ...] = ()
+
+    @property
+    def private_columns(self) -> frozenset[str] | None:
+        """They agree, for one curator asks them."""
+        return self.asked[0][0].private_columns
+
+    @property
+    def layout(self) -> Layout:
+        return Layout((Part("all", (sum(s.layout.size for s, _ in self.asked),)),))
+
+    def l2(self, relation: Relation) -> float:
+        """Squares add up, for each is covered."""
+        return math.sqrt(sum((gain * s.l2(relation)) ** 2 for s, gain in self.asked))
+
+    def l1(self, relation: Relation) -> float | None:
+        bounds = [(s.l1(relation), gain) for s, gain in self.asked]
+        if any(bound is None for bound, _ in bounds):
+            return None
+        return sum(gain * (bound or 0.0) for bound, gain in bounds)
+
+    def vectors(self, block: Block) -> Floats:
+        return np.concatenate([gain * s.vectors(block) for s, gain in self.asked], axis=1)
+
+
+# What was found.
+
+
+@dataclass(frozen=True)
+class Attacked:
+    """One statistic under attack.
+
+    Its declared sensitivity is in the norm and relation of the accounts, beside the largest
+    distance of two users that was found; ``failure`` says why it does not keep its contract.
+    """
+
+    name: str
+    declared: float
+    found: float
+    failure: str | None = None
+
+    @property
+    def tightness(self) -> float:
+        """Found over declared."""
+        return self.found / self.declared
+
+
+@dataclass(frozen=True)
+class Transcript:
+    """Runs of an agent with one or the other of two users in one block.
+
+    Attributes:
+        block: which block they are in.
+        runs: with each of them.
+        unit: what costs are in: mu, or epsilon for pure models.
+        claimed: what one episode may cost.
+        bound: what any two users within the declared sensitivities can cost, from all releases
+            that the block is in and their claimed noise.
+        accounted: the exact cost of telling these two apart, with the claimed noise.
+        noise_ratio: measured over claimed variance of the noise, from so many values.
+        loss_variance: of the log-likelihood ratios of runs with the first user.
+        along: measured over claimed variance of the noise in the direction that tells them apart,
+            which is that of their losses; ``nan`` where it is not Gaussian.
+        outside: the bound from a threshold.
+        noise_findings: what is wrong with the noise, by name of the test.
+    """
+
+    block: int
+    runs: int
+    unit: Unit
+    claimed: float
+    bound: float
+    accounted: float
+    noise_ratio: float
+    noise_values: int
+    loss_variance: float
+    along: float
+    outside: EmpiricalAudit
+    noise_findings: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def estimate(self) -> float:
+        """The cost of telling them apart by the measured noise and the exact shift."""
+        return self.accounted / math.sqrt(max(self.noise_ratio, 1e-12))
+
+    @property
+    def findings(self) -> tuple[tuple[str, str], ...]:
+        """What is wrong: which test found it, and what in words."""
+        found, claimed = list[tuple[str, str]](), f"claimed is {self.claimed:.4g}"
+        cost, pure = max(self.accounted, self.bound), self.unit == "epsilon"
+        if cost > self.claimed * (1.0 + 1e-9):
+            found.append(("accounts", f"the releases cost {self.unit} {cost:.4g}, {claimed}"))
+        found += self.noise_findings
+        # Confident rates that break e^epsilon, in one direction or the other.
+        false, true = self.outside.false_positives, self.outside.true_positives
+        factor = math.exp(min(self.claimed, 700.0))
+        broken = true > factor * false or 1.0 - false > factor * (1.0 - true)
+        if broken if pure else self.outside.mu > self.claimed:
+            words = f"a threshold tells the two users apart with {self.outside}"
+            found.append(("outside view", f"{words}, {claimed} in {self.unit}"))
+        return tuple((name, f"block {self.block}: {words}") for name, words in found)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The numbers."""
+        names = ["block", "runs", "unit", "claimed", "bound", "accounted", "estimate"]
+        names += ["noise_ratio", "noise_values", "loss_variance"]
+        return {name: getattr(self, name) for name in names} | {
+            "loss_ratio": None if math.isnan(self.along) else self.along,
+            "lower_bound_mu": self.outside.mu,
+            "confidence": self.outside.confidence,
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class AgentAudit:
+    """What an audit found.
+
+    Attributes:
+        guarantee: what the agent claims.
+        releases: publications in a run.
+        passages: releases through the gate in a run.
+        transcripts: by audited block.
+        outcomes: the checks of behaviour.
+        delta: at which lower bounds on mu are also given as an epsilon.
+        broken: what ended runs of the transcript before they were through, in words.
+    """
+
+    agent: str
+    world: str
+    privacy: str
+    guarantee: Guarantee
+    releases: int
+    passages: int
+    statistics: tuple[Attacked, ...]
+    transcripts: tuple[Transcript, ...]
+    outcomes: tuple[Outcome, ...] = ()
+    delta: float = 1e-6
+    broken: tuple[str, ...] = ()
+
+    @property
+    def findings(self) -> tuple[tuple[str, str], ...]:
+        """Everything that is wrong: which check found it, and what in words.
+
+        Names are those of :func:`tacit.check_agent`, ``"attack"``, those of transcripts, and
+        ``"transcript"`` for runs that did not end as they should.
+        """
+        attacked = [s for s in self.statistics if s.failure]
+        found = [("attack", f"sensitivity of {s.name}: {s.failure}") for s in attacked]
+        found += [finding for t in self.transcripts for finding in t.findings]
+        found += [("transcript", words) for words in self.broken]
+        found += [(o.name, str(o.failure)) for o in self.outcomes if o.failure is not None]
+        return tuple(found)
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """Everything that is wrong, in words."""
+        return tuple(words for _, words in self.findings)
+
+    @property
+    def failed(self) -> tuple[str, ...]:
+        """The names of the checks that found something, each once."""
+        return tuple(dict.fromkeys(name for name, _ in self.findings))
+
+    @property
+    def passed(self) -> bool:
+        """The verdict."""
+        return not self.findings
+
+    @property
+    def lower_bounds(self) -> tuple[float, float]:
+        """The largest mu that was shown from outside, and as an epsilon at ``delta``."""
+        mu = max((t.outside.mu for t in self.transcripts), default=0.0)
+        return mu, epsilon_from_mu(mu, self.delta) if mu > 0.0 else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """All of it as plain values."""
+        mu, epsilon = self.lower_bounds
+        return {
+            "verdict": "pass" if self.passed else "fail",
+            **{name: getattr(self, name) for name in ("agent", "world", "privacy")},
+            "guarantee": self.guarantee.to_dict(),
+            "releases": self.releases,
+            "passages": self.passages,
+            "statistics": [
+                {n: getattr(s, n) for n in ("name", "declared", "found", "tightness")}
+                | {"passed": s.failure is None}
+                for s in self.statistics
+            ],
+            "transcripts": [t.to_dict() for t in self.transcripts],
+            "mu_estimate": max((t.estimate for t in self.transcripts), default=None),
+            "mu_lower_bound": mu,
+            "epsilon_lower_bound": epsilon,
+            "checks": [
+                {"name": o.name, "outcome": o.verdict, "reason": o.reason} for o in self.outcomes
+            ],
+            "failures": list(self.failures),
+            "failed": list(self.failed),
+            "false_alarm": FALSE_ALARM,
+        }
+
+    def words(self) -> Mapping[str, str]:
+        """The claim and the main numbers as labelled texts, for a terminal."""
+        g = self.guarantee
+        words = {"claim": g.short, "unit": g.unit, "relation": g.relation.value}
+        words["mechanism"] = g.mechanism
+        words["releases"] = f"{self.passages:,} through the gate, {self.releases:,} policies "
+        words["releases"] += "published"
+        # Several statistics may have one name: the worst of them is shown.
+        for s in sorted(self.statistics, key=lambda s: (s.failure is not None, s.tightness)):
+            found = f"declared {s.declared:.4g}, found {s.found:.4g} ({s.tightness:.1%})"
+            words[f"sensitivity of {s.name}"] = s.failure or found
+        t = max(self.transcripts, key=lambda t: t.estimate, default=None)
+        if t is None:
+            return words
+        words["exact audit"] = (
+            f"{t.unit} {t.bound:.4g} at most for any two users, {t.claimed:.4g} claimed; "
+            f"{t.accounted:.4g} for the worst two found"
+        )
+        words["transcript"] = (
+            f"{t.unit} {t.estimate:.4g} measured for these two ({2 * t.runs:,} runs)"
+        )
+        words["noise"] = f"{t.noise_ratio:.4f} of the claimed variance ({t.noise_values:,} values)"
+        if not math.isnan(t.along):
+            words["privacy loss"] = (
+                f"variance {t.loss_variance:.4f}, claimed is {t.claimed**2:.4f} at most; "
+                f"{t.along:.3f} of the claimed noise in the direction of these two"
+            )
+        epsilon = f"epsilon >= {self.lower_bounds[1]:.3g} at {self.delta:g}"
+        words["from outside"] = f"{t.outside}, so {epsilon}"
+        return words

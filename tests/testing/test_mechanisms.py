@@ -1,0 +1,200 @@
+"""Audits: exact ones against closed forms, empirical ones against their stated error."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.special import ndtr
+
+from tacit.privacy.counters import Blocks, SmoothTree
+from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.gaussian_dp import epsilon_from_mu
+from tacit.testing.mechanisms import BasisNoise, audit_counter, audit_linear, audit_samples
+
+
+class Plain:
+    """Releases item + noise of one standard deviation, by hand."""
+
+    def __init__(self, dimension: int, source, std: float = 2.0) -> None:
+        self.shape, self.source, self.std = (dimension,), source, std
+
+    def release(self, item):
+        return item + self.std * self.source.normal(self.shape)
+
+
+def test_one_gaussian_release_costs_sensitivity_over_std() -> None:
+    audit = audit_counter(Plain, releases=3, sensitivity=1.5, claimed=0.75)
+    assert audit.costs == pytest.approx([0.75] * 3)
+    assert audit.passed
+    assert not audit_counter(Plain, releases=3, sensitivity=1.5, claimed=0.74).passed
+
+
+def test_a_reused_draw_is_infinitely_expensive() -> None:
+    class Reused(Plain):
+        kept = None
+
+        def release(self, item):
+            if self.kept is None:
+                self.kept = self.source.normal(self.shape)
+            return item + self.kept
+
+    audit = audit_counter(Reused, releases=3)
+    assert audit.mu == math.inf
+    assert "NOT COVERED" in str(audit_counter(Reused, releases=3, claimed=1.0))
+
+
+def test_no_noise_at_all_is_infinitely_expensive() -> None:
+    class Bare(Plain):
+        def release(self, item):
+            return item
+
+    assert audit_counter(Bare, releases=2).mu == math.inf
+
+
+def test_two_reads_with_fresh_noise_cost_sqrt_two() -> None:
+    def twice(x, source):
+        return [x + source.normal((2,)), x + source.normal((2,))]
+
+    audit = audit_linear(twice, [[1.0, 0.0], [0.6, 0.8]])
+    assert audit.costs == pytest.approx([math.sqrt(2)] * 2)
+
+
+def test_a_constant_offset_does_not_matter() -> None:
+    def shifted(x, source):
+        return 5.0 + x.sum() + 4.0 * source.normal((1,))
+
+    assert audit_linear(shifted, [np.ones(2)]).mu == pytest.approx(0.5)
+
+
+def test_draws_in_one_go_are_understood() -> None:
+    class Upfront:
+        """All noise drawn in the first release, as one array."""
+
+        def __init__(self, dimension, source) -> None:
+            self.noise = None
+            self.dimension, self.source, self.t = dimension, source, 0
+
+        def release(self, item):
+            if self.noise is None:
+                self.noise = self.source.normal((4, self.dimension))
+            self.t += 1
+            return item + 2.0 * self.noise[self.t - 1]
+
+    assert audit_counter(Upfront, releases=4).mu == pytest.approx(0.5)
+
+
+def test_laplace_audit_refuses_what_it_cannot_decide() -> None:
+    class TwoDraws(Plain):
+        def release(self, item):
+            return item + self.source.laplace(self.shape) + self.source.laplace(self.shape)
+
+    with pytest.raises(InvalidArgument, match="one vector per release"):
+        audit_counter(TwoDraws, releases=2)
+
+
+def test_laplace_counters_are_exact_and_a_missing_level_is_seen() -> None:
+    cost = audit_counter(SmoothTree(releases=100, epsilon=0.3)).cost
+    assert 0.3 * (1 - 2e-4) < cost <= 0.3
+
+    class MissingLevel(SmoothTree):
+        @property
+        def column_norm(self) -> float:
+            return super().column_norm - 1.0
+
+    assert not audit_counter(MissingLevel(releases=100, epsilon=0.3)).passed
+    with pytest.raises(InvalidArgument, match="epsilon"):
+        _ = audit_counter(SmoothTree(releases=2, epsilon=0.3)).mu
+
+
+@pytest.mark.parametrize("first", [1.0, 1e-4])
+def test_whole_noise_of_any_scale_is_played(first: float) -> None:
+    """A draw of one scale, then one of another that is billions of times larger or smaller."""
+
+    def twice(x, source):
+        return [x + first * 1e4 * source.steps(False, 1e4, 1), x + source.steps(False, 3e12, 1)]
+
+    audit = audit_linear(twice, [np.ones(1)])
+    assert audit.mu == pytest.approx(math.hypot(1.0 / (first * 1e8), 1.0 / 3e12), rel=1e-9)
+
+    class Growing:
+        def __init__(self, dimension, source) -> None:
+            self.dimension, self.source, self.scale = dimension, source, 1e2
+
+        def release(self, item):
+            self.scale *= 1e5
+            return item + self.source.steps(False, self.scale, self.dimension)
+
+    costs = audit_counter(Growing, releases=2, sensitivity=1e7).costs
+    assert costs == pytest.approx([1.0, 1e-5], rel=1e-9)
+
+
+def test_arguments_are_checked() -> None:
+    with pytest.raises(InvalidArgument, match="releases"):
+        audit_counter(Blocks(mu=1.0))
+    with pytest.raises(InvalidArgument, match="releases"):
+        audit_counter(Plain, releases=0)
+    counting = BasisNoise()
+    assert counting.normal(()).shape == ()
+    assert counting.draws == 1
+
+
+# The empirical audit.
+
+
+def test_empirical_bound_holds_at_its_stated_rate() -> None:
+    """At confidence 0.9, 400 audits of N(0,1) against N(1,1).
+
+    If the bound failed with probability 0.1, more than 70 failures would have probability
+    below 1e-5; the measured rate is far lower, since Clopper-Pearson is conservative.
+    """
+    rng = np.random.default_rng(4)
+    bounds = [
+        audit_samples(rng.normal(0, 1, 400), rng.normal(1, 1, 400), confidence=0.9).mu
+        for _ in range(400)
+    ]
+    assert sum(bound > 1.0 for bound in bounds) <= 70
+    assert np.median(bounds) > 0.5
+
+
+@pytest.mark.parametrize("mu", [0.3, 1.0, 3.0])
+def test_empirical_bound_is_close_with_many_samples(mu: float) -> None:
+    rng = np.random.default_rng(5)
+    audit = audit_samples(rng.normal(0, 1, 200_000), rng.normal(-mu, 1, 200_000))
+    assert audit.flipped
+    assert 0.9 * mu < audit.mu <= mu
+    assert audit.epsilon(1e-6) == pytest.approx(epsilon_from_mu(audit.mu, 1e-6))
+
+
+def test_equal_samples_give_nothing_and_separate_ones_stay_finite() -> None:
+    rng = np.random.default_rng(6)
+    null = audit_samples(rng.normal(size=1000), rng.normal(size=1000))
+    assert null.mu < 0.2
+    assert audit_samples(np.zeros(50), np.zeros(50)).mu == 0.0
+    assert audit_samples(np.zeros(50), np.zeros(50)).epsilon(1e-6) == 0.0
+    apart = audit_samples(np.zeros(1000), np.ones(1000))
+    # 500 judged, none wrong: both rates are bounded by 1 - 0.025^(1/500).
+    rate = 1 - 0.025 ** (1 / 500)
+    assert apart.false_positives == pytest.approx(rate)
+    assert ndtr(-apart.mu / 2) == pytest.approx(rate)
+
+
+def test_a_halved_noise_is_seen_from_outside() -> None:
+    """The claim is mu = 1; the mechanism adds half of the noise it should."""
+    rng = np.random.default_rng(7)
+    audit = audit_samples(rng.normal(0, 0.5, 20_000), rng.normal(1, 0.5, 20_000))
+    assert audit.mu > 1.0
+
+
+@pytest.mark.parametrize("confidence", [0.2, 1.0, math.nan])
+def test_bad_confidence(confidence: float) -> None:
+    with pytest.raises(InvalidArgument, match="confidence"):
+        audit_samples(np.zeros(50), np.ones(50), confidence=confidence)
+
+
+def test_too_few_or_nan_samples() -> None:
+    with pytest.raises(InvalidArgument, match="20 samples"):
+        audit_samples(np.zeros(5), np.ones(50))
+    with pytest.raises(InvalidArgument, match="NaN"):
+        audit_samples(np.full(50, np.nan), np.ones(50))

@@ -1,0 +1,185 @@
+"""Agents take users in any portions, and what they refuse changes nothing."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from research.planted.base import plant
+from research.planted_bugs import BITS, HOSTS, USERS
+from tacit import UCBVI, JointDP, NonPrivate
+from tacit.privacy.errors import (
+    CheckFailed,
+    HorizonExceeded,
+    InvalidArgument,
+    TacitError,
+    require,
+)
+from tacit.privacy.statistic import Block
+from tacit.tabular import riverswim
+from tacit.testing.made_up_users import joined, raw_block, some_rows, with_ids
+from tacit.testing.trial import Trial
+from tacit.testing.watched_gate import require_same, snapshot
+from tests.test_check_agent import Learning
+
+FEW = {"privacy": JointDP(1.0, 1e-6), "schedule": "fixed:size=60"}
+AGENTS = {name: (host.make(), host.world) for name, host in HOSTS.items() if name != BITS}
+AGENTS["no privacy"] = partial(UCBVI, **FEW | {"privacy": NonPrivate()}), partial(riverswim, 3, 4)
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_users_come_in_any_portions(name: str, tmp_path: Path) -> None:
+    make, world = AGENTS[name]
+    check_chunks(Trial(make, world(), tmp_path, users=USERS))
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_what_is_refused_changes_nothing(name: str, tmp_path: Path) -> None:
+    make, world = AGENTS[name]
+    check_refusals(Trial(make, world(), tmp_path, users=USERS))
+
+
+def check_chunks(trial: Trial) -> None:
+    """Users come in any portions."""
+    rng = trial.rng(1)
+    agent = trial.make()
+    for r, block in enumerate(trial.first.blocks):
+        pieces = min(block.users, 4)
+        cuts = np.sort(rng.choice(np.arange(1, block.users), pieces - 1, replace=False))
+        edges = [0, *(int(cut) for cut in cuts), block.users]
+        for start, stop in pairwise(edges):
+            require(
+                agent.block_users == block.users - start,
+                f"{start} of {block.users} users came, and block_users is {agent.block_users}",
+            )
+            # Whoever fills a buffer again changes nobody who waits for her block.
+            part = block.take(slice(start, stop)).sealed()
+            agent.learn(part)
+            for array in part.arrays.values():
+                array.setflags(write=True)
+                array.fill(0)
+        where = f"users in {pieces} portions instead of one:"
+        after = trial.first.snapshots[r + 1]
+        require_same(after, snapshot(agent), where, f"differ at release {r + 1}")
+    if len(trial.first.blocks) == 1:
+        return
+    # Some come late, after the next policy was published.
+    block = trial.first.blocks[0]
+    late = block.take(slice(0, max(1, trial.first.blocks[1].users // 2)))
+    apart, together = trial.make(), trial.make()
+    apart.learn(block)
+    if getattr(apart, "masked", False):
+        # They teach it nothing: they are not taken, and it says so.
+        before = snapshot(apart)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            apart.learn(late)
+        require(bool(said), f"{late.users} users of a retired version are lost without a word")
+        require_same(before, snapshot(apart), "users of a retired version:")
+        return
+    apart.learn(late)
+    together.learn(joined([block, late]))
+    require_same(snapshot(apart), snapshot(together), "users of two blocks at once:")
+
+
+def check_refusals(trial: Trial) -> None:
+    """What cannot be taken is refused, and changes nothing."""
+    agent, block = trial.make(), trial.first.blocks[0]
+    half = max(1, block.users // 2)
+    rest = block.take(slice(half, block.users))
+    refuse_all(trial, agent, block, trial.users)
+    one = trial.world.simulate(agent.policy, 1, trial.rng(2), "episodes")
+    ids = not isinstance(one, Block)
+    if ids and half < block.users:
+        agent.learn(with_ids(block.take(slice(0, half)), range(half)))
+        refuse(agent, rest, InvalidArgument, "users without ids after users with ids")
+        refuse_all(trial, agent, rest, trial.users - half)
+        agent.learn(with_ids(rest, range(half, block.users)))
+        later = enumerate(trial.first.blocks[1:], start=1)
+        users = [with_ids(other, range(10**6 * r, 10**6 * r + other.users)) for r, other in later]
+        rest_of_run = trial.play(agent, users=users)
+    else:
+        rest_of_run = trial.play(agent, users=trial.first.blocks)
+    both = reversed(trial.first.snapshots), reversed(rest_of_run.snapshots)
+    for mine, theirs in zip(*both, strict=False):
+        require_same(mine, theirs, "after refusals")
+    refuse(agent, block.take(slice(0, 1)), HorizonExceeded)
+
+
+def refuse_all(trial: Trial, agent: Any, block: Block, most: int) -> None:
+    """One user too many; each array a column short or left out, or with an axis too many."""
+    first = trial.first.blocks[0]
+    too_many = some_rows(first, np.arange(most + 1) % first.users)
+    refuse(agent, too_many, HorizonExceeded)
+    for name, array in block.arrays.items():
+        others = {k: a for k, a in block.arrays.items() if k != name}
+        # A statistic may do without some of them.
+        if array.ndim > 1:
+            for wrong in ({name: array[:, :-1]}, {name: array[..., np.newaxis]}, {}):
+                refuse(agent, Block(block.users, others | wrong), InvalidArgument)
+
+
+def refuse(agent: Any, data: Any, error: type[TacitError], what: str = "") -> None:
+    """The agent refuses the data with this error, and nothing has changed."""
+    before = snapshot(agent)
+    shapes = {name: array.shape for name, array in raw_block(data).arrays.items()}
+    what = what or f"{raw_block(data).users} users with arrays {shapes}"
+    try:
+        agent.learn(data)
+    except error:
+        pass
+    except Exception as other:
+        raise CheckFailed(f"{what}: {other!r}, not {error.__name__}") from other
+    else:
+        raise CheckFailed(f"{what}: must raise {error.__name__}, but was accepted")
+    require_same(before, snapshot(agent), f"{what}: refused, and yet", "changed")
+
+
+class TakesTooMany(Learning):
+    """Takes one user more than it was declared for."""
+
+    @staticmethod
+    def learn(agent: Any, true: Callable[..., None], data: Any, user_ids: Any = None) -> None:
+        if agent.block_users:
+            true(data, user_ids)
+
+
+class EveryCallIsABlock(Learning):
+    """Publishes whenever somebody comes."""
+
+    @staticmethod
+    def learn(agent: Any, true: Callable[..., None], data: Any, user_ids: Any = None) -> None:
+        rows = np.arange(agent.block_users) % max(data.users, 1)
+        true(some_rows(raw_block(data), rows))
+
+
+class ChangedByRefusals(Learning):
+    """Counts users before it looks at them."""
+
+    @staticmethod
+    def learn(agent: Any, true: Callable[..., None], data: Any, user_ids: Any = None) -> None:
+        agent.came = getattr(agent, "came", 0) + data.users
+        true(data, user_ids)
+
+
+@pytest.mark.parametrize(
+    ("mutant", "check", "words"),
+    [
+        (TakesTooMany, "refusals", "must raise HorizonExceeded, but was accepted"),
+        (EveryCallIsABlock, "chunks", "and block_users is|differ at release"),
+        (ChangedByRefusals, "chunks", "users of a retired version: came differ"),
+    ],
+)
+def test_agents_that_do_not_are_found(
+    mutant: type[Any], check: str, words: str, tmp_path: Path
+) -> None:
+    trial = Trial(partial(plant(mutant, UCBVI), **FEW), riverswim(3, 4), tmp_path, users=300)
+    with pytest.raises(CheckFailed, match=words):
+        {"refusals": check_refusals, "chunks": check_chunks}[check](trial)
