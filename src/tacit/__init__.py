@@ -14,8 +14,7 @@ __version__ = "0.1.0"
 
 _MODULES = {
     "core.agent": "Agent",
-    "core.algorithm": "Algorithm",
-    "core.asks": "Ask",
+    "core.algorithm": "Algorithm Query",
     "core.episodes": "Episodes validate_episodes",
     "core.kinds": "AgentKind",
     "core.monitor": "monitor",
@@ -27,8 +26,7 @@ _MODULES = {
     "privacy.budget": "Budget Relation",
     "privacy.counters": "counter",
     "privacy.curators": "distributed local",
-    "privacy.curators.gate": "Curator Release",
-    "privacy.curators.joint": "JointCurator",
+    "privacy.curator": "Curator JointCurator Release",
     "privacy.curators.local": "LocalCurator",
     "privacy.errors": "BudgetExceeded Busy CheckFailed CorruptFile DoubleSpend HorizonExceeded "
     "InvalidArgument LockTimeout MissingExtra TacitError TacitWarning WrongKey",

@@ -25,6 +25,7 @@ from tacit.core.cautions import warn, warn_of_budget
 from tacit.core.episodes import Episodes
 from tacit.core.monitor import Record
 from tacit.core.receipt import Receipt
+from tacit.core.schedule import Schedule
 from tacit.core.vector_episodes import VectorEpisodes
 from tacit.privacy.arguments import instance_of
 from tacit.privacy.curator import Curator, JointCurator, Release, Stream
@@ -431,7 +432,46 @@ class Agent(Uncopyable):
             runs.publish(db, self.store, run, packed, policy, at.served, self._kept)
         self._held.clear()
 
-    # Policies.
+    # What is public.
+
+    def __repr__(self) -> str:
+        at = self.progress
+        return f"<{type(self.algorithm).__name__} agent, {at.served} of {self.users} users>"
+
+    @property
+    def spec(self) -> Any:
+        """What is known of the world."""
+        return self.algorithm.spec
+
+    @property
+    def users(self) -> int:
+        """How many users are declared."""
+        return self.algorithm.users
+
+    @property
+    def privacy(self) -> Any:
+        """The privacy model."""
+        return self.algorithm.privacy
+
+    @property
+    def schedule(self) -> Schedule:
+        """When policies are republished."""
+        return self.algorithm.schedule
+
+    @property
+    def served(self) -> int:
+        """How many users were served, in blocks that were learnt from."""
+        return self.progress.served
+
+    @property
+    def releases(self) -> int:
+        """How many blocks were learnt from."""
+        return self.progress.releases
+
+    @property
+    def form(self) -> str:
+        """In which form simulated users of the next block come."""
+        return self.algorithm.data_format(self.progress)
 
     @property
     def policy(self) -> Any:

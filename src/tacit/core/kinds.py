@@ -16,10 +16,11 @@ from typing import Any
 from tacit.core.agent import Agent
 from tacit.core.algorithm import Algorithm
 from tacit.core.schedule import Schedule
-from tacit.core.setting import Setting
+from tacit.core.problem import Problem
 from tacit.core.texts import hint
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import Privacy
+from tacit.store.store import Store
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,16 +33,16 @@ class Serving:
             :class:`~tacit.core.schedule.Schedule`.
         seed: of ties and of the first, random policy; not of the noise.
         noise_seed: reproducible noise, for simulations only: it protects nobody.
-        ledger: file that records what was spent, or an opened :class:`tacit.Ledger`; a file that is
-            missing is made, as a ledger of this run alone.
-        autosave: file that is written before each publication, so that a killed run can go on.
+        store: where everything is kept: a file, a URL of PostgreSQL, an opened
+            :class:`tacit.Store`, or memory.
+        name: of the run in its store; ``tacit.open(store, name)`` goes on with it.
     """
 
     schedule: str | Schedule = "auto"
     seed: int = 0
     noise_seed: int | None = None
-    ledger: str | os.PathLike[str] | None = None
-    autosave: str | os.PathLike[str] | None = None
+    store: Store | str | os.PathLike[str] = ""
+    name: str = "run"
 
 
 _SERVING = {item.name for item in fields(Serving)}
@@ -68,7 +69,7 @@ class AgentKind:
     @property
     def batch(self) -> bool:
         """Whether those it learns from are served by a fixed behaviour, and gain nothing."""
-        return self.algorithm.batch
+        return self.algorithm.offline
 
     def __call__(self, spec: Any, users: int, privacy: Privacy, **options: Any) -> Agent:
         """An agent for a world of which ``spec`` is known, and for so many users.
@@ -79,17 +80,17 @@ class AgentKind:
             raise self._unknown(name)
         serving = Serving(**{name: options[name] for name in options if name in _SERVING})
         own = self.algorithm.Options(**{n: options[n] for n in options if n not in _SERVING})
-        setting = Setting(spec, users, privacy, serving.schedule, serving.seed)
+        problem = Problem(spec, users, privacy, serving.schedule, serving.seed)
         if privacy.devices_add and not privacy.local and not self.algorithm.distributed:
             raise InvalidArgument(
                 f"{self.__name__} is not made for DistributedDP: ConcurrentPSRL and "
                 "LinearPosterior are"
             )
         return Agent(
-            self.algorithm(setting, own),
+            self.algorithm(problem, own),
             noise_seed=serving.noise_seed,
-            ledger=serving.ledger,
-            autosave=serving.autosave,
+            store=serving.store,
+            name=serving.name,
         )
 
     @property

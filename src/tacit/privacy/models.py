@@ -18,9 +18,9 @@ from tacit.privacy.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from tacit.privacy.curators.distributed import DistributedCurator
-    from tacit.privacy.curators.joint import JointCurator
+    from tacit.privacy.curator import JointCurator
     from tacit.privacy.curators.local import LocalCurator
-    from tacit.privacy.curators.nonprivate import NonPrivateCurator
+    from tacit.privacy.curator import NonPrivateCurator
 
 SLACK = 1e-3
 """The part of delta that is set aside for what distributed noise differs from a Gaussian."""
@@ -192,8 +192,8 @@ class JointDP(_Budgeted):
         return math.sqrt(self.episode_limit)
 
     def curator(self, **options: Any) -> JointCurator:
-        """A curator for this model; see :class:`tacit.privacy.curators.joint.JointCurator`."""
-        from tacit.privacy.curators.joint import JointCurator
+        """A curator for this model; see :class:`tacit.privacy.curator.JointCurator`."""
+        from tacit.privacy.curator import JointCurator
 
         return JointCurator(self, **options)
 
@@ -363,7 +363,7 @@ class NonPrivate(PrivacyModel):
 
     def curator(self, **options: Any) -> NonPrivateCurator:
         """A curator that adds nothing."""
-        from tacit.privacy.curators.nonprivate import NonPrivateCurator
+        from tacit.privacy.curator import NonPrivateCurator
 
         return NonPrivateCurator(self, **options)
 
