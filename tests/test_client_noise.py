@@ -18,7 +18,7 @@ from scipy.stats import chi2
 from tacit import Block, InvalidArgument, LocalDP
 from tacit.finite.question import question
 from tacit.finite.visits import VisitCounts
-from tacit.privacy.curators.local import noise_scale
+from tacit.privacy.local import noise_scale
 from tacit.privacy.deviates import Deviates, Scale, curve
 from tacit.privacy.exact import grid_step, grid_total
 from tacit.privacy.standard import ClippedSum

@@ -30,7 +30,7 @@ from tacit.core.agent import Agent
 from tacit.core.episodes import Episodes
 from tacit.core.vector_episodes import VectorEpisodes
 from tacit.privacy.curators import joint
-from tacit.privacy.curators.gate import Curator
+from tacit.privacy.curator import Curator
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Block
@@ -327,7 +327,7 @@ def test_bits_that_flip_too_seldom_are_found(monkeypatch: pytest.MonkeyPatch) ->
     worst = max(t.estimate / t.claimed for t in right.transcripts)
     # Bits in the two users' reports are 9,600, so that their variance is right to some per cent.
     assert 0.9 < worst < 1.1
-    monkeypatch.setattr(tacit.privacy.curators.local, "flip_probability", lambda *_: 0.3)
+    monkeypatch.setattr(tacit.privacy.local, "flip_probability", lambda *_: 0.3)
     found = audit(BITS)
     assert {"transcript noise", "noise"} <= set(found.failed)
     assert any("bits that are 0" in words for words in found.failures)

@@ -44,7 +44,7 @@ from research.hostile.small import (
 )
 from tacit import published
 from tacit.privacy.counters import Counter
-from tacit.privacy.curators.joint import JointCurator
+from tacit.privacy.curator import JointCurator
 from tacit.privacy.errors import TacitError
 from tacit.simulation.tables import load_results
 from tacit.tabular.world import load_world

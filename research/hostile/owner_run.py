@@ -20,7 +20,7 @@ from tacit.core.setting import Setting
 from tacit.finite.algorithm import FiniteAlgorithm
 from tacit.finite.policy import Policy
 from tacit.finite.spec import FiniteSpec
-from tacit.privacy.curators.joint import JointCurator
+from tacit.privacy.curator import JointCurator
 from tacit.privacy.errors import BudgetExceeded, DoubleSpend
 from tacit.privacy.standard import OneHotCounts
 from tacit.privacy.statistic import Block

@@ -17,7 +17,7 @@ from research.planted.base import Admitting, Asking, Curated, Tampered
 from tacit.core.kinds import AgentKind
 from tacit.finite.visits import VisitCounts
 from tacit.privacy.budget import Relation
-from tacit.privacy.curators.joint import JointCurator
+from tacit.privacy.curator import JointCurator
 from tacit.privacy.models import JointDP
 from tacit.privacy.statistic import Block, Floats, Statistic
 

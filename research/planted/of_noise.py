@@ -14,9 +14,9 @@ import numpy as np
 
 from research.planted.base import Curated, Tampered
 from tacit.privacy.counters.dense import Optimal
-from tacit.privacy.curators.gate import Release
-from tacit.privacy.curators.joint import JointCurator
-from tacit.privacy.curators.local import LocalCurator
+from tacit.privacy.curator import Release
+from tacit.privacy.curator import JointCurator
+from tacit.privacy.local import LocalCurator
 from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Block, Floats, Statistic
 

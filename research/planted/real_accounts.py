@@ -24,8 +24,8 @@ from tacit.core.session import Waiting
 from tacit.privacy import gaussian_dp, guarantee, pseudonyms, storage
 from tacit.privacy.curators import saves
 from tacit.privacy.curators.accounts import BlockAccounts
-from tacit.privacy.curators.gate import Curator, Release
-from tacit.privacy.curators.joint import JointCurator
+from tacit.privacy.curator import Curator, Release
+from tacit.privacy.curator import JointCurator
 from tacit.privacy.curators.participants import Participants
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.ledger import Ledger

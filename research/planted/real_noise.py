@@ -26,7 +26,7 @@ from research.planted.in_tacit import (
 )
 from tacit.privacy import exact
 from tacit.privacy.curators import joint, local
-from tacit.privacy.curators.joint import JointCurator
+from tacit.privacy.curator import JointCurator
 from tacit.privacy.deviates import Ints, Scale
 from tacit.privacy.exact import CHUNK
 from tacit.privacy.models import LocalDP

@@ -25,9 +25,9 @@ _MODULES = {
     "finite.policy": "Policy",
     "privacy.budget": "Budget Relation",
     "privacy.counters": "counter",
-    "privacy.curators": "distributed local",
+    "privacy": "distributed local",
     "privacy.curator": "Curator JointCurator Release",
-    "privacy.curators.local": "LocalCurator",
+    "privacy.local": "LocalCurator",
     "privacy.errors": "BudgetExceeded Busy CheckFailed CorruptFile DoubleSpend HorizonExceeded "
     "InvalidArgument LockTimeout MissingExtra TacitError TacitWarning WrongKey",
     "privacy.guarantee": "Guarantee",

@@ -16,9 +16,9 @@ from tacit.finite.policy import Policy
 from tacit.privacy.budget import Budget, Relation
 from tacit.privacy.counters import counter
 from tacit.privacy.curators import distributed, local
-from tacit.privacy.curators.gate import Curator, Release
-from tacit.privacy.curators.joint import JointCurator
-from tacit.privacy.curators.local import LocalCurator
+from tacit.privacy.curator import Curator, Release
+from tacit.privacy.curator import JointCurator
+from tacit.privacy.local import LocalCurator
 from tacit.privacy.errors import (
     BudgetExceeded,
     Busy,

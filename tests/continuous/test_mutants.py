@@ -21,7 +21,7 @@ from tacit.continuous.statistics.clipped_sums import ResidualSums
 from tacit.core.agent import Agent
 from tacit.core.asks import Asks
 from tacit.core.kinds import AgentKind
-from tacit.privacy.curators.gate import Release
+from tacit.privacy.curator import Release
 from tacit.privacy.errors import CheckFailed
 from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Block, Statistic

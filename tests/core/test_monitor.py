@@ -12,7 +12,7 @@ from tacit.core.monitor import Record, _monitoring, _separate
 from tacit.finite.model import policy_values
 from tacit.finite.visits import VisitCounts
 from tacit.numerics.ridge import always_one
-from tacit.privacy.curators.gate import Release
+from tacit.privacy.curator import Release
 from tacit.privacy.statistic import Block
 from tacit.tabular.first_visits import FirstVisits
 

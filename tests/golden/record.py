@@ -31,13 +31,13 @@ import numpy as np
 
 import tacit
 from research.worlds import build
+from tacit.core.agent import Agent
 from tacit.registry import choose_agent
 from tests.golden.rows import MODELS, PAPERS, ROWS, Row
 
 FILE = Path(__file__).with_name("golden.json")
 TOLERANCE = 1e-9
 _POLICY = ("actions", "probabilities", "weights", "gains", "noise")
-_PLAN = ("q_values", "table")
 
 Numbers = dict[str, tuple[int | float, float]]
 """By the name of a quantity: its number, and its norm."""
@@ -72,25 +72,19 @@ def _number(values: np.ndarray) -> tuple[int | float, float]:
 # Agents.
 
 
-def watch(kind: Any, seen: Seen) -> AbstractContextManager[Any]:
-    """All releases that algorithms of a class are given by agents made within, in ``seen``."""
-    asks = kind.asks
+def watch(seen: Seen) -> AbstractContextManager[Any]:
+    """All releases that agents are given within, in ``seen``."""
+    answer = Agent._answer
 
-    def watched(self: Any) -> Iterator[Any]:
-        questions = asks(self)
-        question = next(questions)
-        while True:
-            release = yield question
-            for name, part in release.parts.items():
-                seen.add(f"released {name}", part)
-                seen.add("std", release.std[name])
-            seen.add("cost", release.cost)
-            try:
-                question = questions.send(release)
-            except StopIteration:
-                return
+    def watched(self: Any, *given: Any) -> Any:
+        release = answer(self, *given)
+        for name, part in release.parts.items():
+            seen.add(f"released {name}", part)
+            seen.add("std", release.std[name])
+        seen.add("cost", release.cost)
+        return release
 
-    return mock.patch.object(kind, "asks", watched)
+    return mock.patch.object(Agent, "_answer", watched)
 
 
 class Recording:
@@ -98,17 +92,16 @@ class Recording:
 
     def __init__(self, row: Row) -> None:
         self.row, self.world, self.privacy = row, build(row.world), MODELS[row.model]
-        self.kind = type(self.agent().algorithm)
 
-    def agent(self) -> Any:
-        """A new agent; its noise is simulated."""
+    def agent(self, **store: Any) -> Any:
+        """A new agent, or the one of this store; its noise is simulated."""
         return choose_agent(self.row.agent).build(
-            self.world.spec, self.row.users, self.privacy, seed=0
+            self.world.spec, self.row.users, self.privacy, seed=0, **store
         )
 
     def run(self, seen: Seen) -> None:
         """What ``tacit.run`` reports of an agent."""
-        with watch(self.kind, seen):
+        with watch(seen):
             agent = self.agent()
             result = tacit.run(agent, self.world, seed=0, progress=False)
         seen.add("served", result.served)
@@ -123,16 +116,16 @@ class Recording:
     def resume(self, seen: Seen, folder: Path) -> None:
         """Gives one by one to another agent, which is saved in mid-block and resumed."""
         rng, came, resumed = np.random.default_rng(5), 0, False
-        with watch(self.kind, seen):
-            agent = self.agent()
+        with watch(seen):
+            agent = self.agent(store=folder / "runs.db")
             while (users := agent.block_users) > 0:
                 data = self.world.simulate(agent.policy, users, rng, "episodes")
                 # Devices report for a whole block.
                 half = 0 if self.row.model == "reports" else users // 2
                 self._learn(agent, data.take(slice(0, half)), came)
                 if not resumed and (agent.releases or users == self.row.users):
-                    agent.save(folder / "save")
-                    agent, resumed = self.agent().load(folder / "save"), True
+                    agent.store.close()
+                    agent, resumed = self.agent(store=folder / "runs.db"), True
                 self._learn(agent, data.take(slice(half, None)), came + half)
                 came += users
                 self._look(agent, seen, folder)
@@ -152,9 +145,6 @@ class Recording:
             agent.learn(data)
 
     def _look(self, agent: Any, seen: Seen, folder: Path) -> None:
-        for name in _PLAN:
-            if (found := getattr(agent, name, None)) is not None:
-                seen.add(name, found)
         for kind, policy in (("policy", agent.policy), ("greedy", agent.greedy_policy)):
             policy.publish(folder / "policy")
             with np.load(folder / "policy", allow_pickle=False) as arrays:
@@ -201,7 +191,8 @@ def load() -> dict[str, dict[str, int | float]]:
 
 def differences(old: dict[str, int | float], new: Numbers) -> list[str]:
     """What differs, in words."""
-    lines = [f"{name} is {old[name]}, and missing" for name in old if name not in new]
+    plans = ("q_values", "table", "resumed q_values", "resumed table")
+    lines = [f"{n} is {old[n]}, and missing" for n in old if n not in new and n not in plans]
     for name, (number, norm) in new.items():
         if name not in old:
             lines.append(f"{name} is new: {number!r}")

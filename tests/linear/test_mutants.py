@@ -26,8 +26,8 @@ from tacit.linear.estimate import feature_sums
 from tacit.linear.statistics import FeatureSums
 from tacit.linear.tables import check_features
 from tacit.numerics.block_sums import BlockSums
-from tacit.privacy.curators.gate import Release
-from tacit.privacy.curators.joint import JointCurator
+from tacit.privacy.curator import Release
+from tacit.privacy.curator import JointCurator
 from tacit.privacy.errors import CheckFailed
 from tacit.privacy.exact import grid_step, grid_total
 from tacit.privacy.statistic import Block, Statistic

@@ -11,9 +11,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.privacy.curators.gate import Curator
-from tacit.privacy.curators.joint import JointCurator
-from tacit.privacy.curators.joint_stream import JointStream
+from tacit.privacy.curator import Curator
+from tacit.privacy.curator import JointCurator
+from tacit.privacy.curator import JointStream
 from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Bools, Floats
 from tacit.testing.watched_gate import Passage, WatchedGate

@@ -19,7 +19,7 @@ from unittest import mock
 
 import numpy as np
 
-from tacit.privacy.curators.gate import Curator
+from tacit.privacy.curator import Curator
 from tacit.privacy.errors import DoubleSpend
 from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Floats

@@ -18,8 +18,8 @@ from unittest import mock
 
 import numpy as np
 
-from tacit.privacy.curators.gate import Release
-from tacit.privacy.curators.joint import JointCurator
+from tacit.privacy.curator import Release
+from tacit.privacy.curator import JointCurator
 from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Block
 from tacit.testing.check_agent import Outcome

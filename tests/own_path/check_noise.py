@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tacit.privacy.budget import Relation
-from tacit.privacy.curators.local import report
+from tacit.privacy.local import report
 from tacit.privacy.statistic import Floats, Statistic
 from tacit.testing.check_agent import Outcome
 from tacit.testing.gate_noise import Flips

@@ -20,8 +20,8 @@ from unittest import mock
 
 import numpy as np
 
-from tacit.privacy.curators.gate import Release
-from tacit.privacy.curators.joint import JointCurator
+from tacit.privacy.curator import Release
+from tacit.privacy.curator import JointCurator
 from tacit.privacy.errors import BudgetExceeded, DoubleSpend, TacitError
 from tacit.privacy.noise import Noise
 from tacit.privacy.standard import ClippedSum

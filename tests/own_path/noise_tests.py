@@ -27,8 +27,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import bdtr, bdtrc, gammainccinv, gammaincinv, ndtr, ndtri
 
-from tacit.privacy.curators.joint import JointCurator
-from tacit.privacy.curators.joint_stream import JointStream
+from tacit.privacy.curator import JointCurator
+from tacit.privacy.curator import JointStream
 from tacit.privacy.statistic import Floats, Layout
 from tacit.testing.watched_gate import Passage
 

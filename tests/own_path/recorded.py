@@ -19,8 +19,8 @@ from unittest import mock
 
 import numpy as np
 
-from tacit.privacy.curators.gate import Curator
-from tacit.privacy.curators.local import report
+from tacit.privacy.curator import Curator
+from tacit.privacy.local import report
 from tacit.privacy.errors import CheckFailed
 from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Block, Floats

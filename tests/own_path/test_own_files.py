@@ -16,7 +16,7 @@ from tacit.core.session import Session, Waiting
 from tacit.privacy import gaussian_dp, storage
 from tacit.privacy.budget import Budget
 from tacit.privacy.curators.accounts import BlockAccounts
-from tacit.privacy.curators.joint import JointCurator
+from tacit.privacy.curator import JointCurator
 from tacit.privacy.curators.participants import Participants
 from tacit.privacy.errors import TacitError
 from tacit.privacy.guarantee import Guarantee

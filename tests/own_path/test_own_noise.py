@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tacit.privacy.curators import joint, local
-from tacit.privacy.curators.joint import JointCurator
+from tacit.privacy.curator import JointCurator
 from tacit.privacy.deviates import Deviates
 from tacit.privacy.noise import Noise
 from tacit.privacy.owner import Owner

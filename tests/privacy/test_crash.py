@@ -19,7 +19,7 @@ import pytest
 import tacit
 from tacit.continuous import line
 from tacit.continuous.constants import FunctionalConstants
-from tacit.privacy.curators.joint import JointCurator
+from tacit.privacy.curator import JointCurator
 from tacit.privacy.ledger import Ledger
 
 ROOT = Path(__file__).parents[2]

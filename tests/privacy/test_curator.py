@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 import tacit
 from tacit import Block, JointDP, NonPrivate, Relation
-from tacit.privacy.curators.joint import JointCurator
+from tacit.privacy.curator import JointCurator
 from tacit.privacy.errors import (
     BudgetExceeded,
     CorruptFile,
@@ -856,7 +856,7 @@ def test_a_charge_without_a_release_stays_charged(tmp_path, monkeypatch) -> None
 _KILLED = """
 import sys, numpy as np
 from tacit import JointDP, Block
-from tacit.privacy.curators.joint import JointCurator
+from tacit.privacy.curator import JointCurator
 from tacit.privacy.standard import ClippedSum
 import os
 folder = sys.argv[1]

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import tacit
 from tacit import Block, JointDP
 from tacit.privacy import encryption
-from tacit.privacy.curators.joint import JointCurator
+from tacit.privacy.curator import JointCurator
 from tacit.privacy.encryption import StateKey, is_encrypted
 from tacit.privacy.errors import CorruptFile, MissingExtra, WrongKey
 from tacit.privacy.standard import ClippedSum

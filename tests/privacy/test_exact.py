@@ -46,9 +46,9 @@ from tacit.linear import simplex
 from tacit.lq import double_integrator
 from tacit.mixture import mixture_of_models
 from tacit.privacy import exact
-from tacit.privacy.curators.joint import JointCurator
-from tacit.privacy.curators.joint_stream import JointStream
-from tacit.privacy.curators.local import report
+from tacit.privacy.curator import JointCurator
+from tacit.privacy.curator import JointStream
+from tacit.privacy.local import report
 from tacit.privacy.deviates import LARGEST_SCALE
 from tacit.privacy.errors import BudgetExceeded, DoubleSpend, InvalidArgument
 from tacit.privacy.exact import grid_sensitivity, grid_step, grid_total

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 import tacit
 from tacit.privacy import files
 from tacit.privacy.counters import Counter
-from tacit.privacy.curators.joint import JointCurator
+from tacit.privacy.curator import JointCurator
 from tacit.privacy.errors import CorruptFile, InvalidArgument, TacitError
 from tacit.privacy.files import parse_json, parse_toml, read_file, remove_orphans, temporary_name
 from tacit.privacy.storage import read_state, write_atomic, write_state

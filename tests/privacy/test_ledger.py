@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 import tacit
 from tacit import Block, JointDP, Relation
-from tacit.privacy.curators.joint import JointCurator
+from tacit.privacy.curator import JointCurator
 from tacit.privacy.errors import BudgetExceeded, CorruptFile, DoubleSpend, InvalidArgument
 from tacit.privacy.gaussian_dp import epsilon_from_mu
 from tacit.privacy.ledger import Entry, Ledger, Terms, chain, header, journal

@@ -19,7 +19,7 @@ import pytest
 from benchmarks import growth_ledger
 from research.hostile import ledgers
 from tacit import Block, JointDP
-from tacit.privacy.curators.joint import JointCurator
+from tacit.privacy.curator import JointCurator
 from tacit.privacy.errors import CorruptFile, DoubleSpend
 from tacit.privacy.ledger import Ledger, Terms, journal
 from tacit.privacy.ledger import index as module

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tacit.continuous.features import FeatureMap
     from tacit.continuous.spec import BoxSpec
     from tacit.core.setting import Setting
-    from tacit.privacy.curators.gate import Release
+    from tacit.privacy.curator import Release
 
 NO_CLIP = 1e9
 """A clip that clips nobody: without privacy it would only bias."""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tacit.continuous.constants import FunctionalConstants
     from tacit.continuous.features import FeatureMap
     from tacit.continuous.spec import BoxSpec
-    from tacit.privacy.curators.gate import Release
+    from tacit.privacy.curator import Release
 
 # Eigenvalues of a kernel below this part of the largest are left out of a prior.
 _SMALLEST = 1e-4

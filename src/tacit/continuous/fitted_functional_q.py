@@ -32,7 +32,7 @@ from tacit.core.algorithm import Algorithm, Pace
 from tacit.core.asks import Arrays, Ask, Asks, State, below
 from tacit.core.schedule import Schedule
 from tacit.privacy.arguments import flag, instance_of, one_of, steady_repr
-from tacit.privacy.curators.gate import Release
+from tacit.privacy.curator import Release
 from tacit.privacy.errors import BudgetExceeded, InvalidArgument
 from tacit.privacy.sizing import check_question
 from tacit.privacy.statistic import Floats, Statistic

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from numpy.typing import NDArray
 
-from tacit.privacy.curators.gate import Release
+from tacit.privacy.curator import Release
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Statistic
 

@@ -21,9 +21,9 @@ from tacit.core.receipt import Receipt, who_waits
 from tacit.core.rounds import Gate
 from tacit.core.session import Ids, Moment, Session, Turn
 from tacit.core.vector_episodes import VectorEpisodes
-from tacit.privacy.curators.gate import Curator
-from tacit.privacy.curators.joint import JointCurator
-from tacit.privacy.curators.joint_stream import JointStream
+from tacit.privacy.curator import Curator
+from tacit.privacy.curator import JointCurator
+from tacit.privacy.curator import JointStream
 from tacit.privacy.curators.saves import refresh
 from tacit.privacy.errors import BudgetExceeded, HorizonExceeded
 from tacit.privacy.owner import Uncopyable, new_lock, refuse_within

@@ -8,8 +8,8 @@ from tacit.core.columns import as_numbers
 from tacit.core.receipt import Receipt
 from tacit.core.session import Ids
 from tacit.core.versions import Versions
-from tacit.privacy.curators.distributed import DistributedCurator
-from tacit.privacy.curators.local import LocalCurator
+from tacit.privacy.distributed import DistributedCurator
+from tacit.privacy.local import LocalCurator
 from tacit.privacy.errors import InvalidArgument
 
 

@@ -23,7 +23,7 @@ from tacit.privacy.statistic import Floats
 
 if TYPE_CHECKING:
     from tacit.core.asks import Arrays
-    from tacit.privacy.curators.gate import Release
+    from tacit.privacy.curator import Release
     from tacit.privacy.statistic import Statistic
 
 # More versions than these are not kept: the oldest go.

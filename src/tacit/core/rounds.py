@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit.core.asks import Arrays, Ask, Asks, State, below
-from tacit.privacy.curators.gate import Curator, Release
-from tacit.privacy.curators.joint_stream import JointStream
+from tacit.privacy.curator import Curator, Release
+from tacit.privacy.curator import JointStream
 from tacit.privacy.errors import BudgetExceeded
 from tacit.privacy.models import Privacy
 from tacit.privacy.statistic import Statistic

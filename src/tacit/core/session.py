@@ -15,7 +15,7 @@ from tacit.core.asks import Arrays, State, below
 from tacit.core.monitor import Record
 from tacit.core.rounds import Round, dump_answers, restore, revive_answers, state_of
 from tacit.privacy.arguments import MOST_USERS
-from tacit.privacy.curators.gate import Release
+from tacit.privacy.curator import Release
 from tacit.privacy.curators.participants import Participants
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.pseudonyms import Name

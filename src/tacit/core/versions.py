@@ -10,8 +10,8 @@ from tacit.core.desk import Desk
 from tacit.core.public_file import facts_of, publish_with
 from tacit.core.setting import Setting
 from tacit.privacy.arguments import flag
-from tacit.privacy.curators.gate import Curator
-from tacit.privacy.curators.joint import JointCurator
+from tacit.privacy.curator import Curator
+from tacit.privacy.curator import JointCurator
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.ledger.ledger import witness_of
 from tacit.privacy.models import JointDP, LocalDP, Privacy

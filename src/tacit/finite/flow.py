@@ -17,7 +17,7 @@ import numpy as np
 from tacit.core.sizes import Floats
 
 if TYPE_CHECKING:
-    from tacit.privacy.curators.gate import Release
+    from tacit.privacy.curator import Release
 
 
 # Above this many (step, state) pairs the equations are too many to solve.

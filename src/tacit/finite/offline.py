@@ -32,7 +32,7 @@ from tacit.finite.policy import Policy, softmax
 from tacit.finite.spec import FiniteSpec
 from tacit.finite.weighted_returns import Interval, WeightedReturns, value_intervals
 from tacit.privacy.arguments import FilePath, checked_number, instance_of, one_of, whole_number
-from tacit.privacy.curators.gate import Release
+from tacit.privacy.curator import Release
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.exact import ADDITIONS, CHUNK, grid_step
 from tacit.privacy.guarantee import Guarantee

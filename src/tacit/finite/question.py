@@ -12,7 +12,7 @@ from typing import Any
 
 from tacit.finite.visits import VisitCounts
 from tacit.privacy.arguments import instance_of
-from tacit.privacy.curators.local import noise_scale
+from tacit.privacy.local import noise_scale
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.exact import grid_step
 from tacit.privacy.models import LocalDP

@@ -23,7 +23,7 @@ from scipy.special import ndtri
 
 from tacit.privacy.arguments import positive
 from tacit.privacy.budget import Relation, checked_relation
-from tacit.privacy.curators.gate import Release
+from tacit.privacy.curator import Release
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.reading import read_rewards, read_steps
 from tacit.privacy.statistic import Block, Floats, Layout, Part, Statistic

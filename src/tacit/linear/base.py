@@ -25,7 +25,7 @@ from tacit.privacy.sizing import users_above_noise
 if TYPE_CHECKING:
     from tacit.core.setting import Setting
     from tacit.linear.spec import LinearSpec
-    from tacit.privacy.curators.gate import Release
+    from tacit.privacy.curator import Release
 
 WAYS = {
     "features": "tacit.linear.features:FeatureWay",

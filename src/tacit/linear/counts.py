@@ -18,7 +18,7 @@ from tacit.linear.estimate import REWARD_VARIANCE, distributions, middle_of, spr
 
 if TYPE_CHECKING:
     from tacit.linear.estimate import LinearWidths
-    from tacit.privacy.curators.gate import Release
+    from tacit.privacy.curator import Release
 
 # The ridge of a reward regression, in units of the variance of rewards.
 _REWARD_RIDGE = 4.0

@@ -21,7 +21,7 @@ from tacit.core.sizes import Floats
 if TYPE_CHECKING:
     from tacit.linear.statistics import FeatureSums
     from tacit.numerics.block_sums import BlockSums
-    from tacit.privacy.curators.gate import Release
+    from tacit.privacy.curator import Release
 
 
 REWARD_VARIANCE = 0.25

@@ -24,7 +24,7 @@ from tacit.numerics.ridge import positive_part, ridge_inverse
 
 if TYPE_CHECKING:
     from tacit.linear.estimate import LinearWidths, Sums
-    from tacit.privacy.curators.gate import Release
+    from tacit.privacy.curator import Release
 
 # Rows of probabilities are projected where there are at most this many in all.
 _MOST_PROBABILITIES = 1 << 22

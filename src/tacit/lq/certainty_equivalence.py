@@ -21,7 +21,7 @@ from tacit.lq.policy import GainPolicy
 from tacit.lq.safeguard import Safeguard, candidates, expected_costs, optimal_cost
 from tacit.lq.statistics import TrajectorySums
 from tacit.privacy.arguments import instance_of, positive
-from tacit.privacy.curators.gate import Release
+from tacit.privacy.curator import Release
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.sizing import release_noise, users_above_noise
 

@@ -29,7 +29,7 @@ from tacit.privacy.statistic import Floats
 if TYPE_CHECKING:
     from tacit.lq.certainty_equivalence import LQConstants
     from tacit.lq.spec import LQSpec
-    from tacit.privacy.curators.gate import Release
+    from tacit.privacy.curator import Release
 
 # Second moments of predicted states are believed up to so many times what enters from outside.
 _MOST = 50.0

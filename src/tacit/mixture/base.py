@@ -33,7 +33,7 @@ from tacit.privacy.sizing import users_above_noise
 if TYPE_CHECKING:
     from tacit.core.setting import Setting
     from tacit.mixture.spec import MixtureSpec
-    from tacit.privacy.curators.gate import Release
+    from tacit.privacy.curator import Release
     from tacit.privacy.statistic import Statistic
 
 # A policy's transitions count as sparse below this many next states that inform on weights.

@@ -14,7 +14,7 @@ from tacit.mixture.path_counts import PathCounts
 
 if TYPE_CHECKING:
     from tacit.mixture.base import MixtureAlgorithm
-    from tacit.privacy.curators.gate import Release
+    from tacit.privacy.curator import Release
 
 Ints = NDArray[np.int64]
 

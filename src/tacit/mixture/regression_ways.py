@@ -13,7 +13,7 @@ from tacit.mixture.model_sums import ModelSums
 
 if TYPE_CHECKING:
     from tacit.mixture.linopt_vi import LinOptVI
-    from tacit.privacy.curators.gate import Release
+    from tacit.privacy.curator import Release
 
 
 class ModelWay:

@@ -17,9 +17,9 @@ from tacit.privacy.budget import Budget, Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from tacit.privacy.curators.distributed import DistributedCurator
+    from tacit.privacy.distributed import DistributedCurator
     from tacit.privacy.curator import JointCurator
-    from tacit.privacy.curators.local import LocalCurator
+    from tacit.privacy.local import LocalCurator
     from tacit.privacy.curator import NonPrivateCurator
 
 SLACK = 1e-3
@@ -256,8 +256,8 @@ class LocalDP(_Budgeted):
         return self.budget.mu / math.sqrt(self.episodes_per_user)
 
     def curator(self, **options: Any) -> LocalCurator:
-        """A curator for this model; see :class:`tacit.privacy.curators.local.LocalCurator`."""
-        from tacit.privacy.curators.local import LocalCurator
+        """A curator for this model; see :class:`tacit.privacy.local.LocalCurator`."""
+        from tacit.privacy.local import LocalCurator
 
         return LocalCurator(self, **options)
 
@@ -267,7 +267,7 @@ class DistributedDP(_Budgeted):
     """Distributed differential privacy: devices add shares of the noise, a secure sum adds up.
 
     Nobody sees raw data, and the noise is that of joint DP; see
-    :mod:`tacit.privacy.curators.distributed` for the proof. What is assumed is that the secure sum
+    :mod:`tacit.privacy.distributed` for the proof. What is assumed is that the secure sum
     shows its sum and nothing else, and that enough devices are honest. It is replace-one.
 
     Attributes:
@@ -339,7 +339,7 @@ class DistributedDP(_Budgeted):
 
     def curator(self, **options: Any) -> DistributedCurator:
         """A curator of opened sums."""
-        from tacit.privacy.curators.distributed import DistributedCurator
+        from tacit.privacy.distributed import DistributedCurator
 
         return DistributedCurator(self, **options)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from tacit.privacy.budget import Relation
-from tacit.privacy.curators.local import flip_probability
+from tacit.privacy.local import flip_probability
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.exact import grid_step
 from tacit.privacy.models import LocalDP, Privacy

@@ -128,7 +128,7 @@ class Client:
 
         from tacit.core.episodes import Episodes
         from tacit.finite.visits import VisitCounts
-        from tacit.privacy.curators.local import report
+        from tacit.privacy.local import report
         from tacit.privacy.models import LocalDP
 
         asked = self._task["report"]

@@ -417,7 +417,7 @@ def _asked_of_devices(agent: Agent) -> dict[str, Any]:
     import numpy as np
 
     from tacit.finite.question import question
-    from tacit.privacy.curators.local import noise_scale
+    from tacit.privacy.local import noise_scale
     from tacit.privacy.exact import grid_step
 
     statistic, privacy = agent.statistic, agent.privacy

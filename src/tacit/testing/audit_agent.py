@@ -30,7 +30,7 @@ import numpy as np
 
 from tacit.core.world import World
 from tacit.privacy.budget import Relation
-from tacit.privacy.curators.local import noise_scale, report
+from tacit.privacy.local import noise_scale, report
 from tacit.privacy.errors import CheckFailed, InvalidArgument
 from tacit.privacy.gaussian_dp import epsilon_from_mu
 from tacit.privacy.guarantee import Guarantee

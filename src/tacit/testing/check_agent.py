@@ -23,10 +23,10 @@ import numpy as np
 
 from tacit.core.world import Form, World
 from tacit.privacy.budget import Budget
-from tacit.privacy.curators.gate import Curator, Stream
-from tacit.privacy.curators.joint import JointCurator
-from tacit.privacy.curators.joint_stream import JointStream
-from tacit.privacy.curators.local import noise_scale, report
+from tacit.privacy.curator import Curator, Stream
+from tacit.privacy.curator import JointCurator
+from tacit.privacy.curator import JointStream
+from tacit.privacy.local import noise_scale, report
 from tacit.privacy.errors import CheckFailed, DoubleSpend, InvalidArgument, require
 from tacit.privacy.exact import grid_step
 from tacit.privacy.guarantee import Guarantee

@@ -219,7 +219,7 @@ class _Attack:
         )
 
     def _check_one_hots(self, groups: int, vectors: Floats, chosen: Floats) -> None:
-        """Plays randomised response through, see :mod:`tacit.privacy.curators.local`.
+        """Plays randomised response through, see :mod:`tacit.privacy.local`.
 
         A coordinate v is reported as 1 with probability q + v (1/2 - q), independently, so the
         likelihood ratio of the worst report is the product over coordinates of the worse answer's.

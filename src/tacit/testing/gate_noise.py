@@ -27,10 +27,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import bdtr, bdtrc, gammainccinv, gammaincinv
 
-from tacit.privacy.curators.gate import Curator, Stream
-from tacit.privacy.curators.joint import JointCurator
-from tacit.privacy.curators.joint_stream import JointStream
-from tacit.privacy.curators.local import LocalCurator, noise_scale
+from tacit.privacy.curator import Curator, Stream
+from tacit.privacy.curator import JointCurator
+from tacit.privacy.curator import JointStream
+from tacit.privacy.local import LocalCurator, noise_scale
 from tacit.privacy.errors import CheckFailed
 from tacit.privacy.exact import chunk_users, grid_sensitivity, grid_step
 from tacit.privacy.models import LocalDP

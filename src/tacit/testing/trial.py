@@ -14,7 +14,7 @@ import numpy as np
 from tacit.core.agent import Agent
 from tacit.core.world import Data, World
 from tacit.privacy.budget import Budget
-from tacit.privacy.curators.gate import Release
+from tacit.privacy.curator import Release
 from tacit.privacy.errors import CheckFailed, TacitError, require
 from tacit.privacy.files import read_file
 from tacit.privacy.models import PrivacyModel

@@ -12,7 +12,7 @@ from tacit.privacy.owner import Uncopyable, new_lock
 from tacit.privacy.statistic import Block
 
 if TYPE_CHECKING:
-    from tacit.privacy.curators.gate import Release
+    from tacit.privacy.curator import Release
 
 
 class Entries(Uncopyable):

@@ -29,9 +29,9 @@ from numpy.typing import NDArray
 from tacit.privacy.arguments import FilePath, file_name, instance_of
 from tacit.privacy.budget import Relation
 from tacit.privacy.curators.accounts import BlockAccounts
-from tacit.privacy.curators.gate import Curator, Release, WantedStream
+from tacit.privacy.curator import Curator, Release, WantedStream
 from tacit.privacy.curators.id_files import IdFile
-from tacit.privacy.curators.joint_stream import JointStream, JointStreams
+from tacit.privacy.curator import JointStream, JointStreams
 from tacit.privacy.curators.participants import UserIds
 from tacit.privacy.curators.saves import (
     Extra,

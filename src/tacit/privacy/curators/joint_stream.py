@@ -1,4 +1,4 @@
-"""Counters over blocks; see :mod:`tacit.privacy.curators.joint`."""
+"""Counters over blocks; see :mod:`tacit.privacy.curator`."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from tacit.privacy.arguments import instance_of
 from tacit.privacy.counters import Counter, make_counter
 from tacit.privacy.counters.base import revive_counter
-from tacit.privacy.curators.gate import Release, Stream, WantedStream
+from tacit.privacy.curator import Release, Stream, WantedStream
 from tacit.privacy.curators.participants import UserIds
 from tacit.privacy.errors import HorizonExceeded, InvalidArgument
 from tacit.privacy.exact import check_reach, grid_step, grid_total, reach
 from tacit.privacy.statistic import Block, Floats, Statistic
 
 if TYPE_CHECKING:
-    from tacit.privacy.curators.joint import JointCurator
+    from tacit.privacy.curator import JointCurator
 
 
 Kept: TypeAlias = tuple[dict[str, Any], dict[str, Floats], int, float]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tacit.privacy.arguments import instance_of, whole_number
-from tacit.privacy.curators.gate import Curator, Release, Stream, WantedStream
+from tacit.privacy.curator import Curator, Release, Stream, WantedStream
 from tacit.privacy.curators.participants import UserIds
 from tacit.privacy.errors import HorizonExceeded
 from tacit.privacy.models import NonPrivate

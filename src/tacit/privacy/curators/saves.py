@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from tacit.privacy.arguments import MOST_USERS, FilePath, file_name, instance_of
 from tacit.privacy.budget import Relation
-from tacit.privacy.curators.gate import Release
+from tacit.privacy.curator import Release
 from tacit.privacy.curators.id_files import IdFile, read_ids
 from tacit.privacy.errors import CorruptFile, DoubleSpend, InvalidArgument
 from tacit.privacy.files import MALFORMED
@@ -29,7 +29,7 @@ from tacit.privacy.statistic import Block
 from tacit.privacy.storage import is_state, read_state, write_state
 
 if TYPE_CHECKING:
-    from tacit.privacy.curators.joint import JointCurator
+    from tacit.privacy.curator import JointCurator
 
 LAYOUT = 2
 """Of what a curator's state holds; the form of the file is that of :mod:`tacit.privacy.storage`."""

@@ -52,20 +52,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.privacy.arguments import instance_of, whole_number
 from tacit.privacy.budget import Relation
-from tacit.privacy.curators.local import DeviceCurator
+from tacit.privacy.local import DeviceCurator
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.exact import grid_sensitivity, grid_step, grid_total
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.models import SLACK, DistributedDP
 from tacit.privacy.noise import Noise
-from tacit.privacy.owner import alone
 from tacit.privacy.statistic import Block, Floats, Statistic
 
 Ints: TypeAlias = NDArray[np.int64]
@@ -233,23 +232,20 @@ def added(shares: ArrayLike, bits: int) -> Ints:
 class DistributedCurator(DeviceCurator[DistributedDP]):
     """Takes opened sums, one per block, and never a single share: those hide far too little."""
 
-    def __init__(self, privacy: DistributedDP, **options: Any) -> None:
-        super().__init__(privacy, **options)
-        self._devices: dict[int, int] = {}
+    made = "opened"
 
-    @alone
-    def collect_sum(
+    def checked_sum(
         self, statistic: Statistic, total: ArrayLike, *, devices: int, stayed: int
-    ) -> int:
-        """Takes what a secure sum opened; returns the number of its block.
+    ) -> Block:
+        """What a secure sum opened, as a block.
 
         Args:
-            statistic: what the devices were asked.
-            total: the sum of their shares, whole numbers modulo 2^bits.
-            devices: how many devices the sum was planned for.
-            stayed: how many of them are in it.
+            statistic: What the devices were asked.
+            total: The sum of their shares, whole numbers modulo 2^bits.
+            devices: How many devices the sum was planned for.
+            stayed: How many of them are in it.
         """
-        self._check_unit(statistic)
+        self.check_unit(statistic)
         plan = SumPlan.of(statistic, self.privacy, devices)
         stayed = whole_number("stayed", stayed)
         if not plan.least <= stayed <= devices:
@@ -257,25 +253,27 @@ class DistributedCurator(DeviceCurator[DistributedDP]):
                 f"{stayed} of {devices} devices are in this sum, but it must not be opened with "
                 f"fewer than {plan.least}: the others' shares are the noise that was promised"
             )
-        value, fingerprint = plan.opened(total), statistic.fingerprint
+        arrays = {self.made: plan.opened(total), "devices": np.array([devices])}
+        return Block(stayed, arrays, aggregate=True)
 
-        def keep(number: int, admitted: Block) -> None:
-            self._reports[number] = (fingerprint, value)
-            self._devices[number] = devices
+    def collect_sum(
+        self, statistic: Statistic, total: ArrayLike, *, devices: int, stayed: int
+    ) -> int:
+        """Takes what a secure sum opened; returns the number of its block."""
+        return self.add(self.checked_sum(statistic, total, devices=devices, stayed=stayed))
 
-        return self._join(Block(stayed, {}), None, keep)
-
-    def _simulate(self, statistic: Statistic, block: Block) -> Floats:
-        """The sum of a block's shares, all devices honest and there, in one draw."""
-        plan = SumPlan.of(statistic, self.privacy, block.users)
-        scale = math.sqrt(_variance(block.users, plan.scale))
-        noise = self._source.steps(False, scale, statistic.layout.size)
-        return plan.step * (grid_total(statistic, block, plan.step) + noise).astype(np.float64)
-
-    def _estimate(self, statistic: Statistic, block: int) -> tuple[Floats, Floats]:
-        total, stayed = self._reports[block][1], self._block_users[block]
-        plan = SumPlan.of(statistic, self.privacy, self._devices.get(block, stayed))
-        return total, np.full(total.shape, plan.std(stayed) ** 2)
+    def _estimate(self, statistic: Statistic, block: Block) -> tuple[Floats, Floats]:
+        devices, users = block.users, block.users
+        if self.made in block.arrays:
+            total = np.asarray(block[self.made], dtype=np.float64)
+            devices = int(np.asarray(block["devices"])[0])
+        plan = SumPlan.of(statistic, self.privacy, devices)
+        if self.made not in block.arrays:
+            # All devices honest and there, in one draw.
+            scale = math.sqrt(_variance(users, plan.scale))
+            noise = self.source.steps(False, scale, statistic.layout.size)
+            total = plan.step * (grid_total(statistic, block, plan.step) + noise).astype(np.float64)
+        return total, np.full(total.shape, plan.std(users) ** 2)
 
     @property
     def guarantee(self) -> Guarantee:

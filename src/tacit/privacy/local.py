@@ -26,21 +26,20 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, Generic, TypeVar
+from fractions import Fraction
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.privacy.arguments import instance_of, whole_number
+from tacit.privacy.arguments import instance_of
 from tacit.privacy.budget import Relation
-from tacit.privacy.curators.gate import Curator, Release, Stream, WantedStream
-from tacit.privacy.curators.participants import UserIds
-from tacit.privacy.errors import BudgetExceeded, HorizonExceeded, InvalidArgument
+from tacit.privacy.curator import Curator, Release
+from tacit.privacy.errors import BudgetExceeded, InvalidArgument
 from tacit.privacy.exact import exact_words, grid_sensitivity, grid_step, grid_total
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.models import DistributedDP, LocalDP
 from tacit.privacy.noise import Noise, check_scale, safe_scale
-from tacit.privacy.owner import alone
 from tacit.privacy.statistic import WHOLE_EPISODE, Block, Floats, Statistic
 
 # Laplace noise beyond so many scales has a probability below 1e-300, Gaussian noise far below.
@@ -107,120 +106,82 @@ def flip_probability(statistic: Statistic, privacy: LocalDP) -> float:
 Model = TypeVar("Model", LocalDP, DistributedDP)
 
 
-class DeviceCurator(Curator, Generic[Model]):
-    """Adds up what devices made. It holds raw data in simulations only, until it is reported.
+class DeviceCurator(Curator[Model]):
+    """Adds up what devices made; it sees raw data in simulations only.
 
-    Each user reports once: a block is asked one statistic. Asking the same again uses the same
-    reports and costs nothing.
+    Each user reports once: a block is asked one statistic.
     """
 
-    def __init__(
-        self,
-        privacy: Model,
-        *,
-        users: int | None = None,
-        noise_seed: int | None = None,
-        protects: str = WHOLE_EPISODE,
-    ) -> None:
-        if protects != WHOLE_EPISODE:
+    def __init__(self, privacy: Model, **options: Any) -> None:
+        if (protects := options.get("protects", WHOLE_EPISODE)) != WHOLE_EPISODE:
             raise InvalidArgument(
                 f"protects={protects!r}, but local privacy protects all that a device holds: the "
                 f"rest would leave it without noise. Take JointDP, or protect the whole episode"
             )
-        super().__init__(
-            users=users,
-            noise_seed=noise_seed,
-            episodes_per_user=privacy.episodes_per_user,
-            protects=protects,
-        )
-        self.privacy: Model = privacy
-        self._reports: dict[int, tuple[str, Floats]] = {}
+        super().__init__(privacy, **options)
 
     @property
     def _noise(self) -> Noise:
-        assert isinstance(self._source, Noise)  # noqa: S101
-        return self._source
+        assert isinstance(self.source, Noise)  # noqa: S101
+        return self.source
 
-    def _add(self, block: Block, user_ids: UserIds) -> int:
-        """Takes raw data, in a simulation: a real local curator never sees any."""
-        if not self._noise.simulation:
+    def check_block(self, block: Block) -> None:
+        """Refuses raw data, but in a simulation: a real local curator never sees any."""
+        if self.made not in block.arrays and not self.source.simulation:
             raise InvalidArgument(
                 "this curator collects what devices made, not raw data; give noise_seed to simulate"
             )
-        return super()._add(block, user_ids)
 
-    def _settle(self) -> None:
-        super()._settle()
-        self._reports.pop(self.entered, None)
-        for block in [b for b in self._blocks if b in self._reports]:
-            # Its reports were drawn, and what they are of was about to go.
-            del self._blocks[block]
-
-    def _release(self, statistic: Statistic, block: int, mu: float | None) -> Release:
+    def answer(
+        self, statistic: Statistic, block: Block, *, mu: float | None = None, spent: Fraction
+    ) -> Release:
         """The sum of a block's reports, unbiased, with the standard deviation of its noise.
 
         For randomised response that differs between entries and is estimated from the reports
         themselves; for fractional values it is an upper bound, since how much their rounding adds
         is not known.
         """
-        _check_unpriced(mu)
-        value, variance = self._told_by(statistic, block)
-        return self._published(statistic, value, variance, self._block_users[block])
-
-    def _told_by(self, statistic: Statistic, block: int) -> tuple[Floats, Floats]:
-        """An unbiased sum over a block, whose users report now if they did not before."""
+        if mu is not None:
+            raise InvalidArgument("a local report carries a user's whole budget: no mu")
+        if spent:
+            raise BudgetExceeded("the users of this block have sent their one report")
         self._owner.check("curator")
-        self._check_unit(statistic)
-        if block not in self._reports:
-            raw = self._raw(block)
-            self._reports[block] = (statistic.fingerprint, self._simulate(statistic, raw))
-            del self._blocks[block]
-        elif self._reports[block][0] != statistic.fingerprint:
-            raise BudgetExceeded(
-                f"the users of block {block} have sent their one report, of another statistic"
-            )
-        return self._estimate(statistic, block)
-
-    def _published(
-        self, statistic: Statistic, value: Floats, variance: Floats, users: int
-    ) -> Release:
+        self.check_unit(statistic)
+        value, variance = self._estimate(statistic, block)
         std, layout = np.sqrt(variance), statistic.layout
         # Per part; one number where all entries agree.
         same = bool((std == std[0]).all())
-        parts = layout.stds(float(std[0])) if same else layout.unpack(std)
-        return self._publish_sum(statistic, value, parts, users, self.privacy.report_cost)
+        stds = layout.stds(float(std[0])) if same else layout.unpack(std)
+        return self._made(statistic, value, stds, block.users, self.privacy.report_cost)
 
-    def _stream(self, statistic: Statistic, wanted: WantedStream) -> Stream:
-        """The running sum of all reports so far, whatever ``kind`` of counter is asked for."""
-        _check_unpriced(wanted.mu)
-        self._check_unit(statistic)
-        return LocalStream(self, wanted.name, statistic, whole_number("releases", wanted.releases))
+    def price(self, release: Release) -> Fraction:
+        """All that a user has: she reports once."""
+        return Fraction(1)
+
+    @property
+    @abstractmethod
+    def made(self) -> str:
+        """Column of a block that devices made."""
 
     @abstractmethod
-    def _simulate(self, statistic: Statistic, block: Block) -> Floats:
-        """What would be known of a block of raw data, in a simulation."""
-
-    @abstractmethod
-    def _estimate(self, statistic: Statistic, block: int) -> tuple[Floats, Floats]:
+    def _estimate(self, statistic: Statistic, block: Block) -> tuple[Floats, Floats]:
         """An unbiased sum over a block, and the variance of its noise, per coordinate."""
 
 
 class LocalCurator(DeviceCurator[LocalDP]):
     """Adds up reports, each of which has a user's whole noise."""
 
-    @alone
-    def collect(
-        self, statistic: Statistic, reports: ArrayLike, user_ids: Sequence[int | str] | None = None
-    ) -> int:
-        """Takes real reports, one row per user; returns the number of their block.
+    made = "reports"
 
-        A report that no honest device sends counts as zero: one that is not finite, not made of
-        bits where bits are asked for, or so large that its noise would have a probability below
-        1e-300. Sums with it could not be computed with, and everybody else's reports would be lost.
-        It is what the device sent, not raw data.
-        Reports beyond a user's declared number are dropped, where ids are given.
+    def checked_reports(self, statistic: Statistic, reports: ArrayLike) -> Block:
+        """Reports of users, a row each, as a block.
+
+        One that no honest device sends counts as zero: it is not finite, not made of bits where
+        bits are asked for, or so large that its noise would have a probability below 1e-300. Sums
+        with it could not be computed with, and everybody else's reports would be lost. It is what
+        the device sent, not raw data.
         """
-        self._check_unit(statistic)
+        self.check_unit(statistic)
         try:
             array = np.asarray(reports, dtype=np.float64)
         except (ValueError, TypeError, OverflowError):
@@ -229,14 +190,14 @@ class LocalCurator(DeviceCurator[LocalDP]):
             raise InvalidArgument(
                 f"reports must have shape (users, {statistic.layout.size}), got {array.shape}"
             )
-        array = np.where(self._plausible(statistic, array)[:, np.newaxis], array, 0.0)
-        fingerprint = statistic.fingerprint
+        good = self._plausible(statistic, array)[:, np.newaxis]
+        return Block(len(array), {self.made: np.where(good, array, 0.0)})
 
-        def keep(number: int, admitted: Block) -> None:
-            total = np.asarray(admitted["reports"], dtype=np.float64).sum(axis=0)
-            self._reports[number] = (fingerprint, total)
-
-        return self._join(Block(len(array), {"reports": array}), user_ids, keep)
+    def collect(
+        self, statistic: Statistic, reports: ArrayLike, user_ids: Sequence[int | str] | None = None
+    ) -> int:
+        """Takes real reports, one row per user; returns the number of their block."""
+        return self.add(self.checked_reports(statistic, reports), user_ids)
 
     def _plausible(self, statistic: Statistic, reports: Floats) -> NDArray[np.bool_]:
         """Which rows may be reports."""
@@ -245,11 +206,6 @@ class LocalCurator(DeviceCurator[LocalDP]):
         longest = statistic.l2(Relation.ZERO_OUT) + _TAIL * noise_scale(statistic, self.privacy)
         # NaN fails the comparison.
         return np.asarray((np.abs(reports) <= longest).all(axis=1))
-
-    def _prepare(self, number: int, users: int, admitted: int) -> None:
-        """Only reports that are admitted count."""
-        super()._prepare(number, users, admitted)
-        self._block_users[number] = admitted
 
     @property
     def guarantee(self) -> Guarantee:
@@ -283,7 +239,7 @@ class LocalCurator(DeviceCurator[LocalDP]):
         scale = noise_scale(statistic, self.privacy) / step
         check_scale(scale)
         if self.privacy.mechanism == "gaussian":
-            noise = self._source.steps(False, math.sqrt(users) * scale, size)
+            noise = self.source.steps(False, math.sqrt(users) * scale, size)
         else:
             noise = np.rint(scale * self._noise.laplace_sum(users, (size,))).astype(np.int64)
         return step * (total + noise).astype(np.float64)
@@ -304,8 +260,12 @@ class LocalCurator(DeviceCurator[LocalDP]):
         reported = self._noise.binomial(ones, 0.5) + self._noise.binomial(block.users - ones, flip)
         return reported.astype(np.float64)
 
-    def _estimate(self, statistic: Statistic, block: int) -> tuple[Floats, Floats]:
-        total, users = self._reports[block][1], self._block_users[block]
+    def _estimate(self, statistic: Statistic, block: Block) -> tuple[Floats, Floats]:
+        users = block.users
+        if self.made in block.arrays:
+            total = np.asarray(block[self.made], dtype=np.float64).sum(axis=0)
+        else:
+            total = self._simulate(statistic, block)
         if self.privacy.reports_bits:
             flip = flip_probability(statistic, self.privacy)
             estimate = (total - users * flip) / (0.5 - flip)
@@ -317,39 +277,3 @@ class LocalCurator(DeviceCurator[LocalDP]):
         if self.privacy.mechanism == "laplace":
             unit *= 2.0
         return total, np.full(total.shape, users * unit)
-
-
-class LocalStream(Stream):
-    """The running sum of reports."""
-
-    _curator: DeviceCurator[Any]
-
-    def __init__(
-        self, curator: DeviceCurator[Any], name: str, statistic: Statistic, releases: int
-    ) -> None:
-        super().__init__(curator, name, statistic)
-        self._sum, self._variance = np.zeros((2, statistic.layout.size))
-        self._releases = releases
-
-    @property
-    def std(self) -> None:
-        """Grows with the number of users, which is not known ahead: see each release."""
-        return None
-
-    def _release(self, block: Block | int, user_ids: UserIds) -> Release:
-        """Adds a block's reports; raw data is never kept."""
-        if len(self.entered) >= self._releases:
-            raise HorizonExceeded(
-                f"stream {self.name!r} was declared for {self._releases} releases"
-            )
-        number = self._enter(block, user_ids)
-        value, variance = self._curator._told_by(self.statistic, number)
-        self._sum, self._variance = self._sum + value, self._variance + variance
-        self.users += self._curator._block_users[number]
-        self.entered.add(number)
-        return self._curator._published(self.statistic, self._sum, self._variance, self.users)
-
-
-def _check_unpriced(mu: float | None) -> None:
-    if mu is not None:
-        raise InvalidArgument("a local report carries a user's whole budget: no mu")
