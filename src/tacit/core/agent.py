@@ -19,18 +19,25 @@ from fractions import Fraction
 from typing import Any, Self, final
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from tacit.core.algorithm import Algorithm, BlockInfo, Plan, Progress, Query
 from tacit.core.cautions import warn, warn_of_budget
 from tacit.core.episodes import Episodes
+from tacit.core.columns import as_numbers
 from tacit.core.monitor import Record
+from tacit.core.problem import Problem
+from tacit.core.public_file import facts_of, publish_with
 from tacit.core.receipt import Receipt
 from tacit.core.schedule import Schedule
 from tacit.core.vector_episodes import VectorEpisodes
 from tacit.privacy.arguments import instance_of
 from tacit.privacy.curator import Curator, JointCurator, Release, Stream
+from tacit.privacy.distributed import DistributedCurator
 from tacit.privacy.errors import BudgetExceeded, HorizonExceeded, InvalidArgument
 from tacit.privacy.guarantee import Guarantee
+from tacit.privacy.local import LocalCurator
+from tacit.privacy.models import Privacy, check_alike
 from tacit.privacy.noise import Noise
 from tacit.privacy.owner import Uncopyable, new_lock, refuse_within
 from tacit.privacy.statistic import Block, Statistic
@@ -108,7 +115,7 @@ class Agent(Uncopyable):
         # A first plan is made where there is none, or where the last one explores no more.
         if plan is None or algorithm.ends_greedy:
             plan = algorithm.plan(state, plan, at, rng)
-        first = Checkpoint(state, _numbered(plan, 0), at, rng.bit_generator.state, Record())
+        first = Checkpoint(state, _numbered(plan, at.offset), at, rng.bit_generator.state, Record())
         if isinstance(self._curator, JointCurator) and algorithm.counter != "blocks":
             stream = self._curator.stream(
                 self._statistic(first), releases=algorithm.schedule.releases, kind=algorithm.counter
@@ -210,6 +217,51 @@ class Agent(Uncopyable):
         with self._alone("learn"):
             block, ids = self._given(data, user_ids)
             return self._take_all(block, ids)
+
+    def learn_reports(self, reports: ArrayLike, user_ids: Ids = None) -> Receipt:
+        """Takes local reports, one row per user; see :mod:`tacit.privacy.local`.
+
+        Args:
+            reports: Made on devices by ``tacit.local.report`` from ``statistic`` and ``privacy``.
+            user_ids: Who sent them, all or none.
+        """
+        with self._alone("learn_reports"):
+            if not isinstance(self._curator, LocalCurator):
+                raise InvalidArgument("reports are for LocalDP; a joint agent takes episodes")
+            # What a device sent instead of a number must not cost the others their reports.
+            rows = as_numbers("reports", reports)
+            block = self._curator.checked_reports(self._statistic(self._look()[1]), rows)
+            return self._take_all(block, _plain_ids(user_ids, block.users))
+
+    def learn_sum(self, total: ArrayLike, stayed: int | None = None) -> Receipt:
+        """Takes what a secure sum over all users of the current block opened.
+
+        Args:
+            total: Of the shares that ``tacit.distributed.share`` made on devices, from
+                ``statistic`` and ``privacy``, for ``block_users`` devices.
+            stayed: How many of them are in it; all by default.
+        """
+        with self._alone("learn_sum"):
+            if not isinstance(self._curator, DistributedCurator):
+                raise InvalidArgument("opened sums are for DistributedDP")
+            devices = self._room()
+            sizes = {"devices": devices, "stayed": devices if stayed is None else stayed}
+            block = self._curator.checked_sum(self._statistic(self._look()[1]), total, **sizes)
+            return self._take_all(block, None)
+
+    def forget(self, person: int | str) -> dict[str, int]:
+        """Erases what waits of a person, in every run of the store.
+
+        Returns:
+            How many of her episodes were ``removed``, and how many were ``released`` before, which
+            cannot be taken back.
+        """
+        with self._alone("forget"):
+            with self.store.write() as db:
+                found = runs.forget(db, self.store, *self.store.pseudonyms(db, [person]))
+            self.store.erase_traces()
+            self._seen = None
+            return found
 
     def _given(self, data: Data, user_ids: Ids) -> tuple[Block, Ids]:
         """A call's users as one block, and their names; refuses public mistakes."""
@@ -525,6 +577,79 @@ class Agent(Uncopyable):
     def statistic(self) -> Statistic:
         """What is asked first of the users of the current block; devices report it."""
         return self._statistic(self._look()[1])
+
+    def publish(
+        self, path: str | os.PathLike[str], *, greedy: bool = False, force: bool = False
+    ) -> None:
+        """Writes the public policy; any device with NumPy can load it, or a JSON reader.
+
+        The file says what is guaranteed to whom, which agent, spec and release of Tacit made it and
+        when, has a hash of all that it holds (:func:`tacit.published.about`), and the head of the
+        ledger: it is a witness that an older copy of the store lacks entries.
+
+        Args:
+            path: Of the file; the JSON form if it ends in .json.
+            greedy: The best policy for what is known, in place of the one that serves and explores.
+            force: Also if noise is simulated (``noise_seed``) and protects nobody. The file says
+                so.
+        """
+        with self._alone("publish"):
+            proven = self.guarantee
+            if proven is not None and proven.simulation_only and not force:
+                raise InvalidArgument(
+                    "this agent is a simulation (noise_seed) and its policy protects nobody who "
+                    "was real: leave noise_seed out, or give force=True"
+                )
+            facts = facts_of(self, proven)
+            with self.store.read() as db:
+                facts["ledger_line"], facts["ledger_head"] = ledger.head(db)
+            publish_with(self.greedy_policy if greedy else self.policy, path, facts)
+
+    def successor(
+        self, users: int, privacy: Privacy | None = None, **serving: Any
+    ) -> Agent:
+        """The agent for the next users, in the same store, which begins with all that was learnt.
+
+        What was released is public, with how noisy it is, so starting from it costs nobody
+        anything. Whoever took part here pays there too, from one account. Who waits is released
+        first, and this agent takes nobody any more.
+
+        Args:
+            users: How many it is declared for.
+            privacy: Its model; the same by default, of which epsilon and delta may change.
+            **serving: ``schedule``, ``seed``, ``noise_seed``, ``name``.
+        """
+        with self._alone("successor"):
+            check_alike(self.privacy, privacy or self.privacy)
+            self._close()
+            run, now = self._look()
+            given = {"schedule": "auto", "seed": 0, "noise_seed": None} | serving
+            name = given.pop("name", f"{self.name}+{run.latest}")
+            problem = Problem(
+                self.spec, users, privacy or self.privacy, given["schedule"], given["seed"]
+            )
+            algorithm = type(self.algorithm)(problem, self.algorithm.options)
+            at = Progress(0, 0, now.at.all_served, run.latest)
+            start = replace(now, state=algorithm.successor_state(now.state), at=at)
+            with self.store.write() as db:
+                runs.fence(db, run, succeeded=1)
+                ledger.append(db, self.name, "successor", run=name)
+            self._seen = None
+            return Agent(
+                algorithm, store=self.store, name=name, noise_seed=given["noise_seed"], start=start
+            )
+
+    def _close(self) -> None:
+        """Ends the block early: whoever waits is released."""
+        with self.store.write() as db:
+            run = runs.find(db, self.name)
+            waiting = self._waiting.of(run.block)
+            block = runs.block_of(db, self.name, run.block)
+            if block.users + waiting:
+                runs.resize(db, run, block.users + waiting)
+        self._seen = None
+        while self.step():
+            pass
 
     def roll_back(self, version: int, *, pin: bool = False) -> None:
         """Serves and learns on from an older version, under a new number.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 from tacit.privacy.arguments import one_of
@@ -369,3 +369,15 @@ class NonPrivate(PrivacyModel):
 
 
 Privacy = JointDP | LocalDP | DistributedDP | NonPrivate
+
+
+def check_alike(old: Privacy, new: Privacy) -> None:
+    """Refuses a model whose budget does not compare with another's, episode by episode."""
+    kind = type(new) is type(old) and new.needs_l1 == old.needs_l1
+    if kind and isinstance(new, (JointDP, LocalDP)) and isinstance(old, (JointDP, LocalDP)):
+        kind = replace(new, epsilon=old.epsilon, delta=old.delta) == old
+    if not kind:
+        raise InvalidArgument(
+            f"privacy must be {old!r} with another epsilon or delta at most, got {new!r}: what "
+            "users of both are promised would not be known"
+        )

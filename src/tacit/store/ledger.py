@@ -56,6 +56,12 @@ def append(db: sa.Connection, run: str, event: str, **body: Any) -> str:
     return found
 
 
+def head(db: sa.Connection) -> tuple[int, str]:
+    """Number and hash of the last entry."""
+    row = db.execute(select(stores.c.seq, stores.c.head)).one()
+    return row.seq, row.head
+
+
 def read(db: sa.Connection, run: str | None = None) -> Iterator[Entry]:
     """Entries in their order, of one run or of all."""
     query = select(entries).order_by(entries.c.seq)

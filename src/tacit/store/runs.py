@@ -233,6 +233,17 @@ def open_block(db: sa.Connection, run: Any, block: int, size: int) -> None:
     db.execute(update(runs).where(runs.c.run == run.run).values(block=block))
 
 
+def resize(db: sa.Connection, run: Any, size: int) -> None:
+    """Closes the block that fills with so many users."""
+    here = (blocks.c.run == run.run, blocks.c.block == run.block)
+    db.execute(update(blocks).where(*here).values(size=size))
+
+
+def pin(db: sa.Connection, run: Any, on: bool) -> None:
+    """Lets the version that serves go on serving whatever is learnt, or not any more."""
+    db.execute(update(runs).where(runs.c.run == run.run).values(pinned=int(on)))
+
+
 def next_block(db: sa.Connection, run: Any) -> Any:
     """Row of the oldest block that is not done, or None."""
     undone = (blocks.c.run == run.run, blocks.c.stage != "done")
