@@ -1,0 +1,251 @@
+"""Stores: transactions, accounts, blocks, forgetting, and the ledger that says what happened."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import sqlalchemy as sa
+
+from tacit.privacy.errors import BudgetExceeded, InvalidArgument
+from tacit.store import ledger, runs, schema
+from tacit.store.store import Conflict, Store
+from tacit.store.values import dump, load
+
+TERMS = runs.Terms("mu^2", 1.0, 1.0, episodes=1, once=False, users=100)
+
+
+@pytest.fixture(params=["memory", "file", "postgresql"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
+    if request.param == "postgresql":
+        pgserver = pytest.importorskip("pgserver")
+        server = pgserver.get_server(tmp_path / "pg")
+        with Store(server.get_uri()) as opened:
+            yield opened
+        server.cleanup()
+        return
+    with Store(tmp_path / "runs.db" if request.param == "file" else "") as opened:
+        yield opened
+
+
+def begin(store: Store, name: str = "nudges", terms: runs.Terms = TERMS, size: int = 3) -> Any:
+    with store.write() as db:
+        run = runs.create(db, name, "fingerprint", terms, "")
+        runs.open_block(db, run, 0, size)
+        return runs.find(db, name)
+
+
+def take(store: Store, names: list[str], run: str = "nudges") -> list[int]:
+    """Puts people into the block that fills; what each pays, -1 if she was refused."""
+    with store.write() as db:
+        row = runs.find(db, run)
+        who = store.pseudonyms(db, names)
+        pays = runs.admit(db, row, row.block, who)
+        kept = [(name, cost) for name, cost in zip(who, pays, strict=True) if cost >= 0]
+        data = dump({"rows": np.arange(len(kept))})
+        if kept:
+            runs.put(db, store, row, (row.block, 0, len(kept), data), kept)
+        return pays
+
+
+def seal(store: Store, run: str = "nudges") -> tuple[Any, Any]:
+    with store.write() as db:
+        row = runs.find(db, run)
+        runs.fence(db, row)
+        runs.set_stage(db, row, row.block, "sealed")
+        runs.open_block(db, row, row.block + 1, 3)
+        return runs.find(db, run), runs.block_of(db, run, row.block)
+
+
+def release(store: Store, run: Any, block: Any, cost: Fraction = Fraction(1)) -> None:
+    with store.write() as db:
+        runs.release(db, store, run, block, b"noisy", cost, Fraction(1), {}, last=True)
+
+
+def test_a_block_is_charged_recorded_and_erased_at_once(store: Store) -> None:
+    begin(store)
+    assert take(store, ["ann", "bob", "cat"]) == [runs.UNIT] * 3
+    run, block = seal(store)
+    release(store, run, block)
+    with store.read() as db:
+        assert runs.data_of(db, store, run, 0) == []
+        assert [row.value for row in runs.recorded(db, run, 0)] == [b"noisy"]
+        spent = db.execute(sa.select(schema.accounts)).all()
+    assert {(row.spent, row.reserved) for row in spent} == {(runs.UNIT, 0)}
+    assert ledger.verify(store) == []
+
+
+def test_whatever_is_raised_nothing_happened(store: Store) -> None:
+    begin(store)
+    with pytest.raises(ZeroDivisionError), store.write() as db:
+        runs.put(db, store, runs.find(db, "nudges"), (0, 0, 1, b""), [("x", 5)])
+        raise ZeroDivisionError
+    with store.read() as db:
+        assert runs.find(db, "nudges").taken == 0
+        assert db.execute(sa.select(schema.people)).all() == []
+    assert ledger.verify(store) == []
+
+
+def test_nobody_comes_more_often_than_declared(store: Store) -> None:
+    begin(store)
+    assert take(store, ["ann", "ann"]) == [runs.UNIT, -1]
+    assert take(store, ["ann", "bob"]) == [-1, runs.UNIT]
+
+
+def test_two_runs_share_a_persons_account(store: Store) -> None:
+    begin(store)
+    begin(store, "doses")
+    with store.write() as db:
+        db.execute(sa.update(schema.stores).values(most=runs.UNIT))
+    assert take(store, ["ann"]) == [runs.UNIT]
+    assert take(store, ["ann", "bob"], "doses") == [-1, runs.UNIT]
+    with store.write() as db:
+        runs.forget(db, store, *store.pseudonyms(db, ["ann"]))
+    assert take(store, ["ann"], "doses") == [runs.UNIT]
+    assert ledger.verify(store) == []
+
+
+def test_forgetting_takes_one_row_out_and_frees_her_budget(store: Store) -> None:
+    begin(store)
+    take(store, ["ann", "bob", "cat"])
+    with store.write() as db:
+        told = runs.forget(db, store, *store.pseudonyms(db, ["bob"]))
+    assert told == {"removed": 1, "released": 0}
+    with store.read() as db:
+        ((_, users, data),) = runs.data_of(db, store, runs.find(db, "nudges"), 0)
+        assert users == 2
+        assert load(data)["rows"].tolist() == [0, 2]
+    with store.write() as db:
+        runs.forget(db, store, *store.pseudonyms(db, ["cat"]))
+        ((_, _, data),) = runs.data_of(db, store, runs.find(db, "nudges"), 0)
+    assert load(data)["rows"].tolist() == [0]
+    assert ledger.verify(store) == []
+
+
+def test_a_forget_between_summing_and_the_commit_is_a_conflict(store: Store) -> None:
+    begin(store)
+    take(store, ["ann", "bob", "cat"])
+    run, block = seal(store)
+    with store.write() as db:
+        runs.forget(db, store, *store.pseudonyms(db, ["bob"]))
+    with pytest.raises(Conflict):
+        release(store, run, block)
+    with store.read() as db:
+        assert runs.recorded(db, run, 0) == []
+        run, block = runs.find(db, "nudges"), runs.block_of(db, "nudges", 0)
+    release(store, run, block)
+    with store.write() as db:
+        told = runs.forget(db, store, *store.pseudonyms(db, ["ann"]))
+    assert told == {"removed": 0, "released": 1}
+    assert ledger.verify(store) == []
+
+
+def test_of_two_leaders_one_commits(store: Store) -> None:
+    begin(store)
+    take(store, ["ann", "bob", "cat"])
+    run, block = seal(store)
+    release(store, run, block)
+    with pytest.raises(Conflict):
+        release(store, run, block)
+    assert ledger.verify(store) == []
+
+
+def test_nobody_is_overspent(store: Store) -> None:
+    begin(store)
+    take(store, ["ann", "bob", "cat"])
+    run, block = seal(store)
+    with store.write() as db:
+        half = Fraction(1, 2)
+        runs.release(db, store, run, block, b"", half, Fraction(1), {}, last=False)
+        run = runs.find(db, "nudges")
+    with pytest.raises(BudgetExceeded), store.write() as db:
+        more = Fraction(51, 100)
+        runs.release(db, store, run, block, b"", more, Fraction(1), {}, last=True)
+    assert ledger.verify(store) == []
+
+
+def test_entries_cannot_be_changed(store: Store) -> None:
+    begin(store)
+    for change in (sa.update(schema.entries).values(body="{}"), sa.delete(schema.entries)):
+        with pytest.raises(sa.exc.DBAPIError, match="append-only"), store.write() as db:
+            db.execute(change)
+
+
+def test_an_older_copy_lacks_what_a_witness_saw(tmp_path: Path) -> None:
+    with Store(tmp_path / "runs.db") as store:
+        begin(store)
+        with store.read() as db:
+            _, head = ledger.head(db)
+        assert ledger.verify(store, head) == []
+        assert ledger.verify(store, "0" * 64) != []
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE accounts SET spent = 0",
+        "UPDATE people SET person = 'somebody'",
+        "DELETE FROM releases",
+        "UPDATE stores SET head = ''",
+    ],
+)
+def test_what_somebody_changed_is_found(tmp_path: Path, change: str) -> None:
+    with Store(tmp_path / "runs.db") as store:
+        begin(store)
+        take(store, ["ann", "bob", "cat"])
+        release(store, *seal(store))
+        assert ledger.verify(store) == []
+        other = sqlite3.connect(tmp_path / "runs.db")
+        other.execute(change)
+        other.commit()
+        other.close()
+        assert ledger.verify(store) != []
+
+
+def test_a_store_of_people_takes_no_simulation(store: Store) -> None:
+    begin(store)
+    with pytest.raises(InvalidArgument, match="one of people"):
+        begin(store, "more", runs.Terms("mu^2", 1.0, 1.0, 1, False, 9, simulation=True))
+
+
+def test_another_file_is_refused(tmp_path: Path) -> None:
+    other = sqlite3.connect(tmp_path / "other.db")
+    other.execute("CREATE TABLE people (name TEXT)")
+    other.close()
+    with pytest.raises(InvalidArgument, match="something else"):
+        Store(tmp_path / "other.db")
+
+
+def test_a_store_is_not_used_after_a_fork(tmp_path: Path) -> None:
+    store = Store(tmp_path / "runs.db")
+    child = os.fork()
+    if child == 0:
+        try:
+            with store.read():
+                pass
+        except InvalidArgument:
+            os._exit(7)
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    store.close()
+
+
+def test_secrets_are_closed_with_a_key(tmp_path: Path) -> None:
+    fernet = pytest.importorskip("cryptography.fernet")
+    key = fernet.Fernet.generate_key()
+    with Store(tmp_path / "runs.db", secret=key) as store, store.write() as db:
+        store.put_secret(db, "nudges", "stream", b"drawn noise")
+        assert store.secret(db, "nudges", "stream") == b"drawn noise"
+    assert b"drawn noise" not in (tmp_path / "runs.db").read_bytes()
+    with (
+        Store(tmp_path / "runs.db", secret=fernet.Fernet.generate_key()) as store,
+        pytest.raises(InvalidArgument, match="another key"),
+        store.read() as db,
+    ):
+        store.secret(db, "nudges", "stream")
