@@ -18,15 +18,13 @@ the widths, but for a constant.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from tacit.core.algorithm import Floats
-from tacit.core.asks import Arrays, State
+from tacit.core.algorithm import Floats, Plan, S
 from tacit.core.options import OptimismOptions
 from tacit.finite.algorithm import FiniteAlgorithm
-from tacit.finite.mixed_policy import AnyPolicy
 from tacit.finite.policy import Policy
 from tacit.finite.visits import row_of
 from tacit.privacy.arguments import positive, whole_number
@@ -79,7 +77,16 @@ class MirrorOptions(OptimismOptions):
         whole_number("steps", self.steps)
 
 
-class MirrorAlgorithm(FiniteAlgorithm):
+@dataclass(frozen=True, eq=False)
+class MirrorMemory:
+    """What mirror steps leave to those after the next release."""
+
+    table: Floats  # the stochastic policy (H, S, A), of which a draw may serve
+    steps: int  # taken after the last release
+    expected: Floats | None = None  # visits of a user, where counts are weighed by them
+
+
+class MirrorAlgorithm(FiniteAlgorithm[S]):
     """An algorithm that multiplies each action's probability by exp(eta Q), again and again.
 
     Who follows a policy is at each step in one state and acts once, so it is all the same to a
@@ -90,30 +97,29 @@ class MirrorAlgorithm(FiniteAlgorithm):
     """
 
     options: MirrorOptions
-    table: Floats
-    """The stochastic policy (H, S, A), of which ``policy`` is a draw."""
-    steps_taken: int = 0
-    """Mirror steps of the last release."""
-
-    def _first_policies(self) -> tuple[AnyPolicy, Policy]:
-        A = self.spec.actions
-        self.table = np.full((self.spec.horizon, self.spec.states, A), 1.0 / A)
-        if self.draws:
-            return super()._first_policies()
-        return self.stochastic_policy, self.stochastic_policy
 
     @property
     def draws(self) -> bool:
         """Whether a draw serves: with privacy, and wherever counts are along the policy."""
         return bool(self.privacy.private or getattr(self, "statistic_kind", None) == "counts")
 
-    @property
-    def stochastic_policy(self) -> Policy:
-        """What is optimised, and what any one user follows, in distribution."""
-        return Policy.stochastic(self.table, version=self.releases)
+    def first_policy(self, rng: np.random.Generator) -> Policy:
+        """Before anything is known: uniform actions, or random ones that are drawn once."""
+        if self.draws:
+            return super().first_policy(rng)
+        return self.named(Policy.stochastic(self._uniform()))
 
-    def improved(self, world: Optimistic) -> Policy:
-        """The policy after its mirror steps in an optimistic world, or with privacy a draw."""
+    def _uniform(self) -> Floats:
+        A = self.spec.actions
+        return np.full((self.spec.horizon, self.spec.states, A), 1.0 / A)
+
+    def improved(
+        self, world: Optimistic, last: Plan | None, rng: np.random.Generator
+    ) -> tuple[Policy, MirrorMemory]:
+        """The policy after mirror steps in an optimistic world, or with privacy a draw of it.
+
+        They go on from the stochastic policy of the last plan.
+        """
         from tacit.finite.mirror_loops import mirror_steps
 
         options, H, S = self.options, self.spec.horizon, self.spec.states
@@ -121,10 +127,11 @@ class MirrorAlgorithm(FiniteAlgorithm):
         value, width = world.best(H)
         # A little more than rounding errors, where there is nothing left to learn.
         allowed = options.error * float(start @ width) + 1e-9 * H
-        table = np.maximum(self.table, _FLOOR)
-        self.table = table / table.sum(axis=-1, keepdims=True)
+        known = None if last is None else last.memory
+        table = np.maximum(self._uniform() if known is None else known.table, _FLOOR)
+        table = table / table.sum(axis=-1, keepdims=True)
         rows = row_of(np.arange(H), H, len(world.rewards))
-        self.steps_taken = mirror_steps(
+        steps = mirror_steps(
             np.ascontiguousarray(world.transitions),
             world.rewards[rows] + world.bonus,
             start,
@@ -132,28 +139,12 @@ class MirrorAlgorithm(FiniteAlgorithm):
             options.eta,
             _GROWTH,
             options.steps,
-            self.table,
+            table,
             np.empty(table.shape),
         )
+        memory = MirrorMemory(table, int(steps))
         if not self.draws:
-            return self.stochastic_policy
-        reached, drawn = self.table.cumsum(axis=-1), self.rng.random((H, S, 1))
+            return self.named(Policy.stochastic(table)), memory
+        reached, drawn = table.cumsum(axis=-1), rng.random((H, S, 1))
         actions = (drawn >= reached[..., :-1]).sum(axis=-1)
-        return Policy.deterministic(actions, self.spec.actions, version=self.releases)
-
-    def identity(self) -> dict[str, Any]:
-        """See :class:`~tacit.core.algorithm.Algorithm`."""
-        given = {name: getattr(self.options, name) for name in ("eta", "error", "steps")}
-        return super().identity() | given
-
-    # Save and resume.
-
-    def state(self) -> State:
-        """What the family has, and the stochastic policy."""
-        meta, arrays = super().state()  # type: ignore[safe-super]  # the family's
-        return meta | {"steps": self.steps_taken}, arrays | {"mirror": np.array(self.table)}
-
-    def restore(self, meta: dict[str, Any], arrays: Arrays) -> None:
-        """See :meth:`state`."""
-        self.table, self.steps_taken = np.array(arrays["mirror"]), int(meta["steps"])
-        super().restore(meta, arrays)  # type: ignore[safe-super]
+        return self.named(Policy.deterministic(actions, self.spec.actions)), memory
