@@ -22,10 +22,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tacit.core.algorithm import Floats, Plan, S
+from tacit.core.algorithm import Floats
 from tacit.core.options import OptimismOptions
-from tacit.finite.algorithm import FiniteAlgorithm
 from tacit.finite.policy import Policy
+from tacit.finite.spec import FiniteSpec
 from tacit.finite.visits import row_of
 from tacit.privacy.arguments import positive, whole_number
 
@@ -77,74 +77,45 @@ class MirrorOptions(OptimismOptions):
         whole_number("steps", self.steps)
 
 
-@dataclass(frozen=True, eq=False)
-class MirrorMemory:
-    """What mirror steps leave to those after the next release."""
+def improved(
+    table: Floats, world: Optimistic, spec: FiniteSpec, options: MirrorOptions
+) -> Floats:
+    """A stochastic policy (H, S, A) after its mirror steps in an optimistic world.
 
-    table: Floats  # the stochastic policy (H, S, A), of which a draw may serve
-    steps: int  # taken after the last release
-    expected: Floats | None = None  # visits of a user, where counts are weighed by them
+    Each multiplies every action's probability by exp(eta Q).
+    """
+    from tacit.finite.mirror_loops import mirror_steps
+
+    H, S = spec.horizon, spec.states
+    start = np.full(S, 1.0 / S) if spec.start is None else np.array(spec.start)
+    value, width = world.best(H)
+    # A little more than rounding errors, where there is nothing left to learn.
+    allowed = options.error * float(start @ width) + 1e-9 * H
+    table = np.maximum(table, _FLOOR)
+    table = table / table.sum(axis=-1, keepdims=True)
+    rows = row_of(np.arange(H), H, len(world.rewards))
+    mirror_steps(
+        np.ascontiguousarray(world.transitions),
+        world.rewards[rows] + world.bonus,
+        start,
+        float(start @ value) - allowed,
+        options.eta,
+        _GROWTH,
+        options.steps,
+        table,
+        np.empty(table.shape),
+    )
+    return table
 
 
-class MirrorAlgorithm(FiniteAlgorithm[S]):
-    """An algorithm that multiplies each action's probability by exp(eta Q), again and again.
+def drawn(table: Floats, rng: np.random.Generator) -> Policy:
+    """A deterministic draw of a stochastic policy, action by action.
 
     Who follows a policy is at each step in one state and acts once, so it is all the same to a
     user, in distribution, whether actions are drawn on the way or for all steps and states at
     once. With privacy they are drawn once per release: a block's policy is deterministic, and its
-    users are asked about what it can reach alone, as those of value iteration are. Without, that
-    saves nothing, and the stochastic policy serves.
+    users are asked about what it can reach alone, as those of value iteration are.
     """
-
-    options: MirrorOptions
-
-    @property
-    def draws(self) -> bool:
-        """Whether a draw serves: with privacy, and wherever counts are along the policy."""
-        return bool(self.privacy.private or getattr(self, "statistic_kind", None) == "counts")
-
-    def first_policy(self, rng: np.random.Generator) -> Policy:
-        """Before anything is known: uniform actions, or random ones that are drawn once."""
-        if self.draws:
-            return super().first_policy(rng)
-        return self.named(Policy.stochastic(self._uniform()))
-
-    def _uniform(self) -> Floats:
-        A = self.spec.actions
-        return np.full((self.spec.horizon, self.spec.states, A), 1.0 / A)
-
-    def improved(
-        self, world: Optimistic, last: Plan | None, rng: np.random.Generator
-    ) -> tuple[Policy, MirrorMemory]:
-        """The policy after mirror steps in an optimistic world, or with privacy a draw of it.
-
-        They go on from the stochastic policy of the last plan.
-        """
-        from tacit.finite.mirror_loops import mirror_steps
-
-        options, H, S = self.options, self.spec.horizon, self.spec.states
-        start = np.full(S, 1.0 / S) if self.spec.start is None else np.array(self.spec.start)
-        value, width = world.best(H)
-        # A little more than rounding errors, where there is nothing left to learn.
-        allowed = options.error * float(start @ width) + 1e-9 * H
-        known = None if last is None else last.memory
-        table = np.maximum(self._uniform() if known is None else known.table, _FLOOR)
-        table = table / table.sum(axis=-1, keepdims=True)
-        rows = row_of(np.arange(H), H, len(world.rewards))
-        steps = mirror_steps(
-            np.ascontiguousarray(world.transitions),
-            world.rewards[rows] + world.bonus,
-            start,
-            float(start @ value) - allowed,
-            options.eta,
-            _GROWTH,
-            options.steps,
-            table,
-            np.empty(table.shape),
-        )
-        memory = MirrorMemory(table, int(steps))
-        if not self.draws:
-            return self.named(Policy.stochastic(table)), memory
-        reached, drawn = table.cumsum(axis=-1), rng.random((H, S, 1))
-        actions = (drawn >= reached[..., :-1]).sum(axis=-1)
-        return self.named(Policy.deterministic(actions, self.spec.actions)), memory
+    H, S, A = table.shape
+    reached, coins = table.cumsum(axis=-1), rng.random((H, S, 1))
+    return Policy.deterministic((coins >= reached[..., :-1]).sum(axis=-1), A)

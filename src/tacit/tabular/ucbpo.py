@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 
-from tacit.core.algorithm import BlockInfo, Plan, Progress
+from tacit.core.algorithm import BlockInfo, Floats, Plan, Progress
 from tacit.finite.evidence import CountEstimate
-from tacit.finite.mirror import MirrorAlgorithm, MirrorOptions
+from tacit.finite.mirror import MirrorOptions, drawn, improved
+from tacit.finite.policy import Policy
 from tacit.privacy.curator import Release
 from tacit.tabular.base import TabularOptions
 from tacit.tabular.ucbvi import UCBVI
@@ -20,7 +22,15 @@ class UCBPOOptions(MirrorOptions, TabularOptions):
     """Options of :class:`UCBPO`: those of tabular algorithms, and of mirror steps."""
 
 
-class UCBPO(MirrorAlgorithm[CountEstimate], UCBVI):
+@dataclass(frozen=True, eq=False)
+class Memory:
+    """What a plan leaves to the next one, and to the update."""
+
+    table: Floats  # the stochastic policy (H, S, A), of which with privacy a draw serves
+    expected: Floats | None  # visits of a user, which weigh the block's counts
+
+
+class UCBPO(UCBVI):
     """Optimistic policy optimisation: mirror steps towards better actions.
 
     Idea: evaluate the current stochastic policy in the optimistic world of :class:`UCBVI`, then
@@ -29,7 +39,7 @@ class UCBPO(MirrorAlgorithm[CountEstimate], UCBVI):
     per episode; steps after a release are post-processing and cost nothing.
 
     Private statistics: those of UCBVI, along a draw of the policy that serves the block; see
-    :class:`~tacit.finite.mirror.MirrorAlgorithm`.
+    :func:`~tacit.finite.mirror.drawn`.
 
     Guarantee: that of its curator; see ``guarantee``.
     """
@@ -37,6 +47,16 @@ class UCBPO(MirrorAlgorithm[CountEstimate], UCBVI):
     name = "ucbpo"
     Options = UCBPOOptions
     options: UCBPOOptions
+
+    def first_policy(self, rng: np.random.Generator) -> Policy:
+        """Random actions, drawn once; without privacy that saves nothing, and uniform ones serve."""
+        if self.privacy.private:
+            return super().first_policy(rng)
+        return cast(Policy, self.named(Policy.stochastic(self._uniform())))
+
+    def _uniform(self) -> Floats:
+        A = self.spec.actions
+        return np.full((self.spec.horizon, self.spec.states, A), 1.0 / A)
 
     def plan(
         self, state: CountEstimate, last: Plan | None, at: Progress, rng: np.random.Generator
@@ -47,8 +67,12 @@ class UCBPO(MirrorAlgorithm[CountEstimate], UCBVI):
         # Value iteration gives the optimistic model's bonuses; the policy is improved against it.
         along = last is not None and self.on_policy(last)
         _, world, (_, greedy) = self.value_iteration(state, along, rng)
-        policy, memory = self.improved(world, last, rng)
-        return Plan(policy, greedy, replace(memory, expected=self.expected_visits(world, policy)))
+        known = None if last is None else last.memory
+        before = self._uniform() if known is None else known.table
+        table = improved(before, world, self.spec, self.options)
+        serving = drawn(table, rng) if self.privacy.private else Policy.stochastic(table)
+        memory = Memory(table, self.expected_visits(world, serving))
+        return Plan(self.named(serving), greedy, memory)
 
     def update(
         self,
@@ -58,9 +82,9 @@ class UCBPO(MirrorAlgorithm[CountEstimate], UCBVI):
         block: BlockInfo,
         rng: np.random.Generator,
     ) -> CountEstimate:
-        """As that of UCBVI, whose plans leave expected visits and nothing else."""
+        """The estimate with one more block; plans of UCBVI leave expected visits alone."""
         plans = {
-            version: replace(plan, memory=plan.memory and plan.memory.expected)
+            version: replace(plan, memory=None if plan.memory is None else plan.memory.expected)
             for version, plan in plans.items()
         }
         return super().update(state, plans, release, block, rng)
