@@ -13,6 +13,7 @@ from tacit.privacy.errors import InvalidArgument
 if TYPE_CHECKING:
     from tacit.core.problem import Problem
 
+
 class FiniteAlgorithm(Algorithm[S]):
     """An algorithm whose policies are tables."""
 
@@ -45,6 +46,7 @@ class FiniteAlgorithm(Algorithm[S]):
     def named(self, policy: Any) -> Any:
         """The policy with the spec's labels, if it has any."""
         labels = (
-            getattr(self.spec, "state_labels", None), getattr(self.spec, "action_labels", None)
+            getattr(self.spec, "state_labels", None),
+            getattr(self.spec, "action_labels", None),
         )
         return policy if labels == (None, None) else policy.labelled(*labels)

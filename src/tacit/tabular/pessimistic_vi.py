@@ -43,7 +43,7 @@ class CountPolicies(PlannedPolicies):
         """P and r of what is known, visits, and which cells are known."""
         from tacit.numerics.projection import project
 
-        S, moves = self.spec.states, self.learnt.transitions
+        S, moves = self.spec.states, np.array(self.learnt.transitions)
         n = moves.sum(axis=-1)
         known = self.allowed & (n > max(_KNOWN * self.learnt.noise * math.sqrt(S), 0.5))
         P = np.zeros(moves.shape)

@@ -121,9 +121,7 @@ class PolicyImprovement(FiniteAlgorithm[State]):
             known = known.under(state.behaviour, behaviour)
         return State((yield from self.estimator.learn(known, behaviour)), behaviour)
 
-    def plan(
-        self, state: State, last: Plan | None, at: Progress, rng: np.random.Generator
-    ) -> Plan:
+    def plan(self, state: State, last: Plan | None, at: Progress, rng: np.random.Generator) -> Plan:
         """Actions that may be the best; and the best ones, which serve once all was learnt.
 
         It leaves the behaviour of the block.

@@ -49,7 +49,7 @@ class UCBPO(UCBVI):
     options: UCBPOOptions
 
     def first_policy(self, rng: np.random.Generator) -> Policy:
-        """Random actions, drawn once; without privacy that saves nothing, and uniform ones serve."""
+        """Random actions, drawn once; uniform ones without privacy, where that saves nothing."""
         if self.privacy.private:
             return super().first_policy(rng)
         return cast(Policy, self.named(Policy.stochastic(self._uniform())))
