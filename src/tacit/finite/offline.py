@@ -204,7 +204,6 @@ class OfflineAlgorithm(FiniteAlgorithm[OfflineState]):
     """Learns from a log and judges what it learnt; serves nobody."""
 
     offline = True
-    deterministic: ClassVar[bool] = False
     knows_admissible: ClassVar[bool] = True
     refuses: ClassVar = {"schedule": "there are two blocks, one to learn from and one that judges"}
     Options = OfflineOptions
@@ -355,8 +354,7 @@ class OfflineAlgorithm(FiniteAlgorithm[OfflineState]):
 
     def _policy(self, table: Floats) -> Policy:
         phase = np.arange(self.spec.horizon) * len(table) // self.spec.horizon
-        policy: Policy = self.named(Policy.stochastic(table[phase]))
-        return policy
+        return self.named(Policy.stochastic(table[phase]))
 
     def successor_state(self, state: OfflineState) -> OfflineState:
         """None: it is refused."""
@@ -555,9 +553,8 @@ def learn_offline(
             data = Block(data.users, {**data.arrays, "propensities": propensities[part]})
         if refused := agent.learn(data, taken.user_ids).refused:
             raise BudgetExceeded(f"{refused} of these users have spent their budgets in this store")
-    algorithm: OfflineAlgorithm = agent.algorithm
-    found = algorithm.recommendation(agent.state)
-    assert found is not None  # noqa: S101  (both blocks were asked)
+    algorithm: Any = agent.algorithm
+    found: Recommendation = algorithm.recommendation(agent.state)
     return replace(found, guarantee=agent.guarantee)
 
 

@@ -82,7 +82,6 @@ class PolicyImprovement(FiniteAlgorithm[State]):
     """
 
     name = "policy_improvement"
-    deterministic: ClassVar[bool] = False
     ends_greedy: ClassVar[bool] = True
     knows_admissible: ClassVar[bool] = True
     Options = ImprovementOptions

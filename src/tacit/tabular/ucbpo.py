@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import cast
 
 import numpy as np
 
@@ -52,7 +51,7 @@ class UCBPO(UCBVI):
         """Random actions, drawn once; uniform ones without privacy, where that saves nothing."""
         if self.privacy.private:
             return super().first_policy(rng)
-        return cast(Policy, self.named(Policy.stochastic(self._uniform())))
+        return self.named(Policy.stochastic(self._uniform()))
 
     def _uniform(self) -> Floats:
         A = self.spec.actions
