@@ -82,7 +82,7 @@ class Record:
         numbers = (version, users, horizon, *rewards, *flags, unit, *ends, reach, *visits)
         kinds = _NUMBERS | dict.fromkeys(_BY_STATE, np.float64)
         try:
-            new = {
+            new: dict[str, NDArray[Any]] = {
                 name: np.asarray(value, dtype=kind)[np.newaxis]
                 for (name, kind), value in zip(kinds.items(), numbers, strict=True)
             }
