@@ -78,11 +78,11 @@ def coverage(world_name: str, behaviour: str, method: str) -> dict[str, Any]:
             noise_seed=10_000 + seed,
         )
         agent.learn(log)
-        found: Any = agent.recommendation
         algorithm: Any = agent.algorithm
-        values = [
-            world.value(algorithm.policy_at(float(beta))) for beta in algorithm.known["betas"]
-        ]
+        found = algorithm.recommendation(agent.state)
+        tables = agent.state.judged.tables
+        phase = np.arange(world.spec.horizon) * tables.shape[1] // world.spec.horizon
+        values = [world.value(Policy.stochastic(table[phase])) for table in tables]
         of_found = world.value(found.found)
         everything = zip((*found.candidates, found.today), (*values, truth), strict=True)
         tally["all"] += all(value in one for one, value in everything)
@@ -111,7 +111,8 @@ def width(world_name: str, behaviour: str) -> dict[str, Any]:
             noise_seed=1,
         )
         agent.learn(log)
-        found[name] = agent.recommendation
+        algorithm: Any = agent.algorithm
+        found[name] = algorithm.recommendation(agent.state)
     private, free = found["private"], found["not private"]
     best = private.candidates.index(private.value)
     pairs = zip(private.candidates, free.candidates, strict=False)

@@ -7,7 +7,6 @@ makes returns, occupancies and drifts of them, with standard errors.
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,13 +21,11 @@ from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Floats
 
 if TYPE_CHECKING:
-    from tacit.core.asks import Arrays
     from tacit.privacy.curator import Release
     from tacit.privacy.statistic import Statistic
 
 # More versions than these are not kept: the oldest go.
 _MOST = 1000
-_FEWEST_ROWS = 16
 _NUMBERS = {
     "version": np.int64,
     "users": np.int64,
@@ -83,16 +80,19 @@ class Record:
         ends = told.get("range", (0.0, horizon))
         flags = "partial" in told, running
         numbers = (version, users, horizon, *rewards, *flags, unit, *ends, reach, *visits)
-        kinds = [*_NUMBERS.values(), np.float64, np.float64]
-        new = dict[str, NDArray[Any]]()
+        kinds = _NUMBERS | dict.fromkeys(_BY_STATE, np.float64)
         try:
-            for name, kind, value in zip((*_NUMBERS, *_BY_STATE), kinds, numbers, strict=True):
-                row = np.asarray(value, dtype=kind)[np.newaxis]
-                before = self.rows.get(name)
-                same = before is not None and before.shape[1:] == row.shape[1:]
-                new[name] = np.concatenate([before[1 - _MOST :], row]) if same else row
+            new: dict[str, NDArray[Any]] = {
+                name: np.asarray(value, dtype=kind)[np.newaxis]
+                for (name, kind), value in zip(kinds.items(), numbers, strict=True)
+            }
         except (TypeError, ValueError):
             return self
+        # Where other things are told than before, a record begins anew.
+        if all(
+            n in self.rows and self.rows[n].shape[1:] == row.shape[1:] for n, row in new.items()
+        ):
+            new = {n: np.concatenate([self.rows[n][1 - _MOST :], row]) for n, row in new.items()}
         return Record(new)
 
 
@@ -104,18 +104,6 @@ def _told(read: Reader, statistic: Statistic, answer: Release) -> Told:
     except Exception:
         # What a statistic of somebody else makes of a release must not cost its block.
         return {}
-
-
-def _usual(horizon: Floats) -> dict[str, Floats]:
-    """Visits that count as 1, and rewards and visits of 0 to H: columns that a save leaves out."""
-    ones = np.ones(len(horizon))
-    return {"unit": ones, "least": 0.0 * ones, "most": horizon, "reach": horizon}
-
-
-def _room(rows: int, states: int) -> NDArray[np.void]:
-    """An empty table for so many versions, and at least for a few."""
-    by_state = [(name, np.float64, (states,)) for name in _BY_STATE]
-    return np.zeros(max(rows, _FEWEST_ROWS), dtype=[*_NUMBERS.items(), *by_state])
 
 
 @dataclass(frozen=True)
@@ -235,21 +223,23 @@ def monitor(agent: Any) -> Monitoring:
     from tacit.core.agent import Agent
 
     instance_of("agent", agent, Agent)
-    rows = agent.record.rows
-    if agent.releases and not len(rows):
+    columns = agent.record.rows
+    if agent.releases and not columns:
         raise InvalidArgument(
-            f"{agent.name} asks for {agent.statistic.name}, which tell neither returns nor where "
-            "people are: give an agent some of them to count visits (ucbvi), or judge a policy by "
-            "tacit.learn_offline"
+            f"{agent.algorithm.name} asks for {agent.statistic.name}, which tell neither returns "
+            "nor where people are: give an agent some of them to count visits (ucbvi), or judge a "
+            "policy by tacit.learn_offline"
         )
+    count = len(columns.get("version", ()))
+    rows = [{name: column[i] for name, column in columns.items()} for i in range(count)]
     return _monitoring(_separate(rows))
 
 
-def _separate(rows: NDArray[np.void]) -> list[dict[str, Any]]:
+def _separate(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Sums of single versions: of running ones, what was added. Their noises may add up."""
     found: list[dict[str, Any]] = []
     for before, row in zip([None, *rows], rows, strict=False):
-        mine = {name: row[name] for name in (*_NUMBERS, *_BY_STATE)}
+        mine = dict(row)
         if row["running"] and before is not None:
             for name in ("rewards", "visits"):
                 mine[name] = row[name] - before[name]

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 import numpy as np
 
 from tacit.core.algorithm import Algorithm, Floats, S
+from tacit.finite.mixed_policy import MixedPolicy
 from tacit.finite.policy import Policy
 from tacit.privacy.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from tacit.core.problem import Problem
 
+
+P = TypeVar("P", Policy, MixedPolicy)
+
+
 class FiniteAlgorithm(Algorithm[S]):
     """An algorithm whose policies are tables."""
 
-    deterministic: ClassVar[bool] = True
     knows_admissible: ClassVar[bool] = False
     """Whether it chooses only what states allow; others are for specs that allow everything."""
 
@@ -29,10 +33,8 @@ class FiniteAlgorithm(Algorithm[S]):
         super().__init__(problem, options)
 
     def first_policy(self, rng: np.random.Generator) -> Policy:
-        """Before anything is known: random actions, drawn once, or all with the same chance."""
+        """Before anything is known: random actions, drawn once."""
         H, S, A = self.spec.horizon, self.spec.states, self.spec.actions
-        if not self.deterministic:
-            return self.named(Policy.uniform(H, S, A))
         return self.named(Policy.deterministic(rng.integers(0, A, (H, S)), A))
 
     def best(self, q_values: Floats, rng: np.random.Generator) -> Policy:
@@ -42,9 +44,10 @@ class FiniteAlgorithm(Algorithm[S]):
         )
         return self.named(Policy.deterministic(ties.argmax(axis=-1), self.spec.actions))
 
-    def named(self, policy: Any) -> Any:
+    def named(self, policy: P) -> P:
         """The policy with the spec's labels, if it has any."""
         labels = (
-            getattr(self.spec, "state_labels", None), getattr(self.spec, "action_labels", None)
+            getattr(self.spec, "state_labels", None),
+            getattr(self.spec, "action_labels", None),
         )
         return policy if labels == (None, None) else policy.labelled(*labels)

@@ -10,16 +10,24 @@ is in one block, so each has the whole budget and the guarantee is that of one r
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
-from dataclasses import asdict, astuple, dataclass, field, replace
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from tacit.core.agent import Agent
-from tacit.core.algorithm import Algorithm, Floats, Pace
-from tacit.core.asks import Arrays, Ask, Asks, State
+from tacit.core.algorithm import (
+    BlockInfo,
+    BlockSizes,
+    Floats,
+    Plan,
+    Progress,
+    Queries,
+    Query,
+)
 from tacit.core.columns import as_numbers, require_shape
 from tacit.core.episodes import Episodes
 from tacit.core.kinds import maker
@@ -32,15 +40,15 @@ from tacit.finite.policy import Policy, softmax
 from tacit.finite.spec import FiniteSpec
 from tacit.finite.weighted_returns import Interval, WeightedReturns, value_intervals
 from tacit.privacy.arguments import FilePath, checked_number, instance_of, one_of, whole_number
-from tacit.privacy.curator import Release
-from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.errors import BudgetExceeded, InvalidArgument
 from tacit.privacy.exact import ADDITIONS, CHUNK, grid_step
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.models import Privacy
 from tacit.privacy.statistic import Block, Ints
+from tacit.store.store import Store
 
 if TYPE_CHECKING:
-    from tacit.core.setting import Setting
+    from tacit.core.problem import Problem
 
 # Larger blocks are made part by part, where users are simulated.
 _IN_MEMORY = 1 << 17
@@ -164,43 +172,66 @@ def _shown(interval: Interval) -> str:
     return f"a value of {interval.estimate:.4g}, in [{interval.low:.4g}, {interval.high:.4g}],"
 
 
-class OfflineAlgorithm(FiniteAlgorithm):
-    """Learns from a log and judges what it learnt; serves nobody.
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """K policies between today's and the boldest that the evidence speaks for, in this order."""
+
+    betas: Floats  # (K,), how far they are tilted
+    tables: Floats  # (K, F, S, A), their probabilities by phase
+    moments: Floats  # (K,), second moments of an episode's weights, as predicted
+
+
+@dataclass(frozen=True, eq=False)
+class OfflineState:
+    """What releases told.
 
     Attributes:
-        behaviour: today's probabilities, (1 or H, S, A); estimated ones once the first block was
-            asked, if they are unknown.
-        bounds: upper bounds of them, by which returns are weighted.
-        recommendation: what came of it, once both blocks were asked; else ``None``.
+        behaviour: Today's probabilities, (1 or H, S, A); estimated ones if they are unknown.
+        bounds: Upper bounds of them, by which returns are weighted.
+        learnt: What the first block taught; ``None`` before it.
+        judged: Policies that the second block judged; ``None`` before it.
+        intervals: Their values, and today's at the end.
     """
 
-    batch = True
-    deterministic: ClassVar[bool] = False
+    behaviour: Floats
+    bounds: Floats
+    learnt: Any = None
+    judged: Candidates | None = None
+    intervals: tuple[Interval, ...] = ()
+
+
+class OfflineAlgorithm(FiniteAlgorithm[OfflineState]):
+    """Learns from a log and judges what it learnt; serves nobody."""
+
+    offline = True
     knows_admissible: ClassVar[bool] = True
     refuses: ClassVar = {"schedule": "there are two blocks, one to learn from and one that judges"}
     Options = OfflineOptions
     options: OfflineOptions
     spec: FiniteSpec
+    policies: ClassVar[type[TiltedPolicies]]
+    """Policies that follow from what was learnt."""
 
-    def __init__(self, setting: Setting, options: OfflineOptions) -> None:
-        instance_of("spec", setting.spec, FiniteSpec)
-        if setting.privacy.local or setting.privacy.pure:
+    def __init__(self, problem: Problem, options: OfflineOptions) -> None:
+        instance_of("spec", problem.spec, FiniteSpec)
+        if problem.privacy.local or problem.privacy.pure:
             raise InvalidArgument(
-                f"privacy must be JointDP with delta > 0, or NonPrivate, got {setting.privacy!r}: "
+                f"privacy must be JointDP with delta > 0, or NonPrivate, got {problem.privacy!r}: "
                 "several questions are asked, and intervals are those of Gaussian noise"
             )
-        if setting.users < 4:
-            raise InvalidArgument(f"users must be >= 4 to learn and to judge, got {setting.users}")
-        spec: FiniteSpec = setting.spec
+        if problem.users < 4:
+            raise InvalidArgument(f"users must be >= 4 to learn and to judge, got {problem.users}")
+        spec: FiniteSpec = problem.spec
         allowed = spec.allowed
         self.allowed = np.ones((spec.states, spec.actions), bool) if allowed is None else allowed
         self.behaviour = _behaviour_table(spec, options.behaviour)
-        self.bounds = self.behaviour
-        self.recommendation: Recommendation | None = None
-        self.known: Arrays = {}
-        super().__init__(setting, options)
+        super().__init__(problem, options)
         judged = min(max(round(options.judged * self.users), 2), self.users - 2)
         self.schedule = Schedule("learn, then judge", (self.users - judged, judged))
+
+    def init(self) -> OfflineState:
+        """What is said of today's behaviour."""
+        return OfflineState(self.behaviour, self.behaviour)
 
     @property
     def why(self) -> str:
@@ -216,38 +247,137 @@ class OfflineAlgorithm(FiniteAlgorithm):
 
     # What is asked.
 
-    def asks(self) -> Asks:
+    def learn(
+        self,
+        state: OfflineState,
+        plans: Mapping[int, Plan],
+        block: BlockInfo,
+        rng: np.random.Generator,
+    ) -> Queries[OfflineState]:
         """Of the first block what is learnt from; of the second returns under other policies."""
-        if self.releases == 0:
+        constants, failure = self.options.constants, 1.0 - self.options.confidence
+        if state.learnt is None:
             left = 1.0
             if self.how != "known":
-                share, logged = self.options.constants.counted, self.how == "logged"
-                counts = ActionCounts(self.allowed, self.spec.horizon, logged=logged)
-                self._hear_actions((yield Ask(counts, share=share)))
+                share, logged = constants.counted, self.how == "logged"
+                release = yield Query(
+                    ActionCounts(self.allowed, self.spec.horizon, logged=logged), share=share
+                )
+                noise = float(np.max(release.std["counts"]))
+                found = propensities(
+                    release["counts"], noise, self.allowed, constants.doubted * failure
+                )
+                behaviour, bounds = (table[np.newaxis] for table in found)
+                state = replace(state, behaviour=behaviour, bounds=bounds)
                 left -= share
-            yield from _scaled(self.learn(), left)
-            return
-        betas = self._boldness()
-        statistic = self._weighted(np.stack([self.tilted(beta) for beta in betas]))
-        release, failure = (yield Ask(statistic)), 1.0 - self.options.confidence
+            learnt = yield from _scaled(self.first_queries(state.behaviour), left)
+            return replace(state, learnt=learnt)
+        (plan,) = plans.values()
+        statistic = self._weighted(plan.memory, state.bounds)
+        release = yield Query(statistic)
         if self.how == "unknown":
-            failure *= 1.0 - self.options.constants.doubted
+            failure *= 1.0 - constants.doubted
         intervals = value_intervals(release, statistic, failure, _slack(statistic, release.users))
-        self.known = {"betas": np.array(betas), "intervals": np.array([*map(astuple, intervals)])}
+        return replace(state, judged=plan.memory, intervals=tuple(intervals))
 
     @abstractmethod
-    def learn(self) -> Asks:
-        """Questions to the first block, each with its share of the budget."""
+    def first_queries(self, behaviour: Floats) -> Queries[Any]:
+        """Queries to the first block, under today's behaviour; returns what they taught."""
 
-    def _hear_actions(self, release: Release) -> None:
-        constants, failure = self.options.constants, 1.0 - self.options.confidence
-        noise = float(np.max(release.std["counts"]))
-        estimates, bounds = propensities(
-            release["counts"], noise, self.allowed, constants.doubted * failure
+    def _weighted(self, judged: Candidates, bounds: Floats) -> WeightedReturns:
+        """What the second block is asked; today's policy comes last, and is never weighted."""
+        tables = judged.tables
+        bounds = np.broadcast_to(bounds, np.broadcast_shapes(bounds.shape, tables.shape[1:]))
+        ratios = np.divide(
+            tables, bounds, out=np.zeros((len(tables), *bounds.shape)), where=bounds > 0
         )
-        self.behaviour, self.bounds = estimates[np.newaxis], bounds[np.newaxis]
+        ratios = np.concatenate([ratios, np.ones((1, *bounds.shape))])
+        R, n, K = self.spec.most_return, self.schedule.blocks[1], len(ratios)
+        # Noise and range cost about (4 sqrt(2 K) / mu + 15) M / n, a return about R / sqrt(4 n).
+        noise = 4.0 * math.sqrt(2.0 * K) / self.privacy.episode_mu + 15.0
+        usual = self.options.constants.cut * math.sqrt(n) / (2.0 * noise)
+        cuts = [max(1.5, usual * math.sqrt(moment)) for moment in judged.moments]
+        largest = ratios.reshape(K, ratios.shape[1], -1).max(axis=2)
+        steps = self.spec.horizon if ratios.shape[1] == 1 else 1
+        with np.errstate(over="ignore", divide="ignore"):
+            most = np.exp(np.minimum(steps * np.log(largest).sum(axis=1), 500.0))
+        most = R * np.clip(most, 1e-3, [*cuts, 1.0])
+        if self.how == "logged":
+            # The statistic itself divides, by what each step's probability was.
+            ratios[:-1] = np.broadcast_to(tables, ratios[:-1].shape)
+            most = R * np.array([*cuts, 1.0])
+            return WeightedReturns(ratios, most, R, self.spec.horizon, logged=K - 1)
+        return WeightedReturns(ratios, most, R, self.spec.horizon)
 
-    # What follows: policies between today's and the boldest one.
+    # What follows.
+
+    def plan(
+        self, state: OfflineState, last: Plan | None, at: Progress, rng: np.random.Generator
+    ) -> Plan:
+        """What is recommended, once there is evidence; until then, what is done today.
+
+        It leaves the policies that are to be judged.
+        """
+        today = self._policy(self.behaviour)
+        if state.learnt is None:
+            return Plan(today, today)
+        policies = self.policies(self, state)
+        table = self._policy(policies.tilted(1e6)).table()
+        ties = np.where(table >= table.max(axis=2, keepdims=True) - 1e-12, 1.0, 0.0)
+        best = (ties * rng.random(table.shape)).argmax(axis=2)
+        greedy = self.named(Policy.deterministic(best, self.spec.actions))
+        found = self.recommendation(state)
+        if found is None:
+            return Plan(today, greedy, policies.candidates(self.options.constants.moments))
+        return Plan(found.policy, greedy, state.judged)
+
+    def recommendation(self, state: OfflineState) -> Recommendation | None:
+        """What came of it, once both blocks were asked; else ``None``."""
+        if state.judged is None:
+            return None
+        *found, today = state.intervals
+        best = max(range(len(found)), key=lambda k: found[k].low)
+        new = self._policy(state.judged.tables[best])
+        better = found[best].low > today.high
+        return Recommendation(
+            policy=new if better else self._policy(state.behaviour),
+            better=better,
+            value=found[best],
+            today=today,
+            confidence=self.options.confidence,
+            candidates=tuple(found),
+            found=new,
+            learnt=self.schedule.blocks[0],
+            judged=self.schedule.blocks[1],
+            behaviour=self.how,
+        )
+
+    def _policy(self, table: Floats) -> Policy:
+        phase = np.arange(self.spec.horizon) * len(table) // self.spec.horizon
+        return self.named(Policy.stochastic(table[phase]))
+
+    def successor_state(self, state: OfflineState) -> OfflineState:
+        """None: it is refused."""
+        raise InvalidArgument(
+            f"{self.name} learns from one log and judges once, so nothing comes after it: serve "
+            "what it recommends, and learn from the next log with behaviour= that policy"
+        )
+
+    def _block_sizes(self) -> BlockSizes:
+        return BlockSizes(first=self.users)
+
+    def data_format(self, at: Progress) -> Literal["episodes", "streamed"]:
+        """Users one by one; large blocks part by part."""
+        return "streamed" if self.block_users(at) > _IN_MEMORY else "episodes"
+
+
+class TiltedPolicies(ABC):
+    """Policies between today's and the boldest one that what was learnt speaks for."""
+
+    def __init__(self, algorithm: OfflineAlgorithm, state: OfflineState) -> None:
+        self.algorithm, self.spec, self.allowed = algorithm, algorithm.spec, algorithm.allowed
+        self.behaviour, self.learnt = state.behaviour, state.learnt
+        self.caution = algorithm.options.constants.caution
 
     @abstractmethod
     def tilted(self, beta: float) -> Floats:
@@ -263,140 +393,26 @@ class OfflineAlgorithm(FiniteAlgorithm):
             logits = np.log(self.behaviour) + beta / self.spec.most_return * scores
         return softmax(np.where(self.allowed, np.maximum(logits, -1e9), -np.inf))
 
-    def _boldness(self) -> list[float]:
-        """Tilts that reach the moments of the constants, or the boldest there is; rising."""
-        found: list[float] = []
-        for wanted in self.options.constants.moments:
+    def candidates(self, moments: Sequence[float]) -> Candidates:
+        """Tilts that reach these moments, or the boldest there is; rising."""
+        betas: list[float] = []
+        for wanted in moments:
             low, high = -2.0, 5.0
             for _ in range(18):
                 middle = (low + high) / 2.0
                 reached = self.moment(self.tilted(10.0**middle)) < wanted
                 low, high = (middle, high) if reached else (low, middle)
-            if not found or 10.0**low > 1.05 * found[-1]:
-                found.append(10.0**low)
-        return found
-
-    def _weighted(self, tables: Floats) -> WeightedReturns:
-        """The question to the second block; today's policy comes last, and is never weighted."""
-        bounds = np.broadcast_to(
-            self.bounds, np.broadcast_shapes(self.bounds.shape, tables.shape[1:])
-        )
-        ratios = np.divide(
-            tables, bounds, out=np.zeros((len(tables), *bounds.shape)), where=bounds > 0
-        )
-        ratios = np.concatenate([ratios, np.ones((1, *bounds.shape))])
-        R, n, K = self.spec.most_return, self.schedule.blocks[1], len(ratios)
-        # Noise and range cost about (4 sqrt(2 K) / mu + 15) M / n, a return about R / sqrt(4 n).
-        noise = 4.0 * math.sqrt(2.0 * K) / self.privacy.episode_mu + 15.0
-        usual = self.options.constants.cut * math.sqrt(n) / (2.0 * noise)
-        cuts = [max(1.5, usual * math.sqrt(self.moment(table))) for table in tables]
-        largest = ratios.reshape(K, ratios.shape[1], -1).max(axis=2)
-        steps = self.spec.horizon if ratios.shape[1] == 1 else 1
-        with np.errstate(over="ignore", divide="ignore"):
-            most = np.exp(np.minimum(steps * np.log(largest).sum(axis=1), 500.0))
-        most = R * np.clip(most, 1e-3, [*cuts, 1.0])
-        if self.how == "logged":
-            # The statistic itself divides, by what each step's probability was.
-            ratios[:-1] = np.broadcast_to(tables, ratios[:-1].shape)
-            most = R * np.array([*cuts, 1.0])
-            return WeightedReturns(ratios, most, R, self.spec.horizon, logged=K - 1)
-        return WeightedReturns(ratios, most, R, self.spec.horizon)
-
-    def _recommend(self) -> Recommendation:
-        *found, today = (Interval(*map(float, row)) for row in self.known["intervals"])
-        best = max(range(len(found)), key=lambda k: found[k].low)
-        new = self.policy_at(float(self.known["betas"][best]))
-        better = found[best].low > today.high
-        return Recommendation(
-            policy=new if better else self._policy(self.behaviour),
-            better=better,
-            value=found[best],
-            today=today,
-            confidence=self.options.confidence,
-            candidates=tuple(found),
-            found=new,
-            learnt=self.schedule.blocks[0],
-            judged=self.schedule.blocks[1],
-            behaviour=self.how,
-        )
-
-    def policy_at(self, beta: float) -> Policy:
-        """The policy of a tilt."""
-        return self._policy(self.tilted(beta))
-
-    def _policy(self, table: Floats) -> Policy:
-        phase = np.arange(self.spec.horizon) * len(table) // self.spec.horizon
-        return Policy.stochastic(table[phase], self.releases)
-
-    def plan(self) -> tuple[Policy, Policy]:
-        """What is recommended, once there is evidence; until then, what is done today."""
-        table = self._policy(self.tilted(1e6)).table()
-        ties = np.where(table >= table.max(axis=2, keepdims=True) - 1e-12, 1.0, 0.0)
-        best = (ties * self.rng.random(table.shape)).argmax(axis=2)
-        greedy = Policy.deterministic(best, self.spec.actions, self.releases)
-        if not self.known:
-            return self._today(), greedy
-        self.recommendation = self._recommend()
-        return self.recommendation.policy, greedy
-
-    def _today(self) -> Policy:
-        """What users of the log are served where they are simulated."""
-        return self._policy(_behaviour_table(self.spec, self.options.behaviour))
-
-    def _first_policies(self) -> tuple[Policy, Policy]:
-        return (self._today(),) * 2
-
-    def _pace(self) -> Pace:
-        return Pace(first=self.users)
-
-    @property
-    def form(self) -> Literal["episodes", "streamed"]:
-        """Users one by one; large blocks part by part."""
-        return "streamed" if self.block_users > _IN_MEMORY else "episodes"
-
-    # Save and resume.
-
-    def state(self) -> State:
-        """What is known of today, of other policies, and of their values."""
-        arrays = {"behaviour": np.array(self.behaviour), "bounds": np.array(self.bounds)}
-        arrays |= {f"judged/{name}": array for name, array in self.known.items()}
-        meta, learnt = self.learnt_state()
-        return meta, arrays | learnt
-
-    def restore(self, meta: dict[str, Any], arrays: Arrays) -> None:
-        """See :meth:`state`."""
-        self.restore_learnt(meta, arrays)
-        self.behaviour, self.bounds = arrays["behaviour"], arrays["bounds"]
-        judged = (name for name in arrays if name.startswith("judged/"))
-        self.known = {name.removeprefix("judged/"): arrays[name] for name in judged}
-        self.recommendation = self._recommend() if self.known else None
-
-    def begin_anew(self, other: Algorithm[Any]) -> None:
-        """See :class:`~tacit.core.algorithm.Algorithm`."""
-        raise InvalidArgument(
-            f"{self.name} learns from one log and judges once, so nothing comes after it: serve "
-            "what it recommends, and learn from the next log with behaviour= that policy"
-        )
-
-    @abstractmethod
-    def learnt_state(self) -> State:
-        """What the first block taught."""
-
-    @abstractmethod
-    def restore_learnt(self, meta: dict[str, Any], arrays: Arrays) -> None:
-        """See :meth:`learnt_state`."""
+            if not betas or 10.0**low > 1.05 * betas[-1]:
+                betas.append(10.0**low)
+        tables = np.stack([self.tilted(beta) for beta in betas])
+        return Candidates(np.array(betas), tables, np.array([*map(self.moment, tables)]))
 
 
-class PlannedOffline(OfflineAlgorithm):
-    """Plans backwards at a price for leaving today's policy: relative entropy, in units of R.
+class PlannedPolicies(TiltedPolicies):
+    """Plans backwards at a price for leaving today's policy: relative entropy, in units of R."""
 
-    A subclass has arrays of what was learnt, named in ``learnt``, and a cached ``model`` of them.
-    """
-
-    learnt: ClassVar[tuple[str, ...]]
-
-    def __init__(self, setting: Setting, options: OfflineOptions) -> None:
-        super().__init__(setting, options)
+    def __init__(self, algorithm: OfflineAlgorithm, state: OfflineState) -> None:
+        super().__init__(algorithm, state)
         self._plans: dict[float, Floats] = {}
 
     @abstractmethod
@@ -406,19 +422,6 @@ class PlannedOffline(OfflineAlgorithm):
     @abstractmethod
     def expected(self, step: int, after: Floats) -> Floats:
         """What is expected one step later, (S, A), as the model has it."""
-
-    def learnt_state(self) -> State:
-        """The arrays of what was learnt."""
-        return {}, {name: np.array(getattr(self, name)) for name in self.learnt}
-
-    def restore_learnt(self, meta: dict[str, Any], arrays: Arrays) -> None:
-        """See :meth:`learnt_state`."""
-        self._take({name: arrays[name] for name in self.learnt})
-
-    def _take(self, arrays: Arrays) -> None:
-        """What was learnt; plans and models of what was known before are forgotten."""
-        vars(self).update(arrays, _plans={})
-        vars(self).pop("model", None)
 
     def _today_at(self, step: int) -> Floats:
         today: Floats = self.behaviour[min(step, len(self.behaviour) - 1)]
@@ -453,15 +456,15 @@ class PlannedOffline(OfflineAlgorithm):
         return float(after.max() if start is None else np.array(start) @ after)
 
 
-def _scaled(asks: Asks, share: float) -> Asks:
-    """The same questions for a share of the budget."""
-    ask = next(asks)
+def _scaled(queries: Queries[Any], share: float) -> Queries[Any]:
+    """The same queries for a share of the budget."""
+    query = next(queries)
     while True:
-        answer = yield replace(ask, share=share * (1.0 if ask.share is None else ask.share))
+        release = yield replace(query, share=share * (1.0 if query.share is None else query.share))
         try:
-            ask = asks.send(answer)
-        except StopIteration:
-            return
+            query = queries.send(release)
+        except StopIteration as end:
+            return end.value
 
 
 def _behaviour_table(spec: FiniteSpec, behaviour: Policy | str) -> Floats:
@@ -489,7 +492,7 @@ def learn_offline(
     judged: float = 0.5,
     seed: int = 0,
     noise_seed: int | None = None,
-    ledger: FilePath | None = None,
+    store: Store | FilePath = "",
 ) -> Recommendation:
     """Learns a policy from a log, and says whether it is better than what the log's users got.
 
@@ -511,7 +514,7 @@ def learn_offline(
         judged: the share of users who judge.
         seed: of the split and of ties; public.
         noise_seed: reproducible noise, for simulations only: it protects nobody.
-        ledger: file that records what was spent.
+        store: Where the run and what was spent are kept: a store, a file, a URL, or memory.
 
     >>> import tacit
     >>> world = tacit.tabular.random_mdp(states=5, actions=3, horizon=3, seed=1)
@@ -529,9 +532,9 @@ def learn_offline(
         propensities = as_numbers("behaviour", behaviour)
         require_shape("behaviour", propensities, episodes.actions.shape)
         behaviour = "logged"
-    learnt, judges = _split(episodes, judged, np.random.default_rng([seed, 5]))
+    most = getattr(privacy, "episodes_per_user", 0) or episodes.users
+    learnt, judges = _split(episodes, judged, np.random.default_rng([seed, 5]), most)
     rows = np.concatenate([learnt, judges])
-    options: dict[str, Any] = {} if ledger is None else {"ledger": ledger}
     agent: Agent = maker(way(_METHODS[method]))(
         spec,
         users=len(rows),
@@ -541,20 +544,24 @@ def learn_offline(
         judged=len(judges) / len(rows),
         seed=seed,
         noise_seed=noise_seed,
-        **options,
+        store=store,
     )
     for part in (learnt, judges):
         taken = episodes.take(part)
         data = taken.block()
         if propensities is not None:
             data = Block(data.users, {**data.arrays, "propensities": propensities[part]})
-        agent.learn(data, taken.user_ids)
-    found: Recommendation = agent.recommendation
+        if refused := agent.learn(data, taken.user_ids).refused:
+            raise BudgetExceeded(f"{refused} of these users have spent their budgets in this store")
+    algorithm: Any = agent.algorithm
+    found: Recommendation = algorithm.recommendation(agent.state)
     return replace(found, guarantee=agent.guarantee)
 
 
-def _split(episodes: Episodes, judged: float, rng: np.random.Generator) -> tuple[Ints, Ints]:
-    """Rows to learn from and rows that judge: of different users, in random order."""
+def _split(
+    episodes: Episodes, judged: float, rng: np.random.Generator, most: float = math.inf
+) -> tuple[Ints, Ints]:
+    """Rows to learn from, ``most`` of a user, and rows that judge: of others, in random order."""
     n = episodes.users
     people = np.arange(n)
     if episodes.user_ids is not None:
@@ -565,7 +572,9 @@ def _split(episodes: Episodes, judged: float, rng: np.random.Generator) -> tuple
     rank = rng.permutation(count)
     last = min(max(round((1.0 - judged) * count), 2), count - 2)
     order = np.argsort(rank[people], kind="stable")
-    learnt = order[rank[people[order]] < last]
+    ranks = rank[people[order]]
+    earlier = np.arange(n) - np.searchsorted(ranks, ranks)
+    learnt = order[(ranks < last) & (earlier < most)]
     _, first = np.unique(people, return_index=True)
     judges = first[rank >= last]
     return learnt, rng.permutation(judges)

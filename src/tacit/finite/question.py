@@ -12,9 +12,9 @@ from typing import Any
 
 from tacit.finite.visits import VisitCounts
 from tacit.privacy.arguments import instance_of
-from tacit.privacy.local import noise_scale
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.exact import grid_step
+from tacit.privacy.local import noise_scale
 from tacit.privacy.models import LocalDP
 from tacit.privacy.statistic import Statistic
 

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit.core.algorithm import Floats
-from tacit.core.asks import Ask, Asks
-from tacit.finite.offline import OfflineOptions, PlannedOffline
+from tacit.core.algorithm import Floats, Queries, Query
+from tacit.finite.offline import OfflineAlgorithm, OfflineOptions, PlannedPolicies
 from tacit.linear.estimate import LinearWidths, Sums
 from tacit.linear.features import SumModel
 from tacit.linear.spec import LinearSpec
@@ -18,10 +17,51 @@ from tacit.linear.statistics import FeatureSums
 from tacit.privacy.arguments import instance_of
 
 if TYPE_CHECKING:
-    from tacit.core.setting import Setting
+    from tacit.core.problem import Problem
 
 
-class PessimisticLSVI(PlannedOffline):
+class FeaturePolicies(PlannedPolicies):
+    """Policies that are planned in the world of the regressions."""
+
+    algorithm: PessimisticLSVI
+    learnt: Sums
+
+    @cached_property
+    def model(self) -> SumModel:
+        """The regressions; widths are as large as caution has it."""
+        spec, sums = self.algorithm.spec, self.learnt
+        return SumModel(
+            self.algorithm.features,
+            sums.pooled() if spec.stationary_transitions else sums,
+            sums.pooled() if spec.stationary_rewards else sums,
+            LinearWidths(scale=self.caution, bias=min(1.0, 2.0 * self.caution), ridge=1.0),
+        )
+
+    def lower_values(self, step: int, after: Floats, left: float) -> Floats:
+        """Means less their widths."""
+        means, widths = self.model.next_values(step, after[np.newaxis])
+        rewards, of_rewards = self._rewards(step)
+        width = np.sqrt(widths[0] ** 2 + of_rewards**2)
+        lower: Floats = np.clip(rewards + means[0] - width, 0.0, left)
+        return lower
+
+    def _rewards(self, step: int) -> tuple[Floats, Any]:
+        known = self.algorithm.spec.known_rewards
+        if known is not None:
+            return known[min(step, len(known) - 1)], 0.0
+        means, widths = self.model.rewards(step)
+        return np.clip(means, 0.0, max(self.spec.reward_values)), widths
+
+    def expected(self, step: int, after: Floats) -> Floats:
+        """As predicted, and at least 1: moments are never less."""
+        if not math.isfinite(float(after.max())):
+            return np.full(self.allowed.shape, 1e100)
+        means, _ = self.model.next_values(step, after[np.newaxis])
+        ahead: Floats = np.maximum(means[0], 1.0)
+        return ahead
+
+
+class PessimisticLSVI(OfflineAlgorithm):
     """Plans in the linear model that a log surely leaves, near what people do, and judges the plan.
 
     Idea: as :class:`tacit.PessimisticVI`, with regressions on features in place of counts: what
@@ -42,19 +82,14 @@ class PessimisticLSVI(PlannedOffline):
     """
 
     name = "pessimistic_lsvi"
-    learnt = ("gram", "following", "rewards", "noises")
+    policies = FeaturePolicies
     spec: LinearSpec
 
-    def __init__(self, setting: Setting, options: OfflineOptions) -> None:
-        instance_of("spec", setting.spec, LinearSpec)
-        longest = float(np.linalg.norm(setting.spec.features, axis=2).max())
-        self.features: Floats = setting.spec.features / max(longest, 1.0)
-        super().__init__(setting, options)
-        L, d, S = self.sums_asked().rows, self.features.shape[2], self.spec.states
-        self.gram, self.following = np.zeros((L, d, d)), np.zeros((L, d, S))
-        self.rewards, self.noises = np.zeros((L, d)), np.zeros(3)
-
-    # What is asked.
+    def __init__(self, problem: Problem, options: OfflineOptions) -> None:
+        instance_of("spec", problem.spec, LinearSpec)
+        longest = float(np.linalg.norm(problem.spec.features, axis=2).max())
+        self.features: Floats = problem.spec.features / max(longest, 1.0)
+        super().__init__(problem, options)
 
     def sums_asked(self) -> FeatureSums:
         """Features, what followed them and what they paid, by step or of all steps together."""
@@ -66,50 +101,13 @@ class PessimisticLSVI(PlannedOffline):
             reward=1.0 if unknown else 0.0,
         )
 
-    def learn(self) -> Asks:
+    def first_queries(self, behaviour: Floats) -> Queries[Sums]:
         """Sums of features, with the whole budget."""
         statistic = self.sums_asked()
-        release = yield Ask(statistic)
+        release = yield Query(statistic)
         names = ("next", "gram", "rewards")
-        noises = np.array([float(np.max(release.std.get(name, 0.0))) for name in names])
-        rewards = release["rewards"] if statistic.reward > 0.0 else self.rewards
-        found = (release["gram"], release["next"], rewards, noises)
-        self._take(dict(zip(self.learnt, found, strict=True)))
-
-    # How it plans.
-
-    @cached_property
-    def model(self) -> SumModel:
-        """The regressions; widths are as large as caution has it."""
-        spec, caution = self.spec, self.options.constants.caution
-        following, gram, rewards = self.noises.tolist()
-        sums = Sums(self.gram, self.following, self.rewards, following, gram, rewards)
-        return SumModel(
-            self.features,
-            sums.pooled() if spec.stationary_transitions else sums,
-            sums.pooled() if spec.stationary_rewards else sums,
-            LinearWidths(scale=caution, bias=min(1.0, 2.0 * caution), ridge=1.0),
-        )
-
-    def lower_values(self, step: int, after: Floats, left: float) -> Floats:
-        """Means less their widths."""
-        means, widths = self.model.next_values(step, after[np.newaxis])
-        rewards, of_rewards = self._rewards(step)
-        width = np.sqrt(widths[0] ** 2 + of_rewards**2)
-        lower: Floats = np.clip(rewards + means[0] - width, 0.0, left)
-        return lower
-
-    def _rewards(self, step: int) -> tuple[Floats, Any]:
-        known = self.spec.known_rewards
-        if known is not None:
-            return known[min(step, len(known) - 1)], 0.0
-        means, widths = self.model.rewards(step)
-        return np.clip(means, 0.0, max(self.spec.reward_values)), widths
-
-    def expected(self, step: int, after: Floats) -> Floats:
-        """As predicted, and at least 1: moments are never less."""
-        if not math.isfinite(float(after.max())):
-            return np.full(self.allowed.shape, 1e100)
-        means, _ = self.model.next_values(step, after[np.newaxis])
-        ahead: Floats = np.maximum(means[0], 1.0)
-        return ahead
+        noises = (float(np.max(release.std.get(name, 0.0))) for name in names)
+        rewards = np.zeros((statistic.rows, self.features.shape[2]))
+        if statistic.reward > 0.0:
+            rewards = release["rewards"]
+        return Sums(release["gram"], release["next"], rewards, *noises)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from tacit.core.algorithm import BlockInfo, BlockSizes, Floats, Plan, Progress
+from tacit.core.algorithm import BlockInfo, BlockSizes, Plan, Progress
 from tacit.core.options import OptimismOptions
 from tacit.core.sizes import check_bytes
 from tacit.finite.algorithm import FiniteAlgorithm

@@ -25,7 +25,6 @@ from tacit.tabular.exploration import (
     ExplorationConstants,
     Explorer,
     Question,
-    Walks,
     gains,
     shares,
 )
@@ -207,9 +206,7 @@ class ConcurrentPSRL(FiniteAlgorithm[State]):
 
     # How it plans: the greedy policy, explorers, and what to ask.
 
-    def plan(
-        self, state: State, last: Plan | None, at: Progress, rng: np.random.Generator
-    ) -> Plan:
+    def plan(self, state: State, last: Plan | None, at: Progress, rng: np.random.Generator) -> Plan:
         """The greedy policy with its explorers, and the greedy policy alone.
 
         Today's policy is in its place until releases show that it gains something.

@@ -3,18 +3,40 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tacit.core.algorithm import Floats
-from tacit.core.asks import Arrays, Asks, State
-from tacit.finite.offline import OfflineAlgorithm, OfflineOptions
+from tacit.core.algorithm import Floats, Queries
+from tacit.finite.offline import OfflineAlgorithm, OfflineOptions, TiltedPolicies
 from tacit.tabular.policy_improvement import ImprovementConstants
-from tacit.tabular.return_way import ReturnWay
+from tacit.tabular.return_estimator import ReturnEstimator
+from tacit.tabular.return_posterior import ReturnPosterior
 
 if TYPE_CHECKING:
-    from tacit.core.setting import Setting
+    from tacit.core.problem import Problem
+
+
+class AdvantagePolicies(TiltedPolicies):
+    """Today's policy, tilted by what is believed of each action less its uncertainty."""
+
+    learnt: ReturnPosterior
+
+    def tilted(self, beta: float) -> Floats:
+        """The same at all steps, if today's policy is."""
+        known = self.learnt
+        return self.tilt(known.advantages - self.caution / np.sqrt(known.precision), beta)
+
+    def moment(self, table: Floats) -> float:
+        """As if steps were independent, by how often states are visited."""
+        behaviour = self.behaviour.mean(axis=0)
+        square = np.divide(
+            table[0] ** 2, behaviour, out=np.zeros_like(behaviour), where=behaviour > 0
+        )
+        growth = np.log(np.maximum(square.sum(axis=1), 1.0))
+        users = self.algorithm.schedule.blocks[0]
+        visits = np.maximum(self.learnt.visits.sum(axis=0), 0.0) / users
+        return math.exp(min(float(visits @ growth), 500.0))
 
 
 class PessimisticImprovement(OfflineAlgorithm):
@@ -38,48 +60,13 @@ class PessimisticImprovement(OfflineAlgorithm):
     """
 
     name = "pessimistic_improvement"
-    way: ReturnWay
+    policies = AdvantagePolicies
 
-    def __init__(self, setting: Setting, options: OfflineOptions) -> None:
-        super().__init__(setting, options)
-        self.way = self._new_way()
+    def __init__(self, problem: Problem, options: OfflineOptions) -> None:
+        super().__init__(problem, options)
+        given = self.spec, self.allowed, self.privacy, ImprovementConstants()
+        self.estimator = ReturnEstimator(*given)
 
-    def _new_way(self) -> ReturnWay:
-        return ReturnWay(self.spec, self.allowed, self.privacy, ImprovementConstants())
-
-    def learn(self) -> Asks:
+    def first_queries(self, behaviour: Floats) -> Queries[ReturnPosterior]:
         """Values of what people do, then advantages of single actions."""
-        way = self._new_way()
-        way.behaviour = self.behaviour.mean(axis=0, keepdims=True)
-        yield from way.asks()
-        self.way = way
-
-    # Policies.
-
-    @property
-    def scores(self) -> Floats:
-        """What is believed of each action less its uncertainty, (1, S, A)."""
-        beliefs = self.way.beliefs
-        return beliefs.advantages - self.options.constants.caution / np.sqrt(beliefs.precision)
-
-    def tilted(self, beta: float) -> Floats:
-        """See the base."""
-        return self.tilt(self.scores, beta)
-
-    def moment(self, table: Floats) -> float:
-        """As if steps were independent, by how often states are visited."""
-        behaviour = self.behaviour.mean(axis=0)
-        square = np.divide(
-            table[0] ** 2, behaviour, out=np.zeros_like(behaviour), where=behaviour > 0
-        )
-        growth = np.log(np.maximum(square.sum(axis=1), 1.0))
-        visits = np.maximum(self.way.beliefs.visits.sum(axis=0), 0.0) / self.schedule.blocks[0]
-        return math.exp(min(float(visits @ growth), 500.0))
-
-    def learnt_state(self) -> State:
-        """What is believed."""
-        return self.way.state()[0], {f"way/{n}": a for n, a in self.way.state()[1].items()}
-
-    def restore_learnt(self, meta: dict[str, Any], arrays: Arrays) -> None:
-        """See :meth:`learnt_state`."""
-        self.way.restore({n.removeprefix("way/"): a for n, a in arrays.items()})
+        return self.estimator.learn(self.estimator.prior(), behaviour.mean(axis=0, keepdims=True))

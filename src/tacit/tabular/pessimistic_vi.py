@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit.core.algorithm import Floats
-from tacit.core.asks import Ask, Asks
-from tacit.finite.offline import OfflineOptions, PlannedOffline
+from tacit.core.algorithm import Floats, Queries, Query
+from tacit.finite.offline import OfflineAlgorithm, OfflineOptions, PlannedPolicies
 from tacit.finite.visits import VisitCounts, counts_of, row_of
 from tacit.privacy.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from tacit.core.setting import Setting
+    from tacit.core.problem import Problem
 
 # A cell is known once its visits exceed so many standard deviations of their noise.
 _KNOWN = 2.0
@@ -23,7 +23,58 @@ _KNOWN = 2.0
 _MOST_COUNTS = 1 << 22
 
 
-class PessimisticVI(PlannedOffline):
+@dataclass(frozen=True, eq=False)
+class LogCounts:
+    """Counts of a log, and the standard deviations of their noise."""
+
+    transitions: Floats  # (F, S, A, S)
+    rewards: Floats  # (F, S, A)
+    noise: float  # of one count
+    reward_noise: float  # of one sum of rewards
+
+
+class CountPolicies(PlannedPolicies):
+    """Policies that are planned in the world of the counts."""
+
+    learnt: LogCounts
+
+    @cached_property
+    def model(self) -> tuple[Floats, Floats, Floats, Any]:
+        """P and r of what is known, visits, and which cells are known."""
+        from tacit.numerics.projection import project
+
+        S, moves = self.spec.states, np.array(self.learnt.transitions)
+        n = moves.sum(axis=-1)
+        known = self.allowed & (n > max(_KNOWN * self.learnt.noise * math.sqrt(S), 0.5))
+        P = np.zeros(moves.shape)
+        project(moves.reshape(-1, S), known.reshape(-1), P.reshape(-1, S))
+        n = np.where(known, n, 1.0)
+        return P, np.clip(self.learnt.rewards / n, 0.0, 1.0), n, known
+
+    def lower_values(self, step: int, after: Floats, left: float) -> Floats:
+        """Means less their widths; nothing where nothing is known."""
+        P, r, n, known = self.model
+        f = row_of(step, self.spec.horizon, len(P))
+        mean, possible = P[f] @ after, P[f] > 0
+        # Counts that are 0 in the model were projected: their noise is gone.
+        square = possible @ after**2 - 2 * mean * (possible @ after) + possible.sum(2) * mean**2
+        share = 0.25 * left**2 / self.spec.horizon
+        sampling = n[f] * np.maximum(P[f] @ after**2 - mean**2 + share, 0.0)
+        of_rewards = self.learnt.reward_noise**2
+        noise = self.learnt.noise**2 * np.maximum(square, 0.0) + of_rewards
+        width = self.caution * np.sqrt(noise + sampling) / n[f]
+        lower: Floats = np.where(known[f], np.clip(r[f] + mean - width, 0.0, left), 0.0)
+        return lower
+
+    def expected(self, step: int, after: Floats) -> Floats:
+        """Of cells that are known; others lead nowhere, and count as 1."""
+        P, _, _, known = self.model
+        f = row_of(step, self.spec.horizon, len(P))
+        ahead: Floats = np.where(known[f], P[f] @ after, 1.0)
+        return ahead
+
+
+class PessimisticVI(OfflineAlgorithm):
     """Plans in the world that the counts surely leave, near what people do, and judges the plan.
 
     Idea: count where actions led and what they paid. Plan backwards as if every action were worth
@@ -46,20 +97,16 @@ class PessimisticVI(PlannedOffline):
     """
 
     name = "pessimistic_vi"
-    learnt = ("transitions", "rewards", "noise")
+    policies = CountPolicies
 
-    def __init__(self, setting: Setting, options: OfflineOptions) -> None:
-        super().__init__(setting, options)
-        F, S, A = self.counts().rows, self.spec.states, self.spec.actions
-        if F * S * A * S > _MOST_COUNTS:
+    def __init__(self, problem: Problem, options: OfflineOptions) -> None:
+        super().__init__(problem, options)
+        moves = self.counts().rows * self.spec.states**2 * self.spec.actions
+        if moves > _MOST_COUNTS:
             raise InvalidArgument(
-                f"spec has {F * S * A * S:,} transitions to count, at most {_MOST_COUNTS:,} make "
-                "sense: pessimistic_improvement is for many states"
+                f"spec has {moves:,} transitions to count, at most {_MOST_COUNTS:,} make sense: "
+                "pessimistic_improvement is for many states"
             )
-        self.transitions, self.rewards = np.zeros((F, S, A, S)), np.zeros((F, S, A))
-        self.noise = np.zeros(2)  # standard deviations of one count, and of one sum of rewards
-
-    # What is asked.
 
     def counts(self) -> VisitCounts:
         """Where users' first two steps in a cell led, or each step by itself."""
@@ -69,46 +116,14 @@ class PessimisticVI(PlannedOffline):
             spec.states, spec.actions, spec.horizon, pooled=pooled, cap=cap, weight=math.sqrt(0.2)
         )
 
-    def learn(self) -> Asks:
+    def first_queries(self, behaviour: Floats) -> Queries[LogCounts]:
         """Counts, with the whole budget."""
-        release = yield Ask(self.counts())
-        noise = [np.max(release.std[name]) for name in ("transitions", "rewards")]
-        moves = release["transitions"].reshape(self.transitions.shape)
-        rewards = release["rewards"].reshape(self.rewards.shape)
-        self._take({"transitions": moves, "rewards": rewards, "noise": np.array(noise)})
-
-    # How it plans.
-
-    @cached_property
-    def model(self) -> tuple[Floats, Floats, Floats, Any]:
-        """P and r of what is known, visits, and which cells are known."""
-        from tacit.numerics.projection import project
-
-        S = self.spec.states
-        n = self.transitions.sum(axis=-1)
-        known = self.allowed & (n > max(_KNOWN * self.noise[0] * math.sqrt(S), 0.5))
-        P = np.zeros(self.transitions.shape)
-        project(self.transitions.reshape(-1, S), known.reshape(-1), P.reshape(-1, S))
-        n = np.where(known, n, 1.0)
-        return P, np.clip(self.rewards / n, 0.0, 1.0), n, known
-
-    def lower_values(self, step: int, after: Floats, left: float) -> Floats:
-        """Means less their widths; nothing where nothing is known."""
-        P, r, n, known = self.model
-        f, caution = row_of(step, self.spec.horizon, len(P)), self.options.constants.caution
-        mean, possible = P[f] @ after, P[f] > 0
-        # Counts that are 0 in the model were projected: their noise is gone.
-        square = possible @ after**2 - 2 * mean * (possible @ after) + possible.sum(2) * mean**2
-        share = 0.25 * left**2 / self.spec.horizon
-        sampling = n[f] * np.maximum(P[f] @ after**2 - mean**2 + share, 0.0)
-        noise = self.noise[0] ** 2 * np.maximum(square, 0.0) + self.noise[1] ** 2
-        width = caution * np.sqrt(noise + sampling) / n[f]
-        lower: Floats = np.where(known[f], np.clip(r[f] + mean - width, 0.0, left), 0.0)
-        return lower
-
-    def expected(self, step: int, after: Floats) -> Floats:
-        """Of cells that are known; others lead nowhere, and count as 1."""
-        P, _, _, known = self.model
-        f = row_of(step, self.spec.horizon, len(P))
-        ahead: Floats = np.where(known[f], P[f] @ after, 1.0)
-        return ahead
+        counts = self.counts()
+        release = yield Query(counts)
+        shape = (counts.rows, self.spec.states, self.spec.actions)
+        return LogCounts(
+            release["transitions"].reshape(*shape, self.spec.states),
+            release["rewards"].reshape(shape),
+            float(np.max(release.std["transitions"])),
+            float(np.max(release.std["rewards"])),
+        )

@@ -3,32 +3,32 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
-from tacit.core.algorithm import Pace
-from tacit.core.asks import Arrays, Asks, State
+from tacit.core.algorithm import BlockInfo, BlockSizes, Floats, Plan, Progress, Queries
 from tacit.finite.algorithm import FiniteAlgorithm
 from tacit.finite.model import uniform_policy
 from tacit.finite.policy import Policy
 from tacit.finite.spec import FiniteSpec
 from tacit.privacy.arguments import instance_of
 from tacit.privacy.errors import InvalidArgument
-from tacit.tabular.beliefs import BeliefConstants
-from tacit.tabular.return_way import ReturnWay
+from tacit.tabular.return_estimator import ReturnEstimator
+from tacit.tabular.return_posterior import PosteriorConstants, ReturnPosterior
 
 if TYPE_CHECKING:
-    from tacit.core.setting import Setting
+    from tacit.core.problem import Problem
 
 # Larger blocks are made part by part, where users are simulated.
 _IN_MEMORY = 1 << 17
 
 
 @dataclass(frozen=True)
-class ImprovementConstants(BeliefConstants):
-    """Constants of what is asked, chosen as those of beliefs were."""
+class ImprovementConstants(PosteriorConstants):
+    """Constants of what is asked, chosen as those of the posterior were."""
 
     first: int = 10  # a user's first states that tell about values
     share: float = 0.25  # of the budget that goes to values; the rest goes to advantages
@@ -45,7 +45,7 @@ class ImprovementOptions:
 
     Attributes:
         growth: by how much the users served grow from block to block.
-        constants: the constants of what is asked and believed.
+        constants: the constants of what is asked, and of the posterior.
     """
 
     growth: float = 4.0
@@ -57,7 +57,15 @@ class ImprovementOptions:
             raise InvalidArgument(f"growth must be above 1, got {self.growth!r}")
 
 
-class PolicyImprovement(FiniteAlgorithm):
+@dataclass(frozen=True, eq=False)
+class State:
+    """What releases told, and the behaviour (F, S, A) of the block that it is about."""
+
+    known: ReturnPosterior
+    behaviour: Floats
+
+
+class PolicyImprovement(FiniteAlgorithm[State]):
     """Serves what may be the best, block by block, and gives up what is surely worse.
 
     Idea: with many states there are far too many transitions to count, but few decisions. Learn
@@ -74,66 +82,71 @@ class PolicyImprovement(FiniteAlgorithm):
     """
 
     name = "policy_improvement"
-    deterministic: ClassVar[bool] = False
     ends_greedy: ClassVar[bool] = True
     knows_admissible: ClassVar[bool] = True
     Options = ImprovementOptions
     options: ImprovementOptions
     spec: FiniteSpec
 
-    def __init__(self, setting: Setting, options: ImprovementOptions) -> None:
-        instance_of("spec", setting.spec, FiniteSpec)
-        spec: FiniteSpec = setting.spec
-        if setting.privacy.local or setting.privacy.pure:
+    def __init__(self, problem: Problem, options: ImprovementOptions) -> None:
+        instance_of("spec", problem.spec, FiniteSpec)
+        spec: FiniteSpec = problem.spec
+        if problem.privacy.local or problem.privacy.pure:
             raise InvalidArgument(
-                f"privacy must be JointDP with delta > 0, or NonPrivate, got {setting.privacy!r}: "
+                f"privacy must be JointDP with delta > 0, or NonPrivate, got {problem.privacy!r}: "
                 "a block is asked two questions, whose costs add up under Gaussian noise"
             )
         allowed = spec.allowed
         self.allowed = np.ones((spec.states, spec.actions), bool) if allowed is None else allowed
-        self.way = ReturnWay(spec, self.allowed, setting.privacy, options.constants)
-        super().__init__(setting, options)
+        self.estimator = ReturnEstimator(spec, self.allowed, problem.privacy, options.constants)
+        super().__init__(problem, options)
 
-    def _first_policies(self) -> tuple[Policy, Policy]:
-        """What states allow, all alike."""
-        first = uniform_policy(self.spec)
-        return first, first
+    def init(self) -> State:
+        """Nothing is known; users do what states allow, all alike."""
+        behaviour = (self.allowed / self.allowed.sum(axis=1, keepdims=True))[np.newaxis]
+        return State(self.estimator.prior(), behaviour)
 
     # What is asked, and what is made of it.
 
-    def asks(self) -> Asks:
-        """Those of :class:`~tacit.tabular.return_way.ReturnWay`."""
-        yield from self.way.asks()
+    def learn(
+        self, state: State, plans: Mapping[int, Plan], block: BlockInfo, rng: np.random.Generator
+    ) -> Queries[State]:
+        """Queries for values of the block's policy, then for advantages of single actions."""
+        (plan,) = plans.values()
+        known, behaviour = state.known, plan.memory
+        # An older policy's phases may be wider.
+        behaviour = np.repeat(behaviour, max(1, len(state.behaviour) // len(behaviour)), axis=0)
+        if known.informed:
+            known = known.under(state.behaviour, behaviour)
+        return State((yield from self.estimator.learn(known, behaviour)), behaviour)
 
-    def plan(self) -> tuple[Policy, Policy]:
-        """Actions that may be the best; and the best ones, which serve once all was learnt."""
-        best = self.way.best(self.rng)
-        greedy = Policy.deterministic(best, self.spec.actions, self.releases)
-        if self.releases >= self.schedule.releases:
-            return greedy, greedy
-        return Policy.stochastic(self.way.exploring(self.block_users), self.releases), greedy
+    def plan(self, state: State, last: Plan | None, at: Progress, rng: np.random.Generator) -> Plan:
+        """Actions that may be the best; and the best ones, which serve once all was learnt.
+
+        It leaves the behaviour of the block.
+        """
+        known, behaviour, phase = state.known, state.behaviour, self.estimator.phase
+        if not known.informed:
+            first = self.named(uniform_policy(self.spec))
+            return Plan(first, first, behaviour)
+        best = known.greedy(rng.random(behaviour.shape))
+        greedy = self.named(Policy.deterministic(best[phase(len(best))], self.spec.actions))
+        if at.releases >= self.schedule.releases:
+            return Plan(greedy, greedy, behaviour)
+        behaviour = self.estimator.exploring(known, self.block_users(at))
+        table = behaviour[phase(len(behaviour))]
+        return Plan(self.named(Policy.stochastic(table)), greedy, behaviour)
 
     # When.
 
-    def _pace(self) -> Pace:
+    def _block_sizes(self) -> BlockSizes:
         """Blocks that grow alike up to the last one, which is not to be a small rest."""
-        first, growth = self.way.smallest_block, self.options.growth
+        first, growth = self.estimator.smallest_block, self.options.growth
         blocks = round(math.log(max(self.users / first, 1.0)) / math.log(growth))
         if blocks == 0:
-            return Pace(first=self.users)
-        return Pace(first=first, growth=(self.users / first) ** (1.0 / blocks))
+            return BlockSizes(first=self.users)
+        return BlockSizes(first=first, growth=(self.users / first) ** (1.0 / blocks))
 
-    @property
-    def form(self) -> Literal["episodes", "streamed"]:
+    def data_format(self, at: Progress) -> Literal["episodes", "streamed"]:
         """Users one by one; large blocks part by part."""
-        return "streamed" if self.block_users > _IN_MEMORY else "episodes"
-
-    # Save and resume.
-
-    def state(self) -> State:
-        """What the way knows."""
-        return self.way.state()
-
-    def restore(self, meta: dict[str, Any], arrays: Arrays) -> None:
-        """See :meth:`state`."""
-        self.way.restore(arrays)
+        return "streamed" if self.block_users(at) > _IN_MEMORY else "episodes"

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
-from tacit.finite.mirror import MirrorAlgorithm, MirrorOptions
+import numpy as np
+
+from tacit.core.algorithm import BlockInfo, Floats, Plan, Progress
+from tacit.finite.evidence import CountEstimate
+from tacit.finite.mirror import MirrorOptions, drawn, improved
 from tacit.finite.policy import Policy
+from tacit.privacy.curator import Release
 from tacit.tabular.base import TabularOptions
 from tacit.tabular.ucbvi import UCBVI
 
@@ -15,7 +21,15 @@ class UCBPOOptions(MirrorOptions, TabularOptions):
     """Options of :class:`UCBPO`: those of tabular algorithms, and of mirror steps."""
 
 
-class UCBPO(MirrorAlgorithm, UCBVI):
+@dataclass(frozen=True, eq=False)
+class Memory:
+    """What a plan leaves to the next one, and to the update."""
+
+    table: Floats  # the stochastic policy (H, S, A), of which with privacy a draw serves
+    expected: Floats | None  # visits of a user, which weigh the block's counts
+
+
+class UCBPO(UCBVI):
     """Optimistic policy optimisation: mirror steps towards better actions.
 
     Idea: evaluate the current stochastic policy in the optimistic world of :class:`UCBVI`, then
@@ -24,7 +38,7 @@ class UCBPO(MirrorAlgorithm, UCBVI):
     per episode; steps after a release are post-processing and cost nothing.
 
     Private statistics: those of UCBVI, along a draw of the policy that serves the block; see
-    :class:`~tacit.finite.mirror.MirrorAlgorithm`.
+    :func:`~tacit.finite.mirror.drawn`.
 
     Guarantee: that of its curator; see ``guarantee``.
     """
@@ -33,8 +47,43 @@ class UCBPO(MirrorAlgorithm, UCBVI):
     Options = UCBPOOptions
     options: UCBPOOptions
 
-    def plan(self) -> tuple[Policy, Policy]:
+    def first_policy(self, rng: np.random.Generator) -> Policy:
+        """Random actions, drawn once; uniform ones without privacy, where that saves nothing."""
+        if self.privacy.private:
+            return super().first_policy(rng)
+        return self.named(Policy.stochastic(self._uniform()))
+
+    def _uniform(self) -> Floats:
+        A = self.spec.actions
+        return np.full((self.spec.horizon, self.spec.states, A), 1.0 / A)
+
+    def plan(
+        self, state: CountEstimate, last: Plan | None, at: Progress, rng: np.random.Generator
+    ) -> Plan:
         """Mirror steps in the optimistic world; the greedy policy is that of UCBVI."""
+        if not state.reached.any():
+            return super().plan(state, last, at, rng)
         # Value iteration gives the optimistic model's bonuses; the policy is improved against it.
-        _, greedy = super().plan()
-        return self.improved(self._world), greedy
+        along = last is not None and self.on_policy(last)
+        _, world, (_, greedy) = self.value_iteration(state, along, rng)
+        known = None if last is None else last.memory
+        before = self._uniform() if known is None else known.table
+        table = improved(before, world, self.spec, self.options)
+        serving = drawn(table, rng) if self.privacy.private else Policy.stochastic(table)
+        memory = Memory(table, self.expected_visits(world, serving))
+        return Plan(self.named(serving), greedy, memory)
+
+    def update(
+        self,
+        state: CountEstimate,
+        plans: Mapping[int, Plan],
+        release: Release,
+        block: BlockInfo,
+        rng: np.random.Generator,
+    ) -> CountEstimate:
+        """The estimate with one more block; plans of UCBVI leave expected visits alone."""
+        plans = {
+            version: replace(plan, memory=None if plan.memory is None else plan.memory.expected)
+            for version, plan in plans.items()
+        }
+        return super().update(state, plans, release, block, rng)

@@ -77,7 +77,8 @@ class VisitEstimate:
         """Before any release."""
         cells = [np.zeros(shape) for _ in range(6)]
         moves = np.zeros((*shape, shape[1]))
-        return cls(noisy, counter, moves, *cells, np.zeros((0, moves.size + 5 * cells[0].size)))
+        sums = np.zeros((0, moves.size + 5 * cells[0].size))
+        return cls(noisy, counter, *[moves, *cells, sums])
 
     def added(
         self, parts: Mapping[str, Floats], std: Mapping[str, Any], visits: tuple[Floats, ...]
