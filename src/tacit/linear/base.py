@@ -69,7 +69,7 @@ class LinearAlgorithm(FiniteAlgorithm[Any]):
         self.features = unit_features(spec.features / longest)
         self.pooled = self.stationary and spec.stationary_rewards
         counts = self.statistic_kind == "counts"
-        self.estimator: Any = CellEstimator(self) if counts else FeatureEstimator(self)
+        self.estimator = CellEstimator(self) if counts else FeatureEstimator(self)
         super().__init__(problem, options)
 
     def init(self) -> Any:
@@ -149,7 +149,7 @@ class LinearAlgorithm(FiniteAlgorithm[Any]):
             raise InvalidArgument(
                 "randomised response is for counts per step: give stationary=False"
             )
-        if self.statistic_kind == "counts":
+        if isinstance(self.estimator, CellEstimator):
             shape = self.estimator.shape
             check_bytes("counts of a linear agent", (*shape, self.spec.states))
 
