@@ -97,8 +97,8 @@ class Job:
         agent, world = self.agent(seed), _world(_with(self.world, {"seed": seed}))
         result = tacit.run(agent, world, seed, progress=False)
         # Most agents replace their policy at every release.
-        switches = getattr(agent, "switches", agent.releases)
-        asked = str(getattr(agent, "statistic_kind", "counts"))
+        switches = getattr(agent.plan.memory, "switches", agent.releases)
+        asked = str(getattr(agent.algorithm, "statistic_kind", "counts"))
         return Run(result, switches, agent.releases, asked)
 
 

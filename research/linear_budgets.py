@@ -69,7 +69,7 @@ def name(key: Key) -> str:
 
 def asks(world: str, key: Key) -> str:
     """What is asked of users."""
-    return str(job(world, WORLDS[world], key).agent(0).statistic_kind)
+    return str(job(world, WORLDS[world], key).agent(0).algorithm.statistic_kind)
 
 
 class Measured(ByWorld[Key]):

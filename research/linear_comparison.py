@@ -153,7 +153,7 @@ class Line(AgentLine):
         """What is asked of users there."""
         if self.paper:
             return PAPERS
-        return str(self.job(world, users).agent(0).statistic_kind)
+        return str(self.job(world, users).agent(0).algorithm.statistic_kind)
 
 
 OURS = Line("DP-LSVI-UCB++", "LSVIUCBPlusPlus", Pen("#0072B2", "o"))

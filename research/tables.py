@@ -65,7 +65,7 @@ class Case:
     @property
     def chosen(self) -> bool:
         """Whether the agent chooses this statistic by itself."""
-        own = self.job.with_options(statistic="auto").agent(0).statistic_kind
+        own = self.job.with_options(statistic="auto").agent(0).algorithm.statistic_kind
         return dict(self.job.options).get("statistic", "auto") in ("auto", own)
 
     @property

@@ -546,6 +546,11 @@ class Agent(Uncopyable):
         return self._look()[1].state
 
     @property
+    def plan(self) -> Plan:
+        """The newest plan; public."""
+        return self._look()[1].plan
+
+    @property
     def progress(self) -> Progress:
         """Where the run stands."""
         return self._look()[1].at

@@ -1,4 +1,4 @@
-"""The way to ask for counts along the block's own policy: regression on single cells."""
+"""Estimates from counts along the block's own policy: regression on single cells."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.algorithm import Floats
-from tacit.core.sizes import check_bytes
-from tacit.finite.evidence import Counts, Evidence
+from tacit.core.algorithm import Floats, Plan
+from tacit.finite.evidence import CountEstimate, Counts
 from tacit.finite.flow import conserved
 from tacit.finite.visits import VisitCounts
-from tacit.linear.base import LinearAlgorithm, LinearWay
 from tacit.linear.estimate import REWARD_VARIANCE, distributions, middle_of, spread_of
 
 if TYPE_CHECKING:
+    from tacit.linear.base import LinearAlgorithm
     from tacit.linear.estimate import LinearWidths
     from tacit.privacy.curator import Release
 
@@ -24,20 +23,25 @@ if TYPE_CHECKING:
 _REWARD_RIDGE = 4.0
 
 
-class CellWay(LinearWay):
-    """Each user is asked once, with the whole budget, for what her policy can reach."""
-
-    known: Evidence
+class CellEstimator:
+    """Adds up counts of what the block's policy can reach; what they add up to is a state."""
 
     def __init__(self, algorithm: LinearAlgorithm) -> None:
-        self._algorithm, spec = algorithm, algorithm.spec
-        shape = (1 if algorithm.pooled else spec.horizon, spec.states, spec.actions)
-        check_bytes("counts of a linear agent", (*shape, spec.states))
-        self.known = Evidence(shape, plain=not algorithm.privacy.joint)
+        self._of = algorithm
 
-    def statistic(self, one_by_one: bool) -> VisitCounts:
-        """Transitions and rewards, with a cap where steps are pooled."""
-        of, spec = self._algorithm, self._algorithm.spec
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """Of a table of cells, (L, S, A)."""
+        spec = self._of.spec
+        return 1 if self._of.pooled else spec.horizon, spec.states, spec.actions
+
+    def empty(self) -> CountEstimate:
+        """No counts."""
+        return CountEstimate.empty(self.shape, plain=not self._of.privacy.joint)
+
+    def statistic(self, one_by_one: bool, plan: Plan | None = None) -> VisitCounts:
+        """Transitions and rewards along a plan, with a cap where steps are pooled."""
+        of, spec = self._of, self._of.spec
         capped = of.pooled and one_by_one
         return VisitCounts(
             spec.states,
@@ -45,21 +49,22 @@ class CellWay(LinearWay):
             spec.horizon,
             pooled=of.pooled,
             cap=min(of.options.constants.cap, spec.horizon) if capped else None,
-            policy=of.policy.actions,
-            version=of.policy.version,
+            policy=None if plan is None else plan.policy.actions,
+            version=0 if plan is None else plan.policy.version,
         )
 
-    def take_in(self, release: Release, statistic: VisitCounts) -> None:
-        """Adds the counts of a block to those of all before it."""
-        of = self._algorithm
-        counts = release if of.pooled else conserved(release, of.spec)
-        self.known.add(counts, statistic, release.users)
+    def added(
+        self, known: CountEstimate, release: Release, statistic: VisitCounts, users: int
+    ) -> CountEstimate:
+        """With the counts of a block."""
+        counts = release if self._of.pooled else conserved(release, self._of.spec)
+        return known.added(counts, statistic, users)
 
-    def model(self) -> CellModel:
-        """What all blocks so far say."""
-        of, counts = self._algorithm, self.known.counts()
-        pooled, known = (of.stationary, of.spec.stationary_rewards), of.options.constants.known
-        return CellModel(of.features, counts, known, of.widths, pooled, of._variances)
+    def model(self, known: CountEstimate, variances: Floats | None) -> CellModel:
+        """Regressions on all counts so far, weighted by the variances of next values."""
+        of = self._of
+        pooled, least = (of.stationary, of.spec.stationary_rewards), of.options.constants.known
+        return CellModel(of.features, known.counts(), least, of.widths, pooled, variances)
 
 
 class CellModel:
@@ -128,11 +133,11 @@ class CellModel:
         return self._widths.practical(np.maximum(leverage - of_ridge, 0.0), of_ridge)
 
     def rewards(self, step: int) -> tuple[Floats, Floats]:
-        """See :class:`~tacit.linear.estimate.LinearModel`."""
+        """Mean rewards (S, A) at a step, and their widths."""
         return self._rewards[min(step, len(self._rewards) - 1)]
 
     def next_values(self, step: int, values: Floats) -> tuple[Floats, Floats]:
-        """As in a model; the first value function decides how cells are weighted."""
+        """Expected next values and widths; the first value function decides how cells weigh."""
         S, d = self._shape[0], self._dimension
         here = np.ones(len(self._row), dtype=bool)
         if not self._pooled and self._rows > 1:

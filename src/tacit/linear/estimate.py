@@ -1,4 +1,4 @@
-"""What releases say about the world: what the regressions of all ways to ask have in common.
+"""What releases say about the world: what the regressions on all statistics have in common.
 
 Planning asks a :class:`LinearModel` two things of a step: the mean reward of every state and
 action, and the expected next value of every one for some value functions, each with a width. A
@@ -12,17 +12,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 
 from tacit.core.sizes import Floats
-
-if TYPE_CHECKING:
-    from tacit.linear.statistics import FeatureSums
-    from tacit.numerics.block_sums import BlockSums
-    from tacit.privacy.curator import Release
-
 
 REWARD_VARIANCE = 0.25
 """Rewards in [0, 1] have at most this variance."""
@@ -60,30 +54,6 @@ class Sums:
         gram, following, rewards = (array.sum(axis=0, keepdims=True) for array in arrays)
         noises = (self.noise, self.gram_noise, self.reward_noise)
         return Sums(gram, following, rewards, *(math.sqrt(len(self.gram)) * n for n in noises))
-
-
-def add_features(sums: BlockSums, release: Release, statistic: FeatureSums, users: int) -> None:
-    """Adds the release of a block of ``users`` users; rewards not asked for are zero."""
-    unit = float(np.max(release.std["gram"])) * math.sqrt(statistic.gram)
-    d, L = statistic.dimension, statistic.rows
-    parts = {
-        "gram": release["gram"],
-        "next": release["next"],
-        "rewards": release["rewards"] if statistic.reward > 0.0 else np.zeros((L, d)),
-    }
-    noise = {
-        "gram": unit / math.sqrt(statistic.gram),
-        "next": unit,
-        "rewards": unit / math.sqrt(statistic.reward) if statistic.reward > 0.0 else 0.0,
-    }
-    sums.add(parts, noise, unit, users)
-
-
-def feature_sums(sums: BlockSums) -> Sums:
-    """All blocks together."""
-    gram, following, rewards = (sums.scaled(name) for name in ("gram", "next", "rewards"))
-    noises = (float(sums.noise(name)) for name in ("next", "gram", "rewards"))
-    return Sums(gram, following, rewards, *noises)
 
 
 @dataclass(frozen=True)

@@ -1,69 +1,93 @@
-"""The way to ask for sums of features: regression for every value function at once."""
+"""Estimates from sums of features: regression for every value function at once."""
 
 from __future__ import annotations
 
 import math
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tacit.core.algorithm import Floats
-from tacit.linear.base import LinearAlgorithm, LinearWay
-from tacit.linear.estimate import (
-    REWARD_VARIANCE,
-    add_features,
-    distributions,
-    feature_sums,
-    middle_of,
-    spread_of,
-)
+from tacit.core.algorithm import Floats, Plan
+from tacit.linear.estimate import REWARD_VARIANCE, Sums, distributions, middle_of, spread_of
 from tacit.linear.statistics import FeatureSums
 from tacit.numerics.block_sums import BlockSums
 from tacit.numerics.ridge import positive_part, ridge_inverse
 
 if TYPE_CHECKING:
-    from tacit.linear.estimate import LinearWidths, Sums
+    from tacit.linear.base import LinearAlgorithm
+    from tacit.linear.estimate import LinearWidths
     from tacit.privacy.curator import Release
 
 # Rows of probabilities are projected where there are at most this many in all.
 _MOST_PROBABILITIES = 1 << 22
 
 
-class FeatureWay(LinearWay):
-    """Each user is asked once, with the whole budget, and blocks add up."""
-
-    known: Any
+class FeatureEstimator:
+    """Adds up sums of features over blocks; what they add up to is a state."""
 
     def __init__(self, algorithm: LinearAlgorithm) -> None:
-        self._algorithm = algorithm
-        self.known = BlockSums()
+        self._of = algorithm
 
-    def statistic(self, one_by_one: bool) -> FeatureSums:
-        """Grams of features, and what followed them."""
-        of = self._algorithm
+    def empty(self) -> BlockSums:
+        """No sums."""
+        return BlockSums()
+
+    @cached_property
+    def _unweighted(self) -> dict[bool, FeatureSums]:
+        """Kept, as they do not depend on what was learnt: bounds by all pairs take time."""
+        return {one_by_one: self._sums(one_by_one, None) for one_by_one in (False, True)}
+
+    def _sums(self, one_by_one: bool, weights: Floats | None) -> FeatureSums:
+        of = self._of
         return FeatureSums(
             of.features,
             of.spec.horizon,
             pooled=of.pooled,
-            clip=of._clip if one_by_one else None,
+            clip=of.clip if one_by_one else None,
             reward=0.0 if of.spec.known_rewards is not None else 1.0,
-            weights=of.step_weights,
+            weights=weights,
         )
 
-    def take_in(self, release: Release, statistic: FeatureSums) -> None:
-        """Adds the sums of a block to those of all before it."""
-        add_features(self.known, release, statistic, self._algorithm.block_users)
+    def statistic(self, one_by_one: bool, plan: Plan | None = None) -> FeatureSums:
+        """Grams of features and what followed them, weighted by what a plan says of variances."""
+        variances = None if plan is None else plan.memory.variances
+        if variances is None:
+            return self._unweighted[one_by_one]
+        return self._sums(one_by_one, step_weights(variances))
 
-    def model(self) -> SumModel:
-        """What all blocks so far say."""
-        of, sums = self._algorithm, feature_sums(self.known)
+    def added(
+        self, known: BlockSums, release: Release, statistic: FeatureSums, users: int
+    ) -> BlockSums:
+        """With the sums of a block of users; rewards not asked for are zero."""
+        unit = float(np.max(release.std["gram"])) * math.sqrt(statistic.gram)
+        parts = {name: release[name] for name in ("gram", "next")}
+        noise = {"gram": unit / math.sqrt(statistic.gram), "next": unit, "rewards": 0.0}
+        parts["rewards"] = np.zeros((statistic.rows, statistic.dimension))
+        if statistic.reward > 0.0:
+            parts["rewards"] = release["rewards"]
+            noise["rewards"] = unit / math.sqrt(statistic.reward)
+        return known.added(parts, noise, unit, users)
+
+    def model(self, known: BlockSums, variances: Floats | None) -> SumModel:
+        """Regressions on all sums so far, whose steps were weighted when they were asked."""
+        gram, following, rewards = (known.scaled(name) for name in ("gram", "next", "rewards"))
+        noises = (float(known.noise(name)) for name in ("next", "gram", "rewards"))
+        of, sums = self._of, Sums(gram, following, rewards, *noises)
         return SumModel(
             of.features,
             sums.pooled() if of.stationary else sums,
             sums.pooled() if of.spec.stationary_rewards else sums,
             of.widths,
         )
+
+
+def step_weights(variances: Floats) -> Floats:
+    """Public weights in (0, 1] of steps: less where the next value varies more than usually."""
+    flat = variances.reshape(len(variances), -1)
+    typical = np.median(flat, axis=1)[:, np.newaxis, np.newaxis]
+    safe = np.where(variances > 0.0, variances, 1.0)
+    return np.where(variances > typical, typical / safe, 1.0).clip(0.05, 1.0)
 
 
 class SumModel:
@@ -116,13 +140,13 @@ class SumModel:
         return (weights @ self._features.T).reshape(shape), widths.reshape(shape)
 
     def rewards(self, step: int) -> tuple[Floats, Floats]:
-        """See :class:`~tacit.linear.estimate.LinearModel`."""
+        """Mean rewards (S, A) at a step, and their widths."""
         means, widths = self._rewards
         at = min(step, len(means) - 1)
         return means[at], widths[at]
 
     def next_values(self, step: int, values: Floats) -> tuple[Floats, Floats]:
-        """See :class:`~tacit.linear.estimate.LinearModel`."""
+        """Expected next values (k, S, A) of (k, S), and widths."""
         at = min(step, len(self.inverse) - 1)
         inverse, sums = self.inverse[at], self._sums
         leverage, length = self.lengths(at)

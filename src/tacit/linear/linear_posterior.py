@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from tacit.core.algorithm import Floats, Pace
-from tacit.core.asks import Arrays, Ask, Asks, State, below
+from tacit.core.algorithm import BlockInfo, BlockSizes, Floats, Plan, Progress
 from tacit.finite.algorithm import FiniteAlgorithm
 from tacit.finite.mixed_policy import MixedPolicy
 from tacit.finite.policy import Policy
@@ -21,8 +20,9 @@ from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.sizing import release_noise
 
 if TYPE_CHECKING:
-    from tacit.core.setting import Setting
+    from tacit.core.problem import Problem
     from tacit.linear.spec import LinearSpec
+    from tacit.privacy.curator import Release
 
 # Features are shares if they add up to 1 but for rounding.
 _ROUNDING = 1e-6
@@ -51,7 +51,7 @@ class LinearPosteriorConstants:
 
 @dataclass(frozen=True, kw_only=True)
 class LinearPosteriorOptions:
-    """Options of :class:`LinearPosterior`.
+    """Options of LinearPosterior.
 
     Attributes:
         stationary: one transition model for all steps (the world's own by default), or one each.
@@ -67,7 +67,14 @@ class LinearPosteriorOptions:
         instance_of("constants", self.constants, LinearPosteriorConstants)
 
 
-class LinearPosterior(FiniteAlgorithm):
+@dataclass(frozen=True, eq=False)
+class State:
+    """All blocks that were learnt from; worlds that may be the true one are a plan's memory."""
+
+    blocks: tuple[Outcomes, ...] = ()
+
+
+class LinearPosterior(FiniteAlgorithm[State]):
     """Plans by a posterior of the linear MDP, in few and large blocks.
 
     Idea: noise is added once per block, so the fewer the better. The first users explore, by a
@@ -95,11 +102,9 @@ class LinearPosterior(FiniteAlgorithm):
     options: LinearPosteriorOptions
     spec: LinearSpec
     deterministic = False
-    statistic_kind = "outcomes"
-    statistic: OutcomeSums
 
-    def __init__(self, setting: Setting, options: LinearPosteriorOptions) -> None:
-        spec: LinearSpec = setting.spec
+    def __init__(self, problem: Problem, options: LinearPosteriorOptions) -> None:
+        spec: LinearSpec = problem.spec
         _check_features(spec)
         given = options.stationary
         self.stationary = spec.stationary_transitions if given is None else given
@@ -108,12 +113,11 @@ class LinearPosterior(FiniteAlgorithm):
         known = None if spec.known_rewards is None else np.asarray(spec.known_rewards)
         start = np.asarray(spec.start, dtype=np.float64)
         self.posterior = OutcomePosterior(self.statistic, start, options.constants.prior, known)
-        self.blocks: list[Outcomes] = []
-        self.worlds = self.posterior.first  # that may be the true one
-        self.expected_loss = 1.0  # of the greedy policy, by the posterior
-        self.exploring = 1.0  # the share of users who explore by the design,
-        self.trying = 0.0  # and of those who try what may be best
-        super().__init__(setting, options)
+        super().__init__(problem, options)
+
+    def init(self) -> State:
+        """No blocks."""
+        return State()
 
     # What is asked.
 
@@ -140,61 +144,64 @@ class LinearPosterior(FiniteAlgorithm):
             reward_rows=1 if spec.stationary_rewards else H,
         )
 
-    def asks(self) -> Asks:
+    def query(self, state: State, plans: Mapping[int, Plan], block: BlockInfo) -> OutcomeSums:
         """The outcomes of the block, once, with its whole budget."""
-        release = yield Ask(self.statistic)
+        return self.statistic
+
+    def update(
+        self,
+        state: State,
+        plans: Mapping[int, Plan],
+        release: Release,
+        block: BlockInfo,
+        rng: np.random.Generator,
+    ) -> State:
+        """One more block, and the policy that served it."""
+        (plan,) = plans.values()
         paid = np.zeros((self.statistic.reward_rows, self.spec.dimension))
-        block = Outcomes(
+        added = Outcomes(
             following=release["next"],
             paid=release.parts.get("rewards", paid),
             noise=float(np.max(release.std["next"])),
             paid_noise=float(np.max(release.std.get("rewards", 0.0))),
-            users=release.users,
-            policy=self.policy,
+            users=block.users,
+            policy=plan.policy,
         )
-        self.blocks.append(block)
+        return State((*state.blocks, added))
 
     # What is estimated, and how it plans.
 
-    def plan(self) -> tuple[MixedPolicy, Policy]:
+    def plan(self, state: State, last: Plan | None, at: Progress, rng: np.random.Generator) -> Plan:
         """The best policy for what is expected, and explorers beside it."""
-        worlds = self.worlds = self.posterior.worlds(self.blocks, self.worlds, self.rng)
-        greedy = self.best(self.posterior.values(worlds.average)[0][0])
-        self.expected_loss = self._loss(worlds, greedy.table())
+        explorer, constants = self._explorer, self.options.constants
+        if last is None:
+            mixed = MixedPolicy([explorer, explorer], [0.0, 1.0])
+            return Plan(self.named(mixed), self.named(explorer), self.posterior.first)
+        worlds = self.posterior.worlds(state.blocks, last.memory, rng)
+        greedy = self.best(self.posterior.values(worlds.average)[0][0], rng)
+        expected_loss = self._loss(worlds, greedy)
         # The best policies of worlds that may be the true one explore at a low price.
-        likely = worlds.some(_LIKELY)
-        others = [self.best(values) for values in self.posterior.values(likely)[0]]
-        lost = float(np.mean([self._loss(worlds, policy.table()) for policy in others]))
-        self.exploring = self._share(self._loss(worlds, self._explorer.table()))
-        self.trying = (
-            0.0 if self.exploring == 1.0 else min(_MOST_TRY, self._spent / max(lost, 0.02))
-        )
-        return self._mixed(greedy, others), greedy
+        likely = self.posterior.values(worlds.some(_LIKELY))[0]
+        others = [self.best(values, rng) for values in likely]
+        # What either kind of explorers may lose all users, on average.
+        spent = min(constants.explore * expected_loss, constants.most_lost)
+        exploring, trying = 1.0, 0.0
+        if expected_loss <= constants.ready:
+            of_design = max(self._loss(worlds, explorer), 0.02)
+            lost = float(np.mean([self._loss(worlds, policy) for policy in others]))
+            exploring = min(0.5, max(constants.fewest, spent / of_design))
+            trying = min(_MOST_TRY, spent / max(lost, 0.02))
+        # Each user draws whether she explores, and how.
+        of_others = [trying / len(others)] * len(others)
+        shares = [1.0 - exploring - sum(of_others), exploring, *of_others]
+        mixed = MixedPolicy([greedy, explorer, *others], shares)
+        return Plan(self.named(mixed), greedy, worlds)
 
-    def _mixed(self, greedy: Policy, others: Sequence[Policy] = ()) -> MixedPolicy:
-        """What serves users: each draws whether she explores, and how."""
-        of_others = [self.trying / max(1, len(others))] * len(others)
-        shares = [1.0 - self.exploring - sum(of_others), self.exploring, *of_others]
-        components = [greedy, self._explorer, *others]
-        return MixedPolicy(components, shares, version=self.releases)
-
-    def _loss(self, worlds: Worlds, policy: Floats) -> float:
-        """What a policy (H, S, A) loses, as a share of the optimum, on average over worlds."""
-        best, own = self.posterior.values(worlds)[1], self.posterior.values(worlds, policy)[1]
+    def _loss(self, worlds: Worlds, policy: Policy) -> float:
+        """What a policy loses, as a share of the optimum, on average over worlds."""
+        best = self.posterior.values(worlds)[1]
+        own = self.posterior.values(worlds, policy.table())[1]
         return float(((best - own) / np.maximum(best, 1e-9)).mean())
-
-    def _share(self, of_design: float) -> float:
-        """How many explore: all while greedy is not good, then as few as cost little."""
-        constants = self.options.constants
-        if self.expected_loss > constants.ready:
-            return 1.0
-        return min(0.5, max(constants.fewest, self._spent / max(of_design, 0.02)))
-
-    @property
-    def _spent(self) -> float:
-        """What either kind of explorers may lose all users, on average."""
-        constants = self.options.constants
-        return min(constants.explore * self.expected_loss, constants.most_lost)
 
     @property
     def _explorer(self) -> Policy:
@@ -203,12 +210,9 @@ class LinearPosterior(FiniteAlgorithm):
             np.broadcast_to(self.design, (self.spec.horizon, *self.design.shape))
         )
 
-    def _first_policies(self) -> tuple[MixedPolicy, Policy]:
-        return self._mixed(self._explorer), self._explorer
-
     # How large blocks are.
 
-    def _pace(self) -> Pace:
+    def _block_sizes(self) -> BlockSizes:
         """A first block that stands out of its noise and its sampling, and then growing ones.
 
         n users have the mean eigenvalue n lambda in their Gram, by which a measure, as long as the
@@ -225,7 +229,7 @@ class LinearPosterior(FiniteAlgorithm):
         # n level = c sqrt(s^2 + n level / S), solved for n.
         half = c * c / (2.0 * S)
         first = (half + math.sqrt(half * half + (c * noise) ** 2)) / level
-        return Pace(first=min(math.ceil(first), self.users), growth=constants.growth)
+        return BlockSizes(first=min(math.ceil(first), self.users), growth=constants.growth)
 
     # Choices made before the first user comes.
 
@@ -235,36 +239,6 @@ class LinearPosterior(FiniteAlgorithm):
                 f"privacy must be JointDP with delta > 0, or NonPrivate, got {self.privacy!r}: "
                 "outcome sums have no sensitivity in the 1-norm, and local noise drowns them"
             )
-
-    # Save and resume.
-
-    def identity(self) -> dict[str, Any]:
-        """See :class:`~tacit.core.algorithm.Algorithm`."""
-        return super().identity() | {"stationary": self.stationary}
-
-    def state(self) -> State:
-        """The sums of all blocks, and the policies that served them."""
-        arrays: Arrays = {"measures": self.worlds.measures, "rewards": self.worlds.rewards}
-        facts = []
-        for i, block in enumerate(self.blocks):
-            policy = self.policy_arrays(block.policy)
-            sums = {"following": block.following, "paid": block.paid}
-            arrays |= {f"blocks/{i}/{name}": array for name, array in (policy | sums).items()}
-            facts.append([block.noise, block.paid_noise, block.users, block.policy.version])
-        return {
-            "blocks": facts,
-            "expected": [self.expected_loss, self.exploring, self.trying],
-        }, arrays
-
-    def restore(self, meta: dict[str, Any], arrays: Arrays) -> None:
-        """See :meth:`state`."""
-        self.worlds = Worlds(arrays["measures"], arrays["rewards"])
-        self.blocks = []
-        for i, (noise, paid_noise, users, version) in enumerate(meta["blocks"]):
-            own = below(arrays, f"blocks/{i}/")
-            sums, policy = (own.pop("following"), own.pop("paid")), self.policy_of(own, version)
-            self.blocks.append(Outcomes(*sums, noise, paid_noise, users, policy))
-        self.expected_loss, self.exploring, self.trying = meta["expected"]
 
 
 def _check_features(spec: Any) -> None:

@@ -1,28 +1,22 @@
 """LSVI-UCB: optimistic least-squares value iteration on private sums (Jin et al. 2020).
 
-The page reads from top to bottom: what is asked of a block (:meth:`LSVIUCB.asks`), and how values
-are planned backwards from what is known (:meth:`LSVIUCB.backward_induction`). What is known is a
-ridge regression with a bonus for what is uncertain, one for each way to ask:
-:mod:`~tacit.linear.features` and :mod:`~tacit.linear.counts`.
+The page says how values are planned backwards from what is known
+(:meth:`LSVIUCB.backward_induction`), which is a ridge regression with a bonus for what is
+uncertain, one for each statistic: :mod:`~tacit.linear.features` and :mod:`~tacit.linear.counts`.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit.core.algorithm import Floats
-from tacit.core.asks import Ask, Asks
-from tacit.finite.policy import Policy
-from tacit.linear.base import LinearAlgorithm
+from tacit.core.algorithm import Floats, Plan, Progress
+from tacit.linear.base import LinearAlgorithm, Memory
 
 if TYPE_CHECKING:
     from tacit.linear.estimate import LinearModel
-
-Planned: TypeAlias = tuple[Floats, Floats]
-"""Optimistic and greedy action values (H, S, A)."""
 
 # What is added to the mean, in widths.
 _SIGNS = {"optimistic": 1.0, "greedy": 0.0, "pessimistic": -1.0}
@@ -48,25 +42,35 @@ class LSVIUCB(LinearAlgorithm):
 
     name = "lsvi_ucb"
 
-    # What is asked.
+    # How it plans; queries and updates are those of the statistic.
 
-    def asks(self) -> Asks:
-        """The sums of the block."""
-        statistic = self.statistic()
-        release = yield Ask(statistic)
-        self.way.take_in(release, statistic)
-        model = self.way.model()
-        if self.switch(model):
-            self._planned = self.backward_induction(model)
+    def plan(self, state: Any, last: Plan | None, at: Progress, rng: np.random.Generator) -> Plan:
+        """The best actions by optimistic values and by expected ones, or those of before."""
+        if last is None:
+            first = self.first_policy(rng)
+            return Plan(first, first, Memory())
+        model = self.estimator.model(state, last.memory.variances)
+        memory = self.switch(model, last.memory)
+        if memory is None:
+            return last
+        Q, variances = self.backward_induction(model)
+        if self.weights == "variance":
+            # Later blocks weigh their steps by them.
+            pooled = self.pooled or (self.statistic_kind == "counts" and self.stationary)
+            variances = variances.mean(axis=0, keepdims=True) if pooled else variances
+            memory = replace(memory, variances=variances)
+        return Plan(self.best(Q["optimistic"], rng), self.best(Q["greedy"], rng), memory)
 
-    # How it plans.
-
-    def backward_induction(self, model: LinearModel) -> Planned:
-        """Optimistic and greedy action values by least squares, from the last step to the first.
+    def backward_induction(self, model: LinearModel) -> tuple[dict[str, Floats], Floats]:
+        """Action values by least squares, from the last step to the first, and their variances.
 
         Q_h = [r_h + P_h V_{h+1} + width] cut to [0, H - h] and V_h = max_a Q_h, where the model
         predicts r and P V with a width each: P V = w'phi and w = Lambda^-1 sum phi V(s'), as in
         lines 4 to 20 of DP-LSVI-UCB++ (Sahu), which LSVI-UCB++ completes.
+
+        Returns:
+            Values (H, S, A) by the names of ``value_functions``, and variances (H, S, A) of the
+            next optimistic value, where they weigh steps.
         """
         H, S, A = self.spec.horizon, self.spec.states, self.spec.actions
         names, known = self.value_functions, self.spec.known_rewards
@@ -90,36 +94,18 @@ class LSVIUCB(LinearAlgorithm):
                 variances[h] = next_variance(dict(zip(names, means, strict=False)), means[-1])
             for name, mean, width in zip(names, means, widths, strict=False):
                 sums = rewards + mean + _SIGNS[name] * (reward_widths + width)
-                Q[name][h] = self.bounded(name, h, np.clip(sums, 0.0, left))
+                Q[name][h] = np.clip(sums, 0.0, left)
                 V[name] = Q[name][h].max(axis=1)
-        if self.weights == "variance":
-            self.weigh_by(variances)
-        self.q_values = Q["optimistic"]
-        return Q["optimistic"], Q["greedy"]
+        return Q, variances
 
     @property
     def value_functions(self) -> tuple[str, ...]:
         """Which value functions planning follows."""
         return ("optimistic", "greedy")
 
-    def bounded(self, name: str, step: int, q_values: Floats) -> Floats:
-        """A last bound on action values, for algorithms that have one."""
-        return q_values
-
-    def plan(self) -> tuple[Policy, Policy]:
-        """The best actions by the new values, or those of before, under the next version."""
-        self._asked = None
-        if self._planned is None:
-            before = self.policy, self.greedy_policy
-            same, greedy_too = (replace(policy, version=self.releases) for policy in before)
-            return same, greedy_too
-        (optimistic, greedy), self._planned = self._planned, None
-        self.switches += 1
-        return self.best(optimistic), self.best(greedy)
-
-    def switch(self, model: LinearModel) -> bool:
-        """Whether a policy is replaced at this release; by the schedule, always."""
-        return True
+    def switch(self, model: LinearModel, memory: Memory) -> Memory | None:
+        """Memory of a new plan, or ``None`` to keep the last; by the schedule, always a new one."""
+        return replace(memory, switches=memory.switches + 1)
 
 
 def next_variance(means: dict[str, Floats], square: Floats) -> Floats:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tacit.core.algorithm import Floats
-from tacit.core.asks import Arrays, State
+from tacit.linear.base import Memory
 from tacit.linear.lsvi_ucb import LSVIUCB
-from tacit.linear.options import LinearOptions
 
 if TYPE_CHECKING:
-    from tacit.core.setting import Setting
     from tacit.linear.estimate import LinearModel
 
 
@@ -37,59 +36,17 @@ class LSVIUCBPlusPlus(LSVIUCB):
     name = "lsvi_ucb_plus_plus"
     default_weights = "variance"
 
-    def __init__(self, setting: Setting, options: LinearOptions) -> None:
-        super().__init__(setting, options)
-        self._bounds = self._first_bounds()
-        self._last_precision: Floats | None = None
-
-    # Values from above and from below (lines 5 to 12).
-
     @property
     def value_functions(self) -> tuple[str, ...]:
-        """Also a lower bound."""
+        """Also a lower bound (lines 5 to 12)."""
         return (*super().value_functions, "pessimistic")
 
-    def _first_bounds(self) -> dict[str, Floats]:
-        """Nothing is known (line 2)."""
-        shape = self.spec.horizon, self.spec.states, self.spec.actions
-        left = np.arange(self.spec.horizon, 0, -1.0)[:, np.newaxis, np.newaxis]
-        return {"optimistic": np.zeros(shape) + left, "pessimistic": np.zeros(shape)}
-
-    def bounded(self, name: str, step: int, q_values: Floats) -> Floats:
-        """As they are, and noted."""
-        if name in self._bounds:
-            self._bounds[name][step] = q_values
-        return q_values
-
-    @property
-    def lower_values(self) -> Floats:
-        """Pessimistic action values (H, S, A) of the last plan."""
-        return np.array(self._bounds["pessimistic"])
-
-    # When it switches.
-
-    def switch(self, model: LinearModel) -> bool:
-        """Whether some direction's precision doubled since; reads public matrices only."""
-        new, old = model.precision(), self._last_precision
+    def switch(self, model: LinearModel, memory: Memory) -> Memory | None:
+        """A new plan if some direction's precision doubled since; reads public matrices only."""
+        new, old = model.precision(), memory.precision
         if old is not None and not enough_was_learnt(old, new):
-            return False
-        self._last_precision = new
-        return True
-
-    # Save and resume.
-
-    def state(self) -> State:
-        """The bounds and the last precision too."""
-        meta, arrays = super().state()
-        if self._last_precision is not None:
-            arrays = arrays | {"last_precision": self._last_precision}
-        return meta, arrays | {f"bounds/{name}": bound for name, bound in self._bounds.items()}
-
-    def restore(self, meta: dict[str, Any], arrays: Arrays) -> None:
-        """See :meth:`state`."""
-        super().restore(meta, arrays)
-        self._last_precision = arrays.get("last_precision")
-        self._bounds = {name: arrays[f"bounds/{name}"] for name in self._bounds}
+            return None
+        return replace(memory, switches=memory.switches + 1, precision=new)
 
 
 def enough_was_learnt(old: Floats, new: Floats) -> bool:
