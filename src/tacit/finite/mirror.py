@@ -18,16 +18,14 @@ the widths, but for a constant.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from tacit.core.algorithm import Floats
-from tacit.core.asks import Arrays, State
 from tacit.core.options import OptimismOptions
-from tacit.finite.algorithm import FiniteAlgorithm
-from tacit.finite.mixed_policy import AnyPolicy
 from tacit.finite.policy import Policy
+from tacit.finite.spec import FiniteSpec
 from tacit.finite.visits import row_of
 from tacit.privacy.arguments import positive, whole_number
 
@@ -79,81 +77,45 @@ class MirrorOptions(OptimismOptions):
         whole_number("steps", self.steps)
 
 
-class MirrorAlgorithm(FiniteAlgorithm):
-    """An algorithm that multiplies each action's probability by exp(eta Q), again and again.
+def improved(
+    table: Floats, world: Optimistic, spec: FiniteSpec, options: MirrorOptions
+) -> Floats:
+    """A stochastic policy (H, S, A) after its mirror steps in an optimistic world.
+
+    Each multiplies every action's probability by exp(eta Q).
+    """
+    from tacit.finite.mirror_loops import mirror_steps
+
+    H, S = spec.horizon, spec.states
+    start = np.full(S, 1.0 / S) if spec.start is None else np.array(spec.start)
+    value, width = world.best(H)
+    # A little more than rounding errors, where there is nothing left to learn.
+    allowed = options.error * float(start @ width) + 1e-9 * H
+    table = np.maximum(table, _FLOOR)
+    table = table / table.sum(axis=-1, keepdims=True)
+    rows = row_of(np.arange(H), H, len(world.rewards))
+    mirror_steps(
+        np.ascontiguousarray(world.transitions),
+        world.rewards[rows] + world.bonus,
+        start,
+        float(start @ value) - allowed,
+        options.eta,
+        _GROWTH,
+        options.steps,
+        table,
+        np.empty(table.shape),
+    )
+    return table
+
+
+def drawn(table: Floats, rng: np.random.Generator) -> Policy:
+    """A deterministic draw of a stochastic policy, action by action.
 
     Who follows a policy is at each step in one state and acts once, so it is all the same to a
     user, in distribution, whether actions are drawn on the way or for all steps and states at
     once. With privacy they are drawn once per release: a block's policy is deterministic, and its
-    users are asked about what it can reach alone, as those of value iteration are. Without, that
-    saves nothing, and the stochastic policy serves.
+    users are asked about what it can reach alone, as those of value iteration are.
     """
-
-    options: MirrorOptions
-    table: Floats
-    """The stochastic policy (H, S, A), of which ``policy`` is a draw."""
-    steps_taken: int = 0
-    """Mirror steps of the last release."""
-
-    def _first_policies(self) -> tuple[AnyPolicy, Policy]:
-        A = self.spec.actions
-        self.table = np.full((self.spec.horizon, self.spec.states, A), 1.0 / A)
-        if self.draws:
-            return super()._first_policies()
-        return self.stochastic_policy, self.stochastic_policy
-
-    @property
-    def draws(self) -> bool:
-        """Whether a draw serves: with privacy, and wherever counts are along the policy."""
-        return bool(self.privacy.private or getattr(self, "statistic_kind", None) == "counts")
-
-    @property
-    def stochastic_policy(self) -> Policy:
-        """What is optimised, and what any one user follows, in distribution."""
-        return Policy.stochastic(self.table, version=self.releases)
-
-    def improved(self, world: Optimistic) -> Policy:
-        """The policy after its mirror steps in an optimistic world, or with privacy a draw."""
-        from tacit.finite.mirror_loops import mirror_steps
-
-        options, H, S = self.options, self.spec.horizon, self.spec.states
-        start = np.full(S, 1.0 / S) if self.spec.start is None else np.array(self.spec.start)
-        value, width = world.best(H)
-        # A little more than rounding errors, where there is nothing left to learn.
-        allowed = options.error * float(start @ width) + 1e-9 * H
-        table = np.maximum(self.table, _FLOOR)
-        self.table = table / table.sum(axis=-1, keepdims=True)
-        rows = row_of(np.arange(H), H, len(world.rewards))
-        self.steps_taken = mirror_steps(
-            np.ascontiguousarray(world.transitions),
-            world.rewards[rows] + world.bonus,
-            start,
-            float(start @ value) - allowed,
-            options.eta,
-            _GROWTH,
-            options.steps,
-            self.table,
-            np.empty(table.shape),
-        )
-        if not self.draws:
-            return self.stochastic_policy
-        reached, drawn = self.table.cumsum(axis=-1), self.rng.random((H, S, 1))
-        actions = (drawn >= reached[..., :-1]).sum(axis=-1)
-        return Policy.deterministic(actions, self.spec.actions, version=self.releases)
-
-    def identity(self) -> dict[str, Any]:
-        """See :class:`~tacit.core.algorithm.Algorithm`."""
-        given = {name: getattr(self.options, name) for name in ("eta", "error", "steps")}
-        return super().identity() | given
-
-    # Save and resume.
-
-    def state(self) -> State:
-        """What the family has, and the stochastic policy."""
-        meta, arrays = super().state()  # type: ignore[safe-super]  # the family's
-        return meta | {"steps": self.steps_taken}, arrays | {"mirror": np.array(self.table)}
-
-    def restore(self, meta: dict[str, Any], arrays: Arrays) -> None:
-        """See :meth:`state`."""
-        self.table, self.steps_taken = np.array(arrays["mirror"]), int(meta["steps"])
-        super().restore(meta, arrays)  # type: ignore[safe-super]
+    H, S, A = table.shape
+    reached, coins = table.cumsum(axis=-1), rng.random((H, S, 1))
+    return Policy.deterministic((coins >= reached[..., :-1]).sum(axis=-1), A)
