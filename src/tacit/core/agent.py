@@ -401,7 +401,7 @@ class Agent(Uncopyable):
 
     @property
     def _limit(self) -> Fraction:
-        return Fraction(self._curator.limit if isinstance(self._curator, JointCurator) else 0)
+        return Fraction(self._curator.limit if isinstance(self._curator, JointCurator) else 1)
 
     def _commit(
         self,
