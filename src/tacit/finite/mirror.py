@@ -77,9 +77,7 @@ class MirrorOptions(OptimismOptions):
         whole_number("steps", self.steps)
 
 
-def improved(
-    table: Floats, world: Optimistic, spec: FiniteSpec, options: MirrorOptions
-) -> Floats:
+def improved(table: Floats, world: Optimistic, spec: FiniteSpec, options: MirrorOptions) -> Floats:
     """A stochastic policy (H, S, A) after its mirror steps in an optimistic world.
 
     Each multiplies every action's probability by exp(eta Q).

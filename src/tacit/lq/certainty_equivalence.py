@@ -228,9 +228,7 @@ class CertaintyEquivalence(Algorithm[State]):
 
     # How it plans.
 
-    def plan(
-        self, state: State, last: Plan | None, at: Progress, rng: np.random.Generator
-    ) -> Plan:
+    def plan(self, state: State, last: Plan | None, at: Progress, rng: np.random.Generator) -> Plan:
         """Of the gains that pass, those of least average cost over possible models.
 
         Costs are in units of what zero control costs there, and zero control always passes. The

@@ -95,7 +95,6 @@ class BlockEvidence:
         return cls(users=users, gains=policy.gains, control_noise=policy.noise, **given)
 
 
-
 @dataclass(frozen=True)
 class ModelRegression:
     """From evidence to a posterior."""

@@ -169,9 +169,7 @@ class LinOptSampled(FiniteAlgorithm[BlockSums]):
         return BlockSizes(first=first, growth=constants.growth)
 
 
-def _width(
-    scale: float, inverse: Floats, variance: float, from_noise: float, x: Floats
-) -> Floats:
+def _width(scale: float, inverse: Floats, variance: float, from_noise: float, x: Floats) -> Floats:
     """How far off <x, eta> may be; inputs and targets were asked in units of the scale."""
     turned = x @ inverse
     leverage = np.maximum((turned * x).sum(axis=-1), 0.0)

@@ -62,9 +62,7 @@ class StateTargets:
         made = (Policy.deterministic(acts, A) for acts in best)
         return next(made), next(made), self._asked(inputs, means, asked, clip)
 
-    def _asked(
-        self, inputs: Floats, means: Floats, values: Floats, share: float
-    ) -> dict[str, Any]:
+    def _asked(self, inputs: Floats, means: Floats, values: Floats, share: float) -> dict[str, Any]:
         """Arguments of the statistic of the next block; scales and clip are public numbers.
 
         A user who is everywhere alike has inputs of length 1 and targets as long as ``most``, both
