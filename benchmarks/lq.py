@@ -26,6 +26,7 @@ from benchmarks.row import Row, at_least, noted
 from benchmarks.timing import processor, seconds
 from research.worlds import random_system
 from tacit import Agent, CertaintyEquivalence
+from tacit.core.algorithm import BlockInfo, Plan
 from tacit.core.vector_episodes import VectorEpisodes
 from tacit.lq.policy import GainPolicy
 from tacit.lq.statistics import TrajectorySums
@@ -190,16 +191,17 @@ def _a_million_users() -> Iterator[Row]:
 def _plan() -> Iterator[Row]:
     """What follows a release, without the sums over users."""
     world = random_system(*SIZES)
-    algorithm = _learnt(world, _agent(world, 10**5)).algorithm
+    agent = _learnt(world, _agent(world, 10**5))
+    algorithm, state, at = agent.algorithm, agent.state, agent.progress
+    plan, block = Plan(agent.policy, agent.greedy_policy), BlockInfo(**vars(at))
+    told = state.evidence, state.trust, state.posterior
     for what, work in (
-        ("gains, their safeguard and the control noise", algorithm.plan),
-        ("the posterior of all releases", partial(_posterior, algorithm)),
-        ("what is asked next", algorithm.statistic),
+        (
+            "gains, their safeguard and the control noise",
+            partial(algorithm.plan, state, plan, at, np.random.default_rng(0)),
+        ),
+        ("the posterior of all releases", partial(algorithm.regression.posterior, *told)),
+        ("what is asked next", partial(algorithm.query, state, {0: plan}, block)),
     ):
         (took,) = processor(work, turns=REPETITIONS)
         yield noted(NAME, f"after {RELEASES} releases: {what}", 1e3 * took, " ms")
-
-
-def _posterior(algorithm: Any) -> object:
-    known, evidence = algorithm.uncertainty, algorithm._evidence
-    return algorithm.regression.posterior(evidence, algorithm._trust, known)

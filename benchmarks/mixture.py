@@ -69,11 +69,11 @@ def _plan() -> Iterator[Row]:
     assert isinstance(algorithm, Algorithm)  # noqa: S101
     public = algorithm.public
     features, flat = public.features, public.features.reshape(-1, STATES)
-    values, model = rng.random((2, STATES)), algorithm.model()
+    values, model = rng.random((2, STATES)), algorithm.model(agent.state)
     assert isinstance(model, RegressionModel)  # noqa: S101
     inputs = public.apply(values)[1]
     plan, largest, product, apply, width = _taking_turns(
-        algorithm.plan,
+        partial(algorithm.plan, agent.state, None, agent.progress, rng),
         lambda: features.max(),
         lambda: flat @ values[0],
         lambda: public.apply(values),

@@ -65,13 +65,13 @@ class LQJob(Job):
         """One run."""
         agent, world = self.agent(seed), self.world_of(seed)
         result = tacit.run(agent, world, seed, progress=False)
-        known = agent.uncertainty
+        known = agent.state.posterior
         return LQRun(
             result,
             agent.releases,
             agent.releases,
             "trajectory sums",
-            math.nan if known is None else known.mahalanobis(world.theta),
+            known.mahalanobis(world.theta),
             world.theta.size,
         )
 

@@ -238,6 +238,10 @@ class QPolicy:
         order = tuple(names[a] for a in self.preference)
         return replace(self, weights=weights, preference=order)
 
+    def as_version(self, version: int) -> Self:
+        """The same policy by another number."""
+        return replace(self, version=version)
+
     def arrays(self) -> dict[str, NDArray[Any]]:
         """All but the version, for a save; who loads it has the code of features that are code."""
         kind, parameters = feature_arrays(self.features) or ("code", {})

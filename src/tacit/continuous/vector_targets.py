@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tacit.continuous.kernel_maps import kernel_features, public_states
 from tacit.continuous.policy import QPolicy
@@ -31,8 +30,6 @@ class VectorTargets:
     at every user's state without asking a simulator.
     """
 
-    finite = False
-    scales = ("discount", "unit", "most", "clip")
     radius = 1.0
 
     def __init__(self, spec: SimulatedSpec) -> None:
@@ -53,23 +50,18 @@ class VectorTargets:
                 self._next[:, a, i] = np.where(over, 0.0, self.features(drawn)).mean(axis=1)
         self.statistic = partial(TargetedMoves, spec, self.features)
 
-    def policy_of(self, arrays: Mapping[str, NDArray[Any]], version: int) -> QPolicy:
-        """A policy of its arrays, to the bit."""
-        return QPolicy.from_arrays(arrays, version, self.features)
-
     def plan(
         self,
         eta: Floats,
         width: Callable[[Floats], Floats],
         clip: float,
         rng: np.random.Generator,
-        version: int,
-    ) -> tuple[QPolicy, QPolicy, TargetedMoves]:
+    ) -> tuple[QPolicy, QPolicy, dict[str, Any]]:
         """Optimistic and estimated values; the former are what is asked about next."""
         Q, v = self._iterated(eta, width)
-        hoping = QPolicy.draw(self.features, (self._fit @ Q).T, rng, 0.0, version)
+        hoping = QPolicy.draw(self.features, (self._fit @ Q).T, rng)
         likely = self._iterated(eta, None)[0]
-        greedy = QPolicy.draw(self.features, (self._fit @ likely).T, rng, 0.0, version)
+        greedy = QPolicy.draw(self.features, (self._fit @ likely).T, rng)
         return hoping, greedy, self._asked(v, clip)
 
     def _iterated(
@@ -97,8 +89,8 @@ class VectorTargets:
         expected = self._paid + self.spec.discount * (self._next @ v)
         return expected @ helmert(self.spec.mixed), expected.mean(axis=-1)
 
-    def _asked(self, v: Floats, share: float) -> TargetedMoves:
-        """The statistic of the next block: U = r + discount V; scales and clip are public."""
+    def _asked(self, v: Floats, share: float) -> dict[str, Any]:
+        """Arguments of the statistic of the next block, of U = r + discount V. Public."""
         spec = self.spec
         x, base = self._directed(v)
         unit = max(float(np.sqrt((x**2).sum(axis=-1).mean())), 1e-9)
@@ -110,4 +102,5 @@ class VectorTargets:
         ahead = spec.rewards(drawn) + spec.discount * later
         most = max(float(ahead.std(axis=1).mean()), float(base.std(axis=1).mean()), unit) / unit
         clip = share * 2.0 * spec.horizon
-        return self.statistic(inputs, means, v, spec.discount, unit, most, clip)
+        scales = {"discount": spec.discount, "unit": unit, "most": most, "clip": clip}
+        return {"inputs": inputs, "means": means, "values": v, **scales}

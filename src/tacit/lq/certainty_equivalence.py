@@ -9,24 +9,24 @@ follows what the next block is asked (:mod:`tacit.lq.estimate`). Published gains
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit.core.algorithm import Algorithm, Floats, Pace
-from tacit.core.asks import Arrays, Ask, Asks, State, below
-from tacit.lq.estimate import BlockEvidence, ModelPosterior, ModelRegression, next_sums
+from tacit.core.algorithm import Algorithm, BlockInfo, BlockSizes, Floats, Plan, Progress
+from tacit.lq.estimate import BlockEvidence, ModelRegression, SystemPosterior, next_sums
 from tacit.lq.policy import GainPolicy
 from tacit.lq.safeguard import Safeguard, candidates, expected_costs, optimal_cost
 from tacit.lq.statistics import TrajectorySums
 from tacit.privacy.arguments import instance_of, positive
 from tacit.privacy.curator import Release
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.sizing import release_noise, users_above_noise
+from tacit.privacy.sizing import users_above_noise
 
 if TYPE_CHECKING:
-    from tacit.core.setting import Setting
+    from tacit.core.problem import Problem
     from tacit.lq.spec import LQSpec
     from tacit.privacy.statistic import Statistic
 
@@ -83,12 +83,26 @@ class CertaintyEquivalenceOptions:
         positive("scale", self.scale)
 
 
-class CertaintyEquivalence(Algorithm[GainPolicy]):
+@dataclass(frozen=True, eq=False)
+class State:
+    """What releases told of the model."""
+
+    posterior: SystemPosterior
+    evidence: tuple[BlockEvidence, ...] = ()
+    trust: tuple[float, ...] = ()  # how much each block counts
+
+
+class CertaintyEquivalence(Algorithm[State]):
     """Gains that are best for the posterior, among those that pass the safeguard.
 
-    What is asked: :class:`~tacit.lq.statistics.TrajectorySums` of every block, around the mean of a
-    posterior of the model from all blocks (:mod:`tacit.lq.estimate`). There is no optimism: users
-    explore by noise in their controls; ``greedy_policy`` has the gains alone.
+    Idea: a posterior of the model from all blocks (:mod:`tacit.lq.estimate`) says which gains are
+    best. There is no optimism: users explore by noise in their controls; ``greedy_policy`` has the
+    gains alone.
+
+    Private statistics: :class:`~tacit.lq.statistics.TrajectorySums` of every block, around the
+    mean of the posterior.
+
+    Guarantee: that of its curator; see ``guarantee``.
 
     >>> from tacit import CertaintyEquivalence, JointDP
     >>> from tacit.lq import dosing
@@ -103,8 +117,8 @@ class CertaintyEquivalence(Algorithm[GainPolicy]):
     options: CertaintyEquivalenceOptions
     Options = CertaintyEquivalenceOptions
 
-    def __init__(self, setting: Setting, options: CertaintyEquivalenceOptions) -> None:
-        spec = setting.spec
+    def __init__(self, problem: Problem, options: CertaintyEquivalenceOptions) -> None:
+        spec = problem.spec
         if not hasattr(spec, "control_cost"):
             raise InvalidArgument(
                 "this agent is for linear-quadratic control: spec must be an LQSpec, as of "
@@ -113,72 +127,59 @@ class CertaintyEquivalence(Algorithm[GainPolicy]):
         chosen, p, n = options.constants, spec.states + spec.controls, spec.states
         prior_std = chosen.prior * spec.norm_bound / math.sqrt(n * p)
         self.regression = ModelRegression(spec, prior_std, chosen.model_error)
-        self._known = self.regression.prior
-        self._evidence: list[BlockEvidence] = []
-        self._trust: list[float] = []
-        super().__init__(setting, options)
+        self.safeguard = Safeguard(spec, chosen, options.scale * chosen.caution)
+        super().__init__(problem, options)
+
+    def init(self) -> State:
+        """The prior: independent normal entries.
+
+        A posterior is measured, not proven: with true public bounds the squared distance of the
+        truth is on average within a factor of 2 of what it should be, from the first thousand users
+        to a million (docs/lq.md has the table).
+        """
+        return State(self.regression.prior)
 
     # What is public.
 
     @property
-    def uncertainty(self) -> ModelPosterior | None:
-        """What the releases tell of the model, from a prior of independent normal entries.
-
-        It is measured, not proven: with true public bounds the squared distance of the truth is on
-        average within a factor of 2 of what it should be, from the first thousand users to a
-        million (docs/lq.md has the table).
-        """
-        return self._known
-
-    @property
     def why(self) -> str:
-        """See :class:`~tacit.core.algorithm.Algorithm`."""
-        return f"{super().why}; control noise {self.policy.noise:.3g} now"
+        """What was chosen for this world, budget and length, in words."""
+        return f"{super().why}; control noise {self.first_noise:.3g} at first"
 
-    @property
-    def noise_std(self) -> float:
-        """Standard deviation of the noise in one sum with weight 1 of the current block."""
-        return release_noise(self.statistic(), self.privacy, self._block_size)
-
-    @property
-    def form(self) -> str:
+    def data_format(self, at: Progress) -> str:
         """Part by part, where blocks are large."""
-        return "streamed" if self._block_size > _IN_MEMORY else "episodes"
+        users = self.schedule.blocks[min(at.releases, self.schedule.releases - 1)]
+        return "streamed" if users > _IN_MEMORY else "episodes"
 
-    @property
-    def _block_size(self) -> int:
-        return self.schedule.blocks[min(self.releases, self.schedule.releases - 1)]
+    # What is asked, and what is known.
 
-    # What is asked.
-
-    def asks(self) -> Asks:
-        """Second moments of users' steps."""
-        statistic = self.statistic()
-        release = yield Ask(statistic)
-        self.take_in(release, statistic)
-
-    def statistic(self) -> TrajectorySums:
-        """The sums over the current block; see :mod:`tacit.lq.estimate`."""
+    def query(self, state: State, plans: Mapping[int, Plan], block: BlockInfo) -> TrajectorySums:
+        """Second moments of users' steps; see :mod:`tacit.lq.estimate`."""
+        (plan,), constants = plans.values(), self.options.constants
         # While nothing is known of the model, a few steps of a user are to count.
-        constants = self.options.constants
-        steps = None if self._evidence else min(float(self.spec.horizon), constants.steps)
-        known, private = self._known, self.privacy.private
-        return next_sums(self.regression, known, self.policy, steps, constants, private)
+        steps = None if state.evidence else min(float(self.spec.horizon), constants.steps)
+        known, private = state.posterior, self.privacy.private
+        return next_sums(self.regression, known, plan.policy, steps, constants, private)
 
-    # What is known.
-
-    def take_in(self, release: Release, statistic: TrajectorySums) -> None:
+    def update(
+        self,
+        state: State,
+        plans: Mapping[int, Plan],
+        release: Release,
+        block: BlockInfo,
+        rng: np.random.Generator,
+    ) -> State:
         """Adds a block to the posterior; a block that surprises makes earlier ones count less."""
-        before = self._known
-        block = BlockEvidence.of(release, statistic, self.block_users, self.policy)
-        if self._evidence:
-            surprise = self.regression.surprise(block, before)
+        (plan,), before, trust = plans.values(), state.posterior, state.trust
+        asked = self.query(state, plans, block)
+        found = BlockEvidence.of(release, asked, block.users, plan.policy)
+        if state.evidence:
+            surprise = self.regression.surprise(found, before)
             usual = 1.0 + self.options.constants.surprise * math.sqrt(2.0 / before.mean.size)
             if surprise > usual:
-                self._trust = [trust / surprise for trust in self._trust]
-        self._evidence.append(block)
-        self._trust.append(1.0)
-        self._known = self.regression.posterior(self._evidence, self._trust, before)
+                trust = tuple(share / surprise for share in trust)
+        evidence, trust = (*state.evidence, found), (*trust, 1.0)
+        return State(self.regression.posterior(evidence, trust, before), evidence, trust)
 
     def monitored(self, statistic: Statistic, release: Release) -> dict[str, tuple[Any, Any]]:
         """What the steps that count cost, and the energy of every coordinate of z = (x, u).
@@ -205,16 +206,6 @@ class CertaintyEquivalence(Algorithm[GainPolicy]):
     # How users explore.
 
     @property
-    def safeguard(self) -> Safeguard:
-        """What published gains must pass, as cautious as was asked for."""
-        constants = self.options.constants
-        return Safeguard(self.spec, constants, self.options.scale * constants.caution)
-
-    def possible_models(self) -> Floats:
-        """Models that gains are tried on, drawn anew."""
-        return self.safeguard.models(self._known, self.rng)
-
-    @property
     def first_noise(self) -> float:
         """Of each coordinate of the first users' controls; without it there is none later.
 
@@ -225,27 +216,32 @@ class CertaintyEquivalence(Algorithm[GainPolicy]):
         share = self.options.constants.control_noise / (spec.horizon * math.sqrt(spec.controls))
         return math.sqrt(share * energy)
 
-    def policies(self, serving: Floats, greedy: Floats) -> tuple[GainPolicy, GainPolicy]:
-        """What serves users, with noise in their controls, and the greedy gains without."""
+    def noise(self, known: SystemPosterior, gains: Floats, rng: np.random.Generator) -> float:
+        """Of the controls of users who are served by gains, given what is known of the model."""
         spec, chosen, noise = self.spec, self.options.constants, self.first_noise
-        if noise and self._evidence:
-            noise = most_noise(noise, self.possible_models(), spec, chosen)
-        if noise and serving.any():
-            mean, models = self._known.mean, self.possible_models()
-            noise = min(noise, later_noise(serving, mean, models, spec, chosen.explore))
-        return GainPolicy(serving, noise, self.releases), GainPolicy(greedy, 0.0, self.releases)
+        if noise:
+            noise = most_noise(noise, self.safeguard.models(known, rng), spec, chosen)
+        if noise and gains.any():
+            models = self.safeguard.models(known, rng)
+            noise = min(noise, later_noise(gains, known.mean, models, spec, chosen.explore))
+        return noise
 
     # How it plans.
 
-    def plan(self) -> tuple[GainPolicy, GainPolicy]:
+    def plan(self, state: State, last: Plan | None, at: Progress, rng: np.random.Generator) -> Plan:
         """Of the gains that pass, those of least average cost over possible models.
 
-        Costs are in units of what zero control costs there, and zero control always passes.
+        Costs are in units of what zero control costs there, and zero control always passes. The
+        first gains are zero. Noise is for those who are served; nobody is better off with it.
         """
-        gains = candidates(self.spec, self._known, self.greedy_policy.gains)
-        costs, tried = self.safeguard.try_out(gains, self.possible_models())
+        if last is None:
+            still = GainPolicy.zero(self.spec.horizon, self.spec.controls, self.spec.states)
+            return Plan(replace(still, noise=self.first_noise), still)
+        known = state.posterior
+        gains = candidates(self.spec, known, last.greedy.gains)
+        costs, tried = self.safeguard.try_out(gains, self.safeguard.models(known, rng))
         best = tried[int(np.argmin(costs))]
-        return self.policies(best, best)
+        return Plan(GainPolicy(best, self.noise(known, best, rng)), GainPolicy(best))
 
     # Choices made before the first user comes.
 
@@ -256,45 +252,14 @@ class CertaintyEquivalence(Algorithm[GainPolicy]):
                 f"LocalDP; privacy is {self.privacy!r}"
             )
 
-    def _pace(self) -> Pace:
+    def _block_sizes(self) -> BlockSizes:
         # Blocks that are large enough for residuals to become shorter by them.
         n, d, H = self.spec.states, self.spec.controls, self.spec.horizon
         chosen, first = self.options.constants, max(8, n + d)
         if self.privacy.private:
             one = TrajectorySums(n, d, H, tau=math.sqrt(0.5))
             first = users_above_noise(one, self.privacy, chosen.first * (n + d))
-        return Pace(first=first, growth=chosen.growth)
-
-    def _first_policies(self) -> tuple[GainPolicy, GainPolicy]:
-        """Zero gains. Noise is for those who are served; nobody is better off with it."""
-        still = GainPolicy.zero(self.spec.horizon, self.spec.controls, self.spec.states)
-        return replace(still, noise=self.first_noise), still
-
-    # Save and resume.
-
-    def policy_arrays(self, policy: GainPolicy) -> Arrays:
-        """See :class:`~tacit.core.algorithm.Algorithm`."""
-        return policy.arrays()
-
-    def policy_of(self, arrays: Arrays, version: int) -> GainPolicy:
-        """See :class:`~tacit.core.algorithm.Algorithm`."""
-        return GainPolicy.from_arrays(arrays, version)
-
-    def state(self) -> State:
-        """The evidence, and the posterior, which the next one starts from."""
-        arrays: Arrays = {"mean": self._known.mean, "covariance": self._known.covariance}
-        for number, block in enumerate(self._evidence):
-            arrays |= {f"block{number}/{name}": array for name, array in block.arrays().items()}
-        return {"trust": list(self._trust)}, arrays
-
-    def restore(self, meta: dict[str, Any], arrays: Arrays) -> None:
-        """See :meth:`state`."""
-        self._trust = list(meta["trust"])
-        self._evidence = [
-            BlockEvidence.from_arrays(below(arrays, f"block{number}/"))
-            for number in range(len(self._trust))
-        ]
-        self._known = replace(self._known, mean=arrays["mean"], covariance=arrays["covariance"])
+        return BlockSizes(first=first, growth=chosen.growth)
 
 
 def most_noise(first: float, models: Floats, spec: LQSpec, constants: LQConstants) -> float:

@@ -15,11 +15,11 @@ and around the centre that serve best. All of it is a function of releases: post
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tacit.core.sizes import read_only
 from tacit.lq.policy import GainPolicy
@@ -44,8 +44,8 @@ _ASKED = ("centre", "inputs", "spread", "floor", "weight", "tau")
 
 
 @dataclass(frozen=True, eq=False)
-class ModelPosterior:
-    """What is known of Theta = [A, B]', (n + d, n).
+class SystemPosterior:
+    """What is known of a linear system, Theta = [A, B]', (n + d, n).
 
     The columns are independent and normal around those of ``mean``, all with one covariance.
     """
@@ -94,18 +94,6 @@ class BlockEvidence:
             given |= {name: release[name], f"{name}_std": float(np.max(release.std[name]))}
         return cls(users=users, gains=policy.gains, control_noise=policy.noise, **given)
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """All fields, for a save."""
-        return {name: np.array(value) for name, value in vars(self).items()}
-
-    @classmethod
-    def from_arrays(cls, arrays: dict[str, NDArray[Any]]) -> BlockEvidence:
-        """The inverse of :meth:`arrays`."""
-        values: dict[str, Any] = {
-            name: array if array.ndim else array.item() for name, array in arrays.items()
-        }
-        return cls(**values)
-
 
 @dataclass(frozen=True)
 class ModelRegression:
@@ -119,14 +107,14 @@ class ModelRegression:
     rounds: int = 4  # how often Grams are predicted anew from what they led to
 
     @property
-    def prior(self) -> ModelPosterior:
+    def prior(self) -> SystemPosterior:
         """Before anything is known."""
         n, p = self.spec.states, self.spec.states + self.spec.controls
-        return ModelPosterior(np.zeros((p, n)), self.prior_std**2 * np.eye(p))
+        return SystemPosterior(np.zeros((p, n)), self.prior_std**2 * np.eye(p))
 
     def expected(
         self,
-        known: ModelPosterior,
+        known: SystemPosterior,
         gains: Floats,
         control_noise: float,
         inputs: Floats,
@@ -141,14 +129,14 @@ class ModelRegression:
         energies = np.empty((spec.horizon, 2))
         added = float(np.trace(spec.noise_covariance)) + spec.controls * control_noise**2
         most = _MOST * (float(np.trace(spec.start_moment)) + spec.horizon * added)
-        model: tuple[Any, ...] = known.mean, gains, control_noise**2, *moments, most
+        model: tuple[Any, ...] = read_only(known.mean), gains, control_noise**2, *moments, most
         asked = read_only(inputs), read_only(spread)
         question: tuple[Any, ...] = *asked, spec.noise_bound, 0.5 * weight**2, tau, energies
         return expected_gram(*model, *question), energies
 
     def posterior(
-        self, evidence: list[BlockEvidence], trust: list[float], known: ModelPosterior
-    ) -> ModelPosterior:
+        self, evidence: Sequence[BlockEvidence], trust: Sequence[float], known: SystemPosterior
+    ) -> SystemPosterior:
         """What the blocks tell together, each with weight ``trust``, from a first guess."""
         n, p = self.spec.states, self.spec.states + self.spec.controls
         for _ in range(self.rounds):
@@ -164,10 +152,10 @@ class ModelRegression:
             # No longer than the public bound on its norm.
             mean = mean * min(1.0, self.spec.norm_bound / max(float(np.linalg.norm(mean)), 1e-300))
             symmetric = 0.5 * (covariance + covariance.T)
-            known = ModelPosterior(np.ascontiguousarray(mean), symmetric)
+            known = SystemPosterior(np.ascontiguousarray(mean), symmetric)
         return known
 
-    def surprise(self, block: BlockEvidence, before: ModelPosterior) -> float:
+    def surprise(self, block: BlockEvidence, before: SystemPosterior) -> float:
         """How far C~ is from what was expected before: 1 on average if that was right.
 
         Above it what was known was surer of itself than it should have been.
@@ -178,7 +166,7 @@ class ModelRegression:
         ahead = block.cross - design @ (before.mean - block.centre)
         return float((ahead * np.linalg.solve(spread, ahead)).sum()) / ahead.size
 
-    def _expected(self, block: BlockEvidence, known: ModelPosterior) -> Floats:
+    def _expected(self, block: BlockEvidence, known: SystemPosterior) -> Floats:
         followed = known, block.gains, block.control_noise
         question: tuple[Any, ...] = block.inputs, block.spread, block.weight, block.tau
         return self.expected(*followed, *question)[0]
@@ -191,7 +179,7 @@ class ModelRegression:
         noise: Floats = per_state * gram + floor
         return noise
 
-    def _regression(self, block: BlockEvidence, known: ModelPosterior) -> tuple[Floats, Floats]:
+    def _regression(self, block: BlockEvidence, known: SystemPosterior) -> tuple[Floats, Floats]:
         """The matrix that Theta - T is multiplied by to give C~, and the covariance around it."""
         p, n = block.centre.shape
         gram, unsure = block.gram, np.zeros((p, p))
@@ -215,7 +203,7 @@ class ModelRegression:
 
 def next_sums(
     regression: ModelRegression,
-    known: ModelPosterior,
+    known: SystemPosterior,
     policy: GainPolicy,
     first_steps: float | None,
     constants: LQConstants,

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -79,20 +78,13 @@ class GainPolicy:
             control = control + self.noise * signs
         return control
 
+    def as_version(self, version: int) -> GainPolicy:
+        """The same policy by another number."""
+        return replace(self, version=version)
+
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Everything but the version, exactly."""
         return {"gains": self.gains, "noise": np.array(self.noise)}
-
-    @classmethod
-    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], version: int) -> GainPolicy:
-        """The inverse of :meth:`arrays`."""
-        missing = [name for name in ("gains", "noise") if name not in arrays]
-        if missing or np.shape(arrays["noise"]) != ():
-            raise InvalidArgument(
-                "arrays must hold gains, (H, d, n), and noise, a number, got "
-                f"{ {name: np.shape(array) for name, array in arrays.items()} }"
-            )
-        return cls(arrays["gains"], float(arrays["noise"]), version)
 
     def publish(self, path: str | os.PathLike[str]) -> None:
         """Writes the public file, atomically (mode 0644); :mod:`tacit.published` reads it."""

@@ -14,7 +14,7 @@ import numpy as np
 
 from tacit.core.algorithm import Floats
 from tacit.core.sizes import read_only
-from tacit.lq.estimate import ModelPosterior
+from tacit.lq.estimate import SystemPosterior
 
 if TYPE_CHECKING:
     from tacit.lq.certainty_equivalence import LQConstants
@@ -29,7 +29,7 @@ class Safeguard:
     constants: LQConstants  # how many models, and what gains must pass there
     caution: float  # how much wider than the posterior models are
 
-    def models(self, known: ModelPosterior, rng: np.random.Generator) -> Floats:
+    def models(self, known: SystemPosterior, rng: np.random.Generator) -> Floats:
         """Models that are possible by what is known, and a margin, within the public bound."""
         models = known.draw(rng, self.constants.samples, self.caution)
         norms = np.linalg.norm(models, axis=(1, 2))
@@ -52,7 +52,7 @@ class Safeguard:
         return np.where(fails, np.inf, ratios.mean(axis=1)), gains
 
 
-def candidates(spec: LQSpec, known: ModelPosterior, last: Floats) -> list[Floats]:
+def candidates(spec: LQSpec, known: SystemPosterior, last: Floats) -> list[Floats]:
     """Gains for the posterior mean, less of them, cautious ones, and those of the last time."""
     certain = optimal_gains(spec, known.mean, np.zeros_like(known.covariance))
     cautious = optimal_gains(spec, known.mean, known.covariance)

@@ -1,7 +1,7 @@
 """What all mixture algorithms share: their options, and how the sums of all blocks add up.
 
 Plumbing: an algorithm's own file says what it estimates, how it is optimistic and how it plans.
-There are two ways to ask, of which ``statistic="auto"`` chooses one:
+There are two kinds of statistics, of which ``statistic="auto"`` chooses one:
 
 * ``"model"``: a regression on next states themselves, which serves every value function,
 * ``"counts"``: counts along the block's own policy (sparse worlds).
@@ -12,18 +12,20 @@ All ask every user once, with the whole budget; sums over blocks are post-proces
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from tacit.core.algorithm import Floats, Pace
-from tacit.core.asks import Arrays, State, below
+from tacit.core.algorithm import BlockInfo, BlockSizes, Floats, Plan, Progress
 from tacit.core.options import OptimismOptions
-from tacit.core.ways import way
-from tacit.finite.algorithm import WayAlgorithm
-from tacit.mixture.estimate import MixtureModel, PublicFeatures, Rows
+from tacit.finite.algorithm import FiniteAlgorithm
+from tacit.mixture.count_model import count_sums, path_counts
+from tacit.mixture.estimate import PublicFeatures, Rows
+from tacit.mixture.model_sums import ModelSums
+from tacit.mixture.path_counts import PathCounts
 from tacit.numerics.block_sums import BlockSums
 from tacit.numerics.ridge import positive_part
 from tacit.privacy.errors import InvalidArgument
@@ -31,38 +33,17 @@ from tacit.privacy.models import Privacy
 from tacit.privacy.sizing import users_above_noise
 
 if TYPE_CHECKING:
-    from tacit.core.setting import Setting
+    from tacit.core.problem import Problem
+    from tacit.finite.policy import Policy
     from tacit.mixture.spec import MixtureSpec
     from tacit.privacy.curator import Release
-    from tacit.privacy.statistic import Statistic
 
 # A policy's transitions count as sparse below this many next states that inform on weights.
 _SPARSE = 3.0
-
-WAYS = {
-    "model": "tacit.mixture.regression_ways:ModelWay",
-    "counts": "tacit.mixture.count_way:CountWay",
-}
-
-Sums = tuple[dict[str, Floats], dict[str, Floats], float]
-"""Sums of a block by name, the standard deviations of their noise, and that of weight 1."""
-
-
-class Way(Protocol):
-    """One way to ask; made of an algorithm, whose public knowledge it reads."""
-
-    @property
-    def form(self) -> Literal["episodes", "counts", "occupancy"]:
-        """In which form simulated users may come."""
-
-    def statistic(self, one_by_one: bool) -> Statistic:
-        """What is asked of a block, whose users are summed one by one or all at once."""
-
-    def sums(self, release: Release, statistic: Any) -> Sums:
-        """What an answer adds to what is known."""
-
-    def model(self) -> MixtureModel:
-        """The model that all answers make."""
+# Users are summed one by one, which a clip needs, while blocks are at most so many times as large
+# as the smallest that knows anything. By then the clip has done its work.
+_CLIPPED_UP_TO = 8
+_ONE_BY_ONE = 1 << 18
 
 
 @dataclass(frozen=True)
@@ -99,22 +80,22 @@ class MixtureOptions(OptimismOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.statistic not in ("auto", *WAYS):
+        if self.statistic not in ("auto", "model", "counts"):
             raise InvalidArgument(
                 f"statistic must be auto, model or counts, got {self.statistic!r}"
             )
         self._settle(MixtureConstants, self.growth)
 
 
-class MixtureAlgorithm(WayAlgorithm):
-    """An algorithm on private sums of a linear mixture."""
+class MixtureAlgorithm(FiniteAlgorithm[BlockSums]):
+    """An algorithm on private sums of a linear mixture, which are its state."""
 
     spec: MixtureSpec
     options: MixtureOptions
     Options = MixtureOptions
 
-    def __init__(self, setting: Setting, options: MixtureOptions) -> None:
-        spec: MixtureSpec = setting.spec
+    def __init__(self, problem: Problem, options: MixtureOptions) -> None:
+        spec: MixtureSpec = problem.spec
         if not hasattr(spec, "transition_features"):
             raise InvalidArgument(
                 "this agent needs features of transitions: spec must be a MixtureSpec, as of "
@@ -125,53 +106,96 @@ class MixtureAlgorithm(WayAlgorithm):
         given = options.stationary
         self.stationary = spec.stationary_transitions if given is None else given
         self.public = PublicFeatures.of(spec)  # along directions in which weights are unknown
-        self.statistic_kind, self._reason = choose_kind(options, setting.privacy, self.public)
+        self.statistic_kind, self._reason = choose_kind(options, problem.privacy, self.public)
         per_step = self.statistic_kind != "model" or not self.stationary
         self.pooled = not per_step and spec.stationary_rewards
-        self.way: Way = way(WAYS[self.statistic_kind])(self)
-        self.q_values: Floats | None = None  # optimistic, (H, S, A), of the last plan
-        self._sums = BlockSums()
-        self._asked: Statistic | None = None
-        super().__init__(setting, options)
+        super().__init__(problem, options)
+
+    def init(self) -> BlockSums:
+        """No sums."""
+        return BlockSums()
 
     # What is public.
 
+    def data_format(self, at: Progress) -> Literal["episodes", "counts", "occupancy"]:
+        """Episodes where a clip must see users one by one, else sums."""
+        if self.statistic_kind == "counts":
+            return "occupancy"
+        return "episodes" if self._model_sums[self._one_by_one(at)].clips else "counts"
+
+    def on_policy(self, plan: Plan) -> bool:
+        """Counts are of those who followed the block's own policy."""
+        return self.statistic_kind == "counts"
+
     @property
-    def form(self) -> Literal["episodes", "counts", "occupancy"]:
-        """Episodes where users are summed one by one, else sums."""
-        return self.way.form
+    def why(self) -> str:
+        """What was chosen for this world, budget and length, in words."""
+        return f"statistic {self.statistic_kind!r}: {self._reason}; {super().why}"
 
-    # What is asked.
+    # What is asked, of every user once.
 
-    def statistic(self) -> Statistic:
-        """What is asked of the current block."""
-        if self._asked is None:
-            one_by_one = self.privacy.private and self._few(self._smallest_block)
-            self._asked = self.way.statistic(one_by_one)
-        return self._asked
+    def query(
+        self, state: BlockSums, plans: Mapping[int, Plan], block: BlockInfo
+    ) -> ModelSums | PathCounts:
+        """Sums for a regression, or counts along the block's policy."""
+        (plan,) = plans.values()
+        return self._statistic(plan.policy, self._one_by_one(block))
+
+    def _statistic(self, policy: Policy, one_by_one: bool) -> ModelSums | PathCounts:
+        if self.statistic_kind == "counts":
+            return path_counts(self.spec, self.public, policy)
+        return self._model_sums[one_by_one]
+
+    @cached_property
+    def _model_sums(self) -> tuple[ModelSums, ModelSums]:
+        """As they are, and clipped, in typical lengths, where users are summed one by one."""
+        public = self.public
+        tables = public.features, public.mean, public.support
+        known = *tables, public.horizon, public.reward_features, self.pooled
+        whole = ModelSums(*known)
+        clip = self.options.constants.clip * whole.typical
+        return whole, ModelSums(*known, clip=clip * (1.0 if self.pooled else math.sqrt(2.0)))
+
+    def _one_by_one(self, at: Progress) -> bool:
+        """Whether the users of the next block are summed one by one."""
+        users = self.schedule.blocks[min(at.releases, self.schedule.releases - 1)]
+        few = _CLIPPED_UP_TO * self._smallest_block
+        return self.privacy.private and users <= min(few, _ONE_BY_ONE)
 
     @cached_property
     def _smallest_block(self) -> int:
         """How many users a block needs to stand out of its noise."""
-        constants = self.options.constants
-        first = constants.counts_first if self.masked else constants.first
-        return users_above_noise(self.way.statistic(one_by_one=True), self.privacy, first)
+        constants, counts = self.options.constants, self.statistic_kind == "counts"
+        statistic = self._statistic(self.first_policy(self.problem.rng()), one_by_one=True)
+        multiple = constants.counts_first if counts else constants.first
+        return users_above_noise(statistic, self.privacy, multiple)
 
     # What is known.
 
-    def take_in(self, release: Release, statistic: Statistic) -> None:
-        """Adds the sums of a block."""
-        self._sums.add(*self.way.sums(release, statistic), release.users)
+    def update(
+        self,
+        state: BlockSums,
+        plans: Mapping[int, Plan],
+        release: Release,
+        block: BlockInfo,
+        rng: np.random.Generator,
+    ) -> BlockSums:
+        """The sums with those of one more block."""
+        asked = self.query(state, plans, block)
+        if isinstance(asked, PathCounts):
+            sums = count_sums(self.spec, self.public, release, asked)
+        else:
+            std = {name: float(np.max(value)) for name, value in release.std.items()}
+            rows = np.ones(len(release["cross"]))
+            noise = {name: value * rows for name, value in std.items()}
+            sums = release.parts, noise, std["cross"]
+        return state.added(*sums, release.users)
 
-    def known(self, name: str) -> tuple[Floats, Floats]:
-        """A sum over all blocks, and its noise."""
-        return self._sums.scaled(name), self._sums.noise(name)
-
-    def rows(self, gram: str, cross: str) -> Rows:
+    def rows(self, state: BlockSums, gram: str, cross: str) -> Rows:
         """The sums of a regression, all blocks together."""
-        (G, G_noise), (g, g_noise) = self.known(gram), self.known(cross)
-        rows = np.ones(len(g))
-        return Rows(G, g, G_noise * rows, g_noise * rows)
+        rows = np.ones(len(state.parts[cross]))
+        noise = (state.noise(name) * rows for name in (gram, cross))
+        return Rows(state.scaled(gram), state.scaled(cross), *noise)
 
     def regularised(self, gram: Floats, noise: float, rows: int) -> Floats:
         """max(G, 0) + (prior + ridge s sqrt(k)) I, with s the noise of G, of which there are rows.
@@ -183,49 +207,18 @@ class MixtureAlgorithm(WayAlgorithm):
         level = prior + self.options.constants.ridge * noise * math.sqrt(k)
         return positive_part(gram) + level * np.eye(k)
 
-    @property
-    def width_scale(self) -> float:
-        """What multiplies the standard deviations of a regression."""
-        return self.options.scale * self.options.constants.bonus
-
     # Choices made before the first user comes.
 
     def _check(self) -> None:
-        if not self.masked and self.privacy.needs_l1:
+        if self.statistic_kind != "counts" and self.privacy.needs_l1:
             raise InvalidArgument(
                 f"statistic={self.statistic_kind!r} needs Gaussian noise: delta > 0, and the "
                 "Gaussian mechanism under LocalDP"
             )
 
-    def _pace(self) -> Pace:
+    def _block_sizes(self) -> BlockSizes:
         growth = self.options.growth or self.options.constants.growth
-        return Pace(first=self._smallest_block, growth=growth)
-
-    def advance(self, users: int) -> None:
-        """See :class:`~tacit.core.algorithm.Algorithm`."""
-        self._asked = None
-        super().advance(users)
-
-    # Save and resume.
-
-    def identity(self) -> dict[str, Any]:
-        """See :class:`~tacit.core.algorithm.Algorithm`."""
-        own = {"statistic_kind": self.statistic_kind, "stationary": self.stationary}
-        return super().identity() | own
-
-    def state(self) -> State:
-        """The sums."""
-        meta, arrays = self._sums.dump()
-        kept: Arrays = {f"sums/{name}": array for name, array in arrays.items()}
-        if self.q_values is not None:
-            kept["q_values"] = self.q_values
-        return {"sums": meta}, kept
-
-    def restore(self, meta: dict[str, Any], arrays: Arrays) -> None:
-        """See :meth:`state`."""
-        self._sums.restore(meta["sums"], below(arrays, "sums/"))
-        self.q_values = arrays.get("q_values")
-        self._asked = None
+        return BlockSizes(first=self._smallest_block, growth=growth)
 
 
 def choose_kind(

@@ -7,6 +7,7 @@ rewards, both with widths.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, Protocol
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from tacit.mixture.spec import MixtureSpec
 
 
+Sums = tuple[Mapping[str, Floats], Mapping[str, Floats], float]
+"""Sums of a block by name, the standard deviations of their noise, and that of weight 1."""
 REWARD_VARIANCE = 0.25
 """Rewards in [0, 1] have at most this variance."""
 # So many numbers are multiplied at a time, half a megabyte.
@@ -117,7 +120,7 @@ class KnownMeanRewards:
     table: Floats
 
     def at(self, step: int) -> tuple[Floats, Floats]:
-        """See :class:`RewardEstimate`."""
+        """Means (S, A) at a step, and widths of zero."""
         means = self.table[min(step, len(self.table) - 1)]
         return means, np.zeros(means.shape)
 

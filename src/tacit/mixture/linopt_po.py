@@ -11,12 +11,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tacit.core.algorithm import Floats
-from tacit.finite.mirror import MirrorAlgorithm, MirrorOptions, Optimistic
+from tacit.core.algorithm import Floats, Plan, Progress
+from tacit.finite.mirror import MirrorOptions, Optimistic, drawn, improved
 from tacit.finite.policy import Policy
 from tacit.mixture.base import MixtureOptions
 from tacit.mixture.estimate import MixtureModel
 from tacit.mixture.linopt_vi import LinOptVI
+from tacit.numerics.block_sums import BlockSums
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +25,7 @@ class LinOptPOOptions(MirrorOptions, MixtureOptions):
     """Options of :class:`LinOptPO`: those of mixture algorithms, and of mirror steps."""
 
 
-class LinOptPO(MirrorAlgorithm, LinOptVI):
+class LinOptPO(LinOptVI):
     """Optimistic policy optimisation on a regularised regression: mirror steps to better actions.
 
     Idea: evaluate the current stochastic policy in the optimistic world of
@@ -34,7 +35,7 @@ class LinOptPO(MirrorAlgorithm, LinOptVI):
     post-processing and cost nothing.
 
     Private statistics: those of LinOptVI; counts are along a draw of the policy that serves the
-    block, see :class:`~tacit.finite.mirror.MirrorAlgorithm`.
+    block, see :func:`~tacit.finite.mirror.drawn`.
 
     Guarantee: that of its curator; see ``guarantee``.
     """
@@ -43,11 +44,25 @@ class LinOptPO(MirrorAlgorithm, LinOptVI):
     Options = LinOptPOOptions
     options: LinOptPOOptions
 
-    def plan(self) -> tuple[Policy, Policy]:
-        """Mirror steps in the optimistic world; the greedy policy is that of LinOptVI."""
-        model = self.model()
+    def plan(
+        self, state: BlockSums, last: Plan | None, at: Progress, rng: np.random.Generator
+    ) -> Plan:
+        """Mirror steps in the optimistic world; the greedy policy is that of LinOptVI.
+
+        The stochastic policy (H, S, A) is the plan's memory. With privacy, and wherever counts are
+        along the policy, a draw of it serves.
+        """
+        draws = self.privacy.private or self.statistic_kind == "counts"
+        if last is None:
+            H, S, A = self.spec.horizon, self.spec.states, self.spec.actions
+            table = np.full((H, S, A), 1.0 / A)
+            first = self.first_policy(rng) if draws else self.named(Policy.stochastic(table))
+            return Plan(first, first, table)
+        model = self.model(state)
         best, greedy = self.optimistic_values(model)
-        return self.improved(self._world(model, best)), self.best(greedy)
+        table = improved(last.memory, self._world(model, best), self.spec, self.options)
+        serving = drawn(table, rng) if draws else Policy.stochastic(table)
+        return Plan(self.named(serving), self.best(greedy, rng), table)
 
     def _world(self, model: MixtureModel, best: Floats) -> Optimistic:
         """The estimated model, on the simplex, with the bonuses that make ``best`` its optimum."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from tacit.core.algorithm import Algorithm, Floats, Pace
-from tacit.core.asks import Arrays, Ask, Asks, State, below
+from tacit.core.algorithm import BlockInfo, BlockSizes, Floats, Plan, Progress
 from tacit.finite.algorithm import FiniteAlgorithm
 from tacit.numerics.block_sums import BlockSums
 from tacit.numerics.ridge import ridge_inverse
@@ -19,7 +19,8 @@ from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.sizing import users_above_noise
 
 if TYPE_CHECKING:
-    from tacit.core.setting import Setting
+    from tacit.core.problem import Problem
+    from tacit.privacy.curator import Release
 
 # Without privacy nobody is scaled back, which would bias.
 _NO_CLIP = 1e9
@@ -53,7 +54,7 @@ class LinOptSampledOptions:
         instance_of("constants", self.constants, LinOptSampledConstants)
 
 
-class LinOptSampled(FiniteAlgorithm):
+class LinOptSampled(FiniteAlgorithm[BlockSums]):
     """Value-targeted regression without a table of the models; states are numbers or vectors.
 
     Idea: the paper's regression needs of the features only phi(s, a) = (E_i V(s'))_i, the expected
@@ -84,70 +85,71 @@ class LinOptSampled(FiniteAlgorithm):
     options: LinOptSampledOptions
     statistic_kind = "values"
 
-    def __init__(self, setting: Setting, options: LinOptSampledOptions) -> None:
-        if not hasattr(setting.spec, "targets"):
+    def __init__(self, problem: Problem, options: LinOptSampledOptions) -> None:
+        if not hasattr(problem.spec, "targets"):
             raise InvalidArgument(
                 "this agent needs simulators: spec must be a SampledSpec or a SimulatedSpec; got "
-                f"{type(setting.spec).__name__}"
+                f"{type(problem.spec).__name__}"
             )
-        self.targets: Any = setting.spec.targets()
-        self._sums = BlockSums()
-        self.coordinates: Floats = np.zeros(self.targets.free)  # estimated eta
-        self._statistic: Any = None
-        super().__init__(setting, options)
+        self.targets: Any = problem.spec.targets()
+        super().__init__(problem, options)
 
-    # What is asked.
+    def init(self) -> BlockSums:
+        """No sums."""
+        return BlockSums()
 
-    def statistic(self) -> Any:
+    # What is asked: the sums of each block, once, with its whole budget.
+
+    def query(self, state: BlockSums, plans: Mapping[int, Plan], block: BlockInfo) -> Any:
         """Sums for the values that were planned when the block began."""
-        assert self._statistic is not None  # noqa: S101
-        return self._statistic
+        (plan,) = plans.values()
+        return self.targets.statistic(**plan.memory)
 
-    def asks(self) -> Asks:
-        """The sums of the block, once, with its whole budget."""
-        release = yield Ask(self.statistic())
+    def update(
+        self,
+        state: BlockSums,
+        plans: Mapping[int, Plan],
+        release: Release,
+        block: BlockInfo,
+        rng: np.random.Generator,
+    ) -> BlockSums:
+        """The sums with those of one more block."""
         std = {name: float(np.max(value)) for name, value in release.std.items()}
-        self._sums.add(release.parts, std, std["cross"], release.users)
+        return state.added(release.parts, std, std["cross"], release.users)
 
     # What is estimated.
 
-    def _fit(self) -> tuple[Floats, Floats, Floats]:
-        """Weights, the inverse of the regularised Gram, and the noise of Gram and cross."""
+    def fit(self, state: BlockSums) -> tuple[Floats, Floats, Floats]:
+        """Coordinates of the weights, the regularised Gram's inverse, and both sums' noise."""
         k, constants = self.targets.free, self.options.constants
         prior = 1e-3 / self.targets.radius**2
-        if not self._sums.parts:
+        if not state.parts:
             return np.zeros(k), np.eye(k) / prior, np.zeros(2)
-        noise = np.array([float(self._sums.noise(name)) for name in ("gram", "cross")])
+        noise = np.array([float(state.noise(name)) for name in ("gram", "cross")])
         ridge = prior + constants.ridge * noise[0] * math.sqrt(k)
-        inverse = ridge_inverse(self._sums.scaled("gram"), ridge)
-        eta = inverse @ self._sums.scaled("cross")[:, 0]
+        inverse = ridge_inverse(state.scaled("gram"), ridge)
+        eta = inverse @ state.scaled("cross")[:, 0]
         length = float(np.linalg.norm(eta))
         return eta * min(1.0, self.targets.radius / max(length, 1e-12)), inverse, noise
 
     # How it is optimistic, and how it plans.
 
-    def plan(self) -> tuple[Any, Any]:
-        """The best policies by optimistic and by estimated values, and what is asked next."""
-        eta, inverse, noise = self._fit()
-        # Of targets, in units of the inputs; the last block's.
-        variance = 1.0 if self._statistic is None else self._statistic.most**2
-        self._statistic = None  # two of them at a time are too many
-        self.coordinates = eta
-        from_noise = noise[1] ** 2 + noise[0] ** 2 * float(eta @ eta)
-        width = partial(self._width, inverse, variance, from_noise)
-        clip = self.options.constants.clip if self.privacy.private else _NO_CLIP
-        *policies, self._statistic = self.targets.plan(eta, width, clip, self.rng, self.releases)
-        return policies[0], policies[1]
+    def plan(
+        self, state: BlockSums, last: Plan | None, at: Progress, rng: np.random.Generator
+    ) -> Plan:
+        """The best policies by optimistic and by estimated values, and what is asked next.
 
-    def _width(self, inverse: Floats, variance: float, from_noise: float, x: Floats) -> Floats:
-        """How far off <x, eta> may be; inputs and targets were asked in units of the scale."""
-        if not self._sums.parts:
-            return np.zeros(x.shape[:-1])
-        turned = x @ inverse
-        leverage = np.maximum((turned * x).sum(axis=-1), 0.0)
-        squares = variance * leverage + from_noise * (turned**2).sum(axis=-1)
-        width: Floats = self.options.scale * self.options.constants.bonus * np.sqrt(squares)
-        return width
+        The first are the best for the centre of the weights, which is public.
+        """
+        eta, inverse, noise = self.fit(state)
+        # Of targets, in units of the inputs; the last block's.
+        variance = 1.0 if last is None else last.memory["most"] ** 2
+        scale = self.options.scale * self.options.constants.bonus if state.parts else 0.0
+        from_noise = noise[1] ** 2 + noise[0] ** 2 * float(eta @ eta)
+        width = partial(_width, scale, inverse, variance, from_noise)
+        clip = self.options.constants.clip if self.privacy.private else _NO_CLIP
+        policy, greedy, asked = self.targets.plan(eta, width, clip, rng)
+        return Plan(self.named(policy), self.named(greedy), asked)
 
     # Choices made before the first user comes.
 
@@ -158,45 +160,19 @@ class LinOptSampled(FiniteAlgorithm):
                 "targeted sums have no sensitivity in the 1-norm"
             )
 
-    def _first_policies(self) -> tuple[Any, Any]:
-        """The best for the centre of the weights, which is public."""
-        self.releases = 0
-        return self.plan()
+    def _block_sizes(self) -> BlockSizes:
+        constants, first = self.options.constants, 1
+        if self.privacy.private:
+            plan = self.plan(self.init(), None, Progress(), self.problem.rng())
+            asked = self.targets.statistic(**plan.memory)
+            first = users_above_noise(asked, self.privacy, constants.first)
+        return BlockSizes(first=first, growth=constants.growth)
 
-    def _pace(self) -> Pace:
-        constants = self.options.constants
-        first = users_above_noise(self.statistic(), self.privacy, constants.first)
-        return Pace(first=first, growth=constants.growth)
 
-    # Save and resume.
-
-    def named(self, policy: Any) -> Any:
-        """See :class:`~tacit.core.algorithm.Algorithm`."""
-        return super().named(policy) if self.targets.finite else Algorithm.named(self, policy)
-
-    def policy_arrays(self, policy: Any) -> Arrays:
-        """See :class:`~tacit.core.algorithm.Algorithm`."""
-        arrays: Arrays = super().policy_arrays(policy) if self.targets.finite else policy.arrays()
-        return arrays
-
-    def policy_of(self, arrays: Arrays, version: int) -> Any:
-        """The inverse, to the bit."""
-        if self.targets.finite:
-            return super().policy_of(arrays, version)
-        return self.targets.policy_of(arrays, version)
-
-    def state(self) -> State:
-        """The sums, and what the current users are asked about."""
-        meta, arrays = self._sums.dump()
-        kept: Arrays = {f"sums/{name}": array for name, array in arrays.items()}
-        asked = self.statistic()
-        kept |= {f"asked/{name}": getattr(asked, name) for name in ("inputs", "means", "values")}
-        scales = {name: getattr(asked, name) for name in self.targets.scales}
-        return {"sums": meta, "scales": scales}, kept | {"coordinates": self.coordinates}
-
-    def restore(self, meta: dict[str, Any], arrays: Arrays) -> None:
-        """See :meth:`state`."""
-        self._sums.restore(meta["sums"], below(arrays, "sums/"))
-        self.coordinates = arrays["coordinates"]
-        tables = below(arrays, "asked/")
-        self._statistic = self.targets.statistic(**tables, **meta["scales"])
+def _width(scale: float, inverse: Floats, variance: float, from_noise: float, x: Floats) -> Floats:
+    """How far off <x, eta> may be; inputs and targets were asked in units of the scale."""
+    turned = x @ inverse
+    leverage = np.maximum((turned * x).sum(axis=-1), 0.0)
+    squares = variance * leverage + from_noise * (turned**2).sum(axis=-1)
+    width: Floats = scale * np.sqrt(squares)
+    return width

@@ -16,10 +16,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tacit.core.algorithm import Floats
-from tacit.core.asks import Ask, Asks
-from tacit.finite.policy import Policy
+from tacit.core.algorithm import Floats, Plan, Progress
 from tacit.mixture.base import MixtureAlgorithm
+from tacit.mixture.count_model import count_model
 from tacit.mixture.estimate import (
     REWARD_VARIANCE,
     KnownMeanRewards,
@@ -28,6 +27,7 @@ from tacit.mixture.estimate import (
     RewardEstimate,
     Rows,
 )
+from tacit.numerics.block_sums import BlockSums
 
 Regularised = Callable[[Floats, float, int], Floats]
 """Lambda, of a noisy Gram matrix, its noise, and how many rows of sums there are."""
@@ -60,46 +60,48 @@ class LinOptVI(MixtureAlgorithm):
 
     name = "linopt_vi"
 
-    # What is asked, of every user once: G and g of Section 6.1, or counts.
+    # What is estimated, of sums that every user is asked once: G and g of Section 6.1, or counts.
 
-    def asks(self) -> Asks:
-        """Sums for the regressions, as ``statistic_kind`` says."""
-        statistic = self.statistic()
-        release = yield Ask(statistic)
-        self.take_in(release, statistic)
+    def model(self, state: BlockSums) -> MixtureModel:
+        """Estimated transitions and rewards: the regression, or a model of counts."""
+        if self.statistic_kind == "model":
+            return self.regression(state)
+        constants = self.options.constants
+        how = constants.known, self.options.scale * constants.counts_bonus, self.stationary
+        return count_model(self.spec, self.public, state, *how)
 
-    # What is estimated.
-
-    def model(self) -> MixtureModel:
-        """What is known now, by the way that was asked: the regression, or a model of counts."""
-        return self.way.model()
-
-    def regression(self) -> RegressionModel:
+    def regression(self, state: BlockSums) -> RegressionModel:
         """The regression of transitions, and of rewards if they are unknown."""
-        rows = self.rows("gram", "cross")
+        rows = self.rows(state, "gram", "cross")
         if self.stationary and len(rows.cross) > 1:
             # No transition of the last step was counted: its row is noise.
             rows = rows.first(self.spec.horizon - 1)
         rows = rows.pooled() if self.stationary else rows
-        how = self.regularised, self.width_scale
-        return RegressionModel(self.public, rows, self.reward_estimate(), *how)
+        how = self.regularised, self.options.scale * self.options.constants.bonus
+        return RegressionModel(self.public, rows, self.reward_estimate(state, *how), *how)
 
-    def reward_estimate(self) -> RewardEstimate:
+    def reward_estimate(
+        self, state: BlockSums, regularised: Regularised, scale: float
+    ) -> RewardEstimate:
         """Rewards as they are known, or regressed on their features."""
         features = self.public.reward_features
         if features is None:
             assert self.spec.known_rewards is not None  # noqa: S101
             return KnownMeanRewards(self.spec.known_rewards)
-        rows, pooled = self.rows("reward_gram", "rewards"), self.spec.stationary_rewards
-        rows = rows.pooled() if pooled else rows
-        return RegressedRewards(features, rows, self.regularised, self.width_scale)
+        rows, pooled = self.rows(state, "reward_gram", "rewards"), self.spec.stationary_rewards
+        return RegressedRewards(features, rows.pooled() if pooled else rows, regularised, scale)
 
     # How it is optimistic, and how it plans.
 
-    def plan(self) -> tuple[Policy, Policy]:
+    def plan(
+        self, state: BlockSums, last: Plan | None, at: Progress, rng: np.random.Generator
+    ) -> Plan:
         """The best policies by optimistic values and by estimated ones (line 12)."""
-        optimistic, greedy = self.optimistic_values(self.model())
-        return self.best(optimistic), self.best(greedy)
+        if not state.parts:
+            first = self.first_policy(rng)
+            return Plan(first, first)
+        optimistic, greedy = self.optimistic_values(self.model(state))
+        return Plan(self.best(optimistic, rng), self.best(greedy, rng))
 
     def optimistic_values(self, model: MixtureModel) -> tuple[Floats, Floats]:
         """Optimistic and greedy action values (H, S, A) of the best policy.
@@ -120,7 +122,6 @@ class LinOptVI(MixtureAlgorithm):
             q_values[h] = np.clip(rewards + widths + above, 0.0, H - h)
             greedy[h] = np.clip(rewards + means[1], 0.0, H - h)
             values = np.array([q_values[h].max(axis=1), greedy[h].max(axis=1)])
-        self.q_values = q_values
         return q_values, greedy
 
 
@@ -169,7 +170,7 @@ class RegressedRewards:
         self.fits = [Regression(rows, row, *how) for row in range(len(rows.gram))]
 
     def at(self, step: int) -> tuple[Floats, Floats]:
-        """See :class:`~tacit.mixture.estimate.RewardEstimate`."""
+        """Means (S, A) and widths at a step."""
         fit = self.fits[min(step, len(self.fits) - 1)]
         return self._features @ fit.weights, fit.width(self._features, REWARD_VARIANCE)
 
@@ -226,7 +227,7 @@ class RegressionModel:
         return np.array(means), np.array(widths)
 
     def probabilities(self, step: int) -> Floats:
-        """See :class:`~tacit.mixture.estimate.MixtureModel`."""
+        """Estimated transitions (S, A, S)."""
         at = min(step, len(self.fits) - 1)
         if at not in self._estimated:
             along = np.matmul(self.fits[at].weights, self._public.features)

@@ -37,9 +37,12 @@ class SampledWorld(FiniteWorld):
     @cached_property
     def uninformed_value(self) -> float:
         """The value of the best policy for the centre of the weights: of learning nothing."""
-        from tacit.core.setting import Setting
+        from tacit.core.algorithm import Progress
+        from tacit.core.problem import Problem
         from tacit.mixture.linopt_sampled import LinOptSampled, LinOptSampledOptions
         from tacit.privacy.models import NonPrivate
 
-        setting = Setting(self.spec, 1, NonPrivate())
-        return self.value(LinOptSampled(setting, LinOptSampledOptions()).greedy_policy)
+        problem = Problem(self.spec, 1, NonPrivate())
+        algorithm = LinOptSampled(problem, LinOptSampledOptions())
+        first = algorithm.plan(algorithm.init(), None, Progress(), problem.rng())
+        return self.value(first.greedy)

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 class StateTargets:
     """Value iteration on what the models of a :class:`~.sampled_spec.SampledSpec` drew."""
 
-    finite = True
-    scales = ("most", "clip")
     statistic = TargetedSums
 
     def __init__(self, spec: SampledSpec) -> None:
@@ -35,8 +33,7 @@ class StateTargets:
         width: Callable[[Floats], Floats],
         clip: float,
         rng: np.random.Generator,
-        version: int,
-    ) -> tuple[Policy, Policy, TargetedSums]:
+    ) -> tuple[Policy, Policy, dict[str, Any]]:
         """Optimistic values step by step from the last; V of the next step is what is asked about.
 
         Q = r + p0 V + phi' eta + width, cut to what the next values are, and V = max_a Q.
@@ -62,11 +59,11 @@ class StateTargets:
                     Q[j] += np.clip(mean, float(values[j].min()), float(values[j].max()))
             for j in range(2):
                 best[j, h], values[j] = _best(Q[j], rng)
-        made = (Policy.deterministic(acts, A, version=version) for acts in best)
+        made = (Policy.deterministic(acts, A) for acts in best)
         return next(made), next(made), self._asked(inputs, means, asked, clip)
 
-    def _asked(self, inputs: Floats, means: Floats, values: Floats, share: float) -> TargetedSums:
-        """The statistic of the next block; scales and clip are public numbers.
+    def _asked(self, inputs: Floats, means: Floats, values: Floats, share: float) -> dict[str, Any]:
+        """Arguments of the statistic of the next block; scales and clip are public numbers.
 
         A user who is everywhere alike has inputs of length 1 and targets as long as ``most``, both
         in the mean square over steps.
@@ -77,7 +74,7 @@ class StateTargets:
             table /= size
             table.setflags(write=False)
         clip = share * 2.0 * (self.spec.horizon - 1)
-        return TargetedSums(inputs, means, values, most=most, clip=clip)
+        return {"inputs": inputs, "means": means, "values": values, "most": most, "clip": clip}
 
     def _target_size(self, means: Floats, values: Floats) -> float:
         """Of V(s') - p0 V, in the mean square over some steps, all cells and models."""

@@ -153,7 +153,8 @@ class Curator(Uncopyable, ABC, Generic[Model]):
 
     def check_block(self, block: Block) -> None:
         """Refuses a block that this model does not take; its kind is public."""
-        if block.aggregate and not isinstance(block, FiledBlock) and not self.source.simulation:
+        harmless = self.source.simulation or not self.privacy.private
+        if block.aggregate and not isinstance(block, FiledBlock) and not harmless:
             raise InvalidArgument(
                 "nothing clips an aggregate block: it is for simulations (give noise_seed), "
                 "real users come one by one"

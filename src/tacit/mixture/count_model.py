@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.sizes import Floats, check_bytes
-from tacit.mixture.base import Sums
-from tacit.mixture.estimate import REWARD_VARIANCE, KnownMeanRewards, PublicFeatures, RewardEstimate
+from tacit.mixture.estimate import (
+    REWARD_VARIANCE,
+    KnownMeanRewards,
+    PublicFeatures,
+    RewardEstimate,
+    Sums,
+)
 from tacit.mixture.path_counts import PathCounts
 
 if TYPE_CHECKING:
-    from tacit.mixture.base import MixtureAlgorithm
+    from tacit.finite.policy import Policy
+    from tacit.mixture.spec import MixtureSpec
+    from tacit.numerics.block_sums import BlockSums
     from tacit.privacy.curator import Release
 
 Ints = NDArray[np.int64]
@@ -22,84 +29,81 @@ Ints = NDArray[np.int64]
 _ROUNDS = 2
 
 
-class CountWay:
-    """:class:`~tacit.mixture.path_counts.PathCounts` along a deterministic policy."""
+def path_counts(spec: MixtureSpec, public: PublicFeatures, policy: Policy) -> PathCounts:
+    """Counts along a deterministic policy."""
+    start = np.ones(spec.states) if spec.start is None else np.array(spec.start)
+    assert policy.actions is not None  # noqa: S101
+    tables = public.support, public.informs, start > 0
+    reward = 0.0 if public.reward_features is None else 1.0
+    return PathCounts(*tables, spec.horizon, policy.actions, policy.version, reward)
 
-    form: Literal["occupancy"] = "occupancy"
 
-    def __init__(self, algorithm: MixtureAlgorithm) -> None:
-        self._algorithm = algorithm
+def count_sums(
+    spec: MixtureSpec, public: PublicFeatures, release: Release, statistic: PathCounts
+) -> Sums:
+    """Counts of a release by step, state and the action that the policy took there."""
+    H, S, A = spec.horizon, spec.states, spec.actions
+    check_bytes("counts of a mixture agent", (H, S, A, S))
+    rewards = release.parts.get("rewards")
+    counts, paid = statistic.dense(release["transitions"], rewards)
+    std = float(np.max(release.std["transitions"]))
+    reward_std = float(np.max(release.std["rewards"])) if rewards is not None else 0.0
+    at = np.arange(H)[:, np.newaxis], np.arange(S), statistic.policy
+    visits, entering = _flow(spec, public, statistic, counts, release.users)
+    tables = {name: np.zeros((H, S, A)) for name in ("rewards", "visits")}
+    tables["counts"] = np.zeros((H, S, A, S))
+    tables["counts"][at], tables["rewards"][at], tables["visits"][at] = counts, paid, visits
+    reached, spread = np.zeros((H, S, A)), np.zeros((H, S, A))
+    reached[at] = statistic.counted.any(axis=2)
+    spread[at] = np.sqrt(entering)
+    paying = np.where((tables["visits"] > 0) | (spread > 0), 1.0, 0.0)
+    noise = {"counts": std * reached, "rewards": reward_std * paying, "visits": std * spread}
+    return tables, noise, std
 
-    def statistic(self, one_by_one: bool) -> PathCounts:
-        """Counts along the current policy."""
-        spec, public = self._algorithm.spec, self._algorithm.public
-        policy = self._algorithm.policy
-        start = np.ones(spec.states) if spec.start is None else np.array(spec.start)
-        assert policy.actions is not None  # noqa: S101
-        tables = public.support, public.informs, start > 0
-        reward = 0.0 if public.reward_features is None else 1.0
-        return PathCounts(*tables, spec.horizon, policy.actions, policy.version, reward)
 
-    def sums(self, release: Release, statistic: PathCounts) -> Sums:
-        """Counts by step, state and the action that the policy took there."""
-        S, A = self._algorithm.public.mean.shape[:2]
-        H = self._algorithm.public.horizon
-        check_bytes("counts of a mixture agent", (H, S, A, S))
-        rewards = release.parts.get("rewards")
-        counts, paid = statistic.dense(release["transitions"], rewards)
-        std = float(np.max(release.std["transitions"]))
-        reward_std = float(np.max(release.std["rewards"])) if rewards is not None else 0.0
-        at = np.arange(H)[:, np.newaxis], np.arange(S), statistic.policy
-        visits, entering = self._flow(statistic, counts)
-        tables = {name: np.zeros((H, S, A)) for name in ("rewards", "visits")}
-        tables["counts"] = np.zeros((H, S, A, S))
-        tables["counts"][at], tables["rewards"][at], tables["visits"][at] = counts, paid, visits
-        reached, spread = np.zeros((H, S, A)), np.zeros((H, S, A))
-        reached[at] = statistic.counted.any(axis=2)
-        spread[at] = np.sqrt(entering)
-        paying = np.where((tables["visits"] > 0) | (spread > 0), 1.0, 0.0)
-        noise = {"counts": std * reached, "rewards": reward_std * paying, "visits": std * spread}
-        return tables, noise, std
+def _flow(
+    spec: MixtureSpec, public: PublicFeatures, statistic: PathCounts, counts: Floats, users: int
+) -> tuple[Floats, Floats]:
+    """Visits (H, S) of a block, and how many noisy counts each is the sum of.
 
-    def _flow(self, statistic: PathCounts, counts: Floats) -> tuple[Floats, Floats]:
-        """Visits (H, S) of a block, and how many noisy counts each is the sum of.
+    Users start where it is known (else it is told by where they went) and go on as counted;
+    where transitions do not depend on the weights, as is known.
+    """
+    H, S = spec.horizon, spec.states
+    visits, entering = np.zeros((H, S)), np.zeros((H, S))
+    chances = [public.mean[np.arange(S), taken] for taken in statistic.policy]
+    if spec.start is not None:
+        visits[0] = float(users) * np.array(spec.start)
+    else:
+        # Those who left by a counted transition, and their share of all who left.
+        share = np.where(statistic.counted[0], chances[0], 0.0).sum(axis=1)
+        visits[0] = counts[0].sum(axis=1) / np.where(share > 0, share, np.inf)
+        entering[0] = statistic.counted[0].sum(axis=1)
+    for h in range(H - 1):
+        known = np.where(statistic.counted[h], 0.0, chances[h])
+        visits[h + 1] = counts[h].sum(axis=0) + visits[h] @ known
+        entering[h + 1] = statistic.counted[h].sum(axis=0) + entering[h] @ known**2
+    return visits, entering
 
-        Users start where it is known (else it is told by where they went) and go on as counted;
-        where transitions do not depend on the weights, as is known.
-        """
-        public, start = self._algorithm.public, self._algorithm.spec.start
-        H, S = public.horizon, len(public.mean)
-        visits, entering = np.zeros((H, S)), np.zeros((H, S))
-        chances = [public.mean[np.arange(S), taken] for taken in statistic.policy]
-        if start is not None:
-            visits[0] = float(self._algorithm.block_users) * np.array(start)
-        else:
-            # Those who left by a counted transition, and their share of all who left.
-            share = np.where(statistic.counted[0], chances[0], 0.0).sum(axis=1)
-            visits[0] = counts[0].sum(axis=1) / np.where(share > 0, share, np.inf)
-            entering[0] = statistic.counted[0].sum(axis=1)
-        for h in range(H - 1):
-            known = np.where(statistic.counted[h], 0.0, chances[h])
-            visits[h + 1] = counts[h].sum(axis=0) + visits[h] @ known
-            entering[h + 1] = statistic.counted[h].sum(axis=0) + entering[h] @ known**2
-        return visits, entering
 
-    def model(self) -> CountModel:
-        """Cells of policies that were seldom played have less noise in it."""
-        algorithm, public = self._algorithm, self._algorithm.public
-        spec, constants = algorithm.spec, algorithm.options.constants
-        scale = algorithm.options.scale * constants.counts_bonus
-        rewards: RewardEstimate
-        if spec.known_rewards is not None:
-            rewards = KnownMeanRewards(spec.known_rewards)
-        else:
-            assert public.reward_features is not None  # noqa: S101
-            sums = algorithm.known("visits"), algorithm.known("rewards")
-            rewards = CountRewards(
-                public.reward_features, *sums, constants.known, scale, spec.stationary_rewards
-            )
-        counts = algorithm.known("counts")
-        return CountModel(public, *counts, constants.known, scale, rewards, algorithm.stationary)
+def count_model(
+    spec: MixtureSpec,
+    public: PublicFeatures,
+    sums: BlockSums,
+    known: float,
+    scale: float,
+    pooled: bool,
+) -> CountModel:
+    """Model of the counts of all blocks; policies that were seldom played have less noise in it."""
+    told = {name: (sums.scaled(name), sums.noise(name)) for name in sums.parts}
+    rewards: RewardEstimate
+    if spec.known_rewards is not None:
+        rewards = KnownMeanRewards(spec.known_rewards)
+    else:
+        assert public.reward_features is not None  # noqa: S101
+        how = known, scale, spec.stationary_rewards
+        rewards = CountRewards(public.reward_features, told["visits"], told["rewards"], *how)
+    return CountModel(public, *told["counts"], known, scale, rewards, pooled)
 
 
 class CountRewards:
@@ -136,7 +140,7 @@ class CountRewards:
             self._fits.append((features @ omega, scale * np.sqrt(square)))
 
     def at(self, step: int) -> tuple[Floats, Floats]:
-        """See :class:`~tacit.mixture.estimate.RewardEstimate`."""
+        """Means (S, A) and widths at a step."""
         return self._fits[min(step, len(self._fits) - 1)]
 
 
@@ -207,6 +211,6 @@ class CountModel:
         return np.array(means), np.array(widths)
 
     def probabilities(self, step: int) -> Floats:
-        """See :class:`~tacit.mixture.estimate.MixtureModel`."""
+        """Estimated transitions (S, A, S)."""
         weights = self.fits[min(step, len(self.fits) - 1)][1]
         return np.asarray(self._public.mean + np.matmul(weights, self._public.features))
