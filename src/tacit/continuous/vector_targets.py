@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tacit.continuous.kernel_maps import kernel_features, public_states
 from tacit.continuous.policy import QPolicy
@@ -52,10 +51,6 @@ class VectorTargets:
                 over = spec.ended(drawn)[..., np.newaxis]
                 self._next[:, a, i] = np.where(over, 0.0, self.features(drawn)).mean(axis=1)
         self.statistic = partial(TargetedMoves, spec, self.features)
-
-    def policy_of(self, arrays: Mapping[str, NDArray[Any]], version: int) -> QPolicy:
-        """A policy of its arrays, to the bit."""
-        return QPolicy.from_arrays(arrays, version, self.features)
 
     def plan(
         self,

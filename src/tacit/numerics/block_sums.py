@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 
 
+@dataclass(frozen=True, eq=False)
 class BlockSums:
     """Weighted sums of the parts of releases, and the variances of their noise.
 
@@ -18,26 +19,26 @@ class BlockSums:
     n / s^2. Without noise all weigh the same, and if ``plain``.
     """
 
-    def __init__(self, plain: bool = False) -> None:
-        self.plain = plain
-        self.top = 0.0
-        self.parts: dict[str, Floats] = {}
-        self.variances: dict[str, Floats] = {}
+    plain: bool = False
+    top: float = 0.0  # the largest weight
+    parts: Mapping[str, Floats] = field(default_factory=dict)
+    variances: Mapping[str, Floats] = field(default_factory=dict)
 
-    def add(
+    def added(
         self,
         parts: Mapping[str, Floats],
         noise: Mapping[str, float | Floats],
         unit: float,
         users: int,
-    ) -> None:
-        """Adds a block: its sums by name, their noise (by part or row), and that of weight 1."""
+    ) -> BlockSums:
+        """With a block: its sums by name, their noise (by part or row), and that of weight 1."""
         weight = users / unit**2 if unit > 0.0 and not self.plain else 1.0
+        sums, variances = dict(self.parts), dict(self.variances)
         for name, part in parts.items():
-            self.parts[name] = self.parts.get(name, np.zeros(1)) + weight * part
+            sums[name] = sums.get(name, np.zeros(1)) + weight * part
             variance = (weight * np.asarray(noise[name], dtype=np.float64)) ** 2
-            self.variances[name] = np.asarray(self.variances.get(name, 0.0) + variance)
-        self.top = max(self.top, weight)
+            variances[name] = np.asarray(variances.get(name, 0.0) + variance)
+        return BlockSums(self.plain, max(self.top, weight), sums, variances)
 
     def scaled(self, name: str) -> Floats:
         """A part on the scale on which the block that weighs most counts in full."""
@@ -47,16 +48,3 @@ class BlockSums:
         """The standard deviation of its noise, on that scale."""
         spread: Floats = np.sqrt(self.variances[name]) / self.top
         return spread
-
-    def dump(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """What a save holds."""
-        arrays: dict[str, NDArray[Any]] = {f"parts/{n}": a for n, a in self.parts.items()}
-        arrays |= {f"variances/{n}": a for n, a in self.variances.items()}
-        return {"top": self.top}, arrays
-
-    def restore(self, meta: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Puts back what :meth:`dump` returned."""
-        self.top = meta["top"]
-        for kind, kept in (("parts/", self.parts), ("variances/", self.variances)):
-            kept.clear()
-            kept |= {n.removeprefix(kind): a for n, a in arrays.items() if n.startswith(kind)}
