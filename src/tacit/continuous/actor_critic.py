@@ -121,9 +121,7 @@ class ActorCritic(BoxAlgorithm[State]):
 
     # What is asked.
 
-    def query(
-        self, state: State, plans: Mapping[int, Plan], block: BlockInfo
-    ) -> PolicyGradients:
+    def query(self, state: State, plans: Mapping[int, Plan], block: BlockInfo) -> PolicyGradients:
         """Users' gradients at the policy that serves them."""
         (plan,) = plans.values()
         return self._gradients(state, plan.policy)
@@ -199,9 +197,7 @@ class ActorCritic(BoxAlgorithm[State]):
             return GaussianPolicy.of(self.features, state.theta, box, self._sigma(at))
         return SoftmaxPolicy(self.features, state.theta)
 
-    def plan(
-        self, state: State, last: Plan | None, at: Progress, rng: np.random.Generator
-    ) -> Plan:
+    def plan(self, state: State, last: Plan | None, at: Progress, rng: np.random.Generator) -> Plan:
         """The policy that draws, and the one that takes its likeliest action."""
         served, box = self._drawing(state, at), self.spec.action_box
         if last is None:

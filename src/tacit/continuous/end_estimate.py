@@ -70,9 +70,9 @@ class EndBox:
     def of(cls, asked: EndPlaces) -> EndBox:
         """Before any release."""
         known = (asked.lows, asked.highs), asked.coordinates, asked.spec.reward_range
-        c = len(asked.coordinates)
-        sums = *np.zeros((2, c, BINS)), np.zeros(asked.spec.horizon.bit_length())
-        seen: Ints = np.full((c, 2), -1)
+        ends, going = np.zeros((2, len(asked.coordinates), BINS))
+        sums = ends, going, np.zeros(asked.spec.horizon.bit_length())
+        seen: Ints = np.full((len(ends), 2), -1)
         return cls(*known, *sums, asked.lows, asked.highs, seen, np.zeros_like(seen))
 
     def after(self, parts: Mapping[str, Floats], std: float) -> EndBox:

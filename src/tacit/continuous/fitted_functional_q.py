@@ -230,9 +230,7 @@ class FittedFunctionalQ(BoxAlgorithm[State]):
         low, high = self.spec.reward_range
         mean = float(release["earned"][0]) / block.users
         std = float(np.max(release.std["earned"])) / block.users
-        return replace(
-            state, earned=(mean * (high - low) + 0.5 * (low + high), std * (high - low))
-        )
+        return replace(state, earned=(mean * (high - low) + 0.5 * (low + high), std * (high - low)))
 
     def _filter(
         self, state: State, known: Filter, plans: Mapping[int, Plan], block: BlockInfo
@@ -253,9 +251,7 @@ class FittedFunctionalQ(BoxAlgorithm[State]):
 
     # How it plans.
 
-    def plan(
-        self, state: State, last: Plan | None, at: Progress, rng: np.random.Generator
-    ) -> Plan:
+    def plan(self, state: State, last: Plan | None, at: Progress, rng: np.random.Generator) -> Plan:
         """What users follow, and the best actions by Q."""
         if last is None:
             first = self.behaviour()

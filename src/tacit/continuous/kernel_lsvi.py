@@ -100,9 +100,7 @@ class KernelLSVI(BoxAlgorithm[BlockSums]):
 
     # What is asked.
 
-    def query(
-        self, state: BlockSums, plans: Mapping[int, Plan], block: BlockInfo
-    ) -> EmbeddingSums:
+    def query(self, state: BlockSums, plans: Mapping[int, Plan], block: BlockInfo) -> EmbeddingSums:
         """How users move among features, and what they are paid."""
         return self._embedding_sums()
 

@@ -182,9 +182,7 @@ class ModelPosterior(BoxAlgorithm[State]):
         misfit = self.learns_rewards and not self.privacy.private
         return MoveModel.prior(features, np.minimum(far, half), self.constants, misfit), ends
 
-    def step(
-        self, state: State, states: Floats, actions: Ints
-    ) -> tuple[Floats, Floats, Bools]:
+    def step(self, state: State, states: Floats, actions: Ints) -> tuple[Floats, Floats, Bools]:
         """What the model says: next states, rewards, and which episodes are over then."""
         moves, ends = state.moves, state.ends
         assert moves is not None  # noqa: S101
@@ -206,9 +204,7 @@ class ModelPosterior(BoxAlgorithm[State]):
 
     # How it plans.
 
-    def plan(
-        self, state: State, last: Plan | None, at: Progress, rng: np.random.Generator
-    ) -> Plan:
+    def plan(self, state: State, last: Plan | None, at: Progress, rng: np.random.Generator) -> Plan:
         """The best actions by values in the model, which most follow, and explorers beside them."""
         if state.moves is None:
             first = self.behaviour()
