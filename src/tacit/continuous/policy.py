@@ -236,7 +236,7 @@ class QPolicy:
         return replace(self, weights=weights, preference=order)
 
     def as_version(self, version: int) -> Self:
-        """The same policy under another number."""
+        """The same policy by another number."""
         return replace(self, version=version)
 
     def publish(self, path: str | os.PathLike[str]) -> None:
