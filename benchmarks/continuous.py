@@ -59,7 +59,7 @@ def _run() -> Iterator[Row]:
     rng = np.random.default_rng(0)
     works = partial(_private, world, USERS), partial(world.simulate, uniform, USERS, rng)
     whole, users = processor(*works, turns=TURNS)
-    asked = _agent(world, USERS).sweeps + 1
+    asked = _agent(world, USERS).state.ahead.sweeps + 1
     what = f"{USERS:,} users on line: {{}}"
     yield noted(NAME, what.format(f"a run, {asked} releases about all users"), 1e3 * whole, " ms")
     yield noted(NAME, what.format("a release"), 1e3 * whole / asked, " ms")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -137,17 +137,20 @@ def measure(line_users: int = PAPER_USERS, plane_users: int = PLANE_USERS) -> Me
     """One run in each world."""
     one, two = learnt(line(), line_users), learnt(plane(), plane_users)
     states = np.linspace(0.0, 1.0, LINE_POINTS)
-    features = one.agent.features(states[:, np.newaxis]).T
-    truth = true_q(one.world, one.agent.discount, one.agent.sweeps, states)
+    of_line: Any = one.agent.algorithm
+    of_plane: Any = two.agent.algorithm
+    features = of_line.features(states[:, np.newaxis]).T
+    ahead = one.agent.state.ahead
+    truth = true_q(one.world, ahead.discount, ahead.sweeps, states)
     axis, arrows = np.linspace(0.0, 1.0, COLOURS), (np.arange(ARROWS) + 0.5) / ARROWS
-    policy, weights = two.agent.greedy_policy, two.agent.q_mean
+    policy, weights = two.agent.greedy_policy, of_plane.q_mean(two.agent.state)
     points = np.stack(np.meshgrid(arrows, arrows, indexing="ij"), axis=-1)
     values = centred(values_at(policy, weights, axis).reshape(len(weights), -1)).max(axis=0)
     return Measured(
         one,
         states,
-        centred(one.agent.q_mean @ features),
-        one.agent.q_std @ features,
+        centred(of_line.q_mean(one.agent.state) @ features),
+        of_line.q_std(one.agent.state) @ features,
         centred(truth),
         two,
         axis,
@@ -244,8 +247,8 @@ def table(measured: Measured) -> str:
     for name, shown in (("line", measured.line), ("plane", measured.plane)):
         agent = shown.agent
         lines.append(
-            f"| {name} | {agent.users} | {shown.score:.3f} | {agent.sweeps} | "
-            f"{agent.discount:.3f} | {100 * right[name]:.0f} % |"
+            f"| {name} | {agent.users} | {shown.score:.3f} | {agent.state.ahead.sweeps} | "
+            f"{agent.state.ahead.discount:.3f} | {100 * right[name]:.0f} % |"
         )
     return "\n".join(lines)
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from tacit.continuous.base import BoxAlgorithm, box_spec, discount_of
+from tacit.continuous.base import NO_CLIP, BoxAlgorithm, box_spec, discount_of
 from tacit.continuous.features import default_polynomial
 from tacit.continuous.kernel_maps import kernel_features
 from tacit.continuous.policy import GaussianPolicy, QPolicy, SoftmaxPolicy
 from tacit.continuous.statistics.policy_gradients import PolicyGradients
-from tacit.core.algorithm import Pace
-from tacit.core.asks import Arrays, Ask, Asks, State
+from tacit.core.algorithm import BlockInfo, BlockSizes, Plan, Progress
 from tacit.privacy.arguments import checked_number, instance_of, positive
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.sizing import users_above_noise
@@ -23,11 +23,8 @@ from tacit.privacy.statistic import Floats
 if TYPE_CHECKING:
     from tacit.continuous.features import FeatureMap
     from tacit.continuous.spec import BoxSpec
-    from tacit.core.setting import Setting
+    from tacit.core.problem import Problem
     from tacit.privacy.curator import Release
-
-NO_CLIP = 1e9
-"""A clip that clips nobody: without privacy it would only bias."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +65,20 @@ class ActorCriticOptions:
         instance_of("constants", self.constants, ActorCriticConstants)
 
 
-class ActorCritic(BoxAlgorithm):
+@dataclass(frozen=True, eq=False)
+class State:
+    """Actor, critic, and what gradients and moments add up to, of R outputs and m features."""
+
+    theta: Floats  # (R, m), of the actor
+    values: Floats  # (m,), of the critic
+    gradient: Floats  # (R, m), released ones, with momentum
+    moments: Floats  # (m, m), sums of all blocks
+    clips: Floats  # of actor and critic
+    explained: float = 0.0  # how long noise and chance alone would make the gradient, squared
+    noise: float = 0.0  # standard deviation of the noise of moments
+
+
+class ActorCritic(BoxAlgorithm[State]):
     """A policy that is drawn from, and a critic: both move by users' clipped gradients.
 
     Idea: users are served by a policy that draws actions, softmax over numbered ones or Gaussian in
@@ -95,107 +105,106 @@ class ActorCritic(BoxAlgorithm):
     options: ActorCriticOptions
     features: FeatureMap
 
-    def __init__(self, setting: Setting, options: ActorCriticOptions) -> None:
-        self.spec = spec = box_spec(setting)
+    def __init__(self, problem: Problem, options: ActorCriticOptions) -> None:
+        self.spec = spec = box_spec(problem)
         self.features = default_features(spec)
         self.discount = discount_of(options.discount, spec)
-        box = spec.action_box
-        m, rows = self.features.size, spec.actions if box is None else box.dimension
-        spec.check_weights(m)
-        self.theta = np.zeros((rows, m))  # of the actor
-        self.values = np.zeros(m)  # of the critic
-        self._gradient = np.zeros((rows, m))  # released ones, with momentum
-        self._explained = 0.0  # how long noise and chance alone would make it, squared
-        self._moments, self._moments_noise = np.zeros((m, m)), 0.0  # sums of all blocks
-        start = math.sqrt(spec.horizon)
-        self._clips = np.array([start, start] if setting.privacy.private else [NO_CLIP] * 2)
-        super().__init__(setting, options)
+        spec.check_weights(self.features.size)
+        super().__init__(problem, options)
+
+    def init(self) -> State:
+        """Weights of zero: every action with the same chance, or around the middle of the box."""
+        box, m = self.spec.action_box, self.features.size
+        zeros = np.zeros((self.spec.actions if box is None else box.dimension, m))
+        clip = math.sqrt(self.spec.horizon) if self.privacy.private else NO_CLIP
+        return State(zeros, np.zeros(m), zeros, np.zeros((m, m)), np.array([clip, clip]))
 
     # What is asked.
 
-    def statistic(self) -> PolicyGradients:
+    def query(self, state: State, plans: Mapping[int, Plan], block: BlockInfo) -> PolicyGradients:
         """Users' gradients at the policy that serves them."""
-        clips = float(self._clips[0]), float(self._clips[1])
-        known = self.spec, self._drawing(0), self.values.copy(), self.discount
-        return PolicyGradients(*known, self.options.trace, clips)
+        (plan,) = plans.values()
+        return self._gradients(state, plan.policy)
 
-    def asks(self) -> Asks:
-        """Gradients of the block, once, with its whole budget."""
-        release = yield Ask(self.statistic())
-        self._take(release)
+    def _gradients(self, state: State, policy: SoftmaxPolicy) -> PolicyGradients:
+        clips = float(state.clips[0]), float(state.clips[1])
+        known = self.spec, policy, state.values.copy(), self.discount
+        return PolicyGradients(*known, self.options.trace, clips)
 
     # What is made of the answers.
 
-    def _take(self, release: Release) -> None:
+    def update(
+        self,
+        state: State,
+        plans: Mapping[int, Plan],
+        release: Release,
+        block: BlockInfo,
+        rng: np.random.Generator,
+    ) -> State:
+        """A step of the critic, and one of the actor."""
         # Of devices nobody may have reported.
         constants, n = self.options.constants, max(release.users, 1)
         m = self.features.size
         std = {name: float(np.max(value)) for name, value in release.std.items()}
-        self._moments = self._moments + release["moments"]
-        self._moments_noise = math.hypot(self._moments_noise, std["moments"])
-        metric, inverse = self._metric(self.served + n)
+        moments = state.moments + release["moments"]
+        hidden = math.hypot(state.noise, std["moments"])
+        metric, inverse = self._metric(moments, hidden, block.served + n)
         # The critic, by a Newton step on its squared errors.
         chance = 0.5 * n if self.privacy.private else 0.0
         noise = m * std["critic"] ** 2 * (1.0 + constants.strict * math.sqrt(2.0 / m)) + chance
         told = _told(release["critic"], noise)
         size = n * self.spec.horizon * _square(self.features, self.spec)
-        self.values = self.values + told * float(self._clips[1]) / size * (
-            inverse @ release["critic"]
-        )
+        values = state.values + told * float(state.clips[1]) / size * (inverse @ release["critic"])
         # The actor, by a natural step to the edge of the trust region, or less far.
         gradient = release["actor"]
-        free = gradient.size
         if self.spec.action_box is None:
             # Chances add up to one: what all actions share means nothing.
-            gradient, free = gradient - gradient.mean(axis=0), gradient.size - m
-        free = max(free, 1)
+            gradient = gradient - gradient.mean(axis=0)
         keep = constants.momentum
-        self._gradient = keep * self._gradient + gradient
-        self._explained = keep**2 * self._explained + float((gradient**2).sum())
-        step = self._gradient @ inverse
+        explained = keep**2 * state.explained + float((gradient**2).sum())
+        gradient = keep * state.gradient + gradient
+        step = gradient @ inverse
         change = math.sqrt(max(float(np.einsum("rm,mk,rk->", step, metric, step)) / len(step), 0.0))
-        gain = (1.0 + keep) / (2.0 * keep)
+        gain, theta, clips = (1.0 + keep) / (2.0 * keep), state.theta, state.clips
         if change > 0.0:
-            far = self.options.region * gain * _told(self._gradient, self._explained)
-            scale = 1.0 if self.spec.action_box is None else self._sigma()
-            self.theta = self.theta + far * scale / change * step
+            far = self.options.region * gain * _told(gradient, explained)
+            scale = 1.0 if self.spec.action_box is None else self._sigma(block)
+            theta = theta + far * scale / change * step
         if self.privacy.private:
             within = np.clip(0.5 * (release["short"] / n + 1.0), 0.0, 1.0)
-            self._clips = self._clips * np.exp(constants.short - within)
+            clips = clips * np.exp(constants.short - within)
+        return State(theta, values, gradient, moments, clips, explained, hidden)
 
-    def _metric(self, users: int) -> tuple[Floats, Floats]:
+    def _metric(self, moments: Floats, noise: float, users: int) -> tuple[Floats, Floats]:
         """The mean of moments, with eigenvalues at least those that noise may hide, and inverse."""
         m = self.features.size
-        eigenvalues, vectors = np.linalg.eigh(self._moments / users)
-        hidden = 2.0 * math.sqrt(m) * self._moments_noise / users
+        eigenvalues, vectors = np.linalg.eigh(moments / users)
+        hidden = 2.0 * math.sqrt(m) * noise / users
         kept = np.maximum(eigenvalues, max(hidden, self.options.constants.ridge / m))
         return (vectors * kept) @ vectors.T, (vectors / kept) @ vectors.T
 
-    def _sigma(self) -> float:
+    def _sigma(self, at: Progress) -> float:
         """How far actions that are vectors stray; less from block to block, by public numbers."""
         constants = self.options.constants
-        done = min(self.served / max(self.users, 1), 1.0)
+        done = min(at.served / max(self.users, 1), 1.0)
         return float(constants.wide * (constants.narrow / constants.wide) ** done)
 
     # What users follow.
 
-    def _drawing(self, version: int) -> SoftmaxPolicy:
+    def _drawing(self, state: State, at: Progress) -> SoftmaxPolicy:
         box = self.spec.action_box
         if box is not None:
-            return GaussianPolicy.of(self.features, self.theta, box, self._sigma(), version)
-        return SoftmaxPolicy(self.features, self.theta, 0.0, version)
+            return GaussianPolicy.of(self.features, state.theta, box, self._sigma(at))
+        return SoftmaxPolicy(self.features, state.theta)
 
-    def plan(self) -> tuple[QPolicy, QPolicy]:
+    def plan(self, state: State, last: Plan | None, at: Progress, rng: np.random.Generator) -> Plan:
         """The policy that draws, and the one that takes its likeliest action."""
-        served, version, box = self._drawing(self.releases), self.releases, self.spec.action_box
+        served, box = self._drawing(state, at), self.spec.action_box
+        if last is None:
+            return Plan(served, served)
         if box is not None:
-            return served, GaussianPolicy.of(self.features, self.theta, box, 0.0, version)
-        return served, QPolicy.draw(self.features, self.theta, self.rng, 0.0, version)
-
-    def _first_policies(self) -> tuple[QPolicy, QPolicy]:
-        self.served = 0
-        first = self._drawing(0)
-        return first, first
+            return Plan(served, GaussianPolicy.of(self.features, state.theta, box, 0.0))
+        return Plan(served, QPolicy.draw(self.features, state.theta, rng))
 
     # Choices made before the first user comes.
 
@@ -206,38 +215,15 @@ class ActorCritic(BoxAlgorithm):
                 "gradients have no sensitivity in the 1-norm"
             )
 
-    def _pace(self) -> Pace:
+    def _block_sizes(self) -> BlockSizes:
         """Blocks of one size, in which a gradient is as long as its noise, or a bit longer."""
-        constants = self.options.constants
-        above = constants.above * math.sqrt(self.theta.size)
-        least = users_above_noise(self.statistic(), self.privacy, above)
+        constants, first = self.options.constants, self.init()
+        above = constants.above * math.sqrt(first.theta.size)
+        asked = self._gradients(first, self._drawing(first, Progress()))
+        least = users_above_noise(asked, self.privacy, above)
         size = max(constants.least, least, math.ceil(self.users / constants.blocks))
         size = min(size, self.users)
-        return Pace(f"fixed:size={size}", size=size)
-
-    # Save and resume.
-
-    def identity(self) -> dict[str, Any]:
-        """See :class:`~tacit.core.algorithm.Algorithm`."""
-        return super().identity() | {"discount": self.discount}
-
-    def state(self) -> State:
-        """Actor, critic, what gradients and moments add up to, and the clips."""
-        arrays = {
-            "theta": self.theta,
-            "values": self.values,
-            "gradient": self._gradient,
-            "moments": self._moments,
-            "clips": self._clips,
-        }
-        return {"explained": self._explained, "noise": self._moments_noise}, arrays
-
-    def restore(self, meta: dict[str, Any], arrays: Arrays) -> None:
-        """See :meth:`state`."""
-        self._explained, self._moments_noise = meta["explained"], meta["noise"]
-        self.theta, self.values = arrays["theta"], arrays["values"]
-        self._gradient, self._moments = arrays["gradient"], arrays["moments"]
-        self._clips = arrays["clips"]
+        return BlockSizes(f"fixed:size={size}", size=size)
 
 
 def default_features(spec: BoxSpec) -> FeatureMap:

@@ -1,4 +1,4 @@
-"""What all algorithms on vectors share: their policies, how saves hold them, what they refuse."""
+"""What all algorithms on vectors share: how they begin, and what they refuse."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ import numbers
 from typing import TYPE_CHECKING, Any
 
 from tacit.continuous.policy import QPolicy
-from tacit.core.algorithm import Algorithm, Pace
-from tacit.core.asks import Arrays
+from tacit.core.algorithm import Algorithm, BlockSizes, S
 from tacit.privacy.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from tacit.continuous.features import FeatureMap
     from tacit.continuous.spec import BoxSpec
-    from tacit.core.setting import Setting
+    from tacit.core.problem import Problem
+
+NO_CLIP = 1e9
+"""A clip that clips nobody: without privacy it would only bias."""
 
 
-class BoxAlgorithm(Algorithm[QPolicy]):
+class BoxAlgorithm(Algorithm[S]):
     """An algorithm that learns Q on vectors, of users who are asked one by one."""
 
     spec: BoxSpec
@@ -27,28 +29,21 @@ class BoxAlgorithm(Algorithm[QPolicy]):
 
     def behaviour(self) -> QPolicy:
         """Every action with the same chance."""
-        return QPolicy.uniform(self.spec.dimension, self.spec.actions, version=self.releases)
+        return QPolicy.uniform(self.spec.dimension, self.spec.actions)
 
-    def _first_policies(self) -> tuple[QPolicy, QPolicy]:
-        first = self.behaviour()
-        return first, first
-
-    def _pace(self) -> Pace:
+    def _block_sizes(self) -> BlockSizes:
         """All users in one block."""
-        return Pace(f"fixed:size={self.users}", size=self.users)
+        return BlockSizes(f"fixed:size={self.users}", size=self.users)
 
-    def policy_arrays(self, policy: QPolicy) -> Arrays:
-        """See :meth:`QPolicy.arrays`."""
-        return policy.arrays()
-
-    def policy_of(self, arrays: Arrays, version: int) -> QPolicy:
-        """The inverse, to the bit."""
-        return QPolicy.from_arrays(arrays, version, self.features)
+    @property
+    def code(self) -> tuple[Any, ...]:
+        """Its feature map, which may be a function."""
+        return () if self.features is None else (self.features,)
 
 
-def box_spec(setting: Setting) -> BoxSpec:
+def box_spec(problem: Problem) -> BoxSpec:
     """The spec that an algorithm was told, if it is of vectors."""
-    spec: BoxSpec = setting.spec
+    spec: BoxSpec = problem.spec
     if not hasattr(spec, "bounded"):
         raise InvalidArgument(f"spec must be a BoxSpec, got {type(spec).__name__}")
     return spec

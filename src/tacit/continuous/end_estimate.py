@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from copy import copy
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from tacit.continuous.monomials import Monomials
 from tacit.continuous.statistics.end_places import BINS, GOING, EndPlaces
 from tacit.privacy.statistic import Bools, Floats, Ints
-
-if TYPE_CHECKING:
-    from tacit.core.asks import Arrays
 
 # Standard deviations of noise from which on ends are sure, and likely.
 _SURE, _LIKELY = 4.0, 2.0
@@ -29,8 +27,9 @@ _STALLED = 2
 _SIGN = 0.5
 
 
+@dataclass(eq=False)
 class EndBox:
-    """The box in which episodes go on, by histograms along its coordinates.
+    """The box in which episodes go on, by histograms along its coordinates; a value.
 
     Ends are bins in which more episodes end than noise can say, and fewer go on than could be
     there. Along one coordinate after the other, the ones with the most prominent bins first, bounds
@@ -42,7 +41,9 @@ class EndBox:
     no farther for two blocks they give up.
 
     Attributes:
-        asked: what is asked for.
+        edges: the lower and the upper corner of the box that is asked about.
+        coordinates: (c,), those that are asked about.
+        reward_range: the smallest and the largest reward.
         ends, going, lengths: released, summed over blocks.
         variance: of their noise.
         lows, highs: between these, episodes go on.
@@ -52,25 +53,37 @@ class EndBox:
         stalled: (c, 2), for how many blocks they got no farther.
     """
 
-    def __init__(self, asked: EndPlaces) -> None:
-        self.asked = asked
-        low, high = asked.spec.reward_range
-        self._cautious, self._hopeful = low >= 0.0, high <= 0.0
-        self.ends, self.going = np.zeros((2, len(asked.coordinates), BINS))
-        self.lengths = np.zeros(asked.spec.horizon.bit_length())
-        self.variance = 0.0
-        self.lows, self.highs, self.explained = asked.lows, asked.highs, 1.0
-        self.seen: Ints = np.full((len(asked.coordinates), 2), -1)
-        self.stalled: Ints = np.zeros_like(self.seen)
+    edges: tuple[Floats, Floats]
+    coordinates: Ints
+    reward_range: tuple[float, float]
+    ends: Floats
+    going: Floats
+    lengths: Floats
+    lows: Floats
+    highs: Floats
+    seen: Ints
+    stalled: Ints
+    variance: float = 0.0
+    explained: float = 1.0
 
-    def update(self, parts: Mapping[str, Floats], std: float) -> None:
-        """Takes in one more release."""
-        before = self.seen
-        self.ends, self.going = self.ends + parts["ends"], self.going + parts["going"]
-        self.lengths, self.variance = self.lengths + parts["lengths"], self.variance + std**2
-        self.find()
-        farther = (self.seen - before) * (-1, 1) > 0
-        self.stalled = np.where(farther | (before < 0), 0, self.stalled + 1)
+    @classmethod
+    def of(cls, asked: EndPlaces) -> EndBox:
+        """Before any release."""
+        known = (asked.lows, asked.highs), asked.coordinates, asked.spec.reward_range
+        ends, going = np.zeros((2, len(asked.coordinates), BINS))
+        sums = ends, going, np.zeros(asked.spec.horizon.bit_length())
+        seen: Ints = np.full((len(ends), 2), -1)
+        return cls(*known, *sums, asked.lows, asked.highs, seen, np.zeros_like(seen))
+
+    def after(self, parts: Mapping[str, Floats], std: float) -> EndBox:
+        """With one more release."""
+        new, before = copy(self), self.seen
+        new.ends, new.going = self.ends + parts["ends"], self.going + parts["going"]
+        new.lengths, new.variance = self.lengths + parts["lengths"], self.variance + std**2
+        new._find()
+        farther = (new.seen - before) * (-1, 1) > 0
+        new.stalled = np.where(farther | (before < 0), 0, self.stalled + 1)
+        return new
 
     @property
     def total(self) -> float:
@@ -78,15 +91,16 @@ class EndBox:
         total = float(self.lengths.sum())
         return total if total > _SURE * math.sqrt(self.variance * len(self.lengths)) else 0.0
 
-    def find(self) -> None:
+    def _find(self) -> None:
         """The bounds, from what was released."""
-        self.lows, self.highs, self.explained = self.asked.lows.copy(), self.asked.highs.copy(), 1.0
+        first, last = self.edges
+        self.lows, self.highs, self.explained = first.copy(), last.copy(), 1.0
         left = total = self.total
         noise, unsure = math.sqrt(self.variance), self.variance * len(self.lengths)
         often = 2.0 ** float(self.lengths.argmax())
         stays = often * np.maximum(self.going - _LIKELY * noise / GOING, 0.0)
         sure = (self.ends > _SURE * noise) & (self.ends > stays)
-        rest = set(range(len(self.asked.coordinates)))
+        rest = set(range(len(self.coordinates)))
         while rest and left > 3.0 * math.sqrt(unsure):
             score, k, out = max(
                 (self._beyond(k, sure[k], left, unsure) for k in sorted(rest)),
@@ -103,12 +117,12 @@ class EndBox:
             spread = math.sqrt(self.variance * (len(self.lengths) + BINS))
             self.explained = 1.0 - (left - _LIKELY * spread) / total
         self._look_around()
-        if self._cautious and total:
+        if self.reward_range[0] >= 0.0 and total:
             lows, highs = self._around_seen(self.seen >= 0)
             # Noise may say that users have been beyond an end only; then that end counts.
             free = (
-                (self.lows == self.asked.lows) & (lows < self.highs),
-                (self.highs == self.asked.highs) & (highs > self.lows),
+                (self.lows == first) & (lows < self.highs),
+                (self.highs == last) & (highs > self.lows),
             )
             self.lows, self.highs = (
                 np.where(free[0], lows, self.lows),
@@ -152,43 +166,44 @@ class EndBox:
     def _around_seen(self, sides: Bools) -> tuple[Floats, Floats]:
         """Bounds around where users have been, on some sides (c, 2); those of the box on others."""
         around = _AROUND * (self.seen[:, 1] - self.seen[:, 0]) if self.variance else 0.0
-        lows, highs, at = self.asked.lows.copy(), self.asked.highs.copy(), self.asked.coordinates
+        lows, highs, at = self.edges[0].copy(), self.edges[1].copy(), self.coordinates
         size = (highs - lows)[at] / BINS
         low, high = (
             np.maximum(self.seen[:, 0] - around, 0),
             np.minimum(self.seen[:, 1] + around, BINS),
         )
         lows[at] += size * np.where(sides[:, 0], low, 0)
-        highs[at] = np.where(sides[:, 1], self.asked.lows[at] + size * high, highs[at])
+        highs[at] = np.where(sides[:, 1], self.edges[0][at] + size * high, highs[at])
         return lows, highs
 
     @property
     def hope(self) -> tuple[Floats, Floats] | None:
         """Beyond which bounds ends are hoped for; ``None`` if nowhere."""
-        if not self._hopeful or self.total:
+        if self.reward_range[1] > 0.0 or self.total:
             return None
         lows, highs = self._around_seen((self.seen >= 0) & (self.stalled < _STALLED))
-        some = (lows > self.asked.lows).any() or (highs < self.asked.highs).any()
+        some = (lows > self.edges[0]).any() or (highs < self.edges[1]).any()
         return (lows, highs) if some else None
 
     def _bound(self, k: int, low: float, high: float) -> None:
         """Moves the bounds of a coordinate inwards, to edges of bins."""
-        i = self.asked.coordinates[k]
-        first, size = self.asked.lows[i], self.asked.highs[i] - self.asked.lows[i]
+        i = self.coordinates[k]
+        first, size = self.edges[0][i], self.edges[1][i] - self.edges[0][i]
         self.lows[i] = max(self.lows[i], first + size * low / BINS)
         self.highs[i] = min(self.highs[i], first + size * high / BINS)
 
     def __call__(self, states: Floats) -> Bools:
         """Whether episodes are over at states (n, D)."""
         lows, highs = self.lows, self.highs
-        if not self._cautious:
+        if self.reward_range[0] < 0.0:
             # Where the box that is asked about ends, nothing else does: states may be open there.
-            lows = np.where(lows > self.asked.lows, lows, -np.inf)
-            highs = np.where(highs < self.asked.highs, highs, np.inf)
+            lows = np.where(lows > self.edges[0], lows, -np.inf)
+            highs = np.where(highs < self.edges[1], highs, np.inf)
         over: Bools = np.any((states < lows) | (states > highs), axis=1)
         return over
 
 
+@dataclass(frozen=True, eq=False)
 class EndSigns:
     """Where episodes end, by regression of signs on features of states.
 
@@ -198,14 +213,19 @@ class EndSigns:
         variance: of their noise.
     """
 
-    def __init__(self, features: Monomials) -> None:
-        self.features = features
-        self.moments: Floats = np.zeros((features.size + 1,) * 2)
-        self.variance = 0.0
+    features: Monomials
+    moments: Floats
+    variance: float = 0.0
 
-    def update(self, moments: Floats, std: float) -> None:
-        """Takes in one more release."""
-        self.moments, self.variance = self.moments + moments, self.variance + std**2
+    @classmethod
+    def of(cls, features: Monomials) -> EndSigns:
+        """Before any release."""
+        return cls(features, np.zeros((features.size + 1,) * 2))
+
+    def after(self, moments: Floats, std: float) -> EndSigns:
+        """With one more release."""
+        moments, variance = self.moments + moments, self.variance + std**2
+        return replace(self, moments=moments, variance=variance)
 
     def __call__(self, states: Floats) -> Bools:
         """Whether episodes are over at states (n, D)."""
@@ -224,39 +244,18 @@ class EndSigns:
         return weights
 
 
+@dataclass(frozen=True, eq=False)
 class EndModel:
     """Where episodes end: beyond a box, if one explains the ends, or else by regression."""
 
-    def __init__(self, asked: EndPlaces, features: Monomials) -> None:
-        self.box, self.signs = EndBox(asked), EndSigns(features)
+    box: EndBox
+    signs: EndSigns
 
     @property
     def boxed(self) -> bool:
         """Whether a box is believed in, and asked about."""
-        return bool(len(self.box.asked.coordinates)) and self.box.explained >= _A_BOX
+        return bool(len(self.box.coordinates)) and self.box.explained >= _A_BOX
 
     def __call__(self, states: Floats) -> Bools:
         """Whether episodes are over at states (n, D)."""
         return self.box(states) if self.boxed else self.signs(states)
-
-    def arrays(self) -> Arrays:
-        """What it was made of."""
-        box, signs = self.box, self.signs
-        noise = np.array([box.variance, signs.variance])
-        return {
-            "places": box.ends,
-            "going": box.going,
-            "lengths": box.lengths,
-            "signs": signs.moments,
-            "noise": noise,
-            "stalled": box.stalled,
-        }
-
-    def restore(self, arrays: Arrays) -> None:
-        """The inverse, to the bit."""
-        box, signs = self.box, self.signs
-        box.ends, box.going, box.lengths = (arrays[n] for n in ("places", "going", "lengths"))
-        box.variance, signs.variance = (float(part) for part in arrays["noise"])
-        signs.moments = arrays["signs"]
-        box.stalled = arrays["stalled"]
-        box.find()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,7 +23,8 @@ NO_NOISE = 1e-6
 """Variance that stands for no noise at all."""
 
 
-class Units(NamedTuple):
+@dataclass(frozen=True)
+class Units:
     """What rewards are measured from and in, the value of an end, if any, and values' range."""
 
     centre: float
@@ -138,7 +139,7 @@ class Basis:
         return likeness
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class SweepAnswer:
     """One release of residuals, and what was public when it was asked for."""
 
@@ -149,10 +150,20 @@ class SweepAnswer:
     value: Floats  # what stands for the values in the prior
 
 
-class Belief:
-    """What all releases say of targets f_a(V) = E[r + discount (V(s') - V(s)) | s, a].
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """All releases about values."""
 
-    A priori, targets of two values V and W are jointly Gaussian, with the covariance
+    gram: Floats  # (m, m), of features where users were
+    users: int = 0  # whose Gram matrix it is
+    answers: tuple[SweepAnswer, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Belief:
+    """Prior of targets f_a(V) = E[r + discount (V(s') - V(s)) | s, a].
+
+    Targets of two values V and W are jointly Gaussian, with the covariance
 
         prior prior' (reward^2 + discount^2 moves^2 <V, W> + drift^2 min(i, j))
 
@@ -161,20 +172,10 @@ class Belief:
     as far as these are alike. On maps that are no grid V(s) is not subtracted.
     """
 
-    def __init__(
-        self, basis: Basis, constants: FunctionalConstants, actions: int, discount: float
-    ) -> None:
-        self.basis, self.constants = basis, constants
-        self.actions, self.discount = actions, discount
-        self.answers: list[SweepAnswer] = []
-        self.gram: Floats = np.zeros((basis.features.size, basis.features.size))
-        self.gram_users = 0
-
-    def copy(self) -> Belief:
-        """A belief of its own that begins with the same releases."""
-        new = Belief(self.basis, self.constants, self.actions, self.discount)
-        new.answers, new.gram, new.gram_users = [*self.answers], self.gram, self.gram_users
-        return new
+    basis: Basis
+    constants: FunctionalConstants
+    actions: int
+    discount: float
 
 
 class Posterior:
@@ -185,11 +186,11 @@ class Posterior:
     ``per_pass`` ask the same: without noise, an error is one.
     """
 
-    def __init__(self, belief: Belief, per_pass: int) -> None:
+    def __init__(self, belief: Belief, evidence: Evidence, per_pass: int) -> None:
         self._belief = belief
-        basis, constants, answers = belief.basis, belief.constants, belief.answers
-        gram = belief.gram / belief.actions
-        shares = np.array([answer.users / belief.gram_users for answer in answers])
+        basis, constants, answers = belief.basis, belief.constants, evidence.answers
+        gram = evidence.gram / belief.actions
+        shares = np.array([answer.users / evidence.users for answer in answers])
         stds = np.array([answer.std for answer in answers]) / shares
         exact = not stds.any()
         typical = math.sqrt(NO_NOISE) if exact else float(np.sqrt(np.mean(stds**2)))
@@ -245,6 +246,7 @@ class Posterior:
         return covariance
 
 
+@dataclass(frozen=True, eq=False)
 class Filter:
     """A Kalman filter of targets: each batch of users corrects what is believed of them once.
 
@@ -256,30 +258,37 @@ class Filter:
         covariance: (actions, q, q).
     """
 
-    def __init__(self, basis: Basis, constants: FunctionalConstants, actions: int) -> None:
-        self.basis, self.constants = basis, constants
+    mean: Floats
+    covariance: Floats
+
+    @classmethod
+    def prior(cls, basis: Basis, constants: FunctionalConstants, actions: int) -> Filter:
+        """Before any release."""
         modes = basis.prior.shape[1]
-        self.mean: Floats = np.zeros((actions, modes))
-        self.covariance: Floats = np.tile(
-            constants.prior_reward**2 * np.eye(modes), (actions, 1, 1)
-        )
+        covariance = np.tile(constants.prior_reward**2 * np.eye(modes), (actions, 1, 1))
+        return cls(np.zeros((actions, modes)), covariance)
 
-    @property
-    def targets(self) -> Floats:
+    def targets(self, basis: Basis) -> Floats:
         """What is believed of them, as weights (actions, m)."""
-        return self.mean @ self.basis.prior.T
+        return self.mean @ basis.prior.T
 
-    @property
-    def spread(self) -> Floats:
+    def spread(self, basis: Basis) -> Floats:
         """The standard deviation of those weights, (actions, m)."""
-        prior = self.basis.prior
+        prior = basis.prior
         variances = np.einsum("mq,aqr,mr->am", prior, self.covariance, prior)
         spread: Floats = np.sqrt(np.maximum(variances, 0.0))
         return spread
 
-    def take_in(self, release: Release, visits: Floats, *, drifts: bool) -> None:
+    def after(
+        self,
+        release: Release,
+        visits: Floats,
+        basis: Basis,
+        constants: FunctionalConstants,
+        *,
+        drifts: bool,
+    ) -> Filter:
         """A step of the filter for every action, given visits to points, (m, actions)."""
-        basis, constants = self.basis, self.constants
         std = float(np.max(release.std["residuals"]))
         mean, covariance = self.mean.copy(), self.covariance.copy()
         for action in range(len(mean)):
@@ -294,4 +303,4 @@ class Filter:
             ).T
             mean[action] += gain @ release["residuals"][action]
             covariance[action] -= gain @ across @ covariance[action]
-        self.mean, self.covariance = mean, covariance
+        return Filter(mean, covariance)

@@ -16,36 +16,42 @@ over users and their steps with action a, plus a fresh path of a Gaussian proces
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
-from tacit.continuous.base import BoxAlgorithm, box_spec, discount_of
+from tacit.continuous.base import NO_CLIP, BoxAlgorithm, box_spec, discount_of
 from tacit.continuous.constants import GRID, GRID_ENDS, MAP, FunctionalConstants
-from tacit.continuous.estimate import Basis, Belief, Filter, Posterior, SweepAnswer, Units
+from tacit.continuous.estimate import (
+    Basis,
+    Belief,
+    Evidence,
+    Filter,
+    Posterior,
+    SweepAnswer,
+    Units,
+)
 from tacit.continuous.features import Grid, default_polynomial, is_grid
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.statistics.clipped_sums import ResidualSums, VisitSums
 from tacit.continuous.statistics.mean_rewards import MeanRewards
-from tacit.core.algorithm import Algorithm, Pace
-from tacit.core.asks import Arrays, Ask, Asks, State, below
+from tacit.core.algorithm import BlockInfo, BlockSizes, Plan, Progress, Queries, Query
 from tacit.core.schedule import Schedule
-from tacit.privacy.arguments import flag, instance_of, one_of, steady_repr
-from tacit.privacy.curator import Release
-from tacit.privacy.errors import BudgetExceeded, InvalidArgument
+from tacit.privacy.arguments import flag, instance_of, one_of
+from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.sizing import check_question
 from tacit.privacy.statistic import Floats, Statistic
 
 if TYPE_CHECKING:
     from tacit.continuous.features import FeatureMap
     from tacit.continuous.spec import BoxSpec
-    from tacit.core.setting import Setting
+    from tacit.core.problem import Problem
+    from tacit.privacy.curator import Release
 
 # Points of a grid along each coordinate, by the number of coordinates.
 _POINTS = (21, 9)
-NO_CLIP = 1e9
-"""A clip that clips nobody."""
 # A histogram is believed to be off from even by this part, and nowhere below that part of even.
 _UNEVEN = 0.5
 _RAREST = 0.2
@@ -87,14 +93,36 @@ class FittedFunctionalQOptions:
             instance_of("constants", self.constants, FunctionalConstants)
 
 
-class FittedFunctionalQ(BoxAlgorithm):
+@dataclass(frozen=True)
+class Lookahead:
+    """How far plans look ahead of the noise, by how many users are asked; public."""
+
+    signal: float  # how far they stand out of the noise, per number that is to be learnt
+    sweeps: int  # of values: the noise in each is carried on to the next
+    discount: float  # of future rewards
+    units: Units  # of rewards and values
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """Q, the releases it follows from, and what users earned who were served by it."""
+
+    ahead: Lookahead  # of the block that was asked last about values
+    weights: Floats  # Q, in its units: (actions, m)
+    last: Floats  # Q of the last sweep, of which ``weights`` may be an average
+    evidence: Evidence
+    filter: Filter | None = None  # where all are served
+    earned: tuple[float, float] | None = None  # by a user in a step, and the noise's deviation
+
+
+class FittedFunctionalQ(BoxAlgorithm[State]):
     """Fitted Q-iteration in which each sweep is one private release about all users of a block.
 
     **With** ``serve="nobody"`` **the users it learns from gain nothing.** They are served by the
     behaviour policy, every action with the same chance, to the last of them; ``policy`` is that
     behaviour for ever. What is learnt is ``greedy_policy``, for everybody who comes later.
 
-    A block's users are first asked where they were, then ``depth`` times for the sum of their
+    A block's users are first asked where they were, then in every sweep for the sum of their
     functions, clipped, which JointDP and NonPrivate allow and LocalDP does not. From all releases
     so far follows the posterior mean of the next Q (:class:`tacit.continuous.estimate.Belief`). How
     many there are, how far plans look ahead and how long a user's function may be follow from
@@ -102,41 +130,39 @@ class FittedFunctionalQ(BoxAlgorithm):
 
     With ``serve="most"`` the first block is such a batch, as large as public numbers say it takes.
     Those after it follow what was learnt, without any exploring, and are asked once what they
-    earned: ``earned`` is how well users are served, in public. As soon as that is no more than 3 %
-    of all so far, twice as many explore, as a batch of their own, whose plans look farther ahead.
+    earned: ``state.earned`` is how well users are served, in public. As soon as that is no more
+    than 3 % of all so far, twice as many explore, as a batch of their own, whose plans look farther
+    ahead.
 
-    With ``serve="all"`` each of ``depth`` batches follows the published Q, but for 30 % uniform
-    actions, and is asked once, with its whole budget, for the residuals of that Q, which a Kalman
-    filter takes in (:class:`tacit.continuous.estimate.Filter`). That suits LocalDP, and needs far
-    more users for the same policy; it needs a grid.
+    With ``serve="all"`` each batch, one for every sweep, follows the published Q, but for 30 %
+    uniform actions, and is asked once, with its whole budget, for the residuals of that Q, which a
+    Kalman filter takes in (:class:`tacit.continuous.estimate.Filter`). That suits LocalDP, and
+    needs far more users for the same policy; it needs a grid.
 
     >>> from tacit import FittedFunctionalQ, JointDP
     >>> from tacit.continuous import line
     >>> agent = FittedFunctionalQ(line().spec, 100, JointDP(0.9, 1e-4), noise_seed=0)
-    >>> agent.sweeps, round(agent.discount, 3)
+    >>> agent.state.ahead.sweeps, round(agent.state.ahead.discount, 3)
     (11, 0.909)
     >>> agent = FittedFunctionalQ(line().spec, 5000, JointDP(0.9, 1e-4), noise_seed=0, serve="most")
-    >>> agent.schedule.blocks, agent.exploring
-    ((84, 4916), True)
+    >>> agent.schedule.blocks
+    (84, 4916)
 
     Attributes:
-        depth: how many sweeps of values there are: the noise in each is carried on to the next.
-        discount: of future rewards, as far as plans can look ahead of the noise.
         ends: whether episodes may end early.
-        weights: Q, in its units: (actions, m).
-        earned: what the users who were served last earned in a step, and the noise's deviation.
+        ahead: how far the first plan looks ahead.
     """
 
     name: ClassVar[str] = "fitted_functional_q"
-    batch: bool = True
+    offline: bool = True
     Options = FittedFunctionalQOptions
     options: FittedFunctionalQOptions
     features: FeatureMap
 
-    def __init__(self, setting: Setting, options: FittedFunctionalQOptions) -> None:
-        self.spec = spec = box_spec(setting)
-        self.users, self.mu, self.options = setting.users, setting.privacy.episode_mu, options
-        self.batch = options.serve == "nobody"
+    def __init__(self, problem: Problem, options: FittedFunctionalQOptions) -> None:
+        self.spec = spec = box_spec(problem)
+        self.users, self.mu, self.options = problem.users, problem.privacy.episode_mu, options
+        self.offline = options.serve == "nobody"
         self.features = spec.features or _default_features(spec)
         on_grid = is_grid(self.features)
         self.ends = (spec.may_end or not on_grid) if options.ends is None else options.ends
@@ -144,185 +170,170 @@ class FittedFunctionalQ(BoxAlgorithm):
         self.constants = options.constants or usual
         spec.check_weights(self.features.size)
         self.basis = Basis(self.features, self.constants, not self.ends)
-        self.weights: Floats = np.zeros((spec.actions, self.features.size))
-        self.earned: tuple[float, float] | None = None
-        self._explorers: int | None = None  # of this turn; before there are any, the first
-        self._look_ahead()
-        self.filter = Filter(self.basis, self.constants, spec.actions)
-        super().__init__(setting, options)
+        self.ahead = self._look_ahead(self._first() if options.serve == "most" else self.users)
+        super().__init__(problem, options)
         if options.serve == "most":
             self.schedule = Schedule("explore and serve", _turns(self.users, self._first()))
 
-    def _look_ahead(self) -> None:
-        """How deep plans look, which follows from how many are asked; nothing is known yet."""
-        farthest = discount_of(self.options.discount, self.spec)
-        self.depth = self._choose_depth(max(1, round(1.0 / (1.0 - farthest))))
-        self.discount = min(farthest, 1.0 - 1.0 / self.depth)
-        self.units = Units.of(self.spec, self.discount, self.ends)
-        self.belief = Belief(self.basis, self.constants, self.spec.actions, self.discount)
-        # The Q of the last sweep; ``weights`` may be an average.
-        self._last = np.zeros_like(self.weights)
+    def init(self) -> State:
+        """Q is zero."""
+        actions, m = self.spec.actions, self.features.size
+        zeros, evidence = np.zeros((actions, m)), Evidence(np.zeros((m, m)))
+        known = None
+        if self.options.serve == "all":
+            known = Filter.prior(self.basis, self.constants, actions)
+        return State(self.ahead, zeros, zeros, evidence, known)
 
     # What is asked, and what is made of the answers.
 
-    def asks(self) -> Asks:
-        """Where users were and then one question per sweep; or one, where they are served."""
-        if self.options.serve == "all":
-            return self._ask_once()
-        return self._sweep() if self.exploring else self._ask_earned()
+    def learn(
+        self, state: State, plans: Mapping[int, Plan], block: BlockInfo, rng: np.random.Generator
+    ) -> Queries[State]:
+        """Where users were and then one query per sweep; or one, where they are served."""
+        if state.filter is not None:
+            return self._filter(state, state.filter, plans, block)
+        return self._sweep(state, block) if self.exploring(block) else self._earned(state, block)
 
-    def _sweep(self) -> Asks:
-        """Where users were, then one release per sweep. Nothing changes until all are there.
-
-        A crash can make users pay for a sweep that nobody saw. Then the last ones are left out:
-        any number of sweeps is an estimate. The noise of those that were asked is as it was.
-        """
+    def _sweep(self, state: State, block: BlockInfo) -> Queries[State]:
+        """Where users were, then one release per sweep."""
         if self.options.serve == "most":
-            self._begin(self.block_users)
-        J, users = self.sweeps, self.block_users
-        mu_visits, mu_sweeps = self._split_of_budget()
-        belief, Q = self.belief.copy(), self._last
-        visits = yield Ask(self._visits(), mu=mu_visits)
-        belief.gram = belief.gram + visible_gram(visits, self.basis, users * self.spec.horizon)
-        belief.gram_users += users
+            # A batch of its own.
+            begun = replace(self.init(), ahead=self._look_ahead(block.users))
+            state = replace(begun, weights=state.weights, earned=state.earned)
+        ahead, evidence, Q, users = state.ahead, state.evidence, state.last, block.users
+        J, belief = ahead.sweeps, self._belief(ahead)
+        mu_visits, mu_sweeps = self._split_of_budget(J)
+        visits = yield Query(self._visits(), mu=mu_visits)
+        gram = evidence.gram + visible_gram(visits, self.basis, users * self.spec.horizon)
+        evidence = Evidence(gram, evidence.users + users, evidence.answers)
         found: list[Floats] = []
-        known = Posterior(belief, J) if belief.answers else None
+        known = Posterior(belief, evidence, J) if evidence.answers else None
         for j in range(J):
             # V = max_a Q_a, and what all answers so far say of its targets.
             V, _ = self.basis.value(Q)
             expected = np.zeros_like(Q) if known is None else known.targets(V)
-            clip = self.clip_at(j / max(1, J - 1))
-            residuals = self.residuals(Q, self.carried(V) + expected, clip)
-            try:
-                release = yield Ask(residuals, mu=float(mu_sweeps[j]))
-            except BudgetExceeded:
-                if not found:
-                    raise
-                break
+            carried, clip = self._carried(ahead, V), self.clip_at(ahead, j / max(1, J - 1))
+            residuals = self.residuals(ahead, Q, carried + expected, clip)
+            release = yield Query(residuals, mu=float(mu_sweeps[j]))
             std = float(np.max(release.std["residuals"]))
-            belief.answers.append(SweepAnswer(release.parts["residuals"], std, users, expected, V))
-            known = Posterior(belief, J)
-            Q = self.carried(V) + known.targets(V)
+            answer = SweepAnswer(release.parts["residuals"], std, users, expected, V)
+            evidence = replace(evidence, answers=(*evidence.answers, answer))
+            known = Posterior(belief, evidence, J)
+            Q = carried + known.targets(V)
             found.append(Q)
-        self.belief, self._last = belief, Q
-        self.weights = np.mean(found[-self.constants.averaged :], axis=0)
+        weights = np.mean(found[-self.constants.averaged :], axis=0)
+        return replace(state, weights=weights, last=Q, evidence=evidence)
 
-    def _begin(self, explorers: int) -> None:
-        """A batch of its own."""
-        self._explorers = explorers
-        self._look_ahead()
-
-    def _ask_earned(self) -> Asks:
+    def _earned(self, state: State, block: BlockInfo) -> Queries[State]:
         """What those who are served earned."""
-        release = yield Ask(MeanRewards(self.spec))
+        release = yield Query(MeanRewards(self.spec))
         low, high = self.spec.reward_range
-        mean = float(release["earned"][0]) / self.block_users
-        std = float(np.max(release.std["earned"])) / self.block_users
-        self.earned = (mean * (high - low) + 0.5 * (low + high), std * (high - low))
+        mean = float(release["earned"][0]) / block.users
+        std = float(np.max(release.std["earned"])) / block.users
+        return replace(state, earned=(mean * (high - low) + 0.5 * (low + high), std * (high - low)))
 
-    def _ask_once(self) -> Asks:
+    def _filter(
+        self, state: State, known: Filter, plans: Mapping[int, Plan], block: BlockInfo
+    ) -> Queries[State]:
         """How far the users of the batch are from what Q and the filter predict."""
-        value = self.carried(self.basis.value(self.weights)[0])
-        clip = self.clip_at(self.releases / max(1, self.schedule.releases - 1))
-        predictions = value + self.filter.targets
-        release = yield Ask(self.residuals(self.weights, predictions, clip))
+        (plan,) = plans.values()
+        value = self._carried(state.ahead, self.basis.value(state.weights)[0])
+        clip = self.clip_at(state.ahead, block.releases / max(1, self.schedule.releases - 1))
+        predictions = value + known.targets(self.basis)
+        release = yield Query(self.residuals(state.ahead, state.weights, predictions, clip))
         grid = self.features
         assert is_grid(grid)  # noqa: S101
-        even = self.block_users * self.spec.horizon / grid.size
-        visits = even * self.policy.probabilities(grid.points)
-        self.filter.take_in(release, visits, drifts=bool(self.all_served))
-        self.weights = value + self.filter.targets
+        even = block.users * self.spec.horizon / grid.size
+        visits = even * plan.policy.probabilities(grid.points)
+        drifts = bool(block.all_served)
+        known = known.after(release, visits, self.basis, self.constants, drifts=drifts)
+        return replace(state, weights=value + known.targets(self.basis), filter=known)
 
     # How it plans.
 
-    def plan(self) -> tuple[QPolicy, QPolicy]:
+    def plan(self, state: State, last: Plan | None, at: Progress, rng: np.random.Generator) -> Plan:
         """What users follow, and the best actions by Q."""
+        if last is None:
+            first = self.behaviour()
+            return Plan(first, first)
         if self.options.serve == "all":
-            return self.greedy(EPSILON), self.greedy()
-        greedy = self.greedy()
-        last = self.releases >= self.schedule.releases
-        serves = self.options.serve == "most" and (not self.exploring or last)
-        return (greedy if serves else self.behaviour()), greedy
-
-    def greedy(self, epsilon: float = 0.0) -> QPolicy:
-        """The best actions by Q, and a uniform one with probability ``epsilon``."""
-        return QPolicy.draw(self.features, self.weights, self.rng, epsilon, self.releases)
+            served = QPolicy.draw(self.features, state.weights, rng, EPSILON)
+            return Plan(served, QPolicy.draw(self.features, state.weights, rng))
+        greedy = QPolicy.draw(self.features, state.weights, rng)
+        ended = at.releases >= self.schedule.releases
+        serves = self.options.serve == "most" and (not self.exploring(at) or ended)
+        return Plan(greedy if serves else self.behaviour(), greedy)
 
     # What is public.
 
-    @property
-    def exploring(self) -> bool:
-        """Whether the users of the current block are served at random, and asked about values."""
-        return self.options.serve == "nobody" or self.releases % 2 == 0
-
-    @property
-    def sweeps(self) -> int:
-        """How many times the users of a block are asked about values."""
-        return self.depth
+    def exploring(self, at: Progress) -> bool:
+        """Whether the users of the next block are served at random, and asked about values."""
+        return self.options.serve == "nobody" or at.releases % 2 == 0
 
     @property
     def why(self) -> str:
-        """See :class:`~tacit.core.algorithm.Algorithm`."""
+        """What was chosen, in words."""
         if self.options.serve == "all":
             return (
                 f"{self.schedule.releases} batches, whose users follow the published values and "
                 f"try a random action with probability {EPSILON:g}"
             )
+        sweeps = f"{self.ahead.sweeps} sweeps and a discount of {self.ahead.discount:.3g}"
         if self.options.serve == "most":
             blocks = self.schedule.blocks
             return (
                 f"{sum(blocks[::2]):,} of {self.users:,} users explore, {blocks[0]:,} of them "
-                f"first; {self.sweeps} sweeps and a discount of {self.discount:.3g}"
+                f"first; {sweeps}"
             )
         return (
-            f"{self.sweeps} sweeps and a discount of {self.discount:.3g}, which is how far plans "
-            "can look ahead of the noise; users are served at random and gain nothing; the greedy "
-            "policy is for later ones"
+            f"{sweeps}, which is how far plans can look ahead of the noise; users are served at "
+            "random and gain nothing; the greedy policy is for later ones"
         )
 
-    @property
-    def q_mean(self) -> Floats:
+    def q_mean(self, state: State) -> Floats:
         """The posterior mean of Q, in rewards: (actions, m), values at the points of a grid.
 
         Where nothing ends it is up to a constant; elsewhere it is measured from the best there is.
         """
-        return self.weights * self.units.unit
+        return state.weights * state.ahead.units.unit
 
-    @property
-    def q_std(self) -> Floats:
+    def q_std(self, state: State) -> Floats:
         """The posterior standard deviation of a sweep of Q, in rewards: (actions, m).
 
         It is that of the last sweep given the values before it, not of all sweeps together: do not
         publish it as a confidence set.
         """
-        if self.options.serve == "all":
-            return self.filter.spread * self.units.unit
-        if not self.belief.answers:
-            return np.full_like(self.weights, np.nan)
-        value, _ = self.basis.value(self._last)
-        spread = Posterior(self.belief, self.sweeps).spread(value) * self.units.unit
-        return np.broadcast_to(spread, self.weights.shape).copy()
+        unit = state.ahead.units.unit
+        if state.filter is not None:
+            return state.filter.spread(self.basis) * unit
+        if not state.evidence.answers:
+            return np.full_like(state.weights, np.nan)
+        value, _ = self.basis.value(state.last)
+        known = Posterior(self._belief(state.ahead), state.evidence, state.ahead.sweeps)
+        return np.broadcast_to(known.spread(value) * unit, state.weights.shape).copy()
 
     # The questions.
 
-    def residuals(self, values: Floats, predictions: Floats, clip: float) -> ResidualSums:
+    def residuals(
+        self, ahead: Lookahead, values: Floats, predictions: Floats, clip: float
+    ) -> ResidualSums:
         """How far users are from predictions of r + discount V(s'), with V = max_a values."""
-        units, offset = self.units, self.basis.value(values)[1]
+        units, offset = ahead.units, self.basis.value(values)[1]
         tables = self.basis.root, values, predictions
-        rewards = clip, self.discount, units.centre, units.unit
+        rewards = clip, ahead.discount, units.centre, units.unit
         ends = offset, units.value_range, units.ending
         return ResidualSums(self.spec, self.features, *tables, *rewards, *ends)
 
-    def carried(self, value: Floats) -> Floats:
+    def _carried(self, ahead: Lookahead, value: Floats) -> Floats:
         """What of values is carried over to all actions, as weights (m,)."""
-        return self.discount * value if self.basis.on_grid else np.zeros(self.features.size)
+        return ahead.discount * value if self.basis.on_grid else np.zeros(self.features.size)
 
-    def clip_at(self, fall: float) -> float:
+    def clip_at(self, ahead: Lookahead, fall: float) -> float:
         """The longest user, after a part ``fall`` in [0, 1] of all releases."""
         if not math.isfinite(self.mu):
             return NO_CLIP
         constants = self.constants
-        clip = constants.clip * math.sqrt(self.signal)
+        clip = constants.clip * math.sqrt(ahead.signal)
         clip = min(constants.largest_clip, clip) * math.sqrt(self.spec.horizon)
         return float(clip * constants.clip_fall ** (fall - 0.5))
 
@@ -332,36 +343,35 @@ class FittedFunctionalQ(BoxAlgorithm):
         clip = self.constants.visits_clip * (math.sqrt(T) if self.basis.on_grid else T)
         return VisitSums(self.spec, self.features, clip if math.isfinite(self.mu) else NO_CLIP)
 
-    def _split_of_budget(self) -> tuple[float, Floats]:
+    def _split_of_budget(self, sweeps: int) -> tuple[float, Floats]:
         """mu^2, split: a part for visits, and sweeps that may cost ever more."""
         constants = self.constants
-        parts = constants.growth ** np.arange(self.sweeps)
-        sweeps = np.sqrt((1.0 - constants.visits) * parts / parts.sum()) * self.mu
-        return math.sqrt(constants.visits) * self.mu, sweeps
+        parts = constants.growth ** np.arange(sweeps)
+        costs = np.sqrt((1.0 - constants.visits) * parts / parts.sum()) * self.mu
+        return math.sqrt(constants.visits) * self.mu, costs
 
     # Choices made before the first user comes.
 
-    @property
-    def signal(self) -> float:
-        """How far those who are asked stand out of the noise, per number that is to be learnt."""
-        if self.options.serve != "most":
-            return self._signal
-        explorers = self._first() if self._explorers is None else self._explorers
-        return self._signal * min(1.0, explorers / self.users)
+    def _look_ahead(self, asked: int) -> Lookahead:
+        """How far plans look, if so many users are asked about values."""
+        farthest, constants = discount_of(self.options.discount, self.spec), self.constants
+        signal = self._signal * min(1.0, asked / self.users)
+        sweeps = max(1, round(1.0 / (1.0 - farthest)))
+        if math.isfinite(self.mu):
+            wanted: int = round(constants.depth * signal**constants.depth_power)
+            sweeps = min(sweeps, max(constants.fewest, wanted))
+        discount = min(farthest, 1.0 - 1.0 / sweeps)
+        return Lookahead(signal, sweeps, discount, Units.of(self.spec, discount, self.ends))
+
+    def _belief(self, ahead: Lookahead) -> Belief:
+        return Belief(self.basis, self.constants, self.spec.actions, ahead.discount)
 
     @property
     def _signal(self) -> float:
-        """The same of all users."""
+        """How far all users stand out of the noise, per number that is to be learnt."""
         modes, spec = self.constants.modes, self.spec
         learnt = modes**spec.dimension if self.basis.on_grid else self.features.size / modes
         return self.users * self.mu / (spec.actions * learnt)
-
-    def _choose_depth(self, most: int) -> int:
-        if not math.isfinite(self.mu):
-            return most
-        constants = self.constants
-        wanted: int = round(constants.depth * self.signal**constants.depth_power)
-        return min(most, max(constants.fewest, wanted))
 
     def _first(self) -> int:
         """Explorers of the first block, where most are served."""
@@ -371,9 +381,10 @@ class FittedFunctionalQ(BoxAlgorithm):
         return min(self.users, max(_LEAST, math.ceil(_SIGNAL / per_user)))
 
     def _check(self) -> None:
-        zeros, online = np.zeros_like(self.weights), self.options.serve == "all"
+        zeros, online = self.init().weights, self.options.serve == "all"
         asked: list[Statistic] = [] if online else [self._visits()]
-        asked += [self.residuals(zeros, zeros, self.clip_at(fall)) for fall in (0.0, 1.0)]
+        clips = [self.clip_at(self.ahead, fall) for fall in (0.0, 1.0)]
+        asked += [self.residuals(self.ahead, zeros, zeros, clip) for clip in clips]
         for statistic in asked:
             check_question(statistic, self.privacy, "clip")
         if online and not self.basis.on_grid:
@@ -386,71 +397,33 @@ class FittedFunctionalQ(BoxAlgorithm):
                 "FittedFunctionalQ asks users again and again, and a device reports once: "
                 "take serve='all', or JointDP"
             )
-        if self.options.serve == "most" and not self.setting.own_schedule:
+        if self.options.serve == "most" and not self.problem.own_schedule:
             raise InvalidArgument(
                 "schedule means nothing with serve='most': who explores, and when, follows from "
                 "public numbers; leave it out"
             )
 
-    def _pace(self) -> Pace:
+    def _block_sizes(self) -> BlockSizes:
         if self.options.serve != "all":
-            return super()._pace()
-        size = min(math.ceil(self.users / self.depth), self.users)
-        return Pace(f"fixed:size={size}", size=size)
+            return super()._block_sizes()
+        size = min(math.ceil(self.users / self.ahead.sweeps), self.users)
+        return BlockSizes(f"fixed:size={size}", size=size)
 
-    # Save and resume, and what comes after the last user.
-
-    def begin_anew(self, other: Algorithm[Any]) -> None:
+    def successor_state(self, state: State) -> State:
         """Answers r / u + d P V of another unit u and discount d, in those of here.
 
         (u / u') (r / u + d P V) = r / u' + d' P W, with W = (u d / (u' d')) V.
         """
-        assert isinstance(other, FittedFunctionalQ)  # noqa: S101
-        units = other.units.unit / self.units.unit
-        values = units * (other.discount / self.discount if self.discount else 1.0)
-        self.belief.answers = [
+        before, ahead = state.ahead, self.ahead
+        units = before.units.unit / ahead.units.unit
+        values = units * (before.discount / ahead.discount if ahead.discount else 1.0)
+        answers = tuple(
             SweepAnswer(
                 units * a.sums, units * a.std, a.users, units * a.predictions, values * a.value
             )
-            for a in self.belief.answers
-        ]
-
-    def identity(self) -> dict[str, Any]:
-        """See :class:`~tacit.core.algorithm.Algorithm`."""
-        # How deep plans look may change from turn to turn; what it is chosen from does not.
-        farthest = discount_of(self.options.discount, self.spec)
-        own = {"discount": farthest, "ends": self.ends, "constants": steady_repr(self.constants)}
-        return super().identity() | own
-
-    def state(self) -> State:
-        """Q, all answers, the filter, how many explored last, and what served users earned."""
-        belief = self.belief
-        meta: dict[str, Any] = {
-            "gram_users": belief.gram_users,
-            "told": [[answer.std, answer.users] for answer in belief.answers],
-            "earned": None if self.earned is None else list(self.earned),
-            "explorers": self._explorers,
-        }
-        arrays: Arrays = {"weights": self.weights, "last": self._last, "gram": belief.gram}
-        arrays |= {"mean": self.filter.mean, "covariance": self.filter.covariance}
-        for i, told in enumerate(belief.answers):
-            for name in ("sums", "predictions", "value"):
-                arrays[f"told/{i}/{name}"] = getattr(told, name)
-        return meta, arrays
-
-    def restore(self, meta: dict[str, Any], arrays: Arrays) -> None:
-        """See :meth:`state`."""
-        if meta["explorers"] is not None:
-            self._begin(int(meta["explorers"]))
-        belief = self.belief = self.belief.copy()
-        belief.gram_users = meta["gram_users"]
-        self.weights, self._last, belief.gram = arrays["weights"], arrays["last"], arrays["gram"]
-        self.filter.mean, self.filter.covariance = arrays["mean"], arrays["covariance"]
-        belief.answers = [
-            SweepAnswer(std=std, users=users, **below(arrays, f"told/{i}/"))
-            for i, (std, users) in enumerate(meta["told"])
-        ]
-        self.earned = None if meta["earned"] is None else (meta["earned"][0], meta["earned"][1])
+            for a in state.evidence.answers
+        )
+        return replace(state, ahead=ahead, evidence=replace(state.evidence, answers=answers))
 
 
 def visible_gram(release: Release, basis: Basis, steps: int) -> Floats:

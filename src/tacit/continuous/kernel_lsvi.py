@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from tacit.continuous.base import BoxAlgorithm, box_spec
+from tacit.continuous.base import NO_CLIP, BoxAlgorithm, box_spec
 from tacit.continuous.kernel_maps import kernel_features, public_states
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.statistics.embedding_sums import EmbeddingSums
-from tacit.core.algorithm import Pace
-from tacit.core.asks import Arrays, Ask, Asks, State, below
+from tacit.core.algorithm import BlockInfo, BlockSizes, Plan, Progress
 from tacit.numerics.block_sums import BlockSums
 from tacit.numerics.ridge import ridge_inverse
 from tacit.privacy.arguments import instance_of, positive
@@ -23,10 +23,8 @@ from tacit.privacy.statistic import Floats
 
 if TYPE_CHECKING:
     from tacit.continuous.features import FeatureMap
-    from tacit.core.setting import Setting
-
-NO_CLIP = 1e9
-"""A clip that clips nobody: without privacy it would only bias."""
+    from tacit.core.problem import Problem
+    from tacit.privacy.curator import Release
 
 
 @dataclass(frozen=True)
@@ -59,7 +57,7 @@ class KernelLSVIOptions:
         instance_of("constants", self.constants, KernelConstants)
 
 
-class KernelLSVI(BoxAlgorithm):
+class KernelLSVI(BoxAlgorithm[BlockSums]):
     """Least squares on a kernel's features, for every value function at once.
 
     Idea: in a kernel MDP what follows a state and an action is linear in z, a kernel's features of
@@ -85,8 +83,8 @@ class KernelLSVI(BoxAlgorithm):
     features: FeatureMap
     statistic_kind = "features"
 
-    def __init__(self, setting: Setting, options: KernelLSVIOptions) -> None:
-        self.spec = spec = box_spec(setting)
+    def __init__(self, problem: Problem, options: KernelLSVIOptions) -> None:
+        self.spec = spec = box_spec(problem)
         if not spec.bounded:
             raise InvalidArgument("lows and highs must be finite: plans are made on their box")
         self.features = kernel_features(spec)
@@ -94,50 +92,64 @@ class KernelLSVI(BoxAlgorithm):
         self.points = public_states(spec)
         self._at = self.features(self.points)
         self._fit = self._fitting(1e-6)
-        # All alike: the first blocks, small as they are, were in places that later ones avoid.
-        self._sums = BlockSums(plain=True)
-        super().__init__(setting, options)
+        super().__init__(problem, options)
+
+    def init(self) -> BlockSums:
+        """No sums. All will weigh alike: first blocks, small as they are, were elsewhere."""
+        return BlockSums(plain=True)
 
     # What is asked.
 
-    def statistic(self) -> EmbeddingSums:
+    def query(self, state: BlockSums, plans: Mapping[int, Plan], block: BlockInfo) -> EmbeddingSums:
         """How users move among features, and what they are paid."""
-        share = self.options.constants.clip if self.privacy.private else NO_CLIP
-        clip = share * self.spec.horizon
-        return EmbeddingSums(self.spec, self.features, clip)
+        return self._embedding_sums()
 
-    def asks(self) -> Asks:
-        """The sums of the block, once, with its whole budget."""
-        release = yield Ask(self.statistic())
+    def _embedding_sums(self) -> EmbeddingSums:
+        share = self.options.constants.clip if self.privacy.private else NO_CLIP
+        return EmbeddingSums(self.spec, self.features, share * self.spec.horizon)
+
+    def update(
+        self,
+        state: BlockSums,
+        plans: Mapping[int, Plan],
+        release: Release,
+        block: BlockInfo,
+        rng: np.random.Generator,
+    ) -> BlockSums:
+        """The sums of one more block."""
         std = {name: float(np.max(value)) for name, value in release.std.items()}
-        self._sums.add(release.parts, std, std["gram"], release.users)
+        return state.added(release.parts, std, std["gram"], release.users)
 
     # What is estimated, and how it plans.
 
-    def plan(self) -> tuple[QPolicy, QPolicy]:
+    def plan(
+        self, state: BlockSums, last: Plan | None, at: Progress, rng: np.random.Generator
+    ) -> Plan:
         """Optimistic and estimated values, by fitted value iteration on public states."""
+        if not state.parts:
+            first = self.behaviour()
+            return Plan(first, first)
         constants, m = self.options.constants, self.features.size
-        noise = {name: float(self._sums.noise(name)) for name in ("gram", "moves", "rewards")}
+        noise = {name: float(state.noise(name)) for name in ("gram", "moves", "rewards")}
         ridge = 1.0 + constants.ridge * noise["gram"] * math.sqrt(m)
-        inverse = ridge_inverse(self._sums.scaled("gram"), ridge)
+        inverse = ridge_inverse(state.scaled("gram"), ridge)
         turned = np.einsum("nm,amk->nak", self._at, inverse)
-        moves = np.einsum("nam,amk->nak", turned, self._sums.scaled("moves"))
+        moves = np.einsum("nam,amk->nak", turned, state.scaled("moves"))
         half = (self.spec.reward_range[1] - self.spec.reward_range[0]) / 2.0
-        rewards = np.einsum("nam,am->na", turned, self._sums.scaled("rewards"))
+        rewards = np.einsum("nam,am->na", turned, state.scaled("rewards"))
         rewards = half * np.clip(rewards, -1.0, 1.0)
         leverage = np.maximum(np.einsum("nam,nm->na", turned, self._at), 0.0)
         length = (turned**2).sum(axis=-1)
         scale = self.options.scale * constants.bonus
-        steps = max(float(np.trace(self._sums.scaled("gram"), axis1=1, axis2=2).mean()), 1.0)
+        steps = max(float(np.trace(state.scaled("gram"), axis1=1, axis2=2).mean()), 1.0)
         # Values are as smooth as moves can be told: features that drown in the noise have no part.
         smooth = self._fitting(max(1e-6, constants.smooth * ridge / steps))
         policies = []
         for bonus in (scale, 0.0):
             Q = self._iterated(rewards, moves, leverage, length, noise, half, bonus, smooth)
-            weights = (self._fit @ Q).T
-            drawn = constants.uniform / self.releases if bonus else 0.0
-            policies.append(QPolicy.draw(self.features, weights, self.rng, drawn, self.releases))
-        return policies[0], policies[1]
+            drawn = constants.uniform / at.releases if bonus else 0.0
+            policies.append(QPolicy.draw(self.features, (self._fit @ Q).T, rng, drawn))
+        return Plan(*policies)
 
     def _fitting(self, ridge: float) -> Floats:
         """From values at the points to weights, by ridge regression, (m, points)."""
@@ -188,20 +200,9 @@ class KernelLSVI(BoxAlgorithm):
                 "embedding sums have no sensitivity in the 1-norm"
             )
 
-    def _pace(self) -> Pace:
+    def _block_sizes(self) -> BlockSizes:
         constants = self.options.constants
         # In users whose steps all are in one direction.
         first = constants.first / self.spec.horizon
-        users = users_above_noise(self.statistic(), self.privacy, first * self.features.size)
-        return Pace(first=users, growth=constants.growth)
-
-    # Save and resume.
-
-    def state(self) -> State:
-        """The sums."""
-        meta, arrays = self._sums.dump()
-        return {"sums": meta}, {f"sums/{name}": array for name, array in arrays.items()}
-
-    def restore(self, meta: dict[str, Any], arrays: Arrays) -> None:
-        """See :meth:`state`."""
-        self._sums.restore(meta["sums"], below(arrays, "sums/"))
+        users = users_above_noise(self._embedding_sums(), self.privacy, first * self.features.size)
+        return BlockSizes(first=users, growth=constants.growth)

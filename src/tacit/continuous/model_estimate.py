@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -40,12 +40,15 @@ MODEL = ModelConstants()
 _MOST_CHANCE = 0.25
 
 
+@dataclass(frozen=True, eq=False)
 class MoveModel:
     """Believed weights of features, for every output, and their posterior covariances.
 
     Attributes:
         features: what moves are linear in, p of them.
         units: (outputs,), how large moves are.
+        constants: tuned numbers.
+        chance: whether moves may stray by chance.
         model: (p, outputs), the posterior means.
         spread: (outputs, p, p), the posterior covariances, in squares of ``units``.
         rest: (outputs,), how much moves stray by chance, in squares of ``units``; 0 unless
@@ -54,20 +57,23 @@ class MoveModel:
             of moves that are mostly chance is nearer to likely ones than to their mean.
     """
 
-    def __init__(
-        self,
-        features: Monomials,
-        units: Floats,
-        constants: ModelConstants,
-        chance: bool = False,
-    ) -> None:
-        self.chance = chance
-        self.constants, self.features, self.units = constants, features, units
+    features: Monomials
+    units: Floats
+    constants: ModelConstants
+    chance: bool
+    model: Floats
+    spread: Floats
+    rest: Floats
+
+    @classmethod
+    def prior(
+        cls, features: Monomials, units: Floats, constants: ModelConstants, chance: bool = False
+    ) -> MoveModel:
+        """Before any release."""
         p, n = features.size, len(units)
-        self.model: Floats = np.zeros((p, n))
-        self.rest: Floats = np.zeros(n)
         decay = constants.decay ** (2.0 * np.maximum(features.degrees - 1, 0))
-        self.spread: Floats = np.tile(np.diag(decay), (n, 1, 1))
+        spread = np.tile(np.diag(decay), (n, 1, 1))
+        return cls(features, units, constants, chance, np.zeros((p, n)), spread, np.zeros(n))
 
     def metric(self) -> tuple[Floats, Floats, Floats]:
         """What the next statistic measures steps by: metric, scales, and outputs' relative size.
@@ -87,8 +93,8 @@ class MoveModel:
         weight = math.sqrt(self.constants.weight / p)
         return root, self.units * np.sqrt(relative) / weight, relative
 
-    def update(self, moments: Floats, std: float, users: int) -> None:
-        """Takes in noisy moments of so many users, asked by the present metric.
+    def after(self, moments: Floats, std: float, users: int) -> MoveModel:
+        """The posterior with noisy moments of so many users, asked by the present metric.
 
         With G the moments of features, C those with residuals and R of residuals, C = G d + noise
         for the weights d that the model lacks, in stretched units.
@@ -120,7 +126,7 @@ class MoveModel:
             even = 0.5 * (posterior + posterior.T)
             model[:, o] += root @ d * scales[o]
             spread[o] = root @ even @ root * (relative[o] / weight)
-        self.model, self.spread, self.rest = model, spread, rest
+        return replace(self, model=model, spread=spread, rest=rest)
 
     @staticmethod
     def _solved(

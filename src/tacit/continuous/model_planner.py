@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit.continuous.features import Grid
 from tacit.continuous.statistics.move_moments import angles_of
 from tacit.privacy.statistic import Bools, Floats, Ints
 
 if TYPE_CHECKING:
-    from tacit.continuous.features import FeatureMap
     from tacit.continuous.spec import BoxSpec
 
 Step = Callable[[Floats, Ints], tuple[Floats, Floats, Bools]]
@@ -44,10 +44,11 @@ class GridPlanner:
         known = self.grid.for_loops()
         self._box, self._table = known.numbers, known.table
         self._points = self.grid.points
-        self.values = np.zeros(self.grid.size, dtype=np.float32)
 
-    def plan(self, step: Step, rng: np.random.Generator) -> tuple[FeatureMap, Floats]:
-        """The grid, and the values of actions, (A, m); those before are where iterations begin."""
+    def plan(
+        self, step: Step, rng: np.random.Generator, values: NDArray[np.float32] | None = None
+    ) -> tuple[Floats, NDArray[np.float32]]:
+        """Values of actions, (A, m), and of states, (m,), which iterations may begin with."""
         from tacit.continuous.model_loops import iterate, locate
 
         A, m, D = self.spec.actions, self.grid.size, self.spec.dimension
@@ -62,8 +63,9 @@ class GridPlanner:
         best = np.empty((m, A), dtype=np.float32)
         precision = _PRECISION * (self.spec.reward_range[1] - self.spec.reward_range[0]) * held
         strides = np.ascontiguousarray(self._table[:, 1])
-        iterate(paid, kept, cells, parts, strides, _SWEEPS, precision, self.values, best)
-        return self.grid, best.T.astype(np.float64)
+        found = np.zeros(m, dtype=np.float32) if values is None else values.copy()
+        iterate(paid, kept, cells, parts, strides, _SWEEPS, precision, found, best)
+        return best.T.astype(np.float64), found
 
     def _hold(self, step: Step, action: int, held: int) -> tuple[Floats, Floats, Floats]:
         """An action held: where it leads, what it pays, and how much the values there count."""

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit.continuous.base import BoxAlgorithm, box_spec, discount_of
-from tacit.continuous.end_estimate import EndModel
+from tacit.continuous.end_estimate import EndBox, EndModel, EndSigns
+from tacit.continuous.features import Grid
 from tacit.continuous.model_estimate import MODEL, ModelConstants, MoveModel
 from tacit.continuous.model_planner import MOST_COORDINATES, GridPlanner
 from tacit.continuous.monomials import Monomials
@@ -22,17 +26,15 @@ from tacit.continuous.statistics.move_moments import (
     MoveScales,
     angles_of,
 )
-from tacit.core.algorithm import Pace
-from tacit.core.asks import Arrays, Ask, Asks, State, below
+from tacit.core.algorithm import BlockInfo, BlockSizes, Plan, Progress, Queries, Query
 from tacit.privacy.arguments import instance_of
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.sizing import check_question
 from tacit.privacy.statistic import Bools, Floats, Ints
 
 if TYPE_CHECKING:
-    from tacit.continuous.features import FeatureMap
     from tacit.continuous.spec import BoxSpec
-    from tacit.core.setting import Setting
+    from tacit.core.problem import Problem
 
 # Blocks above this size are simulated part by part.
 _IN_MEMORY = 4096
@@ -58,7 +60,23 @@ class ModelPosteriorOptions:
         instance_of("constants", self.constants, ModelConstants)
 
 
-class ModelPosterior(BoxAlgorithm):
+@dataclass(frozen=True, eq=False)
+class State:
+    """Posterior of moves, after the first block, and of ends where they are learnt."""
+
+    moves: MoveModel | None = None
+    ends: EndModel | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Memory:
+    """Values of states that the next plan begins with, at the points of a grid."""
+
+    grid: Grid
+    values: NDArray[np.float32]
+
+
+class ModelPosterior(BoxAlgorithm[State]):
     """Learns how states move, as a posterior from private moments, and plans with it.
 
     Idea: moves of smooth worlds are almost linear in a few dozen features of state and action, and
@@ -88,7 +106,7 @@ class ModelPosterior(BoxAlgorithm):
     >>> from tacit import JointDP, ModelPosterior
     >>> from tacit.continuous import line
     >>> agent = ModelPosterior(line().spec, 1100, JointDP(10.0, 1e-6), noise_seed=0)
-    >>> agent.why
+    >>> agent.algorithm.why
     'learnt rewards, known ends; 5 blocks (auto)'
     """
 
@@ -96,57 +114,59 @@ class ModelPosterior(BoxAlgorithm):
     Options = ModelPosteriorOptions
     options: ModelPosteriorOptions
 
-    def __init__(self, setting: Setting, options: ModelPosteriorOptions) -> None:
-        self.spec = box_spec(setting)
+    def __init__(self, problem: Problem, options: ModelPosteriorOptions) -> None:
+        self.spec = box_spec(problem)
         self.constants = options.constants
         self.discount = discount_of(options.discount, self.spec)
         self.learns_rewards = getattr(self.spec, "reward", None) is None
         self.learns_ends = self.spec.may_end and getattr(self.spec, "ends", None) is None
-        self.ends: EndModel | None = None
-        self.believed: MoveModel | None = None
-        self.planner: GridPlanner | None = None
-        self.weights: Floats | None = None
-        self._scales: Arrays = {}
-        super().__init__(setting, options)
+        super().__init__(problem, options)
+
+    def init(self) -> State:
+        """Nothing is known, not even how large moves are."""
+        return State()
 
     # What is asked.
 
-    def asks(self) -> Asks:
+    def learn(
+        self, state: State, plans: Mapping[int, Plan], block: BlockInfo, rng: np.random.Generator
+    ) -> Queries[State]:
         """Moments of steps; and of the first block before that how far states move."""
-        believed, left = self.believed, 1.0
-        if believed is None:
-            release = yield Ask(self._how_far(), share=self.constants.scales)
-            self._scales = {name: part.copy() for name, part in release.parts.items()}
-            believed, left = self._believe(self._scales), 1.0 - self.constants.scales
-        if self.ends is None:
-            moments = yield Ask(self._moments(believed))
+        moves, ends, left = state.moves, state.ends, 1.0
+        if moves is None:
+            release = yield Query(self._how_far(), share=self.constants.scales)
+            moves, ends = self._prior(release.parts)
+            left = 1.0 - self.constants.scales
+        if ends is None:
+            moments = yield Query(self._moments(moves))
+        elif ends.boxed:
+            asked = EndPlaces(self.spec, *ends.box.edges)
+            places = yield Query(asked, share=self.constants.ends * left)
+            moments = yield Query(self._moments(moves))
+            box = ends.box.after(places.parts, float(np.max(places.std["ends"])))
+            ends = replace(ends, box=box)
         else:
-            part, ends = self.constants.ends * left, self.ends
-            if ends.boxed:
-                places = yield Ask(ends.box.asked, share=part)
-                moments = yield Ask(self._moments(believed))
-                ends.box.update(places.parts, float(np.max(places.std["ends"])))
-            else:
-                signs = yield Ask(EndMoments(self.spec, ends.signs.features), share=part)
-                moments = yield Ask(self._moments(believed))
-                ends.signs.update(signs["moments"], float(np.max(signs.std["moments"])))
-            self._move_grid()
-        self.believed = believed
+            of_ends = EndMoments(self.spec, ends.signs.features)
+            signs = yield Query(of_ends, share=self.constants.ends * left)
+            moments = yield Query(self._moments(moves))
+            std = float(np.max(signs.std["moments"]))
+            ends = replace(ends, signs=ends.signs.after(signs["moments"], std))
         std = float(np.max(moments.std["moments"]))
-        believed.update(moments["moments"], std, self.block_users)
+        return State(moves.after(moments["moments"], std, block.users), ends)
 
     def _how_far(self) -> MoveScales:
         return MoveScales(self.spec, self.learns_rewards)
 
-    def _moments(self, believed: MoveModel) -> MoveMoments:
-        metric, scales, _ = believed.metric()
-        tables = metric, believed.model, scales
-        return MoveMoments(self.spec, believed.features, *tables, self.learns_rewards)
+    def _moments(self, moves: MoveModel) -> MoveMoments:
+        metric, scales, _ = moves.metric()
+        return MoveMoments(
+            self.spec, moves.features, metric, moves.model, scales, self.learns_rewards
+        )
 
     # What is estimated.
 
-    def _believe(self, scales: Arrays) -> MoveModel:
-        """A first model, of scales that were released."""
+    def _prior(self, scales: Mapping[str, Floats]) -> tuple[MoveModel, EndModel | None]:
+        """What is believed of moves and ends, given released scales."""
         lows, highs = _open_box(self.spec, scales.get("sizes"))
         features = Monomials.of(self.spec, lows, highs)
         half = 0.5 * (highs - lows)
@@ -154,37 +174,21 @@ class ModelPosterior(BoxAlgorithm):
             low, high = self.spec.reward_range
             half = np.append(half, 0.5 * (high - low))
         far = self.constants.widest * 2.0 ** (scales["moves"].argmax(axis=1) + FIRST_POWER)
+        ends = None
         if self.learns_ends:
             alone = replace(features, pushes=np.zeros((self.spec.actions, 0)))
-            self.ends = EndModel(EndPlaces(self.spec, lows, highs), alone)
-        lows, highs = _before_ends(self.spec, lows, highs)
-        self.planner = GridPlanner(self.spec, lows, highs, self.discount)
+            ends = EndModel(EndBox.of(EndPlaces(self.spec, lows, highs)), EndSigns.of(alone))
         # Without noise, what features miss of rewards is the largest error.
         misfit = self.learns_rewards and not self.privacy.private
-        return MoveModel(features, np.minimum(far, half), self.constants, misfit)
+        return MoveModel.prior(features, np.minimum(far, half), self.constants, misfit), ends
 
-    def _move_grid(self) -> None:
-        """A grid is laid where episodes go on, as far as is known."""
-        if self.ends is None or not self.ends.boxed or self.planner is None:
-            return
-        box, grid = self.ends.box, self.planner.grid
-        lows, highs = self._with_margin(box.lows, box.highs)
-        if (*lows.tolist(), *highs.tolist()) != (*grid.lows, *grid.highs):
-            self.planner = GridPlanner(self.spec, lows, highs, self.discount)
-
-    def _with_margin(self, lows: Floats, highs: Floats) -> tuple[Floats, Floats]:
-        assert self.ends is not None  # noqa: S101
-        asked = self.ends.box.asked
-        margin = _MARGIN * (asked.highs - asked.lows)
-        return np.maximum(asked.lows, lows - margin), np.minimum(asked.highs, highs + margin)
-
-    def step(self, states: Floats, actions: Ints) -> tuple[Floats, Floats, Bools]:
+    def step(self, state: State, states: Floats, actions: Ints) -> tuple[Floats, Floats, Bools]:
         """What the model says: next states, rewards, and which episodes are over then."""
-        assert self.believed is not None  # noqa: S101
+        moves, ends = state.moves, state.ends
+        assert moves is not None  # noqa: S101
         spec: Any = self.spec
-        features = self.believed.features
-        said = features(states, actions) @ self.believed.model
-        D, half = spec.dimension, 0.5 * (features.highs - features.lows)
+        said = moves.features(states, actions) @ moves.model
+        D, half = spec.dimension, 0.5 * (moves.features.highs - moves.features.lows)
         nexts = states + np.clip(said[:, :D], -half, half)
         turns = angles_of(spec)
         nexts[:, turns] = (nexts[:, turns] + math.pi) % (2.0 * math.pi) - math.pi
@@ -193,36 +197,54 @@ class ModelPosterior(BoxAlgorithm):
             rewards = np.clip(said[:, D] + 0.5 * sum(spec.reward_range), *spec.reward_range)
         else:
             rewards = spec.rewards(states, actions, nexts)
-        if self.ends is not None:
-            return nexts, rewards, self.ends(nexts)
+        if ends is not None:
+            return nexts, rewards, ends(nexts)
         over = spec.ended(nexts) if hasattr(spec, "ended") else np.zeros(len(nexts), np.bool_)
         return nexts, rewards, over
 
     # How it plans.
 
-    def plan(self) -> tuple[QPolicy, QPolicy]:
+    def plan(self, state: State, last: Plan | None, at: Progress, rng: np.random.Generator) -> Plan:
         """The best actions by values in the model, which most follow, and explorers beside them."""
-        assert self.planner is not None  # noqa: S101
-        assert self.believed is not None  # noqa: S101
-        exploring, hoping = self.believed.exploration(), self._hoping()
-        features, self.weights = self.planner.plan(self.step, self.rng)
-        greedy = QPolicy.draw(features, self.weights, self.rng, version=self.releases)
+        if state.moves is None:
+            first = self.behaviour()
+            return Plan(first, first)
+        before = None if last is None else last.memory
+        planner = self._planner(state, before)
+        hoping = self._hoping(state, rng)
+        values = before.values if before is not None and before.grid == planner.grid else None
+        weights, values = planner.plan(partial(self.step, state), rng, values)
+        greedy = QPolicy.draw(planner.grid, weights, rng)
         known = hoping or (greedy.features, greedy.weights)
-        served = QPolicy(*known, 0.0, self.releases, greedy.preference, *exploring)
-        return served, greedy
+        served = QPolicy(*known, 0.0, 0, greedy.preference, *state.moves.exploration())
+        return Plan(served, greedy, Memory(planner.grid, values))
 
-    def _hoping(self) -> tuple[FeatureMap, Floats] | None:
+    def _planner(self, state: State, before: Memory | None) -> GridPlanner:
+        """A grid where episodes go on, as far as is known; of a box given up it stays."""
+        assert state.moves is not None  # noqa: S101
+        if state.ends is not None and state.ends.boxed:
+            box = state.ends.box
+            lows, highs = _with_margin(box, box.lows, box.highs)
+        elif before is not None:
+            lows, highs = np.array(before.grid.lows), np.array(before.grid.highs)
+        else:
+            features = state.moves.features
+            lows, highs = _before_ends(self.spec, features.lows, features.highs)
+        return GridPlanner(self.spec, lows, highs, self.discount)
+
+    def _hoping(self, state: State, rng: np.random.Generator) -> tuple[Grid, Floats] | None:
         """The plan of who hopes for ends that nobody has seen yet, if there is hope."""
-        if self.ends is None or not self.ends.boxed or (hope := self.ends.box.hope) is None:
+        ends = state.ends
+        if ends is None or not ends.boxed or (hope := ends.box.hope) is None:
             return None
         lows, highs = hope
 
         def step(states: Floats, actions: Ints) -> tuple[Floats, Floats, Bools]:
-            nexts, rewards, over = self.step(states, actions)
+            nexts, rewards, over = self.step(state, states, actions)
             return nexts, rewards, over | ((nexts < lows) | (nexts > highs)).any(axis=1)
 
-        planner = GridPlanner(self.spec, *self._with_margin(lows, highs), self.discount)
-        return planner.plan(step, self.rng)
+        planner = GridPlanner(self.spec, *_with_margin(ends.box, lows, highs), self.discount)
+        return planner.grid, planner.plan(step, rng)[0]
 
     def behaviour(self) -> QPolicy:
         """Random actions that are held for a while."""
@@ -230,14 +252,13 @@ class ModelPosterior(BoxAlgorithm):
 
     # What is public.
 
-    @property
-    def form(self) -> str:
+    def data_format(self, at: Progress) -> str:
         """One by one, unless memory is short."""
-        return "streamed" if self.block_users > _IN_MEMORY else "episodes"
+        return "streamed" if self.block_users(at) > _IN_MEMORY else "episodes"
 
     @property
     def why(self) -> str:
-        """See :class:`~tacit.core.algorithm.Algorithm`."""
+        """What is learnt and what is known, in words."""
         said = [
             "learnt" if learns else "known" for learns in (self.learns_rewards, self.learns_ends)
         ]
@@ -259,50 +280,17 @@ class ModelPosterior(BoxAlgorithm):
             )
         check_question(self._how_far(), self.privacy, "scales")
 
-    def _pace(self) -> Pace:
+    def _block_sizes(self) -> BlockSizes:
         constants, mu = self.constants, self.privacy.episode_mu
         first = max(constants.least_first, math.ceil(constants.first / mu))
-        return Pace(first=first, growth=constants.growth)
+        return BlockSizes(first=first, growth=constants.growth)
 
-    # Save and resume.
 
-    def identity(self) -> dict[str, Any]:
-        """See :class:`~tacit.core.algorithm.Algorithm`."""
-        return super().identity() | {"discount": self.discount}
-
-    def state(self) -> State:
-        """The model, what it was made of, and where plans begin."""
-        if self.believed is None or self.planner is None:
-            return {}, {}
-        arrays: Arrays = {f"scales/{name}": part for name, part in self._scales.items()}
-        arrays |= {"model": self.believed.model, "spread": self.believed.spread}
-        if self.believed.chance:
-            arrays["rest"] = self.believed.rest
-        if self.ends is not None:
-            arrays |= {f"ends/{name}": part for name, part in self.ends.arrays().items()}
-            arrays["grid"] = np.array([self.planner.grid.lows, self.planner.grid.highs])
-        if self.weights is not None:
-            arrays["weights"] = self.weights
-        return {}, arrays | {"values": self.planner.values}
-
-    def restore(self, meta: dict[str, Any], arrays: Arrays) -> None:
-        """See :meth:`state`."""
-        if "model" not in arrays:
-            return
-        self._scales = below(arrays, "scales/")
-        self.believed = self._believe(self._scales)
-        self.believed.model, self.believed.spread = arrays["model"], arrays["spread"]
-        self.believed.rest = arrays.get("rest", self.believed.rest)
-        if self.ends is not None:
-            self.ends.restore(below(arrays, "ends/"))
-            self._move_grid()
-        # Where a box was given up, the grid is still the one of that box.
-        if "grid" in arrays:
-            lows, highs = arrays["grid"]
-            self.planner = GridPlanner(self.spec, lows, highs, self.discount)
-        assert self.planner is not None  # noqa: S101
-        self.planner.values = np.array(arrays["values"], dtype=np.float32)
-        self.weights = arrays.get("weights")
+def _with_margin(box: EndBox, lows: Floats, highs: Floats) -> tuple[Floats, Floats]:
+    """Bounds with a little more, as far as the box that is asked about reaches."""
+    first, last = box.edges
+    margin = _MARGIN * (last - first)
+    return np.maximum(first, lows - margin), np.minimum(last, highs + margin)
 
 
 def _open_box(spec: BoxSpec, sizes: Floats | None) -> tuple[Floats, Floats]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
@@ -19,9 +19,6 @@ from tacit.privacy.statistic import Floats, Ints
 
 # Numbers of features that are in memory at a time.
 _CHUNK = 1 << 22
-# Saves hold numbers only.
-_KINDS = ("code", "grid", "polynomial", "quadrature")
-_CODES = {kind: code for code, kind in enumerate(_KINDS)}
 # An action is held for about 2^0 to 2^5 steps, by the user.
 _HOLDS = 6
 
@@ -242,38 +239,6 @@ class QPolicy:
         """The same policy by another number."""
         return replace(self, version=version)
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """All but the version, for a save; who loads it has the code of features that are code."""
-        kind, parameters = feature_arrays(self.features) or ("code", {})
-        order = np.array(self.preference, dtype=np.int64)
-        own = {"weights": self.weights, "epsilon": np.array(self.epsilon), "preference": order}
-        own |= {"held": np.array([self.explorers, self.bursts]), self.kind: np.array(1)}
-        return own | self._own() | {"features": np.array(_CODES[kind])} | parameters
-
-    def _own(self) -> dict[str, NDArray[Any]]:
-        """What other policies have besides."""
-        return {}
-
-    @staticmethod
-    def from_arrays(
-        arrays: Mapping[str, NDArray[Any]], version: int, features: FeatureMap | None = None
-    ) -> QPolicy:
-        """The inverse of :meth:`arrays`, to the bit; ``features`` is for those that are code."""
-        kinds = {code: kind for kind, code in _CODES.items() if code}
-        code = int(arrays["features"])
-        if code in kinds:
-            features = features_of(kinds[code], arrays)
-        elif features is None:
-            raise InvalidArgument("features must be given: these are code, which no save holds")
-        order, (explorers, bursts) = tuple(arrays["preference"].tolist()), arrays["held"].tolist()
-        known = features, arrays["weights"], float(arrays["epsilon"]), version, order
-        own = *known, float(explorers), float(bursts)
-        if "gaussian" in arrays:
-            lows, highs = (tuple(arrays[name].tolist()) for name in ("action_lows", "action_highs"))
-            box = ActionBox(lows, highs, int(arrays["levels"]))
-            return GaussianPolicy(*own, box=box, sigma=float(arrays["sigma"]))
-        return SoftmaxPolicy(*own) if "softmax" in arrays else QPolicy(*own)
-
     def publish(self, path: str | os.PathLike[str]) -> None:
         """Writes the public file, atomically (mode 0644), unless the features are code."""
         plain = feature_arrays(self.features)
@@ -288,7 +253,8 @@ class QPolicy:
         write_published(path, self.version, stored, kind=self.kind)
 
     def _published(self) -> dict[str, NDArray[Any]]:
-        return {name: self.arrays()[name] for name in ("weights", "epsilon", "preference")}
+        order = np.array(self.preference, dtype=np.int64)
+        return {"weights": self.weights, "epsilon": np.array(self.epsilon), "preference": order}
 
     def __repr__(self) -> str:
         drawn = f", uniform with {self.epsilon:g}" if self.epsilon else ""
@@ -436,16 +402,13 @@ class GaussianPolicy(SoftmaxPolicy):
         scale = self.sigma if self.sigma > 0.0 else 1.0
         return (self.box.aims(actions) - self.means(states)) / scale
 
-    def _own(self) -> dict[str, NDArray[Any]]:
-        return {
+    def _published(self) -> dict[str, NDArray[Any]]:
+        return super()._published() | {
             "action_lows": np.array(self.box.lows),
             "action_highs": np.array(self.box.highs),
             "levels": np.array(self.box.levels),
             "sigma": np.array(self.sigma),
         }
-
-    def _published(self) -> dict[str, NDArray[Any]]:
-        return super()._published() | self._own()
 
 
 def chooser(policy: QPolicy) -> Callable[[Floats], Ints]:

@@ -117,7 +117,7 @@ class SmoothSpec(BoxSpec):
 
     def __repr__(self) -> str:
         names = ["lows", "highs", "actions", "horizon", "reward_range", "discount", "features"]
-        names += ["names", "may_end", "angles", "pushes", "knows_rewards", "digest"]
+        names += ["names", "may_end", "action_box", "angles", "pushes", "knows_rewards", "digest"]
         return f"SmoothSpec({', '.join(f'{n}={getattr(self, n)!r}' for n in names)})"
 
 

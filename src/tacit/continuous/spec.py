@@ -46,9 +46,8 @@ class BoxSpec:
     discount: float = 0.95
     features: FeatureMap | None = None
     names: tuple[str, ...] | None = None
-    # Not shown: saves of agents tell by their options what they made of it.
-    may_end: bool = field(default=False, kw_only=True, repr=False)
-    action_box: ActionBox | None = field(default=None, kw_only=True, repr=False)
+    may_end: bool = field(default=False, kw_only=True)
+    action_box: ActionBox | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         set_corners(self, finite=False)

@@ -122,7 +122,7 @@ class Agent(Uncopyable):
             )
             self.store.put_secret(db, self.name, "stream", dump(stream.dump()))
         self._keep_noise(db)
-        runs.publish(db, self.store, run, dump(first), b"", 0, self._kept)
+        runs.publish(db, self.store, run, dump(first, algorithm.code), b"", 0, self._kept)
         runs.open_block(db, run, 0, algorithm.block_users(at))
 
     def _terms(self) -> runs.Terms:
@@ -167,7 +167,7 @@ class Agent(Uncopyable):
         row = runs.version_of(db, self.name, version)
         if row is None or row.state is None:
             raise InvalidArgument(f"version {version} of {self.name!r} is not kept any more")
-        found: Checkpoint = load(self.store.opened(row.state))
+        found: Checkpoint = load(self.store.opened(row.state), self.algorithm.code)
         return found
 
     def _revive(self, db: Any, checkpoint: Checkpoint) -> None:
@@ -290,7 +290,8 @@ class Agent(Uncopyable):
             )
         given, on_policy = data.users, self.algorithm.on_policy(now.plan) and not data.aggregate
         data = self._with_component(data, now.plan)
-        self._statistic(now).check(data)
+        if getattr(self._curator, "made", "") not in data.arrays:
+            self._statistic(now).check(data)
         found, start = Receipt(given, version=run.version), 0
         try:
             while start < data.users:
@@ -476,7 +477,7 @@ class Agent(Uncopyable):
         told = (run.version, info.users, asked, answers, self._stream is not None)
         record = now.record.heard(*told, algorithm.monitored)
         after = Checkpoint(state, plan, at, rng.bit_generator.state, record)
-        packed, policy = dump(after), b""
+        packed, policy = dump(after, algorithm.code), b""
         with self.store.write() as db:
             runs.fence(db, run)
             if runs.block_of(db, self.name, block.block).stage == "sealed":
@@ -670,7 +671,7 @@ class Agent(Uncopyable):
             plan = _numbered(old.plan, run.latest + 1)
             # What is served and counted only goes forward, and so do counters.
             at = replace(self._checkpoint(db, run.latest).at)
-            new = dump(replace(old, plan=plan, at=at))
+            new = dump(replace(old, plan=plan, at=at), self.algorithm.code)
             runs.fence(db, run, pinned=0)
             ledger.append(db, self.name, "roll back", to=version, version=run.latest + 1)
             runs.publish(db, self.store, run, new, b"", run.served, self._kept)

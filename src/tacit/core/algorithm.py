@@ -159,6 +159,11 @@ class Algorithm(ABC, Generic[S]):
 
     # What a family or an algorithm may define.
 
+    @property
+    def code(self) -> tuple[Any, ...]:
+        """Objects in its states and plans that are code: checkpoints have their places here."""
+        return ()
+
     @abstractmethod
     def _block_sizes(self) -> BlockSizes:
         """When policies are republished, where the caller leaves it to the algorithm."""

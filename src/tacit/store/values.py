@@ -7,7 +7,7 @@ import enum
 import importlib
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,8 +24,10 @@ def record(cls: type) -> type:
     return cls
 
 
-def dump(value: Any) -> bytes:
+def dump(value: Any, code: Sequence[Any] = ()) -> bytes:
     """Bytes of a value made of dataclasses, enums, arrays, plain values, lists and dicts.
+
+    Of an object among ``code`` they have the place there: who loads them has the same ones.
 
     Raises:
         TypeError: Something in it is none of these; nothing was written.
@@ -33,6 +35,9 @@ def dump(value: Any) -> bytes:
     arrays: list[bytes] = []
 
     def tree(item: Any) -> Any:
+        for place, known in enumerate(code):
+            if item is known:
+                return {"c": place}
         if item is None or isinstance(item, (bool, str)):
             return (
                 item if not isinstance(item, enum.Enum) else {"e": [_name(type(item)), item.name]}
@@ -67,7 +72,7 @@ def dump(value: Any) -> bytes:
     return b"".join([len(head).to_bytes(8, "big"), head, *arrays])
 
 
-def load(data: bytes) -> Any:
+def load(data: bytes, code: Sequence[Any] = ()) -> Any:
     """Value of which :func:`dump` made these bytes; its arrays cannot be written to.
 
     Raises:
@@ -98,11 +103,13 @@ def load(data: bytes) -> Any:
             return {value(key): value(part) for key, part in body}
         if kind == "l":
             return [value(part) for part in body]
+        if kind == "c":
+            return code[body]
         return {"b": cut, "f": float, "e": lambda pair: _class(pair[0])[pair[1]]}[kind](body)
 
     try:
         return value(json.loads(data[8:end]))
-    except (ValueError, TypeError, KeyError, AttributeError, ImportError) as error:
+    except (ValueError, TypeError, LookupError, AttributeError, ImportError) as error:
         raise CorruptFile(f"this is no saved value ({error})") from None
 
 
