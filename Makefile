@@ -45,7 +45,7 @@ format: $(STAMP) ## let ruff rewrite the files
 	$(BIN)/ruff format .
 
 test: lint ## lint, unit and property tests, doctests; what this machine lacks is skipped, and named
-	$(BIN)/pytest -q -rs -n $(WORKERS) --dist worksteal
+	$(BIN)/pytest -q -rs -n $(WORKERS)
 
 test-slow: $(STAMP) ## the long statistical tests
 	$(BIN)/pytest -q -n $(WORKERS) -m slow
