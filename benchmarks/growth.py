@@ -21,7 +21,7 @@ import numpy as np
 
 import tacit
 from benchmarks.row import Row, at_least, at_most, noted
-from tacit.core.episodes import Episodes
+from tacit.data.episodes import Episodes
 from tacit.tabular import riverswim
 
 SIZES = (10**4, 10**5, 10**6)

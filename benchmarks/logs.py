@@ -23,7 +23,7 @@ import numpy as np
 import tacit
 from benchmarks.row import Row, at_least, at_most, noted
 from benchmarks.timing import processor
-from tacit.core.episodes import Episodes
+from tacit.data.episodes import Episodes
 from tacit.finite.visits import VisitCounts
 from tacit.tabular import riverswim
 

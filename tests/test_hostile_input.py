@@ -24,7 +24,7 @@ from research.hostile.fuzzing import EntryPoint, fuzz
 from research.hostile.small import Small, small_agents
 from research.hostile.values import value_entries
 from tacit import InvalidArgument, LocalDP, registry
-from tacit.core.episodes import Episodes
+from tacit.data.episodes import Episodes
 from tacit.core.schedule import Schedule
 from tacit.privacy import storage
 from tacit.privacy.errors import TacitError

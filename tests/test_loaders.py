@@ -14,7 +14,7 @@ from research.hostile.fuzzing import Broken
 from research.hostile.hand_made import hand_made
 from research.hostile.loaders import Reading, campaign, made_files, mutation
 from research.hostile.small import small_agents
-from tacit.core.logs import LogFormat, csv_batches, files_of
+from tacit.data.logs import LogFormat, csv_batches, files_of
 from tacit.privacy.errors import CorruptFile, InvalidArgument
 from tacit.service.app_file import read_app
 

@@ -27,8 +27,8 @@ from research.planted import of_leaks, of_noise
 from research.planted.base import Leaking, Tampered
 from research.planted_bugs import BITS, BUGS, HOSTS, IMPOSSIBLE, RUNNING, Impossible, Planted, audit
 from tacit.core.agent import Agent
-from tacit.core.episodes import Episodes
-from tacit.core.vector_episodes import VectorEpisodes
+from tacit.data.episodes import Episodes
+from tacit.data.vector_episodes import VectorEpisodes
 from tacit.privacy.curators import joint
 from tacit.privacy.curator import Curator
 from tacit.privacy.errors import InvalidArgument

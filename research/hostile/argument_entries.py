@@ -26,9 +26,9 @@ from research.hostile.small import (
 )
 from research.hostile.world_entries import world_entries
 from tacit import registry
-from tacit.core.episodes import Episodes
+from tacit.data.episodes import Episodes
 from tacit.core.schedule import Schedule
-from tacit.core.vector_episodes import VectorEpisodes
+from tacit.data.vector_episodes import VectorEpisodes
 from tacit.finite.spec import FiniteSpec
 from tacit.privacy.statistic import Block
 from tacit.simulation.plan import plan

@@ -12,7 +12,7 @@ from tacit.continuous.policy import QPolicy
 from tacit.continuous.smooth_spec import SmoothSpec
 from tacit.continuous.world import VectorWorld, roll_out
 from tacit.core.sizes import check_size
-from tacit.core.vector_episodes import VectorEpisodes
+from tacit.data.vector_episodes import VectorEpisodes
 from tacit.privacy.statistic import Bools, Floats, Ints
 
 # Episodes of evaluation.

@@ -16,7 +16,7 @@ from tacit.continuous.policy import QPolicy
 from tacit.continuous.spec import BoxSpec
 from tacit.continuous.world import VectorWorld, roll_out
 from tacit.core.sizes import check_size
-from tacit.core.vector_episodes import VectorEpisodes
+from tacit.data.vector_episodes import VectorEpisodes
 from tacit.privacy.arguments import flag, instance_of
 from tacit.privacy.errors import InvalidArgument, MissingExtra
 from tacit.privacy.statistic import Bools, Floats, Ints

@@ -12,7 +12,7 @@ from tacit.continuous.policy import QPolicy
 from tacit.continuous.simulated_spec import SimulatedSpec
 from tacit.continuous.world import VectorWorld, roll_out
 from tacit.core.sizes import check_seed, check_size
-from tacit.core.vector_episodes import VectorEpisodes
+from tacit.data.vector_episodes import VectorEpisodes
 from tacit.numerics.simplex import halved
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Bools, Floats, Ints

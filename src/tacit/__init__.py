@@ -15,11 +15,11 @@ __version__ = "0.1.0"
 _MODULES = {
     "core.agent": "Agent",
     "core.algorithm": "Algorithm Query",
-    "core.episodes": "Episodes validate_episodes",
+    "data.episodes": "Episodes validate_episodes",
     "core.kinds": "AgentKind",
     "core.monitor": "monitor",
     "core.receipt": "Receipt",
-    "core.vector_episodes": "VectorEpisodes",
+    "data.vector_episodes": "VectorEpisodes",
     "finite.mixed_policy": "MixedPolicy",
     "finite.offline": "Recommendation learn_offline",
     "finite.policy": "Policy",

@@ -4,21 +4,19 @@ from tacit import continuous, gym, linear, lq, mixture, papers, tabular
 from tacit.core.agent import Agent
 from tacit.core.algorithm import Algorithm
 from tacit.core.asks import Ask
-from tacit.core.episodes import Episodes
-from tacit.core.episodes import validate_episodes as validate
 from tacit.core.kinds import AgentKind
 from tacit.core.monitor import monitor
 from tacit.core.receipt import Receipt
-from tacit.core.vector_episodes import VectorEpisodes
+from tacit.data.episodes import Episodes
+from tacit.data.episodes import validate_episodes as validate
+from tacit.data.vector_episodes import VectorEpisodes
 from tacit.finite.mixed_policy import MixedPolicy
 from tacit.finite.offline import Recommendation, learn_offline
 from tacit.finite.policy import Policy
 from tacit.privacy.budget import Budget, Relation
 from tacit.privacy.counters import counter
+from tacit.privacy.curator import Curator, JointCurator, Release
 from tacit.privacy.curators import distributed, local
-from tacit.privacy.curator import Curator, Release
-from tacit.privacy.curator import JointCurator
-from tacit.privacy.local import LocalCurator
 from tacit.privacy.errors import (
     BudgetExceeded,
     Busy,
@@ -35,6 +33,7 @@ from tacit.privacy.errors import (
 )
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.local import LocalCurator
 from tacit.privacy.models import DistributedDP, JointDP, LocalDP, NonPrivate
 from tacit.privacy.standard import ClippedSum, GramCross, OneHotCounts
 from tacit.privacy.statistic import Block, Layout, Part, Statistic

@@ -25,9 +25,9 @@ from importlib.metadata import distributions
 from pathlib import PurePath
 from typing import Any, Literal
 
-from tacit.core.targets import load, split, target_of
-from tacit.core.texts import Option, annotation_of, hint, settable
 from tacit.core.world import AnyAgent, World
+from tacit.names.targets import load, split, target_of
+from tacit.names.texts import Option, annotation_of, hint, settable
 from tacit.privacy.errors import InvalidArgument
 from tacit.simulation.seeds import noise_seed
 
@@ -499,9 +499,7 @@ class AgentChoice:
         make = NamedMaker(self.text, self.target).make
         return getattr(make, "batch", False) and self.options.get("serve", "nobody") == "nobody"
 
-    def build(
-        self, spec: Any, users: int, privacy: Any, seed: int = 0, **serving: Any
-    ) -> AnyAgent:
+    def build(self, spec: Any, users: int, privacy: Any, seed: int = 0, **serving: Any) -> AnyAgent:
         """The agent of one seed, the same as in a run of several; its noise is simulated."""
         make = NamedMaker(self.text, self.target).make
         own = _agent_target(split(self.text)[0]) is not None

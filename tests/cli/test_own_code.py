@@ -11,7 +11,7 @@ import pytest
 
 import tacit
 from tacit import InvalidArgument
-from tacit.core.targets import fingerprint
+from tacit.names.targets import fingerprint
 from tacit.tabular import load_world, world_schema
 from tests.cli.calls import BUDGET, call, content, one_line
 

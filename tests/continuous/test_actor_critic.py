@@ -23,7 +23,7 @@ from tacit.continuous import (
 from tacit.continuous.action_box import normals
 from tacit.continuous.features import Custom
 from tacit.continuous.statistics.policy_gradients import PolicyGradients
-from tacit.core.vector_episodes import VectorEpisodes
+from tacit.data.vector_episodes import VectorEpisodes
 from tacit.gym import from_gymnasium
 from tacit.privacy.errors import CheckFailed, InvalidArgument
 from tacit.privacy.models import LocalDP

@@ -17,8 +17,8 @@ from tacit.continuous import (
     line,
 )
 from tacit.continuous.world import roll_out
-from tacit.core.permuted import PermutedWorld
-from tacit.core.vector_episodes import VectorEpisodes
+from tacit.simulation.permuted import PermutedWorld
+from tacit.data.vector_episodes import VectorEpisodes
 from tacit.privacy.statistic import StreamedBlock
 
 RNG = np.random.default_rng

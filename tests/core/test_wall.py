@@ -24,7 +24,7 @@ import tacit
 from research.audit_table import WORLDS
 from tacit import AgentKind, Ask, Block, BudgetExceeded, Episodes, JointDP, registry
 from tacit.core.asks import Asks
-from tacit.core.vector_episodes import VectorEpisodes
+from tacit.data.vector_episodes import VectorEpisodes
 from tacit.tabular.ucbvi import UCBVI
 
 PRIVATE = JointDP(1.0, 1e-6)

@@ -18,8 +18,8 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import tacit
-from tacit.core.episodes import Episodes
-from tacit.core.permuted import PermutedWorld
+from tacit.data.episodes import Episodes
+from tacit.simulation.permuted import PermutedWorld
 from tacit.core.schedule import Schedule
 from tacit.finite.policy import Policy
 from tacit.finite.spec import FiniteSpec

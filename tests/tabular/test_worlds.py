@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tacit import InvalidArgument
-from tacit.core.episodes import Episodes
+from tacit.data.episodes import Episodes
 from tacit.finite.policy import Policy
 from tacit.registry import build_world
 from tacit.tabular import (

@@ -17,7 +17,7 @@ from scipy.special import stdtr
 from research.planted.base import plant
 from research.planted_bugs import HOSTS
 from tacit import UCBPO, UCBVI, JointDP, NonPrivate
-from tacit.core.permuted import PermutedWorld
+from tacit.simulation.permuted import PermutedWorld
 from tacit.core.world import Form, World
 from tacit.finite.policy import Policy
 from tacit.privacy.errors import CheckFailed, require

@@ -45,7 +45,7 @@ def audit_command(
     as_json: options.Json = False,
 ) -> None:
     """Audits one agent."""
-    from tacit.core.texts import whole_number
+    from tacit.names.texts import whole_number
     from tacit.registry import build_world, choose_agent
 
     choice = choose_agent(agent)

@@ -19,7 +19,7 @@ import typer
 from tacit.cli import options
 from tacit.cli.options import asked, command, given
 from tacit.cli.output import at_most, counted, print_help_if_alone, print_json
-from tacit.core.texts import number
+from tacit.names.texts import number
 from tacit.privacy.errors import CorruptFile, InvalidArgument
 from tacit.privacy.files import open_regular, parse_json, read_file
 

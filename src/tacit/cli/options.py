@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit.core.texts import number, whole_number
+from tacit.names.texts import number, whole_number
 from tacit.privacy.errors import InvalidArgument
 
 if TYPE_CHECKING:

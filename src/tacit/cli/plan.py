@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from tacit.cli import options
 from tacit.cli.options import asked, flag
 from tacit.cli.output import print_json, print_table, say
-from tacit.core.texts import number, whole_number
+from tacit.names.texts import number, whole_number
 from tacit.privacy.errors import InvalidArgument
 
 if TYPE_CHECKING:

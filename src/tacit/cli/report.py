@@ -40,8 +40,8 @@ def report_command(
     as_json: options.Json = False,
 ) -> None:
     """Writes or prints a report."""
+    from tacit.privacy.files import write_atomic
     from tacit.privacy.ledger import Ledger
-    from tacit.privacy.storage import write_atomic
 
     form = os.path.splitext(output)[1].lower() if output else ".json" if as_json else ".md"
     if form not in _FORMS:

@@ -10,7 +10,7 @@ from tacit.cli import options
 from tacit.cli.options import asked, flag, given
 from tacit.cli.output import print_json, print_table, say
 from tacit.cli.run import say_files
-from tacit.core.texts import whole_number
+from tacit.names.texts import whole_number
 from tacit.privacy.errors import InvalidArgument
 
 if TYPE_CHECKING:

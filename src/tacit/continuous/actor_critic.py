@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -121,9 +120,8 @@ class ActorCritic(BoxAlgorithm[State]):
 
     # What is asked.
 
-    def query(self, state: State, plans: Mapping[int, Plan], block: BlockInfo) -> PolicyGradients:
+    def query(self, state: State, plan: Plan, block: BlockInfo) -> PolicyGradients:
         """Users' gradients at the policy that serves them."""
-        (plan,) = plans.values()
         return self._gradients(state, plan.policy)
 
     def _gradients(self, state: State, policy: SoftmaxPolicy) -> PolicyGradients:
@@ -136,7 +134,7 @@ class ActorCritic(BoxAlgorithm[State]):
     def update(
         self,
         state: State,
-        plans: Mapping[int, Plan],
+        plan: Plan,
         release: Release,
         block: BlockInfo,
         rng: np.random.Generator,

@@ -16,7 +16,6 @@ over users and their steps with action a, plus a fresh path of a Gaussian proces
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -187,11 +186,11 @@ class FittedFunctionalQ(BoxAlgorithm[State]):
     # What is asked, and what is made of the answers.
 
     def learn(
-        self, state: State, plans: Mapping[int, Plan], block: BlockInfo, rng: np.random.Generator
+        self, state: State, plan: Plan, block: BlockInfo, rng: np.random.Generator
     ) -> Queries[State]:
         """Where users were and then one query per sweep; or one, where they are served."""
         if state.filter is not None:
-            return self._filter(state, state.filter, plans, block)
+            return self._filter(state, state.filter, plan, block)
         return self._sweep(state, block) if self.exploring(block) else self._earned(state, block)
 
     def _sweep(self, state: State, block: BlockInfo) -> Queries[State]:
@@ -232,11 +231,8 @@ class FittedFunctionalQ(BoxAlgorithm[State]):
         std = float(np.max(release.std["earned"])) / block.users
         return replace(state, earned=(mean * (high - low) + 0.5 * (low + high), std * (high - low)))
 
-    def _filter(
-        self, state: State, known: Filter, plans: Mapping[int, Plan], block: BlockInfo
-    ) -> Queries[State]:
+    def _filter(self, state: State, known: Filter, plan: Plan, block: BlockInfo) -> Queries[State]:
         """How far the users of the batch are from what Q and the filter predict."""
-        (plan,) = plans.values()
         value = self._carried(state.ahead, self.basis.value(state.weights)[0])
         clip = self.clip_at(state.ahead, block.releases / max(1, self.schedule.releases - 1))
         predictions = value + known.targets(self.basis)

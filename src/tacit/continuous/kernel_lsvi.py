@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -100,7 +99,7 @@ class KernelLSVI(BoxAlgorithm[BlockSums]):
 
     # What is asked.
 
-    def query(self, state: BlockSums, plans: Mapping[int, Plan], block: BlockInfo) -> EmbeddingSums:
+    def query(self, state: BlockSums, plan: Plan, block: BlockInfo) -> EmbeddingSums:
         """How users move among features, and what they are paid."""
         return self._embedding_sums()
 
@@ -111,7 +110,7 @@ class KernelLSVI(BoxAlgorithm[BlockSums]):
     def update(
         self,
         state: BlockSums,
-        plans: Mapping[int, Plan],
+        plan: Plan,
         release: Release,
         block: BlockInfo,
         rng: np.random.Generator,

@@ -129,7 +129,7 @@ class ModelPosterior(BoxAlgorithm[State]):
     # What is asked.
 
     def learn(
-        self, state: State, plans: Mapping[int, Plan], block: BlockInfo, rng: np.random.Generator
+        self, state: State, plan: Plan, block: BlockInfo, rng: np.random.Generator
     ) -> Queries[State]:
         """Moments of steps; and of the first block before that how far states move."""
         moves, ends, left = state.moves, state.ends, 1.0

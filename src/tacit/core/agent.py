@@ -10,27 +10,27 @@ So there is one way to recover from anything: read the store, and go on.
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Self, final
+from typing import Any, final
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from tacit.core.algorithm import Algorithm, BlockInfo, Plan, Progress, Query
-from tacit.core.cautions import warn, warn_of_budget
-from tacit.core.episodes import Episodes
-from tacit.core.columns import as_numbers
+from tacit.core.cautions import warn_of_budget
 from tacit.core.monitor import Record
 from tacit.core.problem import Problem
 from tacit.core.public_file import facts_of, publish_with
 from tacit.core.receipt import Receipt
 from tacit.core.schedule import Schedule
-from tacit.core.vector_episodes import VectorEpisodes
+from tacit.core.waiting import Waiting
+from tacit.data.columns import as_numbers
+from tacit.data.episodes import Episodes
+from tacit.data.vector_episodes import VectorEpisodes
 from tacit.privacy.arguments import instance_of
 from tacit.privacy.curator import Curator, JointCurator, Release, Stream
 from tacit.privacy.distributed import DistributedCurator
@@ -44,7 +44,6 @@ from tacit.privacy.statistic import Block, Statistic
 from tacit.store import ledger, runs
 from tacit.store.store import Conflict, Store
 from tacit.store.values import dump, load
-from tacit.core.waiting import Waiting
 
 Data = Episodes | VectorEpisodes | Block
 Ids = Sequence[int | str] | None
@@ -88,7 +87,7 @@ class Agent(Uncopyable):
         if noise_seed is None:
             # Before a store is touched: where warnings are errors, nothing has happened.
             warn_of_budget(algorithm.privacy, algorithm.users)
-        self.algorithm, self.name = algorithm, name
+        self.algorithm, self.run_name = algorithm, name
         self.store = store if isinstance(store, Store) else Store(store)
         self._lock = new_lock()
         options = {"users": algorithm.users, "noise_seed": noise_seed, "protects": algorithm.unit}
@@ -106,7 +105,9 @@ class Agent(Uncopyable):
 
     def _begin(self, db: Any, start: Checkpoint | None) -> None:
         algorithm = self.algorithm
-        run = runs.create(db, self.name, ledger.digest(algorithm.fingerprint), self._terms(), "")
+        run = runs.create(
+            db, self.run_name, ledger.digest(algorithm.fingerprint), self._terms(), ""
+        )
         rng = algorithm.problem.rng()
         if start is None:
             state, at, plan = algorithm.init(), Progress(), None
@@ -120,7 +121,7 @@ class Agent(Uncopyable):
             stream = self._curator.stream(
                 self._statistic(first), releases=algorithm.schedule.releases, kind=algorithm.counter
             )
-            self.store.put_secret(db, self.name, "stream", dump(stream.dump()))
+            self.store.put_secret(db, self.run_name, "stream", dump(stream.dump()))
         self._keep_noise(db)
         runs.publish(db, self.store, run, dump(first, algorithm.code), b"", 0, self._kept)
         runs.open_block(db, run, 0, algorithm.block_users(at))
@@ -155,7 +156,7 @@ class Agent(Uncopyable):
         if seen is not None and not self.store.durable:
             return seen
         with self.store.read() as db:
-            run = runs.find(db, self.name)
+            run = runs.find(db, self.run_name)
             if seen is not None and run.epoch == seen[0].epoch:
                 return run, seen[1]
             found = run, self._checkpoint(db, run.latest)
@@ -164,18 +165,18 @@ class Agent(Uncopyable):
         return found
 
     def _checkpoint(self, db: Any, version: int) -> Checkpoint:
-        row = runs.version_of(db, self.name, version)
+        row = runs.version_of(db, self.run_name, version)
         if row is None or row.state is None:
-            raise InvalidArgument(f"version {version} of {self.name!r} is not kept any more")
+            raise InvalidArgument(f"version {version} of {self.run_name!r} is not kept any more")
         found: Checkpoint = load(self.store.opened(row.state), self.algorithm.code)
         return found
 
     def _revive(self, db: Any, checkpoint: Checkpoint) -> None:
         """Counter and simulated noise as the last commit left them."""
         if self._curator.source.simulation:
-            state = self.store.secret(db, self.name, "noise")
+            state = self.store.secret(db, self.run_name, "noise")
             self._curator.source = Noise.from_state(None if state is None else load(state))
-        dumped = self.store.secret(db, self.name, "stream")
+        dumped = self.store.secret(db, self.run_name, "stream")
         if dumped is not None:
             assert isinstance(self._curator, JointCurator)  # noqa: S101
             asked = self._statistic(checkpoint)
@@ -336,7 +337,7 @@ class Agent(Uncopyable):
     def _write(self, part: Block, ids: Ids) -> int:
         """Puts users into the store in one transaction; how many were refused by their accounts."""
         with self.store.write() as db:
-            run = runs.find(db, self.name)
+            run = runs.find(db, self.run_name)
             names = [] if ids is None else self.store.pseudonyms(db, ids)
             pays = runs.admit(db, run, run.block, names)
             keep = np.array([cost >= 0 for cost in pays], dtype=bool)
@@ -360,12 +361,12 @@ class Agent(Uncopyable):
         if block is None:
             return False
         with self.store.read() as db:
-            run, done = runs.find(db, self.name), runs.recorded(db, run, block.block)
+            run, done = runs.find(db, self.run_name), runs.recorded(db, run, block.block)
             raw = None if block.stage == "released" else self._raw(db, run, block.block)
         info = BlockInfo(**vars(now.at), users=block.users, versions=_versions(raw, run.version))
         rng = np.random.default_rng(0)
         rng.bit_generator.state = now.rng
-        queries = self.algorithm.learn(now.state, {run.version: now.plan}, info, rng)
+        queries = self.algorithm.learn(now.state, now.plan, info, rng)
         try:
             asked, answers, state = self._ask(run, block, raw, queries, done)
             self._commit(block, now, state, asked, answers, info, rng)
@@ -389,12 +390,12 @@ class Agent(Uncopyable):
                 given = self._waiting.everybody()
                 number = runs.put(db, self.store, run, (block.block, run.version, given.users, b""))
                 self._held[number] = given
-            row = runs.block_of(db, self.name, block.block)
+            row = runs.block_of(db, self.run_name, block.block)
             after = replace(now.at, releases=now.at.releases + 1, served=run.served + row.users)
             runs.fence(db, run)
             runs.set_stage(db, run, block.block, "sealed")
             runs.open_block(db, run, block.block + 1, self.algorithm.block_users(after))
-            return runs.block_of(db, self.name, block.block)
+            return runs.block_of(db, self.run_name, block.block)
 
     def _raw(self, db: Any, run: Any, number: int) -> Block:
         """The episodes of a sealed block."""
@@ -431,7 +432,7 @@ class Agent(Uncopyable):
                 with self.store.write() as db:
                     given = (run, block, value, cost, limit, secrets)
                     runs.release(db, self.store, *given, last=only)
-                    run = runs.find(db, self.name)
+                    run = runs.find(db, self.run_name)
                 answers.append(release)
                 spent += cost
             asked.append(query.statistic)
@@ -472,7 +473,7 @@ class Agent(Uncopyable):
         at = replace(now.at, releases=now.at.releases + 1, served=now.at.served + block.users)
         plan = algorithm.plan(state, now.plan, at, rng)
         with self.store.read() as db:
-            run = runs.find(db, self.name)
+            run = runs.find(db, self.run_name)
         plan = _numbered(plan, run.latest + 1)
         told = (run.version, info.users, asked, answers, self._stream is not None)
         record = now.record.heard(*told, algorithm.monitored)
@@ -480,7 +481,7 @@ class Agent(Uncopyable):
         packed, policy = dump(after, algorithm.code), b""
         with self.store.write() as db:
             runs.fence(db, run)
-            if runs.block_of(db, self.name, block.block).stage == "sealed":
+            if runs.block_of(db, self.run_name, block.block).stage == "sealed":
                 runs.erase(db, run, block.block)
             runs.set_stage(db, run, block.block, "done")
             runs.publish(db, self.store, run, packed, policy, at.served, self._kept)
@@ -496,6 +497,16 @@ class Agent(Uncopyable):
     def spec(self) -> Any:
         """What is known of the world."""
         return self.algorithm.spec
+
+    @property
+    def name(self) -> str:
+        """Of the algorithm; ``run_name`` is that of the run in its store."""
+        return self.algorithm.name
+
+    @property
+    def why(self) -> str:
+        """Why this agent, with these options, in words."""
+        return "; ".join(filter(None, (self.chosen, self.algorithm.why)))
 
     @property
     def users(self) -> int:
@@ -612,9 +623,7 @@ class Agent(Uncopyable):
                 facts["ledger_line"], facts["ledger_head"] = ledger.head(db)
             publish_with(self.greedy_policy if greedy else self.policy, path, facts)
 
-    def successor(
-        self, users: int, privacy: Privacy | None = None, **serving: Any
-    ) -> Agent:
+    def successor(self, users: int, privacy: Privacy | None = None, **serving: Any) -> Agent:
         """The agent for the next users, in the same store, which begins with all that was learnt.
 
         What was released is public, with how noisy it is, so starting from it costs nobody
@@ -631,7 +640,7 @@ class Agent(Uncopyable):
             self._close()
             run, now = self._look()
             given = {"schedule": "auto", "seed": 0, "noise_seed": None} | serving
-            name = given.pop("name", f"{self.name}+{run.latest}")
+            name = given.pop("name", f"{self.run_name}+{run.latest}")
             problem = Problem(
                 self.spec, users, privacy or self.privacy, given["schedule"], given["seed"]
             )
@@ -640,7 +649,7 @@ class Agent(Uncopyable):
             start = replace(now, state=algorithm.successor_state(now.state), at=at)
             with self.store.write() as db:
                 runs.fence(db, run, succeeded=1)
-                ledger.append(db, self.name, "successor", run=name)
+                ledger.append(db, self.run_name, "successor", run=name)
             self._seen = None
             return Agent(
                 algorithm, store=self.store, name=name, noise_seed=given["noise_seed"], start=start
@@ -649,9 +658,9 @@ class Agent(Uncopyable):
     def _close(self) -> None:
         """Ends the block early: whoever waits is released."""
         with self.store.write() as db:
-            run = runs.find(db, self.name)
+            run = runs.find(db, self.run_name)
             waiting = self._waiting.of(run.block)
-            block = runs.block_of(db, self.name, run.block)
+            block = runs.block_of(db, self.run_name, run.block)
             if block.users + waiting:
                 runs.resize(db, run, block.users + waiting)
         self._seen = None
@@ -666,14 +675,14 @@ class Agent(Uncopyable):
             pin: Whether its policy goes on serving whatever is learnt, until :meth:`unpin`.
         """
         with self._alone("roll_back"), self.store.write() as db:
-            run = runs.find(db, self.name)
+            run = runs.find(db, self.run_name)
             old = self._checkpoint(db, version)
             plan = _numbered(old.plan, run.latest + 1)
             # What is served and counted only goes forward, and so do counters.
             at = replace(self._checkpoint(db, run.latest).at)
             new = dump(replace(old, plan=plan, at=at), self.algorithm.code)
             runs.fence(db, run, pinned=0)
-            ledger.append(db, self.name, "roll back", to=version, version=run.latest + 1)
+            ledger.append(db, self.run_name, "roll back", to=version, version=run.latest + 1)
             runs.publish(db, self.store, run, new, b"", run.served, self._kept)
             if pin:
                 runs.pin(db, run, True)
@@ -682,7 +691,7 @@ class Agent(Uncopyable):
     def unpin(self) -> None:
         """After the next release a new policy serves again."""
         with self._alone("unpin"), self.store.write() as db:
-            run = runs.find(db, self.name)
+            run = runs.find(db, self.run_name)
             runs.fence(db, run, pinned=0)
             self._seen = None
 
@@ -698,7 +707,12 @@ class Agent(Uncopyable):
         mixed, given = hasattr(policy, "components"), "components" in data.arrays
         if mixed == given or data.aggregate:
             return data
-        if data.users and not given and len(policy.components) > 1 and self.algorithm.on_policy(plan):
+        if (
+            data.users
+            and not given
+            and len(policy.components) > 1
+            and self.algorithm.on_policy(plan)
+        ):
             raise InvalidArgument(
                 f"policy {policy.version} is mixed, and these episodes do not say which of its "
                 "components each user drew: give components=..., of a log component=..."
@@ -712,7 +726,7 @@ class Agent(Uncopyable):
     def _statistic(self, now: Checkpoint) -> Statistic:
         info = BlockInfo(**vars(now.at), users=self.algorithm.block_users(now.at))
         rng = np.random.default_rng(0)
-        queries = self.algorithm.learn(now.state, {0: now.plan}, info, rng)
+        queries = self.algorithm.learn(now.state, now.plan, info, rng)
         try:
             return next(queries).statistic
         finally:
@@ -724,12 +738,12 @@ class Agent(Uncopyable):
     def _room(self) -> int:
         run, _ = self._look()
         with self.store.read() as db:
-            block = runs.block_of(db, self.name, run.block)
+            block = runs.block_of(db, self.run_name, run.block)
         return max(0, int(block.size - block.users) - self._waiting.of(run.block))
 
     def _keep_noise(self, db: Any) -> None:
         for name, value in self._secrets().items():
-            self.store.put_secret(db, self.name, name, value)
+            self.store.put_secret(db, self.run_name, name, value)
 
 
 def _numbered(plan: Plan, version: int) -> Plan:

@@ -135,14 +135,14 @@ class Algorithm(ABC, Generic[S]):
     def plan(self, state: S, last: Plan | None, at: Progress, rng: np.random.Generator) -> Plan:
         """Policies of a state, after the plan of the version before; ``None`` at the start."""
 
-    def query(self, state: S, plans: Mapping[int, Plan], block: BlockInfo) -> Statistic:
-        """Statistic that a block is asked, given the plans that its users followed."""
+    def query(self, state: S, plan: Plan, block: BlockInfo) -> Statistic:
+        """Statistic that a block is asked, given the plan that its users followed."""
         raise NotImplementedError
 
     def update(
         self,
         state: S,
-        plans: Mapping[int, Plan],
+        plan: Plan,
         release: Release,
         block: BlockInfo,
         rng: np.random.Generator,
@@ -150,12 +150,10 @@ class Algorithm(ABC, Generic[S]):
         """State that has learnt from one more block."""
         raise NotImplementedError
 
-    def learn(
-        self, state: S, plans: Mapping[int, Plan], block: BlockInfo, rng: np.random.Generator
-    ) -> Queries[S]:
+    def learn(self, state: S, plan: Plan, block: BlockInfo, rng: np.random.Generator) -> Queries[S]:
         """Queries about a block, where it is asked more than one."""
-        release = yield Query(self.query(state, plans, block))
-        return self.update(state, plans, release, block, rng)
+        release = yield Query(self.query(state, plan, block))
+        return self.update(state, plan, release, block, rng)
 
     # What a family or an algorithm may define.
 

@@ -15,9 +15,9 @@ from typing import Any
 
 from tacit.core.agent import Agent
 from tacit.core.algorithm import Algorithm
-from tacit.core.schedule import Schedule
 from tacit.core.problem import Problem
-from tacit.core.texts import hint
+from tacit.core.schedule import Schedule
+from tacit.names.texts import hint
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import Privacy
 from tacit.store.store import Store

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.storage import is_state, write_atomic
+from tacit.privacy.files import write_atomic
 
 if TYPE_CHECKING:
     from tacit.core.algorithm import PublicPolicy
@@ -50,10 +50,8 @@ def write_published(
 ) -> None:
     """Writes a public file of any kind that :mod:`tacit.published` reads, atomically, mode 0644.
 
-    Never over a saved state, which would be lost.
+    Never over a store, which would be lost.
     """
-    if is_state(path):
-        raise InvalidArgument(f"path={os.fspath(path)!r} is a saved state: choose another name")
     stored: dict[str, Any] = {"format": np.int64(FORMAT), "version": np.int64(version)}
     if kind is not None:
         stored["kind"] = np.str_(kind)

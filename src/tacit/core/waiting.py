@@ -20,7 +20,12 @@ class Waiting:
     """
 
     def __init__(self) -> None:
-        self._kept: tuple[int, int, dict[str, NDArray[np.generic]], Block | None] = (-1, 0, {}, None)
+        self._kept: tuple[int, int, dict[str, NDArray[np.generic]], Block | None] = (
+            -1,
+            0,
+            {},
+            None,
+        )
 
     def of(self, block: int) -> int:
         """How many wait for this block."""

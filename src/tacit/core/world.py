@@ -10,8 +10,8 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 
-from tacit.core.episodes import Episodes
-from tacit.core.vector_episodes import VectorEpisodes
+from tacit.data.episodes import Episodes
+from tacit.data.vector_episodes import VectorEpisodes
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.statistic import Block
 
@@ -49,8 +49,8 @@ class World(Protocol):
     def simulate(self, policy: Any, users: int, rng: np.random.Generator, form: Form) -> Data:
         """What happens to so many new users who follow the policy.
 
-        ``"episodes"`` are an :class:`~tacit.core.episodes.Episodes` (where states are vectors, a
-        :class:`~tacit.core.vector_episodes.VectorEpisodes`), and ``"streamed"`` a
+        ``"episodes"`` are an :class:`~tacit.data.episodes.Episodes` (where states are vectors, a
+        :class:`~tacit.data.vector_episodes.VectorEpisodes`), and ``"streamed"`` a
         :class:`~tacit.privacy.statistic.StreamedBlock` of the same. The others are aggregate
         blocks, whose ``transitions`` count users and whose ``rewards`` add up what they got:
         ``"counts"``, (H, S, A, S) and (H, S, A); ``"pooled"``, the same summed over steps, with a

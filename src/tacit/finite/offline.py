@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -28,11 +28,11 @@ from tacit.core.algorithm import (
     Queries,
     Query,
 )
-from tacit.core.columns import as_numbers, require_shape
-from tacit.core.episodes import Episodes
 from tacit.core.kinds import maker
 from tacit.core.schedule import Schedule
 from tacit.core.ways import way
+from tacit.data.columns import as_numbers, require_shape
+from tacit.data.episodes import Episodes
 from tacit.finite.action_counts import ActionCounts, propensities
 from tacit.finite.algorithm import FiniteAlgorithm
 from tacit.finite.model import check_policy, uniform_policy
@@ -250,7 +250,7 @@ class OfflineAlgorithm(FiniteAlgorithm[OfflineState]):
     def learn(
         self,
         state: OfflineState,
-        plans: Mapping[int, Plan],
+        plan: Plan,
         block: BlockInfo,
         rng: np.random.Generator,
     ) -> Queries[OfflineState]:
@@ -272,7 +272,6 @@ class OfflineAlgorithm(FiniteAlgorithm[OfflineState]):
                 left -= share
             learnt = yield from _scaled(self.first_queries(state.behaviour), left)
             return replace(state, learnt=learnt)
-        (plan,) = plans.values()
         statistic = self._weighted(plan.memory, state.bounds)
         release = yield Query(statistic)
         if self.how == "unknown":

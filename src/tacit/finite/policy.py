@@ -10,8 +10,8 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.core.columns import Labels, checked_labels, code_of
 from tacit.core.public_file import published, write_published
+from tacit.data.columns import Labels, checked_labels, code_of
 from tacit.privacy.arguments import fitting
 from tacit.privacy.errors import CorruptFile, InvalidArgument
 

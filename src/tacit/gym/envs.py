@@ -10,11 +10,11 @@ import numpy as np
 from gymnasium import spaces
 
 from tacit.continuous.world import BoxWorld
-from tacit.core.targets import load
-from tacit.core.vector_episodes import VectorEpisodes
+from tacit.data.vector_episodes import VectorEpisodes
 from tacit.finite.world import FiniteWorld
 from tacit.lq.policy import GainPolicy
 from tacit.lq.world import LQWorld
+from tacit.names.targets import load
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Floats
 

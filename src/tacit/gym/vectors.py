@@ -17,7 +17,7 @@ from tacit.continuous.smooth_spec import SmoothSpec
 from tacit.continuous.spec import BoxSpec
 from tacit.continuous.world import VectorWorld, roll_out
 from tacit.core.sizes import check_size
-from tacit.core.vector_episodes import VectorEpisodes
+from tacit.data.vector_episodes import VectorEpisodes
 from tacit.gym.rules import Env, NumberedActions, horizon_of, limit_of, numbered, rewards_of
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Bools, Floats, Ints

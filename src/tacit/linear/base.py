@@ -6,7 +6,6 @@ Plumbing: an algorithm's own file says how it is optimistic and how it plans.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -94,21 +93,20 @@ class LinearAlgorithm(FiniteAlgorithm[Any]):
 
     # What is asked: the sums of each block, once, with its whole budget.
 
-    def query(self, state: Any, plans: Mapping[int, Plan], block: BlockInfo) -> Any:
+    def query(self, state: Any, plan: Plan, block: BlockInfo) -> Any:
         """Sums of features weighted as the plan has it, or counts along its policy."""
-        (plan,) = plans.values()
         return self.estimator.statistic(self._one_by_one(block), plan)
 
     def update(
         self,
         state: Any,
-        plans: Mapping[int, Plan],
+        plan: Plan,
         release: Release,
         block: BlockInfo,
         rng: np.random.Generator,
     ) -> Any:
         """All sums with those of one more block."""
-        return self.estimator.added(state, release, self.query(state, plans, block), block.users)
+        return self.estimator.added(state, release, self.query(state, plan, block), block.users)
 
     def _one_by_one(self, at: Progress) -> bool:
         """Whether the users of the next block are summed one by one."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -144,20 +143,19 @@ class LinearPosterior(FiniteAlgorithm[State]):
             reward_rows=1 if spec.stationary_rewards else H,
         )
 
-    def query(self, state: State, plans: Mapping[int, Plan], block: BlockInfo) -> OutcomeSums:
+    def query(self, state: State, plan: Plan, block: BlockInfo) -> OutcomeSums:
         """The outcomes of the block, once, with its whole budget."""
         return self.statistic
 
     def update(
         self,
         state: State,
-        plans: Mapping[int, Plan],
+        plan: Plan,
         release: Release,
         block: BlockInfo,
         rng: np.random.Generator,
     ) -> State:
         """One more block, and the policy that served it."""
-        (plan,) = plans.values()
         paid = np.zeros((self.statistic.reward_rows, self.spec.dimension))
         added = Outcomes(
             following=release["next"],

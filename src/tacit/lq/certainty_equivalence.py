@@ -9,7 +9,6 @@ follows what the next block is asked (:mod:`tacit.lq.estimate`). Published gains
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -153,9 +152,9 @@ class CertaintyEquivalence(Algorithm[State]):
 
     # What is asked, and what is known.
 
-    def query(self, state: State, plans: Mapping[int, Plan], block: BlockInfo) -> TrajectorySums:
+    def query(self, state: State, plan: Plan, block: BlockInfo) -> TrajectorySums:
         """Second moments of users' steps; see :mod:`tacit.lq.estimate`."""
-        (plan,), constants = plans.values(), self.options.constants
+        constants = self.options.constants
         # While nothing is known of the model, a few steps of a user are to count.
         steps = None if state.evidence else min(float(self.spec.horizon), constants.steps)
         known, private = state.posterior, self.privacy.private
@@ -164,14 +163,14 @@ class CertaintyEquivalence(Algorithm[State]):
     def update(
         self,
         state: State,
-        plans: Mapping[int, Plan],
+        plan: Plan,
         release: Release,
         block: BlockInfo,
         rng: np.random.Generator,
     ) -> State:
         """Adds a block to the posterior; a block that surprises makes earlier ones count less."""
-        (plan,), before, trust = plans.values(), state.posterior, state.trust
-        asked = self.query(state, plans, block)
+        before, trust = state.posterior, state.trust
+        asked = self.query(state, plan, block)
         found = BlockEvidence.of(release, asked, block.users, plan.policy)
         if state.evidence:
             surprise = self.regression.surprise(found, before)

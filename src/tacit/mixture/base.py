@@ -12,7 +12,6 @@ All ask every user once, with the whole budget; sums over blocks are post-proces
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
@@ -134,11 +133,8 @@ class MixtureAlgorithm(FiniteAlgorithm[BlockSums]):
 
     # What is asked, of every user once.
 
-    def query(
-        self, state: BlockSums, plans: Mapping[int, Plan], block: BlockInfo
-    ) -> ModelSums | PathCounts:
+    def query(self, state: BlockSums, plan: Plan, block: BlockInfo) -> ModelSums | PathCounts:
         """Sums for a regression, or counts along the block's policy."""
-        (plan,) = plans.values()
         return self._statistic(plan.policy, self._one_by_one(block))
 
     def _statistic(self, policy: Policy, one_by_one: bool) -> ModelSums | PathCounts:
@@ -175,13 +171,13 @@ class MixtureAlgorithm(FiniteAlgorithm[BlockSums]):
     def update(
         self,
         state: BlockSums,
-        plans: Mapping[int, Plan],
+        plan: Plan,
         release: Release,
         block: BlockInfo,
         rng: np.random.Generator,
     ) -> BlockSums:
         """The sums with those of one more block."""
-        asked = self.query(state, plans, block)
+        asked = self.query(state, plan, block)
         if isinstance(asked, PathCounts):
             sums = count_sums(self.spec, self.public, release, asked)
         else:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -100,15 +99,14 @@ class LinOptSampled(FiniteAlgorithm[BlockSums]):
 
     # What is asked: the sums of each block, once, with its whole budget.
 
-    def query(self, state: BlockSums, plans: Mapping[int, Plan], block: BlockInfo) -> Any:
+    def query(self, state: BlockSums, plan: Plan, block: BlockInfo) -> Any:
         """Sums for the values that were planned when the block began."""
-        (plan,) = plans.values()
         return self.targets.statistic(**plan.memory)
 
     def update(
         self,
         state: BlockSums,
-        plans: Mapping[int, Plan],
+        plan: Plan,
         release: Release,
         block: BlockInfo,
         rng: np.random.Generator,

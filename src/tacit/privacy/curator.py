@@ -414,7 +414,11 @@ class Stream:
     """
 
     def __init__(
-        self, curator: JointCurator, statistic: Statistic, counter: Counter, cost: float,
+        self,
+        curator: JointCurator,
+        statistic: Statistic,
+        counter: Counter,
+        cost: float,
         step: float,
     ) -> None:
         self._curator, self.statistic, self.counter = curator, statistic, counter
@@ -424,7 +428,11 @@ class Stream:
 
     @classmethod
     def start(
-        cls, curator: JointCurator, statistic: Statistic, releases: int, kind: str,
+        cls,
+        curator: JointCurator,
+        statistic: Statistic,
+        releases: int,
+        kind: str,
         mu: float | None,
     ) -> Stream:
         """A new one."""

@@ -59,10 +59,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from tacit.privacy.arguments import instance_of, whole_number
 from tacit.privacy.budget import Relation
-from tacit.privacy.local import DeviceCurator
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.exact import grid_sensitivity, grid_step, grid_total
 from tacit.privacy.guarantee import Guarantee
+from tacit.privacy.local import DeviceCurator
 from tacit.privacy.models import SLACK, DistributedDP
 from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Block, Floats, Statistic

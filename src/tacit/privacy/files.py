@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from tacit.privacy.arguments import FilePath
-from tacit.privacy.errors import CorruptFile
+from tacit.privacy.errors import CorruptFile, InvalidArgument
 
 MOST_BYTES = {
     "state": 8 << 30,
@@ -149,6 +149,49 @@ def only_numbers(value: Any) -> bool:
     if isinstance(value, list):
         return all(map(only_numbers, value))
     return isinstance(value, (int, float))
+
+
+# Writing.
+
+
+def write_atomic(path: FilePath, data: bytes, mode: int) -> None:
+    """Makes ``path`` a file with exactly these bytes, or changes nothing.
+
+    A temporary file in the same directory is created with the final mode (less the process's
+    umask), written, flushed to disk, and renamed. No reader ever sees a part of ``data`` under
+    ``path``. A store is never replaced: what was spent is never overwritten.
+    """
+    if _is_store(path):
+        raise InvalidArgument(f"path={os.fspath(path)!r} is a store: choose another name")
+    directory, temporary = os.path.dirname(os.fspath(path)) or ".", temporary_name(path)
+    # O_BINARY exists on Windows alone, where line endings would be translated without it.
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
+    descriptor = os.open(temporary, flags, mode)
+    try:
+        with open(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        # After a rename there is nothing left to remove.
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+    if os.name == "posix":  # elsewhere a directory cannot be opened
+        descriptor = os.open(directory, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    remove_orphans(path)
+
+
+def _is_store(path: FilePath) -> bool:
+    try:
+        with open(open_regular(path), "rb") as file:
+            return file.read(15) == b"SQLite format 3"
+    except (OSError, CorruptFile):  # unreadable: the rename will say so
+        return False
 
 
 # Temporary files.

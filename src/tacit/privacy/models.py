@@ -17,10 +17,9 @@ from tacit.privacy.budget import Budget, Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
 
 if TYPE_CHECKING:
+    from tacit.privacy.curator import JointCurator, NonPrivateCurator
     from tacit.privacy.distributed import DistributedCurator
-    from tacit.privacy.curator import JointCurator
     from tacit.privacy.local import LocalCurator
-    from tacit.privacy.curator import NonPrivateCurator
 
 SLACK = 1e-3
 """The part of delta that is set aside for what distributed noise differs from a Gaussian."""

@@ -14,8 +14,8 @@ from tacit.privacy.files import parse_toml, read_file
 
 if TYPE_CHECKING:
     from tacit.core.agent import Agent
-    from tacit.core.episodes import Episodes
-    from tacit.core.logs import LogFormat
+    from tacit.data.episodes import Episodes
+    from tacit.data.logs import LogFormat
     from tacit.finite.spec import FiniteSpec
     from tacit.privacy.models import JointDP, LocalDP
     from tacit.registry import AgentChoice
@@ -118,7 +118,7 @@ class App:
 
     def episodes(self, name: str) -> Iterator[Episodes]:
         """The episodes of one file, batch by batch."""
-        from tacit.core.logs import batches_of, csv_batches
+        from tacit.data.logs import batches_of, csv_batches
 
         assert self.log is not None  # noqa: S101
         if name.lower().endswith(".csv"):
@@ -134,7 +134,7 @@ def read_app(path: str, *, logs: bool = True, allow_code: bool = False) -> App:
     With ``logs`` it must say where they are; a service needs none. Its agent is a registered one,
     unless it may name code that is imported.
     """
-    from tacit.core.logs import LogFormat
+    from tacit.data.logs import LogFormat
     from tacit.registry import names_of
 
     try:
@@ -236,7 +236,7 @@ def _privacy(held: dict[str, Any]) -> JointDP | LocalDP:
 
 
 def _log(held: dict[str, Any], spec: FiniteSpec) -> tuple[LogFormat, str, bool]:
-    from tacit.core.logs import LogFormat, format_of
+    from tacit.data.logs import LogFormat, format_of
     from tacit.privacy.arguments import flag
 
     path, grouped = _text("path", held.pop("path")), flag("grouped", held.pop("grouped", False))

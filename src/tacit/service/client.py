@@ -126,7 +126,7 @@ class Client:
         """The noisy vector, made here; all that leaves is this."""
         import numpy as np
 
-        from tacit.core.episodes import Episodes
+        from tacit.data.episodes import Episodes
         from tacit.finite.visits import VisitCounts
         from tacit.privacy.local import report
         from tacit.privacy.models import LocalDP

@@ -417,8 +417,8 @@ def _asked_of_devices(agent: Agent) -> dict[str, Any]:
     import numpy as np
 
     from tacit.finite.question import question
-    from tacit.privacy.local import noise_scale
     from tacit.privacy.exact import grid_step
+    from tacit.privacy.local import noise_scale
 
     statistic, privacy = agent.statistic, agent.privacy
     held = {field.name: getattr(statistic, field.name) for field in fields(statistic) if field.init}

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from tacit.core.columns import INVALID
-from tacit.core.episodes import Episodes
+from tacit.data.columns import INVALID
+from tacit.data.episodes import Episodes
 from tacit.service.store import Change, Store, hashed, read_ticket
 
 _MOST = 512

@@ -24,10 +24,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.privacy.errors import CorruptFile, InvalidArgument
-from tacit.privacy.files import MALFORMED, only_numbers, parse_json, read_file
+from tacit.privacy.files import MALFORMED, only_numbers, parse_json, read_file, write_atomic
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.html import card
-from tacit.privacy.storage import write_atomic
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]

@@ -20,11 +20,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tacit.core.permuted import PermutedWorld
 from tacit.core.world import AnyAgent, World
 from tacit.privacy.arguments import whole_number
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import Privacy
+from tacit.simulation.permuted import PermutedWorld
 from tacit.simulation.progress import Clock, Progress, progress_bar
 from tacit.simulation.result import WORLD_VALUES, Result
 
@@ -100,7 +100,9 @@ def run(
     labels = np.random.default_rng(np.random.SeedSequence([_LABELS, seed]))
     rng = np.random.default_rng(np.random.SeedSequence([_WORLD, seed]))
     # A policy that is given names actions.
-    permuted = _exchangeable(world) and getattr(getattr(agent, "algorithm", agent), "today", None) is None
+    permuted = (
+        _exchangeable(world) and getattr(getattr(agent, "algorithm", agent), "today", None) is None
+    )
     users_world = PermutedWorld.draw(world, labels) if permuted else world
     value = _Values(users_world)
     served, values, greedy_values = [0], list[float](), list[float]()

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from tacit.core.kinds import maker
-from tacit.core.targets import fingerprint, split
 from tacit.core.world import AnyAgent, World
+from tacit.names.targets import fingerprint, split
 from tacit.privacy.arguments import whole_number
 from tacit.privacy.errors import CorruptFile, InvalidArgument, TacitError
 from tacit.privacy.html import card

@@ -20,9 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.privacy.errors import CorruptFile, InvalidArgument, MissingExtra
-from tacit.privacy.files import MALFORMED, parse_json, read_file
+from tacit.privacy.files import MALFORMED, parse_json, read_file, write_atomic
 from tacit.privacy.models import Privacy
-from tacit.privacy.storage import write_atomic
 from tacit.simulation.result import Result, median, users_words
 
 Labelled: TypeAlias = Mapping[str, Sequence[Result]]

@@ -18,7 +18,6 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import func, insert, select, update
 
-from tacit.privacy.errors import CorruptFile
 from tacit.store.schema import accounts, blocks, entries, people, releases, runs, stores
 from tacit.store.store import Store
 

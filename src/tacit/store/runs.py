@@ -66,7 +66,9 @@ def create(db: sa.Connection, run: str, fingerprint: str, terms: Terms, text: st
         raise InvalidArgument(f"this store is one of {kind}, for ever")
     if store.unit and terms.unit and store.unit != terms.unit:
         raise InvalidArgument(f"accounts of this store are in {store.unit}, not in {terms.unit}")
-    db.execute(update(stores).values(simulation=int(terms.simulation), unit=terms.unit or store.unit))
+    db.execute(
+        update(stores).values(simulation=int(terms.simulation), unit=terms.unit or store.unit)
+    )
     row = {"run": run, "fingerprint": fingerprint, "terms": text, "version": -1, "latest": -1}
     row |= {"cost": -int(-Fraction(terms.cost) * UNIT // 1), "users": terms.users}
     row |= {"episodes": terms.episodes, "once": int(terms.once), "max_age": terms.max_age}

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import sqlalchemy as sa
-from sqlalchemy import insert, select, update
+from sqlalchemy import insert, select
 from sqlalchemy.pool import StaticPool
 
 from tacit.privacy.errors import InvalidArgument, TacitError

@@ -6,7 +6,6 @@ Plumbing: an algorithm's own file says what it estimates, how it is optimistic a
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
@@ -118,11 +117,8 @@ class TabularAlgorithm(FiniteAlgorithm[CountEstimate]):
         """Whether only what the block's policy can reach is counted."""
         return plan.policy.actions is not None
 
-    def query(
-        self, state: CountEstimate, plans: Mapping[int, Plan], block: BlockInfo
-    ) -> VisitCounts:
+    def query(self, state: CountEstimate, plan: Plan, block: BlockInfo) -> VisitCounts:
         """Counts along the block's policy."""
-        (plan,) = plans.values()
         return self._counts(self.cap(block), plan)
 
     def _counts(self, cap: int | None, plan: Plan | None = None) -> VisitCounts:
@@ -143,16 +139,15 @@ class TabularAlgorithm(FiniteAlgorithm[CountEstimate]):
     def update(
         self,
         state: CountEstimate,
-        plans: Mapping[int, Plan],
+        plan: Plan,
         release: Release,
         block: BlockInfo,
         rng: np.random.Generator,
     ) -> CountEstimate:
         """The estimate with the counts of one more block."""
-        (plan,) = plans.values()
         if self.on_policy(plan) and not self.stationary:
             release = conserved(release, self.spec)
-        counts, expected = self.query(state, plans, block), plan.memory
+        counts, expected = self.query(state, plan, block), plan.memory
         if expected is not None:
             expected = np.minimum(expected, counts.cap or self.spec.horizon)
         return state.added(release, counts, block.users, expected)

@@ -33,8 +33,6 @@ from tacit.tabular.sparse_posterior import SparseConstants, SpikeSlabPosterior
 from tacit.tabular.visit_evidence import VisitEstimate
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from tacit.core.problem import Problem
     from tacit.finite.visits import Ints
     from tacit.privacy.curator import Release
@@ -158,9 +156,8 @@ class ConcurrentPSRL(FiniteAlgorithm[State]):
 
     # What is asked: a few first visits of each user, as sums over all users so far.
 
-    def query(self, state: State, plans: Mapping[int, Plan], block: BlockInfo) -> FirstVisits:
+    def query(self, state: State, plan: Plan, block: BlockInfo) -> FirstVisits:
         """First visits to the cells that the plan of the block asked for."""
-        (plan,) = plans.values()
         asked, mixed = cast(Memory, plan.memory).question, plan.policy
         given = (mixed.tables, mixed.version)
         if self._one_by_one(block):
@@ -172,14 +169,13 @@ class ConcurrentPSRL(FiniteAlgorithm[State]):
     def update(
         self,
         state: State,
-        plans: Mapping[int, Plan],
+        plan: Plan,
         release: Release,
         block: BlockInfo,
         rng: np.random.Generator,
     ) -> State:
         """The posterior with one more block."""
-        (plan,) = plans.values()
-        statistic, question = self.query(state, plans, block), plan.memory.question
+        statistic, question = self.query(state, plan, block), plan.memory.question
         evidence, unit = state.posterior.evidence, block.users * statistic.unit
         walks = self._explorer(state, rng).walks(plan.policy.tables, plan.policy.weights)
         parts = release.parts

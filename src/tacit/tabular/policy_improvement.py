@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -109,10 +108,9 @@ class PolicyImprovement(FiniteAlgorithm[State]):
     # What is asked, and what is made of it.
 
     def learn(
-        self, state: State, plans: Mapping[int, Plan], block: BlockInfo, rng: np.random.Generator
+        self, state: State, plan: Plan, block: BlockInfo, rng: np.random.Generator
     ) -> Queries[State]:
         """Queries for values of the block's policy, then for advantages of single actions."""
-        (plan,) = plans.values()
         known, behaviour = state.known, plan.memory
         # An older policy's phases may be wider.
         behaviour = np.repeat(behaviour, max(1, len(state.behaviour) // len(behaviour)), axis=0)

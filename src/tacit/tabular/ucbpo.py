@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -76,14 +75,11 @@ class UCBPO(UCBVI):
     def update(
         self,
         state: CountEstimate,
-        plans: Mapping[int, Plan],
+        plan: Plan,
         release: Release,
         block: BlockInfo,
         rng: np.random.Generator,
     ) -> CountEstimate:
         """The estimate with one more block; plans of UCBVI leave expected visits alone."""
-        plans = {
-            version: replace(plan, memory=None if plan.memory is None else plan.memory.expected)
-            for version, plan in plans.items()
-        }
-        return super().update(state, plans, release, block, rng)
+        expected = None if plan.memory is None else plan.memory.expected
+        return super().update(state, replace(plan, memory=expected), release, block, rng)

@@ -30,10 +30,10 @@ import numpy as np
 
 from tacit.core.world import World
 from tacit.privacy.budget import Relation
-from tacit.privacy.local import noise_scale, report
 from tacit.privacy.errors import CheckFailed, InvalidArgument
 from tacit.privacy.gaussian_dp import epsilon_from_mu
 from tacit.privacy.guarantee import Guarantee
+from tacit.privacy.local import noise_scale, report
 from tacit.privacy.statistic import Block, Floats, Layout, Part, Statistic
 from tacit.simulation.progress import Progress, progress_bar
 from tacit.testing.check_agent import Outcome, agent_outcomes, require_releases

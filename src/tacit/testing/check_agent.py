@@ -23,14 +23,12 @@ import numpy as np
 
 from tacit.core.world import Form, World
 from tacit.privacy.budget import Budget
-from tacit.privacy.curator import Curator, Stream
-from tacit.privacy.curator import JointCurator
-from tacit.privacy.curator import JointStream
-from tacit.privacy.local import noise_scale, report
+from tacit.privacy.curator import Curator, JointCurator, JointStream, Stream
 from tacit.privacy.errors import CheckFailed, DoubleSpend, InvalidArgument, require
 from tacit.privacy.exact import grid_step
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.ledger import Ledger
+from tacit.privacy.local import noise_scale, report
 from tacit.privacy.statistic import Block, Bools
 from tacit.simulation.run import run
 from tacit.testing.check_statistic import check_statistic

@@ -27,12 +27,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import bdtr, bdtrc, gammainccinv, gammaincinv
 
-from tacit.privacy.curator import Curator, Stream
-from tacit.privacy.curator import JointCurator
-from tacit.privacy.curator import JointStream
-from tacit.privacy.local import LocalCurator, noise_scale
+from tacit.privacy.curator import Curator, JointCurator, JointStream, Stream
 from tacit.privacy.errors import CheckFailed
 from tacit.privacy.exact import chunk_users, grid_sensitivity, grid_step
+from tacit.privacy.local import LocalCurator, noise_scale
 from tacit.privacy.models import LocalDP
 from tacit.privacy.statistic import Block, Floats, Statistic
 from tacit.testing.mechanisms import counter_matrices

@@ -19,8 +19,8 @@ from unittest import mock
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.privacy.curators.entries import Entries
 from tacit.privacy.curator import Curator, Release, Stream
+from tacit.privacy.curators.entries import Entries
 from tacit.privacy.errors import require
 from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Block, Floats, Statistic

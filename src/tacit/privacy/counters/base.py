@@ -26,24 +26,21 @@ which is drawn is exactly as private.
 from __future__ import annotations
 
 import math
-import os
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.privacy.arguments import MOST_USERS, FilePath, flag, positive, whole_number
+from tacit.privacy.arguments import MOST_USERS, flag, positive, whole_number
 from tacit.privacy.budget import Budget, Relation
 from tacit.privacy.counters.grid import LARGEST, LARGEST_NOISE, Grid, Ints
 from tacit.privacy.counters.items import Items
 from tacit.privacy.errors import CorruptFile, HorizonExceeded, InvalidArgument
 from tacit.privacy.exact import exact_words
-from tacit.privacy.files import MALFORMED
 from tacit.privacy.guarantee import Guarantee
-from tacit.privacy.noise import Noise, NoiseSource, check_scale, safe_scale, saved_source
+from tacit.privacy.noise import Noise, NoiseSource, check_scale, safe_scale
 from tacit.privacy.owner import Owner, Uncopyable
-from tacit.privacy.storage import read_state, write_state
 
 Floats = NDArray[np.float64]
 Distribution = Literal["gaussian", "laplace"]
@@ -249,25 +246,6 @@ class Counter(Uncopyable, ABC):
             whole=self.whole,
             **self._options(),
         )
-
-    def save(self, path: FilePath) -> None:
-        """Writes the counter's secret state: the exact sum and the noise already drawn.
-
-        Real noise is saved as values only; a resumed counter draws fresh noise from then on.
-        Resume a file once: two runs resumed from one file share the noise drawn before.
-        """
-        meta, arrays = self.dump()
-        write_state(path, "counter", meta | {"noise": saved_source(self.source)}, arrays)
-
-    @staticmethod
-    def load(path: FilePath) -> Counter:
-        """Reads a saved counter of any kind. A simulation goes on bit for bit."""
-        state = read_state(path, "counter")
-        try:
-            source = Noise.from_state(state.meta["noise"])
-            return revive_counter(state.meta, state.arrays, source)
-        except (CorruptFile, *MALFORMED) as error:
-            raise CorruptFile(f"{os.fspath(path)!r}: not a saved counter ({error})") from None
 
     def dump(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """The secret state as JSON values and arrays, without the noise source."""

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.episodes import Episodes
-from tacit.core.vector_episodes import VectorEpisodes
 from tacit.core.world import Data, Form, World
+from tacit.data.episodes import Episodes
+from tacit.data.vector_episodes import VectorEpisodes
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, StreamedBlock
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from tacit import InvalidArgument, JointDP, VectorEpisodes
-from tacit.core.permuted import PermutedWorld
+from tacit.simulation.permuted import PermutedWorld
 from tacit.privacy.standard import ClippedSum
 from tacit.privacy.statistic import Block, StreamedBlock
 

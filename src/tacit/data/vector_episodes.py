@@ -1,4 +1,4 @@
-"""Episodes whose states are vectors, raw and sensitive; see :mod:`tacit.core.episodes`."""
+"""Episodes whose states are vectors, raw and sensitive; see :mod:`tacit.data.episodes`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.core.columns import (
+from tacit.data.columns import (
     UserRows,
     as_codes,
     as_numbers,
@@ -37,7 +37,7 @@ class VectorEpisodes(UserRows):
         rewards: shape (n, H), or ``None`` where they are known functions of states and actions.
         lengths: shape (n,); after how many steps the episode was over, H + 1 if it was not.
         versions: shape (n,); which version of the policy the user followed, -1 where unknown.
-        user_ids: who the rows are, or ``None``; see :class:`tacit.core.episodes.Episodes`.
+        user_ids: who the rows are, or ``None``; see :class:`tacit.data.episodes.Episodes`.
 
     >>> episodes = VectorEpisodes(states=[[[0.1], [0.3]]], actions=[[1]], rewards=[[0.5]])
     >>> episodes

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.columns import (
+from tacit.data.columns import (
     INVALID,
     UNREADABLE,
     Floats,
@@ -44,14 +44,14 @@ from tacit.core.columns import (
     plain,
     time_column,
 )
-from tacit.core.texts import hint
+from tacit.names.texts import hint
 from tacit.privacy.arguments import checked_number, whole_number
 from tacit.privacy.errors import CorruptFile, InvalidArgument, TacitError
 from tacit.privacy.files import open_regular
 from tacit.privacy.statistic import Block, FiledBlock
 
 if TYPE_CHECKING:
-    from tacit.core.episodes import Episodes
+    from tacit.data.episodes import Episodes
 
 Entries: TypeAlias = dict[str, NDArray[Any]]
 """Columns of a log, one entry per step that somebody took, by what they mean."""
@@ -167,7 +167,7 @@ class LogFormat:
 
     def episodes(self, log: Entries, grouped: bool = False) -> Episodes:
         """The episodes of entries; ``grouped`` if those of a user come one after the other."""
-        from tacit.core.episodes import Episodes
+        from tacit.data.episodes import Episodes
 
         columns, who = self.columns_of(log, grouped)
         return Episodes(**columns, user_ids=who.tolist())

@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.core.columns import (
+from tacit.data.columns import (
     INVALID,
     UNKNOWN,
     UserRows,
@@ -29,7 +29,7 @@ from tacit.core.columns import (
     optional_codes,
     require_shape,
 )
-from tacit.core.logs import LogFormat, batches_of, filed_block, format_of
+from tacit.data.logs import LogFormat, batches_of, filed_block, format_of
 from tacit.privacy.arguments import whole_number
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import FiledBlock, Floats
@@ -268,7 +268,7 @@ class Episodes(UserRows):
         A curator takes it (:meth:`tacit.Curator.add`), and an agent as the users of one block. Sums
         of files may be computed anywhere, and pass the gate once. Entries must be sorted by user,
         over all files: that makes sure, without a list of ids, that nobody counts for more than
-        ``episodes_per_user``. :func:`tacit.core.logs.partition_by_user` sorts what is not.
+        ``episodes_per_user``. :func:`tacit.data.logs.partition_by_user` sorts what is not.
 
         Args:
             path: a file, a folder, or several.

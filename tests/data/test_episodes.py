@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tacit
-from tacit.core.episodes import Episodes, validate_episodes
+from tacit.data.episodes import Episodes, validate_episodes
 from tacit.privacy.errors import InvalidArgument
 
 SPEC = SimpleNamespace(states=4, actions=3, horizon=3, reward_values=(0.0, 0.5, 1.0))

@@ -21,8 +21,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import tacit
-from tacit.core.episodes import Episodes
-from tacit.core.logs import LogFormat, partition_by_user
+from tacit.data.episodes import Episodes
+from tacit.data.logs import LogFormat, partition_by_user
 from tacit.finite.spec import FiniteSpec
 from tacit.finite.visits import VisitCounts
 from tacit.privacy.errors import CorruptFile, InvalidArgument

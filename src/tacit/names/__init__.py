@@ -1,0 +1,1 @@
+"""Names and options as texts, and what they stand for."""

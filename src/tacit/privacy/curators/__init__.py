@@ -1,1 +1,0 @@
-"""The curators: the one gate between raw data and everything that is published."""
