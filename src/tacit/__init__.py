@@ -13,7 +13,7 @@ from typing import Any
 __version__ = "0.1.0"
 
 _MODULES = {
-    "core.agent": "Agent",
+    "core.agent": "Agent open_run",
     "core.algorithm": "Algorithm Query",
     "data.episodes": "Episodes validate_episodes",
     "core.kinds": "AgentKind",
@@ -31,12 +31,12 @@ _MODULES = {
     "privacy.errors": "BudgetExceeded Busy CheckFailed CorruptFile DoubleSpend HorizonExceeded "
     "InvalidArgument LockTimeout MissingExtra TacitError TacitWarning WrongKey",
     "privacy.guarantee": "Guarantee",
-    "privacy.ledger": "Ledger",
     "privacy.models": "DistributedDP JointDP LocalDP NonPrivate",
     "privacy.standard": "ClippedSum GramCross OneHotCounts",
     "privacy.statistic": "Block Layout Part Statistic",
     "registry": "world",
     "simulation.result": "Result",
+    "store.store": "Store StoreGone",
     "simulation.run": "run",
     "simulation.seeds": "run_seeds",
     "simulation.sweep": "sweep",
@@ -50,6 +50,7 @@ _MODULES = {
 _FAMILIES = ("continuous", "gym", "linear", "lq", "mixture", "papers", "tabular")
 _LAZY = {name: (module, name) for module, names in _MODULES.items() for name in names.split()}
 _LAZY["validate"] = _LAZY.pop("validate_episodes")
+_LAZY["open"] = _LAZY.pop("open_run")
 
 if "gymnasium" in sys.modules:
     from tacit import gym as gym  # registers ours

@@ -120,13 +120,15 @@ class Agent(Uncopyable):
         self._held: dict[int, Block] = {}  # by packet, where the store has no bytes of it
         self._waiting = Waiting()
         self._places: Counter[tuple[int, int]] = Counter()  # taken, by block and version
-        self._in_vain = 0
+        self._in_vain, self._drawn = 0, 0  # releases after which counter and noise are as here
         with self.store.write() as db:
             run = runs.find(db, name)
             if run is None:
                 self._begin(db, start)
             elif run.fingerprint != ledger.digest(algorithm.fingerprint):
                 raise InvalidArgument(f"the run {name!r} in this store has other arguments")
+            else:
+                self._revive(db, run, self._checkpoint(db, run.latest))
 
     def _begin(self, db: Any, start: Checkpoint | None) -> None:
         algorithm, rng = self.algorithm, self.algorithm.problem.rng()
@@ -176,19 +178,16 @@ class Agent(Uncopyable):
 
     # Reading the store.
 
-    def _look(self) -> View:
-        """The run as the store has it."""
+    def _look(self, fresh: bool = False) -> View:
+        """The run as the store has it; one in memory is looked at if it changed."""
         seen = self._seen
-        if seen is not None and not self.store.durable:
+        if seen is not None and not fresh and not self.store.durable:
             return seen
         with self.store.read() as db:
             run = runs.find(db, self.run_name)
             blocks = runs.undone(db, run)
-            if seen is not None and run.epoch == seen.run.epoch:
-                now = seen.now
-            else:
-                now = self._checkpoint(db, run.latest)
-                self._revive(db, now)
+            unchanged = seen is not None and run.latest == seen.run.latest
+            now = seen.now if seen and unchanged else self._checkpoint(db, run.latest)
         self._seen = found = View(run, blocks[0], blocks[-1], now)
         return found
 
@@ -199,15 +198,15 @@ class Agent(Uncopyable):
         found: Checkpoint = load(self.store.opened(row.state), self.algorithm.code)
         return found
 
-    def _revive(self, db: Any, checkpoint: Checkpoint) -> None:
-        """Counter and simulated noise as the last commit left them."""
+    def _revive(self, db: Any, run: Any, now: Checkpoint) -> None:
+        """Brings back counter and simulated noise as the last release left them."""
         if self._curator.source.simulation:
             state = self.store.secret(db, self.run_name, "noise")
             self._curator.source = Noise.from_state(None if state is None else load(state))
         dumped = self.store.secret(db, self.run_name, "stream")
         if dumped is not None and isinstance(self._curator, JointCurator):
-            asked = self._statistic(checkpoint)
-            self._stream = Stream.revived(self._curator, asked, load(dumped))
+            self._stream = Stream.revived(self._curator, self._statistic(now), load(dumped))
+        self._drawn = run.releases
 
     def _secrets(self) -> dict[str, bytes]:
         """What a commit keeps beside its release: the counter, and a simulation's noise."""
@@ -385,7 +384,7 @@ class Agent(Uncopyable):
             if rows:
                 sent = [(keys[i], "") for i in rows] if keys else ()
                 self._write(db, run, run.block, _rows(part, rows), who, sent)
-        self._seen = None
+        self._look(fresh=True)
         refused, before = len(new) - len(rows), part.users - len(new)
         return Receipt(part.users, waiting=len(rows), refused=refused, known=before)
 
@@ -443,7 +442,7 @@ class Agent(Uncopyable):
             except BaseException:
                 self._places.update(taken)
                 raise
-            self._look()
+            self._look(fresh=True)
 
     def _close_full(self, db: Any, run: Any, now: Checkpoint, block: Any) -> None:
         """Closes a block that has all its places; the next one opens if it may."""
@@ -513,6 +512,7 @@ class Agent(Uncopyable):
                 who = [(names[i], cost) for i, cost in kept]
                 self._write(db, run, number, part, who, [(keys[i], tickets[i]) for i, _ in kept])
                 self._close_full(db, run, now, runs.block_of(db, self.run_name, number))
+        self._look(fresh=True)
         return [told[twins.get(i, i)] for i in range(rows.users)]
 
     def _place(self, ticket: str) -> tuple[int, int] | str:
@@ -539,8 +539,7 @@ class Agent(Uncopyable):
                 break
             time.sleep(0.05)  # a block is held: its release comes first
         self.store.erase_traces()
-        if not self.store.durable:
-            self._seen = None
+        self._look(fresh=True)
         return found
 
     # Blocks.
@@ -609,6 +608,8 @@ class Agent(Uncopyable):
             if block.stage == "sealed":
                 packets = runs.data_of(db, self.store, run, block.block)
             plans = self._plans(db, now, shares)
+            if self._drawn != run.releases:  # another process was here, or something was raised
+                self._revive(db, run, now)
         raw = None if block.stage == "released" else self._raw(run, now, packets)
         plan = now.plan
         if plans:
@@ -705,6 +706,7 @@ class Agent(Uncopyable):
             if len(asked) == len(answers):
                 if raw is None:
                     raise BudgetExceeded("a block is asked more than is on record of it")
+                self._drawn = -1
                 if self._stream is not None:
                     self._stream.ask(query.statistic)
                     release = self._stream.answer(raw)
@@ -718,6 +720,7 @@ class Agent(Uncopyable):
                 with self.store.write() as db:
                     runs.release(db, self.store, run, block, runs.Draw(*drawn))
                     run = runs.find(db, self.run_name)
+                self._drawn = run.releases
                 answers.append(release)
                 spent += cost
             asked.append(query.statistic)
@@ -995,7 +998,7 @@ class Agent(Uncopyable):
         with self.store.write() as db:
             ledger.append(db, self.run_name, what)
             runs.set_run(db, self.run_name, **values)
-        self._seen = None
+        self._look(fresh=True)
 
     # What a service needs.
 

@@ -380,7 +380,7 @@ def release(db: sa.Connection, store: Store, run: Any, block: Any, drawn: Draw) 
         Conflict: The run has moved on, or somebody in the block was forgotten.
         BudgetExceeded: The block's users have not so much left.
     """
-    fence(db, run, hold=0.0)
+    fence(db, run, hold=0.0, releases=run.releases + 1)
     here = (blocks.c.run == run.run, blocks.c.block == block.block)
     same = (blocks.c.revision == block.revision, blocks.c.stage == "sealed")
     stage = "released" if drawn.last else "sealed"

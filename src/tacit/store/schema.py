@@ -49,7 +49,7 @@ runs = _table(
     Column("fingerprint", String, nullable=False),
     Column("made", LargeBinary, nullable=False),
     *map(_whole, ("epoch", "version", "latest", "block", "users", "taken", "served", "cost")),
-    *map(_whole, ("episodes", "once", "stopped", "pinned", "succeeded")),
+    *map(_whole, ("releases", "episodes", "once", "stopped", "pinned", "succeeded")),
     Column("leader", String, nullable=False, default=""),
     Column("lease", Float, nullable=False, default=0.0),
     Column("hold", Float, nullable=False, default=0.0),
