@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tacit.core.algorithm import Algorithm, BlockInfo, Plan, Progress, Query
-from tacit.core.cautions import warn_of_budget
+from tacit.core.cautions import warn, warn_of_budget
 from tacit.core.monitor import Record
 from tacit.core.problem import Problem
 from tacit.core.public_file import facts_of, publish_with, published_bytes
@@ -90,7 +90,8 @@ class Agent(Uncopyable):
             memory.
         name: Of the run in its store.
         noise_seed: Reproducible noise, for simulations only: it protects nobody.
-        start: State to begin with, and where its run stood; a successor's.
+        start: Checkpoint to begin with; a successor's.
+        after: Row of the run whose successor it is, which ends.
     """
 
     why_single = "an agent cannot be copied: two copies would spend one budget twice"
@@ -106,6 +107,7 @@ class Agent(Uncopyable):
         name: str = "run",
         noise_seed: int | None = None,
         start: Checkpoint | None = None,
+        after: Any = None,
     ) -> None:
         if noise_seed is None:
             # Before a store is touched: where warnings are errors, nothing has happened.
@@ -124,13 +126,13 @@ class Agent(Uncopyable):
         with self.store.write() as db:
             run = runs.find(db, name)
             if run is None:
-                self._begin(db, start)
+                self._begin(db, start, after)
             elif run.fingerprint != ledger.digest(algorithm.fingerprint):
                 raise InvalidArgument(f"the run {name!r} in this store has other arguments")
             else:
                 self._revive(db, run, self._checkpoint(db, run.latest))
 
-    def _begin(self, db: Any, start: Checkpoint | None) -> None:
+    def _begin(self, db: Any, start: Checkpoint | None, after: Any) -> None:
         algorithm, rng = self.algorithm, self.algorithm.problem.rng()
         if start is None:
             state, at, plan = algorithm.init(), Progress(), None
@@ -141,7 +143,12 @@ class Agent(Uncopyable):
             plan = algorithm.plan(state, plan, at, rng)
         first = Checkpoint(state, _numbered(plan, at.offset), at, rng.bit_generator.state, Record())
         digest = ledger.digest(algorithm.fingerprint)
-        run = runs.create(db, self.run_name, digest, self._terms(), _made(algorithm), at.offset)
+        values = {"made": _made(algorithm), "latest": at.offset - 1}
+        if after is not None:
+            runs.fence(db, after, succeeded=1)
+            ledger.append(db, after.run, "successor", to=self.run_name)
+            values["after"] = after.run
+        run = runs.create(db, self.run_name, digest, self._terms(), **values)
         if isinstance(self._curator, JointCurator) and algorithm.counter != "blocks":
             self._stream = self._curator.stream(
                 self._statistic(first), releases=algorithm.schedule.releases, kind=algorithm.counter
@@ -358,9 +365,20 @@ class Agent(Uncopyable):
             return data, everybody
         serving, age = view.run.version, self.algorithm.max_age
         oldest, newest = max(serving - age, view.now.at.offset), view.run.latest if age else serving
-        versions = np.asarray(data["versions"])
+        versions, latest = np.asarray(data["versions"]), view.run.latest
         here = (versions >= oldest) & (versions <= newest)
+        if here.all():
+            return data, everybody
+        if versions.max() < 0 or versions.max() > latest or versions.min() < -1:
+            raise InvalidArgument(
+                f"versions must say which published policy each user followed, 0 to {latest}"
+            )
         found = np.flatnonzero(here).tolist()
+        warn(
+            f"{data.users - len(found)} of these users followed none of the policies {oldest} to "
+            f"{newest}, and teach this agent nothing: they were not taken",
+            stacklevel=5,
+        )
         return _rows(data, found), found
 
     def _put(self, part: Block, ids: Ids, events: Sequence[str] | None) -> Receipt:
@@ -925,23 +943,24 @@ class Agent(Uncopyable):
             **serving: ``schedule``, ``seed``, ``noise_seed``, ``name``.
         """
         with self._alone("successor"):
+            given = {"schedule": "auto", "seed": 0, "noise_seed": None, "name": self.run_name + "+"}
+            for option in serving.keys() - given.keys():
+                raise InvalidArgument(f"a successor has no option {option}; it has {[*given]}")
+            given |= serving
             check_alike(self.privacy, privacy or self.privacy)
-            given = {"schedule": "auto", "seed": 0, "noise_seed": None} | serving
-            name = given.pop("name", f"{self.run_name}+")
+            if self._look().run.succeeded:
+                raise HorizonExceeded("this agent has a successor: give users to that one")
             problem = Problem(
                 self.spec, users, privacy or self.privacy, given["schedule"], given["seed"]
             )
             algorithm = type(self.algorithm)(problem, self.algorithm.options)
             self._close()
             run, now = self._look().run, self._look().now
-            at = Progress(0, 0, now.at.all_served, run.latest + 1)
+            at = Progress(0, 0, now.at.all_served, run.latest + int(algorithm.ends_greedy))
             start = replace(now, state=algorithm.successor_state(now.state), at=at)
-            with self.store.write() as db:
-                runs.fence(db, run, succeeded=1)
-                ledger.append(db, self.run_name, "successor", run=name)
             self._seen = None
-            seed = given["noise_seed"]
-            return Agent(algorithm, store=self.store, name=name, noise_seed=seed, start=start)
+            where = {"store": self.store, "name": given["name"], "noise_seed": given["noise_seed"]}
+            return Agent(algorithm, start=start, after=run, **where)
 
     def _close(self) -> None:
         """Ends the block that fills early: whoever has come is released."""
