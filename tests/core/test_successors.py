@@ -90,9 +90,9 @@ def test_answers_are_read_in_the_units_of_the_successor() -> None:
     agent = make("fitted_functional_q", LINE, 30)
     serve(agent, LINE, 1)
     heir = agent.successor(10**6, noise_seed=1)
-    assert heir.algorithm.discount > agent.algorithm.discount
-    ratio = agent.algorithm.discount / heir.algorithm.discount
-    for mine, other in zip(heir.state.belief.answers, agent.state.belief.answers, strict=True):
+    assert heir.state.ahead.discount > agent.state.ahead.discount
+    ratio = agent.state.ahead.discount / heir.state.ahead.discount
+    for mine, other in zip(heir.state.evidence.answers, agent.state.evidence.answers, strict=True):
         np.testing.assert_allclose(mine.value, ratio * other.value)
         np.testing.assert_array_equal(mine.sums, other.sums)
 
