@@ -13,6 +13,7 @@ import os
 import sqlite3
 import threading
 import time
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
@@ -65,6 +66,7 @@ class Store:
         self._engine = self._postgres() if self.postgres else self._sqlite(create)
         self._cipher = _cipher(secret)
         self._key: bytes | None = None
+        self.agents: weakref.WeakSet[Any] = weakref.WeakSet()  # that use it in this process
         end = time.monotonic() + patience
         while True:
             try:
