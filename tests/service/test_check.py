@@ -39,7 +39,9 @@ def test_check_finds_what_is_wrong(tmp_path: Path) -> None:
     other = write_app(tmp_path, file="other.toml", horizon=4)
     outcome = call("serve", other, "--check", "--json")
     assert outcome.exit_code == 1
-    wrong = [(name, words) for name, well, words in json.loads(outcome.stdout)["checks"] if not well]
+    wrong = [
+        (name, words) for name, well, words in json.loads(outcome.stdout)["checks"] if not well
+    ]
     assert [name for name, _ in wrong] == ["store", "arguments", "ledger"]
     assert "'run' in this store has other arguments" in dict(wrong)["arguments"]
 

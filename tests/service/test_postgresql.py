@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
 from tacit.privacy.ledger import Ledger
 from tacit.service.store import Fenced, Store, StoreGone
+
 from tests.service.running import running
 from tests.service.test_service import come
 from tests.service.world import episode, make_app

@@ -23,7 +23,6 @@ from urllib.parse import parse_qs
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
 from sqlalchemy import func, select
 
 from tacit.privacy.errors import InvalidArgument
