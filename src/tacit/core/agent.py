@@ -10,12 +10,17 @@ So there is one way to recover from anything: read the store, and go on.
 from __future__ import annotations
 
 import contextlib
+import importlib
+import json
 import math
 import os
+import secrets
+import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,17 +29,17 @@ from tacit.core.algorithm import Algorithm, BlockInfo, Plan, Progress, Query
 from tacit.core.cautions import warn_of_budget
 from tacit.core.monitor import Record
 from tacit.core.problem import Problem
-from tacit.core.public_file import facts_of, publish_with
-from tacit.core.receipt import Receipt
+from tacit.core.public_file import facts_of, publish_with, published_bytes
+from tacit.core.receipt import Answer, Receipt
 from tacit.core.schedule import Schedule
 from tacit.core.waiting import Waiting
 from tacit.data.columns import as_numbers
 from tacit.data.episodes import Episodes
 from tacit.data.vector_episodes import VectorEpisodes
-from tacit.privacy.arguments import instance_of
+from tacit.privacy.arguments import instance_of, row_ids
 from tacit.privacy.curator import Curator, JointCurator, Release, Stream
 from tacit.privacy.distributed import DistributedCurator
-from tacit.privacy.errors import BudgetExceeded, HorizonExceeded, InvalidArgument
+from tacit.privacy.errors import BudgetExceeded, CorruptFile, HorizonExceeded, InvalidArgument
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.local import LocalCurator
 from tacit.privacy.models import Privacy, check_alike
@@ -48,6 +53,12 @@ from tacit.store.values import dump, load
 Data = Episodes | VectorEpisodes | Block
 Ids = Sequence[int | str] | None
 
+# Seconds after which a closed block has all places that were taken in it, by whatever process.
+_GRACE = 1.0
+# After so many sums in vain of one block, forgetting waits for it; for so many seconds at most.
+_IN_VAIN, _HOLD = 3, 30.0
+_CHECKPOINTS = 32  # versions that can be rolled back to
+
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
@@ -60,13 +71,23 @@ class Checkpoint:
     record: Record
 
 
+class View(NamedTuple):
+    """A run as its store has it."""
+
+    run: Any  # its row
+    first: Any  # that of its oldest block that is not done
+    open: Any  # that of its newest, which fills
+    now: Checkpoint
+
+
 @final
 class Agent(Uncopyable):
     """Serves users, keeps their data, and publishes.
 
     Args:
         algorithm: What learns.
-        store: Where all of it is kept: a :class:`~tacit.store.Store`, a file, a URL, or memory.
+        store: Where all of it is kept: a :class:`~tacit.store.store.Store`, a file, a URL, or
+            memory.
         name: Of the run in its store.
         noise_seed: Reproducible noise, for simulations only: it protects nobody.
         start: State to begin with, and where its run stood; a successor's.
@@ -74,6 +95,8 @@ class Agent(Uncopyable):
 
     why_single = "an agent cannot be copied: two copies would spend one budget twice"
     chosen: str = ""
+    window: float = 86400.0
+    """Seconds from reading a policy to sending its episode, where places are taken by tickets."""
 
     def __init__(
         self,
@@ -92,10 +115,12 @@ class Agent(Uncopyable):
         self._lock = new_lock()
         options = {"users": algorithm.users, "noise_seed": noise_seed, "protects": algorithm.unit}
         self._curator: Curator[Any] = algorithm.privacy.curator(**options)
-        self._seen: tuple[Any, Checkpoint] | None = None
+        self._seen: View | None = None
         self._stream: Stream | None = None
-        self._held: dict[int, Block] = {}  # by packet, where the store keeps no bytes of it
+        self._held: dict[int, Block] = {}  # by packet, where the store has no bytes of it
         self._waiting = Waiting()
+        self._places: Counter[tuple[int, int]] = Counter()  # taken, by block and version
+        self._in_vain = 0
         with self.store.write() as db:
             run = runs.find(db, name)
             if run is None:
@@ -104,11 +129,7 @@ class Agent(Uncopyable):
                 raise InvalidArgument(f"the run {name!r} in this store has other arguments")
 
     def _begin(self, db: Any, start: Checkpoint | None) -> None:
-        algorithm = self.algorithm
-        run = runs.create(
-            db, self.run_name, ledger.digest(algorithm.fingerprint), self._terms(), ""
-        )
-        rng = algorithm.problem.rng()
+        algorithm, rng = self.algorithm, self.algorithm.problem.rng()
         if start is None:
             state, at, plan = algorithm.init(), Progress(), None
         else:
@@ -117,24 +138,24 @@ class Agent(Uncopyable):
         if plan is None or algorithm.ends_greedy:
             plan = algorithm.plan(state, plan, at, rng)
         first = Checkpoint(state, _numbered(plan, at.offset), at, rng.bit_generator.state, Record())
+        digest = ledger.digest(algorithm.fingerprint)
+        run = runs.create(db, self.run_name, digest, self._terms(), _made(algorithm), at.offset)
         if isinstance(self._curator, JointCurator) and algorithm.counter != "blocks":
-            stream = self._curator.stream(
+            self._stream = self._curator.stream(
                 self._statistic(first), releases=algorithm.schedule.releases, kind=algorithm.counter
             )
-            self.store.put_secret(db, self.run_name, "stream", dump(stream.dump()))
-        self._keep_noise(db)
-        runs.publish(db, self.store, run, dump(first, algorithm.code), b"", 0, self._kept)
+        for name, value in self._secrets().items():
+            self.store.put_secret(db, self.run_name, name, value)
+        runs.publish(db, self.store, run, dump(first, algorithm.code), 0, at.offset)
         runs.open_block(db, run, 0, algorithm.block_users(at))
 
     def _terms(self) -> runs.Terms:
-        privacy = self.algorithm.privacy
-        joint = isinstance(self._curator, JointCurator)
-        limit = self._curator.limit if isinstance(self._curator, JointCurator) else 0.0
-        cost = 0.0
-        if joint:
+        privacy, unit, limit, cost = self.algorithm.privacy, "", 0.0, 0.0
+        if isinstance(self._curator, JointCurator):
+            unit, limit = "epsilon" if privacy.pure else "mu^2", self._curator.limit
             cost = privacy.epsilon if privacy.pure else privacy.budget.mu**2
         return runs.Terms(
-            unit="" if not joint else "epsilon" if privacy.pure else "mu^2",
+            unit=unit,
             limit=limit,
             cost=cost,
             episodes=getattr(privacy, "episodes_per_user", 0),
@@ -143,25 +164,32 @@ class Agent(Uncopyable):
             simulation=self._curator.source.simulation,
         )
 
-    @property
-    def _kept(self) -> int:
-        """Checkpoints of how many versions are kept: those whose users may still come."""
-        return self.algorithm.max_age + 2
+    def _ahead(self, now: Checkpoint) -> bool:
+        """Whether a block may fill before those before it are released.
+
+        Devices are asked before they send, and not every algorithm knows two policies apart.
+        """
+        algorithm = self.algorithm
+        return algorithm.privacy.joint and (
+            algorithm.max_age > 0 or not algorithm.on_policy(now.plan)
+        )
 
     # Reading the store.
 
-    def _look(self) -> tuple[Any, Checkpoint]:
-        """The run's row and its newest checkpoint, as the store has them."""
+    def _look(self) -> View:
+        """The run as the store has it."""
         seen = self._seen
         if seen is not None and not self.store.durable:
             return seen
         with self.store.read() as db:
             run = runs.find(db, self.run_name)
-            if seen is not None and run.epoch == seen[0].epoch:
-                return run, seen[1]
-            found = run, self._checkpoint(db, run.latest)
-            self._revive(db, found[1])
-        self._seen = found
+            blocks = runs.undone(db, run)
+            if seen is not None and run.epoch == seen.run.epoch:
+                now = seen.now
+            else:
+                now = self._checkpoint(db, run.latest)
+                self._revive(db, now)
+        self._seen = found = View(run, blocks[0], blocks[-1], now)
         return found
 
     def _checkpoint(self, db: Any, version: int) -> Checkpoint:
@@ -177,8 +205,7 @@ class Agent(Uncopyable):
             state = self.store.secret(db, self.run_name, "noise")
             self._curator.source = Noise.from_state(None if state is None else load(state))
         dumped = self.store.secret(db, self.run_name, "stream")
-        if dumped is not None:
-            assert isinstance(self._curator, JointCurator)  # noqa: S101
+        if dumped is not None and isinstance(self._curator, JointCurator):
             asked = self._statistic(checkpoint)
             self._stream = Stream.revived(self._curator, asked, load(dumped))
 
@@ -202,37 +229,54 @@ class Agent(Uncopyable):
                 self._seen = None
                 raise
 
-    # Users.
+    # Users, in the library.
 
-    def learn(self, data: Data, user_ids: Ids = None) -> Receipt:
+    def learn(
+        self, data: Data, user_ids: Ids = None, *, events: Sequence[str] | None = None
+    ) -> Receipt:
         """Takes users that a policy served; publishes the next policy when a block is full.
 
         Args:
             data: Episodes of any number of users, or the sums of exactly one block (simulations).
             user_ids: One for each of them, all or none.
+            events: A name of each episode, all or none: one that came before is not taken again.
 
         Returns:
             Where everybody went. If anything is raised after some of them were taken, the error
             says how many, in a note and as ``users_taken``: they must not be given again.
         """
         with self._alone("learn"):
-            block, ids = self._given(data, user_ids)
-            return self._take_all(block, ids)
+            if not isinstance(data, Block):
+                instance_of("data", data, (Episodes, VectorEpisodes, Block))
+                if user_ids is not None and data.user_ids not in (None, tuple(user_ids)):
+                    raise InvalidArgument(
+                        "user_ids are given twice, and are not those of the episodes"
+                    )
+                user_ids = data.user_ids if user_ids is None else user_ids
+                data = data.block()
+            self._curator.check_block(data)
+            if user_ids is not None and data.aggregate:
+                raise InvalidArgument("an aggregate block has no user_ids")
+            return self._take(data, user_ids, events)
 
-    def learn_reports(self, reports: ArrayLike, user_ids: Ids = None) -> Receipt:
+    def learn_reports(
+        self, reports: ArrayLike, user_ids: Ids = None, *, events: Sequence[str] | None = None
+    ) -> Receipt:
         """Takes local reports, one row per user; see :mod:`tacit.privacy.local`.
 
         Args:
             reports: Made on devices by ``tacit.local.report`` from ``statistic`` and ``privacy``.
             user_ids: Who sent them, all or none.
+            events: A name of each report, all or none: one that came before is not taken again.
         """
         with self._alone("learn_reports"):
-            if not isinstance(self._curator, LocalCurator):
-                raise InvalidArgument("reports are for LocalDP; a joint agent takes episodes")
-            # What a device sent instead of a number must not cost the others their reports.
-            rows = as_numbers("reports", reports)
-            block = self._curator.checked_reports(self._statistic(self._look()[1]), rows)
-            return self._take_all(block, _plain_ids(user_ids, block.users))
+            return self._take(self.report_block(reports), user_ids, events)
+
+    def report_block(self, reports: ArrayLike) -> Block:
+        """Local reports of the block that fills, checked; what is no number counts as nothing."""
+        if not isinstance(self._curator, LocalCurator):
+            raise InvalidArgument("reports are for LocalDP; a joint agent takes episodes")
+        return self._curator.checked_reports(self.statistic, as_numbers("reports", reports))
 
     def learn_sum(self, total: ArrayLike, stayed: int | None = None) -> Receipt:
         """Takes what a secure sum over all users of the current block opened.
@@ -247,56 +291,27 @@ class Agent(Uncopyable):
                 raise InvalidArgument("opened sums are for DistributedDP")
             devices = self._room()
             sizes = {"devices": devices, "stayed": devices if stayed is None else stayed}
-            block = self._curator.checked_sum(self._statistic(self._look()[1]), total, **sizes)
-            return self._take_all(block, None)
+            return self._take(self._curator.checked_sum(self.statistic, total, **sizes), None, None)
 
-    def forget(self, person: int | str) -> dict[str, int]:
-        """Erases what waits of a person, in every run of the store.
-
-        Returns:
-            How many of her episodes were ``removed``, and how many were ``released`` before, which
-            cannot be taken back.
-        """
-        with self._alone("forget"):
-            with self.store.write() as db:
-                found = runs.forget(db, self.store, *self.store.pseudonyms(db, [person]))
-            self.store.erase_traces()
-            self._seen = None
-            return found
-
-    def _given(self, data: Data, user_ids: Ids) -> tuple[Block, Ids]:
-        """A call's users as one block, and their names; refuses public mistakes."""
-        if not isinstance(data, Block):
-            instance_of("data", data, (Episodes, VectorEpisodes, Block))
-            if user_ids is not None and data.user_ids not in (None, tuple(user_ids)):
-                raise InvalidArgument("user_ids are given twice, and are not those of the episodes")
-            user_ids = data.user_ids if user_ids is None else user_ids
-            data = data.block()
-        self._curator.check_block(data)
-        ids = _plain_ids(user_ids, data.users)
-        if ids is not None and data.aggregate:
-            raise InvalidArgument("an aggregate block has no user_ids")
-        return data, ids
-
-    def _take_all(self, data: Block, ids: Ids) -> Receipt:
+    def _take(self, data: Block, ids: Ids, events: Sequence[str] | None) -> Receipt:
         """Takes users part by part; a part ends where a block does."""
-        run, now = self._look()
-        if run.succeeded:
-            raise HorizonExceeded("this agent has a successor: give users to that one")
-        left = self.algorithm.users - self._taken(run)
-        if data.users > left:
-            raise HorizonExceeded(
-                f"this agent was declared for {self.algorithm.users} users; {left} are left, "
-                f"{data.users} came: a successor goes on with what it learnt (agent.successor)"
-            )
-        given, on_policy = data.users, self.algorithm.on_policy(now.plan) and not data.aggregate
-        data = self._with_component(data, now.plan)
+        while self._step():  # a block that another process left
+            pass
+        view, given = self._look(), data.users
+        if ids is not None:
+            ids = [*ids]
+            row_ids(ids, given)
+        self._check_room(view.run, data)
+        data, rows = self._taught(view, self._with_component(data, view.now.plan))
         if getattr(self._curator, "made", "") not in data.arrays:
-            self._statistic(now).check(data)
-        found, start = Receipt(given, version=run.version), 0
+            self._statistic(view.now).check(data)
+        ids = ids if ids is None or len(rows) == given else [ids[i] for i in rows]
+        keys = None if events is None else [str(events[i]) for i in rows]
+        on_policy = self.algorithm.on_policy(view.now.plan) and not data.aggregate
+        found, start = Receipt(given, retired=given - data.users, version=view.run.version), 0
         try:
             while start < data.users:
-                room = self._room()
+                room, block = self._room(), self._look().open.block
                 if not room:
                     raise HorizonExceeded(
                         f"no block is left for {data.users - start} more users: the schedule ended"
@@ -307,109 +322,373 @@ class Agent(Uncopyable):
                     )
                 # Who followed a policy goes into its block, however many they are.
                 stop = data.users if on_policy else min(data.users, start + room)
-                whole = stop - start == data.users
-                part = data if whole else data.take(slice(start, stop))
-                names = None if ids is None or whole else ids[start:stop]
-                found = found.with_part(self._take(part, ids if whole else names))
+                whole, cut = stop - start == data.users, slice(start, stop)
+                part = data if whole else data.take(cut)
+                names = ids if whole or ids is None else ids[cut]
+                told, published = self._put(part, names, keys and keys[cut]), list[int]()
                 start = stop
+                while self._step():
+                    published.append(self._look().run.latest)
+                after = self._look()
+                if after.first.block > block:
+                    told = replace(told, counted=told.waiting, waiting=0)
+                version = after.run.version
+                found = found.with_part(replace(told, version=version, published=tuple(published)))
         except BaseException as error:
             _say_who(error, start, data.users)
             raise
         return found
 
-    def _take(self, part: Block, ids: Ids) -> Receipt:
-        """Takes users of the block that fills, and releases it if it is full."""
-        run, _ = self._look()
-        if ids is None and not self.store.durable:
-            self._waiting.add(part, run.block)
-            out = 0
-        else:
-            out = self._write(part, ids)
-        before, published = run.served, list[int]()
-        while self.step():
-            published.append(self._look()[0].latest)
-        run, _ = self._look()
-        through = run.served > before
-        counted = part.users - out if through else 0
-        waiting = 0 if through else part.users - out
-        return Receipt(part.users, counted, waiting, 0, out, run.version, tuple(published))
+    def _check_room(self, run: Any, data: Block) -> None:
+        if run.succeeded:
+            raise HorizonExceeded("this agent has a successor: give users to that one")
+        if run.stopped:
+            raise InvalidArgument("this run is stopped: agent.start() lets users come again")
+        left = self.algorithm.users - self._taken(run)
+        if data.users > left:
+            raise HorizonExceeded(
+                f"this agent was declared for {self.algorithm.users} users; {left} are left, "
+                f"{data.users} came: a successor goes on with what it learnt (agent.successor)"
+            )
 
-    def _write(self, part: Block, ids: Ids) -> int:
-        """Puts users into the store in one transaction; how many were refused by their accounts."""
+    def _taught(self, view: View, data: Block) -> tuple[Block, Sequence[int]]:
+        """Users whose version teaches something, and their rows; others are retired."""
+        everybody = range(data.users)
+        alone = data.aggregate or not self.algorithm.on_policy(view.now.plan)
+        if alone or "versions" not in data.arrays:
+            return data, everybody
+        serving, age = view.run.version, self.algorithm.max_age
+        oldest, newest = max(serving - age, view.now.at.offset), view.run.latest if age else serving
+        versions = np.asarray(data["versions"])
+        here = (versions >= oldest) & (versions <= newest)
+        found = np.flatnonzero(here).tolist()
+        return _rows(data, found), found
+
+    def _put(self, part: Block, ids: Ids, events: Sequence[str] | None) -> Receipt:
+        """Puts users into the block that fills."""
+        view = self._look()
+        if ids is None and events is None and not self.store.durable:
+            self._waiting.add(part, view.run.block)
+            return Receipt(part.users, waiting=part.users)
         with self.store.write() as db:
             run = runs.find(db, self.run_name)
-            names = [] if ids is None else self.store.pseudonyms(db, ids)
-            pays = runs.admit(db, run, run.block, names)
-            keep = np.array([cost >= 0 for cost in pays], dtype=bool)
-            kept = part if ids is None or keep.all() else part.take(keep)
-            who = [(n, c) for n, c in zip(names, pays, strict=True) if c >= 0]
-            held = part.aggregate or not self.store.durable
-            data = b"" if held else dump(dict(kept.arrays))
-            version = run.version
-            number = runs.put(db, self.store, run, (run.block, version, kept.users, data), who)
-            if held:
-                self._held[number] = kept
+            names = [""] * part.users if ids is None else self.store.pseudonyms(db, ids)
+            keys = self._event_keys(db, names, events)
+            old = {row.event for row in runs.known(db, run, keys)} if keys else set[str]()
+            new = [i for i in range(part.users) if not keys or keys[i] not in old]
+            pays = dict.fromkeys(new, 0)
+            if ids is not None:
+                cost = runs.admit(db, run, run.block, [names[i] for i in new])
+                pays = dict(zip(new, cost, strict=True))
+            rows = [i for i in new if pays[i] >= 0]
+            who = [(names[i], pays[i]) for i in rows] if ids is not None else ()
+            if rows:
+                sent = [(keys[i], "") for i in rows] if keys else ()
+                self._write(db, run, run.block, _rows(part, rows), who, sent)
         self._seen = None
-        return part.users - kept.users
+        refused, before = len(new) - len(rows), part.users - len(new)
+        return Receipt(part.users, waiting=len(rows), refused=refused, known=before)
+
+    def _write(
+        self, db: Any, run: Any, block: int, rows: Block, people: Any = (), events: Any = ()
+    ) -> None:
+        """One packet of users. Memory that is lost with this process holds what has no names."""
+        held = type(rows) is not Block or (not people and not self.store.durable)
+        data = b"" if held else dump((rows.aggregate, dict(rows.arrays)))
+        shares = {run.version: rows.users}
+        if "versions" in rows.arrays:
+            found, counts = np.unique(rows["versions"], return_counts=True)
+            shares = dict(zip(found.tolist(), counts.tolist(), strict=True))
+        packet = runs.Packet(block, rows.users, data, shares, people, events)
+        number = runs.put(db, self.store, run, packet)
+        if held:
+            self._held[number] = rows
+
+    def _event_keys(self, db: Any, names: Sequence[str], events: Sequence[str] | None) -> list[str]:
+        """Keyed hashes of events, each of its person."""
+        if events is None:
+            return []
+        if len(events) != len(names) or len({*zip(names, events, strict=True)}) != len(names):
+            raise InvalidArgument("events must be one for each user, and no two the same")
+        return self.store.pseudonyms(db, [f"{n} {e}" for n, e in zip(names, events, strict=True)])
+
+    # Users, by tickets.
+
+    def ticket(self) -> str:
+        """Takes a place in the block that fills, for a device that reads the policy now.
+
+        It is what its episode must come with, within the window. Counted in memory until
+        :meth:`flush_places`. Empty where there is no place: she follows the policy, and is not
+        asked.
+        """
+        view = self._seen or self._look()
+        block, run = view.open, view.run
+        if run.stopped or run.succeeded or block.stage != "open" or not block.size:
+            return ""
+        self._places[(block.block, run.version)] += 1
+        text = f"{run.version}.{block.block}.{secrets.token_hex(8)}"
+        return f"{text}.{self.store.keyed('ticket', self.run_name, text)}"
+
+    def flush_places(self) -> None:
+        """Writes places that were taken since; a block that has all of its own closes."""
+        taken, self._places = self._places, Counter()
+        now = self._look().now
+        if taken:
+            try:
+                with self.store.write() as db:
+                    run = runs.find(db, self.run_name)
+                    for block in sorted({block for block, _ in taken}):
+                        shares = {v: n for (b, v), n in taken.items() if b == block}
+                        self._close_full(db, run, now, runs.take_places(db, run, block, shares))
+            except BaseException:
+                self._places.update(taken)
+                raise
+            self._look()
+
+    def _close_full(self, db: Any, run: Any, now: Checkpoint, block: Any) -> None:
+        """Closes a block that has all its places; the next one opens if it may."""
+        if block is None or block.stage != "open" or block.places < block.size:
+            return
+        runs.set_block(db, run, block.block, stage="closed", at=time.time())
+        if self._ahead(now):
+            self._open_next(db, run, now, block.block)
+
+    def receive(
+        self, rows: Block, people: Sequence[str], events: Sequence[str], tickets: Sequence[str]
+    ) -> list[Answer]:
+        """Takes devices in, all of them in one transaction; what each is told.
+
+        Args:
+            rows: Their episodes or reports, in their order.
+            people: Who they are.
+            events: Names of their episodes; one that came before is answered as it was then.
+            tickets: What they got with their policies.
+        """
+        told, now = dict[int, Answer](), self._look().now
+        with self.store.write() as db:
+            run = runs.find(db, self.run_name)
+            names = self.store.pseudonyms(db, people)
+            keys = self.store.pseudonyms(
+                db, [f"{n} {e}" for n, e in zip(names, events, strict=True)]
+            )
+            before = {row.event: row for row in runs.known(db, run, keys)}
+            used = {row.ticket for row in runs.known(db, run, tickets, "ticket")}
+            stages, groups = dict[int, Any](), dict[tuple[int, int], list[int]]()
+            again, twins = dict[str, int](), dict[int, int]()
+            for i, (key, ticket) in enumerate(zip(keys, tickets, strict=True)):
+                place = self._place(ticket)
+                if key in again:
+                    twins[i] = again[key]
+                    continue
+                if key in before:
+                    row = before[key]
+                    told[i] = Answer(row.fate, row.block, row.version)
+                    continue
+                if isinstance(place, str) or run.stopped:
+                    told[i] = Answer("stopped" if run.stopped else str(place))
+                    continue
+                version, number = place
+                if number not in stages:
+                    stages[number] = runs.block_of(db, self.run_name, number)
+                block = stages[number]
+                if block is None or block.stage not in ("open", "closed"):
+                    told[i] = Answer("unknown" if block is None else "late", version=run.version)
+                elif ticket in used:
+                    told[i] = Answer("used", version=run.version)
+                else:
+                    groups.setdefault((number, version), []).append(i)
+                    again[key] = i
+                    used.add(ticket)
+            for (number, version), some in sorted(groups.items()):
+                pays = runs.admit(db, run, number, [names[i] for i in some])
+                for i, cost in zip(some, pays, strict=True):
+                    taken = Answer("waiting", number, version)
+                    told[i] = taken if cost >= 0 else Answer("refused", version=run.version)
+                kept = [(i, cost) for i, cost in zip(some, pays, strict=True) if cost >= 0]
+                if not kept:
+                    continue
+                part = _rows(rows, [i for i, _ in kept])
+                followed = np.full(part.users, version, dtype=np.int64)
+                part = Block(part.users, {**part.arrays, "versions": followed})
+                who = [(names[i], cost) for i, cost in kept]
+                self._write(db, run, number, part, who, [(keys[i], tickets[i]) for i, _ in kept])
+                self._close_full(db, run, now, runs.block_of(db, self.run_name, number))
+        return [told[twins.get(i, i)] for i in range(rows.users)]
+
+    def _place(self, ticket: str) -> tuple[int, int] | str:
+        """Version and block of a ticket, or why it has none."""
+        said, _, mark = ticket.rpartition(".")
+        if not secrets.compare_digest(
+            mark.encode(), self.store.keyed("ticket", self.run_name, said).encode()
+        ):
+            return "unknown"
+        version, block, _ = said.split(".")
+        return int(version), int(block)
+
+    def forget(self, person: int | str) -> dict[str, int]:
+        """Erases what waits of a person, in every run of the store.
+
+        Returns:
+            How many of her episodes were ``removed``, and how many were ``released`` before, which
+            cannot be taken back.
+        """
+        while True:
+            with self.store.write() as db:
+                found = runs.forget(db, self.store, *self.store.pseudonyms(db, [person]))
+            if found is not None:
+                break
+            time.sleep(0.05)  # a block is held: its release comes first
+        self.store.erase_traces()
+        if not self.store.durable:
+            self._seen = None
+        return found
 
     # Blocks.
 
     def step(self) -> bool:
-        """Moves one block on by its two commits; False if none is full."""
-        run, now = self._look()
-        block = self._sealed(run, now)
-        if block is None:
+        """Moves the oldest block on by its two commits, if it is ready; whether it was."""
+        with self._alone("step"):
+            return self._step()
+
+    def _step(self) -> bool:
+        view = self._look()
+        if not self._ready(view.first):
             return False
-        with self.store.read() as db:
-            run, done = runs.find(db, self.run_name), runs.recorded(db, run, block.block)
-            raw = None if block.stage == "released" else self._raw(db, run, block.block)
-        info = BlockInfo(**vars(now.at), users=block.users, versions=_versions(raw, run.version))
-        rng = np.random.default_rng(0)
-        rng.bit_generator.state = now.rng
-        queries = self.algorithm.learn(now.state, now.plan, info, rng)
         try:
-            asked, answers, state = self._ask(run, block, raw, queries, done)
-            self._commit(block, now, state, asked, answers, info, rng)
-        except Conflict:
-            pass  # another process was faster, or somebody was forgotten: look again
-        finally:
-            queries.close()
-            self._seen = None
+            if view.first.stage in ("open", "closed"):
+                view = self._sealed(view)
+            self._move(view)
+            self._in_vain = 0
+        except Conflict:  # another process was faster, or somebody was forgotten: look again
+            self._seen, self._in_vain = None, self._in_vain + 1
+            if self._in_vain >= _IN_VAIN:
+                with self.store.write() as db:
+                    runs.set_run(db, self.run_name, hold=time.time() + _HOLD)
         return True
 
-    def _sealed(self, run: Any, now: Checkpoint) -> Any:
-        """The block that is to be released next, sealed; None if none is full."""
-        with self.store.write() as db:
-            block = runs.next_block(db, run)
-            if block.stage != "open":
-                return block
-            waiting = self._waiting.of(block.block)
-            if not 0 < block.size <= block.users + waiting:
-                return None
-            if waiting:
-                given = self._waiting.everybody()
-                number = runs.put(db, self.store, run, (block.block, run.version, given.users, b""))
-                self._held[number] = given
-            row = runs.block_of(db, self.run_name, block.block)
-            after = replace(now.at, releases=now.at.releases + 1, served=run.served + row.users)
-            runs.fence(db, run)
-            runs.set_stage(db, run, block.block, "sealed")
-            runs.open_block(db, run, block.block + 1, self.algorithm.block_users(after))
-            return runs.block_of(db, self.run_name, block.block)
+    def _ready(self, block: Any) -> bool:
+        """Whether a block can be moved on: everybody has come, or had time to."""
+        if block.stage == "open":
+            return bool(0 < block.size <= block.users + self._waiting.of(block.block))
+        since = time.time() - block.at
+        full = block.users >= block.places and since >= _GRACE
+        return bool(block.stage != "closed" or full or since >= self.window)
 
-    def _raw(self, db: Any, run: Any, number: int) -> Block:
-        """The episodes of a sealed block."""
-        found = []
-        for identity, users, data in runs.data_of(db, self.store, run, number):
-            held = self._held.get(identity)
-            found.append(Block(users, load(data)) if held is None else held)
+    def _sealed(self, view: View) -> View:
+        """The run once it is known who is in its oldest block; the next one opens if it may."""
+        block, run, now = view.first, view.run, view.now
+        waiting = self._waiting.of(block.block)
+        with self.store.write() as db:
+            runs.fence(db, run)
+            if waiting:
+                self._write(db, run, block.block, self._waiting.everybody())
+            if not block.users + waiting and self.privacy.devices_add:
+                # Without reports there is no noise either: others may come in their place.
+                more = {"stage": "open", "size": block.size + block.places}
+                runs.set_block(db, run, block.block, **more)
+            else:
+                runs.set_block(db, run, block.block, stage="sealed")
+                if view.open.block == block.block and self._ahead(now):
+                    self._open_next(db, run, now, block.block)
+            found = runs.find(db, self.run_name), runs.block_of(db, self.run_name, block.block)
+        if found[1].stage == "open":
+            raise Conflict("nobody came")
+        return View(*found, view.open, now)
+
+    def _open_next(self, db: Any, run: Any, now: Checkpoint, block: int) -> None:
+        taken = int(runs.find(db, self.run_name).taken)
+        after = replace(now.at, releases=block + 1, served=taken)
+        runs.open_block(db, run, block + 1, self.algorithm.block_users(after))
+
+    def _move(self, view: View) -> None:
+        """Takes a sealed block through both commits."""
+        run, block, now = view.run, view.first, view.now
+        shares = {int(version): n for version, n in json.loads(block.versions).items()}
+        with self.store.read() as db:
+            done, packets = runs.recorded(db, run, block.block), []
+            if block.stage == "sealed":
+                packets = runs.data_of(db, self.store, run, block.block)
+            plans = self._plans(db, now, shares)
+        raw = None if block.stage == "released" else self._raw(run, now, packets)
+        plan = now.plan
+        if plans:
+            plan, raw = self._followed(plans, shares, raw)
+        users = block.users if self.privacy.devices_add else block.places
+        info = BlockInfo(**vars(now.at), users=users, versions=shares)
+        rng = np.random.default_rng(0)
+        rng.bit_generator.state = now.rng
+        queries = self.algorithm.learn(now.state, plan, info, rng)
+        try:
+            asked, answers, state = self._ask(run, block, raw, queries, done)
+        finally:
+            queries.close()
+        self._commit(view, state, (asked, answers), info, rng)
+
+    def _raw(self, run: Any, now: Checkpoint, packets: Sequence[tuple[int, int, bytes]]) -> Block:
+        """The episodes of a sealed block.
+
+        Raises:
+            Conflict: Some of them are none of the run's schema; they are set aside by now.
+        """
+        found, bad, asked = list[Block](), list[int](), self._statistic(now)
+        made = getattr(self._curator, "made", "")
+        for number, users, data in packets:
+            try:
+                held = self._held.get(number)
+                if held is None:
+                    aggregate, arrays = load(data)
+                    held = Block(users, arrays, aggregate)
+                if made == "reports" and made in held.arrays:
+                    self._curator.checked_reports(asked, held[made])  # type: ignore[attr-defined]
+                elif made not in held.arrays:
+                    asked.check(held)
+                found.append(held)
+            except (CorruptFile, InvalidArgument, ValueError, TypeError):
+                bad.append(number)
+        if bad:
+            with self.store.write() as db:
+                for number in bad:
+                    runs.set_aside(db, run, number, "rows that are no episodes of this run")
+            raise Conflict("rows were set aside")
         if len(found) == 1:
             return found[0].sealed()
-        names = found[0].arrays
+        names = found[0].arrays if found else ()
         return Block(
             sum(block.users for block in found),
             {name: np.concatenate([block[name] for block in found]) for name in names},
         ).sealed()
+
+    def _plans(self, db: Any, now: Checkpoint, shares: Mapping[int, int]) -> dict[int, Plan]:
+        """Plans that the users of a block followed, where they are asked by them."""
+        found = dict[int, Plan]()
+        for version in sorted(shares) if self.algorithm.on_policy(now.plan) else ():
+            if version == now.plan.policy.version:
+                found[version] = now.plan
+            else:  # nothing counts of who followed a version that is not kept
+                with contextlib.suppress(InvalidArgument):
+                    found[version] = self._checkpoint(db, version).plan
+        return found
+
+    def _followed(
+        self, plans: dict[int, Plan], shares: Mapping[int, int], raw: Block | None
+    ) -> tuple[Plan, Block | None]:
+        """The plan of a block, and its users as it needs them: versions are components of one."""
+        if len(plans) == 1:
+            return next(iter(plans.values())), raw
+        plan = self.algorithm.mixed(plans, {version: shares[version] for version in plans})
+        if raw is None or raw.aggregate or not raw.users:
+            return plan, raw
+        versions, first = np.asarray(raw["versions"]), 0
+        drawn = np.asarray(raw.arrays.get("components", np.zeros(raw.users, dtype=np.int64)))
+        components = np.full(raw.users, -1, dtype=np.int64)
+        for version, one in plans.items():
+            count = len(getattr(one.policy, "components", (one.policy,)))
+            mine = (versions == version) & (drawn >= 0) & (drawn < count)
+            components[mine] = first + drawn[mine]
+            first += count
+        known = np.full(raw.users, plan.policy.version, dtype=np.int64)
+        arrays = {**raw.arrays, "components": components, "versions": known}
+        return plan, Block(raw.users, arrays).sealed()
 
     def _ask(
         self, run: Any, block: Any, raw: Block | None, queries: Any, done: list[Any]
@@ -420,18 +699,24 @@ class Agent(Uncopyable):
         """
         answers = [load(row.value) for row in done]
         spent = sum((Fraction(row.cost) for row in done), Fraction(0))
-        asked = list[Statistic]()
-        query, only = next(queries), type(self.algorithm).learn is Algorithm.learn
+        asked, query = list[Statistic](), next(queries)
+        only = type(self.algorithm).learn is Algorithm.learn
         while True:
             if len(asked) == len(answers):
                 if raw is None:
                     raise BudgetExceeded("a block is asked more than is on record of it")
-                release = self._answer(query, raw, spent, run.served)
-                cost, limit = self._curator.price(release), self._limit
-                value, secrets = dump(release), self._secrets()
+                if self._stream is not None:
+                    self._stream.ask(query.statistic)
+                    release = self._stream.answer(raw)
+                else:
+                    mu = self._price(query)
+                    release = self._curator.answer(query.statistic, raw, mu=mu, spent=spent)
+                    if not raw.aggregate and not self.privacy.devices_add:
+                        release = replace(release, users=block.places)
+                cost, value = self._curator.price(release), dump(release)
+                drawn = (len(asked), value, cost, spent, self._limit, self._secrets(), only)
                 with self.store.write() as db:
-                    given = (run, block, value, cost, limit, secrets)
-                    runs.release(db, self.store, *given, last=only)
+                    runs.release(db, self.store, run, block, runs.Draw(*drawn))
                     run = runs.find(db, self.run_name)
                 answers.append(release)
                 spent += cost
@@ -441,17 +726,13 @@ class Agent(Uncopyable):
             except StopIteration as end:
                 return asked, answers, end.value
 
-    def _answer(self, query: Query, raw: Block, spent: Fraction, index: int) -> Release:
-        """One release: the only place where an agent's raw data meets noise."""
-        if self._stream is not None:
-            self._stream.ask(query.statistic)
-            return self._stream.answer(raw)
+    def _price(self, query: Query) -> float | None:
+        """What a query costs, in mu; None for all that is left."""
         mu = query.mu
         if query.share is not None:
             mu = math.sqrt(query.share) * self.algorithm.privacy.episode_mu
-        if mu is not None and not math.isfinite(mu):
-            mu = None  # without privacy nothing costs anything
-        return self._curator.answer(query.statistic, raw, mu=mu, spent=spent)
+        # Without privacy nothing costs anything.
+        return mu if mu is not None and math.isfinite(mu) else None
 
     @property
     def _limit(self) -> Fraction:
@@ -460,32 +741,37 @@ class Agent(Uncopyable):
 
     def _commit(
         self,
-        block: Any,
-        now: Checkpoint,
+        view: View,
         state: Any,
-        asked: Sequence[Statistic],
-        answers: Sequence[Release],
+        heard: tuple[Sequence[Statistic], Sequence[Release]],
         info: BlockInfo,
         rng: np.random.Generator,
     ) -> None:
-        """The second commit: what the record taught, and the policy of it."""
-        algorithm = self.algorithm
-        at = replace(now.at, releases=now.at.releases + 1, served=now.at.served + block.users)
+        """The second commit: the state that the record taught, and its policy."""
+        algorithm, now, block = self.algorithm, view.now, view.first
+        at = replace(now.at, releases=now.at.releases + 1, served=now.at.served + info.users)
         plan = algorithm.plan(state, now.plan, at, rng)
         with self.store.read() as db:
-            run = runs.find(db, self.run_name)
+            run, rest = runs.find(db, self.run_name), runs.undone(db, view.run)
+        if run.latest != view.run.latest:
+            raise Conflict("the run has moved on")
         plan = _numbered(plan, run.latest + 1)
-        told = (run.version, info.users, asked, answers, self._stream is not None)
+        told = (run.version, info.users, *heard, self._stream is not None)
         record = now.record.heard(*told, algorithm.monitored)
         after = Checkpoint(state, plan, at, rng.bit_generator.state, record)
-        packed, policy = dump(after, algorithm.code), b""
+        packed = dump(after, algorithm.code)
+        needed = [int(v) for row in rest for v in json.loads(row.versions) if int(v) >= 0]
+        keep = min([run.latest + 2 - max(_CHECKPOINTS, algorithm.max_age), *needed])
         with self.store.write() as db:
-            runs.fence(db, run)
-            if runs.block_of(db, self.run_name, block.block).stage == "sealed":
-                runs.erase(db, run, block.block)
-            runs.set_stage(db, run, block.block, "done")
-            runs.publish(db, self.store, run, packed, policy, at.served, self._kept)
+            runs.publish(db, self.store, run, packed, at.served, keep)
+            runs.erase(db, run, block.block)
+            runs.set_block(db, run, block.block, stage="done")
+            if run.block == block.block:
+                self._open_next(db, run, after, block.block)
+            rows = runs.find(db, self.run_name), runs.undone(db, run)
         self._held.clear()
+        self._seen = View(rows[0], rows[1][0], rows[1][-1], after)
+        self.store.erase_traces()
 
     # What is public.
 
@@ -541,36 +827,36 @@ class Agent(Uncopyable):
     @property
     def policy(self) -> Any:
         """The policy that serves users now."""
-        run, now = self._look()
-        if run.version == run.latest:
-            return now.plan.policy
+        view = self._look()
+        if view.run.version == view.run.latest:
+            return view.now.plan.policy
         with self.store.read() as db:
-            return self._checkpoint(db, run.version).plan.policy
+            return self._checkpoint(db, view.run.version).plan.policy
 
     @property
     def greedy_policy(self) -> Any:
         """The best policy for what is known now, without exploring."""
-        return self._look()[1].plan.greedy
+        return self._look().now.plan.greedy
 
     @property
     def state(self) -> Any:
         """What the algorithm knows; public."""
-        return self._look()[1].state
+        return self._look().now.state
 
     @property
     def plan(self) -> Plan:
         """The newest plan; public."""
-        return self._look()[1].plan
+        return self._look().now.plan
 
     @property
     def progress(self) -> Progress:
         """Where the run stands."""
-        return self._look()[1].at
+        return self._look().now.at
 
     @property
     def record(self) -> Record:
         """What releases told of each version; :func:`tacit.monitor` reads it."""
-        return self._look()[1].record
+        return self._look().now.record
 
     @property
     def guarantee(self) -> Guarantee | None:
@@ -589,12 +875,12 @@ class Agent(Uncopyable):
     @property
     def taken(self) -> int:
         """How many users came: those who were served, and those who wait for their block."""
-        return self._taken(self._look()[0])
+        return self._taken(self._look().run)
 
     @property
     def statistic(self) -> Statistic:
         """What is asked first of the users of the current block; devices report it."""
-        return self._statistic(self._look()[1])
+        return self._statistic(self._look().now)
 
     def publish(
         self, path: str | os.PathLike[str], *, greedy: bool = False, force: bool = False
@@ -618,7 +904,7 @@ class Agent(Uncopyable):
                     "this agent is a simulation (noise_seed) and its policy protects nobody who "
                     "was real: leave noise_seed out, or give force=True"
                 )
-            facts = facts_of(self, proven)
+            facts = facts_of(self, proven, self.progress)
             with self.store.read() as db:
                 facts["ledger_line"], facts["ledger_head"] = ledger.head(db)
             publish_with(self.greedy_policy if greedy else self.policy, path, facts)
@@ -637,34 +923,35 @@ class Agent(Uncopyable):
         """
         with self._alone("successor"):
             check_alike(self.privacy, privacy or self.privacy)
-            self._close()
-            run, now = self._look()
             given = {"schedule": "auto", "seed": 0, "noise_seed": None} | serving
-            name = given.pop("name", f"{self.run_name}+{run.latest}")
+            name = given.pop("name", f"{self.run_name}+")
             problem = Problem(
                 self.spec, users, privacy or self.privacy, given["schedule"], given["seed"]
             )
             algorithm = type(self.algorithm)(problem, self.algorithm.options)
-            at = Progress(0, 0, now.at.all_served, run.latest)
+            self._close()
+            run, now = self._look().run, self._look().now
+            at = Progress(0, 0, now.at.all_served, run.latest + 1)
             start = replace(now, state=algorithm.successor_state(now.state), at=at)
             with self.store.write() as db:
                 runs.fence(db, run, succeeded=1)
                 ledger.append(db, self.run_name, "successor", run=name)
             self._seen = None
-            return Agent(
-                algorithm, store=self.store, name=name, noise_seed=given["noise_seed"], start=start
-            )
+            seed = given["noise_seed"]
+            return Agent(algorithm, store=self.store, name=name, noise_seed=seed, start=start)
 
     def _close(self) -> None:
-        """Ends the block early: whoever waits is released."""
+        """Ends the block that fills early: whoever has come is released."""
         with self.store.write() as db:
             run = runs.find(db, self.run_name)
-            waiting = self._waiting.of(run.block)
-            block = runs.block_of(db, self.run_name, run.block)
-            if block.users + waiting:
-                runs.resize(db, run, block.users + waiting)
+            for block in runs.undone(db, run):
+                waiting = self._waiting.of(block.block)
+                if block.stage == "closed":
+                    runs.set_block(db, run, block.block, at=0.0)
+                elif block.stage == "open" and block.users + waiting:
+                    runs.set_block(db, run, block.block, size=block.users + waiting)
         self._seen = None
-        while self.step():
+        while self._step():
             pass
 
     def roll_back(self, version: int, *, pin: bool = False) -> None:
@@ -674,26 +961,98 @@ class Agent(Uncopyable):
             version: Which one; its checkpoint must be kept.
             pin: Whether its policy goes on serving whatever is learnt, until :meth:`unpin`.
         """
-        with self._alone("roll_back"), self.store.write() as db:
-            run = runs.find(db, self.run_name)
-            old = self._checkpoint(db, version)
-            plan = _numbered(old.plan, run.latest + 1)
+        with self._alone("roll_back"):
+            view = self._look()
+            if self.privacy.devices_add and view.open.places:
+                raise InvalidArgument("devices report for the version that serves: no way back now")
+            with self.store.read() as db:
+                old = self._checkpoint(db, version)
             # What is served and counted only goes forward, and so do counters.
-            at = replace(self._checkpoint(db, run.latest).at)
-            new = dump(replace(old, plan=plan, at=at), self.algorithm.code)
-            runs.fence(db, run, pinned=0)
-            ledger.append(db, self.run_name, "roll back", to=version, version=run.latest + 1)
-            runs.publish(db, self.store, run, new, b"", run.served, self._kept)
-            if pin:
-                runs.pin(db, run, True)
+            new = replace(old, plan=_numbered(old.plan, view.run.latest + 1), at=view.now.at)
+            packed, pinned = dump(new, self.algorithm.code), {"pinned": 0}
+            with self.store.write() as db:
+                ledger.append(
+                    db, self.run_name, "roll back", to=version, version=view.run.latest + 1
+                )
+                runs.publish(db, self.store, view.run, packed, view.run.served, 0, **pinned)
+                if pin:
+                    runs.set_run(db, self.run_name, pinned=1)
             self._seen = None
 
     def unpin(self) -> None:
         """After the next release a new policy serves again."""
-        with self._alone("unpin"), self.store.write() as db:
-            run = runs.find(db, self.run_name)
-            runs.fence(db, run, pinned=0)
-            self._seen = None
+        self._set("unpin", pinned=0)
+
+    def stop(self) -> None:
+        """Takes nobody in and gives no places until :meth:`start`; what serves goes on serving."""
+        self._set("stop", stopped=1)
+
+    def start(self) -> None:
+        """Takes users in again."""
+        self._set("start", stopped=0)
+
+    def _set(self, what: str, **values: int) -> None:
+        with self.store.write() as db:
+            ledger.append(db, self.run_name, what)
+            runs.set_run(db, self.run_name, **values)
+        self._seen = None
+
+    # What a service needs.
+
+    def run_row(self) -> Any:
+        """The row of the run, as the store has it."""
+        return self._look().run
+
+    def lead(self, who: str, seconds: float = 3.0) -> bool:
+        """Takes or renews the lease by which one of several processes computes.
+
+        An economy: commits are fenced, whoever computes.
+        """
+        now = time.time()
+        run = self._look().run
+        if run.leader != who and run.lease > now:
+            return False
+        if run.leader != who or run.lease < now + seconds / 2:
+            with self.store.write() as db:
+                run = runs.find(db, self.run_name)
+                if run.leader != who and run.lease > now:
+                    return False
+                runs.set_run(db, self.run_name, leader=who, lease=now + seconds)
+        return True
+
+    def policy_body(self, version: int) -> tuple[bytes, str] | None:
+        """The public JSON file of a version and its hash; None of one that never was.
+
+        It is made when it is first asked for, and never changes.
+        """
+        with self.store.read() as db:
+            row = runs.version_of(db, self.run_name, version)
+            if row is None or row.etag:
+                return None if row is None else (bytes(row.policy), row.etag)
+            if row.state is None:
+                return None
+            checkpoint = self._checkpoint(db, version)
+        facts = facts_of(self, self.guarantee, checkpoint.at)
+        facts |= {"ledger_line": row.seq, "ledger_head": row.head}
+        body = published_bytes(checkpoint.plan.policy, facts)
+        with self.store.write() as db:
+            runs.keep_policy(db, self.run_name, version, body)
+        return self.policy_body(version)
+
+    def trouble(self, problem: str) -> None:
+        """Notes a problem, in public words, for every process to tell."""
+        with self.store.write() as db:
+            runs.trouble(db, self.run_name, problem)
+
+    def well(self, problem: str = "") -> None:
+        """Ends a problem, or all of them."""
+        with self.store.write() as db:
+            runs.well(db, self.run_name, problem)
+
+    def problems(self) -> list[str]:
+        """Problems of the run, whichever process found them."""
+        with self.store.read() as db:
+            return runs.problems_of(db, self.run_name)
 
     # Shared work.
 
@@ -736,14 +1095,42 @@ class Agent(Uncopyable):
         return int(run.taken) + self._waiting.of(run.block)
 
     def _room(self) -> int:
-        run, _ = self._look()
-        with self.store.read() as db:
-            block = runs.block_of(db, self.run_name, run.block)
-        return max(0, int(block.size - block.users) - self._waiting.of(run.block))
+        block = self._look().open
+        if block.stage != "open":
+            return 0
+        return max(0, int(block.size - block.places) - self._waiting.of(block.block))
 
-    def _keep_noise(self, db: Any) -> None:
-        for name, value in self._secrets().items():
-            self.store.put_secret(db, self.run_name, name, value)
+
+def open_run(store: Store | str | os.PathLike[str], name: str = "run") -> Agent:
+    """The agent of a run that a store has, as it was made.
+
+    Args:
+        store: A file, a URL, or an opened :class:`~tacit.store.store.Store`.
+        name: Of the run.
+    """
+    opened = store if isinstance(store, Store) else Store(store, create=False)
+    with opened.read() as db:
+        run, names = runs.find(db, name), runs.names(db)
+        simulation = opened.simulation(db)
+    if run is None:
+        raise InvalidArgument(f"the store has no run {name!r}; it has {', '.join(names) or 'none'}")
+    if not run.made:
+        raise InvalidArgument(
+            f"the run {name!r} has code among its arguments: make it as before, with store and name"
+        )
+    kind, problem, options = load(run.made, built=True)
+    algorithm = getattr(importlib.import_module(kind[0]), kind[1])(problem, options)
+    return Agent(algorithm, store=opened, name=name, noise_seed=0 if simulation else None)
+
+
+def _made(algorithm: Algorithm[Any]) -> bytes:
+    """Arguments of an algorithm, from which it can be made again; nothing if they hold code."""
+    kind = type(algorithm)
+    try:
+        named = (kind.__module__, kind.__qualname__)
+        return dump((named, algorithm.problem, algorithm.options))
+    except TypeError:
+        return b""
 
 
 def _numbered(plan: Plan, version: int) -> Plan:
@@ -752,25 +1139,17 @@ def _numbered(plan: Plan, version: int) -> Plan:
     return Plan(*numbered, plan.memory)
 
 
-def _versions(raw: Block | None, serving: int) -> dict[int, int]:
-    if raw is None or "versions" not in raw.arrays:
-        return {serving: 0 if raw is None else raw.users}
-    found, counts = np.unique(raw["versions"], return_counts=True)
-    return dict(zip(found.tolist(), counts.tolist(), strict=True))
-
-
-def _plain_ids(user_ids: Ids, users: int) -> Ids:
-    from tacit.privacy.arguments import row_ids
-
-    if user_ids is None:
-        return None
-    ids = list(user_ids)
-    row_ids(ids, users)
-    return ids
+def _rows(block: Block, rows: Sequence[int]) -> Block:
+    """A block of some of its users."""
+    if len(rows) == block.users:
+        return block
+    kept = np.zeros(block.users, dtype=bool)
+    kept[list(rows)] = True
+    return block.take(kept)
 
 
 def _say_who(error: BaseException, taken: int, users: int) -> None:
-    """Tells whoever catches an error of ``learn`` whom not to give again."""
+    """Tells the caller of ``learn``, with its error, which users not to give again."""
     with contextlib.suppress(Exception):
         error.users_taken = taken  # type: ignore[attr-defined]
         if taken:

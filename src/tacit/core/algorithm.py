@@ -116,7 +116,8 @@ class Algorithm(ABC, Generic[S]):
     refuses: ClassVar[Mapping[str, str]] = {}
     """Options of its kin, or of serving, that mean nothing to it, each with the reason."""
     max_age: ClassVar[int] = 0
-    """Versions that an episode may be behind the one that serves, if it is ``on_policy``."""
+    """Versions that an episode may be behind the one that serves, if it is ``on_policy``: 0 where
+    the users of a block must all have followed one plan."""
 
     def __init__(self, problem: Problem, options: Any) -> None:
         self.problem, self.options = problem, options
@@ -184,6 +185,15 @@ class Algorithm(ABC, Generic[S]):
     def on_policy(self, plan: Plan) -> bool:
         """Whether only those teach anything who followed a plan, whose version they name."""
         return False
+
+    def mixed(self, plans: Mapping[int, Plan], users: Mapping[int, int]) -> Plan:
+        """One plan of those that the users of a block followed; its components are all of theirs.
+
+        Args:
+            plans: By version, the oldest first.
+            users: How many followed each.
+        """
+        raise InvalidArgument(f"{self.name} knows one policy of a block alone")
 
     @property
     def unit(self) -> str:

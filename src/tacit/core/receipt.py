@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any
 
 
@@ -15,7 +14,7 @@ class Receipt:
 
     >>> receipt = Receipt(users=10, counted=6, waiting=2, retired=1, refused=1, version=3)
     >>> receipt.taken
-    9
+    8
     """
 
     users: int  # how many episodes were given
@@ -27,16 +26,16 @@ class Receipt:
     refused: int = 0  # by the budget: beyond the episodes that a user declared, or could pay for
     version: int = 0  # of the policy that serves from now on
     published: tuple[int, ...] = ()  # versions that this call published
-    refused_before: int = 0  # of those who waited since earlier calls
+    known: int = 0  # events that came before: not taken again
 
     @property
     def taken(self) -> int:
         """How many have a place in a block."""
-        return self.counted + self.waiting + self.refused
+        return self.counted + self.waiting
 
     def with_part(self, part: Receipt) -> Receipt:
         """This one, after some of its users were taken."""
-        names = ("counted", "waiting", "refused", "refused_before", "published")
+        names = ("counted", "waiting", "refused", "known", "published")
         sums: dict[str, Any] = {name: getattr(self, name) + getattr(part, name) for name in names}
         return replace(self, version=part.version, **sums)
 
@@ -48,6 +47,7 @@ class Receipt:
                 (self.waiting, "waiting"),
                 (self.retired, "of retired versions"),
                 (self.refused, "refused by the budget"),
+                (self.known, "known before"),
             )
             if count
         ]
@@ -55,7 +55,15 @@ class Receipt:
         return f"{self.users:,} episodes: {', '.join(words) or 'none'}; version {self.version}{new}"
 
 
-@lru_cache(maxsize=64)
-def who_waits(users: int, version: int) -> Receipt:
-    """Of users who all wait: made once, as they come one by one."""
-    return Receipt(users, waiting=users, version=version)
+@dataclass(frozen=True)
+class Answer:
+    """What a device is told that came with a ticket."""
+
+    status: str  # waiting, counted, late, refused, used, forgotten, unreadable, unknown, stopped
+    block: int = -1
+    version: int = -1
+
+    @property
+    def accepted(self) -> bool:
+        """Whether it has a place in a block."""
+        return self.status in ("waiting", "counted")

@@ -15,8 +15,8 @@ class Waiting:
     """Columns of users that are doubled when they are full, so one more costs the same.
 
     Rows are written behind those that count, and count by one assignment: an exception leaves
-    everybody waiting who waited, and nobody else. They are of one block; who waited for an older one
-    is in the store.
+    everybody waiting who waited, and nobody else. They are of one block; who waited for an
+    older one is in the store.
     """
 
     def __init__(self) -> None:

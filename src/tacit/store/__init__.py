@@ -1,0 +1,1 @@
+"""The store: all that must survive, in one database."""

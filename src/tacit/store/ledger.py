@@ -45,13 +45,14 @@ def digest(*values: Any) -> str:
 
 def append(db: sa.Connection, run: str, event: str, **body: Any) -> str:
     """Adds an entry, and returns its hash: the ledger's new head."""
-    last = db.execute(select(stores.c.seq, stores.c.head)).one()
+    seq, last = db.info["ledger"]
     text, at = json.dumps(body, sort_keys=True), time.time()
-    seq = last.seq + 1
-    found = digest(last.head, seq, run, event, at, text)
+    seq += 1
+    found = digest(last, seq, run, event, at, text)
     row = {"seq": seq, "run": run, "event": event, "at": at, "body": text, "hash": found}
     db.execute(insert(entries).values(**row))
     db.execute(update(stores).values(seq=seq, head=found))
+    db.info["ledger"] = (seq, found)
     return found
 
 
@@ -132,7 +133,7 @@ def _accounts(db: sa.Connection, most: int) -> Iterator[str]:
         yield "people have paid who have no account"
     taken = select(runs.c.run).where(
         runs.c.taken
-        != select(func.coalesce(func.sum(blocks.c.users), 0))
+        != select(func.coalesce(func.sum(blocks.c.places), 0))
         .where(blocks.c.run == runs.c.run)
         .scalar_subquery()
     )

@@ -1,13 +1,14 @@
 """Runs: who is taken into which block, and the two commits that move a block on.
 
-Every function works in a transaction of its caller (``db``), on the row of the run that it read.
-Stages of a block: *open* (places are taken), *closed* (those who have a place may still send),
-*sealed* (its users are known), *released* (what it was asked is on record and its episodes are
-erased), *done* (its policy is published).
+Every function works in a transaction of its caller (``db``), on the rows that it read. Stages of a
+block: *open* (places are taken), *closed* (those who have a place may still send), *sealed* (its
+users are known), *released* (its query is answered on record and its episodes are erased), *done*
+(its policy is published).
 """
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,12 +26,14 @@ from tacit.store.schema import (
     events,
     packets,
     people,
+    problems,
     releases,
     runs,
     stores,
     versions,
 )
 from tacit.store.store import Conflict, Store, parts
+from tacit.store.values import dump, load
 
 UNIT = 10**12
 """Parts of one mu^2 (or epsilon, under pure DP) in accounts."""
@@ -47,15 +50,15 @@ class Terms:
     once: bool  # whether nobody is in a block twice
     users: int  # declared
     simulation: bool = False
-    max_age: int = 0  # versions that an episode may be behind what serves; -1: any
-    window: int = 0  # seconds between reading a policy and sending an episode
 
 
-def create(db: sa.Connection, run: str, fingerprint: str, terms: Terms, text: str) -> Any:
-    """Row of a new run.
+def create(
+    db: sa.Connection, run: str, fingerprint: str, terms: Terms, made: bytes = b"", first: int = 0
+) -> Any:
+    """Row of a new run, whose first version has the number ``first``.
 
     Raises:
-        InvalidArgument: There is one, or the store is of another kind.
+        InvalidArgument: There is one of this name, or the store is of another kind.
     """
     if find(db, run) is not None:
         raise InvalidArgument(f"the store has a run {run!r}: tacit.open goes on with it")
@@ -66,14 +69,13 @@ def create(db: sa.Connection, run: str, fingerprint: str, terms: Terms, text: st
         raise InvalidArgument(f"this store is one of {kind}, for ever")
     if store.unit and terms.unit and store.unit != terms.unit:
         raise InvalidArgument(f"accounts of this store are in {store.unit}, not in {terms.unit}")
-    db.execute(
-        update(stores).values(simulation=int(terms.simulation), unit=terms.unit or store.unit)
-    )
-    row = {"run": run, "fingerprint": fingerprint, "terms": text, "version": -1, "latest": -1}
-    row |= {"cost": -int(-Fraction(terms.cost) * UNIT // 1), "users": terms.users}
-    row |= {"episodes": terms.episodes, "once": int(terms.once), "max_age": terms.max_age}
-    db.execute(insert(runs).values(**row, window=terms.window))
-    append(db, run, "start", fingerprint=fingerprint, **{**vars(terms)})
+    kind = {"simulation": int(terms.simulation), "unit": terms.unit or store.unit}
+    db.execute(update(stores).values(**kind))
+    row = {"run": run, "fingerprint": fingerprint, "made": made, "block": -1}
+    row |= {"version": first - 1, "latest": first - 1, "users": terms.users}
+    row |= {"cost": -int(-Fraction(terms.cost) * UNIT // 1), "episodes": terms.episodes}
+    db.execute(insert(runs).values(**row, once=int(terms.once)))
+    append(db, run, "start", fingerprint=fingerprint, **vars(terms))
     return find(db, run)
 
 
@@ -87,8 +89,13 @@ def block_of(db: sa.Connection, run: str, block: int) -> Any:
     return db.execute(select(blocks).where(blocks.c.run == run, blocks.c.block == block)).first()
 
 
+def set_run(db: sa.Connection, run: str, **values: Any) -> None:
+    """Changes columns of a run that need no fence."""
+    db.execute(update(runs).where(runs.c.run == run).values(**values))
+
+
 def fence(db: sa.Connection, run: Any, **values: Any) -> None:
-    """Lets one of two writers on; comes first in a commit.
+    """Lets one of two writers on, who changes these columns; comes first in a commit.
 
     Raises:
         Conflict: The run has moved on since ``run`` was read.
@@ -112,13 +119,14 @@ def admit(db: sa.Connection, run: Any, block: int, names: Sequence[str]) -> list
     """
     found, held = dict[str, tuple[int, int]](), dict[str, int]()
     counts = select(people.c.person, func.count(), func.max(people.c.block))
-    counts = counts.where(people.c.run == run.run, people.c.fate != "forgotten")
+    counts = counts.where(people.c.run == run.run, people.c.fate.in_(("waiting", "released")))
+    most = db.scalar(select(stores.c.most))
     for some in parts([*set(names)]):
         rows = counts.where(people.c.person.in_(some)).group_by(people.c.person)
         found |= {who: (int(n), int(last)) for who, n, last in db.execute(rows)}
-        for row in db.execute(select(accounts).where(accounts.c.person.in_(some))):
+        for row in db.execute(select(accounts).where(accounts.c.person.in_(some))) if most else ():
             held[row.person] = row.spent + row.reserved
-    most, answers = db.scalar(select(stores.c.most)), list[int]()
+    answers = list[int]()
     for name in names:
         count, last = found.get(name, (0, -1))
         pays = 0 if count else run.cost
@@ -126,50 +134,95 @@ def admit(db: sa.Connection, run: Any, block: int, names: Sequence[str]) -> list
         if late or (most and held.get(name, 0) + pays > most):
             answers.append(-1)
             continue
-        found[name], held[name] = (count + 1, block), held.get(name, 0) + pays
+        found[name] = (count + 1, max(block, last))
+        held[name] = held.get(name, 0) + pays
         answers.append(pays)
     return answers
 
 
-def put(
-    db: sa.Connection,
-    store: Store,
-    run: Any,
-    packet: tuple[int, int, int, bytes],
-    who: Sequence[tuple[str, int]] = (),
-) -> int:
+@dataclass(frozen=True)
+class Packet:
+    """Users who come together into one block."""
+
+    block: int
+    users: int
+    data: bytes  # of all of them; empty where the process holds it
+    versions: Mapping[int, int]  # of them, by the version that they followed
+    people: Sequence[tuple[str, int]] = ()  # pseudonym of each, and what she pays; or nobody's
+    events: Sequence[tuple[str, str]] = ()  # event of each, and the ticket of her place
+
+
+def put(db: sa.Connection, store: Store, run: Any, packet: Packet) -> int:
     """Puts users into a block, and reserves what they pay; the packet's number.
 
-    Args:
-        db: A write transaction.
-        store: Whose transaction it is.
-        run: The run's row.
-        packet: Block, version, number of users, and their data.
-        who: Pseudonym of each of them, and what she pays; or nothing, if they have no names.
+    Those without tickets take their places now.
     """
-    block, version, users, data = packet
-    row = {"run": run.run, "block": block, "version": version, "users": users}
-    number = db.execute(insert(packets).values(**row, data=store.closed(data)))
-    identity = int(number.inserted_primary_key[0])  # type: ignore[index]
-    here = (blocks.c.run == run.run, blocks.c.block == block)
-    db.execute(update(blocks).where(*here).values(users=blocks.c.users + users))
-    db.execute(update(runs).where(runs.c.run == run.run).values(taken=runs.c.taken + users))
-    if who:
-        of = {"run": run.run, "block": block, "packet": identity, "fate": "waiting"}
-        rows = [of | {"person": p, "place": i, "pays": c} for i, (p, c) in enumerate(who)]
-        db.execute(insert(people), rows)
-        _pay(db, {p: c for p, c in who if c}, reserved=1, spent=0)
-    return identity
+    block = block_of(db, run.run, packet.block)
+    row = {"run": run.run, "block": packet.block, "users": packet.users}
+    row |= {"version": min(packet.versions, default=0), "data": store.closed(packet.data)}
+    done = db.execute(insert(packets).values(**row))
+    number = int(done.inserted_primary_key[0])  # type: ignore[index]
+    ticketed = any(ticket for _, ticket in packet.events)
+    new = max(0, block.users + packet.users - block.places) if ticketed else packet.users
+    shares = packet.versions if not ticketed else {row["version"]: new}
+    _grow(db, run, block, shares if new else {}, users=block.users + packet.users)
+    if packet.people:
+        of = {"run": run.run, "block": packet.block, "packet": number, "fate": "waiting"}
+        who = [of | {"person": p, "place": i, "pays": c} for i, (p, c) in enumerate(packet.people)]
+        db.execute(insert(people), who)
+        _pay(db, {p: c for p, c in packet.people if c}, reserved=1, spent=0)
+    if packet.events:
+        of = {"run": run.run, "block": packet.block, "packet": number, "fate": "waiting"}
+        of |= {"version": row["version"]}
+        names = [name for name, _ in packet.people] or [""] * packet.users
+        both = zip(packet.events, names, strict=True)
+        rows = [of | {"event": e, "ticket": t, "person": p} for (e, t), p in both]
+        db.execute(insert(events), rows)
+    return number
+
+
+def take_places(db: sa.Connection, run: Any, block: int, taken: Mapping[int, int]) -> Any:
+    """Counts places that were taken by reading policies, by version; the block's row after it.
+
+    Of a block that is sealed none is left: None.
+    """
+    row = block_of(db, run.run, block)
+    if row.stage not in ("open", "closed"):
+        return None
+    _grow(db, run, row, taken)
+    return block_of(db, run.run, block)
+
+
+def _grow(db: sa.Connection, run: Any, block: Any, taken: Mapping[int, int], **values: Any) -> None:
+    """A block with more places."""
+    shares = json.loads(block.versions)
+    for version, count in taken.items():
+        shares[str(version)] = shares.get(str(version), 0) + count
+    new = sum(taken.values())
+    here = (blocks.c.run == run.run, blocks.c.block == block.block)
+    values |= {"places": block.places + new, "versions": json.dumps(shares)}
+    db.execute(update(blocks).where(*here).values(**values))
+    if new:
+        set_run(db, run.run, taken=runs.c.taken + new)
+
+
+def known(db: sa.Connection, run: Any, names: Sequence[str], column: str = "event") -> list[Any]:
+    """Rows of events that came before, by their name or by the ticket that they used."""
+    of = getattr(events.c, column)
+    found = list[Any]()
+    for some in parts(names):
+        found += db.execute(select(events).where(events.c.run == run.run, of.in_(some)))
+    return found
 
 
 def _pay(db: sa.Connection, costs: Mapping[str, int], *, reserved: int, spent: int) -> None:
     """Moves costs on accounts, which are made for those who have none."""
     if not costs:
         return
-    known = set[str]()
+    there = set[str]()
     for some in parts([*costs]):
-        known |= set(db.scalars(select(accounts.c.person).where(accounts.c.person.in_(some))))
-    new = [{"person": p, "spent": 0, "reserved": 0} for p in sorted(costs) if p not in known]
+        there |= set(db.scalars(select(accounts.c.person).where(accounts.c.person.in_(some))))
+    new = [{"person": p, "spent": 0, "reserved": 0} for p in sorted(costs) if p not in there]
     if new:
         db.execute(insert(accounts), new)
     move = update(accounts).where(accounts.c.person == bindparam("who"))
@@ -180,22 +233,23 @@ def _pay(db: sa.Connection, costs: Mapping[str, int], *, reserved: int, spent: i
     db.execute(move, [{"who": p, "cost": c} for p, c in sorted(costs.items())])
 
 
-def forget(db: sa.Connection, store: Store, person: str) -> dict[str, int]:
+def forget(db: sa.Connection, store: Store, person: str) -> dict[str, int] | None:
     """Erases what waits of a person, in all runs; how much was, and what was released before.
 
-    A block that is sealed has another revision then: what was summed of it is not committed.
+    Her place stays, and is empty. A sealed block has another revision then: what was summed of it
+    is not committed. None while a block is held, after several of its sums were in vain.
     """
     mine = (people.c.person == person, people.c.fate == "waiting")
-    rows = db.execute(select(people, runs.c.cost).join(runs, runs.c.run == people.c.run)
-                      .where(*mine)).all()  # fmt: skip
+    rows = db.execute(
+        select(people, runs.c.hold).join(runs, runs.c.run == people.c.run).where(*mine)
+    ).all()
+    if any(row.hold > time.time() for row in rows):
+        return None
     for row in rows:
         _drop(db, store, row)
-        db.execute(
-            update(blocks)
-            .where(blocks.c.run == row.run, blocks.c.block == row.block)
-            .values(revision=blocks.c.revision + 1, users=blocks.c.users - 1)
-        )
-        db.execute(update(runs).where(runs.c.run == row.run).values(taken=runs.c.taken - 1))
+        here = (blocks.c.run == row.run, blocks.c.block == row.block)
+        new = {"revision": blocks.c.revision + 1, "users": blocks.c.users - 1}
+        db.execute(update(blocks).where(*here).values(**new))
     freed = sum(row.pays for row in rows)
     if freed:
         _pay(db, {person: freed}, reserved=-1, spent=0)
@@ -209,20 +263,67 @@ def forget(db: sa.Connection, store: Store, person: str) -> dict[str, int]:
 
 def _drop(db: sa.Connection, store: Store, row: Any) -> None:
     """Takes one person's row out of her packet."""
-    from tacit.store.values import dump, load
-
-    packet = db.execute(select(packets).where(packets.c.id == row.packet)).one()
+    here = packets.c.id == row.packet
+    packet = db.execute(select(packets).where(here)).one()
+    # Another row of hers in the packet may have moved it.
+    place = db.scalar(select(people.c.place).where(people.c.id == row.id))
     if packet.users == 1:
-        db.execute(packets.delete().where(packets.c.id == row.packet))
+        db.execute(packets.delete().where(here))
         return
-    arrays = {
-        name: array[[i for i in range(len(array)) if i != row.place]]
-        for name, array in load(store.opened(packet.data)).items()
+    aggregate, arrays = load(store.opened(packet.data))
+    rest = {
+        name: array[[i for i in range(len(array)) if i != place]] for name, array in arrays.items()
     }
-    new = {"users": packet.users - 1, "data": store.closed(dump(arrays))}
-    db.execute(update(packets).where(packets.c.id == row.packet).values(**new))
-    behind = (people.c.packet == row.packet, people.c.place > row.place)
+    new = {"users": packet.users - 1, "data": store.closed(dump((aggregate, rest)))}
+    db.execute(update(packets).where(here).values(**new))
+    behind = (people.c.packet == packet.id, people.c.place > place)
     db.execute(update(people).where(*behind).values(place=people.c.place - 1))
+
+
+def set_aside(db: sa.Connection, run: Any, packet: int, why: str) -> None:
+    """Erases a packet that cannot be read as its run's schema: nobody in it pays or counts."""
+    row = db.execute(select(packets).where(packets.c.id == packet)).first()
+    if row is None:
+        return
+    mine = (people.c.packet == packet, people.c.fate == "waiting")
+    waiting = db.execute(select(people.c.person, func.sum(people.c.pays)).where(*mine)
+                         .group_by(people.c.person)).all()  # fmt: skip
+    _pay(db, {who: int(pays) for who, pays in waiting if pays}, reserved=-1, spent=0)
+    db.execute(update(people).where(*mine).values(fate="unreadable", pays=0))
+    of = (events.c.packet == packet, events.c.fate == "waiting")
+    db.execute(update(events).where(*of).values(fate="unreadable"))
+    db.execute(packets.delete().where(packets.c.id == packet))
+    here = (blocks.c.run == row.run, blocks.c.block == row.block)
+    new = {"revision": blocks.c.revision + 1, "users": blocks.c.users - row.users}
+    db.execute(update(blocks).where(*here).values(**new))
+    append(db, row.run, "set aside", block=row.block, users=row.users, why=why)
+    trouble(db, run.run, f"set aside: {why}")
+
+
+def trouble(db: sa.Connection, run: str, problem: str) -> None:
+    """Notes a problem of a run, in public words, for every process to tell."""
+    of = (problems.c.run == run, problems.c.problem == problem)
+    again = update(problems).where(*of).values(last=time.time(), times=problems.c.times + 1)
+    if not db.execute(again).rowcount:
+        now = time.time()
+        db.execute(insert(problems).values(run=run, problem=problem, since=now, last=now, times=1))
+
+
+def well(db: sa.Connection, run: str, problem: str = "") -> None:
+    """Ends a problem of a run, or all of them."""
+    of = (problems.c.run == run, *([problems.c.problem == problem] if problem else []))
+    db.execute(problems.delete().where(*of))
+
+
+def problems_of(db: sa.Connection, run: str) -> list[str]:
+    """Problems of a run, the oldest first."""
+    of = select(problems.c.problem).where(problems.c.run == run)
+    return [*db.scalars(of.order_by(problems.c.since))]
+
+
+def names(db: sa.Connection) -> list[str]:
+    """Names of all runs."""
+    return [*db.scalars(select(runs.c.run).order_by(runs.c.run))]
 
 
 # Blocks.
@@ -230,33 +331,20 @@ def _drop(db: sa.Connection, store: Store, row: Any) -> None:
 
 def open_block(db: sa.Connection, run: Any, block: int, size: int) -> None:
     """The block that fills from now on."""
-    row = {"run": run.run, "block": block, "size": size, "at": 0.0, "stage": "open"}
-    db.execute(insert(blocks).values(**row))
-    db.execute(update(runs).where(runs.c.run == run.run).values(block=block))
+    db.execute(insert(blocks).values(run=run.run, block=block, size=size, stage="open"))
+    set_run(db, run.run, block=block)
 
 
-def resize(db: sa.Connection, run: Any, size: int) -> None:
-    """Closes the block that fills with so many users."""
-    here = (blocks.c.run == run.run, blocks.c.block == run.block)
-    db.execute(update(blocks).where(*here).values(size=size))
-
-
-def pin(db: sa.Connection, run: Any, on: bool) -> None:
-    """Lets the version that serves go on serving whatever is learnt, or not any more."""
-    db.execute(update(runs).where(runs.c.run == run.run).values(pinned=int(on)))
-
-
-def next_block(db: sa.Connection, run: Any) -> Any:
-    """Row of the oldest block that is not done, or None."""
-    undone = (blocks.c.run == run.run, blocks.c.stage != "done")
-    return db.execute(select(blocks).where(*undone).order_by(blocks.c.block).limit(1)).first()
-
-
-def set_stage(db: sa.Connection, run: Any, block: int, stage: str) -> None:
-    """Moves a block on."""
+def set_block(db: sa.Connection, run: Any, block: int, **values: Any) -> None:
+    """Changes columns of a block, as its stage."""
     here = (blocks.c.run == run.run, blocks.c.block == block)
-    at = {"at": time.time()} if stage == "closed" else {}
-    db.execute(update(blocks).where(*here).values(stage=stage, **at))
+    db.execute(update(blocks).where(*here).values(**values))
+
+
+def undone(db: sa.Connection, run: Any) -> list[Any]:
+    """Rows of the blocks that are not done, the oldest first."""
+    here = (blocks.c.run == run.run, blocks.c.stage != "done")
+    return [*db.execute(select(blocks).where(*here).order_by(blocks.c.block))]
 
 
 def data_of(db: sa.Connection, store: Store, run: Any, block: int) -> list[tuple[int, int, bytes]]:
@@ -272,87 +360,101 @@ def recorded(db: sa.Connection, run: Any, block: int) -> list[Any]:
     return [*db.execute(select(releases).where(*here).order_by(releases.c.number))]
 
 
-def release(
-    db: sa.Connection,
-    store: Store,
-    run: Any,
-    block: Any,
-    value: bytes,
-    cost: Fraction,
-    limit: Fraction,
-    secrets: Mapping[str, bytes],
-    *,
-    last: bool,
-) -> None:
-    """The first commit: charges a block, records its release, erases its episodes if it is the last.
+@dataclass(frozen=True)
+class Draw:
+    """A release that was drawn and is not yet seen by anybody."""
+
+    number: int  # of the block's releases
+    value: bytes
+    cost: Fraction  # of each user
+    spent: Fraction  # by each of them before
+    limit: Fraction
+    secrets: Mapping[str, bytes]  # of counters, after it
+    last: bool  # whether the block is asked nothing else
+
+
+def release(db: sa.Connection, store: Store, run: Any, block: Any, drawn: Draw) -> None:
+    """The first commit: charges a block, records its release, erases its episodes after the last.
 
     Raises:
         Conflict: The run has moved on, or somebody in the block was forgotten.
         BudgetExceeded: The block's users have not so much left.
     """
-    fence(db, run)
-    now = block_of(db, run.run, block.block)
-    if (now.revision, now.stage) != (block.revision, "sealed"):
+    fence(db, run, hold=0.0)
+    here = (blocks.c.run == run.run, blocks.c.block == block.block)
+    same = (blocks.c.revision == block.revision, blocks.c.stage == "sealed")
+    stage = "released" if drawn.last else "sealed"
+    if db.execute(update(blocks).where(*here, *same).values(stage=stage)).rowcount != 1:
         raise Conflict("the block has changed")
-    before = recorded(db, run, block.block)
-    spent = sum((Fraction(row.cost) for row in before), Fraction(0))
-    if spent + cost > limit * Fraction(1 + 1e-12):
+    if drawn.spent + drawn.cost > drawn.limit * Fraction(1 + 1e-12):
         raise BudgetExceeded(
-            f"block {block.block} has spent {float(spent):.6g} of {float(limit):.6g}"
+            f"block {block.block} has spent {float(drawn.spent):.6g} of {float(drawn.limit):.6g}"
         )
-    here = (people.c.run == run.run, people.c.block == block.block)
-    if not before:
-        waiting = select(people.c.person, people.c.pays).where(*here, people.c.fate == "waiting")
-        paid = {who: int(pays) for who, pays in db.execute(waiting) if pays}
-        _pay(db, paid, reserved=-1, spent=1)
-        db.execute(update(people).where(*here, people.c.fate == "waiting").values(fate="released"))
-        of = (events.c.run == run.run, events.c.block == block.block, events.c.fate == "waiting")
-        db.execute(update(events).where(*of).values(fate="counted"))
-    row = {"run": run.run, "block": block.block, "number": len(before), "cost": str(cost)}
-    db.execute(insert(releases).values(**row, value=value))
-    for name, secret in secrets.items():
+    who = _charge(db, run, block) if not drawn.number else released(db, run.run, block.block)
+    row = {"run": run.run, "block": block.block, "number": drawn.number, "cost": str(drawn.cost)}
+    db.execute(insert(releases).values(**row, value=drawn.value))
+    for name, secret in drawn.secrets.items():
         store.put_secret(db, run.run, name, secret)
-    who = digest(released(db, run.run, block.block))
-    body = {"block": block.block, "number": len(before), "users": block.users, "people": who}
-    append(db, run.run, "release", **body, cost=str(cost), limit=str(limit))
-    if last:
+    body = {"block": block.block, "number": drawn.number, "users": block.places}
+    body |= {"people": digest(who), "limit": str(drawn.limit)}
+    append(db, run.run, "release", **body, cost=str(drawn.cost))
+    if drawn.last:
         erase(db, run, block.block)
+
+
+def _charge(db: sa.Connection, run: Any, block: Any) -> list[str]:
+    """Everybody in a block pays what was reserved; their pseudonyms."""
+    here = (people.c.run == run.run, people.c.block == block.block, people.c.fate == "waiting")
+    rows = db.execute(select(people.c.person, people.c.pays).where(*here).order_by(people.c.id))
+    found = [(who, int(pays)) for who, pays in rows]
+    if found:
+        paid = dict[str, int]()
+        for who, pays in found:
+            paid[who] = paid.get(who, 0) + pays
+        _pay(db, {who: pays for who, pays in paid.items() if pays}, reserved=-1, spent=1)
+        db.execute(update(people).where(*here).values(fate="released"))
+    of = (events.c.run == run.run, events.c.block == block.block, events.c.fate == "waiting")
+    db.execute(update(events).where(*of).values(fate="counted"))
+    return [who for who, _ in found]
 
 
 def erase(db: sa.Connection, run: Any, block: int) -> None:
     """Erases a block's episodes: all that it was asked is on record."""
     db.execute(packets.delete().where(packets.c.run == run.run, packets.c.block == block))
-    set_stage(db, run, block, "released")
 
 
 def publish(
-    db: sa.Connection, store: Store, run: Any, state: bytes, policy: bytes, served: int, keep: int
+    db: sa.Connection, store: Store, run: Any, state: bytes, served: int, keep: int, **values: Any
 ) -> None:
     """The second commit: the next version, which serves from now on unless another is pinned.
 
     Args:
-        db: A write transaction, after :func:`fence`.
+        db: A write transaction.
         store: Whose transaction it is.
-        run: The run's row.
-        state: Checkpoint of the version; secret, as counters' seeds may be in it.
-        policy: Its public file.
+        run: The run's row, which is fenced here.
+        state: Checkpoint of the version; secret.
         served: Users who were served when it was planned.
-        keep: Checkpoints to keep, of the newest versions.
+        keep: Oldest version of which the checkpoint is kept; that of the pinned one is, too.
+        **values: Other columns of the run.
     """
-    at = db.execute(select(stores.c.seq, stores.c.head)).one()
     version = run.latest + 1
-    row = {"run": run.run, "version": version, "state": store.closed(state), "policy": policy}
-    row |= {"etag": digest(policy.hex()), "seq": at.seq, "head": at.head, "users": served}
-    db.execute(insert(versions).values(**row, at=time.time()))
-    serves = run.version if run.pinned else version
-    new = {"latest": version, "version": serves, "served": served}
-    db.execute(update(runs).where(runs.c.run == run.run).values(**new))
-    old = (versions.c.run == run.run, versions.c.version <= version - keep)
-    db.execute(update(versions).where(*old, versions.c.version != serves).values(state=None))
+    serves = run.version if values.get("pinned", run.pinned) else version
+    fence(db, run, **{"latest": version, "version": serves, "served": served} | values)
+    seq, head = db.info["ledger"]
+    row = {"run": run.run, "version": version, "state": store.closed(state), "policy": b""}
+    row |= {"etag": "", "seq": seq, "head": head, "users": served, "at": time.time()}
+    db.execute(insert(versions).values(**row))
+    old = (versions.c.run == run.run, versions.c.version < keep, versions.c.version != serves)
+    db.execute(update(versions).where(*old, versions.c.state.is_not(None)).values(state=None))
 
 
 def version_of(db: sa.Connection, run: str, version: int) -> Any:
     """Row of a version, or None."""
-    return db.execute(
-        select(versions).where(versions.c.run == run, versions.c.version == version)
-    ).first()
+    of = (versions.c.run == run, versions.c.version == version)
+    return db.execute(select(versions).where(*of)).first()
+
+
+def keep_policy(db: sa.Connection, run: str, version: int, body: bytes) -> None:
+    """The public file of a version, which is written once and never changes."""
+    of = (versions.c.run == run, versions.c.version == version, versions.c.etag == "")
+    db.execute(update(versions).where(*of).values(policy=body, etag=digest(body.hex())))

@@ -1,4 +1,4 @@
-"""Tables of a store. Secret columns are ``packets.data``, ``secrets.value`` and ``versions.state``."""
+"""Tables of a store. Secret are ``packets.data``, ``secrets.value`` and ``versions.state``."""
 
 from __future__ import annotations
 
@@ -39,16 +39,20 @@ stores = _table(
     _whole("most"),
     Column("witness", String, nullable=False),
 )
-# ``epoch`` grows with every change of a run, and is the fence: whoever read an older one commits
-# nothing. ``block`` is the one that fills, ``version`` serves, ``latest`` was planned last.
+# ``epoch`` grows with every commit of a run, and is the fence: a process that read an older one
+# commits nothing. ``block`` is the one that fills, ``version`` serves, ``latest`` was planned last.
+# ``made`` is the dump of its algorithm's arguments. Until ``lease`` its ``leader`` computes, and
+# until ``hold`` nobody is forgotten: both are economies, in seconds since 1970.
 runs = _table(
     "runs",
     _key("run"),
     Column("fingerprint", String, nullable=False),
-    Column("terms", String, nullable=False),
+    Column("made", LargeBinary, nullable=False),
     *map(_whole, ("epoch", "version", "latest", "block", "users", "taken", "served", "cost")),
-    *map(_whole, ("episodes", "once", "max_age", "window", "stopped", "pinned", "succeeded")),
-    Column("facts", String, nullable=False, default="{}"),
+    *map(_whole, ("episodes", "once", "stopped", "pinned", "succeeded")),
+    Column("leader", String, nullable=False, default=""),
+    Column("lease", Float, nullable=False, default=0.0),
+    Column("hold", Float, nullable=False, default=0.0),
 )
 versions = _table(
     "versions",
@@ -61,14 +65,16 @@ versions = _table(
     *map(_whole, ("seq", "users")),
     Column("at", Float, nullable=False),
 )
+# A place is taken by reading a policy, or by coming with an episode; ``places`` are those that
+# were, by version in ``versions`` (JSON), ``users`` those that are filled, ``size`` is the plan.
 blocks = _table(
     "blocks",
     _key("run"),
     _key("block", Number),
     Column("stage", String, nullable=False),  # open, closed, sealed, released, done
     *map(_whole, ("size", "places", "users", "revision")),
-    Column("at", Float, nullable=False),  # when it was closed
-    Column("key", LargeBinary),
+    Column("versions", String, nullable=False, default="{}"),
+    Column("at", Float, nullable=False, default=0.0),  # when it was closed
 )
 packets = _table(
     "packets",
@@ -86,18 +92,22 @@ people = _table(
     Column("run", String, nullable=False),
     Column("person", String, nullable=False),
     *map(_whole, ("block", "packet", "place", "pays")),
-    Column("fate", String, nullable=False),  # waiting, released, forgotten
+    Column("fate", String, nullable=False),  # waiting, released, forgotten, unreadable
     sa.Index("people_by_person", "run", "person"),
     sa.Index("people_by_block", "run", "block"),
 )
 accounts = _table("accounts", _key("person"), _whole("spent"), _whole("reserved"))
+# An episode that was sent is told the same again; ``ticket`` is the place that it filled.
 events = _table(
     "events",
     _key("run"),
     _key("event"),
-    *map(_whole, ("block", "version")),
+    *map(_whole, ("block", "version", "packet")),
     Column("person", String, nullable=False),
-    Column("fate", String, nullable=False),
+    Column("ticket", String, nullable=False),
+    Column("fate", String, nullable=False),  # waiting, counted, forgotten, unreadable
+    sa.Index("events_by_block", "run", "block"),
+    sa.Index("events_by_ticket", "run", "ticket"),
 )
 releases = _table(
     "releases",
@@ -124,17 +134,6 @@ tokens = _table(
     Column("digest", String, nullable=False),
     Column("at", Float, nullable=False),
     _whole("revoked"),
-)
-commands = _table(
-    "commands",
-    _key("id", Number),
-    Column("run", String, nullable=False),
-    Column("verb", String, nullable=False),
-    _whole("version"),
-    Column("by", String, nullable=False),
-    Column("at", Float, nullable=False),
-    Column("stage", String, nullable=False),  # asked, done, refused
-    Column("answer", String, nullable=False, default=""),
 )
 problems = _table(
     "problems",

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import sqlalchemy as sa
-from sqlalchemy import insert, select
+from sqlalchemy import insert, select, update
 from sqlalchemy.pool import StaticPool
 
 from tacit.privacy.errors import InvalidArgument, TacitError
@@ -44,6 +44,7 @@ class Store:
         where: Path of an SQLite file, a URL (``postgresql://...``), or ``""`` for memory.
         patience: Seconds in which it must answer; after a reboot it may come later than we do.
         secret: Key for secret columns, which then are encrypted (extra ``encrypt``).
+        create: Whether a file that is not there is made.
     """
 
     def __init__(
@@ -52,15 +53,18 @@ class Store:
         *,
         patience: float = 0.0,
         secret: bytes | None = None,
+        create: bool = True,
     ) -> None:
         self.where = os.fspath(where)
+        self._local = threading.local()
         self._pid = os.getpid()
         self.postgres = self.where.startswith(("postgresql", "postgres:"))
         # SQLite: one connection, on which threads take turns. An interrupt inside SQLAlchemy would
         # make a pool lose a connection that holds the write lock, and wait for it for ever.
         self._turn: Any = nullcontext() if self.postgres else threading.RLock()
-        self._engine = self._postgres() if self.postgres else self._sqlite()
+        self._engine = self._postgres() if self.postgres else self._sqlite(create)
         self._cipher = _cipher(secret)
+        self._key: bytes | None = None
         end = time.monotonic() + patience
         while True:
             try:
@@ -90,8 +94,10 @@ class Store:
 
     # Connections.
 
-    def _sqlite(self) -> sa.Engine:
+    def _sqlite(self, create: bool) -> sa.Engine:
         if self.where and not Path(self.where).exists():
+            if not create:
+                raise InvalidArgument(f"there is no store {self.where!r}")
             Path(self.where).touch(mode=0o600)
         self._only = _Kept.open(self.where or ":memory:")
         engine = sa.create_engine("sqlite://", poolclass=StaticPool, creator=lambda: self._only)
@@ -123,19 +129,25 @@ class Store:
         """A transaction alone with the store: all of it happens or, whatever is raised, nothing."""
         with self._transaction(write=True) as db:
             # SQLite has its write lock; on PostgreSQL (read committed) this row is the lock.
-            db.execute(select(stores.c.seq).with_for_update())
+            row = db.execute(select(stores.c.seq, stores.c.head).with_for_update()).one()
+            db.info["ledger"] = (row.seq, row.head)
             yield db
 
     @contextmanager
     def _transaction(self, *, write: bool) -> Iterator[sa.Connection]:
         if os.getpid() != self._pid:
             raise InvalidArgument("a store is not used after a fork: open it again in the child")
+        if getattr(self._local, "inside", False):
+            raise RuntimeError("a transaction within a transaction of the same thread")
         with self._turn:
+            self._local.inside = True
             try:
                 with self._engine.execution_options(write=write).begin() as db:
                     yield db
             except (sa.exc.OperationalError, sa.exc.InterfaceError, OSError) as error:
                 raise StoreGone(f"the database does not answer: {_cause(error)}") from error
+            finally:
+                self._local.inside = False
 
     def _create(self) -> None:
         with self._transaction(write=True) as db:
@@ -161,8 +173,12 @@ class Store:
                 self.put_secret(db, "", "people", os.urandom(32))
             elif found != schema.VERSION:
                 raise InvalidArgument(
-                    f"the store has schema {found}, this release {schema.VERSION}: see docs/store.md"
+                    f"the store has schema {found}, not {schema.VERSION}: see docs/store.md"
                 )
+
+    def simulation(self, db: sa.Connection) -> bool:
+        """Whether its runs are simulations, for ever."""
+        return bool(db.scalar(select(stores.c.simulation)))
 
     def _foreign(self, db: sa.Connection) -> bool:
         names = set(sa.inspect(db).get_table_names())
@@ -173,8 +189,9 @@ class Store:
     def put_secret(self, db: sa.Connection, run: str, name: str, value: bytes) -> None:
         """Keeps a secret of a run, in place of the one of this name."""
         of = (schema.secrets.c.run == run, schema.secrets.c.name == name)
-        db.execute(schema.secrets.delete().where(*of))
-        db.execute(insert(schema.secrets).values(run=run, name=name, value=self.closed(value)))
+        closed = self.closed(value)
+        if not db.execute(update(schema.secrets).where(*of).values(value=closed)).rowcount:
+            db.execute(insert(schema.secrets).values(run=run, name=name, value=closed))
 
     def secret(self, db: sa.Connection, run: str, name: str) -> bytes | None:
         """A secret of a run, if it is there."""
@@ -199,9 +216,22 @@ class Store:
 
     def pseudonyms(self, db: sa.Connection, names: Sequence[str | int]) -> list[str]:
         """Keyed hashes of people's names."""
-        key = self.secret(db, "", "people")
-        assert key is not None  # noqa: S101
+        key = self._people(db)
         return [hashed(key, "person", str(name)) for name in names]
+
+    def keyed(self, *words: str) -> str:
+        """Keyed hash of texts, as tickets and tokens have it."""
+        if self._key is None:
+            with self.read() as db:
+                self._people(db)
+        assert self._key is not None  # noqa: S101
+        return hashed(self._key, *words)
+
+    def _people(self, db: sa.Connection) -> bytes:
+        if self._key is None:
+            self._key = self.secret(db, "", "people")
+        assert self._key is not None  # noqa: S101
+        return self._key
 
     def erase_traces(self) -> bool:
         """Takes what was erased out of the write-ahead log; whether it is out of all files.

@@ -72,8 +72,10 @@ def dump(value: Any, code: Sequence[Any] = ()) -> bytes:
     return b"".join([len(head).to_bytes(8, "big"), head, *arrays])
 
 
-def load(data: bytes, code: Sequence[Any] = ()) -> Any:
+def load(data: bytes, code: Sequence[Any] = (), built: bool = False) -> Any:
     """Value of which :func:`dump` made these bytes; its arrays cannot be written to.
+
+    Dataclasses are set as they were; ``built``, they are made by their constructors.
 
     Raises:
         CorruptFile: The bytes are no dump, or name a class that is none of ours.
@@ -98,7 +100,8 @@ def load(data: bytes, code: Sequence[Any] = ()) -> Any:
             dtype, shape = np.dtype(body[0]), tuple(body[1:])
             return np.frombuffer(cut(dtype.itemsize * math.prod(shape)), dtype).reshape(shape)
         if kind == "r":
-            return _made(_class(body[0]), {name: value(part) for name, part in body[1].items()})
+            parts = {name: value(part) for name, part in body[1].items()}
+            return _made(_class(body[0]), parts, built)
         if kind == "d":
             return {value(key): value(part) for key, part in body}
         if kind == "l":
@@ -113,8 +116,10 @@ def load(data: bytes, code: Sequence[Any] = ()) -> Any:
         raise CorruptFile(f"this is no saved value ({error})") from None
 
 
-def _made(cls: Any, values: dict[str, Any]) -> Any:
+def _made(cls: Any, values: dict[str, Any], built: bool) -> Any:
     """A dataclass as it was, its fields set without its checks: they are of what is new."""
+    if built:
+        return cls(**{f.name: values[f.name] for f in dataclasses.fields(cls) if f.init})
     made = object.__new__(cls)
     for name, part in values.items():
         object.__setattr__(made, name, part)

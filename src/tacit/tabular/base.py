@@ -6,18 +6,21 @@ Plumbing: an algorithm's own file says what it estimates, how it is optimistic a
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from tacit.core.algorithm import BlockInfo, BlockSizes, Plan, Progress
+from tacit.core.algorithm import BlockInfo, BlockSizes, Floats, Plan, Progress
 from tacit.core.options import OptimismOptions
 from tacit.core.sizes import check_bytes
 from tacit.finite.algorithm import FiniteAlgorithm
 from tacit.finite.evidence import CountEstimate
 from tacit.finite.flow import conserved
+from tacit.finite.mixed_policy import MixedPolicy
+from tacit.finite.policy import Policy
 from tacit.finite.spec import FiniteSpec
 from tacit.finite.visits import VisitCounts, counts_of
 from tacit.privacy.arguments import instance_of
@@ -113,9 +116,29 @@ class TabularAlgorithm(FiniteAlgorithm[CountEstimate]):
             return None
         return min(self.options.constants.cap, self.spec.horizon)
 
+    max_age = 64
+
     def on_policy(self, plan: Plan) -> bool:
         """Whether only what the block's policy can reach is counted."""
-        return plan.policy.actions is not None
+        return bool(plan.policy.is_deterministic)
+
+    def mixed(self, plans: Mapping[int, Plan], users: Mapping[int, int]) -> Plan:
+        """A mixed policy; or one at random, if some followed that: then all cells are counted."""
+        at_random = [plan for plan in plans.values() if not self.on_policy(plan)]
+        if at_random:
+            return Plan(at_random[0].policy, at_random[0].greedy)
+        weights = np.array([users[version] for version in plans]) / sum(users.values())
+        newest = plans[max(plans)]
+        parts = [plan.policy for plan in plans.values()]
+        policy = MixedPolicy(parts, weights, newest.policy.version)
+        return Plan(policy, newest.greedy, self._mean(plans, weights))
+
+    def _mean(self, plans: Mapping[int, Plan], weights: Floats) -> Any:
+        """Expected visits of a user who followed one of the plans."""
+        known = [plan.memory for plan in plans.values()]
+        if any(memory is None for memory in known):
+            return None
+        return sum(w * memory for w, memory in zip(weights, known, strict=True))
 
     def query(self, state: CountEstimate, plan: Plan, block: BlockInfo) -> VisitCounts:
         """Counts along the block's policy."""
@@ -132,7 +155,7 @@ class TabularAlgorithm(FiniteAlgorithm[CountEstimate]):
             cap=cap,
             # Bits cost the same whatever they weigh.
             weight=1.0 if self.privacy.reports_bits else weight,
-            policy=plan.policy.actions if plan is not None and along else None,
+            policy=_actions(plan.policy) if plan is not None and along else None,
             version=plan.policy.version if plan is not None and along else 0,
         )
 
@@ -145,7 +168,8 @@ class TabularAlgorithm(FiniteAlgorithm[CountEstimate]):
         rng: np.random.Generator,
     ) -> CountEstimate:
         """The estimate with the counts of one more block."""
-        if self.on_policy(plan) and not self.stationary:
+        alone = isinstance(plan.policy, Policy)
+        if alone and self.on_policy(plan) and not self.stationary:
             release = conserved(release, self.spec)
         counts, expected = self.query(state, plan, block), plan.memory
         if expected is not None:
@@ -167,3 +191,8 @@ class TabularAlgorithm(FiniteAlgorithm[CountEstimate]):
         cap = min(constants.cap, self.spec.horizon) if self.stationary else None
         first = Plan(self.first_policy(self.problem.rng()), None)
         return users_above_noise(self._counts(cap, first), self.privacy, constants.first)
+
+
+def _actions(policy: Policy | MixedPolicy) -> Any:
+    """Actions of a policy, (H, S), or of all components of a mixed one."""
+    return policy.actions if isinstance(policy, Policy) else policy.tables

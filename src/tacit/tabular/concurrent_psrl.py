@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -161,8 +162,10 @@ class ConcurrentPSRL(FiniteAlgorithm[State]):
         asked, mixed = cast(Memory, plan.memory).question, plan.policy
         given = (mixed.tables, mixed.version)
         if self._one_by_one(block):
-            explores = (np.arange(len(mixed.tables)) > 0).astype(np.int64)
-            return self._first_visits(asked.wanted[explores], asked.most, *given)
+            # Of a plan, one set for its first component and one for the explorers; else for each.
+            explores = np.minimum(np.arange(len(mixed.tables)), 1)
+            wanted = asked.wanted if len(asked.wanted) > 2 else asked.wanted[explores]
+            return self._first_visits(wanted, asked.most, *given)
         everywhere = np.ones(asked.expected.shape, dtype=bool)
         return self._first_visits(everywhere, self.spec.horizon, *given, whole=True)
 
@@ -318,6 +321,24 @@ class ConcurrentPSRL(FiniteAlgorithm[State]):
     def on_policy(self, plan: Plan) -> bool:
         """Only those count who followed the block's policies."""
         return True
+
+    max_age = 64
+
+    def mixed(self, plans: Mapping[int, Plan], users: Mapping[int, int]) -> Plan:
+        """All components of all plans; each is asked for what its own plan wanted."""
+        newest, shares = plans[max(plans)], {v: users[v] / sum(users.values()) for v in plans}
+        parts = [part for plan in plans.values() for part in plan.policy.components]
+        weights = np.concatenate([shares[v] * plan.policy.weights for v, plan in plans.items()])
+        asked = {v: cast(Memory, plan.memory).question for v, plan in plans.items()}
+        wanted = [
+            asked[v].wanted[np.minimum(np.arange(len(plan.policy.components)), 1)]
+            for v, plan in plans.items()
+        ]
+        expected = sum(shares[v] * one.expected for v, one in asked.items())
+        most = max(one.most for one in asked.values())
+        question = Question(most, np.concatenate(wanted), expected)
+        policy = MixedPolicy(parts, weights / weights.sum(), newest.policy.version)
+        return Plan(policy, newest.greedy, replace(newest.memory, question=question))
 
     @property
     def why(self) -> str:

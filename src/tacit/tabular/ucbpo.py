@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -71,6 +73,13 @@ class UCBPO(UCBVI):
         serving = drawn(table, rng) if self.privacy.private else Policy.stochastic(table)
         memory = Memory(table, self.expected_visits(world, serving))
         return Plan(self.named(serving), greedy, memory)
+
+    def _mean(self, plans: Mapping[int, Plan], weights: Floats) -> Any:
+        known = {version: plan.memory for version, plan in plans.items()}
+        if any(memory is None or memory.expected is None for memory in known.values()):
+            return None
+        alike = {v: replace(plan, memory=known[v].expected) for v, plan in plans.items()}
+        return Memory(known[max(known)].table, super()._mean(alike, weights))
 
     def update(
         self,
