@@ -32,7 +32,7 @@ store = "{store}"
 name = "{name}"
 
 [serve]
-window = 60
+window = {window}
 rate = 1000000
 {serve}
 """
@@ -50,10 +50,11 @@ def write_app(
     name: str = "run",
     file: str = "app.toml",
     horizon: int = 3,
+    window: int = 60,
 ) -> Path:
     path = folder / file
     given = {"agent": agent, "users": users, "size": size, "privacy": privacy, "serve": serve}
-    path.write_text(APP.format(**given, store=store, name=name, horizon=horizon))
+    path.write_text(APP.format(**given, store=store, name=name, horizon=horizon, window=window))
     return path
 
 

@@ -39,7 +39,9 @@ def public_state(agent: Agent) -> dict[str, Any]:
     if privacy.local:
         found |= {"limit": float(privacy.epsilon)}
         found |= {"spent": float(privacy.epsilon) if run.served else 0.0}
-    columns = monitor(agent).columns()
+    columns: dict[str, Any] = {}
+    with contextlib.suppress(InvalidArgument):  # releases of some agents tell nothing
+        columns = monitor(agent).columns()
     safe = {name: [_json_number(x) for x in column] for name, column in columns.items()}
     return found | {"monitoring": safe, "problem": "; ".join(agent.problems())}
 

@@ -42,11 +42,9 @@ if TYPE_CHECKING:
 _CODES = {
     "waiting": 202,
     "counted": 200,
-    "retired": 409,
     "refused": 409,
     "late": 409,
     "used": 409,
-    "ended": 410,
     "forgotten": 410,
     "unreadable": 410,
     "unknown": 422,
@@ -55,12 +53,10 @@ _CODES = {
 _WORDS = {
     "waiting": "taken: it counts with the rest of its block",
     "counted": "taken: its block was released",
-    "retired": "not taken: the version that it followed is too old; read the policy",
     "refused": "not taken: this user has as many episodes as were declared, or one in this block, "
     "or has no budget left",
     "late": "not taken: the time between reading a policy and sending an episode has passed",
     "used": "not taken: another event has the place of this ticket; read the policy for a new one",
-    "ended": "not taken: all users who were declared have come",
     "forgotten": "not taken: this event was forgotten, as its user asked",
     "unreadable": "not counted: it was set aside, and nothing was paid for it",
     "unknown": "not taken: the ticket is not one of this service",
@@ -160,6 +156,14 @@ class Service:
         if found is None:
             raise HTTPException(404, f"version {version} was never published")
         return found[0], f'"{found[1]}"'
+
+    async def ticket(self) -> str:
+        """A place in the block that fills; where that is full, in the next one, if there is one."""
+        ticket = self.agent.ticket()
+        if not ticket and self.agent.unwritten:
+            await asyncio.to_thread(self.watch)
+            ticket = self.agent.ticket()
+        return ticket
 
     def problem(self) -> str:
         """Why it cannot serve or take users, in public words; a write is tried."""
@@ -396,7 +400,7 @@ def _devices(app: FastAPI, service: Service) -> None:
         version, asked = seen.run.version, request.headers.get("if-none-match")
         body, etag = seen.policy
         headers = {"Tacit-Window": str(service.app.serving.window), "Cache-Control": "no-cache"}
-        if (place or asked != etag) and (ticket := service.agent.ticket()):
+        if (place or asked != etag) and (ticket := await service.ticket()):
             headers["Tacit-Ticket"] = ticket
             if (version := _version_of(ticket)) != seen.run.version:
                 body, etag = await asyncio.to_thread(service.policy_body, version)
