@@ -36,6 +36,7 @@ _MODULES = {
     "privacy.statistic": "Block Layout Part Statistic",
     "registry": "world",
     "simulation.result": "Result",
+    "store.store": "Store StoreGone",
     "simulation.run": "run",
     "simulation.seeds": "run_seeds",
     "simulation.sweep": "sweep",
@@ -50,7 +51,8 @@ _MODULES = {
 }
 _FAMILIES = ("continuous", "gym", "linear", "lq", "mixture", "papers", "tabular")
 _LAZY = {name: (module, name) for module, names in _MODULES.items() for name in names.split()}
-_LAZY["open"], _LAZY["validate"] = _LAZY.pop("open_run"), _LAZY.pop("validate_episodes")
+_LAZY["validate"] = _LAZY.pop("validate_episodes")
+_LAZY["open"] = _LAZY.pop("open_run")
 
 if "gymnasium" in sys.modules:
     from tacit import gym as gym  # registers ours

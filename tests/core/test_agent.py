@@ -1,84 +1,38 @@
-"""What an algorithm gets from its agent: blocks, the gate, saves, errors that say who was taken."""
+"""Agents: blocks become policies, and whatever happens, the store is gone on with."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import sqlalchemy as sa
 
 import tacit
-from tacit import Block, JointDP, NonPrivate
-from tacit.core.algorithm import Pace
-from tacit.core.asks import Ask, Asks, State
-from tacit.core.kinds import AgentKind
+from tacit import JointDP, NonPrivate
+from tacit.core.agent import Agent
 from tacit.core.schedule import Schedule
-from tacit.core.setting import Setting
-from tacit.finite.algorithm import FiniteAlgorithm
-from tacit.finite.policy import Policy
-from tacit.finite.spec import FiniteSpec
-from tacit.finite.visits import VisitCounts
-from tacit.privacy.errors import CorruptFile, HorizonExceeded, InvalidArgument
-from tacit.privacy.storage import read_state, write_state
+from tacit.privacy.errors import HorizonExceeded, InvalidArgument
+from tacit.store import ledger, runs, schema
+from tests.core.algorithms import SPEC, Adds, AddsRewards, block_of
 
-SPEC = FiniteSpec(states=3, actions=2, horizon=4, stationary=False)
 PRIVATE = JointDP(1.0, 1e-6)
 
 
-@dataclass(frozen=True, kw_only=True)
-class AddsOptions:
-    counter: str = "blocks"
+@pytest.fixture(autouse=True)
+def plans_work() -> Any:
+    yield
+    AddsRewards.fails = None
 
 
-class AddsRewards(FiniteAlgorithm):
-    """Adds up rewards and follows the largest sums."""
-
-    name = "adds"
-    Options = AddsOptions
-
-    def __init__(self, setting: Setting, options: AddsOptions) -> None:
-        self.sums = np.zeros((SPEC.horizon, SPEC.states, SPEC.actions))
-        super().__init__(setting, options)
-
-    def asks(self) -> Asks:
-        statistic = VisitCounts(SPEC.states, SPEC.actions, SPEC.horizon)
-        release = yield Ask(statistic)
-        self.take_in(release, statistic)
-
-    def take_in(self, release: Any, statistic: VisitCounts) -> None:
-        self.sums[statistic.where] += release["rewards"]
-
-    def plan(self) -> tuple[Policy, Policy]:
-        return self.best(self.sums), self.best(self.sums)
-
-    def _choose_counter(self) -> str:
-        return self.options.counter
-
-    def _pace(self) -> Pace:
-        return Pace("fixed:size=10", size=10)
-
-    def state(self) -> State:
-        return {}, {"sums": self.sums}
-
-    def restore(self, meta: dict[str, Any], arrays: dict[str, Any]) -> None:
-        self.sums = arrays["sums"]
+def people(first: int, users: int) -> list[int]:
+    return [*range(first, first + users)]
 
 
-Adds = AgentKind(AddsRewards)
-
-
-def block_of(users: int, seed: int = 0) -> Block:
-    rng = np.random.default_rng(seed)
-    H = SPEC.horizon
-    return Block(
-        users,
-        {
-            "states": rng.integers(0, SPEC.states, (users, H + 1)),
-            "actions": rng.integers(0, SPEC.actions, (users, H)),
-            "rewards": rng.random((users, H)),
-        },
-    )
+def count(agent: Agent, table: sa.Table) -> int:
+    with agent.store.read() as db:
+        return int(db.scalar(sa.select(sa.func.count()).select_from(table)) or 0)
 
 
 def test_blocks_become_policies() -> None:
@@ -86,34 +40,44 @@ def test_blocks_become_policies() -> None:
     agent.learn(block_of(25))
     assert (agent.served, agent.releases, agent.block_users) == (20, 2, 5)
     assert agent.policy.version == 2
-    np.testing.assert_array_equal(agent.policy.actions, agent.sums.argmax(axis=-1))
+    np.testing.assert_array_equal(agent.policy.actions, agent.state.rewards.argmax(axis=-1))
 
 
-@pytest.mark.parametrize("options", [{}, {"counter": "smooth tree"}])
-def test_a_save_in_the_middle_of_a_block_goes_on_identically(options: Any, tmp_path: Any) -> None:
-    agent = Adds(SPEC, 30, PRIVATE, noise_seed=1, **options)
-    agent.learn(block_of(15))
-    agent.save(tmp_path / "save")
-    resumed = Adds(SPEC, 30, PRIVATE, noise_seed=1, **options).load(tmp_path / "save")
-    for one in (agent, resumed):
+@pytest.mark.parametrize("counter", ["blocks", "smooth tree"])
+def test_a_store_that_is_opened_in_the_middle_of_a_block_goes_on_identically(
+    counter: str, tmp_path: Path
+) -> None:
+    whole = Adds(SPEC, 30, PRIVATE, noise_seed=1, counter=counter)
+    kept = Adds(SPEC, 30, PRIVATE, noise_seed=1, counter=counter, store=tmp_path / "runs.db")
+    for one in (whole, kept):
+        one.learn(block_of(15))
+    kept.store.close()
+    again = Adds(SPEC, 30, PRIVATE, noise_seed=1, counter=counter, store=tmp_path / "runs.db")
+    assert (again.served, again.taken, again.block_users) == (10, 15, 5)
+    for one in (whole, again):
         one.learn(block_of(15, seed=1))
-    np.testing.assert_array_equal(agent.sums, resumed.sums)
-    np.testing.assert_array_equal(agent.policy.table(), resumed.policy.table())
+    np.testing.assert_array_equal(whole.state.rewards, again.state.rewards)
+    assert whole.guarantee == again.guarantee
 
 
-def test_users_of_a_failed_release_are_lost_and_not_asked_again(monkeypatch: Any) -> None:
-    agent = Adds(SPEC, 30, PRIVATE, noise_seed=1)
+def test_a_run_is_opened_by_its_name(tmp_path: Path) -> None:
+    world = tacit.tabular.riverswim(4, 6)
+    agent = tacit.UCBVI(world.spec, 100, PRIVATE, store=tmp_path / "app.db", name="nudges")
+    again = tacit.open(tmp_path / "app.db", "nudges")
+    assert (again.name, again.run_name, again.users, again.privacy) == (
+        ("ucbvi", "nudges", 100, agent.privacy)
+    )
+    assert again.spec == world.spec
+    with pytest.raises(InvalidArgument, match="no run 'doses'; it has nudges"):
+        tacit.open(tmp_path / "app.db", "doses")
+    with pytest.raises(InvalidArgument, match="no store"):
+        tacit.open(tmp_path / "none.db")
 
-    def fails(*_: Any, **__: Any) -> None:
-        raise OSError("disk full")
 
-    with monkeypatch.context() as patch:
-        patch.setattr(type(agent._curator), "release", fails)
-        with pytest.raises(OSError, match="disk full"):
-            agent.learn(block_of(10))
-    assert (agent.served, agent.releases, agent._curator.blocks) == (10, 0, ())
-    agent.learn(block_of(20, seed=1))
-    assert (agent.served, agent.releases) == (30, 2)
+def test_other_arguments_are_refused_by_name(tmp_path: Path) -> None:
+    Adds(SPEC, 30, PRIVATE, store=tmp_path / "app.db", name="nudges")
+    with pytest.raises(InvalidArgument, match="the run 'nudges' in this store has other arguments"):
+        Adds(SPEC, 40, PRIVATE, store=tmp_path / "app.db", name="nudges")
 
 
 def test_what_an_algorithm_does_not_offer_is_refused() -> None:
@@ -121,41 +85,129 @@ def test_what_an_algorithm_does_not_offer_is_refused() -> None:
         Adds(SPEC, 30, PRIVATE, calibration="as_printed")
 
 
-# What an error says of those who were taken.
+# The two commits.
 
 
-def disk_full(*_: Any, **__: Any) -> None:
-    raise OSError(28, "No space left on device")
+@pytest.mark.parametrize("where", ["", "runs.db"])
+def test_a_plan_that_fails_leaves_the_release_and_nothing_is_drawn_again(
+    where: str, tmp_path: Path
+) -> None:
+    agent = Adds(SPEC, 30, PRIVATE, store=tmp_path / where if where else "")
+    AddsRewards.fails = ZeroDivisionError()
+    with pytest.raises(ZeroDivisionError) as caught:
+        agent.learn(block_of(10), people(0, 10))
+    assert caught.value.users_taken == 10  # type: ignore[attr-defined]
+    with agent.store.read() as db:
+        (first,) = runs.recorded(db, runs.find(db, "run"), 0)
+    assert count(agent, schema.packets) == 0, "episodes are erased with the release"
+    with pytest.raises(ZeroDivisionError):
+        agent.step()
+    AddsRewards.fails = None
+    assert agent.step()
+    assert not agent.step()
+    with agent.store.read() as db:
+        (again,) = runs.recorded(db, runs.find(db, "run"), 0)
+    assert first.value == again.value
+    assert (agent.served, agent.policy.version) == (10, 1)
+    assert ledger.verify(agent.store) == []
 
 
-def ids_of(first: int, users: int) -> list[int]:
-    return [*range(first, first + users)]
-
-
-def test_an_error_says_who_was_taken(monkeypatch: Any, tmp_path: Any) -> None:
-    """Two blocks in one call, and the second one's state cannot be written: both are taken."""
-    files = {"ledger": tmp_path / "ledger", "autosave": tmp_path / "state"}
-    agent = Adds(SPEC, 60, PRIVATE, **files)
-    agent.learn(block_of(5), ids_of(0, 5))
-    real, written = tacit.privacy.curators.saves.write_state, []
-
-    def fails_at_the_second(*args: Any, **options: Any) -> None:
-        written.append(1)
-        (disk_full if len(written) == 2 else real)(*args, **options)
-
-    data = block_of(25, seed=1)
+def test_nothing_is_spent_where_the_first_commit_fails(monkeypatch: Any) -> None:
+    agent = Adds(SPEC, 30, PRIVATE)
     with monkeypatch.context() as patch:
-        patch.setattr(tacit.privacy.curators.saves, "write_state", fails_at_the_second)
-        with pytest.raises(OSError, match="No space") as caught:
-            agent.learn(data, ids_of(5, 25))
-    # 5 complete the first block, 10 are lost with the second, and 10 were never looked at.
-    assert caught.value.users_taken == 15  # type: ignore[attr-defined]
-    assert "15 of these 25 users were taken" in caught.value.__notes__[0]
-    assert "data.take(slice(15, None))" in caught.value.__notes__[0]
-    assert (agent.served, agent.releases, agent.block_users) == (20, 1, 10)
-    agent.save(tmp_path / "state")
-    agent.learn(data.take(slice(15, None)), ids_of(20, 10))
-    assert (agent.served, agent.releases, agent._curator.users) == (30, 2, 30)
+        patch.setattr(runs, "erase", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            agent.learn(block_of(10), people(0, 10))
+    assert count(agent, schema.releases) == 0
+    with agent.store.read() as db:
+        assert {row.spent for row in db.execute(sa.select(schema.accounts))} == {0}
+    assert agent.step()
+    assert (agent.served, ledger.verify(agent.store)) == (10, [])
+
+
+def test_a_counter_that_was_drawn_from_in_vain_is_as_it_was(monkeypatch: Any) -> None:
+    agents = [Adds(SPEC, 30, PRIVATE, noise_seed=1, counter="smooth tree") for _ in range(2)]
+    with monkeypatch.context() as patch:
+        patch.setattr(runs, "erase", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            agents[0].learn(block_of(10))
+    agents[0].step()
+    agents[1].learn(block_of(10))
+    for agent in agents:
+        agent.learn(block_of(20, seed=2))
+    np.testing.assert_array_equal(agents[0].state.rewards, agents[1].state.rewards)
+
+
+def test_another_process_may_have_moved_the_block_on(tmp_path: Path) -> None:
+    one = Adds(SPEC, 40, PRIVATE, store=tmp_path / "runs.db")
+    two = Adds(SPEC, 40, PRIVATE, store=tmp_path / "runs.db")
+    one.learn(block_of(6), people(0, 6))
+    two.learn(block_of(6, seed=1), people(6, 6))
+    assert (one.served, one.taken, one.policy.version) == (10, 12, 1)
+    one.learn(block_of(8, seed=2), people(12, 8))
+    assert (two.served, two.policy.version) == (20, 2)
+    assert ledger.verify(one.store) == []
+
+
+def test_forgetting_between_the_sum_and_its_commit_is_summed_again(monkeypatch: Any) -> None:
+    agent, real, once = Adds(SPEC, 30, PRIVATE), runs.release, list[int]()
+
+    def forgets(db: Any, *given: Any) -> None:
+        if not once:
+            once.append(1)
+            told = runs.forget(db, agent.store, *agent.store.pseudonyms(db, [3]))
+            assert told == {"removed": 1, "released": 0}
+        real(db, *given)
+
+    monkeypatch.setattr(runs, "release", forgets)
+    agent.learn(block_of(10), people(0, 10))
+    # A commit that failed took the forgetting with it; she is in the release that followed.
+    assert agent.served == 10
+    assert ledger.verify(agent.store) == []
+
+
+def test_a_stream_of_forgets_does_not_hold_a_block_up(tmp_path: Path, monkeypatch: Any) -> None:
+    agent = Adds(SPEC, 20, PRIVATE, store=tmp_path / "runs.db")
+    other = Adds(SPEC, 20, PRIVATE, store=tmp_path / "runs.db")
+    draw, asked = type(agent._curator).answer, list[Any]()
+
+    def forgets(self: Any, *given: Any, **options: Any) -> Any:
+        found = draw(self, *given, **options)
+        with other.store.write() as db:
+            who = other.store.pseudonyms(db, [len(asked)])
+            asked.append(runs.forget(db, other.store, *who))
+        return found
+
+    monkeypatch.setattr(type(agent._curator), "answer", forgets)
+    agent.learn(block_of(10), people(0, 10))
+    assert asked[-1] is None, "she is told to wait for the release"
+    assert [told["removed"] for told in asked[:-1]] == [1] * (len(asked) - 1)
+    assert agent.served == 10
+    assert ledger.verify(agent.store) == []
+    assert other.forget(len(asked) - 1) == {"removed": 0, "released": 1}
+
+
+def test_rows_that_are_no_episodes_are_set_aside(tmp_path: Path) -> None:
+    agent = Adds(SPEC, 30, PRIVATE, store=tmp_path / "runs.db")
+    agent.learn(block_of(5), people(0, 5))
+    with agent.store.write() as db:
+        run = runs.find(db, "run")
+        who = [(name, run.cost) for name in agent.store.pseudonyms(db, ["bad"])]
+        runs.put(db, agent.store, run, runs.Packet(0, 1, b"poison", {0: 1}, who))
+    agent.learn(block_of(4, seed=1), people(5, 4))
+    assert (agent.served, agent.policy.version) == (10, 1)
+    assert agent.problems() == ["set aside: rows that are no episodes of this run"]
+    assert ledger.verify(agent.store) == []
+    with agent.store.read() as db:
+        fates = db.execute(
+            sa.select(schema.people.c.fate, sa.func.count()).group_by(schema.people.c.fate)
+        )
+        assert dict(map(tuple, fates)) == {"released": 9, "unreadable": 1}  # type: ignore[arg-type]
+    agent.well()
+    assert agent.problems() == []
+
+
+# What an error says of those who were taken.
 
 
 def test_users_who_wait_for_their_block_are_taken_too() -> None:
@@ -164,125 +216,46 @@ def test_users_who_wait_for_their_block_are_taken_too() -> None:
     with pytest.raises(HorizonExceeded, match="no block is left for 5 more") as caught:
         agent.learn(block_of(25))
     assert caught.value.users_taken == 20  # type: ignore[attr-defined]
+    assert "data.take(slice(20, None))" in caught.value.__notes__[0]
 
 
-def test_a_block_that_did_not_get_in_is_not_taken(monkeypatch: Any, tmp_path: Any) -> None:
-    """A ledger that cannot be written refuses a block before anybody pays.
+def test_a_disk_that_is_full_takes_nobody(tmp_path: Path, monkeypatch: Any) -> None:
+    agent = Adds(SPEC, 30, PRIVATE, store=tmp_path / "runs.db")
+    agent.learn(block_of(4), people(0, 4))
 
-    All of it may come again, and who waited for it goes on waiting.
-    """
-    ledger = tacit.Ledger.create_for_people(tmp_path / "people", PRIVATE)
-    agent = Adds(SPEC, 30, PRIVATE, ledger=ledger)
-    agent.learn(block_of(4), ids_of(0, 4))
-    data, ids = block_of(9, seed=1), ids_of(4, 9)
+    def full(*_: Any) -> None:
+        raise sa.exc.OperationalError("insert", {}, OSError(28, "No space left on device"))
+
     with monkeypatch.context() as patch:
-        patch.setattr(tacit.privacy.ledger.journal.Journal, "append", disk_full)
-        with pytest.raises(OSError, match="No space") as caught:
-            agent.learn(data, ids)
+        patch.setattr(runs, "put", full)
+        with pytest.raises(tacit.StoreGone, match="does not answer") as caught:
+            agent.learn(block_of(3), people(4, 3))
     assert caught.value.users_taken == 0  # type: ignore[attr-defined]
-    assert not hasattr(caught.value, "__notes__")
-    assert (agent.served, agent.releases, agent.block_users) == (0, 0, 6)
-    agent.learn(data, ids)
-    assert (agent.served, agent.releases, agent.block_users) == (10, 1, 7)
-    assert sum(tacit.Ledger.open(ledger).accounts.values()) == 10
-
-
-# Ids of users whose block is not full.
-
-
-@pytest.mark.parametrize(
-    "ids",
-    [
-        np.arange(700, 705),
-        np.arange(200, 205).astype(np.uint8),
-        [f"patient-{i}" for i in range(5)],
-        np.array([f"patient-{i}" for i in range(5)]),
-        range(700, 705),
-    ],
-    ids=["int64", "uint8", "texts", "array of texts", "range"],
-)
-@pytest.mark.parametrize("people", [False, True])
-def test_ids_of_those_who_wait_are_saved_as_hashes(ids: Any, people: bool, tmp_path: Any) -> None:
-    files: dict[str, Any] = {}
-    if people:
-        tacit.Ledger.create_for_people(tmp_path / "ledger", PRIVATE)
-        files = {"ledger": tmp_path / "ledger"}
-    agent = Adds(SPEC, 30, PRIVATE, noise_seed=1, **files)
-    agent.learn(block_of(5), ids)
-    agent.save(tmp_path / "save")
-    assert b"patient-" not in (tmp_path / "save").read_bytes()
-    names = read_state(tmp_path / "save", "curator").meta["extra"]["pending_names"]
-    assert [len(bytes.fromhex(name)) for name in names] == [16] * 5
-    resumed = Adds(SPEC, 30, PRIVATE, noise_seed=1).load(tmp_path / "save", **files)
-    # A second save of what was resumed, and then the same people again: each counts once.
-    resumed.save(tmp_path / "save")
-    resumed = Adds(SPEC, 30, PRIVATE, noise_seed=1).load(tmp_path / "save", **files)
-    resumed.learn(block_of(5, seed=1), ids)
-    assert resumed.releases == 1
-    assert sorted(resumed._curator._participants._seen.values()) == [1] * 5
-
-
-def test_the_first_autosave_holds_the_first_policies(tmp_path: Any) -> None:
-    """It is written by the constructor: what a subclass would set later were not in it."""
-    world = tacit.lq.double_integrator(4)
-    files = {"ledger": tmp_path / "ledger", "autosave": tmp_path / "state"}
-    agent = tacit.CertaintyEquivalence(world.spec, 30, PRIVATE, **files)
-    resumed = tacit.CertaintyEquivalence(world.spec, 30, PRIVATE).load(tmp_path / "state", **files)
-    assert agent.policy.noise == resumed.policy.noise > 0.0
-    assert agent.greedy_policy.noise == resumed.greedy_policy.noise == 0.0
-
-
-# Buffers, interruptions, reports.
+    assert agent.learn(block_of(3), people(4, 3)).waiting == 3
 
 
 @pytest.mark.parametrize("with_ids", [False, True])
 def test_a_buffer_that_is_used_again_changes_nobody_who_waits(with_ids: bool) -> None:
     apart = Adds(SPEC, 20, PRIVATE, noise_seed=1)
-    whole, buffer, ids = block_of(10), block_of(5), np.zeros(5, dtype=np.int64)
+    whole, buffer = block_of(10), block_of(5)
     for start in (0, 5):
         for name, array in buffer.arrays.items():
             array[:] = whole[name][start : start + 5]
-        ids[:] = np.arange(start, start + 5)
-        apart.learn(buffer, ids if with_ids else None)  # type: ignore[arg-type]
+        apart.learn(buffer, people(start, 5) if with_ids else None)
     together = Adds(SPEC, 20, PRIVATE, noise_seed=1)
-    together.learn(whole, ids_of(0, 10) if with_ids else None)
-    np.testing.assert_array_equal(apart.sums, together.sums)
-    if with_ids:
-        # All ten came, and none of them counts again.
-        apart.learn(block_of(10, seed=1), ids_of(0, 10))
-        assert len(apart._curator._participants._seen) == 10
+    together.learn(whole, people(0, 10) if with_ids else None)
+    np.testing.assert_array_equal(apart.state.rewards, together.state.rewards)
 
 
-def test_an_interrupted_release_is_not_taken_in_again_later(tmp_path: Any) -> None:
-    agent = Adds(SPEC, 40, PRIVATE, noise_seed=1)
-
-    def interrupted(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    agent.algorithm.take_in = interrupted
-    with pytest.raises(KeyboardInterrupt) as caught:
-        agent.learn(block_of(10))
-    assert caught.value.users_taken == 10  # type: ignore[attr-defined]
-    del agent.algorithm.take_in
-    agent.learn(block_of(10, seed=1))
-    agent.save(tmp_path / "save")
-    resumed = Adds(SPEC, 40, PRIVATE, noise_seed=1).load(tmp_path / "save")
-    assert (resumed.served, resumed.releases) == (agent.served, agent.releases) == (20, 1)
-    np.testing.assert_array_equal(resumed.sums, agent.sums)
-
-
-def test_reports_that_were_taken_are_said_to_be() -> None:
-    agent = Adds(SPEC, 20, tacit.LocalDP(1.0, 1e-6))
-    reports = np.zeros((10, agent.statistic.layout.size))
-
-    def interrupted(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    agent.algorithm.take_in = interrupted
-    with pytest.raises(KeyboardInterrupt) as caught:
-        agent.learn_reports(reports)
-    assert caught.value.users_taken == 10  # type: ignore[attr-defined]
-    assert (agent.served, agent._curator.users) == (10, 10)
+@pytest.mark.parametrize(
+    "ids", [np.arange(700, 705), [f"patient-{i}" for i in range(5)], range(700, 705)]
+)
+def test_names_are_kept_as_keyed_hashes(ids: Any, tmp_path: Path) -> None:
+    agent = Adds(SPEC, 30, PRIVATE, store=tmp_path / "runs.db")
+    agent.learn(block_of(5), ids)
+    agent.store.erase_traces()
+    assert b"patient-" not in (tmp_path / "runs.db").read_bytes()
+    assert agent.learn(block_of(5, seed=1), ids).refused == 5
 
 
 def test_lists_of_ids_within_ids_are_refused() -> None:
@@ -291,22 +264,47 @@ def test_lists_of_ids_within_ids_are_refused() -> None:
         agent.learn(block_of(2), [1, [2, 3]])  # type: ignore[list-item]
 
 
-def test_a_refused_save_leaves_the_curator_alone(tmp_path: Any) -> None:
-    agent = Adds(SPEC, 30, NonPrivate())
-    agent.learn(block_of(15))
-    agent.save(tmp_path / "save")
-    state = read_state(tmp_path / "save", "agent")
-    meta = {**state.meta, "agent": {**state.meta["agent"], "served": 10**9}}
-    write_state(tmp_path / "forged", "agent", meta, state.arrays)
-    other = Adds(SPEC, 30, NonPrivate())
-    with pytest.raises(CorruptFile, match="1000000000 is no number from 0 to 30"):
-        other.load(tmp_path / "forged")
-    other.learn(block_of(15))
-    assert other.served == 10
+def test_an_event_counts_once(tmp_path: Path) -> None:
+    agent = Adds(SPEC, 30, PRIVATE, store=tmp_path / "runs.db")
+    night = block_of(12), people(0, 12), [f"session {i}" for i in range(12)]
+    first = agent.learn(night[0], night[1], events=night[2])
+    assert (first.counted, first.waiting, first.known) == (10, 2, 0)
+    again = agent.learn(night[0], night[1], events=night[2])
+    assert (again.counted, again.waiting, again.known) == (0, 0, 12)
+    with pytest.raises(InvalidArgument, match="no two the same"):
+        agent.learn(block_of(2), ["a", "a"], events=["x", "x"])
 
 
-def test_one_file_cannot_be_ledger_and_autosave(tmp_path: Any) -> None:
-    path = tmp_path / "file"
-    with pytest.raises(InvalidArgument, match="ledger and autosave must be two files"):
-        Adds(SPEC, 20, PRIVATE, ledger=path, autosave=tmp_path / "." / "file")
-    assert not path.exists()
+def test_a_stopped_run_takes_nobody() -> None:
+    agent = Adds(SPEC, 30, PRIVATE)
+    agent.stop()
+    with pytest.raises(InvalidArgument, match=r"agent\.start"):
+        agent.learn(block_of(2), people(0, 2))
+    agent.start()
+    assert agent.learn(block_of(2), people(0, 2)).waiting == 2
+
+
+def test_one_process_leads_and_another_follows(tmp_path: Path) -> None:
+    one = Adds(SPEC, 30, PRIVATE, store=tmp_path / "runs.db")
+    two = Adds(SPEC, 30, PRIVATE, store=tmp_path / "runs.db")
+    assert one.lead("one", 60.0)
+    assert one.lead("one", 60.0)
+    assert not two.lead("two", 60.0)
+    with one.store.write() as db:
+        runs.set_run(db, "run", lease=0.0)
+    assert two.lead("two", 60.0)
+    assert not one.lead("one", 60.0)
+
+
+def test_a_public_file_is_made_once_and_never_changes(tmp_path: Path) -> None:
+    agent = Adds(SPEC, 30, PRIVATE, store=tmp_path / "runs.db")
+    body = agent.policy_body(0)
+    assert body is not None
+    agent.learn(block_of(10), people(0, 10))
+    other = Adds(SPEC, 30, PRIVATE, store=tmp_path / "runs.db")
+    assert other.policy_body(0) == body
+    assert other.policy_body(7) is None
+    (tmp_path / "policy.json").write_bytes(body[0])
+    about = tacit.published.about(tmp_path / "policy.json")
+    assert about["agent"] == "adds"
+    assert ledger.verify(agent.store, str(about["ledger_head"])) == []

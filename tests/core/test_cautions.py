@@ -39,7 +39,7 @@ def test_nothing_is_made_where_warnings_are_errors(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with pytest.raises(TacitWarning):
-            tacit.UCBVI(SPEC, 10**6, tacit.JointDP(1.0, 1e-6), ledger=tmp_path / "ledger")
+            tacit.UCBVI(SPEC, 10**6, tacit.JointDP(1.0, 1e-6), store=tmp_path / "store")
     assert list(tmp_path.iterdir()) == []
 
 

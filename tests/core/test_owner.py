@@ -17,12 +17,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tacit.privacy.curators import id_files
+from tacit.privacy.storage import read_state, write_state
 
 import tacit
 from research.hostile.owner_run import CELLS, PRIVACY, SPEC, Run, users_of
-from tacit.privacy.curators import id_files
 from tacit.privacy.errors import Busy, CorruptFile
-from tacit.privacy.storage import read_state, write_state
 
 ROOT = Path(__file__).parents[2]
 COUNTED = ("lost_runs", "users_twice", "unpaid", "wrong_receipts")

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tacit.core.desk import Desk
 
 import tacit
 from research.hostile.owner_run import CELLS, HOW, PRIVACY, SPEC, Run, Tally, users_of
 from research.hostile.owner_signals import threads
-from tacit.core.desk import Desk
 from tacit.core.schedule import Schedule
 from tacit.privacy.arguments import steady_repr
 from tacit.privacy.errors import Busy, InvalidArgument

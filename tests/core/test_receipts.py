@@ -1,7 +1,8 @@
-"""Receipts, versions and successors: everybody is somewhere, and what they teach is counted."""
+"""Receipts and versions: everybody is somewhere, and what they teach is counted."""
 
 from __future__ import annotations
 
+import json
 import warnings
 from pathlib import Path
 from typing import Any
@@ -9,15 +10,19 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import sqlalchemy as sa
 
 import tacit
 from tacit.core.receipt import Receipt
 from tacit.finite.spec import FiniteSpec
-from tacit.privacy.errors import HorizonExceeded, InvalidArgument, TacitWarning
+from tacit.privacy.errors import InvalidArgument, TacitWarning
+from tacit.store import ledger, runs, schema
+from tacit.store.values import load
 
 STATES, ACTIONS, H = ["new", "idle", "busy", "away"], ["wait", "ask"], 4
 SPEC = FiniteSpec.named(STATES, ACTIONS, horizon=H, stationary=True)
 PRIVACY = tacit.JointDP(epsilon=1e6, delta=1e-6)
+WORLD = tacit.tabular.random_mdp(states=4, actions=2, horizon=H, seed=1)
 
 
 def make(users: int = 5000, size: int = 100, kind: str = "UCBVI", **more: Any) -> tacit.Agent:
@@ -52,23 +57,15 @@ def episodes(log: Any) -> tacit.Episodes:
 
 
 def classes(receipt: Receipt) -> int:
-    return receipt.counted + receipt.waiting + receipt.retired + receipt.refused
+    parts = (receipt.counted, receipt.waiting, receipt.retired, receipt.refused, receipt.known)
+    return sum(parts)
 
 
-def watched(agent: Any) -> Any:
-    """Counts the visits of its releases; the noise is far below one."""
-    right, agent.algorithm.visits = agent._curator._publish, 0.0
-
-    def publish(release: Any) -> Any:
-        agent.algorithm.visits += float(release["transitions"].sum())
-        return right(release)
-
-    agent._curator._publish = publish
-    return agent
-
-
-def visits(agent: Any) -> float:
-    return float(agent.algorithm.visits)
+def visits(agent: tacit.Agent) -> float:
+    """Visits in all releases; the noise is far below one."""
+    with agent.store.read() as db:
+        rows = [*db.execute(sa.select(schema.releases))]
+    return float(sum(load(row.value)["transitions"].sum() for row in rows))
 
 
 def steps(data: tacit.Episodes, statistic: Any) -> int:
@@ -76,12 +73,11 @@ def steps(data: tacit.Episodes, statistic: Any) -> int:
     return int(statistic.layout.unpack(statistic.total(data.block()))["transitions"].sum())
 
 
-def test_from_a_frame_to_policies_nobody_is_lost_silently(tmp_path: Path) -> None:
+def test_from_a_frame_to_policies_nobody_is_lost_silently() -> None:
     """Text states, categories, returning users, gaps, and versions across publications."""
-    agent, rng = watched(make(3000)), np.random.default_rng(0)
-    expected = 0
-    totals = dict.fromkeys(("counted", "waiting", "retired", "refused"), 0)
-    given, waited, stale = 0, 0, None
+    agent, rng = make(3000), np.random.default_rng(0)
+    totals, given = dict.fromkeys(("counted", "waiting", "retired", "refused"), 0), 0
+    stale = None
     for day in range(8):
         names = [f"{day}-{i}" for i in range(int(rng.integers(60, 260)))]
         log = night(agent.policy, names, rng)
@@ -93,45 +89,24 @@ def test_from_a_frame_to_policies_nobody_is_lost_silently(tmp_path: Path) -> Non
         # Rows in any order, and a gap: the second entry of the first user is missing.
         order = rng.permutation(len(log["user"]))
         order = order[order != 1]
-        log = {column: [values[i] for i in order] for column, values in log.items()}
-        data = episodes(log)
-        before, stale, asked = agent.policy, agent.policy, agent.statistic
-        with warnings.catch_warnings(record=True) as said:
-            warnings.simplefilter("always")
-            receipt = agent.learn(data)
+        data = episodes({column: [values[i] for i in order] for column, values in log.items()})
+        stale = agent.policy
+        receipt = agent.learn(data)
         assert receipt.users == data.users == classes(receipt)
         assert receipt.version == agent.policy.version
-        old = int((data.versions != before.version).sum())
-        assert receipt.retired == old
-        assert [str(old) in str(warning.message) for warning in said] == ([True] if old else [])
+        assert receipt.refused == len(back), "who came on the first day has no episode left"
+        assert receipt.retired == 0, "who followed the policy before teaches as much"
         assert receipt.published == ((agent.policy.version,) if receipt.counted else ())
-        if receipt.counted:
-            assert receipt.refused + receipt.refused_before <= 3 * (day > 0) + 3
         for name in totals:
             totals[name] += getattr(receipt, name)
         given += data.users
-        waited = receipt.waiting if receipt.counted else waited + receipt.waiting
-        # The same people, given to an agent that is told of nobody twice and of nobody late.
-        mine = [
-            i
-            for i, user in enumerate(data.user_ids or ())
-            if data.versions[i] == before.version and (day == 0 or user not in back)
-        ]
-        expected += steps(data.take(np.array(mine, dtype=np.int64)), asked)
     assert sum(totals.values()) == given
-    assert totals["retired"] == 0 or totals["retired"] % 17 == 0
-    assert agent.block_users + waited >= 1
-    # Everybody who followed the version that served is counted, to the last visit, but for those
-    # who wait: the aligned run counts the same.
-    waiting = agent._session.waiting.everybody()[0]
-    if waiting.users:
-        held = tacit.Episodes.of_block(waiting)
-        expected -= steps(held, agent.statistic)
-    assert visits(agent) == pytest.approx(expected, abs=2)
+    assert agent.taken == given - totals["refused"]
+    assert ledger.verify(agent.store) == []
 
 
 def test_a_batch_that_spans_a_publication_is_one_block() -> None:
-    agent, rng = watched(make(size=50)), np.random.default_rng(1)
+    agent, rng = make(size=50), np.random.default_rng(1)
     data = episodes(night(agent.policy, [f"user {i}" for i in range(230)], rng))
     asked = agent.statistic
     receipt = agent.learn(data)
@@ -142,7 +117,6 @@ def test_a_batch_that_spans_a_publication_is_one_block() -> None:
 
 def test_where_all_users_teach_something_those_of_older_versions_are_kept() -> None:
     agent, rng = make(size=50, kind="PolicyImprovement"), np.random.default_rng(1)
-    assert not agent.masked
     data = tacit.Episodes(
         rng.integers(0, 4, (120, H + 1)), rng.integers(0, 2, (120, H)), np.ones((120, H))
     )
@@ -155,141 +129,234 @@ def test_people_beyond_their_episodes_are_refused_and_said_so() -> None:
     first = episodes(night(agent.policy, [f"user {i}" for i in range(10)], rng))
     assert agent.learn(first).counted == 10
     again = episodes(night(agent.policy, ["user 1", "user 2", "new"], rng))
-    assert agent.learn(again) == Receipt(3, waiting=3, version=1)
-    rest = episodes(night(agent.policy, ["user 3", *(f"more {i}" for i in range(6))], rng))
-    receipt = agent.learn(rest)
-    assert (receipt.counted, receipt.refused, receipt.refused_before) == (6, 1, 2)
+    assert agent.learn(again) == Receipt(3, waiting=1, refused=2, version=1)
+    rest = episodes(night(agent.policy, ["user 3", *(f"more {i}" for i in range(9))], rng))
+    assert agent.learn(rest) == Receipt(10, 9, 0, 0, 1, 2, (2,))
 
 
-def test_an_error_says_that_all_of_a_version_were_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_versions_that_were_never_published_teach_nothing() -> None:
     agent, rng = make(size=10), np.random.default_rng(3)
     agent.learn(episodes(night(agent.policy, [f"user {i}" for i in range(10)], rng)))
-    log = night(agent.policy, [f"more {i}" for i in range(30)], rng)
-    late = night(agent.policy, ["late"], rng, version=0)
-    data = episodes({column: late[column] + log[column] for column in log})
+    data = episodes(night(agent.policy, ["a", "b"], rng))
+    for versions in (None, [7, 1]):
+        other = tacit.Episodes(data.states, data.actions, data.rewards, versions)
+        with pytest.raises(InvalidArgument, match="versions must say"):
+            agent.learn(other, ["x", "y"])
+        assert agent.taken == 10
+    one = tacit.Episodes(data.states, data.actions, data.rewards, [-1, 1])
+    with pytest.warns(TacitWarning, match="1 of these users followed none"):
+        assert agent.learn(one, ["x", "y"]).retired == 1
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(TacitWarning):
+            agent.learn(one, ["v", "w"])
+    assert agent.taken == 11
 
-    def fail(*_: Any) -> None:
-        raise MemoryError
 
-    monkeypatch.setattr(agent._curator, "_publish", fail)
-    with pytest.warns(TacitWarning, match="1 of these users"), pytest.raises(MemoryError) as error:
+# Blocks of several versions.
+
+
+@pytest.mark.parametrize("kind", ["UCBVI", "UCBPO", "ConcurrentPSRL"])
+def test_each_user_of_a_block_is_asked_by_the_version_that_she_followed(kind: str) -> None:
+    agent, rng = make(size=40, kind=kind), np.random.default_rng(4)
+
+    def served(policy: Any, users: int, at: int) -> tacit.Episodes:
+        data = WORLD.simulate(policy, users, rng, "episodes")
+        names = [f"{at}-{i}" for i in range(users)]
+        columns = (data.states, data.actions, data.rewards, data.versions)
+        components = data.block().arrays.get("components")
+        return tacit.Episodes(*columns, user_ids=names, components=components)
+
+    first = agent.policy
+    agent.learn(served(first, 40, 0))
+    second, asked = agent.policy, agent.statistic
+    old, new = served(first, 25, 1), served(second, 15, 2)
+    before = visits(agent)
+    receipt = agent.learn(old)
+    assert (receipt.waiting, receipt.retired) == (25, 0)
+    assert agent.learn(new).counted == 15
+    with agent.store.read() as db:
+        block = runs.block_of(db, "run", 1)
+    assert json.loads(block.versions) == {"0": 25, "1": 15}
+    alone = steps(new, asked)
+    assert visits(agent) - before > 1.5 * alone, "those of the first version count, too"
+    assert agent.policy.version == 2
+    assert ledger.verify(agent.store) == []
+
+
+def test_counts_of_two_versions_are_the_sum_of_both() -> None:
+    agent, rng = make(size=40), np.random.default_rng(5)
+    agent.learn(episodes(night(agent.policy, [f"user {i}" for i in range(40)], rng)))
+    seen = dict[int, Any]()
+    for _ in range(3):
+        plan = agent.plan
+        seen[plan.policy.version] = (plan, agent.statistic)
+        names = [f"{agent.policy.version}-{i}" for i in range(40)]
+        agent.learn(episodes(night(agent.policy, names, rng)))
+    parts = {
+        v: episodes(night(seen[v][0].policy, [f"{v}+{i}" for i in range(20)], rng)) for v in (1, 3)
+    }
+    expected = sum(steps(parts[v], seen[v][1]) for v in parts)
+    before = visits(agent)
+    for data in parts.values():
         agent.learn(data)
-    assert error.value.users_taken == 31  # type: ignore[attr-defined]
+    assert visits(agent) - before == pytest.approx(expected, abs=1)
 
 
-def test_where_warnings_are_errors_nobody_was_taken() -> None:
-    agent, rng = make(size=10), np.random.default_rng(3)
-    agent.learn(episodes(night(agent.policy, [f"user {i}" for i in range(10)], rng)))
-    data = episodes(night(agent.policy, ["late"], rng, version=0))
-    with pytest.raises(TacitWarning) as error:
-        agent.learn(data)
-    assert error.value.users_taken == 0  # type: ignore[attr-defined]
-    assert agent.taken == 10
-    nobody = tacit.Episodes(data.states, data.actions, data.rewards)
-    with pytest.raises(InvalidArgument, match="versions must say"):
-        agent.learn(nobody, ["x"])
+def test_an_agent_that_knows_one_policy_of_a_block_alone_says_so() -> None:
+    world = tacit.linear.simplex()
+    agent = tacit.LSVIUCB(
+        world.spec, 400, PRIVACY, noise_seed=0, schedule="fixed:size=20", statistic="counts"
+    )
+    rng, first = np.random.default_rng(6), agent.policy
+    agent.learn(world.simulate(first, 20, rng, "episodes"))
+    late = world.simulate(first, 5, rng, "episodes")
+    with pytest.warns(TacitWarning, match="5 of these users followed none of the policies 1 to 1"):
+        assert agent.learn(late).retired == 5
 
 
-@pytest.mark.parametrize("killed", [False, True])
-def test_a_block_larger_than_planned_is_resumed_as_it_was(killed: bool, tmp_path: Path) -> None:
-    rng = np.random.default_rng(4)
-    files = {"ledger": tmp_path / "ledger", "autosave": tmp_path / "state"}
-    options = {"size": 10, "noise_seed": None}
-    agent = make(**options, **files)
-    data = episodes(night(agent.policy, [f"user {i}" for i in range(35)], rng))
-    asked = agent.statistic
-    if killed:
-        agent._algorithm.advance = lambda users: (_ for _ in ()).throw(SystemExit)  # type: ignore[method-assign]
-        with pytest.raises(SystemExit):
-            agent.learn(data)
-    else:
-        agent.learn(data)
-    again = make(**options).load(tmp_path / "state", **files)
-    assert (again.served, again.releases, again.taken) == (35, 1, 35)
-    seen = again._curator.last_release
-    assert float(seen["transitions"].sum()) == pytest.approx(steps(data, asked), abs=1)
-    assert seen.users == 35
-    assert again.block_users == 10
+# Roll back.
 
 
-# Versions.
-
-
-def test_rolled_back_users_are_counted_under_the_old_version(tmp_path: Path) -> None:
-    agent, rng = watched(make(size=20)), np.random.default_rng(5)
-    agent.publish(tmp_path / "old.npz", force=True)
+def test_rolled_back_users_are_counted_and_numbers_only_grow(tmp_path: Path) -> None:
+    agent, rng = make(size=20, store=tmp_path / "runs.db"), np.random.default_rng(5)
     people = iter(f"user {i}" for i in range(1000))
 
     def serve(users: int) -> Receipt:
         return agent.learn(episodes(night(agent.policy, [next(people) for _ in range(users)], rng)))
 
+    first = agent.policy
     serve(20)
     serve(7)  # wait under version 1
-    before = visits(agent)
-    agent.roll_back(tacit.Policy.load(tmp_path / "old.npz"), pin=True)
-    assert (agent.policy.version, agent.releases, agent.served) == (0, 2, 27)
-    assert visits(agent) > before, "those who waited were counted"
-    before = visits(agent)
-    receipt = serve(20)
-    assert (receipt.counted, receipt.version, receipt.published) == (20, 0, ())
-    assert visits(agent) > before
-    agent.save(tmp_path / "state")
-    again = make(size=20).load(tmp_path / "state")
-    assert (again.policy.version, again.releases) == (0, 3)
-    for one in (agent, again):
-        one.unpin()
-        data = night(one.policy, [next(people) for _ in range(20)], rng)
-        assert one.learn(episodes(data)).published == (4,)
-        assert one.policy.version == 4
+    agent.roll_back(0, pin=True)
+    assert (agent.policy.version, agent.releases, agent.served, agent.taken) == (2, 1, 20, 27)
+    np.testing.assert_array_equal(agent.policy.actions, first.actions)
+    receipt = serve(13)
+    assert (receipt.counted, receipt.version, receipt.published) == (13, 2, (3,))
+    assert agent.served == 40, "who waited under the version before is in the block"
+    again = make(size=20, store=tmp_path / "runs.db")
+    assert (again.policy.version, again.releases) == (2, 2)
+    agent.unpin()
+    assert serve(20).version == agent.policy.version == 4
+    with pytest.raises(InvalidArgument, match="version 9 of 'run' is not kept"):
+        agent.roll_back(9)
+    assert ledger.verify(agent.store) == []
 
 
-def test_only_what_was_published_is_rolled_back_to() -> None:
-    agent = make()
-    with pytest.raises(InvalidArgument, match="one that was published, of version 0 to 0"):
-        agent.roll_back(tacit.Policy.uniform(H, 4, 2, version=3))
-    with pytest.raises(InvalidArgument, match="as this agent's are"):
-        agent.roll_back(tacit.Policy.uniform(H, 4, 2))
-    with pytest.raises(InvalidArgument, match="one of this agent"):
-        agent.roll_back(tacit.Policy.deterministic(np.zeros((H, 3), dtype=int), 2))
-    linear = tacit.linear.simplex()
-    other = tacit.LSVIUCB(linear.spec, 100, PRIVACY, noise_seed=0)
-    with pytest.raises(InvalidArgument, match="does not roll back"):
-        other.roll_back(other.policy)
+def test_a_counter_only_goes_forward_whatever_is_rolled_back() -> None:
+    agents = [make(size=20, kind="ConcurrentPSRL", running=0) for _ in range(2)]
+    assert agents[0].algorithm.counter != "blocks"
+    rng = np.random.default_rng(7)
+    for step in range(3):
+        data = WORLD.simulate(agents[0].policy, 20, rng, "episodes")
+        for agent in agents:
+            agent.learn(data)
+        if step == 1:
+            for agent in agents:
+                agent.roll_back(1)
+    with agents[0].store.read() as db:
+        found = [load(row.value).users for row in db.execute(sa.select(schema.releases))]
+    assert found == [20, 40, 60]
 
 
-# Successors.
+# Places.
 
 
-def test_a_successor_goes_on_with_what_was_released() -> None:
-    agent, rng = make(users=40, size=20), np.random.default_rng(6)
-    for start in (0, 20):
-        names = [f"user {i}" for i in range(start, start + 20)]
-        agent.learn(episodes(night(agent.policy, names, rng)))
-    with pytest.raises(HorizonExceeded, match=r"agent\.successor"):
-        agent.learn(episodes(night(agent.policy, ["one more"], rng)))
-    known = float(agent.evidence.transitions.sum())
-    heir = agent.successor(1000, noise_seed=1, schedule="fixed:size=10")
-    assert (heir.served, heir.users) == (0, 1000)
-    assert float(heir.evidence.transitions.sum()) == known > 0
-    assert (heir.policy.version, heir.greedy_policy.version) == (2, 2)
-    assert heir.policy.act(0, "idle") in ACTIONS
-    # Who took part before has no episode left; a straggler of the old agent is told apart.
-    data = episodes(night(heir.policy, ["user 1", *(f"new {i}" for i in range(9))], rng))
-    assert heir.learn(data) == Receipt(10, 9, 0, 0, 1, 3, (3,), 0)
-    assert float(heir.evidence.transitions.sum()) > known
-    with pytest.warns(TacitWarning, match="1 of these users did not follow policy 3"):
-        assert heir.learn(episodes(night(agent.policy, ["x"], rng, version=2))).retired == 1
-    assert agent.evidence.transitions.sum() == known, "the old one is as it was"
+def read(agent: tacit.Agent, devices: int, at_once: int = 10) -> list[tuple[str, Any]]:
+    """Tickets and policies of devices that read one after the other."""
+    found = []
+    for i in range(devices):
+        found.append((agent.ticket(), agent.policy))
+        if i % at_once == at_once - 1:
+            agent.flush_places()
+    agent.flush_places()
+    return found
 
 
-def test_a_successor_shares_a_ledger_of_people(tmp_path: Path) -> None:
-    path = tmp_path / "people.ledger"
-    privacy = tacit.JointDP(epsilon=1.0, delta=1e-6)
-    tacit.Ledger.create_for_people(path, privacy)
-    options: dict[str, Any] = {"privacy": privacy, "noise_seed": None, "ledger": path}
-    agent, rng = make(users=20, size=20, **options), np.random.default_rng(7)
-    agent.learn(episodes(night(agent.policy, [f"user {i}" for i in range(20)], rng)))
-    heir = agent.successor(40, ledger=path, schedule="fixed:size=20")
-    names = ["user 1", *(f"new {i}" for i in range(19))]
-    receipt = heir.learn(episodes(night(heir.policy, names, rng)))
-    assert (receipt.counted, receipt.refused) == (19, 1)
+def send(
+    agent: tacit.Agent, devices: list[tuple[str, Any]], first: int, seed: int = 0
+) -> list[str]:
+    rng = np.random.default_rng(first)
+    blocks = [WORLD.simulate(policy, 1, rng, "episodes").block() for _, policy in devices]
+    columns = {name: np.concatenate([b[name] for b in blocks]) for name in blocks[0].arrays}
+    names = [f"p{first + i}" for i in range(len(devices))]
+    events = [f"e{first + i}" for i in range(len(devices))]
+    rows = tacit.Block(len(devices), columns)
+    told = agent.receive(rows, names, events, [ticket for ticket, _ in devices])
+    return [answer.status for answer in told]
+
+
+def wait(agent: tacit.Agent, seconds: float) -> None:
+    """As if so much time had gone by since blocks were closed."""
+    with agent.store.write() as db:
+        db.execute(sa.update(schema.blocks).values(at=schema.blocks.c.at - seconds))
+    agent._look(fresh=True)
+
+
+@pytest.mark.parametrize("kind", ["UCBVI", "ConcurrentPSRL"])
+def test_nobody_is_thrown_away_who_read_a_policy_before_others_sent(kind: str) -> None:
+    agent = make(size=20, kind=kind)
+    devices = read(agent, 100)
+    assert all(ticket for ticket, _ in devices)
+    assert send(agent, devices, 0) == ["waiting"] * 100
+    wait(agent, 2.0)
+    while agent.step():
+        pass
+    assert (agent.served, agent.policy.version) == (100, 5)
+    assert send(agent, devices[:3], 0) == ["counted"] * 3, "sent again, told the same"
+    assert ledger.verify(agent.store) == []
+
+
+def test_a_place_is_in_the_block_of_its_ticket_and_the_rest_is_empty() -> None:
+    agent = make(size=20)
+    devices = read(agent, 60)
+    # The devices of the second block send first: that changes nothing.
+    assert send(agent, devices[20:40], 20) == ["waiting"] * 20
+    assert not agent.step()
+    assert send(agent, devices[:15], 0) == ["waiting"] * 15
+    wait(agent, 2.0)
+    assert not agent.step(), "five may still come"
+    assert send(agent, devices[14:15], 99) == ["used"]
+    wait(agent, agent.window)
+    while agent.step():
+        pass
+    assert (agent.served, agent.policy.version) == (60, 3), "places count, and are empty"
+    assert send(agent, devices[15:20], 15) == ["late"] * 5
+    assert send(agent, [("0.9.abc.def", agent.policy), ("", agent.policy)], 50) == ["unknown"] * 2
+    with agent.store.read() as db:
+        rows = [*db.execute(sa.select(schema.blocks).order_by(schema.blocks.c.block))]
+    assert [(row.places, row.users) for row in rows][:3] == [(20, 15), (20, 20), (20, 0)]
+    assert ledger.verify(agent.store) == []
+
+
+def test_a_person_s_last_budget_is_reserved_by_the_run_that_accepts_her(tmp_path: Path) -> None:
+    store = tacit.Store(tmp_path / "runs.db")
+    both = [make(size=20, store=store, name=name, noise_seed=None) for name in ("a", "b")]
+    with store.write() as db:
+        db.execute(sa.update(schema.stores).values(most=runs.find(db, "a").cost))
+    told = [send(agent, read(agent, 1), 7) for agent in both]
+    assert told == [["waiting"], ["refused"]]
+    assert both[0].forget("p7") == {"removed": 1, "released": 0}
+    assert send(both[1], read(both[1], 1), 7) == ["waiting"]
+    assert ledger.verify(store) == []
+
+
+def test_devices_of_a_local_block_are_all_asked_the_same() -> None:
+    privacy = tacit.LocalDP(epsilon=1e5, delta=1e-6)
+    agent = make(size=20, privacy=privacy, noise_seed=None)
+    rng, sent = np.random.default_rng(0), 0
+    for version in range(4):
+        statistic, devices = agent.statistic, read(agent, 30)
+        places = [ticket for ticket, _ in devices if ticket]
+        assert len(places) == 20, "the others follow the policy, and are not asked"
+        with pytest.raises(InvalidArgument, match="no way back"):
+            agent.roll_back(0)
+        data = [WORLD.simulate(policy, 1, rng, "episodes").block() for _, policy in devices]
+        made = [tacit.local.report(statistic, one, privacy) for one in data[: len(places)]]
+        names = [f"{version}-{i}" for i in range(len(places))]
+        told = agent.receive(agent.report_block(np.stack(made)), names, names, places)
+        assert [answer.status for answer in told] == ["waiting"] * len(places)
+        wait(agent, 2.0)
+        assert agent.step()
+        sent += len(places)
+        assert (agent.served, agent.policy.version) == (sent, version + 1)

@@ -1,7 +1,7 @@
 """Successors: every family's agents go on after the last declared user, from all that was released.
 
 A successor's first greedy policy is as good as its predecessor's, what its own users say is added
-to that and not put in its place, and a save of it is resumed like any other.
+to that and not put in its place.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ import pytest
 
 import tacit
 from tacit.core.receipt import Receipt
-from tacit.privacy.errors import DoubleSpend, HorizonExceeded, InvalidArgument
+from tacit.privacy.errors import HorizonExceeded, InvalidArgument
 from tacit.registry import agent_entry
+from tacit.store import ledger
 
 PRIVACY = tacit.JointDP(epsilon=1.0, delta=1e-6)
 
@@ -67,13 +68,13 @@ def serve(agent: Any, world: Any, blocks: int, seed: int = 0) -> None:
 
 @pytest.mark.parametrize(("name", "world", "users", "options"), ROWS)
 def test_a_successor_knows_what_its_predecessor_knew(
-    name: str, world: Any, users: int, options: dict[str, Any], tmp_path: Path
+    name: str, world: Any, users: int, options: dict[str, Any]
 ) -> None:
     agent = make(name, world, users, **options)
     serve(agent, world, 10**6)
     heir = agent.successor(2 * users, noise_seed=1)
-    assert (heir.served, heir.users, heir.before) == (0, 2 * users, users)
-    first_version = agent.policy.version + int(agent.ends_greedy)
+    assert (heir.served, heir.users, heir.progress.inherited) == (0, 2 * users, users)
+    first_version = agent.policy.version + int(agent.algorithm.ends_greedy)
     assert heir.policy.version == heir.greedy_policy.version == first_version
     known = score(world, agent.greedy_policy)
     first = score(world, heir.greedy_policy)
@@ -82,17 +83,6 @@ def test_a_successor_knows_what_its_predecessor_knew(
     serve(heir, world, 1, seed=1)
     assert heir.policy.version == first_version + 1
     assert score(world, heir.greedy_policy) > known - 0.2
-    # Saved and resumed by an agent that is made with its arguments.
-    heir.save(tmp_path / "state")
-    again = make(name, world, 2 * users, **options, noise_seed=1).load(tmp_path / "state")
-    assert (again.before, again.served, again.policy.version) == (
-        users,
-        heir.served,
-        heir.policy.version,
-    )
-    for one in (heir, again):
-        serve(one, world, 1, seed=2)
-    assert world.value(heir.greedy_policy) == world.value(again.greedy_policy)
 
 
 def test_answers_are_read_in_the_units_of_the_successor() -> None:
@@ -100,9 +90,9 @@ def test_answers_are_read_in_the_units_of_the_successor() -> None:
     agent = make("fitted_functional_q", LINE, 30)
     serve(agent, LINE, 1)
     heir = agent.successor(10**6, noise_seed=1)
-    assert heir.discount > agent.discount
-    ratio = agent.discount / heir.discount
-    for mine, other in zip(heir.belief.answers, agent.belief.answers, strict=True):
+    assert heir.state.ahead.discount > agent.state.ahead.discount
+    ratio = agent.state.ahead.discount / heir.state.ahead.discount
+    for mine, other in zip(heir.state.evidence.answers, agent.state.evidence.answers, strict=True):
         np.testing.assert_allclose(mine.value, ratio * other.value)
         np.testing.assert_array_equal(mine.sums, other.sums)
 
@@ -124,18 +114,18 @@ def test_users_of_the_last_policy_are_the_successors() -> None:
     with pytest.raises(HorizonExceeded, match=r"agent\.successor"):
         agent.learn(late)
     heir = agent.successor(100, noise_seed=1, schedule="fixed:size=30")
-    assert heir.policy is agent.policy
+    np.testing.assert_array_equal(heir.policy.actions, agent.policy.actions)
     assert heir.learn(late).counted == 30
     assert heir.policy.version == 2
 
 
-def test_a_successor_of_a_pinned_policy_plans_anew(tmp_path: Path) -> None:
+def test_a_successor_of_a_pinned_policy_serves_the_newest() -> None:
     agent = make("ucbvi", RIVER, 200, schedule="fixed:size=50")
-    first = agent.policy
     agent.learn(night(agent, [f"user {i}" for i in range(50)], 0))
-    agent.roll_back(first, pin=True)
+    agent.roll_back(0, pin=True)
+    agent.learn(night(agent, [f"more {i}" for i in range(50)], 1))
     heir = agent.successor(100, noise_seed=1)
-    assert (agent.policy.version, heir.policy.version) == (0, 2)
+    assert (agent.policy.version, heir.policy.version) == (2, 3)
 
 
 def test_nobody_is_in_two_agents_at_once() -> None:
@@ -145,30 +135,27 @@ def test_nobody_is_in_two_agents_at_once() -> None:
     agent.learn(night(agent, ["late 1", "late 2"], 1))
     assert (agent.served, agent.taken) == (60, 62)
     heir = agent.successor(100, noise_seed=1, schedule="fixed:size=4")
-    assert (agent.served, agent.taken, heir.before) == (62, 62, 62)
+    assert (agent.served, agent.taken, heir.progress.inherited) == (62, 62, 62)
     with pytest.raises(HorizonExceeded, match="has a successor"):
         agent.learn(night(agent, ["new 0"], 2))
-    names = ["late 1", "user 3", "new 1", "new 2"]
-    assert heir.learn(night(heir, names, 3)) == Receipt(4, 2, 0, 0, 2, 3, (3,), 0)
+    names = ["late 1", "user 3", "new 1", "new 2", "new 3", "new 4"]
+    assert heir.learn(night(heir, names, 3)) == Receipt(6, 4, 0, 0, 2, 3, (3,), 0)
     third = heir.successor(100, noise_seed=2, schedule="fixed:size=2")
-    assert (third.before, third.policy.version) == (66, 3)
+    assert (third.progress.inherited, third.policy.version) == (66, 3)
     assert third.learn(night(third, ["late 1", "new 1"], 4)).refused == 2
 
 
-def test_the_accounts_of_both_add_up(tmp_path: Path) -> None:
+def test_the_accounts_of_both_add_up() -> None:
     """Two episodes each are declared: whoever had one with the first agent has one left."""
     privacy = tacit.JointDP(1.0, 1e-6, episodes_per_user=2)
-    options: dict[str, Any] = {"ledger": tmp_path / "one", "schedule": "fixed:size=3"}
-    agent = tacit.UCBVI(RIVER.spec, 3, privacy, **options)
+    agent = tacit.UCBVI(RIVER.spec, 3, privacy, schedule="fixed:size=3")
     agent.learn(night(agent, ["a", "a", "b"], 0))
-    heir = agent.successor(6, ledger=tmp_path / "two", schedule="fixed:size=3")
+    heir = agent.successor(6, schedule="fixed:size=3")
     receipt = heir.learn(night(heir, ["a", "b", "b"], 1))
-    assert (receipt.counted, receipt.refused) == (1, 2), "b has one left, a has none"
-    for path in ("one", "two"):
-        assert tacit.Ledger(tmp_path / path).max_spent == pytest.approx(privacy.episode_limit)
+    assert (receipt.waiting, receipt.refused) == (1, 2), "b has one left, a has none"
 
 
-def test_what_users_of_both_are_promised_must_be_known(tmp_path: Path) -> None:
+def test_what_users_of_both_are_promised_must_be_known() -> None:
     agent = make("ucbvi", RIVER, 100)
     for other in (
         tacit.JointDP(1.0, 1e-6, episodes_per_user=2),
@@ -180,15 +167,6 @@ def test_what_users_of_both_are_promised_must_be_known(tmp_path: Path) -> None:
         with pytest.raises(InvalidArgument, match="another epsilon or delta at most"):
             agent.successor(100, other, noise_seed=1)
     assert agent.successor(100, tacit.JointDP(0.5, 1e-7), noise_seed=1).guarantee.epsilon == 0.5
-
-
-def test_a_ledger_of_people_must_know_the_predecessors_people(tmp_path: Path) -> None:
-    agent = tacit.UCBVI(RIVER.spec, 10, PRIVACY, schedule="fixed:size=2")
-    agent.learn(night(agent, ["a", "b"], 0))
-    tacit.Ledger.create_for_people(tmp_path / "people", PRIVACY)
-    with pytest.raises(InvalidArgument, match="does not know whom the predecessor counted"):
-        agent.successor(10, ledger=tmp_path / "people")
-    agent.learn(night(agent, ["c", "d"], 1))  # it was not succeeded
 
 
 def test_what_cannot_start_another_says_what_to_do() -> None:
@@ -207,120 +185,26 @@ def test_other_models_go_on_too(privacy: Any) -> None:
     assert score(RIVER, heir.greedy_policy) == score(RIVER, agent.greedy_policy) > 0.5
 
 
-# Succession ends a run: nobody goes on from a save that was made before.
-
-
-def ledgered(folder: Path, **options: Any) -> Any:
-    return tacit.UCBVI(
-        RIVER.spec, 10, PRIVACY, schedule="fixed:size=2", **{"ledger": folder / "one"} | options
-    )
-
-
-@pytest.mark.parametrize("saved", ["by hand", "autosave", "with people"])
-def test_no_save_of_a_predecessor_goes_on(saved: str, tmp_path: Path) -> None:
-    """One episode each: x would be in the sums of both runs, at the whole budget of each."""
-    state, autosave = tmp_path / "state", tmp_path / "autosave"
-    more = {"autosave": autosave} if saved == "autosave" else {}
-    if saved == "with people":
-        tacit.Ledger.create_for_people(tmp_path / "one", tacit.JointDP(2.0, 1e-6))
-    agent = ledgered(tmp_path, **more)
+def test_there_is_one_successor_and_the_old_run_takes_nobody(tmp_path: Path) -> None:
+    options = {"schedule": "fixed:size=2", "store": tmp_path / "runs.db"}
+    agent = tacit.UCBVI(RIVER.spec, 10, PRIVACY, **options)
     agent.learn(night(agent, ["a", "b"], 0))
-    if saved != "autosave":
-        agent.save(state)
-    two = tmp_path / ("one" if saved == "with people" else "two")
-    heir = agent.successor(10, ledger=two, schedule="fixed:size=2")
-    assert heir.learn(night(heir, ["x", "y"], 1)).counted == 2
-    path = autosave if saved == "autosave" else state
-    before = (tmp_path / "one").read_bytes()
-    fresh = tacit.UCBVI(RIVER.spec, 10, PRIVACY, schedule="fixed:size=2")
-    with pytest.raises(DoubleSpend, match="has a successor") as said:
-        fresh.load(path, ledger=tmp_path / "one")
-    assert "\n" not in str(said.value)
-    assert (tmp_path / "one").read_bytes() == before
-    with pytest.raises(DoubleSpend, match="has a successor"):
-        tacit.JointCurator.load(path, ledger=tmp_path / "one")
-
-
-def test_a_succession_is_on_record_and_ends_the_run(tmp_path: Path) -> None:
-    agent = ledgered(tmp_path)
-    agent.learn(night(agent, ["a", "b"], 0))
-    heir = agent.successor(10, ledger=tmp_path / "two", schedule="fixed:size=2")
-    last = tacit.Ledger.open(tmp_path / "one", every_line=True).entries[-1]
-    assert (last.event, last.label) == ("succession", tacit.Ledger.open(tmp_path / "two").id)
-    # Whatever still speaks for it is refused, and the file stays as it was.
-    for call in (
-        lambda: agent.save(tmp_path / "late"),
-        lambda: agent._curator.accounts.ledger.charge({"0": 0.0}, "one more"),
-    ):
-        with pytest.raises(DoubleSpend, match="has a successor"):
-            call()
-    assert not (tmp_path / "late").exists()
+    heir = agent.successor(10, schedule="fixed:size=2")
     with pytest.raises(HorizonExceeded, match="has a successor"):
-        agent.learn(night(agent, ["c"], 1))
-    assert heir.learn(night(heir, ["c", "a"], 1)).counted == 1
-
-
-@pytest.mark.parametrize("ledger", [True, False])
-def test_there_is_one_successor(ledger: bool, tmp_path: Path) -> None:
-    """Two of them would not know of each other whom they counted."""
-    agent = ledgered(tmp_path, ledger=tmp_path / "one" if ledger else None)
-    agent.learn(night(agent, ["a", "b"], 0))
-    agent.successor(10, ledger=tmp_path / "two" if ledger else None)
+        agent.successor(10)
+    again = tacit.open(tmp_path / "runs.db", "run")
     with pytest.raises(HorizonExceeded, match="has a successor"):
-        agent.successor(10, ledger=tmp_path / "three" if ledger else None)
-    assert not (tmp_path / "three").exists()
+        again.learn(night(again, ["c", "d"], 1))
+    assert heir.learn(night(heir, ["c", "a"], 1)).refused == 1
+    assert tacit.open(tmp_path / "runs.db", heir.run_name).taken == 1
+    with heir.store.read() as db:
+        assert [entry.event for entry in ledger.read(db, "run")][-1] == "successor"
+    assert ledger.verify(heir.store) == []
 
 
-def test_a_run_that_another_process_took_over_has_no_successor(tmp_path: Path) -> None:
-    agent = ledgered(tmp_path)
-    agent.learn(night(agent, ["a", "b"], 0))
-    agent.save(tmp_path / "state")
-    other = tacit.UCBVI(RIVER.spec, 10, PRIVACY, schedule="fixed:size=2")
-    other.load(tmp_path / "state", ledger=tmp_path / "one", autosave=tmp_path / "autosave")
-    with pytest.raises(DoubleSpend, match="another process resumed"):
-        agent.successor(10, ledger=tmp_path / "two", autosave=tmp_path / "new")
-    assert not (tmp_path / "new").exists(), "nobody can go on from it"
-    other.learn(night(other, ["x", "y"], 1))
-
-
-def test_a_successor_that_is_refused_ends_nothing(tmp_path: Path) -> None:
-    agent = ledgered(tmp_path)
-    agent.learn(night(agent, ["a", "b"], 0))
-    for wrong in ({"autosave": tmp_path / "no" / "folder"}, {"ledger": tmp_path / "one"}):
-        with pytest.raises((OSError, DoubleSpend)):
+def test_a_successor_that_is_refused_ends_nothing() -> None:
+    agent = make("ucbvi", RIVER, 100, schedule="fixed:size=50")
+    for wrong in ({"name": "run", "noise_seed": 1}, {"noise_seed": None}):
+        with pytest.raises(InvalidArgument):
             agent.successor(10, **wrong)
-    agent.learn(night(agent, ["c", "d"], 1))
-    agent.save(tmp_path / "state")
-    other = tacit.UCBVI(RIVER.spec, 10, PRIVACY, schedule="fixed:size=2")
-    assert other.load(tmp_path / "state", ledger=tmp_path / "one").served == 4
-
-
-def test_killed_before_it_has_written_anything_a_successor_is_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """On record first: whatever is on disk afterwards, one run at most can go on."""
-    agent = ledgered(tmp_path, autosave=tmp_path / "autosave")
-    agent.learn(night(agent, ["a", "b"], 0))
-    seen: list[str] = []
-
-    def killed(self: Any, path: Any) -> None:
-        seen.append(tacit.Ledger.open(tmp_path / "one", every_line=True).entries[-1].event)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(tacit.JointCurator, "autosave_to", killed)
-    with pytest.raises(KeyboardInterrupt):
-        agent.successor(10, ledger=tmp_path / "two", autosave=tmp_path / "new")
-    assert seen == ["succession"]
-
-
-def test_without_a_ledger_the_autosave_alone_knows(tmp_path: Path) -> None:
-    """As the documentation says: nothing else can be told that a successor goes on."""
-    agent = ledgered(tmp_path, ledger=None, autosave=tmp_path / "autosave")
-    agent.learn(night(agent, ["a", "b"], 0))
-    agent.successor(10)
-    again = tacit.UCBVI(RIVER.spec, 10, PRIVACY, schedule="fixed:size=2")
-    again.load(tmp_path / "autosave")
-    with pytest.raises(HorizonExceeded, match="has a successor"):
-        again.learn(night(again, ["x"], 1))
-    with pytest.raises(HorizonExceeded, match="has a successor"):
-        again.successor(10)
+    assert agent.learn(night(agent, ["a"], 0)).waiting == 1

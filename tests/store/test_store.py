@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -21,14 +22,22 @@ from tacit.store.values import dump, load
 TERMS = runs.Terms("mu^2", 1.0, 1.0, episodes=1, once=False, users=100)
 
 
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    pgserver = pytest.importorskip("pgserver")
+    started = pgserver.get_server(tmp_path_factory.mktemp("pg"))
+    yield started
+    started.cleanup()
+
+
 @pytest.fixture(params=["memory", "file", "postgresql"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     if request.param == "postgresql":
-        pgserver = pytest.importorskip("pgserver")
-        server = pgserver.get_server(tmp_path / "pg")
-        with Store(server.get_uri()) as opened:
+        where = request.getfixturevalue("server").get_uri()
+        with Store(where) as opened:
             yield opened
-        server.cleanup()
+            with opened._engine.begin() as db:
+                schema.tables.drop_all(db)
         return
     with Store(tmp_path / "runs.db" if request.param == "file" else "") as opened:
         yield opened
@@ -36,7 +45,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
 
 def begin(store: Store, name: str = "nudges", terms: runs.Terms = TERMS, size: int = 3) -> Any:
     with store.write() as db:
-        run = runs.create(db, name, "fingerprint", terms, "")
+        run = runs.create(db, name, "fingerprint", terms)
         runs.open_block(db, run, 0, size)
         return runs.find(db, name)
 
@@ -48,9 +57,9 @@ def take(store: Store, names: list[str], run: str = "nudges") -> list[int]:
         who = store.pseudonyms(db, names)
         pays = runs.admit(db, row, row.block, who)
         kept = [(name, cost) for name, cost in zip(who, pays, strict=True) if cost >= 0]
-        data = dump({"rows": np.arange(len(kept))})
+        data = dump((False, {"rows": np.arange(len(kept))}))
         if kept:
-            runs.put(db, store, row, (row.block, 0, len(kept), data), kept)
+            runs.put(db, store, row, runs.Packet(row.block, len(kept), data, {0: len(kept)}, kept))
         return pays
 
 
@@ -58,14 +67,18 @@ def seal(store: Store, run: str = "nudges") -> tuple[Any, Any]:
     with store.write() as db:
         row = runs.find(db, run)
         runs.fence(db, row)
-        runs.set_stage(db, row, row.block, "sealed")
+        runs.set_block(db, row, row.block, stage="sealed")
         runs.open_block(db, row, row.block + 1, 3)
         return runs.find(db, run), runs.block_of(db, run, row.block)
 
 
+def drawn(cost: Fraction, number: int = 0, spent: int | Fraction = 0) -> runs.Draw:
+    return runs.Draw(number, b"noisy", cost, Fraction(spent), Fraction(1), {}, last=number == 0)
+
+
 def release(store: Store, run: Any, block: Any, cost: Fraction = Fraction(1)) -> None:
     with store.write() as db:
-        runs.release(db, store, run, block, b"noisy", cost, Fraction(1), {}, last=True)
+        runs.release(db, store, run, block, drawn(cost))
 
 
 def test_a_block_is_charged_recorded_and_erased_at_once(store: Store) -> None:
@@ -84,7 +97,7 @@ def test_a_block_is_charged_recorded_and_erased_at_once(store: Store) -> None:
 def test_whatever_is_raised_nothing_happened(store: Store) -> None:
     begin(store)
     with pytest.raises(ZeroDivisionError), store.write() as db:
-        runs.put(db, store, runs.find(db, "nudges"), (0, 0, 1, b""), [("x", 5)])
+        runs.put(db, store, runs.find(db, "nudges"), runs.Packet(0, 1, b"", {0: 1}, [("x", 5)]))
         raise ZeroDivisionError
     with store.read() as db:
         assert runs.find(db, "nudges").taken == 0
@@ -120,11 +133,11 @@ def test_forgetting_takes_one_row_out_and_frees_her_budget(store: Store) -> None
     with store.read() as db:
         ((_, users, data),) = runs.data_of(db, store, runs.find(db, "nudges"), 0)
         assert users == 2
-        assert load(data)["rows"].tolist() == [0, 2]
+        assert load(data)[1]["rows"].tolist() == [0, 2]
     with store.write() as db:
         runs.forget(db, store, *store.pseudonyms(db, ["cat"]))
         ((_, _, data),) = runs.data_of(db, store, runs.find(db, "nudges"), 0)
-    assert load(data)["rows"].tolist() == [0]
+    assert load(data)[1]["rows"].tolist() == [0]
     assert ledger.verify(store) == []
 
 
@@ -162,11 +175,10 @@ def test_nobody_is_overspent(store: Store) -> None:
     run, block = seal(store)
     with store.write() as db:
         half = Fraction(1, 2)
-        runs.release(db, store, run, block, b"", half, Fraction(1), {}, last=False)
+        runs.release(db, store, run, block, replace(drawn(half), last=False))
         run = runs.find(db, "nudges")
     with pytest.raises(BudgetExceeded), store.write() as db:
-        more = Fraction(51, 100)
-        runs.release(db, store, run, block, b"", more, Fraction(1), {}, last=True)
+        runs.release(db, store, run, block, drawn(Fraction(51, 100), 1, half))
     assert ledger.verify(store) == []
 
 

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tacit.core.algorithm import Algorithm, BlockInfo, Plan, Progress, Query
-from tacit.core.cautions import warn_of_budget
+from tacit.core.cautions import warn, warn_of_budget
 from tacit.core.monitor import Record
 from tacit.core.problem import Problem
 from tacit.core.public_file import facts_of, publish_with, published_bytes
@@ -48,7 +48,7 @@ from tacit.privacy.noise import Noise
 from tacit.privacy.owner import Uncopyable, new_lock, refuse_within
 from tacit.privacy.statistic import Block, Statistic
 from tacit.store import ledger, runs
-from tacit.store.store import Conflict, Store
+from tacit.store.store import Conflict, Store, StoreGone
 from tacit.store.values import dump, load
 
 Data = Episodes | VectorEpisodes | Block
@@ -91,7 +91,8 @@ class Agent(Uncopyable):
             memory.
         name: Of the run in its store.
         noise_seed: Reproducible noise, for simulations only: it protects nobody.
-        start: State to begin with, and where its run stood; a successor's.
+        start: Checkpoint to begin with; a successor's.
+        after: Row of the run whose successor it is, which ends.
     """
 
     why_single = "an agent cannot be copied: two copies would spend one budget twice"
@@ -107,6 +108,7 @@ class Agent(Uncopyable):
         name: str = "run",
         noise_seed: int | None = None,
         start: Checkpoint | None = None,
+        after: Any = None,
     ) -> None:
         if noise_seed is None:
             # Before a store is touched: where warnings are errors, nothing has happened.
@@ -123,15 +125,17 @@ class Agent(Uncopyable):
         self._places: Counter[tuple[int, int]] = Counter()  # taken, by block and version
         self._writing: Counter[tuple[int, int]] = Counter()  # those that are being written
         self._counting, self._flushing = threading.Lock(), threading.Lock()
-        self._in_vain = 0
+        self._in_vain, self._drawn = 0, 0  # releases after which counter and noise are as here
         with self.store.write() as db:
             run = runs.find(db, name)
             if run is None:
-                self._begin(db, start)
+                self._begin(db, start, after)
             elif run.fingerprint != ledger.digest(algorithm.fingerprint):
                 raise InvalidArgument(f"the run {name!r} in this store has other arguments")
+            else:
+                self._revive(db, run, self._checkpoint(db, run.latest))
 
-    def _begin(self, db: Any, start: Checkpoint | None) -> None:
+    def _begin(self, db: Any, start: Checkpoint | None, after: Any) -> None:
         algorithm, rng = self.algorithm, self.algorithm.problem.rng()
         if start is None:
             state, at, plan = algorithm.init(), Progress(), None
@@ -142,7 +146,12 @@ class Agent(Uncopyable):
             plan = algorithm.plan(state, plan, at, rng)
         first = Checkpoint(state, _numbered(plan, at.offset), at, rng.bit_generator.state, Record())
         digest = ledger.digest(algorithm.fingerprint)
-        run = runs.create(db, self.run_name, digest, self._terms(), _made(algorithm), at.offset)
+        values = {"made": _made(algorithm), "latest": at.offset - 1}
+        if after is not None:
+            runs.fence(db, after, succeeded=1)
+            ledger.append(db, after.run, "successor", to=self.run_name)
+            values["after"] = after.run
+        run = runs.create(db, self.run_name, digest, self._terms(), **values)
         if isinstance(self._curator, JointCurator) and algorithm.counter != "blocks":
             self._stream = self._curator.stream(
                 self._statistic(first), releases=algorithm.schedule.releases, kind=algorithm.counter
@@ -179,19 +188,16 @@ class Agent(Uncopyable):
 
     # Reading the store.
 
-    def _look(self) -> View:
-        """The run as the store has it."""
+    def _look(self, fresh: bool = False) -> View:
+        """The run as the store has it; one in memory is looked at if it changed."""
         seen = self._seen
-        if seen is not None and not self.store.durable:
+        if seen is not None and not fresh and not self.store.durable:
             return seen
         with self.store.read() as db:
             run = runs.find(db, self.run_name)
             blocks = runs.undone(db, run)
-            if seen is not None and run.epoch == seen.run.epoch:
-                now = seen.now
-            else:
-                now = self._checkpoint(db, run.latest)
-                self._revive(db, now)
+            unchanged = seen is not None and run.latest == seen.run.latest
+            now = seen.now if seen and unchanged else self._checkpoint(db, run.latest)
         found, last = View(run, blocks[0], blocks[-1], now), self._seen
         # A thread that was slow must not bring back what it saw before others.
         if last is None or (run.epoch, run.taken) >= (last.run.epoch, last.run.taken):
@@ -205,15 +211,15 @@ class Agent(Uncopyable):
         found: Checkpoint = load(self.store.opened(row.state), self.algorithm.code)
         return found
 
-    def _revive(self, db: Any, checkpoint: Checkpoint) -> None:
-        """Counter and simulated noise as the last commit left them."""
+    def _revive(self, db: Any, run: Any, now: Checkpoint) -> None:
+        """Brings back counter and simulated noise as the last release left them."""
         if self._curator.source.simulation:
             state = self.store.secret(db, self.run_name, "noise")
             self._curator.source = Noise.from_state(None if state is None else load(state))
         dumped = self.store.secret(db, self.run_name, "stream")
         if dumped is not None and isinstance(self._curator, JointCurator):
-            asked = self._statistic(checkpoint)
-            self._stream = Stream.revived(self._curator, asked, load(dumped))
+            self._stream = Stream.revived(self._curator, self._statistic(now), load(dumped))
+        self._drawn = run.releases
 
     def _secrets(self) -> dict[str, bytes]:
         """What a commit keeps beside its release: the counter, and a simulation's noise."""
@@ -365,9 +371,20 @@ class Agent(Uncopyable):
             return data, everybody
         serving, age = view.run.version, self.algorithm.max_age
         oldest, newest = max(serving - age, view.now.at.offset), view.run.latest if age else serving
-        versions = np.asarray(data["versions"])
+        versions, latest = np.asarray(data["versions"]), view.run.latest
         here = (versions >= oldest) & (versions <= newest)
+        if here.all():
+            return data, everybody
+        if versions.max() < 0 or versions.max() > latest or versions.min() < -1:
+            raise InvalidArgument(
+                f"versions must say which published policy each user followed, 0 to {latest}"
+            )
         found = np.flatnonzero(here).tolist()
+        warn(
+            f"{data.users - len(found)} of these users followed none of the policies {oldest} to "
+            f"{newest}, and teach this agent nothing: they were not taken",
+            stacklevel=5,
+        )
         return _rows(data, found), found
 
     def _put(self, part: Block, ids: Ids, events: Sequence[str] | None) -> Receipt:
@@ -391,7 +408,7 @@ class Agent(Uncopyable):
             if rows:
                 sent = [(keys[i], "") for i in rows] if keys else ()
                 self._write(db, run, run.block, _rows(part, rows), who, sent)
-        self._seen = None
+        self._look(fresh=True)
         refused, before = len(new) - len(rows), part.users - len(new)
         return Receipt(part.users, waiting=len(rows), refused=refused, known=before)
 
@@ -459,11 +476,13 @@ class Agent(Uncopyable):
                 self._writing = taken
             try:
                 yield taken
-                self._look()
             except BaseException:
                 with self._counting:
                     self._places.update(taken)
                 raise
+            else:
+                with contextlib.suppress(StoreGone):
+                    self._look(fresh=True)
             finally:
                 with self._counting:
                     self._writing = Counter()
@@ -570,8 +589,7 @@ class Agent(Uncopyable):
                 break
             time.sleep(0.05)  # a block is held: its release comes first
         self.store.erase_traces()
-        if not self.store.durable:
-            self._seen = None
+        self._look(fresh=True)
         return found
 
     # Blocks.
@@ -640,6 +658,8 @@ class Agent(Uncopyable):
             if block.stage == "sealed":
                 packets = runs.data_of(db, self.store, run, block.block)
             plans = self._plans(db, now, shares)
+            if self._drawn != run.releases:  # another process was here, or something was raised
+                self._revive(db, run, now)
         raw = None if block.stage == "released" else self._raw(run, now, packets)
         plan = now.plan
         if plans:
@@ -736,6 +756,7 @@ class Agent(Uncopyable):
             if len(asked) == len(answers):
                 if raw is None:
                     raise BudgetExceeded("a block is asked more than is on record of it")
+                self._drawn = -1
                 if self._stream is not None:
                     self._stream.ask(query.statistic)
                     release = self._stream.answer(raw)
@@ -749,6 +770,7 @@ class Agent(Uncopyable):
                 with self.store.write() as db:
                     runs.release(db, self.store, run, block, runs.Draw(*drawn))
                     run = runs.find(db, self.run_name)
+                self._drawn = run.releases
                 answers.append(release)
                 spent += cost
             asked.append(query.statistic)
@@ -953,23 +975,24 @@ class Agent(Uncopyable):
             **serving: ``schedule``, ``seed``, ``noise_seed``, ``name``.
         """
         with self._alone("successor"):
+            given = {"schedule": "auto", "seed": 0, "noise_seed": None, "name": self.run_name + "+"}
+            for option in serving.keys() - given.keys():
+                raise InvalidArgument(f"a successor has no option {option}; it has {[*given]}")
+            given |= serving
             check_alike(self.privacy, privacy or self.privacy)
-            given = {"schedule": "auto", "seed": 0, "noise_seed": None} | serving
-            name = given.pop("name", f"{self.run_name}+")
+            if self._look().run.succeeded:
+                raise HorizonExceeded("this agent has a successor: give users to that one")
             problem = Problem(
                 self.spec, users, privacy or self.privacy, given["schedule"], given["seed"]
             )
             algorithm = type(self.algorithm)(problem, self.algorithm.options)
             self._close()
             run, now = self._look().run, self._look().now
-            at = Progress(0, 0, now.at.all_served, run.latest + 1)
+            at = Progress(0, 0, now.at.all_served, run.latest + int(algorithm.ends_greedy))
             start = replace(now, state=algorithm.successor_state(now.state), at=at)
-            with self.store.write() as db:
-                runs.fence(db, run, succeeded=1)
-                ledger.append(db, self.run_name, "successor", run=name)
             self._seen = None
-            seed = given["noise_seed"]
-            return Agent(algorithm, store=self.store, name=name, noise_seed=seed, start=start)
+            where = {"store": self.store, "name": given["name"], "noise_seed": given["noise_seed"]}
+            return Agent(algorithm, start=start, after=run, **where)
 
     def _close(self) -> None:
         """Ends the block that fills early: whoever has come is released."""
@@ -1026,7 +1049,7 @@ class Agent(Uncopyable):
         with self.store.write() as db:
             ledger.append(db, self.run_name, what)
             runs.set_run(db, self.run_name, **values)
-        self._seen = None
+        self._look(fresh=True)
 
     # What a service needs.
 

@@ -88,6 +88,8 @@ class Record:
             }
         except (TypeError, ValueError):
             return self
+        if len({new[name].shape for name in _BY_STATE}) > 1:
+            return self
         # Where other things are told than before, a record begins anew.
         if all(
             n in self.rows and self.rows[n].shape[1:] == row.shape[1:] for n, row in new.items()

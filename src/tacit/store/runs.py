@@ -52,10 +52,8 @@ class Terms:
     simulation: bool = False
 
 
-def create(
-    db: sa.Connection, run: str, fingerprint: str, terms: Terms, made: bytes = b"", first: int = 0
-) -> Any:
-    """Row of a new run, whose first version has the number ``first``.
+def create(db: sa.Connection, run: str, fingerprint: str, terms: Terms, **values: Any) -> Any:
+    """Row of a new run; ``values`` are columns beside its terms.
 
     Raises:
         InvalidArgument: There is one of this name, or the store is of another kind.
@@ -71,8 +69,8 @@ def create(
         raise InvalidArgument(f"accounts of this store are in {store.unit}, not in {terms.unit}")
     kind = {"simulation": int(terms.simulation), "unit": terms.unit or store.unit}
     db.execute(update(stores).values(**kind))
-    row = {"run": run, "fingerprint": fingerprint, "made": made, "block": -1}
-    row |= {"version": first - 1, "latest": first - 1, "users": terms.users}
+    row = {"run": run, "fingerprint": fingerprint, "made": b"", "block": -1}
+    row |= {"version": -1, "latest": -1, "users": terms.users} | values
     row |= {"cost": -int(-Fraction(terms.cost) * UNIT // 1), "episodes": terms.episodes}
     db.execute(insert(runs).values(**row, once=int(terms.once)))
     append(db, run, "start", fingerprint=fingerprint, **vars(terms))
@@ -117,9 +115,13 @@ def admit(db: sa.Connection, run: Any, block: int, names: Sequence[str]) -> list
         block: In which they take part.
         names: Their pseudonyms, one for each episode.
     """
-    found, held = dict[str, tuple[int, int]](), dict[str, int]()
-    counts = select(people.c.person, func.count(), func.max(people.c.block))
-    counts = counts.where(people.c.run == run.run, people.c.fate.in_(("waiting", "released")))
+    found, held, chain = dict[str, tuple[int, int]](), dict[str, int](), [run.run]
+    before = run.after
+    while before:  # who took part in a predecessor took part
+        chain, before = [*chain, before], find(db, before).after
+    last = func.max(sa.case((people.c.run == run.run, people.c.block), else_=-1))
+    counts = select(people.c.person, func.count(), last)
+    counts = counts.where(people.c.run.in_(chain), people.c.fate.in_(("waiting", "released")))
     most = db.scalar(select(stores.c.most))
     for some in parts([*set(names)]):
         rows = counts.where(people.c.person.in_(some)).group_by(people.c.person)
@@ -380,7 +382,7 @@ def release(db: sa.Connection, store: Store, run: Any, block: Any, drawn: Draw) 
         Conflict: The run has moved on, or somebody in the block was forgotten.
         BudgetExceeded: The block's users have not so much left.
     """
-    fence(db, run, hold=0.0)
+    fence(db, run, hold=0.0, releases=run.releases + 1)
     here = (blocks.c.run == run.run, blocks.c.block == block.block)
     same = (blocks.c.revision == block.revision, blocks.c.stage == "sealed")
     stage = "released" if drawn.last else "sealed"

@@ -48,8 +48,9 @@ runs = _table(
     _key("run"),
     Column("fingerprint", String, nullable=False),
     Column("made", LargeBinary, nullable=False),
+    Column("after", String, nullable=False, default=""),  # the run whose successor it is
     *map(_whole, ("epoch", "version", "latest", "block", "users", "taken", "served", "cost")),
-    *map(_whole, ("episodes", "once", "stopped", "pinned", "succeeded")),
+    *map(_whole, ("releases", "episodes", "once", "stopped", "pinned", "succeeded")),
     Column("leader", String, nullable=False, default=""),
     Column("lease", Float, nullable=False, default=0.0),
     Column("hold", Float, nullable=False, default=0.0),

@@ -1,0 +1,85 @@
+"""A small algorithm of our own, and users for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tacit import Block
+from tacit.core.algorithm import BlockInfo, BlockSizes, Plan, Progress
+from tacit.core.kinds import AgentKind
+from tacit.finite.algorithm import FiniteAlgorithm
+from tacit.finite.spec import FiniteSpec
+from tacit.finite.visits import VisitCounts
+from tacit.store.values import record
+
+SPEC = FiniteSpec(states=3, actions=2, horizon=4, stationary=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AddsOptions:
+    counter: str = "blocks"
+
+
+@record
+@dataclass(frozen=True, eq=False)
+class Sums:
+    rewards: Any
+
+
+class AddsRewards(FiniteAlgorithm[Sums]):
+    """Adds up rewards and follows the largest sums."""
+
+    name = "adds"
+    Options = AddsOptions
+    fails: Any = None  # raised by every plan while it is set
+
+    def init(self) -> Sums:
+        return Sums(np.zeros((SPEC.horizon, SPEC.states, SPEC.actions)))
+
+    def query(self, state: Sums, plan: Plan, block: BlockInfo) -> VisitCounts:
+        return VisitCounts(SPEC.states, SPEC.actions, SPEC.horizon)
+
+    def update(
+        self,
+        state: Sums,
+        plan: Plan,
+        release: Any,
+        block: BlockInfo,
+        rng: np.random.Generator,
+    ) -> Sums:
+        sums = state.rewards if self.counter == "blocks" else np.zeros_like(state.rewards)
+        sums = sums.copy()
+        sums[self.query(state, plan, block).where] += release["rewards"]
+        return Sums(sums)
+
+    def plan(self, state: Sums, last: Plan | None, at: Progress, rng: np.random.Generator) -> Plan:
+        if AddsRewards.fails is not None:
+            raise AddsRewards.fails
+        best = self.best(state.rewards, rng)
+        return Plan(best, best)
+
+    def _choose_counter(self) -> str:
+        return str(self.options.counter)
+
+    def _block_sizes(self) -> BlockSizes:
+        return BlockSizes("fixed:size=10", size=10)
+
+
+Adds = AgentKind(AddsRewards)
+
+
+def block_of(users: int, seed: int = 0) -> Block:
+    """Users who did anything."""
+    rng = np.random.default_rng(seed)
+    H = SPEC.horizon
+    return Block(
+        users,
+        {
+            "states": rng.integers(0, SPEC.states, (users, H + 1)),
+            "actions": rng.integers(0, SPEC.actions, (users, H)),
+            "rewards": rng.random((users, H)),
+        },
+    )
