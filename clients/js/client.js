@@ -3,7 +3,7 @@
 //
 //   import { Client } from "./client.js";
 //   const device = new Client("https://app.example", token);
-//   const policy = await device.policy();             // for one episode; sent only if it changed
+//   const policy = await device.policy();             // before each episode: it takes a place for it
 //   const action = policy.act(step, "idle");
 //   await device.send("ann", states, actions, rewards);
 //
@@ -15,6 +15,7 @@ import { parse } from "./policy.js";
 import { readQuestion, report } from "./report.js";
 
 const RETRIED = new Set([408, 429, 503]);
+const UNASKED = "not sent: there was no place for an episode when the policy was read";
 
 /** What the service answered if it does not do what it was asked to. */
 export class Refused extends Error {
@@ -33,6 +34,9 @@ export class Client {
   #policy = null; // the same for one episode
   #etag = "";
   #ticket = "";
+  #spent = true;
+  #until = 0;
+  #made = ["", []]; // event of the last report, and the report
 
   constructor(address, token, { tries = 8 } = {}) {
     this.#address = address.replace(/\/+$/, "");
@@ -40,9 +44,14 @@ export class Client {
     this.#tries = tries;
   }
 
-  /** The policy that serves now, for one episode; throws if its hash is not that of what it holds. */
+  /**
+   * The policy that serves now; throws if its hash is not that of what it holds. It takes a place in
+   * a block for the episode that is sent next; an unused place is kept, while it is fresh.
+   */
   async policy() {
-    const answer = await this.#request("/v1/policy", this.#etag ? { "If-None-Match": this.#etag } : {});
+    const wanted = this.#spent || Date.now() > this.#until;
+    const path = `/v1/policy?place=${wanted ? 1 : 0}`;
+    const answer = await this.#request(path, this.#etag ? { "If-None-Match": this.#etag } : {});
     if (answer.status === 200) {
       const read = parse(await answer.text());
       if (!(await read.verify())) throw new Error("the policy was changed on its way");
@@ -51,7 +60,12 @@ export class Client {
     } else if (answer.status !== 304) {
       throw new Refused(answer.status, await content(answer));
     }
-    this.#ticket = answer.headers.get("Tacit-Ticket") ?? "";
+    if (answer.status === 200 || wanted) {
+      this.#ticket = answer.headers.get("Tacit-Ticket") ?? "";
+      this.#spent = this.#ticket === "";
+      // Of an old ticket too little of the window is left for another episode.
+      this.#until = Date.now() + 500 * Number(answer.headers.get("Tacit-Window"));
+    }
     this.#policy = this.#read.drawn ? this.#read.drawn(Math.random) : this.#read;
     return this.#policy;
   }
@@ -69,13 +83,18 @@ export class Client {
     if (this.#policy === null) throw new Error("read the policy first: an episode says which it followed");
     const version = this.#policy.version;
     component ??= this.#policy.component;
-    const about = { user, event, version, ticket: this.#ticket };
+    if (this.#ticket === "") return { status: "unasked", accepted: false, words: UNASKED };
+    const about = { user, event, ticket: this.#ticket };
+    this.#spent = true;
     const task = await this.task();
     if (task.model === "local") {
       if (!task.question) throw new Error("this service asks for what only Python can report");
       const episode = { states: coded(task.states, states), actions: coded(task.actions, actions) };
-      const sent = report(readQuestion(task.question), { ...episode, rewards, version, component });
-      return this.#post("/v1/reports", { ...about, report: sent });
+      if (this.#made[0] !== event) { // sent again, it has the same noise
+        const given = { ...episode, rewards, version, component };
+        this.#made = [event, report(readQuestion(task.question), given)];
+      }
+      return this.#post("/v1/reports", { ...about, report: this.#made[1] });
     }
     const drawn = component === undefined ? {} : { component };
     return this.#post("/v1/episodes", { ...about, states, actions, rewards, ...drawn });

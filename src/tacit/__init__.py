@@ -29,7 +29,7 @@ _MODULES = {
     "privacy.curator": "Curator JointCurator Release",
     "privacy.local": "LocalCurator",
     "privacy.errors": "BudgetExceeded Busy CheckFailed CorruptFile DoubleSpend HorizonExceeded "
-    "InvalidArgument LockTimeout MissingExtra TacitError TacitWarning WrongKey",
+    "InvalidArgument MissingExtra TacitError TacitWarning",
     "privacy.guarantee": "Guarantee",
     "privacy.models": "DistributedDP JointDP LocalDP NonPrivate",
     "privacy.standard": "ClippedSum GramCross OneHotCounts",
@@ -40,6 +40,8 @@ _MODULES = {
     "simulation.run": "run",
     "simulation.seeds": "run_seeds",
     "simulation.sweep": "sweep",
+    "store.store": "Conflict Store StoreGone",
+    "store.values": "record",
     "testing.audit_agent": "audit_agent",
     "testing.check_agent": "check_agent",
     "testing.check_counter": "check_counter",

@@ -14,7 +14,7 @@ import uvicorn
 from tacit.service.app_file import App
 from tacit.service.client import Client
 from tacit.service.http import Service, create
-from tacit.service.store import new_token
+from tacit.service.tokens import new_token
 
 
 class Running:
@@ -55,14 +55,12 @@ class Running:
             client.close()
         self.server.should_exit = True
         self._thread.join()
-        self.service.store.close()
 
 
 @contextlib.contextmanager
 def running(app: App, tools: Any = None) -> Iterator[Running]:
     made = Running(app, tools)
     try:
-        made.wait(lambda state: state["version"] >= 0 or state["problem"])
         yield made
     finally:
         made.close()

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import sqlite3
 from pathlib import Path
 
 import pytest
 
-from tacit.service.store import Store, new_token
+from tacit.service.tokens import new_token
+from tacit.store.store import Store
 from tests.cli.calls import call, content, one_line
 from tests.service.running import running
-from tests.service.test_service import come
-from tests.service.world import make_app, write_app
+from tests.service.test_service import rows
+from tests.service.world import come, make_app, write_app
 
 
 def test_check_finds_what_is_wrong(tmp_path: Path) -> None:
     path = write_app(tmp_path)
     before = content(call("serve", path, "--check", "--json"))
     assert before["well"]
-    assert not (tmp_path / "service.db").exists()  # a check makes nothing
+    assert not (tmp_path / "app.db").exists()  # a check makes nothing
     with running(make_app(tmp_path)) as run:
         come(run.client(), 20)
         state = run.wait(lambda s: s["version"] == 1)
@@ -28,29 +31,32 @@ def test_check_finds_what_is_wrong(tmp_path: Path) -> None:
     good = call("serve", path, "--check", "--expect", state["ledger_head"])
     assert good.exit_code == 0
     assert call("serve", path, "--check", "--expect", "00" * 32).exit_code == 1
-    os.chmod(tmp_path / "agent.state", 0o644)
-    ledger = tmp_path / "budget.ledger"
-    ledger.write_text(ledger.read_text().replace('"event": "save"', '"event": "sove"', 1))
-    outcome = call("serve", path, "--check", "--json")
+    os.chmod(tmp_path / "app.db", 0o644)
+    with contextlib.closing(sqlite3.connect(tmp_path / "app.db")) as opened:
+        opened.execute("DROP TRIGGER entries_update")
+        opened.execute("UPDATE entries SET at = at + 1 WHERE event = 'release'")
+        opened.commit()
+    other = write_app(tmp_path, file="other.toml", horizon=4)
+    outcome = call("serve", other, "--check", "--json")
     assert outcome.exit_code == 1
-    found = json.loads(outcome.stdout)
-    wrong = {name for name, well, _ in found["checks"] if not well}
-    assert wrong == {"state", "ledger"}
+    wrong = [
+        (name, words) for name, well, words in json.loads(outcome.stdout)["checks"] if not well
+    ]
+    assert [name for name, _ in wrong] == ["store", "arguments", "ledger"]
+    assert "'run' in this store has other arguments" in dict(wrong)["arguments"]
 
 
 def test_tokens_are_made_and_revoked(tmp_path: Path) -> None:
     path = write_app(tmp_path)
     token = content(call("serve", path, "--new-token", "officer", "--json"))["token"]
-    text = (tmp_path / "service.db").read_bytes()
-    wal = tmp_path / "service.db-wal"
+    text = (tmp_path / "app.db").read_bytes()
+    wal = tmp_path / "app.db-wal"
     text += wal.read_bytes() if wal.exists() else b""
     assert token.split("-", 3)[3].encode() not in text
     assert call("serve", path, "--revoke", token.split("-")[2]).exit_code == 0
-    store = Store(str(tmp_path / "service.db"))
-    assert store.ask("SELECT revoked FROM tokens") == [(1,)]
-    with pytest.raises(ValueError, match="role"):
+    assert rows(tmp_path, "SELECT revoked FROM tokens") == [(1,)]
+    with Store(tmp_path / "app.db") as store, pytest.raises(ValueError, match="role"):
         new_token(store, "king")
-    store.close_all()
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ import schemathesis
 from hypothesis import HealthCheck, given, settings
 from schemathesis.specs.openapi import checks
 
+from tacit.store import ledger
 from tests.service.running import Running, running
 from tests.service.world import make_app
 
@@ -66,4 +66,5 @@ def test_nothing_was_taken(run: Running) -> None:
     run.client("curator").post("/v1/commands", {"what": "start"})
     state = run.wait(lambda s: True)
     assert (state["version"], state["served"], state["waiting"]) == (0, 0, 0)
-    assert Path(run.service.app.files["ledger"]).read_text().count('"pending"') == 0
+    with run.service.store.read() as db:
+        assert {entry.event for entry in ledger.read(db)} <= {"start", "stop"}

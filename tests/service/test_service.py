@@ -18,49 +18,43 @@ import numpy as np
 import pytest
 from jinja2 import UndefinedError
 
-from tacit.privacy.ledger import Ledger
+from tacit.core.agent import Agent
+from tacit.privacy.errors import InvalidArgument
 from tacit.service import intake
 from tacit.service.client import Client, Refused
-from tacit.service.curator import Curator
-from tacit.service.http import forgotten
+from tacit.service.http import Service, forgotten
 from tacit.service.pages import Visitor, rendered
-from tacit.service.store import Store, new_token
+from tacit.service.tokens import new_token
+from tacit.store import ledger
+from tacit.store.store import Store, StoreGone
 from tests.service.running import running
-from tests.service.world import episode, make_app, write_app
+from tests.service.world import come, episode, make_app, reads, write_app
 
 
 def rows(folder: Path, question: str) -> list[Any]:
-    with contextlib.closing(sqlite3.connect(folder / "service.db")) as opened:
+    with contextlib.closing(sqlite3.connect(folder / "app.db")) as opened:
         return opened.execute(question).fetchall()
 
 
-def come(client: Client, users: int, **more: Any) -> list[str]:
-    policy = client.policy()
-    bodies = [episode(policy, client._ticket, k, **more) for k in range(users)]
-    return [client.post("/v1/episodes", body)["status"] for body in bodies]
+def verified(folder: Path) -> list[str]:
+    with Store(folder / "app.db") as store:
+        return ledger.verify(store)
 
 
 def test_a_block_is_released_once_and_its_raw_data_is_gone(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    caplog.set_level("DEBUG")
+    caplog.set_level("DEBUG", "tacit.service")
     with running(make_app(tmp_path)) as run:
         device = run.client()
-        first = device.policy()
-        told = come(device, 20)
-        assert told == ["waiting"] * 20
+        assert come(device, 20) == ["waiting"] * 20
         state = run.wait(lambda s: s["version"] == 1)
         assert (state["served"], state["waiting"], state["block"]) == (20, 0, 1)
-        # Who followed the version before is told so.
-        late = device.post("/v1/episodes", episode(first, device._ticket))
-        assert late["status"] == "retired"
-        assert not late["accepted"]
-        assert device.policy().version == 1
-    assert set(rows(tmp_path, "SELECT state, body FROM episodes")) == {("counted", None)}
-    ledger = Ledger.open(tmp_path / "budget.ledger", every_line=True)
-    charged = [entry for entry in ledger.entries if entry.costs]
-    assert len(charged) == 1
-    assert ledger.has(state["ledger_head"])
+        assert reads(device).version == 1
+    assert rows(tmp_path, "SELECT DISTINCT fate FROM events") == [("counted",)]
+    assert rows(tmp_path, "SELECT * FROM packets") == []
+    assert rows(tmp_path, "SELECT COUNT(*) FROM entries WHERE event = 'release'") == [(1,)]
+    assert verified(tmp_path) == []
     # No file and no word of a log has a token.
     said = caplog.text + "".join(capfd.readouterr())
     for token in run.tokens.values():
@@ -70,35 +64,58 @@ def test_a_block_is_released_once_and_its_raw_data_is_gone(
         assert not any(token.encode() in path.read_bytes() for path in files)
 
 
-def test_an_event_counts_once_and_a_user_once_in_a_block(tmp_path: Path) -> None:
+def test_an_event_counts_once_a_ticket_once_and_a_user_once_in_a_block(tmp_path: Path) -> None:
     with running(make_app(tmp_path)) as run:
         device = run.client()
         body = episode(device.policy(), device._ticket, user="ann", event="1")
         answers = [device.post("/v1/episodes", body) for _ in range(3)]
         assert answers[0] == answers[1] == answers[2]
         assert answers[0]["status"] == "waiting"
-        # Another event of hers is one too many; another user's same event is another one.
-        assert device.post("/v1/episodes", body | {"event": "2"})["status"] == "refused"
-        assert device.post("/v1/episodes", body | {"user": "bob"})["status"] == "waiting"
+        # Another event for the same place; another event of hers; another user's same event.
+        assert device.post("/v1/episodes", body | {"event": "2"})["status"] == "used"
+        reads(device)
+        second = body | {"event": "3", "ticket": device._ticket}
+        assert device.post("/v1/episodes", second)["status"] == "refused"
+        reads(device)
+        other = body | {"user": "bob", "ticket": device._ticket}
+        assert device.post("/v1/episodes", other)["status"] == "waiting"
         assert run.wait(lambda s: True)["waiting"] == 2
 
 
+def test_reading_a_policy_takes_a_place_unless_it_is_the_same(tmp_path: Path) -> None:
+    with running(make_app(tmp_path)) as run:
+        device = run.client()
+        code, first, _ = device.request("GET", "/v1/policy")
+        assert (code, bool(first["Tacit-Ticket"])) == (200, True)
+        same = {"If-None-Match": first["ETag"]}
+        code, again, _ = device.request("GET", "/v1/policy", same)
+        assert (code, again["Tacit-Ticket"]) == (304, None)
+        code, more, _ = device.request("GET", "/v1/policy?place=1", same)
+        assert code == 304
+        assert more["Tacit-Ticket"] not in (None, first["Tacit-Ticket"])
+        assert run.wait(lambda s: s["places"] == 2)["waiting"] == 0
+        # A device keeps a place that it did not use, and takes one for what it sends next.
+        client = run.client()
+        client.policy()
+        kept = client._ticket
+        policy = client.policy()
+        assert client._ticket == kept
+        made = episode(policy, "")
+        client.send("ann", made["states"], made["actions"], made["rewards"])
+        client.policy()
+        assert client._ticket != kept
+        assert run.wait(lambda s: s["places"] == 4)["waiting"] == 1
+
+
 @pytest.mark.parametrize(
-    ("change", "status"),
-    [
-        ({"version": 7}, "unknown"),
-        ({"ticket": "0.1794893035.0b3ef84d669df2beee49dd7d7d53adb1"}, "unknown"),
-        ({"ticket": None}, "unknown"),
-        ({"ticket": "x.y.z"}, "unknown"),
-    ],
+    "ticket", ["", "0.1.2", "0.1794893035.0b3ef84d669df2beee49dd7d7d53adb1", "x.y.z", "é" * 300]
 )
-def test_forged_versions_and_tickets_change_nothing(
-    running_once: Any, change: dict[str, Any], status: str
-) -> None:
+def test_forged_tickets_change_nothing(running_once: Any, ticket: str) -> None:
     device = running_once.client()
-    body = episode(device.policy(), device._ticket) | change
+    body = episode(device.policy(), ticket)
+    running_once.service.watch()
     before = running_once.wait(lambda s: True)
-    assert device.post("/v1/episodes", body)["status"] == status
+    assert device.post("/v1/episodes", body)["status"] == "unknown"
     assert running_once.wait(lambda s: True) == before
 
 
@@ -111,7 +128,7 @@ def running_once(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 def test_roles_and_tokens(running_once: Any) -> None:
     asked = {
-        "/v1/policy": {"device", "curator"},
+        "/v1/policy": {"device"},
         "/v1/state": {"curator", "officer"},
         "/v1/task": {"device", "curator", "officer"},
     }
@@ -128,6 +145,7 @@ def test_roles_and_tokens(running_once: Any) -> None:
 def test_bodies_that_are_none(running_once: Any) -> None:
     device = running_once.client()
     good = episode(device.policy(), device._ticket)
+    running_once.service.watch()
     before = running_once.wait(lambda s: True)
     wrong: list[tuple[bytes, int]] = [
         (b"", 422),
@@ -136,7 +154,7 @@ def test_bodies_that_are_none(running_once: Any) -> None:
         (b"[" * 3000, 422),
         (json.dumps(good | {"states": [0, 1]}).encode(), 422),
         (json.dumps(good | {"user": 7}).encode(), 422),
-        (json.dumps(good | {"version": True}).encode(), 422),
+        (json.dumps(good | {"ticket": None}).encode(), 422),
         (json.dumps(good | {"user": "x" * 201}).encode(), 422),
         (b" " * 4001, 413),
     ]
@@ -164,84 +182,193 @@ def test_values_never_raise_and_pack_alike() -> None:
     odd = [10**400, -1, 0.5, True, None, "nobody", [], {}, float("nan"), "a", 2]
     packed = [form.pack({"states": [v] * 3, "actions": [v] * 2, "rewards": [v] * 2}) for v in odd]
     assert len({len(row) for row in packed}) == 1
-    made = form.episodes(packed, [0] * len(odd), [str(k) for k in range(len(odd))])
-    assert made.states[:, 0].tolist() == [-1] * 9 + [0, 2]
-    assert made.actions[:, 0].tolist() == [-1] * 10 + [-1]
-    assert np.isfinite(made.rewards[:, 0]).tolist() == [False, True, True] + [False] * 7 + [True]
+    made = form.block(packed)
+    assert made["states"][:, 0].tolist() == [-1] * 9 + [0, 2]
+    assert made["actions"][:, 0].tolist() == [-1] * 10 + [-1]
+    finite = np.isfinite(made["rewards"][:, 0]).tolist()
+    assert finite == [False, True, True] + [False] * 7 + [True]
 
 
-def test_a_reward_window_closes_by_the_clock(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from tacit.service import http
+def test_who_breaks_a_batch_costs_nobody_else_a_place() -> None:
+    class Breaks:
+        def receive(self, block: Any, people: Any, events: Any, tickets: Any) -> list[str]:
+            if "bad" in people:
+                raise ValueError(*people)
+            return ["taken"] * len(people)
 
-    with running(make_app(tmp_path, serve="window = 60")) as run:
-        device, now = run.client(), intake.clock()
-        body = episode(device.policy(), device._ticket)
-        monkeypatch.setattr(http, "clock", lambda: now + 120)
-        assert device.post("/v1/episodes", body)["status"] == "late"
-        # A clock that is set back makes nobody late, and stops nothing.
-        monkeypatch.setattr(http, "clock", lambda: now - 10**6)
-        assert device.post("/v1/episodes", body)["status"] == "waiting"
+    form, told = intake.Form(1, (2, None), (2, None)), dict[str, Any]()
+    taken = intake.Intake(Breaks(), form, lambda: None)  # type: ignore[arg-type]
+    packed = form.pack({"states": [0, 1], "actions": [0], "rewards": [1]})
+    both = [(intake.Arrival(who, "", "", packed), who) for who in ("good", "bad", "fine")]
+    taken._take([(came, lambda answer, w=who: told.update({w: answer})) for came, who in both])
+    taken.close()
+    assert told == {"good": "taken", "bad": None, "fine": "taken"}
+
+
+def test_a_window_closes_and_what_comes_later_is_late(tmp_path: Path) -> None:
+    with running(make_app(tmp_path, size=3, window=1)) as run:
+        device = run.client()
+        slow = episode(device.policy(), device._ticket)
+        assert come(device, 2) == ["waiting"] * 2
+        # All three places are taken; one of them is not filled, and nobody waits for it for ever.
+        state = run.wait(lambda s: s["version"] == 1)
+        assert (state["taken"], state["waiting"]) == (3, 0)
+        assert device.post("/v1/episodes", slow)["status"] == "late"
+    counted = rows(tmp_path, "SELECT COUNT(*) FROM events WHERE fate = 'counted'")
+    assert counted == [(2,)]
 
 
 def traces(folder: Path, packed: bytes) -> list[str]:
-    """Which files of the database hold these bytes."""
-    return [f.name for f in sorted(folder.glob("service.db*")) if packed in f.read_bytes()]
+    """Which files of the store hold these bytes."""
+    return [f.name for f in sorted(folder.glob("app.db*")) if packed in f.read_bytes()]
 
 
-def test_forgetting_says_what_is_true_in_each_state(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+REWARDS = [0.123456789, 0.25, 0.625]  # found again byte by byte
+PACKED = np.array(REWARDS).tobytes()
+
+
+def test_forgetting_says_what_is_true_in_each_state(tmp_path: Path) -> None:
     with running(make_app(tmp_path)) as run:
         device, curator = run.client(), run.client("curator")
-        body = episode(device.policy(), device._ticket, user="ann")
-        body["rewards"] = [0.123456789, 0.25, 0.625]  # found again byte by byte
-        packed = run.service.form.pack(body)
         assert "No episode" in curator.post("/v1/forget", {"user": "ann"})["remains"]
-        # She waits.
         come(device, 5)
+        body = episode(reads(device), device._ticket, user="ann") | {"rewards": REWARDS}
         assert device.post("/v1/episodes", body)["status"] == "waiting"
         come(device, 5)
-        assert traces(tmp_path, packed)
+        assert traces(tmp_path, PACKED)
         found = curator.post("/v1/forget", {"user": "ann"})
-        assert (found["removed"], found["released"], found["in_release"]) == (1, 0, 0)
-        assert found["erased"]
+        assert (found["removed"], found["released"], found["erased"]) == (1, 0, True)
         assert "What waited of her was erased. A keyed hash of each event stays" in found["remains"]
-        assert traces(tmp_path, packed) == []
-        assert rows(
-            tmp_path,
-            "SELECT COUNT(*), MAX(block), MAX(person = event), MAX(body) FROM episodes "
-            "WHERE state = 'forgotten'",
-        ) == [(1, -1, 1, None)], "a hash of the event, in no block, and no name"
-        waiting = run.wait(lambda s: True)["waiting"]
+        assert traces(tmp_path, PACKED) == []
+        assert rows(tmp_path, "SELECT person FROM events WHERE fate = 'forgotten'") == [("",)]
         # The same event is not taken again; what she does later is.
         code, _, said = device.request("POST", "/v1/episodes", {}, json.dumps(body).encode())
         told = json.loads(said)
         assert (code, told["status"], told["accepted"]) == (410, "forgotten", False)
-        assert traces(tmp_path, packed) == []
-        assert run.wait(lambda s: True)["waiting"] == waiting
-        again = body | {"event": "another"}
+        assert traces(tmp_path, PACKED) == []
+        assert run.wait(lambda s: True)["waiting"] == 10
+        reads(device)
+        again = body | {"event": "another", "ticket": device._ticket}
         assert device.post("/v1/episodes", again)["status"] == "waiting"
-        # Her block is sealed, and not released.
-        with monkeypatch.context() as patched:
-            patched.setattr(Curator, "_release", lambda self, number: _full())
-            come(device, 20)
-            wait_for(lambda: rows(tmp_path, "SELECT * FROM blocks WHERE state = 'sealed'"))
-            found = curator.post("/v1/forget", {"user": "ann"})
-            assert (found["removed"], found["released"], found["in_release"]) == (0, 0, 1)
-            assert "Her raw data is still here" in found["remains"]
-            assert "was erased" not in found["remains"]
-            assert traces(tmp_path, packed)
+        # Her first place is empty, and the block is released without it when the window is over.
+        come(device, 8)
+        state = run.wait(lambda s: s["places"] == 20 or s["block"] == 1)
+        assert state["taken"] == 20
+
+
+def test_what_was_released_is_erased_and_cannot_be_taken_back(tmp_path: Path) -> None:
+    with running(make_app(tmp_path)) as run:
+        device, curator = run.client(), run.client("curator")
+        body = episode(device.policy(), device._ticket, user="ann") | {"rewards": REWARDS}
+        assert device.post("/v1/episodes", body)["status"] == "waiting"
+        come(device, 19)
         run.wait(lambda s: s["version"] == 1)
         found = curator.post("/v1/forget", {"user": "ann"})
-        assert (found["removed"], found["released"], found["in_release"]) == (0, 1, 0)
+        assert (found["removed"], found["released"], found["erased"]) == (0, 1, True)
         assert "Her raw data was erased when her block was released" in found["remains"]
-        assert traces(tmp_path, packed) == []
+        assert traces(tmp_path, PACKED) == []
 
 
-def _full() -> None:
-    raise OSError("the disk is full")
+def test_a_log_that_somebody_reads_is_not_called_erased(tmp_path: Path) -> None:
+    with running(make_app(tmp_path)) as run:
+        device = run.client()
+        body = episode(device.policy(), device._ticket, user="ann") | {"rewards": REWARDS}
+        assert device.post("/v1/episodes", body)["status"] == "waiting"
+        with run.service.store._turn:
+            run.service.store._only.execute("PRAGMA busy_timeout = 50")
+        with contextlib.closing(sqlite3.connect(tmp_path / "app.db")) as reader:
+            reader.execute("BEGIN")
+            reader.execute("SELECT * FROM packets").fetchall()
+            found = forgotten(run.service, "ann")
+            assert (found["removed"], found["erased"]) == (1, False)
+            assert "still in its write-ahead log" in found["remains"]
+            assert traces(tmp_path, PACKED) == ["app.db-wal"]
+        found = forgotten(run.service, "ann")
+        assert (found["removed"], found["erased"]) == (0, True)
+        assert "write-ahead" not in found["remains"]
+        assert traces(tmp_path, PACKED) == []
+
+
+def test_pin_roll_back_unpin_stop(tmp_path: Path) -> None:
+    with running(make_app(tmp_path, window=2)) as run:
+        device, curator = run.client(), run.client("curator")
+        come(device, 20)
+        first = device._read
+        run.wait(lambda s: s["version"] == 1)
+        # An older version serves again, under a new number, and goes on serving.
+        assert curator.post("/v1/commands", {"what": "pin", "version": 0})["version"] == 2
+        pinned = reads(device)
+        assert pinned.version == 2
+        assert np.array_equal(pinned.actions, first.actions)
+        come(device, 20)
+        state = run.wait(lambda s: s["latest"] == 3)
+        assert (state["version"], state["pinned"]) == (2, True)
+        curator.post("/v1/commands", {"what": "unpin"})
+        come(device, 20)
+        assert run.wait(lambda s: s["latest"] == 4)["version"] == 4
+        with pytest.raises(Refused, match="99") as refused:
+            curator.post("/v1/commands", {"what": "serve", "version": 99})
+        assert refused.value.code == 422
+        curator.post("/v1/commands", {"what": "stop"})
+        device._tries = 1
+        body = episode(first, device._ticket)
+        sent = json.dumps(body).encode()
+        assert device.request("GET", "/v1/policy")[0] == 503
+        assert device.request("POST", "/v1/episodes", {}, sent)[0] == 503
+        curator.post("/v1/commands", {"what": "start"})
+        assert reads(device).version == 4
+    assert verified(tmp_path) == []
+
+
+def test_a_service_goes_on_after_an_end(tmp_path: Path) -> None:
+    app = make_app(tmp_path)
+    with running(app) as run:
+        come(run.client(), 20)
+    with running(app) as run:
+        # The block was full when it ended, or is released now; nobody is lost.
+        state = run.wait(lambda s: s["version"] == 1)
+        assert (state["served"], state["waiting"]) == (20, 0)
+        come(run.client(), 20)
+        assert run.wait(lambda s: s["version"] == 2)["served"] == 40
+
+
+def test_another_file_is_refused_by_name_and_stops_nothing(tmp_path: Path) -> None:
+    other = make_app(tmp_path, file="other.toml", horizon=4)
+    with running(make_app(tmp_path)) as run:
+        with pytest.raises(InvalidArgument, match="'run' in this store has other arguments"):
+            Service(other)
+        come(run.client(), 20)
+        run.wait(lambda s: s["version"] == 1)
+        assert run.client().request("GET", "/readyz")[0] == 200
+
+
+def test_what_a_step_raises_is_logged_and_told_by_all_and_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = make_app(tmp_path, size=3)
+    with running(app) as one, running(app) as two:
+        with monkeypatch.context() as patched:
+            patched.setattr(Agent, "step", breaks)
+            come(one.client(), 3)
+            for run in (one, two):
+                device = run.client()
+                device._tries = 1
+                wait_for(lambda d=device: d.request("GET", "/readyz")[0] == 503)
+                told = json.loads(device.request("GET", "/readyz")[2])
+                assert told["problem"] == "ZeroDivisionError"
+        assert one.wait(lambda s: s["version"] == 1)["served"] == 3
+        for run in (one, two):
+            wait_for(lambda r=run: r.client().request("GET", "/readyz")[0] == 200)
+    lines = [json.loads(r.getMessage()) for r in caplog.records if r.name == "tacit.service"]
+    failed = [line for line in lines if line["event"] == "failed"]
+    assert failed
+    assert failed[0]["error"] == "ZeroDivisionError"
+    assert any("breaks" in place for place in failed[0]["at"])
+    assert "ann" not in caplog.text
+
+
+def breaks(agent: Agent) -> bool:
+    raise ZeroDivisionError("ann had 1 / 0")
 
 
 def wait_for(what: Any, seconds: float = 60.0) -> None:
@@ -251,156 +378,71 @@ def wait_for(what: Any, seconds: float = 60.0) -> None:
         time.sleep(0.02)
 
 
-def test_a_log_that_somebody_reads_is_not_called_erased(tmp_path: Path) -> None:
+def test_ready_means_that_it_can_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with running(make_app(tmp_path)) as run:
         device = run.client()
-        body = episode(device.policy(), device._ticket, user="ann")
-        packed = run.service.form.pack(body)
-        assert device.post("/v1/episodes", body)["status"] == "waiting"
-        store = run.service.store
-        store.ask("PRAGMA busy_timeout = 50")  # of this thread's connection
-        with contextlib.closing(sqlite3.connect(tmp_path / "service.db")) as reader:
-            reader.execute("BEGIN")
-            reader.execute("SELECT * FROM episodes").fetchall()
-            found = forgotten(run.service, "ann")
-            assert (found["removed"], found["erased"]) == (1, False)
-            assert "still in its write-ahead log" in found["remains"]
-            assert traces(tmp_path, packed) == ["service.db-wal"]
-        found = forgotten(run.service, "ann")
-        assert (found["removed"], found["erased"]) == (0, True)
-        assert "write-ahead" not in found["remains"]
-        assert traces(tmp_path, packed) == []
-
-
-def test_pin_roll_back_unpin_stop(tmp_path: Path) -> None:
-    with running(make_app(tmp_path)) as run:
-        device, curator = run.client(), run.client("curator")
-        come(device, 20)
-        run.wait(lambda s: s["version"] == 1)
-        come(device, 5)  # who waits is released before another version serves
-        curator.post("/v1/commands", {"what": "pin", "version": 0})
-        state = run.wait(lambda s: s["pinned"])
-        assert (state["version"], state["served"], state["waiting"]) == (0, 25, 0)
-        come(device, 20)
-        state = run.wait(lambda s: s["served"] == 45)
-        assert (state["version"], state["newest"]) == (0, 3)
-        curator.post("/v1/commands", {"what": "unpin"})
-        run.wait(lambda s: not s["pinned"])
-        come(device, 20)
-        assert run.wait(lambda s: s["served"] == 65)["version"] == 4
-        curator.post("/v1/commands", {"what": "serve", "version": 99})
-        curator.post("/v1/commands", {"what": "stop"})
-        assert device.request("GET", "/v1/policy")[0] == 503
         device._tries = 1
-        assert (
-            device.request(
-                "POST",
-                "/v1/episodes",
-                {},
-                json.dumps(episode(device._policy, device._ticket)).encode(),
-            )[0]
-            == 503
-        )
-        curator.post("/v1/commands", {"what": "start"})
-        assert device.policy().version == 4
-    asked = rows(tmp_path, "SELECT what, state FROM commands ORDER BY id")
-    states = [("pin", "done"), ("unpin", "done"), ("serve", "failed")]
-    assert asked == [*states, ("stop", "done"), ("start", "done")]
+        assert device.request("GET", "/readyz")[0] == 200
+        with monkeypatch.context() as patched:
+            patched.setattr(Store, "write", _full)
+            wait_for(lambda: device.request("GET", "/readyz")[0] == 503)
+            assert "disk" in json.loads(device.request("GET", "/readyz")[2])["problem"]
+        wait_for(lambda: device.request("GET", "/readyz")[0] == 200)
 
 
-def test_a_service_goes_on_after_an_end(tmp_path: Path) -> None:
-    app = make_app(tmp_path)
-    with running(app) as run:
-        come(run.client(), 30)
-    with running(app) as run:
-        # The block was full when it ended, or is released now; nobody is lost.
-        assert run.wait(lambda s: s["served"] >= 20)["served"] + 0 in (20, 30)
-
-
-def test_a_first_start_that_was_cut_off(tmp_path: Path) -> None:
-    """A ledger that was begun, and no state: set aside. One that somebody paid on: refused."""
-    app = make_app(tmp_path)
-    app.agent()
-    (tmp_path / "agent.state").unlink()
-    ledger = tmp_path / "budget.ledger"
-    lines = ledger.read_text().splitlines(keepends=True)
-    ledger.write_text("".join(lines[:2]))
-    with running(app) as run:
-        come(run.client(), 20)
-        run.wait(lambda s: s["version"] == 1)
-    for path in (tmp_path / "agent.state", *tmp_path.glob("service.db*")):
-        path.unlink()
-    with running(app) as run:
-        assert "another run's" in run.wait(lambda s: s["problem"])["problem"]
-
-
-@pytest.mark.parametrize("what", ["state", "ledger", "database"])
-def test_older_copies_are_refused(tmp_path: Path, what: str) -> None:
-    app = make_app(tmp_path)
-    names = {"state": "agent.state", "ledger": "budget.ledger", "database": "service.db"}
-    path = tmp_path / names[what]
-    with running(app) as run:
-        come(run.client(), 20)
-        run.wait(lambda s: s["version"] == 1)
-    copy = path.read_bytes()
-    with running(app) as run:
-        come(run.client(), 20)
-        run.wait(lambda s: s["version"] == 2)
-    for more in tmp_path.glob(f"{path.name}-*"):
-        more.unlink()  # what SQLite keeps beside the file belongs to the newer one
-    path.write_bytes(copy)
-    charged = lines_with_costs(tmp_path)
-    with running(app) as run:
-        run.wait(lambda s: s["problem"])
-        come(run.client(), 20)
-        assert run.wait(lambda s: s["problem"])["version"] == (1 if what == "database" else 2)
-        assert run.client().request("GET", "/readyz")[0] == 503
-    assert lines_with_costs(tmp_path) == charged
-
-
-def lines_with_costs(folder: Path) -> int:
-    text = (folder / "budget.ledger").read_text().splitlines()[1:]
-    return sum(bool(json.loads(line)["costs"]) for line in text)
+@contextlib.contextmanager
+def _full(store: Store) -> Any:
+    raise StoreGone("the disk is full")
+    yield
 
 
 def test_local_reports(tmp_path: Path) -> None:
+    """Honest devices over several versions: nobody is refused."""
     app = make_app(tmp_path, privacy='model = "local"', size=10)
     with running(app) as run:
         device = run.client()
-        for version in (0, 1):
-            policy = device.policy()
-            assert policy.version == version
+        for version in range(4):
             for user in range(10):
+                policy = device.policy()
+                assert policy.version == version
                 made = episode(policy, "", user)
-                told = device.send(
-                    f"{version}-{user}", made["states"], made["actions"], made["rewards"]
-                )
+                named = f"{version}-{user}"
+                told = device.send(named, made["states"], made["actions"], made["rewards"])
                 assert told["status"] == "waiting"
             run.wait(lambda s, v=version: s["version"] == v + 1)
         with pytest.raises(Refused, match="reports"):
             device.post("/v1/episodes", made)
-    # Only noisy vectors were ever stored, and they are gone too.
-    assert set(rows(tmp_path, "SELECT body FROM episodes")) == {(None,)}
+        reads(device)
+        short = made | {"ticket": device._ticket, "report": [0.0]}
+        with pytest.raises(Refused, match="report must be a list of"):
+            device.post("/v1/reports", short)
+    assert rows(tmp_path, "SELECT * FROM packets") == []
+
+
+def test_a_report_is_drawn_once_for_an_event(tmp_path: Path) -> None:
+    app = make_app(tmp_path, privacy='model = "local"', size=10)
+    with running(app) as run:
+        device, sent = run.client(), []
+        made, post = episode(device.policy(), ""), device.post
+        device.post = lambda path, body: sent.append(body) or post(path, body)  # type: ignore
+        for _ in range(2):
+            given = made["states"], made["actions"], made["rewards"]
+            assert device.send("ann", *given, event="1")["status"] == "waiting"
+    assert sent[0] == sent[1]
 
 
 def test_an_agent_that_counts_all_versions_alike(tmp_path: Path) -> None:
-    """Blocks are exactly as large as planned; whoever comes meanwhile is in the next one, and
-    nobody is taken for whom no block is left.
-    """
+    """Blocks have exactly as many places as planned, and nobody has one when none is left."""
     with running(make_app(tmp_path, agent="policy_improvement", users=60)) as run:
         device = run.client()
-        first = device.policy()
-        told = [
-            device.post("/v1/episodes", episode(first, device._ticket, k))["status"]
-            for k in range(65)
-        ]
-        assert told.count("waiting") == 60
-        assert told[60:] == ["ended"] * 5
+        assert come(device, 60) == ["waiting"] * 60
+        made = episode(reads(device), "")
+        assert device._ticket == ""
+        told = device.send("ann", made["states"], made["actions"], made["rewards"])
+        assert (told["status"], told["accepted"]) == ("unasked", False)
         assert run.wait(lambda s: s["served"] == 60)["version"] == 3
-    found = rows(tmp_path, "SELECT users, state FROM blocks ORDER BY number")
-    assert found == [(20, "released")] * 3
-    sizes = rows(tmp_path, "SELECT block, COUNT(*) FROM episodes GROUP BY block ORDER BY block")
-    assert sizes == [(0, 20), (1, 20), (2, 20)]
+    found = rows(tmp_path, "SELECT places, users, stage FROM blocks ORDER BY block")
+    assert found[:3] == [(20, 20, "done")] * 3
 
 
 def test_scripts_of_named_origins_may_ask(tmp_path: Path) -> None:
@@ -416,8 +458,6 @@ def test_scripts_of_named_origins_may_ask(tmp_path: Path) -> None:
 def test_metrics_are_public_facts(running_once: Any) -> None:
     text = running_once.client().request("GET", "/metrics")[2].decode()
     assert "tacit_version 0" in text
-    secret = running_once.service.seen.serving["secret"]
-    assert secret not in text
     assert all(token not in text for token in running_once.tokens.values())
 
 
@@ -474,9 +514,8 @@ def test_the_command_serves_by_tls_with_two_workers(tmp_path: Path) -> None:
         port = made.getsockname()[1]
     names = f'certificate = "{certificate.name}"\ncertificate_key = "{key.name}"\n'
     path = write_app(tmp_path, serve=f"{names}port = {port}\nworkers = 2")
-    store = Store(str(tmp_path / "service.db"))
-    token = new_token(store, "device")
-    store.close_all()
+    with Store(tmp_path / "app.db") as store:
+        token = new_token(store, "device")
     command = [sys.executable, "-c", "from tacit.cli.app import main; main()", "serve", path]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     context = ssl.create_default_context(cafile=certificate)

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from tacit import published
 from tacit.service.app_file import App, read_app
+from tacit.service.client import Client
 
 APP = """
 [world]
 states = ["new", "idle", "busy"]
 actions = ["wait", "ask"]
-horizon = 3
+horizon = {horizon}
 
 [agent]
 name = "{agent}"
@@ -27,7 +27,12 @@ epsilon = 1.0
 delta = 1e-7
 {privacy}
 
+[files]
+store = "{store}"
+name = "{name}"
+
 [serve]
+window = {window}
 rate = 1000000
 {serve}
 """
@@ -41,14 +46,36 @@ def write_app(
     size: int = 20,
     privacy: str = "",
     serve: str = "",
+    store: str = "app.db",
+    name: str = "run",
+    file: str = "app.toml",
+    horizon: int = 3,
+    window: int = 60,
 ) -> Path:
-    path = folder / "app.toml"
-    path.write_text(APP.format(agent=agent, users=users, size=size, privacy=privacy, serve=serve))
+    path = folder / file
+    given = {"agent": agent, "users": users, "size": size, "privacy": privacy, "serve": serve}
+    path.write_text(APP.format(**given, store=store, name=name, horizon=horizon, window=window))
     return path
 
 
 def make_app(folder: Path, **options: Any) -> App:
     return read_app(str(write_app(folder, **options)), logs=False)
+
+
+def reads(client: Client) -> Any:
+    """The policy, for another user of this device."""
+    client._spent = True
+    return client.policy()
+
+
+def come(client: Client, users: int, **more: Any) -> list[str]:
+    """So many users, each of whom reads the policy, and sends an episode; what they were told."""
+    told = []
+    for seed in range(users):
+        policy = reads(client)
+        body = episode(policy, client._ticket, seed, **more)
+        told.append(client.post("/v1/episodes", body)["status"])
+    return told
 
 
 def episode(policy: Any, ticket: str, seed: int = 0, **more: Any) -> dict[str, Any]:
@@ -64,16 +91,9 @@ def episode(policy: Any, ticket: str, seed: int = 0, **more: Any) -> dict[str, A
     body = {
         "user": uuid.uuid4().hex,
         "event": uuid.uuid4().hex,
-        "version": policy.version,
         "ticket": ticket,
         "states": states,
         "actions": actions,
         "rewards": rewards,
     }
     return body | more
-
-
-def read_policy(response: Any, folder: Path) -> Any:
-    path = folder / "read.json"
-    path.write_bytes(response.content)
-    return published.load(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -32,18 +33,19 @@ def serve_command(
     as_json: options.Json = False,
 ) -> None:
     """Serves, or does one of the chores."""
-    from tacit.service import store
+    from tacit.service import tokens
     from tacit.service.app_file import read_app
+    from tacit.store.store import Store
 
     app = read_app(file, logs=False, allow_code=allow_code)
     if new_token:
-        token = store.new_token(store.Store(app.database), new_token)
+        token = tokens.new_token(Store(app.store), new_token)
         if as_json:
             print_json({"role": new_token, "token": token})
         else:
             typer.echo(token)
     elif revoke:
-        store.revoke_token(store.Store(app.database), revoke)
+        tokens.revoke_token(Store(app.store), revoke)
         say(f"{revoke} opens nothing any more")
     elif check:
         _check(app, expect, as_json)
@@ -72,6 +74,7 @@ def _serve(app: App) -> None:
     except ImportError:
         raise MissingExtra("serving needs more: pip install 'tacit[serve]'") from None
     serving = app.serving
+    app.agent()  # the run in the store, or why it is not this one, before anything listens
     say(f"http{'s' if serving.certificate else ''}://{serving.host}:{serving.port}")
     uvicorn.run(
         "tacit.cli.serve:worker",
@@ -97,6 +100,7 @@ def worker() -> Any:
 
     if _FILE not in os.environ:
         raise InvalidArgument(f"{_FILE} must name the file of the app")
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
     allow_code = os.environ.get(_CODE) == "1"
     app = read_app(os.environ[_FILE], logs=False, allow_code=allow_code)
     return create(Service(app), tools())

@@ -15,6 +15,7 @@ import json
 import math
 import os
 import secrets
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -47,7 +48,7 @@ from tacit.privacy.noise import Noise
 from tacit.privacy.owner import Uncopyable, new_lock, refuse_within
 from tacit.privacy.statistic import Block, Statistic
 from tacit.store import ledger, runs
-from tacit.store.store import Conflict, Store
+from tacit.store.store import Conflict, Store, StoreGone
 from tacit.store.values import dump, load
 
 Data = Episodes | VectorEpisodes | Block
@@ -125,6 +126,8 @@ class Agent(Uncopyable):
         self._fits: Any = None  # version and columns that were checked last
         self.store.agents.add(self)
         self._places: Counter[tuple[int, int]] = Counter()  # taken, by block and version
+        self._writing: Counter[tuple[int, int]] = Counter()  # those that are being written
+        self._counting, self._flushing = threading.Lock(), threading.Lock()
         self._in_vain, self._drawn = 0, 0  # releases after which counter and noise are as here
         with self.store.write() as db:
             run = runs.find(db, name)
@@ -198,7 +201,10 @@ class Agent(Uncopyable):
             blocks = runs.undone(db, run)
             unchanged = seen is not None and run.latest == seen.run.latest
             now = seen.now if seen and unchanged else self._checkpoint(db, run.latest)
-        self._seen = found = View(run, blocks[0], blocks[-1], now)
+        found, last = View(run, blocks[0], blocks[-1], now), self._seen
+        # A thread that was slow must not bring back what it saw before others.
+        if last is None or (run.epoch, run.taken) >= (last.run.epoch, last.run.taken):
+            self._seen = found
         return found
 
     def _checkpoint(self, db: Any, version: int) -> Checkpoint:
@@ -480,27 +486,53 @@ class Agent(Uncopyable):
         """
         view = self._seen or self._look()
         block, run = view.open, view.run
-        if run.stopped or run.succeeded or block.stage != "open" or not block.size:
-            return ""
-        self._places[(block.block, run.version)] += 1
+        with self._counting:
+            both = (*self._places.items(), *self._writing.items())
+            places = block.places + sum(n for (of, _), n in both if of == block.block)
+            if run.stopped or run.succeeded or block.stage != "open" or places >= block.size:
+                return ""
+            self._places[(block.block, run.version)] += 1
         text = f"{run.version}.{block.block}.{secrets.token_hex(8)}"
         return f"{text}.{self.store.keyed('ticket', self.run_name, text)}"
 
+    @property
+    def unwritten(self) -> bool:
+        """Whether places were taken that :meth:`flush_places` would write."""
+        return bool(self._places or self._writing)
+
     def flush_places(self) -> None:
         """Writes places that were taken since; a block that has all of its own closes."""
-        taken, self._places = self._places, Counter()
         now = self._look().now
-        if taken:
+        if self._places:
+            with self._written() as taken, self.store.write() as db:
+                self._count(db, runs.find(db, self.run_name), now, taken)
+
+    @contextlib.contextmanager
+    def _written(self) -> Iterator[Counter[tuple[int, int]]]:
+        """Places that are written within, and are there again if that fails."""
+        with self._flushing:
+            with self._counting:
+                taken, self._places = self._places, Counter()
+                self._writing = taken
             try:
-                with self.store.write() as db:
-                    run = runs.find(db, self.run_name)
-                    for block in sorted({block for block, _ in taken}):
-                        shares = {v: n for (b, v), n in taken.items() if b == block}
-                        self._close_full(db, run, now, runs.take_places(db, run, block, shares))
+                yield taken
             except BaseException:
-                self._places.update(taken)
+                with self._counting:
+                    self._places.update(taken)
                 raise
-            self._look(fresh=True)
+            else:
+                with contextlib.suppress(StoreGone):
+                    self._look(fresh=True)
+            finally:
+                with self._counting:
+                    self._writing = Counter()
+
+    def _count(
+        self, db: Any, run: Any, now: Checkpoint, taken: Mapping[tuple[int, int], int]
+    ) -> None:
+        for block in sorted({block for block, _ in taken}):
+            shares = {v: n for (b, v), n in taken.items() if b == block}
+            self._close_full(db, run, now, runs.take_places(db, run, block, shares))
 
     def _close_full(self, db: Any, run: Any, now: Checkpoint, block: Any) -> None:
         """Closes a block that has all its places; the next one opens if it may."""
@@ -522,8 +554,9 @@ class Agent(Uncopyable):
             tickets: What they got with their policies.
         """
         told, now = dict[int, Answer](), self._look().now
-        with self.store.write() as db:
+        with self._written() as taken, self.store.write() as db:
             run = runs.find(db, self.run_name)
+            self._count(db, run, now, taken)  # or places of these devices would count twice
             names = self.store.pseudonyms(db, people)
             keys = self.store.pseudonyms(
                 db, [f"{n} {e}" for n, e in zip(names, events, strict=True)]
@@ -559,8 +592,8 @@ class Agent(Uncopyable):
             for (number, version), some in sorted(groups.items()):
                 pays = runs.admit(db, run, number, [names[i] for i in some])
                 for i, cost in zip(some, pays, strict=True):
-                    taken = Answer("waiting", number, version)
-                    told[i] = taken if cost >= 0 else Answer("refused", version=run.version)
+                    waits = Answer("waiting", number, version)
+                    told[i] = waits if cost >= 0 else Answer("refused", version=run.version)
                 kept = [(i, cost) for i, cost in zip(some, pays, strict=True) if cost >= 0]
                 if not kept:
                     continue
@@ -570,7 +603,6 @@ class Agent(Uncopyable):
                 who = [(names[i], cost) for i, cost in kept]
                 self._write(db, run, number, part, who, [(keys[i], tickets[i]) for i, _ in kept])
                 self._close_full(db, run, now, runs.block_of(db, self.run_name, number))
-        self._look(fresh=True)
         return [told[twins.get(i, i)] for i in range(rows.users)]
 
     def _place(self, ticket: str) -> tuple[int, int] | str:

@@ -11,15 +11,19 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sqlalchemy import func, select
+
 from tacit.privacy.errors import InvalidArgument, TacitError
-from tacit.privacy.ledger import Ledger
-from tacit.service.store import ROLES, Store
+from tacit.service.tokens import ROLES
+from tacit.store import ledger, runs
+from tacit.store.schema import VERSION, packets, problems, tokens, versions
+from tacit.store.store import Store
 
 if TYPE_CHECKING:
     from tacit.service.app_file import App
 
 _LEAST = 256 * 2**20
-"""Bytes that should be free where the files are."""
+"""Bytes that should be free where the store is."""
 
 
 def checked(app: App, expect: str = "") -> list[tuple[str, bool, str]]:
@@ -33,37 +37,39 @@ def checked(app: App, expect: str = "") -> list[tuple[str, bool, str]]:
         except (TacitError, OSError, ValueError) as error:
             found.append((name, False, " ".join(str(error).split())))
 
-    def database() -> str:
+    def opened() -> str:
         nonlocal store
-        if "://" not in app.database and not os.path.exists(app.database):
-            return "is not there yet: the first start makes it"
-        store = Store(app.database)
-        return f"answers, schema {store.serving()['schema_version']}"
+        if "://" not in app.store:
+            if not os.path.exists(app.store):
+                return "is not there yet: the first start makes it"
+            mode = stat.S_IMODE(os.stat(app.store).st_mode)
+            _require(mode & 0o077 == 0, f"others can read it: its mode is {mode:o}, not 600")
+        store = Store(app.store)
+        return f"answers, schema {VERSION}"
 
     look("agent", lambda: f"{app.agent(files=False)!r}")
-    look("database", database)
+    look("store", opened)
     look("disk", lambda: _disk(app))
     look("TLS", lambda: _tls(app))
     if store is not None:
         kept: Store = store
-        for name, view in _of_database(app, kept, expect):
+        for name, view in _of_store(app, kept, expect):
             look(name, view)
-        kept.close_all()
-    elif app.files["state"].exists():
-        found.append(("state", False, "is there without a database: one of them is another's"))
+        kept.close()
     return found
 
 
-def _of_database(app: App, store: Store, expect: str) -> Iterator[tuple[str, Callable[[], str]]]:
-    serving = store.serving()
+def _of_store(app: App, store: Store, expect: str) -> Iterator[tuple[str, Callable[[], str]]]:
     yield "tokens", lambda: _tokens(store)
-    if serving["version"] < 0:
+    with store.read() as db:
+        run = runs.find(db, app.name)
+    if run is None:
         return
-    yield "state", lambda: _state(app)
-    if not app.privacy.local:
-        yield "ledger", lambda: _ledger(app, serving, expect)
-    yield "policies", lambda: _policies(store, serving)
-    yield "blocks", lambda: _blocks(store, serving)
+    yield "arguments", lambda: _arguments(app, run)
+    yield "ledger", lambda: _ledger(store, expect)
+    yield "policies", lambda: _policies(store, run)
+    yield "episodes", lambda: _episodes(store, run)
+    yield "problems", lambda: _problems(store, run)
     yield "clock", lambda: _clock(store)
 
 
@@ -87,28 +93,27 @@ def _tls(app: App) -> str:
 
 
 def _tokens(store: Store) -> str:
-    rows = store.ask("SELECT role, COUNT(*) FROM tokens WHERE revoked = 0 GROUP BY role")
-    counts = {role: int(count) for role, count in rows}
+    with store.read() as db:
+        query = select(tokens.c.role, func.count()).where(tokens.c.revoked == 0)
+        counts = {role: int(n) for role, n in db.execute(query.group_by(tokens.c.role))}
     missing = [role for role in ROLES if role not in counts]
     _require(not missing, f"nobody has one as {' or '.join(missing)}: tacit serve --new-token")
     return ", ".join(f"{counts[role]} {role}" for role in ROLES)
 
 
-def _state(app: App) -> str:
-    path = app.files["state"]
-    _require(path.exists(), f"{path.name} is not here: see docs/service.md, restore")
-    mode = stat.S_IMODE(path.stat().st_mode)
-    _require(mode & 0o077 == 0, f"others can read {path.name}: its mode is {mode:o}, not 600")
-    return f"{path.name}, mode {mode:o}"
+def _arguments(app: App, run: Any) -> str:
+    mine = ledger.digest(app.agent(files=False).algorithm.fingerprint)
+    _require(
+        mine == run.fingerprint, f"the run {run.run!r} in this store has other arguments than app"
+    )
+    return f"those of the run {run.run!r} in the store"
 
 
-def _ledger(app: App, serving: dict[str, Any], expect: str) -> str:
-    path = app.files["ledger"]
-    ledger = Ledger.open(path, expect=serving["ledger_head"], every_line=True)
-    _require(ledger.id == serving["ledger"], "it is another one than the database has seen")
-    if expect:
-        Ledger.open(path, expect=_head_of(expect))
-    return f"{ledger.sequence} entries, all well, and it has the database's line"
+def _ledger(store: Store, expect: str) -> str:
+    wrong = ledger.verify(store, _head_of(expect) if expect else "")
+    _require(not wrong, "; ".join(wrong[:5]))
+    with store.read() as db:
+        return f"{ledger.head(db)[0]} entries and all accounts are well"
 
 
 def _head_of(expect: str) -> str:
@@ -120,36 +125,45 @@ def _head_of(expect: str) -> str:
     return str(published.about(expect)["ledger_head"])
 
 
-def _policies(store: Store, serving: dict[str, Any]) -> str:
+def _policies(store: Store, run: Any) -> str:
     from tacit import published
 
-    rows = store.ask("SELECT version, body FROM policies ORDER BY version DESC LIMIT 100")
+    query = select(versions.c.version, versions.c.policy).where(versions.c.run == run.run)
+    with store.read() as db:
+        rows = db.execute(query.order_by(versions.c.version.desc()).limit(100)).all()
     with tempfile.TemporaryDirectory() as folder:
-        for version, body in rows:
+        for version, body in filter(lambda row: row[1], rows):
             path = Path(folder) / "policy.json"
-            path.write_bytes(bytes(body))
+            path.write_bytes(body)
             said = published.about(path)
             _require(int(said["version"]) == version, f"version {version} says it is another")
-    _require(any(v == serving["version"] for v, _ in rows), "what serves is not among them")
+    _require(any(v == run.version for v, _ in rows), "what serves is not among them")
     return f"{len(rows)} of the last were read, and their hashes are right"
 
 
-def _blocks(store: Store, serving: dict[str, Any]) -> str:
-    rows = store.ask(
-        "SELECT b.number, b.users, b.state, COUNT(e.id), COUNT(e.body) FROM blocks b "
-        "LEFT JOIN episodes e ON e.block = b.number GROUP BY b.number, b.users, b.state"
-    )
-    for number, users, state, there, raw in rows:
-        _require(users == there, f"block {number} has {there} rows, not {users}")
-        _require(state == "sealed" or not raw, f"block {number} is released and has raw data")
-    served = sum(users for _, users, state, _, _ in rows if state == "released")
-    _require(served == serving["served"], f"they have {served} users, not {serving['served']}")
-    return f"{len(rows)}, with {served} users; raw data is of those who wait alone"
+def _episodes(store: Store, run: Any) -> str:
+    with store.read() as db:
+        query = select(packets.c.block, func.sum(packets.c.users)).where(packets.c.run == run.run)
+        raw = {block: int(n) for block, n in db.execute(query.group_by(packets.c.block))}
+        waits = {row.block: row.users for row in runs.undone(db, run)}
+    for block, users in raw.items():
+        _require(block in waits, f"block {block} is released and has raw data")
+        _require(users == waits[block], f"block {block} has {users} episodes, not {waits[block]}")
+    return f"raw data is of the {sum(raw.values())} who wait alone"
+
+
+def _problems(store: Store, run: Any) -> str:
+    with store.read() as db:
+        query = select(problems.c.problem).where(problems.c.run == run.run)
+        said = [*db.scalars(query)]
+    _require(not said, "; ".join(said))
+    return "none"
 
 
 def _clock(store: Store) -> str:
-    last = store.ask("SELECT MAX(at) FROM policies")[0][0]
-    ahead = last - time.time()
+    with store.read() as db:
+        last = db.scalar(select(func.max(versions.c.at)))
+    ahead = (last or 0.0) - time.time()
     _require(ahead < 60.0, f"it is {ahead:.0f} seconds before the last publication")
     return "is after the last publication"
 

@@ -1,7 +1,7 @@
 """A device's side of a service: reads the policy, acts, and sends what came of it, once.
 
     device = Client("http://127.0.0.1:8321", token)
-    policy = device.policy()                      # for one episode; sent again only if it changed
+    policy = device.policy()                      # before each episode: it takes a place for it
     action = policy.act(step, "idle", rng)        # see tacit.published
     device.send("ann", states, actions, rewards)  # {"status": "waiting", "accepted": True, ...}
 
@@ -29,6 +29,7 @@ from tacit import published
 from tacit.privacy.errors import InvalidArgument, TacitError
 
 _RETRIED = (408, 429, 503)
+_UNASKED = "not sent: there was no place for an episode when the policy was read"
 
 
 class Refused(TacitError):
@@ -61,14 +62,19 @@ class Client:
         self._connection: http.client.HTTPConnection | None = None
         self._read: Any = None  # and for one episode:
         self._policy: Any = None
-        self._etag, self._ticket, self._task = "", "", dict[str, Any]()
+        self._etag, self._task = "", dict[str, Any]()
+        self._ticket, self._spent, self._until = "", True, 0.0
+        self._made = "", list[float]()  # event of the last report, and the report
 
     def policy(self) -> Any:
         """The policy that serves now, as :mod:`tacit.published` reads it; its hash is checked.
 
-        Call it once per episode: a component of a mixed policy is drawn anew each time.
+        Call it once per episode: it takes a place in a block for what is sent next, and a component
+        of a mixed policy is drawn anew each time. An unused place is kept, while it is fresh.
         """
-        code, headers, body = self.request("GET", "/v1/policy", {"If-None-Match": self._etag})
+        wanted = self._spent or time.monotonic() > self._until
+        path = f"/v1/policy?place={int(wanted)}"
+        code, headers, body = self.request("GET", path, {"If-None-Match": self._etag})
         if code == 200:
             with tempfile.TemporaryDirectory() as folder:
                 path = Path(folder) / "policy.json"
@@ -78,7 +84,12 @@ class Client:
             self._etag = headers["ETag"]
         elif code != 304:
             raise Refused(code, _content(body))
-        self._ticket, read = headers["Tacit-Ticket"], self._read
+        if code == 200 or wanted:
+            self._ticket = headers.get("Tacit-Ticket", "")
+            self._spent = not self._ticket
+            # Of an old ticket too little of the window is left for another episode.
+            self._until = time.monotonic() + float(headers["Tacit-Window"]) / 2.0
+        read = self._read
         mixed = isinstance(read, published.PublishedMixed)
         self._policy = read.drawn(default_rng()) if mixed else read
         return self._policy
@@ -106,16 +117,20 @@ class Client:
         if self._policy is None:
             raise InvalidArgument("read the policy first: an episode says which it followed")
         component = getattr(self._policy, "component", None) if component is None else component
+        if not self._ticket:
+            return {"status": "unasked", "accepted": False, "words": _UNASKED}
         body: dict[str, Any] = {
             "user": user,
             "event": event or secrets.token_hex(16),
-            "version": self._policy.version,
             "ticket": self._ticket,
         }
+        self._spent = True
         if self.task()["model"] == "local":
-            self._task = self.get("/v1/task")  # what is reported may depend on the version
-            report = self._report(states, actions, rewards, component)
-            return self.post("/v1/reports", body | {"report": report})
+            self._task = self.get("/v1/task")  # what is reported depends on the version
+            if self._made[0] != body["event"]:  # sent again, it has the same noise
+                report = self._report(states, actions, rewards, component)
+                self._made = body["event"], report
+            return self.post("/v1/reports", body | {"report": self._made[1]})
         raw = {"states": [*states], "actions": [*actions], "rewards": [*rewards]}
         more = {} if component is None else {"component": component}
         return self.post("/v1/episodes", body | raw | more)

@@ -1,18 +1,18 @@
 """What answers requests: devices, curators and officers, over HTTP with an OpenAPI description.
 
-Policies are read from memory. Each process looks at the database a few times a second, and at once
-after what it did itself, so a new version serves everywhere within that time; a device that read
-the old one meanwhile is told that it is retired.
+Policies are read from memory. Each process looks at the store a few times a second, and at once
+after what it did itself, so a new version serves everywhere within that time.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import hmac
 import json
+import math
 import threading
 import time
+import warnings
 from collections import Counter, OrderedDict
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
@@ -21,12 +21,20 @@ from typing import TYPE_CHECKING, Any
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
+from sqlalchemy import update
 
+from tacit.core.agent import Answer
+from tacit.privacy.errors import InvalidArgument, TacitError, TacitWarning
 from tacit.service.app_file import App
-from tacit.service.curator import Curator, Loop, form_of, rules_of
-from tacit.service.intake import Answer, Intake, arrival, clock, forget
+from tacit.service.curator import Loop
+from tacit.service.facts import asked_of_devices, public_state
+from tacit.service.intake import Arrival, Intake, form_of
+from tacit.service.log import note, trouble
 from tacit.service.schema import COMMAND, EPISODE, FORGET, REPORT, answers
-from tacit.service.store import Store, StoreGone, hashed, ticket
+from tacit.service.tokens import Keys
+from tacit.store import ledger
+from tacit.store.schema import stores
+from tacit.store.store import Conflict, Store, StoreGone
 
 if TYPE_CHECKING:
     from tacit.service import pages
@@ -34,37 +42,45 @@ if TYPE_CHECKING:
 _CODES = {
     "waiting": 202,
     "counted": 200,
-    "retired": 409,
     "refused": 409,
     "late": 409,
-    "ended": 410,
+    "used": 409,
     "forgotten": 410,
+    "unreadable": 410,
     "unknown": 422,
     "stopped": 503,
 }
 _WORDS = {
     "waiting": "taken: it counts with the rest of its block",
     "counted": "taken: its block was released",
-    "retired": "not taken: another version serves, or its block is being released; read the policy",
-    "refused": "not taken: this user has as many episodes as were declared, or one in this block",
-    "late": "not taken: its reward window has closed",
-    "ended": "not taken: all users who were declared have come",
+    "refused": "not taken: this user has as many episodes as were declared, or one in this block, "
+    "or has no budget left",
+    "late": "not taken: the time between reading a policy and sending an episode has passed",
+    "used": "not taken: another event has the place of this ticket; read the policy for a new one",
     "forgotten": "not taken: this event was forgotten, as its user asked",
-    "unknown": "not taken: no such version was published here, or the ticket is of another one",
+    "unreadable": "not counted: it was set aside, and nothing was paid for it",
+    "unknown": "not taken: the ticket is not one of this service",
     "stopped": "not taken: the service was stopped by its curator",
 }
 _MOST_CALLERS = 10_000
+_POLICIES = 4
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What a process last saw of the database."""
+    """What a process last saw of the store."""
 
-    serving: Mapping[str, Any]
-    body: bytes
-    etag: str
-    tokens: Mapping[str, tuple[str, str]]  # by name: role, digest
-    facts: Mapping[str, Any]
+    run: Any
+    policies: Mapping[int, tuple[bytes, str]]  # files and ETags of the last versions that served
+    keys: Keys
+    line: int  # of the ledger
+    problems: tuple[str, ...]
+    report: Mapping[str, Any] | None  # what devices report, under local DP
+
+    @property
+    def policy(self) -> tuple[bytes, str]:
+        """The file that serves, and its ETag."""
+        return self.policies[self.run.version]
 
 
 class Service:
@@ -72,20 +88,24 @@ class Service:
 
     def __init__(self, app: App) -> None:
         self.app = app
-        self.store = Store(app.database, patience=60.0)
-        plain = app.agent(files=False)
-        self.form, self.spec = form_of(plain), plain.spec
-        self.curator = Curator(app, self.store)
+        self.store = Store(app.store, patience=60.0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", TacitWarning)
+            # One takes users in and serves; one computes, which may take long.
+            self.agent, computes = app.agent(self.store), app.agent(self.store)
+        self.agent.window = computes.window = app.serving.window
+        self.form, self.spec = form_of(self.agent), self.agent.spec
         self.requests: Counter[int] = Counter()
-        self.rules = rules_of(plain)
-        self.intake = Intake(self.store, self.rules, self._came)
         self._rates: OrderedDict[tuple[str, str], tuple[float, float]] = OrderedDict()
         self._ended, self._watching = threading.Event(), threading.Lock()
+        self._written = (-math.inf, "")
         self.reachable = True
-        self.seen = self._look()
-        self.loop = Loop(self.curator, self.watch)
+        self.seen = self._look(None)
+        self.loop = Loop(computes, self.watch)
+        self.intake = Intake(self.agent, self.form, self.loop.wake)
         self._watcher = threading.Thread(target=self._watch, name="tacit-watch", daemon=True)
         self._watcher.start()
+        note("started", version=self.seen.run.version)
 
     def close(self) -> None:
         """Answers those who are here, and lets another process lead."""
@@ -93,46 +113,81 @@ class Service:
         self.intake.close()
         self.loop.close()
         self._watcher.join(timeout=10.0)
-        self.store.close_all()
+        with contextlib.suppress(TacitError):
+            self.agent.flush_places()
+        self.store.close()
+        note("ended")
 
     # What serves.
-
-    def _came(self) -> None:
-        self.loop.wake()
 
     def _watch(self) -> None:
         while not self._ended.wait(0.25):
             self.watch()
-        self.store.close()
 
     def watch(self) -> None:
-        """Looks at the database."""
+        """Looks at the store, and tells it which places were taken."""
         # One at a time: a thread that was slow must not bring back what it saw before others.
         with self._watching:
             try:
-                serving = self.store.serving()
+                self.agent.flush_places()
+                self.seen = self._look(self.seen)
                 self.reachable = True
-                if serving["revision"] != self.seen.serving["revision"]:
-                    self.seen = self._look()
             except StoreGone:
                 self.reachable = False
+            except Exception as error:
+                trouble("watch", error)
+                self.reachable = False
 
-    def _look(self) -> Seen:
-        serving = self.store.serving()
-        rows = self.store.ask(
-            "SELECT body, etag FROM policies WHERE version = ?", (serving["version"],)
-        )
-        body, etag = (bytes(rows[0][0]), rows[0][1]) if rows else (b"", "")
-        tokens = self.store.ask("SELECT name, role, digest FROM tokens WHERE revoked = 0")
-        by_name = {name: (role, digest) for name, role, digest in tokens}
-        return Seen(serving, body, f'"{etag}"', by_name, json.loads(serving["facts"]))
+    def _look(self, last: Seen | None) -> Seen:
+        run, problems = self.agent.run_row(), tuple(self.agent.problems())
+        kept, report = {} if last is None else dict(last.policies), last and last.report
+        if run.version not in kept:
+            kept[run.version] = self.policy_body(run.version)
+        if self.form.local and (last is None or last.run.epoch != run.epoch):
+            report = asked_of_devices(self.agent.statistic, self.agent.privacy)
+        with self.store.read() as db:
+            keys, line = Keys(self.store, db), ledger.head(db)[0]
+        newest = dict(sorted(kept.items())[-_POLICIES:]) | {run.version: kept[run.version]}
+        return Seen(run, newest, keys, line, problems, report)
+
+    def policy_body(self, version: int) -> tuple[bytes, str]:
+        """The file of a version, and its ETag."""
+        found = self.agent.policy_body(version) if -1 < version < 2**62 else None
+        if found is None:
+            raise HTTPException(404, f"version {version} was never published")
+        return found[0], f'"{found[1]}"'
+
+    async def ticket(self) -> str:
+        """A place in the block that fills; where that is full, in the next one, if there is one."""
+        ticket = self.agent.ticket()
+        if not ticket and self.agent.unwritten:
+            await asyncio.to_thread(self.watch)
+            ticket = self.agent.ticket()
+        return ticket
+
+    def problem(self) -> str:
+        """Why it cannot serve or take users, in public words; a write is tried."""
+        if not self.reachable:
+            return "the database does not answer"
+        if self.seen.run.stopped:
+            return "stopped"
+        at, said = self._written
+        if time.monotonic() - at > 1.0:
+            try:
+                with self.store.write() as db:
+                    db.execute(update(stores).values(witness=stores.c.witness))
+                said = ""
+            except StoreGone as error:
+                said = str(error)
+            self._written = time.monotonic(), said
+        return "; ".join(filter(None, (said, self.intake.problem, *self.seen.problems)))
 
     # Who asks.
 
     def entitled(self, request: Request, *roles: str) -> str:
         """The name of a caller's token, which must have one of these roles."""
         kind, _, token = request.headers.get("authorization", "").partition(" ")
-        role = self.role_of(token) if kind.lower() == "bearer" else None
+        role = self.seen.keys.role_of(token) if kind.lower() == "bearer" else None
         if role is None:
             raise HTTPException(401, "a token is needed", {"WWW-Authenticate": "Bearer"})
         name = token.split("-", 3)[2]
@@ -140,14 +195,6 @@ class Service:
         if role not in roles:
             raise HTTPException(403, f"this is for {' and '.join(roles)}")
         return name
-
-    def role_of(self, token: str) -> str | None:
-        """The role of a token; the same work whether there is such a token or not."""
-        parts = token.split("-", 3)
-        name, secret = (parts[2], parts[3]) if len(parts) == 4 else ("", token)
-        role, digest = self.seen.tokens.get(name, ("", "0" * 32))
-        mine = hashed(self.seen.serving["secret"], "token", secret)
-        return role or None if hmac.compare_digest(mine.encode(), digest.encode()) else None
 
     def slow_down(self, name: str, request: Request) -> None:
         """So many requests a second, of a token from one address."""
@@ -187,27 +234,30 @@ class Service:
             raise HTTPException(408, "it took too long to come", {"Connection": "close"}) from None
         return b"".join(parts)
 
+    async def _size(self, body: Mapping[str, Any]) -> int:
+        """How many numbers a report must have; of an older version, any: it comes too late."""
+        version = _version_of(body["ticket"])
+        if version > self.seen.run.version:
+            await asyncio.to_thread(self.watch)
+        report = body.get("report")
+        if version == self.seen.run.version and self.seen.report is not None:
+            return int(self.seen.report["size"])
+        return len(report) if isinstance(report, list) else 0
+
     async def take(self, request: Request, kind: str) -> Response:
         """A device's episode or report."""
         self.entitled(request, "device")
         body = await self.body(request)
-        # What devices report is of the version that serves; who followed an older one is told so.
-        size = self.seen.facts["local"].get("size", 0) if self.seen.facts else self.form.size
-        old, report = body.get("version"), body.get("report")
-        if type(old) is int and 0 <= old < self.seen.serving["version"] and self.rules.masked:
-            size = len(report) if isinstance(report, list) else size
-        wrong = (
-            self.form.fits(body, size)
-            if (kind == "report") == bool(self.form.size)
-            else f"this service takes {'reports' if self.form.size else 'episodes'}"
-        )
-        wrong = wrong or _mistake(body)
+        if (kind == "report") != self.form.local:
+            raise HTTPException(
+                422, f"this service takes {'reports' if self.form.local else 'episodes'}"
+            )
+        wrong = _mistake(body)
+        if not wrong:
+            wrong = self.form.fits(body, await self._size(body) if self.form.local else 0)
         if wrong:
             raise HTTPException(422, wrong)
-        window = self.app.serving.window
-        coming = arrival(self.seen.serving, self.form, body, window, clock())
-        if isinstance(coming, str):
-            return told(Answer(coming, version=self.seen.serving["version"]))
+        coming = Arrival(body["user"], body["event"], body["ticket"], self.form.pack(body))
         loop = asyncio.get_running_loop()
         found: asyncio.Future[Answer | None] = loop.create_future()
 
@@ -222,6 +272,12 @@ class Service:
                 503, "it is not known whether it was taken: send it again", {"Retry-After": "1"}
             )
         return told(answer)
+
+
+def _version_of(ticket: str) -> int:
+    """Version that a ticket says; -1 of what is none."""
+    said = ticket.partition(".")[0]
+    return int(said) if said.isascii() and said.isdecimal() and len(said) < 18 else -1
 
 
 def _set(found: asyncio.Future[Answer | None], answer: Answer | None) -> None:
@@ -245,10 +301,8 @@ def _mistake(body: Mapping[str, Any]) -> str:
         text = body.get(name)
         if not isinstance(text, str) or not 0 < len(text) <= 200:
             return f"{name} must be a text of at most 200 letters"
-    if type(body.get("version")) is not int:
-        return "version must be a whole number"
-    if not isinstance(body.get("ticket"), (str, type(None))):
-        return "ticket must be a text"
+    if not isinstance(body.get("ticket"), str) or len(body["ticket"]) > 300:
+        return "ticket must be a text: the header Tacit-Ticket of the policy that was read"
     return ""
 
 
@@ -269,7 +323,14 @@ class Counted:
                 message["headers"] = [*message["headers"], *more]
             await send(message)
 
-        await self._app(scope, receive, counting if scope["type"] == "http" else send)
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        try:
+            await self._app(scope, receive, counting)
+        except Exception as error:
+            # Whoever catches it next would write its message, which may hold values.
+            trouble(scope["path"].partition("/v1/policies")[0] or "policies", error)
+            await JSONResponse({"detail": "this failed"}, 500)(scope, receive, counting)
 
 
 _HEADERS = (
@@ -327,54 +388,49 @@ def create(service: Service, tools: pages.Tools | None = None) -> FastAPI:
 
 def _devices(app: FastAPI, service: Service) -> None:
     @app.get("/v1/policy", responses=answers(200, 304, 401, 403, 429, 503), tags=["device"])
-    async def policy(request: Request) -> Response:
-        """The policy that serves, with a ticket; 304 if the ETag is the same."""
-        service.entitled(request, "device", "curator")
+    async def policy(request: Request, place: int = 0) -> Response:
+        """The policy that serves, with a ticket if there is a place for an episode in a block.
+
+        304 if the ETag is the same; a new ticket comes with it only if ``place=1`` asks for one.
+        """
+        service.entitled(request, "device")
         seen = service.seen
-        if seen.serving["stopped"] or not seen.body:
+        if seen.run.stopped:
             raise HTTPException(503, "stopped", {"Retry-After": "30"})
-        version = seen.serving["version"]
-        headers = {
-            "ETag": seen.etag,
-            "Tacit-Version": str(version),
-            "Tacit-Ticket": ticket(seen.serving["secret"], version, clock()),
-            "Cache-Control": "no-cache",
-        }
-        if request.headers.get("if-none-match") == seen.etag:
+        version, asked = seen.run.version, request.headers.get("if-none-match")
+        body, etag = seen.policy
+        headers = {"Tacit-Window": str(service.app.serving.window), "Cache-Control": "no-cache"}
+        if (place or asked != etag) and (ticket := await service.ticket()):
+            headers["Tacit-Ticket"] = ticket
+            if (version := _version_of(ticket)) != seen.run.version:
+                body, etag = await asyncio.to_thread(service.policy_body, version)
+        headers |= {"ETag": etag, "Tacit-Version": str(version)}
+        if asked == etag:
             return Response(status_code=304, headers=headers)
-        return Response(seen.body, headers=headers, media_type="application/json")
+        return Response(body, headers=headers, media_type="application/json")
 
     @app.get("/v1/policies/{version}", responses=answers(200, 401, 403, 404, 429, 503))
     async def one_policy(request: Request, version: int) -> Response:
         """A version, which never changes."""
         service.entitled(request, "device", "curator", "officer")
-        rows = await asyncio.to_thread(
-            service.store.ask,
-            "SELECT body, etag FROM policies WHERE version = ?",
-            (min(max(version, -1), 2**62),),
-        )
-        if not rows:
-            raise HTTPException(404, "no such version was published")
-        headers = {
-            "ETag": f'"{rows[0][1]}"',
-            "Cache-Control": "private, immutable, max-age=31536000",
-        }
-        return Response(bytes(rows[0][0]), headers=headers, media_type="application/json")
+        body, etag = await asyncio.to_thread(service.policy_body, version)
+        headers = {"ETag": etag, "Cache-Control": "private, immutable, max-age=31536000"}
+        return Response(body, headers=headers, media_type="application/json")
 
     @app.get("/v1/task", responses=answers(200, 401, 403, 429), tags=["device"])
     async def task(request: Request) -> dict[str, Any]:
         """What a device needs to know besides: sizes, labels, the guarantee, what to report."""
         service.entitled(request, "device", "curator", "officer")
-        spec, facts = service.spec, service.seen.facts
+        spec, report, guarantee = service.spec, service.seen.report, service.agent.guarantee
         return {
             "horizon": spec.horizon,
             "states": spec.state_labels or spec.states,
             "actions": spec.action_labels or spec.actions,
-            "model": "local" if service.form.size else "joint",
+            "model": "local" if service.form.local else "joint",
             "window": service.app.serving.window,
-            "guarantee": facts.get("guarantee", ""),
-            "report": facts.get("local") or None,
-            "question": (facts.get("local") or {}).get("question"),
+            "guarantee": guarantee.short if guarantee else "",
+            "report": report,
+            "question": (report or {}).get("question"),
         }
 
     codes = (200, 202, 401, 403, 408, 409, 410, 413, 422, 429, 503)
@@ -409,33 +465,36 @@ def _curators(app: FastAPI, service: Service) -> None:
         name = service.entitled(request, "curator")
         body = await service.body(request)
         what, version = body.get("what"), body.get("version", -1)
-        if what not in COMMANDS or type(version) is not int or not -1 <= version < 2**62:
+        if what not in COMMANDS or type(version) is not int:
             raise HTTPException(422, f"what must be one of {', '.join(COMMANDS)}")
-        return await asyncio.to_thread(ask_for, service, what, version, name)
+        return await asyncio.to_thread(obey, service, what, version, name)
 
     @app.get("/v1/state", responses=answers(200, 401, 403, 429, 503), tags=["curator"])
     async def state(request: Request) -> dict[str, Any]:
         """Public numbers: who serves, how many came, what was spent."""
         service.entitled(request, "curator", "officer")
-        return await asyncio.to_thread(public_state, service)
+        return await asyncio.to_thread(public_state, service.agent)
 
 
 COMMANDS = ("serve", "pin", "unpin", "stop", "start")
 
 
-def ask_for(service: Service, what: str, version: int, by: str) -> dict[str, Any]:
-    """Notes a command; the leader obeys. To stop needs no leader."""
-    state = "asked" if what in ("serve", "pin", "unpin") else "done"
-    with service.store.change() as change:
-        change.ask(
-            "INSERT INTO commands (what, version, by_whom, at, state, answer) "
-            "VALUES (?, ?, ?, ?, ?, '')",
-            (what, version, by, clock(), state),
-        )
-        change.put(**({"stopped": int(what == "stop")} if state == "done" else {}))
+def obey(service: Service, what: str, version: int, by: str) -> dict[str, Any]:
+    """Does what a curator asks for; what cannot be done is a 422, and changes nothing."""
+    agent = service.agent
+    try:
+        if what in ("serve", "pin"):
+            agent.roll_back(version, pin=what == "pin")
+        else:
+            {"unpin": agent.unpin, "stop": agent.stop, "start": agent.start}[what]()
+    except InvalidArgument as error:
+        raise HTTPException(422, str(error)) from None
+    except Conflict:
+        raise HTTPException(503, "something else changed: again", {"Retry-After": "1"}) from None
+    note("command", what=what, version=version, token=by)
     service.watch()
     service.loop.wake()
-    return {"what": what, "version": version, "state": state}
+    return {"what": what, "version": service.seen.run.version}
 
 
 REMAINS = (
@@ -443,10 +502,6 @@ REMAINS = (
     "They are covered by the guarantee: whoever reads them learns almost nothing of any one user, "
     "whether she took part with these data or with others. Her raw data was erased when her block "
     "was released. A keyed hash of her id stays, so that she is not counted too often."
-)
-_SEALED = (
-    "An episode of hers is in a block that is being released, which cannot be undone. Her raw data "
-    "is still here, until the block is released: ask again then."
 )
 _ERASED = (
     "What waited of her was erased. A keyed hash of each event stays without her name, so that the "
@@ -465,32 +520,14 @@ _POSTGRES = (
 
 def forgotten(service: Service, user: str) -> dict[str, Any]:
     """Erases what waits of a user, and says what is true of the rest."""
-    found: dict[str, Any] = dict(forget(service.store, user))
-    found["erased"] = service.store.tidy()
+    found: dict[str, Any] = dict(service.agent.forget(user))
+    found["erased"] = service.store.erase_traces()
     service.watch()
-    words = [
-        _ERASED if found["removed"] else "",
-        _SEALED if found["in_release"] else "",
-        REMAINS if found["released"] else "",
-    ]
+    words = [_ERASED if found["removed"] else "", REMAINS if found["released"] else ""]
     words = [*filter(None, words)] or [_NOBODY]
     if not found["erased"]:
         words.append(_POSTGRES if service.store.postgres else _LOG)
     return found | {"remains": " ".join(words)}
-
-
-def public_state(service: Service) -> dict[str, Any]:
-    """Public numbers of the service."""
-    serving = service.store.serving()
-    names = ("version", "newest", "block", "room", "waiting", "served", "ledger_line")
-    found = {name: serving[name] for name in names}
-    found |= {name: bool(serving[name]) for name in ("pinned", "stopped")}
-    facts = json.loads(serving["facts"])
-    told = ("guarantee", "spent", "limit", "users", "monitoring")
-    rest = {name: facts.get(name) for name in told}
-    return (
-        found | rest | {"ledger_head": serving["ledger_head"], "problem": service.curator.problem}
-    )
 
 
 def _watchers(app: FastAPI, service: Service) -> None:
@@ -502,11 +539,7 @@ def _watchers(app: FastAPI, service: Service) -> None:
     @app.get("/readyz", responses=answers(200, 503), tags=["watch"])
     async def ready() -> Response:
         """Whether it can serve, and take users."""
-        seen = service.seen
-        problem = service.curator.problem or ("" if seen.body else "no policy was published yet")
-        problem = problem if service.reachable else "the database does not answer"
-        if seen.serving["stopped"]:
-            problem = "stopped"
+        problem = await asyncio.to_thread(service.problem)
         content = {"status": "ready" if not problem else "not ready", "problem": problem}
         return JSONResponse(content, 503 if problem else 200)
 
@@ -518,19 +551,20 @@ def _watchers(app: FastAPI, service: Service) -> None:
 
 def measured(service: Service) -> str:
     """Public facts in the form that Prometheus reads."""
-    serving, facts = service.seen.serving, service.seen.facts
+    seen = service.seen
+    run, limit = seen.run, float(service.agent.privacy.epsilon)
     gauges = {
-        "version": ("policy that serves", serving["version"]),
-        "users_served": ("users in released blocks", serving["served"]),
-        "users_declared": ("users who may come in all", facts.get("users", 0)),
-        "blocks_released": ("blocks through the gate", facts.get("blocks", 0)),
-        "epsilon_spent": ("of the user who spent most", facts.get("spent", 0.0)),
-        "epsilon_limit": ("of any user", facts.get("limit", 0.0)),
-        "ledger_line": ("last line that was published after", serving["ledger_line"]),
-        "pinned": ("whether a version is pinned", serving["pinned"]),
-        "stopped": ("whether the service is stopped", serving["stopped"]),
-        "leader": ("whether this process leads", int(service.curator.leads)),
-        "problem": ("whether the curator's loop is in trouble", int(bool(service.curator.problem))),
+        "version": ("policy that serves", run.version),
+        "users_served": ("users in released blocks", run.served),
+        "users_declared": ("users who may come in all", run.users),
+        "places_taken": ("places in blocks that devices have taken", run.taken),
+        "epsilon_spent": ("of any user, at most", limit if run.served else 0.0),
+        "epsilon_limit": ("of any user", limit),
+        "ledger_line": ("last line of the ledger", seen.line),
+        "pinned": ("whether a version is pinned", run.pinned),
+        "stopped": ("whether the service is stopped", run.stopped),
+        "leader": ("whether this process leads", int(service.loop.leads)),
+        "problem": ("whether something is wrong", int(bool(seen.problems))),
     }
     lines = []
     for name, (words, value) in gauges.items():

@@ -23,12 +23,15 @@ from urllib.parse import parse_qs
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from sqlalchemy import func, select
 
-from tacit.privacy.errors import InvalidArgument, TacitError
-from tacit.privacy.ledger import Ledger
+from tacit.privacy.errors import InvalidArgument
 from tacit.service import http
+from tacit.service.facts import public_state
 from tacit.service.sandbox import MOST, Sandbox
-from tacit.service.store import hashed
+from tacit.store import ledger
+from tacit.store.schema import blocks, entries, events, versions
+from tacit.store.store import Store
 
 _COOKIE, _SECONDS = "tacit", 8 * 3600
 _BOTH = ("curator", "officer")
@@ -39,7 +42,6 @@ _LINKS = (
     ("/officer", "Officer", ("officer",)),
     ("/sandbox", "Sandbox", ("curator",)),
 )
-_FACTS: dict[str, Any] = {"limit": 0.0, "spent": 0.0, "users": 0, "blocks": 0, "words": ""}
 _TEMPLATES = Path(__file__).with_name("templates")
 _made = Environment(loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined)
 _made.filters["numbers"] = lambda rows, i: (
@@ -58,8 +60,7 @@ def rendered(template: str, title: str, who: Visitor | None = None, **values: An
 class Tools:
     """What a page says of a ledger and of policies; the command line has the words."""
 
-    report: Callable[..., dict[str, Any]]
-    html: Callable[[dict[str, Any]], str]
+    report: Callable[[Store, str, Sequence[str]], str]  # of a run, with policies, as a page
     differences: Callable[[Any, Any], dict[str, Any]]
 
 
@@ -84,24 +85,19 @@ class Pages:
     def cookie(self, name: str) -> str:
         """What a browser holds."""
         said = f"{name}.{int(time.time()) + _SECONDS}"
-        return f"{said}.{hashed(self._secret, 'cookie', said)}"
-
-    @property
-    def _secret(self) -> str:
-        return str(self.service.seen.serving["secret"])
+        return f"{said}.{self.service.seen.keys.mark('cookie', said)}"
 
     def visitor(self, request: Request, *roles: str) -> Visitor:
         """Who looks; without a cookie she is sent to the door."""
-        held = request.cookies.get(_COOKIE, "")
+        held, keys = request.cookies.get(_COOKIE, ""), self.service.seen.keys
         said, _, mark = held.rpartition(".")
         name, _, until = said.partition(".")
-        right = hmac.compare_digest(mark.encode(), hashed(self._secret, "cookie", said).encode())
-        role, _ = self.service.seen.tokens.get(name, ("", ""))
-        if not right or not role or int(until) < time.time():
+        role = keys.role_named(name)
+        if not keys.marked(mark, "cookie", said) or not role or int(until) < time.time():
             raise HTTPException(303, "log in", {"Location": "/login"})
         if role not in roles:
             raise HTTPException(403, f"this is for {' and '.join(roles)}")
-        return Visitor(name, role, hashed(self._secret, "csrf", held))
+        return Visitor(name, role, keys.mark("csrf", held))
 
     async def form(self, request: Request) -> dict[str, str]:
         """What a form sent."""
@@ -123,51 +119,48 @@ class Pages:
     # What is there.
 
     @property
-    def _facts(self) -> dict[str, Any]:
-        return {**_FACTS, **self.service.seen.facts}
+    def _run(self) -> str:
+        return self.service.app.name
 
     def overview(self, who: Visitor) -> str:
         """Budget, users and values."""
-        monitoring = self._facts.get("monitoring") or {}
-        versions = monitoring.get("version", [])
+        state = public_state(self.service.agent)
+        monitoring = state["monitoring"]
+        numbers = monitoring.get("version", [])
         means, errors = monitoring.get("return", []), monitoring.get("return_error", [])
-        steps = monitoring.get("steps") or [None] * len(versions)
-        told = {v: row for v, *row in zip(versions, means, errors, steps, strict=True)}
+        steps = monitoring.get("steps") or [None] * len(numbers)
+        told = {v: row for v, *row in zip(numbers, means, errors, steps, strict=True)}
+        query = select(events.c.version, func.count())
+        query = query.where(events.c.run == self._run, events.c.fate == "counted")
+        query = query.group_by(events.c.version).order_by(events.c.version.desc())
         rows = []
-        for version, users in self.service.store.ask(
-            "SELECT version, SUM(users) FROM blocks GROUP BY version ORDER BY version DESC"
-        ):
-            mean, error, counted = told.get(version) or (None, 0.0, None)
-            value = "not known" if mean is None else f"{mean:.4g} ± {2 * error:.2g}"
-            of = "not known" if counted is None else f"{counted:.2f}"
-            rows.append((version, f"{int(users):,}", value, of))
-        given: dict[str, Any] = {"facts": self._facts, "state": http.public_state(self.service)}
-        given |= {"chart": chart(versions, means, errors), "versions": rows}
+        with self.service.store.read() as db:
+            for version, users in db.execute(query):
+                mean, error, counted = told.get(version) or (None, 0.0, None)
+                value = "not known" if mean is None else f"{mean:.4g} ± {2 * error:.2g}"
+                of = "not known" if counted is None else f"{counted:.2f}"
+                rows.append((version, f"{int(users):,}", value, of))
+        given: dict[str, Any] = {"state": state, "versions": rows}
+        given |= {"chart": chart(numbers, means, errors)}
         return rendered("overview", "Overview", who, here="/", **given)
 
     def policies(self, who: Visitor) -> str:
-        """All versions, and what can be done with them."""
-        versions = self.service.store.ask(
-            "SELECT version, users, at, etag, ledger_line FROM policies ORDER BY version DESC "
-            "LIMIT 200"
-        )
-        commands = self.service.store.ask(
-            "SELECT at, what, version, by_whom, state, answer FROM commands ORDER BY id DESC "
-            "LIMIT 20"
-        )
-        given = {"state": http.public_state(self.service), "commands": commands}
-        return rendered("policies", "Policies", who, here="/policies", versions=versions, **given)
+        """All versions, what can be done with them, and what was."""
+        names = ("version", "users", "at", "etag", "seq")
+        shown = select(*(versions.c[name] for name in names)).where(versions.c.run == self._run)
+        done = select(entries).where(entries.c.run == self._run, entries.c.event != "release")
+        with self.service.store.read() as db:
+            found = db.execute(shown.order_by(versions.c.version.desc()).limit(200)).all()
+            rows = db.execute(done.order_by(entries.c.seq.desc()).limit(20)).all()
+        state = public_state(self.service.agent)
+        given = {"state": state, "versions": found, "entries": rows}
+        return rendered("policies", "Policies", who, here="/policies", **given)
 
     def compare(self, who: Visitor, first: int, second: int) -> str:
         """Where two versions act differently."""
         loaded = []
         for version in (first, second):
-            rows = self.service.store.ask(
-                "SELECT body FROM policies WHERE version = ?", (min(max(version, -1), 2**62),)
-            )
-            if not rows:
-                raise HTTPException(404, f"version {version} was never published")
-            loaded.append(_loaded(bytes(rows[0][0])))
+            loaded.append(_loaded(self.service.policy_body(version)[0]))
         if self.tools is None:
             raise HTTPException(404, "this installation compares nothing")
         given = {"found": self.tools.differences(*loaded), "first": first, "second": second}
@@ -180,43 +173,31 @@ class Pages:
 
     # The officer.
 
-    def verified(self) -> tuple[str, Ledger | None]:
-        """Reads every line of the ledger; what is wrong, if anything is."""
-        app, head = self.service.app, self.service.seen.serving["ledger_head"]
-        if app.privacy.local:
-            return "devices add the noise: there is no ledger", None
-        try:
-            ledger = Ledger.open(app.files["ledger"], expect=head, every_line=True)
-        except (TacitError, OSError) as error:
-            return str(error), None
-        return "", ledger
-
     def officer(self, who: Visitor) -> str:
-        """Verification, and the way to the report."""
-        wrong, ledger = self.verified()
-        ((blocks, users),) = self.service.store.ask(
-            "SELECT COUNT(*), COALESCE(SUM(users), 0) FROM blocks WHERE state = 'released'"
-        )
-        given: dict[str, Any] = {
-            "wrong": wrong,
-            "ledger": ledger,
-            "reports": self.tools is not None,
-        }
-        given |= {"state": http.public_state(self.service), "facts": self._facts}
-        given |= {"blocks": blocks, "users": users}
-        served = self.service.store.serving()["served"]
-        return rendered("officer", "Officer", who, here="/officer", served=served, **given)
+        """Verification of every entry and account, and the way to the report."""
+        store, state = self.service.store, public_state(self.service.agent)
+        wrong = ledger.verify(store, expect=state["ledger_head"])
+        done = (blocks.c.run == self._run, blocks.c.stage.in_(("released", "done")))
+        with store.read() as db:
+            count, users = db.execute(
+                select(func.count(), func.coalesce(func.sum(blocks.c.users), 0)).where(*done)
+            ).one()
+            paid = func.count().label("paid")
+            counted = select(paid).where(events.c.run == self._run, events.c.fate == "counted")
+            given: dict[str, Any] = {"paid": db.scalar(counted)}
+        given |= {"wrong": wrong, "reports": self.tools is not None, "state": state}
+        return rendered("officer", "Officer", who, here="/officer", blocks=count, users=users,
+                        **given)  # fmt: skip
 
     def report(self) -> str:
         """The ledger's report with the policy that serves."""
-        wrong, ledger = self.verified()
-        if ledger is None or self.tools is None:
-            raise HTTPException(409, wrong or "this installation writes no reports")
+        if self.tools is None:
+            raise HTTPException(409, "this installation writes no reports")
+        seen = self.service.seen
         with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / f"policy-{self.service.seen.serving['version']}.json"
-            path.write_bytes(self.service.seen.body)
-            file = str(self.service.app.files["ledger"])
-            return self.tools.html(self.tools.report(file, ledger, [str(path)]))
+            path = Path(folder) / f"policy-{seen.run.version}.json"
+            path.write_bytes(seen.policy[0])
+            return self.tools.report(self.service.store, self._run, [str(path)])
 
     # The sandbox.
 
@@ -276,7 +257,7 @@ def add(app: FastAPI, service: http.Service, tools: Tools | None) -> None:
     async def enter(request: Request) -> Response:
         token = (await pages.form(request)).get("token", "").strip()
         service.slow_down("login", request)
-        role = service.role_of(token)
+        role = service.seen.keys.role_of(token)
         if role not in _BOTH:
             said = "This token opens no pages."
             return HTMLResponse(rendered("login", "Log in", said=said), 403)
@@ -330,8 +311,7 @@ def add(app: FastAPI, service: http.Service, tools: Tools | None) -> None:
         what, version = held.get("what", ""), held.get("version", "-1")
         if what not in http.COMMANDS or not version.lstrip("-").isdecimal():
             raise HTTPException(422, "there is no such command")
-        number = min(max(int(version), -1), 2**62)
-        await asyncio.to_thread(http.ask_for, service, what, number, who.name)
+        await asyncio.to_thread(http.obey, service, what, int(version[:18]), who.name)
         return RedirectResponse("/policies", 303)
 
     @post("/people")

@@ -15,7 +15,8 @@ import numpy as np
 
 from tacit.privacy.errors import InvalidArgument, TacitError
 from tacit.service.client import Client
-from tacit.service.store import Store, new_token, revoke_token
+from tacit.service.tokens import new_token, revoke_token
+from tacit.store.store import Store
 
 MOST = 5000
 """Users of one play."""
@@ -90,4 +91,3 @@ class Sandbox:
         finally:
             client.close()
             revoke_token(self._store, token.split("-", 3)[2])
-            self._store.close()

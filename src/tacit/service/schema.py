@@ -12,10 +12,10 @@ _ANSWERS = {
     403: "a token of another role",
     404: "no such version",
     408: "the request did not come in time",
-    409: "not taken: retired, refused or late",
+    409: "not taken: retired, refused, late, or its place is filled",
     410: "not taken: all declared users have come, or the event was forgotten",
     413: "the request is too long",
-    422: "the request is malformed, or names what was never published",
+    422: "the request is malformed, or its ticket is not ours",
     429: "too many requests",
     503: "stopped, or the database does not answer: try again",
 }
@@ -40,11 +40,10 @@ _VALUES: dict[str, Any] = {"type": "array", "items": {}}
 _PERSON = {
     "user": _TEXT | {"description": "who; only a keyed hash is kept"},
     "event": _TEXT | {"description": "of this episode; sent again, it counts once"},
-    "version": {"type": "integer", "description": "of the policy that was followed"},
-    "ticket": {"type": ["string", "null"], "description": "the header Tacit-Ticket of that policy"},
+    "ticket": _TEXT | {"description": "the header Tacit-Ticket of the policy that was followed"},
 }
 EPISODE = _body(
-    ["user", "event", "version", "states", "actions", "rewards"],
+    ["user", "event", "ticket", "states", "actions", "rewards"],
     **_PERSON,
     states=_VALUES | {"description": "horizon + 1 numbers or labels"},
     actions=_VALUES | {"description": "horizon numbers or labels"},
@@ -52,7 +51,7 @@ EPISODE = _body(
     component={"description": "which policy of a mixed one was drawn; needed where one is"},
 )
 REPORT = _body(
-    ["user", "event", "version", "report"],
+    ["user", "event", "ticket", "report"],
     **_PERSON,
     report=_VALUES | {"description": "the noisy vector, as /v1/task says"},
 )

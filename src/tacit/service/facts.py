@@ -1,0 +1,85 @@
+"""What is public of a run, for pages, devices and whoever watches: releases and declarations."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sqlalchemy import func, select
+
+from tacit.core.monitor import monitor
+from tacit.privacy.errors import InvalidArgument
+from tacit.store import ledger, runs
+from tacit.store.schema import accounts, stores
+
+if TYPE_CHECKING:
+    from tacit.core.agent import Agent
+
+
+def public_state(agent: Agent) -> dict[str, Any]:
+    """Public numbers of a run, as the store has them now."""
+    run, privacy = agent.run_row(), agent.privacy
+    guarantee = agent.guarantee
+    assert guarantee is not None  # noqa: S101
+    with agent.store.read() as db:
+        line, head = ledger.head(db)
+        blocks = [row for row in runs.undone(db, run) if row.stage != "released"]
+        most = db.scalar(select(stores.c.most)) or run.cost
+        spent = db.scalar(select(func.max(accounts.c.spent))) or 0
+    room = next((row for row in blocks if row.block == run.block), None)
+    names = ("version", "latest", "block", "taken", "served", "users")
+    found: dict[str, Any] = {name: getattr(run, name) for name in names}
+    found |= {"pinned": bool(run.pinned), "stopped": bool(run.stopped)}
+    found |= {"waiting": sum(row.users for row in blocks), "room": room.size if room else 0}
+    found |= {"places": room.places if room else 0, "ledger_line": line, "ledger_head": head}
+    found |= {"guarantee": guarantee.short, "words": str(guarantee), "blocks": agent.releases}
+    found |= {"limit": _epsilon(most, privacy), "spent": _epsilon(spent, privacy)}
+    if privacy.local:
+        found |= {"limit": float(privacy.epsilon)}
+        found |= {"spent": float(privacy.epsilon) if run.served else 0.0}
+    columns: dict[str, Any] = {}
+    with contextlib.suppress(InvalidArgument):  # releases of some agents tell nothing
+        columns = monitor(agent).columns()
+    safe = {name: [_json_number(x) for x in column] for name, column in columns.items()}
+    return found | {"monitoring": safe, "problem": "; ".join(agent.problems())}
+
+
+def _epsilon(parts: int, privacy: Any) -> float:
+    """Parts of an account as an epsilon."""
+    from tacit.privacy.gaussian_dp import epsilon_from_mu
+
+    spent = parts / runs.UNIT
+    found = spent if privacy.pure else epsilon_from_mu(spent**0.5, privacy.delta)
+    # Accounts round up by less than a part of each run.
+    close = abs(found - privacy.epsilon) < 1e-6 * privacy.epsilon
+    return float(privacy.epsilon) if close else float(found)
+
+
+def _json_number(value: Any) -> Any:
+    return None if isinstance(value, float) and value != value else value
+
+
+def asked_of_devices(statistic: Any, privacy: Any) -> dict[str, Any]:
+    """The statistic that devices report, and the noise that they add, as JSON values."""
+    from tacit.finite.question import question
+    from tacit.privacy.exact import grid_step
+    from tacit.privacy.local import noise_scale
+
+    held = {field.name: getattr(statistic, field.name) for field in fields(statistic) if field.init}
+    found: dict[str, Any] = {
+        "statistic": type(statistic).__name__,
+        "fields": {k: v.tolist() if isinstance(v, np.ndarray) else v for k, v in held.items()},
+        "size": statistic.layout.size,
+        "epsilon": privacy.epsilon,
+        "delta": privacy.delta,
+        "mechanism": privacy.mechanism,
+    }
+    if not privacy.reports_bits:
+        found["scale"] = noise_scale(statistic, privacy)
+        found["step"] = grid_step(statistic, privacy.norm)
+    with contextlib.suppress(InvalidArgument):
+        # For clients in JavaScript, where they can answer it.
+        found["question"] = question(statistic, privacy)
+    return found

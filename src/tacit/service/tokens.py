@@ -1,0 +1,69 @@
+"""Tokens of devices, curators and officers: shown once, and kept as keyed hashes."""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+import time
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy import insert, select, update
+
+from tacit.privacy.errors import InvalidArgument
+from tacit.store.schema import tokens
+from tacit.store.store import Store, hashed
+
+ROLES = ("device", "curator", "officer")
+
+
+class Keys:
+    """Keyed hashes by a store's secret, and who has which token."""
+
+    def __init__(self, store: Store, db: sa.Connection) -> None:
+        self._key = _key(store, db)
+        rows = db.execute(select(tokens).where(tokens.c.revoked == 0))
+        self._tokens = {row.name: (row.role, row.digest) for row in rows}
+
+    def mark(self, *words: str) -> str:
+        """A keyed hash of texts, which nobody else can make."""
+        return hashed(self._key, *words)
+
+    def marked(self, mark: str, *words: str) -> bool:
+        """Whether a mark is ours."""
+        return hmac.compare_digest(mark.encode(), self.mark(*words).encode())
+
+    def role_of(self, token: str) -> str | None:
+        """Role of a token; the same work whether there is such a token or not."""
+        parts = token.split("-", 3)
+        name, secret = (parts[2], parts[3]) if len(parts) == 4 else ("", token)
+        role, digest = self._tokens.get(name, ("", "0" * 32))
+        return role or None if self.marked(digest, "token", secret) else None
+
+    def role_named(self, name: str) -> str:
+        """Role of the token that has this name; "" if there is none any more."""
+        return str(self._tokens.get(name, ("", ""))[0])
+
+
+def new_token(store: Store, role: str) -> str:
+    """A new token, which is shown once; the store keeps a hash of it."""
+    if role not in ROLES:
+        raise InvalidArgument(f"role={role!r} must be one of {', '.join(ROLES)}")
+    name, secret = secrets.token_hex(4), secrets.token_urlsafe(32)
+    with store.write() as db:
+        digest = hashed(_key(store, db), "token", secret)
+        row = {"name": name, "role": role, "digest": digest, "at": time.time(), "revoked": 0}
+        db.execute(insert(tokens).values(**row))
+    return f"tacit-{role}-{name}-{secret}"
+
+
+def revoke_token(store: Store, name: str) -> None:
+    """From now on it opens nothing, also in other processes, within a second."""
+    with store.write() as db:
+        done = db.execute(update(tokens).where(tokens.c.name == name).values(revoked=1))
+        if done.rowcount != 1:
+            raise InvalidArgument(f"there is no token {name!r}")
+
+
+def _key(store: Store, db: sa.Connection) -> Any:
+    return store.secret(db, "", "people")
