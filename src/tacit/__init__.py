@@ -29,7 +29,7 @@ _MODULES = {
     "privacy.curator": "Curator JointCurator Release",
     "privacy.local": "LocalCurator",
     "privacy.errors": "BudgetExceeded Busy CheckFailed CorruptFile DoubleSpend HorizonExceeded "
-    "InvalidArgument LockTimeout MissingExtra TacitError TacitWarning WrongKey",
+    "InvalidArgument MissingExtra TacitError TacitWarning",
     "privacy.guarantee": "Guarantee",
     "privacy.ledger": "Ledger",
     "privacy.models": "DistributedDP JointDP LocalDP NonPrivate",

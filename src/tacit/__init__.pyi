@@ -25,11 +25,9 @@ from tacit.privacy.errors import (
     DoubleSpend,
     HorizonExceeded,
     InvalidArgument,
-    LockTimeout,
     MissingExtra,
     TacitError,
     TacitWarning,
-    WrongKey,
 )
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.ledger import Ledger
@@ -109,7 +107,6 @@ __all__ = [
     "LinearPosterior",
     "LocalCurator",
     "LocalDP",
-    "LockTimeout",
     "MissingExtra",
     "MixedPolicy",
     "ModelPosterior",
@@ -130,7 +127,6 @@ __all__ = [
     "TacitError",
     "TacitWarning",
     "VectorEpisodes",
-    "WrongKey",
     "agent",
     "audit_agent",
     "audit_counter",

@@ -46,13 +46,12 @@ from tacit.linear import simplex
 from tacit.lq import double_integrator
 from tacit.mixture import mixture_of_models
 from tacit.privacy import exact
-from tacit.privacy.curator import JointCurator
-from tacit.privacy.curator import JointStream
-from tacit.privacy.local import report
+from tacit.privacy.curator import JointCurator, JointStream
 from tacit.privacy.deviates import LARGEST_SCALE
 from tacit.privacy.errors import BudgetExceeded, DoubleSpend, InvalidArgument
 from tacit.privacy.exact import grid_sensitivity, grid_step, grid_total
 from tacit.privacy.gaussian_dp import mu_from_budget
+from tacit.privacy.local import report
 from tacit.privacy.noise import Noise
 from tacit.privacy.standard import ClippedSum, GramCross, OneHotCounts
 from tacit.privacy.statistic import Statistic, StreamedBlock

@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tacit.privacy.storage import read_state, write_atomic, write_state
 
 import tacit
 from tacit.privacy import files
@@ -25,7 +26,6 @@ from tacit.privacy.counters import Counter
 from tacit.privacy.curator import JointCurator
 from tacit.privacy.errors import CorruptFile, InvalidArgument, TacitError
 from tacit.privacy.files import parse_json, parse_toml, read_file, remove_orphans, temporary_name
-from tacit.privacy.storage import read_state, write_atomic, write_state
 from tacit.registry import build_world
 from tacit.simulation.tables import load_results
 from tacit.tabular.world import load_world

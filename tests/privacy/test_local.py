@@ -10,8 +10,8 @@ import pytest
 from scipy import stats
 
 from tacit import Block, LocalDP, Relation
-from tacit.privacy.local import flip_probability, noise_scale, report
 from tacit.privacy.errors import BudgetExceeded, HorizonExceeded, InvalidArgument
+from tacit.privacy.local import flip_probability, noise_scale, report
 from tacit.privacy.standard import ClippedSum, GramCross, OneHotCounts
 from tacit.privacy.statistic import Statistic
 

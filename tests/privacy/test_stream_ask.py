@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from tacit import Block, JointDP, Relation
-from tacit.privacy.curator import JointCurator
-from tacit.privacy.curator import JointStream
+from tacit.privacy.curator import JointCurator, JointStream
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.standard import ClippedSum
 from tacit.privacy.statistic import Floats, Layout, Part, Statistic

@@ -216,7 +216,7 @@ class Counter(Uncopyable, ABC):
         if self._interrupted:
             raise HorizonExceeded(
                 "an earlier release was interrupted half-way: a retry could count its item twice, "
-                "so this counter has ended; resume from a save"
+                "so this counter has ended"
             )
         reach = self._reach + int(np.abs(vector).max())
         if reach > self.largest_sum:
