@@ -143,10 +143,9 @@ class RawStop(Leaking):
 
     _well = False
 
-    @property
-    def block_users(self) -> int:
+    def block_users(self, at: Any) -> int:
         """None, once it stopped."""
-        return 0 if self._well else int(super().block_users)  # type: ignore[misc]
+        return 0 if self._well else int(super().block_users(at))  # type: ignore[misc]
 
     def plan(self) -> Any:
         """As the algorithm does, and looks."""
@@ -170,15 +169,14 @@ class RawMask(Leaking):
     Gain: that somebody was there.
     """
 
-    def statistic(self, cap: int | None = None) -> Any:
+    def wrong(self, right: Any) -> Any:
         """Counts, some of which are left out."""
-        right: VisitCounts = super().statistic(cap)  # type: ignore[misc]
-        if self._seen is None:
-            return right
-        fields = {f.name: getattr(right, f.name) for f in dataclasses.fields(right) if f.init}
-        seen = of_version(self._seen, right.version)
-        kept = tuple(bool(there) for there in right.total(seen) != 0.0)
-        return _MaskedCounts(**fields, kept=kept)
+        if self._seen is not None:
+            fields = {f.name: getattr(right, f.name) for f in dataclasses.fields(right) if f.init}
+            seen = of_version(self._seen, right.version)
+            kept = tuple(bool(there) for there in right.total(seen) != 0.0)
+            right = _MaskedCounts(**fields, kept=kept)
+        return super().wrong(right)
 
 
 class RawAttribute(Leaking):

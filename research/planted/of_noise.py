@@ -14,8 +14,7 @@ import numpy as np
 
 from research.planted.base import Curated, Tampered
 from tacit.privacy.counters.dense import Optimal
-from tacit.privacy.curator import Release
-from tacit.privacy.curator import JointCurator
+from tacit.privacy.curator import JointCurator, Release
 from tacit.privacy.local import LocalCurator
 from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Block, Floats, Statistic

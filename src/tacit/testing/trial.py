@@ -161,7 +161,7 @@ class Trial:
             # Files may say when they were written.
             with frozen_clock():
                 self.publish(agent, path)
-            return digest_of(read_file(path, "state"))
+            return digest_of(read_file(path, "result"))
         except (TacitError, OSError) as error:
             return repr(error)
 
