@@ -13,7 +13,7 @@ from typing import Any
 __version__ = "0.1.0"
 
 _MODULES = {
-    "core.agent": "Agent",
+    "core.agent": "Agent open_run",
     "core.algorithm": "Algorithm Query",
     "data.episodes": "Episodes validate_episodes",
     "core.kinds": "AgentKind",
@@ -29,9 +29,8 @@ _MODULES = {
     "privacy.curator": "Curator JointCurator Release",
     "privacy.local": "LocalCurator",
     "privacy.errors": "BudgetExceeded Busy CheckFailed CorruptFile DoubleSpend HorizonExceeded "
-    "InvalidArgument LockTimeout MissingExtra TacitError TacitWarning WrongKey",
+    "InvalidArgument MissingExtra TacitError TacitWarning",
     "privacy.guarantee": "Guarantee",
-    "privacy.ledger": "Ledger",
     "privacy.models": "DistributedDP JointDP LocalDP NonPrivate",
     "privacy.standard": "ClippedSum GramCross OneHotCounts",
     "privacy.statistic": "Block Layout Part Statistic",
@@ -40,6 +39,8 @@ _MODULES = {
     "simulation.run": "run",
     "simulation.seeds": "run_seeds",
     "simulation.sweep": "sweep",
+    "store.store": "Conflict Store StoreGone",
+    "store.values": "record",
     "testing.audit_agent": "audit_agent",
     "testing.check_agent": "check_agent",
     "testing.check_counter": "check_counter",
@@ -49,7 +50,7 @@ _MODULES = {
 }
 _FAMILIES = ("continuous", "gym", "linear", "lq", "mixture", "papers", "tabular")
 _LAZY = {name: (module, name) for module, names in _MODULES.items() for name in names.split()}
-_LAZY["validate"] = _LAZY.pop("validate_episodes")
+_LAZY["open"], _LAZY["validate"] = _LAZY.pop("open_run"), _LAZY.pop("validate_episodes")
 
 if "gymnasium" in sys.modules:
     from tacit import gym as gym  # registers ours

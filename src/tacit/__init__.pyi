@@ -2,8 +2,8 @@
 
 from tacit import continuous, gym, linear, lq, mixture, papers, tabular
 from tacit.core.agent import Agent
-from tacit.core.algorithm import Algorithm
-from tacit.core.asks import Ask
+from tacit.core.agent import open_run as open
+from tacit.core.algorithm import Algorithm, Query
 from tacit.core.kinds import AgentKind
 from tacit.core.monitor import monitor
 from tacit.core.receipt import Receipt
@@ -13,10 +13,10 @@ from tacit.data.vector_episodes import VectorEpisodes
 from tacit.finite.mixed_policy import MixedPolicy
 from tacit.finite.offline import Recommendation, learn_offline
 from tacit.finite.policy import Policy
+from tacit.privacy import distributed, local
 from tacit.privacy.budget import Budget, Relation
 from tacit.privacy.counters import counter
 from tacit.privacy.curator import Curator, JointCurator, Release
-from tacit.privacy.curators import distributed, local
 from tacit.privacy.errors import (
     BudgetExceeded,
     Busy,
@@ -25,14 +25,11 @@ from tacit.privacy.errors import (
     DoubleSpend,
     HorizonExceeded,
     InvalidArgument,
-    LockTimeout,
     MissingExtra,
     TacitError,
     TacitWarning,
-    WrongKey,
 )
 from tacit.privacy.guarantee import Guarantee
-from tacit.privacy.ledger import Ledger
 from tacit.privacy.local import LocalCurator
 from tacit.privacy.models import DistributedDP, JointDP, LocalDP, NonPrivate
 from tacit.privacy.standard import ClippedSum, GramCross, OneHotCounts
@@ -42,6 +39,8 @@ from tacit.simulation.result import Result
 from tacit.simulation.run import run
 from tacit.simulation.seeds import run_seeds
 from tacit.simulation.sweep import sweep
+from tacit.store.store import Conflict, Store, StoreGone
+from tacit.store.values import record
 from tacit.testing.audit_agent import audit_agent
 from tacit.testing.check_agent import check_agent
 from tacit.testing.check_counter import check_counter
@@ -78,7 +77,6 @@ __all__ = [
     "Agent",
     "AgentKind",
     "Algorithm",
-    "Ask",
     "Block",
     "Budget",
     "BudgetExceeded",
@@ -87,6 +85,7 @@ __all__ = [
     "CheckFailed",
     "ClippedSum",
     "ConcurrentPSRL",
+    "Conflict",
     "CorruptFile",
     "Curator",
     "DistributedDP",
@@ -102,14 +101,12 @@ __all__ = [
     "KernelLSVI",
     "LSVIUCBPlusPlus",
     "Layout",
-    "Ledger",
     "LinOptPO",
     "LinOptSampled",
     "LinOptVI",
     "LinearPosterior",
     "LocalCurator",
     "LocalDP",
-    "LockTimeout",
     "MissingExtra",
     "MixedPolicy",
     "ModelPosterior",
@@ -121,16 +118,18 @@ __all__ = [
     "PessimisticVI",
     "Policy",
     "PolicyImprovement",
+    "Query",
     "Receipt",
     "Recommendation",
     "Relation",
     "Release",
     "Result",
     "Statistic",
+    "Store",
+    "StoreGone",
     "TacitError",
     "TacitWarning",
     "VectorEpisodes",
-    "WrongKey",
     "agent",
     "audit_agent",
     "audit_counter",
@@ -149,7 +148,9 @@ __all__ = [
     "lq",
     "mixture",
     "monitor",
+    "open",
     "papers",
+    "record",
     "run",
     "run_seeds",
     "sweep",

@@ -80,8 +80,8 @@ _KEYWORD = inspect.Parameter.KEYWORD_ONLY
 # The file whose texts are read, if it may not have code imported.
 _READ: ContextVar[str] = ContextVar("_READ", default="")
 
-# What a run decides, and not the text that names an agent; and files that belong to real users.
-_GIVEN = ("spec", "users", "privacy", "seed", "noise_seed", "ledger", "autosave")
+# What a run decides, and not the text that names an agent; and the store, which is of real users.
+_GIVEN = ("spec", "users", "privacy", "seed", "noise_seed", "store", "name")
 
 
 @dataclass(frozen=True)

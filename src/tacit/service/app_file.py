@@ -19,9 +19,11 @@ if TYPE_CHECKING:
     from tacit.finite.spec import FiniteSpec
     from tacit.privacy.models import JointDP, LocalDP
     from tacit.registry import AgentChoice
+    from tacit.store.store import Store
 
 _BATCH = 1 << 18
-_FILES = {"state": "agent.state", "ledger": "budget.ledger", "policy": "policy.npz", "report": ""}
+_FILES = {"store": "app.db", "name": "run", "policy": "policy.npz", "report": ""}
+_GONE = {("files", "state"), ("files", "ledger"), ("serve", "database")}
 # Keys of a table that must be there, and those that may.
 _TABLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "world": (
@@ -38,11 +40,10 @@ _TABLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 class Serving:
     """The table [serve]: how ``tacit serve`` listens, and what it allows."""
 
-    database: str = "service.db"  # a file, or postgresql://...
     host: str = "127.0.0.1"
     port: int = 8321
     workers: int = 1  # processes that answer
-    curator: bool = True  # whether this machine has the ledger and may release
+    curator: bool = True  # whether this machine may release
     window: int = 86400  # seconds from a device's reading of the policy to its episode; 0: any
     rate: int = 100  # requests per second of one token from one address
     body: int = 65536  # bytes of a request at most
@@ -66,45 +67,53 @@ class App:
     log: LogFormat | None
     logs: Path
     grouped: bool
-    files: Mapping[str, Path]
+    store: str  # a file, or postgresql://...
+    name: str  # of the run in its store
+    files: Mapping[str, Path]  # the policy, and the report if there is one
     serving: Serving
 
-    def agent(self, *, files: bool = True) -> Agent:
-        """The agent: a new one at the first start, else the one that was there."""
+    def agent(
+        self, store: Store | str | None = None, *, files: bool = True, after: App | None = None
+    ) -> Agent:
+        """The agent: a new one at the first start, else the one that was there.
+
+        Args:
+            store: Its store, where it is open already.
+            files: Whether it has one; else it is in memory, and for looking at.
+            after: The app that it goes on after, at its first start.
+        """
         from tacit.registry import NamedMaker
 
+        opened = (self.store if store is None else store) if files else ""
+        if after is not None and not self.begun:
+            return self._successor(after, opened)
         make = NamedMaker(self.choice.text, self.choice.target).make
         options = dict(self.choice.options) | {"schedule": self.schedule}
-        state, kept = self.files["state"], dict[str, Path]()
-        if files and not self.privacy.local:
-            kept = {"ledger": self.files["ledger"], "autosave": state}
-        known = files and state.exists()
-        made: Agent = make(
-            self.spec, self.users, self.privacy, **options, **({} if known else kept)
-        )
-        return made.load(state, **kept) if known else made
+        kept = {"store": opened, "name": self.name}
+        made: Agent = make(self.spec, self.users, self.privacy, **options, **kept)
+        return made
 
-    def successor(self, old: App) -> Agent:
-        """The agent that goes on where another app's stops, with files of its own."""
-        from tacit.privacy.ledger import Ledger
-
-        for kind in ("state", "ledger"):
-            mine, other = self.files[kind].resolve(), old.files[kind].resolve()
-            if mine == other and not (kind == "ledger" and other.exists() and Ledger(other).people):
-                raise InvalidArgument(
-                    f"[files] {kind}: {os.fspath(mine)!r} is the predecessor's; a successor needs "
-                    "one of its own"
-                )
-        if not old.files["state"].exists():
-            raise InvalidArgument(f"there is no {os.fspath(old.files['state'])!r} to go on from")
-        kept = {"ledger": self.files["ledger"], "autosave": self.files["state"]}
-        return old.agent().successor(self.users, self.privacy, schedule=self.schedule, **kept)
+    def _successor(self, old: App, store: Store | str) -> Agent:
+        if old.store != self.store or old.name == self.name:
+            raise InvalidArgument(
+                "[files] a successor has its predecessor's store, where people have their "
+                "accounts, and a name of its own"
+            )
+        if not old.begun:
+            raise InvalidArgument(f"the store has no run {old.name!r} to go on from")
+        serving = {"schedule": self.schedule, "name": self.name}
+        return old.agent(store).successor(self.users, self.privacy, **serving)
 
     @property
-    def database(self) -> str:
-        """Where the service's database is: a connection string, or the path of a file."""
-        where = self.serving.database
-        return where if "://" in where else os.fspath(self.folder / where)
+    def begun(self) -> bool:
+        """Whether its run is in the store; makes no file."""
+        from tacit.store import runs
+        from tacit.store.store import Store
+
+        if "://" not in self.store and not os.path.exists(self.store):
+            return False
+        with Store(self.store) as store, store.read() as db:
+            return runs.find(db, self.name) is not None
 
     def log_files(self) -> list[str]:
         """The log's files, in the order of their names."""
@@ -165,7 +174,9 @@ def read_app(path: str, *, logs: bool = True, allow_code: bool = False) -> App:
             made = _log(held["log"], spec)
     with _of("files"):
         names = {kind: _text(kind, name) for kind, name in held["files"].items()}
-    files = {kind: folder / name for kind, name in (_FILES | names).items() if name}
+        names = _FILES | names
+        store = names["store"] if "://" in names["store"] else os.fspath(folder / names["store"])
+        files = {kind: folder / names[kind] for kind in ("policy", "report") if names[kind]}
     with _of("privacy"):
         budget = _privacy(held["privacy"])
     if logs and budget.local:
@@ -173,7 +184,8 @@ def read_app(path: str, *, logs: bool = True, allow_code: bool = False) -> App:
     with _of("serve"):
         serving = _serving(held["serve"])
     what = folder, spec, choice, users, schedule, budget
-    return App(*what, made[0], folder / made[1], made[2], files, serving)
+    kept = store, names["name"], files
+    return App(*what, made[0], folder / made[1], made[2], *kept, serving)
 
 
 @contextlib.contextmanager
@@ -188,6 +200,12 @@ def _of(table: str) -> Iterator[None]:
 def _check_keys(
     table: str, held: Mapping[str, Any], needed: tuple[str, ...], more: tuple[str, ...]
 ) -> None:
+    for key in held:
+        if (table, key) in _GONE:
+            raise InvalidArgument(
+                f"[{table}] {key} is of release 0.1, whose files this release does not read: "
+                "everything is in one database now, [files] store"
+            )
     if wrong := sorted(set(held) - {*needed, *more}):
         allowed = ", ".join((*needed, *more))
         raise InvalidArgument(f"[{table}] has no key {wrong[0]!r}; it has {allowed}")
