@@ -88,7 +88,7 @@ def _show(made: Plan) -> None:
             ("  until the greedy policy has 90 %", users_words(made.greedy_users_to_90)),
             ("  without privacy", users_words(plain["non_private_users_to_90_median"])),
             ("  times as many as without privacy", number_words(made.price)),
-            ("noise of a count, standard deviation", number_words(made.noise_std)),
+            ("noise of a sum in a release, standard deviation", number_words(made.noise_std)),
             ("releases", f"{made.results[0].releases:,}"),
             ("users declared in the simulation", f"{made.users:,}"),
         ],
