@@ -94,10 +94,10 @@ class App:
         return made
 
     def _successor(self, old: App, store: Store | str) -> Agent:
-        if old.store != self.store or old.name == self.name:
+        if (old.store, old.folder) != (self.store, self.folder) or old.name == self.name:
             raise InvalidArgument(
-                "[files] a successor has its predecessor's store, where people have their "
-                "accounts, and a name of its own"
+                "[files] a successor has its predecessor's folder and store, where people have "
+                "their accounts, and a name of its own"
             )
         if not old.begun:
             raise InvalidArgument(f"the store has no run {old.name!r} to go on from")
@@ -105,12 +105,17 @@ class App:
         return old.agent(store).successor(self.users, self.privacy, **serving)
 
     @property
+    def stored(self) -> bool:
+        """Whether it has a store; makes none."""
+        return "://" in self.store or os.path.exists(self.store)
+
+    @property
     def begun(self) -> bool:
-        """Whether its run is in the store; makes no file."""
+        """Whether its run is in its store."""
         from tacit.store import runs
         from tacit.store.store import Store
 
-        if "://" not in self.store and not os.path.exists(self.store):
+        if not self.stored:
             return False
         with Store(self.store) as store, store.read() as db:
             return runs.find(db, self.name) is not None

@@ -46,6 +46,7 @@ class Terms:
     episodes: int  # of one person, at most; 0: any number
     once: bool  # whether nobody is in a block twice
     users: int  # declared
+    promise: Mapping[str, Any] | None = None  # the guarantee, as JSON values
     simulation: bool = False
     max_age: int = 0  # versions that an episode may be behind what serves; -1: any
     window: int = 0  # seconds between reading a policy and sending an episode
