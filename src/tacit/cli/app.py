@@ -43,6 +43,7 @@ from tacit.privacy.errors import TacitError
 # Typer's own complaints about arguments, whichever copy of click it brings.
 _Complaint: Any = typer.BadParameter.__mro__[2]
 
+
 class _Commands(TyperGroup):
     """Commands that complain in one line, also when they are called from a test."""
 

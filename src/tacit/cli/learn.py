@@ -165,7 +165,7 @@ def _known(app: App, old: App | None) -> set[str]:
         lines = [*ledger.read(db)]
     runs = {app.name, app.name if old is None else old.name}
     for entry in reversed(lines):
-        if entry.event == "successor" and entry.body["run"] in runs:
+        if entry.event == "successor" and runs & {*map(str, entry.body.values())}:
             runs.add(entry.run)
     return {str(e.body["file"]) for e in lines if e.event == "log" and e.run in runs}
 
