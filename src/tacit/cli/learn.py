@@ -49,15 +49,17 @@ def learn_command(
 
     app = read_app(file, allow_code=allow_code)
     old = read_app(after, allow_code=allow_code) if after and not app.begun else None
+    if old is not None:
+        app.check_after(old)
     version = None if roll_back is None else whole_number("roll-back", roll_back, least=0)
     for kind, path in app.files.items():
         options.check_writable(f"[files] {kind}", os.fspath(path))
     files, plain = app.log_files(), _opened(lambda: app.agent(files=False))
     _check_component(app, plain)
-    if dry_run:
-        _show_plan(app, plain, _known(app, old), files, as_json)
-        return
     known = _known(app, old)
+    if dry_run:
+        _show_plan(app, plain, known, files, as_json)
+        return
     with Store(app.store) as store:
         agent = app.agent(store, after=old)
         if old is not None and not as_json:

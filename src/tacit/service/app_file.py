@@ -86,14 +86,17 @@ class App:
 
         opened = (self.store if store is None else store) if files else ""
         if after is not None and not self.begun:
-            return self._successor(after, opened)
+            self.check_after(after)
+            serving = {"schedule": self.schedule, "name": self.name}
+            return after.agent(opened).successor(self.users, self.privacy, **serving)
         make = NamedMaker(self.choice.text, self.choice.target).make
         options = dict(self.choice.options) | {"schedule": self.schedule}
         kept = {"store": opened, "name": self.name}
         made: Agent = make(self.spec, self.users, self.privacy, **options, **kept)
         return made
 
-    def _successor(self, old: App, store: Store | str) -> Agent:
+    def check_after(self, old: App) -> None:
+        """Refuses an app that cannot go on after another; nothing is touched."""
         if (old.store, old.folder) != (self.store, self.folder) or old.name == self.name:
             raise InvalidArgument(
                 "[files] a successor has its predecessor's folder and store, where people have "
@@ -101,8 +104,6 @@ class App:
             )
         if not old.begun:
             raise InvalidArgument(f"the store has no run {old.name!r} to go on from")
-        serving = {"schedule": self.schedule, "name": self.name}
-        return old.agent(store).successor(self.users, self.privacy, **serving)
 
     @property
     def stored(self) -> bool:
