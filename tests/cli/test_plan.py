@@ -73,8 +73,7 @@ def test_plans_for_people_say_what_is_uncertain():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((), "--world is missing"),
-        (("--states", 3, "--actions", 2, "--horizon", 2), "random_mdp:states=10"),
+        ((), "Missing option '--world'"),
         (("--world", "unknown"), "no known optimum"),
         (("--world", "two_coins", "--users", 0), "users is '0'"),
         (("--world", "two_coins", "--most", 0), "most is '0'"),

@@ -10,7 +10,7 @@ import os
 import re
 import sys
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from contextlib import ExitStack
 from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any
@@ -51,21 +51,15 @@ def show(store: options.Store, as_json: options.Json = False) -> None:
     if as_json:
         print_json(found)
         return
-    unit, people, most = found["unit"], found["people"], found["most"]
-    limit = "no limit over all runs"
-    if most is not None:
-        share = min(100.0 * people["max"] / most, 100.0) if most else 100.0
-        limit = f"of {at_most(most, 6)} over all runs ({share:.4g} %)"
+    people, most = found["people"], found["most"]
+    limit = "no limit over all runs" if most is None else f"of {at_most(most, 6)} over all runs"
     if found["closed"]:
         limit = "nobody takes part any more: see the entry of its repair"
-    typer.echo(f"{found['store']}: a store of {found['kind']}, {found['entries']:,} entries")
+    spent = (f"{name} {at_most(people[name], 6)} {found['unit']}" for name in ("max", "median"))
+    repaired = f", repaired {counted(found['repairs'], 'time')}" if found["repairs"] else ""
+    typer.echo(f"{found['store']}: {found['kind']}, {found['entries']:,} entries{repaired}")
     typer.echo(f"head: {found['head']}")
-    if found["repairs"]:
-        typer.echo(f"repaired {counted(found['repairs'], 'time')}: see its entries")
-    typer.echo(
-        f"accounts: {people['count']:,}, most {at_most(people['max'], 6)} {unit}, median "
-        f"{at_most(people['median'], 6)}; {limit}".replace("  ", " ")
-    )
+    typer.echo(f"accounts: {people['count']:,}, {', '.join(spent)}; {limit}")
     for run in found["runs"]:
         words = [f"{counted(run['releases'], 'release')} about {counted(run['blocks'], 'block')}"]
         words += [f"{run['served']:,} of {run['users']:,} users", f"version {run['version']}"]
@@ -81,18 +75,17 @@ def verify(store: options.Store, expect: _Expect = "", as_json: options.Json = F
     with open_store(store) as opened:
         problems = checked(opened, wanted)
         found = summary(opened)
+    said = [f"bad: {problem}" for problem in problems] or [
+        f"well: {counted(found['entries'], 'entry')}, the chain is whole, "
+        f"{found['people']['count']:,} accounts are what people paid"
+    ]
+    if found["kind"] == "simulations":
+        said.append("Its noise has a known seed: what was paid for protects nobody.")
     if as_json:
-        said = {name: found[name] for name in ("store", "entries", "head", "kind")}
-        print_json({"well": not problems, "problems": problems} | said)
-    for problem in problems if not as_json else ():
-        typer.echo(f"bad: {problem}")
-    if not problems and not as_json:
-        typer.echo(
-            f"well: {counted(found['entries'], 'entry')}, the chain is whole, "
-            f"{found['people']['count']:,} accounts are what people paid\nhead: {found['head']}"
-        )
-        if found["kind"] == "simulations":
-            typer.echo("Its noise has a known seed: what was paid for protects nobody.")
+        facts = {name: found[name] for name in ("store", "entries", "head", "kind")}
+        print_json({"well": not problems, "problems": problems} | facts)
+    else:
+        typer.echo("\n".join([*said, f"head: {found['head']}"]))
     raise typer.Exit(1 if problems else 0)
 
 
@@ -160,16 +153,14 @@ def repair(store: options.Store, expect: _Expect = "", as_json: options.Json = F
     elif not done["problems"]:
         typer.echo(f"{options.store_name(store)} is well: nothing was changed")
     else:
-        for problem in done["problems"]:
-            typer.echo(f"was: {problem}")
-        typer.echo(f"accounts that changed: {done['accounts']:,}; none went down")
+        said = [f"was: {problem}" for problem in done["problems"]]
+        said.append(f"accounts that changed: {done['accounts']:,}; none went down")
         if done["ended"]:
             ended = f"ended, and successors may go on from them: {', '.join(done['ended'])}"
-            typer.echo(f"{ended}. Whoever waited in them has paid.")
-        if closed:
-            typer.echo("Nobody takes part in this store any more: who has paid is not known.")
-        for problem in done["left"]:
-            typer.echo(f"left, and cannot be repaired: {problem}")
+            said.append(f"{ended}. Whoever waited in them has paid.")
+        said += ["Nobody takes part any more: who has paid is not known."] * closed
+        said += [f"left, and cannot be repaired: {problem}" for problem in done["left"]]
+        typer.echo("\n".join(said))
     raise typer.Exit(1 if done["left"] else 0)
 
 
@@ -228,33 +219,23 @@ def _run(row: Any, entries: list[Entry]) -> dict[str, Any]:
         if entry.event == "release":
             blocks[entry.body["block"]] += Fraction(entry.body["cost"])
     each, most = float(terms.get("limit", 0.0)), float(max(blocks.values(), default=0))
-    times = [entry.at for entry in entries]
-    return {
+    days = [time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(entry.at)) for entry in entries]
+    return {name: getattr(row, name) for name in ("episodes", "users", "served", "version")} | {
         "name": row.run,
         "unit": terms.get("unit", ""),
         "promise": terms.get("promise"),
-        "episodes": row.episodes,
         "episode_limit": each,
         "user_limit": float(terms.get("cost", 0.0)),
         # A block's cost is one episode's; a user with several may pay more.
         "user_cost": most * float(terms["cost"]) / each if each else 0.0,
         "simulation": bool(terms.get("simulation", False)),
-        "first": when(min(times, default=None)),
-        "last": when(max(times, default=None)),
-        "users": row.users,
-        "served": row.served,
+        "first": min(days, default=None),
+        "last": max(days, default=None),
         "waiting": 0 if row.succeeded else row.taken - row.served,
-        "version": row.version,
         "blocks": len(blocks),
         "releases": sum(entry.event == "release" for entry in entries),
-        "events": dict(Counter(entry.event for entry in entries)),
         "ended": bool(row.succeeded),
     }
-
-
-def when(at: float | None) -> str | None:
-    """A time of the ledger in words."""
-    return None if at is None else time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at))
 
 
 # Witnesses.

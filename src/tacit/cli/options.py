@@ -180,11 +180,6 @@ def worker_count(text: str | None) -> int:
     return len(usable(0)) if usable else os.cpu_count() or 1
 
 
-def optional_number(name: str, text: str | None) -> float | None:
-    """A number, or nothing where none was given."""
-    return None if text is None else number(name, text)
-
-
 def optional_whole_number(name: str, text: str | None, least: int = 1) -> int | None:
     """A whole number, or nothing where none was given."""
     return None if text is None else whole_number(name, text, least=least)

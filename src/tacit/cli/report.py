@@ -17,6 +17,7 @@ from tacit.cli import options
 from tacit.cli.ledger import checked, summary
 from tacit.cli.options import asked
 from tacit.cli.output import at_least, at_most, counted
+from tacit.names.texts import number
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.files import open_regular, write_atomic
 
@@ -36,7 +37,7 @@ def report_command(
     as_json: options.Json = False,
 ) -> None:
     """Writes or prints a report."""
-    at = options.optional_number("delta", delta)
+    at = None if delta is None else number("delta", delta)
     with options.open_store(store) as opened:
         if output:
             found = write_report(opened, policy or [], output, at)
@@ -95,8 +96,7 @@ def report(
     }
     lacking = [policy["file"] for policy in found["policies"] if not policy["line_is_here"]]
     found |= {"unaccounted": lacking, "well": not lacking and not found["problems"]}
-    found["verdict"] = _verdict(found)
-    return found
+    return found | {"verdict": _verdict(found)}
 
 
 def _in_epsilons(
