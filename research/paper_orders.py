@@ -109,7 +109,7 @@ class Point:
 
     @property
     def promise(self) -> float:
-        """What its theorem says, for what ``tacit plan --bounds`` prints or without noise."""
+        """What its theorem says, for what ``tacit.papers.bounds`` prints or without noise."""
         # Without privacy the terms of the noise are left out: a budget so large has none.
         epsilon = self.epsilon or 1e6
         sizes = (self.horizon, self.states, self.actions, self.dimension)

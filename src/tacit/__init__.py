@@ -51,8 +51,7 @@ _MODULES = {
 }
 _FAMILIES = ("continuous", "gym", "linear", "lq", "mixture", "papers", "tabular")
 _LAZY = {name: (module, name) for module, names in _MODULES.items() for name in names.split()}
-_LAZY["validate"] = _LAZY.pop("validate_episodes")
-_LAZY["open"] = _LAZY.pop("open_run")
+_LAZY["open"], _LAZY["validate"] = _LAZY.pop("open_run"), _LAZY.pop("validate_episodes")
 
 if "gymnasium" in sys.modules:
     from tacit import gym as gym  # registers ours

@@ -177,6 +177,7 @@ class Agent(Uncopyable):
             once=privacy.separate_blocks,
             users=self.algorithm.users,
             simulation=self._curator.source.simulation,
+            promise=None if self.guarantee is None else self.guarantee.to_dict(),
         )
 
     def _ahead(self, now: Checkpoint) -> bool:

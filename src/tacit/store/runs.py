@@ -49,6 +49,7 @@ class Terms:
     episodes: int  # of one person, at most; 0: any number
     once: bool  # whether nobody is in a block twice
     users: int  # declared
+    promise: Mapping[str, Any] | None = None  # the guarantee, as JSON values
     simulation: bool = False
 
 
