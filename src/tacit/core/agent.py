@@ -293,10 +293,10 @@ class Agent(Uncopyable):
         data = self._with_component(data, now.plan)
         if getattr(self._curator, "made", "") not in data.arrays:
             self._statistic(now).check(data)
-        found, start = Receipt(given, version=run.version), 0
+        found, start, stop, before = Receipt(given, version=run.version), 0, 0, 0
         try:
             while start < data.users:
-                room = self._room()
+                room, before = self._room(), self._taken(self._look()[0])
                 if not room:
                     raise HorizonExceeded(
                         f"no block is left for {data.users - start} more users: the schedule ended"
@@ -313,6 +313,10 @@ class Agent(Uncopyable):
                 found = found.with_part(self._take(part, ids if whole else names))
                 start = stop
         except BaseException as error:
+            with contextlib.suppress(Exception):
+                # A part is taken by one commit: the store says whether it was.
+                self._seen = None
+                start = stop if self._taken(self._look()[0]) > before else start
             _say_who(error, start, data.users)
             raise
         return found
@@ -649,7 +653,7 @@ class Agent(Uncopyable):
             start = replace(now, state=algorithm.successor_state(now.state), at=at)
             with self.store.write() as db:
                 runs.fence(db, run, succeeded=1)
-                ledger.append(db, self.run_name, "successor", run=name)
+                ledger.append(db, self.run_name, "successor", to=name)
             self._seen = None
             return Agent(
                 algorithm, store=self.store, name=name, noise_seed=given["noise_seed"], start=start
