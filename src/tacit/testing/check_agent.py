@@ -169,11 +169,11 @@ def check_agent(
 
 
 def agent_outcomes(
-    make_agent: Callable[..., Any], world: World, **options: Any
+    make_agent: Callable[..., Any], world: World, *, only: Sequence[str] = (), **options: Any
 ) -> Iterator[Outcome]:
-    """The checks of :func:`check_agent` one by one, whatever they find; for reports."""
+    """The checks of :func:`check_agent`, or some, one by one, whatever they find; for reports."""
     with tempfile.TemporaryDirectory() as folder:
-        yield from _outcomes(Trial(make_agent, world, Path(folder), **options))
+        yield from _outcomes(Trial(make_agent, world, Path(folder), **options), only)
 
 
 def require_releases(agent: Any, releases: int) -> None:
@@ -185,7 +185,7 @@ def require_releases(agent: Any, releases: int) -> None:
         )
 
 
-def _outcomes(trial: Trial) -> Iterator[Outcome]:
+def _outcomes(trial: Trial, only: Sequence[str] = ()) -> Iterator[Outcome]:
     """All checks, one after the other; a failed one does not end it."""
     noiseless = None if trial.privacy.private else "there is no noise"
     checks: list[tuple[str, Callable[[Trial], None], str | None]] = [
@@ -207,6 +207,8 @@ def _outcomes(trial: Trial) -> Iterator[Outcome]:
     require_releases(trial.make(), len(first.blocks))
     for name, check, reason in checks:
         failure = None
+        if only and name not in only:
+            continue
         if reason is None:
             try:
                 _guarded(name, partial(check, trial))
