@@ -75,6 +75,9 @@ class Agent(Uncopyable):
     why_single = "an agent cannot be copied: two copies would spend one budget twice"
     chosen: str = ""
 
+    def __init_subclass__(cls) -> None:
+        raise TypeError("an Agent holds people's data and is final: write an Algorithm")
+
     def __init__(
         self,
         algorithm: Algorithm[Any],

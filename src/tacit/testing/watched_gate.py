@@ -210,20 +210,19 @@ _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 def on_show(agent: Any) -> dict[str, str]:
     """What else whoever holds the agent can see: its texts and its public properties."""
     found: dict[str, str] = {}
-    names: set[str] = set()
     for part in (agent, agent.algorithm):
         for text in (repr, str):
             shown = f"{text.__name__} of {type(part).__name__}"
             found[shown] = _ADDRESS.sub("", text(part))
-        for cls in type(part).__mro__:
-            kinds = property, cached_property
-            names |= {name for name, value in vars(cls).items() if isinstance(value, kinds)}
-    # Those that no snapshot has.
-    for name in sorted(name for name in names - {*_NAMES} if not name.startswith("_")):
-        try:
-            found[name] = digest_of(getattr(agent, name))
-        except Exception as error:
-            found[name] = repr(error)
+        named = {n: v for cls in type(part).__mro__ for n, v in vars(cls).items()}
+        kinds = property, cached_property
+        for name in sorted(n for n, v in named.items() if isinstance(v, kinds) and n[0] != "_"):
+            if name in _NAMES:  # a snapshot has it
+                continue
+            try:
+                found[name] = digest_of(getattr(part, name))
+            except Exception as error:
+                found[name] = repr(error)
     return found
 
 
