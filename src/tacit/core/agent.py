@@ -100,6 +100,9 @@ class Agent(Uncopyable):
     window: float = 86400.0
     """Seconds from reading a policy to sending its episode, where places are taken by tickets."""
 
+    def __init_subclass__(cls) -> None:
+        raise TypeError("an Agent holds people's data and is final: write an Algorithm")
+
     def __init__(
         self,
         algorithm: Algorithm[Any],
@@ -323,10 +326,12 @@ class Agent(Uncopyable):
         ids = ids if ids is None or len(rows) == given else [ids[i] for i in rows]
         keys = None if events is None else [str(events[i]) for i in rows]
         on_policy = self.algorithm.on_policy(view.now.plan) and not data.aggregate
-        found, start = Receipt(given, retired=given - data.users, version=view.run.version), 0
+        found, version = Receipt(given, retired=given - data.users), view.run.version
+        found, start, stop, before = replace(found, version=version), 0, 0, 0
         try:
             while start < data.users:
                 room, block = self._room(), self._look().open.block
+                before = self._taken(self._look().run)
                 if not room:
                     raise HorizonExceeded(
                         f"no block is left for {data.users - start} more users: the schedule ended"
@@ -350,6 +355,9 @@ class Agent(Uncopyable):
                 version = after.run.version
                 found = found.with_part(replace(told, version=version, published=tuple(published)))
         except BaseException as error:
+            with contextlib.suppress(Exception):
+                # A part is taken by one commit: the store says whether it was.
+                start = stop if self._taken(self._look(fresh=True).run) > before else start
             _say_who(error, start, data.users)
             raise
         return found
