@@ -19,6 +19,8 @@ import pytest
 import tacit
 import tacit.lq
 from tacit import published
+from tacit.store import ledger
+from tacit.store.store import Store
 
 APP = Path(__file__).parent.parent / "examples" / "app.py"
 RECOMMENDER = APP.parent / "recommender.py"
@@ -48,14 +50,18 @@ def test_it_is_killed_and_goes_on_where_it_was(app):
     assert "all users are through. (1, 1e-06)-joint differential privacy" in after
 
 
-def test_the_ledger_knows_of_the_one_resume(app):
-    events = [entry.event for entry in tacit.Ledger.open(app[0] / "budget.ledger").entries]
-    assert events.count("start") == events.count("resume") == 1
+def test_nobody_is_lost_or_asked_twice(app):
+    _, printed = app
+    waiting = int(re.findall(r"releases; (\d+) wait", printed)[-1])
+    served = int(re.findall(r"opens with ([\d,]+)", printed)[-1].replace(",", ""))
+    assert served + waiting == 1_500
+    with Store(app[0] / "app.db") as store:
+        assert not ledger.verify(store)
 
 
-def test_the_state_is_secret_and_the_policies_are_public(app):
+def test_the_store_is_secret_and_the_policies_are_public(app):
     folder, _ = app
-    assert stat.S_IMODE((folder / "agent.state").stat().st_mode) == 0o600
+    assert stat.S_IMODE((folder / "app.db").stat().st_mode) == 0o600
     for name in ("policy.npz", "final.npz"):
         policy = published.load(folder / name)
         assert policy.version >= 2

@@ -90,18 +90,18 @@ def drawing(rng: np.random.Generator | None) -> np.random.Generator:
     return rng
 
 
-def facts_of(algorithm: Any, guarantee: Guarantee | None) -> dict[str, int | str]:
+def facts_of(agent: Any, guarantee: Guarantee | None) -> dict[str, int | str]:
     """What a published file says of where it comes from, apart from the ledger."""
     said = {
-        "agent": algorithm.name,
-        "spec": repr(algorithm.spec),
+        "agent": agent.name,
+        "spec": repr(agent.spec),
         "guarantee": None if guarantee is None else guarantee.to_dict(),
         "simulated": guarantee is not None and guarantee.simulation_only,
-        "users": algorithm.served,
-        "releases": algorithm.releases,
+        "users": agent.served,
+        "releases": agent.releases,
         "library": f"tacit {importlib.import_module('tacit').__version__}",
         "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time())),
     }
-    if algorithm.before:
-        said |= {"first_version": algorithm.first_version, "users_before": algorithm.before}
+    if (at := agent.progress).inherited:
+        said |= {"first_version": at.offset, "users_before": at.inherited}
     return {"about": json.dumps(said, sort_keys=True, allow_nan=False)}
