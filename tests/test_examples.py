@@ -32,7 +32,7 @@ PENDULUM = APP.parent / "pendulum.py"
 def app(tmp_path_factory):
     """One run of the example: its folder and what it printed."""
     folder = tmp_path_factory.mktemp("app")
-    command = [sys.executable, str(APP), f"--folder={folder}", "--users=3000", "--killed-at=1500"]
+    command = [sys.executable, str(APP), f"--folder={folder}", "--users=1500", "--killed-at=900"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
     return folder, done.stdout
 
@@ -46,7 +46,7 @@ def test_it_is_killed_and_goes_on_where_it_was(app):
     later = [int(number) for number, _ in re.findall(r"policy (\d+) after ([\d,]+)", after)]
     assert later == list(range(int(version) + 1, int(version) + 1 + len(later)))
     assert "policy 1 after" not in after
-    assert "after 3,000 users" in after
+    assert "after 1,500 users" in after
     assert "all users are through. (1, 1e-06)-joint differential privacy" in after
 
 
@@ -54,7 +54,7 @@ def test_nobody_is_lost_or_asked_twice(app):
     _, printed = app
     waiting = int(re.findall(r"releases; (\d+) wait", printed)[-1])
     served = int(re.findall(r"opens with ([\d,]+)", printed)[-1].replace(",", ""))
-    assert served + waiting == 1_500
+    assert served + waiting == 900
     with Store(app[0] / "app.db") as store:
         assert not ledger.verify(store)
 
@@ -86,7 +86,7 @@ def test_a_week_follows_the_policy_and_says_which(tmp_path, monkeypatch):
 def recommender(tmp_path_factory):
     """One run of the example: its folder and what it printed."""
     folder = tmp_path_factory.mktemp("recommender")
-    command = [sys.executable, str(RECOMMENDER), f"--folder={folder}", "--users=30000"]
+    command = [sys.executable, str(RECOMMENDER), f"--folder={folder}", "--users=15000"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
     return folder, done.stdout
 
@@ -95,7 +95,7 @@ def test_the_recommender_learns_from_logs_under_real_noise(recommender):
     _, printed = recommender
     served = [int(n.replace(",", "")) for n in re.findall(r"([\d,]+) readers,", printed)]
     assert served == sorted(served)
-    assert served[-1] == 30_000
+    assert served[-1] == 15_000
     assert "statistic 'features'" in printed
     assert "(1, 1e-06)-joint differential privacy" in printed
     assert "Simulation only" not in printed
