@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 FORMAT = 1
 """That of the files; :mod:`tacit.published`, which imports nothing of ours, has the same number."""
 
+_SINK: ContextVar[list[bytes] | None] = ContextVar("sink", default=None)
 _FACTS: ContextVar[Mapping[str, int | str]] = ContextVar("facts", default={})  # noqa: B039
 
 
@@ -40,6 +41,18 @@ def publish_with(
         policy.publish(path)
 
     copy_context().run(publish)
+
+
+def published_bytes(policy: PublicPolicy, facts: Mapping[str, int | str]) -> bytes:
+    """The JSON file of a policy, without the file."""
+    found = list[bytes]()
+
+    def publish() -> None:
+        _SINK.set(found)
+        publish_with(policy, "policy.json", facts)
+
+    copy_context().run(publish)
+    return found[0]
 
 
 def write_published(
@@ -61,7 +74,11 @@ def write_published(
     buffer = io.BytesIO()
     np.savez(buffer, **stored)
     text = os.fspath(path).lower().endswith(".json")
-    write_atomic(path, _json(held) if text else buffer.getvalue(), 0o644)
+    data = _json(held) if text else buffer.getvalue()
+    if (sink := _SINK.get()) is not None:
+        sink.append(data)
+    else:
+        write_atomic(path, data, 0o644)
 
 
 def _json(held: dict[str, NDArray[Any]]) -> bytes:
@@ -90,18 +107,18 @@ def drawing(rng: np.random.Generator | None) -> np.random.Generator:
     return rng
 
 
-def facts_of(agent: Any, guarantee: Guarantee | None) -> dict[str, int | str]:
+def facts_of(agent: Any, guarantee: Guarantee | None, at: Any) -> dict[str, int | str]:
     """What a published file says of where it comes from, apart from the ledger."""
     said = {
         "agent": agent.name,
         "spec": repr(agent.spec),
         "guarantee": None if guarantee is None else guarantee.to_dict(),
         "simulated": guarantee is not None and guarantee.simulation_only,
-        "users": agent.served,
-        "releases": agent.releases,
+        "users": at.served,
+        "releases": at.releases,
         "library": f"tacit {importlib.import_module('tacit').__version__}",
         "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time())),
     }
-    if (at := agent.progress).inherited:
+    if at.inherited:
         said |= {"first_version": at.offset, "users_before": at.inherited}
     return {"about": json.dumps(said, sort_keys=True, allow_nan=False)}
