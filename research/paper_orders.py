@@ -26,7 +26,7 @@ from tacit.mixture.worlds import hard_mixture
 from tacit.papers import chowdhury_tabular_2021 as tabular
 from tacit.papers import zhou_mixture_2022 as mixture
 from tacit.papers.bounds import Question, promises
-from tacit.privacy.storage import write_atomic
+from tacit.privacy.files import write_atomic
 from tacit.simulation.plots import short
 from tacit.tabular.world import TabularWorld
 

@@ -60,6 +60,8 @@ if "gymnasium" in sys.modules:
 def __getattr__(name: str) -> Any:
     if name == "__all__":
         return _public_names()
+    if name in ("distributed", "local"):
+        return importlib.import_module(f"tacit.privacy.{name}")
     if name in _LAZY:
         module, attribute = _LAZY[name]
         return getattr(importlib.import_module(f"tacit.{module}"), attribute)
