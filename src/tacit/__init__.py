@@ -36,7 +36,6 @@ _MODULES = {
     "privacy.statistic": "Block Layout Part Statistic",
     "registry": "world",
     "simulation.result": "Result",
-    "store.store": "Store StoreGone",
     "simulation.run": "run",
     "simulation.seeds": "run_seeds",
     "simulation.sweep": "sweep",

@@ -26,7 +26,7 @@ from pathlib import PurePath
 from typing import Any, Literal
 
 from tacit.core.kinds import maker
-from tacit.core.world import AnyAgent, World
+from tacit.core.world import World
 from tacit.names.targets import load, split, target_of
 from tacit.names.texts import Option, annotation_of, hint, settable
 from tacit.privacy.errors import InvalidArgument
@@ -500,13 +500,13 @@ class AgentChoice:
         make = NamedMaker(self.text, self.target).make
         return getattr(make, "batch", False) and self.options.get("serve", "nobody") == "nobody"
 
-    def build(self, spec: Any, users: int, privacy: Any, seed: int = 0, **serving: Any) -> AnyAgent:
+    def build(self, spec: Any, users: int, privacy: Any, seed: int = 0, **serving: Any) -> Any:
         """The agent of one seed, the same as in a run of several; its noise is simulated."""
         make = NamedMaker(self.text, self.target).make
         own = _agent_target(split(self.text)[0]) is not None
         with _refused(f"agent {self.text!r}", own=own):
             given = {"users": users, "privacy": privacy, "seed": seed, **self.options, **serving}
-            made: AnyAgent = make(spec, noise_seed=noise_seed(seed), **given)
+            made: Any = make(spec, noise_seed=noise_seed(seed), **given)
         if not own and not hasattr(made, "learn"):
             raise InvalidArgument(f"agent is {self.text!r}, which makes no agent, but {made!r}")
         return made

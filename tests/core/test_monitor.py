@@ -110,8 +110,7 @@ def test_frame_and_plot(tmp_path) -> None:
     columns = found.columns()
     assert list(columns)[:4] == ["version", "users", "return", "return_error"]
     assert {len(column) for column in columns.values()} == {4}
-    frame = found.frame()
-    assert list(frame["version"]) == [0, 1, 2, 3]
+    assert columns["version"] == [0, 1, 2, 3]
     found.plot(str(tmp_path / "monitor.png"))
     assert (tmp_path / "monitor.png").read_bytes()[:4] == b"\x89PNG"
     assert len(str(found).splitlines()) == 6

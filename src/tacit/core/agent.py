@@ -31,7 +31,7 @@ from tacit.core.cautions import warn, warn_of_budget
 from tacit.core.monitor import Record
 from tacit.core.problem import Problem
 from tacit.core.public_file import facts_of, publish_with, published_bytes
-from tacit.core.receipt import Answer, Receipt
+from tacit.core.receipt import Receipt
 from tacit.core.schedule import Schedule
 from tacit.core.waiting import Waiting
 from tacit.data.columns import as_numbers
@@ -48,6 +48,7 @@ from tacit.privacy.noise import Noise
 from tacit.privacy.owner import Uncopyable, new_lock, refuse_within
 from tacit.privacy.statistic import Block, Statistic
 from tacit.store import ledger, runs
+from tacit.store.runs import Answer
 from tacit.store.store import Conflict, Store, StoreGone
 from tacit.store.values import dump, load
 
@@ -562,7 +563,7 @@ class Agent(Uncopyable):
             events: Names of their episodes; one that came before is answered as it was then.
             tickets: What they got with their policies.
         """
-        told, now = dict[int, Answer](), self._look().now
+        now = self._look().now
         with self._written() as taken, self.store.write() as db:
             run = runs.find(db, self.run_name)
             self._count(db, run, now, taken)  # or places of these devices would count twice
@@ -570,40 +571,12 @@ class Agent(Uncopyable):
             keys = self.store.pseudonyms(
                 db, [f"{n} {e}" for n, e in zip(names, events, strict=True)]
             )
-            before = {row.event: row for row in runs.known(db, run, keys)}
-            used = {row.ticket for row in runs.known(db, run, tickets, "ticket")}
-            stages, groups = dict[int, Any](), dict[tuple[int, int], list[int]]()
-            again, twins = dict[str, int](), dict[int, int]()
-            for i, (key, ticket) in enumerate(zip(keys, tickets, strict=True)):
-                place = self._place(ticket)
-                if key in again:
-                    twins[i] = again[key]
-                    continue
-                if key in before:
-                    row = before[key]
-                    told[i] = Answer(row.fate, row.block, row.version)
-                    continue
-                if isinstance(place, str) or run.stopped:
-                    told[i] = Answer("stopped" if run.stopped else str(place))
-                    continue
-                version, number = place
-                if number not in stages:
-                    stages[number] = runs.block_of(db, self.run_name, number)
-                block = stages[number]
-                if block is None or block.stage not in ("open", "closed"):
-                    told[i] = Answer("unknown" if block is None else "late", version=run.version)
-                elif ticket in used:
-                    told[i] = Answer("used", version=run.version)
-                else:
-                    groups.setdefault((number, version), []).append(i)
-                    again[key] = i
-                    used.add(ticket)
+            told, groups = runs.decide(db, run, keys, tickets, [*map(self._place, tickets)])
             for (number, version), some in sorted(groups.items()):
                 pays = runs.admit(db, run, number, [names[i] for i in some])
-                for i, cost in zip(some, pays, strict=True):
-                    waits = Answer("waiting", number, version)
-                    told[i] = waits if cost >= 0 else Answer("refused", version=run.version)
                 kept = [(i, cost) for i, cost in zip(some, pays, strict=True) if cost >= 0]
+                told |= dict.fromkeys(some, Answer("refused", version=run.version))
+                told |= dict.fromkeys([i for i, _ in kept], Answer("waiting", number, version))
                 if not kept:
                     continue
                 part = _rows(rows, [i for i, _ in kept])
@@ -612,15 +585,15 @@ class Agent(Uncopyable):
                 who = [(names[i], cost) for i, cost in kept]
                 self._write(db, run, number, part, who, [(keys[i], tickets[i]) for i, _ in kept])
                 self._close_full(db, run, now, runs.block_of(db, self.run_name, number))
-        return [told[twins.get(i, i)] for i in range(rows.users)]
+        first = {key: i for i, key in reversed([*enumerate(keys)])}
+        return [told[i] if i in told else told[first[key]] for i, key in enumerate(keys)]
 
-    def _place(self, ticket: str) -> tuple[int, int] | str:
-        """Version and block of a ticket, or why it has none."""
+    def _place(self, ticket: str) -> tuple[int, int] | None:
+        """Version and block of a ticket; None if it is not ours."""
         said, _, mark = ticket.rpartition(".")
-        if not secrets.compare_digest(
-            mark.encode(), self.store.keyed("ticket", self.run_name, said).encode()
-        ):
-            return "unknown"
+        ours = self.store.keyed("ticket", self.run_name, said)
+        if not secrets.compare_digest(mark.encode(), ours.encode()):
+            return None
         version, block, _ = said.split(".")
         return int(version), int(block)
 
@@ -1228,23 +1201,23 @@ def open_run(store: Store | str | os.PathLike[str], name: str = "run") -> Agent:
         simulation = opened.simulation(db)
     if run is None:
         raise InvalidArgument(f"the store has no run {name!r}; it has {', '.join(names) or 'none'}")
-    if not run.made:
+    if not run.made:  # a store names no code but ours
         raise InvalidArgument(
             f"the run {name!r} has code among its arguments: make it as before, with store and name"
         )
-    kind, problem, options = load(run.made, built=True)
-    algorithm = getattr(importlib.import_module(kind[0]), kind[1])(problem, options)
+    (module, kind), problem, options = load(run.made, built=True)
+    algorithm = getattr(importlib.import_module(module), kind)(problem, options)
     return Agent(algorithm, store=opened, name=name, noise_seed=0 if simulation else None)
 
 
 def _made(algorithm: Algorithm[Any]) -> bytes:
-    """Arguments of an algorithm, from which it can be made again; nothing if they hold code."""
+    """Arguments of one of our algorithms, from which it is made again; nothing if they are code."""
     kind = type(algorithm)
-    try:
-        named = (kind.__module__, kind.__qualname__)
-        return dump((named, algorithm.problem, algorithm.options))
-    except TypeError:
-        return b""
+    with contextlib.suppress(TypeError):
+        if kind.__module__.startswith("tacit."):
+            named = (kind.__module__, kind.__qualname__)
+            return dump((named, algorithm.problem, algorithm.options))
+    return b""
 
 
 def _numbered(plan: Plan, version: int) -> Plan:

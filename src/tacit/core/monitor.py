@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -153,14 +152,6 @@ class Monitoring:
             "occupancy_drift": self.occupancy_drift.tolist(),
         }
         return found | {f"state {s}": row.tolist() for s, row in enumerate(self.occupancy.T)}
-
-    def frame(self) -> Any:
-        """:meth:`columns` as a pandas frame, or as they are where pandas is not installed."""
-        try:
-            pandas = import_module("pandas")
-        except ImportError:
-            return self.columns()
-        return pandas.DataFrame(self.columns())
 
     def plot(self, path: str) -> None:
         """Draws returns with two standard errors, and occupancies, by users served."""

@@ -53,17 +53,3 @@ class Receipt:
         ]
         new = f"; published {', '.join(map(str, self.published))}" if self.published else ""
         return f"{self.users:,} episodes: {', '.join(words) or 'none'}; version {self.version}{new}"
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What a device is told that came with a ticket."""
-
-    status: str  # waiting, counted, late, refused, used, forgotten, unreadable, unknown, stopped
-    block: int = -1
-    version: int = -1
-
-    @property
-    def accepted(self) -> bool:
-        """Whether it has a place in a block."""
-        return self.status in ("waiting", "counted")

@@ -8,9 +8,10 @@ than a fixed share of what is known by then.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import numbers
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
@@ -185,7 +186,7 @@ class Schedule:
         if kind == "fixed":
             size = int(options["size"])
             return cls(f"fixed:size={size}", fixed(users, size))
-        growth, first = float(options.get("growth", 1.5)), int(options.get("first", 1))
+        growth, first = options.get("growth", 1.5), int(options.get("first", 1))
         return cls(f"geometric:growth={growth!r},first={first}", geometric(users, growth, first))
 
     @classmethod
@@ -202,7 +203,7 @@ class Schedule:
         return schedule
 
 
-_OPTIONS: dict[str, dict[str, Callable[[str], float]]] = {
+_OPTIONS: dict[str, dict[str, type[float]]] = {
     "every": {},
     "fixed": {"size": int},
     "geometric": {"growth": float, "first": int},
@@ -211,25 +212,15 @@ _OPTIONS: dict[str, dict[str, Callable[[str], float]]] = {
 
 def _read(text: str) -> tuple[str, dict[str, float]]:
     """A name's kind and options, with their types right; the values are checked where used."""
+    with contextlib.suppress(ValueError, KeyError, AttributeError):
+        kind, colon, rest = text.partition(":")
+        given = [item.partition("=") for item in rest.split(",")] if colon else []
+        kinds = _OPTIONS[kind]
+        options = {name: kinds[name](value) for name, _, value in given}
+        if len(options) == len(given) and ("size" in options or kind != "fixed"):
+            return kind, options
     allowed = "'geometric:growth=1.5,first=1', 'every' or 'fixed:size=100'"
-    refusal = InvalidArgument(f"schedule is {text!r}, but must be like {allowed}")
-    if not isinstance(text, str):
-        raise refusal
-    kind, colon, rest = text.partition(":")
-    if kind not in _OPTIONS or bool(colon) != bool(rest):
-        raise refusal
-    options: dict[str, float] = {}
-    for item in rest.split(",") if rest else ():
-        name, _, value = item.partition("=")
-        if name not in _OPTIONS[kind] or name in options:
-            raise refusal
-        try:
-            options[name] = _OPTIONS[kind][name](value)
-        except ValueError:
-            raise refusal from None
-    if kind == "fixed" and "size" not in options:
-        raise refusal
-    return kind, options
+    raise InvalidArgument(f"schedule is {text!r}, but must be like {allowed}")
 
 
 def _count(name: str, value: object) -> int:

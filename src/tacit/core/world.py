@@ -12,7 +12,6 @@ import numpy as np
 
 from tacit.data.episodes import Episodes
 from tacit.data.vector_episodes import VectorEpisodes
-from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.statistic import Block
 
 Form: TypeAlias = Literal["episodes", "streamed", "counts", "pooled", "occupancy"]
@@ -61,42 +60,3 @@ class World(Protocol):
 
     def value(self, policy: Any) -> float:
         """The exact expected return of a user who follows the policy."""
-
-
-class AnyAgent(Protocol):
-    """What a simulation asks of an agent: ours have it all, and somebody else's may."""
-
-    @property
-    def spec(self) -> Any:
-        """What it knows of the world."""
-
-    @property
-    def users(self) -> int:
-        """How many users it is declared for."""
-
-    @property
-    def privacy(self) -> Any:
-        """The privacy model it was given."""
-
-    @property
-    def policy(self) -> Any:
-        """The policy that serves users now: the billboard."""
-
-    @property
-    def greedy_policy(self) -> Any:
-        """The best policy for what is known now, without any bonus for exploring."""
-
-    @property
-    def block_users(self) -> int:
-        """How many users the current policy serves until the next release; 0 at the end."""
-
-    @property
-    def form(self) -> Form:
-        """Which form of data it wants of the current block."""
-
-    @property
-    def guarantee(self) -> Guarantee | None:
-        """What is proven for its users."""
-
-    def learn(self, data: Data) -> object:
-        """Takes the block of users that the current policy served, and publishes the next one."""

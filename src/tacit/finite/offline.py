@@ -13,6 +13,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -30,7 +31,6 @@ from tacit.core.algorithm import (
 )
 from tacit.core.kinds import maker
 from tacit.core.schedule import Schedule
-from tacit.core.ways import way
 from tacit.data.columns import as_numbers, require_shape
 from tacit.data.episodes import Episodes
 from tacit.finite.action_counts import ActionCounts, propensities
@@ -54,9 +54,9 @@ if TYPE_CHECKING:
 _IN_MEMORY = 1 << 17
 _WORDS = ("uniform", "logged", "unknown")
 _METHODS = {
-    "returns": "tacit.tabular.pessimistic_improvement:PessimisticImprovement",
-    "counts": "tacit.tabular.pessimistic_vi:PessimisticVI",
-    "features": "tacit.linear.pessimistic_lsvi:PessimisticLSVI",
+    "returns": ("tacit.tabular.pessimistic_improvement", "PessimisticImprovement"),
+    "counts": ("tacit.tabular.pessimistic_vi", "PessimisticVI"),
+    "features": ("tacit.linear.pessimistic_lsvi", "PessimisticLSVI"),
 }
 
 
@@ -534,7 +534,8 @@ def learn_offline(
     most = getattr(privacy, "episodes_per_user", 0) or episodes.users
     learnt, judges = _split(episodes, judged, np.random.default_rng([seed, 5]), most)
     rows = np.concatenate([learnt, judges])
-    agent: Agent = maker(way(_METHODS[method]))(
+    module, kind = _METHODS[method]
+    agent: Agent = maker(getattr(import_module(module), kind))(
         spec,
         users=len(rows),
         privacy=privacy,

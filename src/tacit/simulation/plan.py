@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from tacit.core.world import AnyAgent, World
+from tacit.core.world import World
 from tacit.privacy.arguments import instance_of, whole_number
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import NonPrivate, Privacy, PrivacyModel
@@ -223,7 +223,7 @@ def _anew(text: str, seed: int) -> World:
     return build_world(text)
 
 
-def _agent(choice: AgentChoice, users: int, privacy: Privacy, spec: Any, seed: int) -> AnyAgent:
+def _agent(choice: AgentChoice, users: int, privacy: Privacy, spec: Any, seed: int) -> Any:
     return choice.build(spec, users, privacy, seed)
 
 

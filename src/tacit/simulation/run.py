@@ -20,7 +20,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tacit.core.world import AnyAgent, World
+from tacit.core.world import World
 from tacit.privacy.arguments import whole_number
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import Privacy
@@ -59,7 +59,7 @@ Callback: TypeAlias = Callable[[Event], object]
 
 
 def run(
-    agent: AnyAgent | str,
+    agent: Any,
     world: World | str,
     seed: int = 0,
     progress: Progress = True,
@@ -187,7 +187,7 @@ def _the_world(what: Any) -> World:
     return found
 
 
-def _check(agent: AnyAgent, world: World, seed: int) -> None:
+def _check(agent: Any, world: World, seed: int) -> None:
     require("agent", agent, "an agent", ("spec", "policy", "block_users", "learn"))
     _check_match(agent, world)
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
@@ -199,9 +199,7 @@ def _check(agent: AnyAgent, world: World, seed: int) -> None:
     check_optimum(world)
 
 
-def _made(
-    text: str, world: World, seed: int, users: int | None, privacy: Privacy | None
-) -> AnyAgent:
+def _made(text: str, world: World, seed: int, users: int | None, privacy: Privacy | None) -> Any:
     """The agent of a text, as the command line makes it."""
     from tacit.registry import choose_agent
 
@@ -220,7 +218,7 @@ def require(name: str, value: object, what: str, needed: Sequence[str]) -> None:
         raise InvalidArgument(f"{name} must be {what}, got {value!r}")
 
 
-def _check_match(agent: AnyAgent, world: World) -> None:
+def _check_match(agent: Any, world: World) -> None:
     """Refuses an agent for another world: specs must agree in whatever both of them state."""
     mine, theirs = agent.spec, world.spec
     if mine is theirs:
@@ -249,7 +247,7 @@ def _exchangeable(world: World) -> bool:
     return isinstance(actions, int) and getattr(world, "exchangeable_actions", True)
 
 
-def _name(agent: AnyAgent) -> str:
+def _name(agent: Any) -> str:
     return str(getattr(agent, "name", type(agent).__name__))
 
 

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from tacit.core.world import AnyAgent, World
+from tacit.core.world import World
 from tacit.privacy.arguments import whole_number
 from tacit.privacy.errors import InvalidArgument, TacitError
 from tacit.simulation.progress import Progress, progress_bar
@@ -22,7 +22,7 @@ from tacit.simulation.run import require, run
 # Beside the streams of a run; see :mod:`tacit.simulation.run`.
 _NOISE = 3
 
-AgentMaker: TypeAlias = Callable[[Any, int], AnyAgent]
+AgentMaker: TypeAlias = Callable[[Any, int], Any]
 """``make(spec, seed)``."""
 
 WorldMaker: TypeAlias = World | Callable[[int], World]

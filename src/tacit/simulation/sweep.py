@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from tacit.core.kinds import maker
-from tacit.core.world import AnyAgent, World
+from tacit.core.world import World
 from tacit.names.targets import fingerprint, split
 from tacit.privacy.arguments import whole_number
 from tacit.privacy.errors import CorruptFile, InvalidArgument, TacitError
@@ -33,7 +33,7 @@ from tacit.simulation.run import run
 from tacit.simulation.seeds import DIED, noise_seed, outcomes, seed_list
 from tacit.simulation.tables import frame, privacy_dict, privacy_words, rows, save_results
 
-AgentLike: TypeAlias = str | AgentChoice | Callable[..., AnyAgent]
+AgentLike: TypeAlias = str | AgentChoice | Callable[..., Any]
 WorldLike: TypeAlias = str | World | Callable[[], World]
 
 # How often jobs are started whose processes died.
@@ -82,7 +82,7 @@ class Job:
         world = _built(self.world)
         return run(self.build(world), world, self.seed, progress)
 
-    def build(self, world: World) -> AnyAgent:
+    def build(self, world: World) -> Any:
         """Its agent; the noise is simulated."""
         choice = self.agent
         if isinstance(choice, str):
@@ -93,7 +93,7 @@ class Job:
             return choice.build(world.spec, self.users, self.privacy, self.seed)
         given = {"users": self.users, "privacy": self.privacy}
         seeds = {"seed": self.seed, "noise_seed": noise_seed(self.seed)}
-        made: AnyAgent = maker(choice)(world.spec, **given, **seeds)
+        made: Any = maker(choice)(world.spec, **given, **seeds)
         return made
 
 

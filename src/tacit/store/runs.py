@@ -233,6 +233,64 @@ def known(db: sa.Connection, run: Any, names: Sequence[str], column: str = "even
     return found
 
 
+@dataclass(frozen=True)
+class Answer:
+    """What a device is told that came with a ticket."""
+
+    status: str  # waiting, counted, late, refused, used, forgotten, unreadable, unknown, stopped
+    block: int = -1
+    version: int = -1
+
+    @property
+    def accepted(self) -> bool:
+        """Whether it has a place in a block."""
+        return self.status in ("waiting", "counted")
+
+
+def decide(
+    db: sa.Connection,
+    run: Any,
+    keys: Sequence[str],
+    tickets: Sequence[str],
+    places: Sequence[tuple[int, int] | None],
+) -> tuple[dict[int, Answer], dict[tuple[int, int], list[int]]]:
+    """What devices are told that have no place, and the others by the block and version of theirs.
+
+    An event that is sent twice at once is among neither the second time.
+
+    Args:
+        db: A write transaction.
+        run: The run's row.
+        keys: Of their events; of one that came before, it is told the same again.
+        tickets: Each fills one place.
+        places: Version and block of each ticket; None if it is not ours.
+    """
+    before = {row.event: row for row in known(db, run, keys)}
+    used = {row.ticket for row in known(db, run, tickets, "ticket")}
+    told, groups = dict[int, Answer](), dict[tuple[int, int], list[int]]()
+    rows, seen = dict[int, Any](), set[str]()
+    for i, (key, ticket, place) in enumerate(zip(keys, tickets, places, strict=True)):
+        if key in seen:
+            continue
+        seen.add(key)
+        if key in before:
+            told[i] = Answer(before[key].fate, before[key].block, before[key].version)
+        elif run.stopped or place is None:
+            told[i] = Answer("stopped" if run.stopped else "unknown")
+        else:
+            version, number = place
+            if number not in rows:
+                rows[number] = block_of(db, run.run, number)
+            if rows[number] is None or rows[number].stage not in ("open", "closed"):
+                told[i] = Answer("late", version=run.version)
+            elif ticket in used:
+                told[i] = Answer("used", version=run.version)
+            else:
+                used.add(ticket)
+                groups.setdefault((number, version), []).append(i)
+    return told, groups
+
+
 def _pay(db: sa.Connection, costs: Mapping[str, int], *, reserved: int, spent: int) -> None:
     """Moves costs on accounts, which are made for those who have none."""
     if not costs:
