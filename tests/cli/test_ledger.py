@@ -226,7 +226,7 @@ def test_an_older_copy_ends_all_its_runs(path, tmp_path, limit):
     with pytest.raises(tacit.HorizonExceeded):
         come(waited, 5, first=90)
     new = waited.successor(100, name="ward 2")
-    assert new.policy.version > waited.policy.version
+    assert new.policy.version == waited.policy.version
     receipt = come(new, 5, first=200)
     assert (receipt.refused, receipt.waiting) == ((5, 0) if limit else (0, 5))
 
