@@ -272,6 +272,16 @@ def test_mistakes_are_one_line_and_make_nothing(tmp_path, monkeypatch):
     assert [p for p in sorted(tmp_path.iterdir()) if "-" not in p.name] == there
 
 
+def test_a_damaged_database_is_one_line(path):
+    with open(path, "r+b") as file:
+        file.seek(4096)
+        file.write(b"\xff" * 20_000)
+    for words in (("verify", path), ("show", path), ("repair", path)):
+        output = call(*words, code=2)
+        assert "the database" in output
+        assert output.count("\n") == 1
+
+
 def test_a_password_is_not_printed():
     from tacit.cli.options import store_name
 
