@@ -11,8 +11,8 @@ from typing import Any, Literal
 import pytest
 
 from tacit import InvalidArgument, JointDP, NonPrivate, registry
-from tacit.core import texts
 from tacit.finite.spec import FiniteSpec
+from tacit.names import texts
 from tacit.registry import (
     AgentChoice,
     NamedMaker,
@@ -50,7 +50,7 @@ class Base:
         unknown: NotImportedAnywhere = 3,  # noqa: F821
         seed: int = 0,
         noise_seed: int | None = None,
-        ledger: str | None = None,
+        store: str = "",
     ) -> None:
         self.given = {k: v for k, v in locals().items() if k not in ("self", "__class__")}
 
@@ -249,7 +249,7 @@ def test_an_agent_can_have_a_budget_of_its_own(fake):
         ("fake:colour=1", "no option 'colour'; it takes schedule=auto, .*; and privacy, epsilon"),
         ("fake:users=3", "no option 'users'"),
         ("fake:seed=3", "no option 'seed'"),
-        ("fake:ledger=x", "no option 'ledger'"),
+        ("fake:store=x", "no option 'store'"),
         ("fake:entry=x", "no option 'entry'"),
         ("fake:kind=medium", "kind of fake is 'medium', but must be soft or hard"),
         ("fake:scale=inf", "scale of fake is 'inf', but must be a number"),

@@ -125,7 +125,7 @@ def test_too_few_users_are_said_to_be():
 
 def test_options_are_passed_on_or_refused():
     spec = build_world(SMALL).spec
-    assert agent(spec, 100, NONE, seed=3, scale=2.0).options.scale == 2.0
+    assert agent(spec, 100, NONE, seed=3, scale=2.0).algorithm.options.scale == 2.0
     with pytest.raises(InvalidArgument, match="ConcurrentPSRL has no option 'scale'"):
         agent(spec, 100, JOINT, scale=2.0)
 
@@ -186,4 +186,5 @@ def test_options_of_a_rule_are_those_of_the_agent():
 def test_no_rule_takes_a_weaker_unit() -> None:
     """What is protected is a user's whole episode, whatever is chosen."""
     for world in (SMALL, "simplex", "hard_mixture", "dosing", "line:horizon=8"):
-        assert agent(build_world(world).spec, 200, JOINT, noise_seed=0).protects == WHOLE_EPISODE
+        made = agent(build_world(world).spec, 200, JOINT, noise_seed=0)
+        assert made.algorithm.unit == WHOLE_EPISODE

@@ -226,7 +226,7 @@ def test_an_older_copy_ends_all_its_runs(path, tmp_path, limit):
     with pytest.raises(tacit.HorizonExceeded):
         come(waited, 5, first=90)
     new = waited.successor(100, name="ward 2")
-    assert new.policy.version > waited.policy.version
+    assert new.policy.version == waited.policy.version
     receipt = come(new, 5, first=200)
     assert (receipt.refused, receipt.waiting) == ((5, 0) if limit else (0, 5))
 
@@ -270,6 +270,16 @@ def test_mistakes_are_one_line_and_make_nothing(tmp_path, monkeypatch):
         assert said in output
         assert output.count("\n") == 1
     assert [p for p in sorted(tmp_path.iterdir()) if "-" not in p.name] == there
+
+
+def test_a_damaged_database_is_one_line(path):
+    with open(path, "r+b") as file:
+        file.seek(4096)
+        file.write(b"\xff" * 20_000)
+    for words in (("verify", path), ("show", path), ("repair", path)):
+        output = call(*words, code=2)
+        assert "the database" in output
+        assert output.count("\n") == 1
 
 
 def test_a_password_is_not_printed():

@@ -545,3 +545,21 @@ def test_damaged_parquet_is_a_corrupt_file(tmp_path: Path) -> None:
         except (CorruptFile, InvalidArgument) as error:
             broken += isinstance(error, CorruptFile)
     assert broken > 30
+
+
+@pytest.mark.parametrize("column", ["step", "when"])
+@pytest.mark.parametrize("seed", range(5))
+def test_a_place_is_by_the_start_and_never_by_the_end(column: str, seed: int) -> None:
+    """Rows after everybody's first come in any order: who ended when moves nobody."""
+    rng, users = np.random.default_rng(seed), ["dora", "ann", "carl", "bob"]
+    later = [(user, step) for user in users for step in (1, 2)]
+    rows = [(user, 0) for user in users] + [later[i] for i in rng.permutation(len(later))]
+    # Of some the last row is missing, of others the time: what they did decides nothing either.
+    kept = [row for row in rows if row[1] < 2 or rng.random() < 0.5]
+    table: dict[str, Any] = {"user": [user for user, _ in kept]}
+    times = [None if step and rng.random() < 0.3 else float(step) for _, step in kept]
+    table[column] = [step for _, step in kept] if column == "step" else times
+    table |= {name: [0] * len(kept) for name in ("state", "action", "reward")}
+    order = {"time": "when"} if column == "when" else {}
+    log = LogFormat(horizon=3, next_state=None, **{"step": None, **order} if order else {})
+    assert log.episodes(log.read(table)).user_ids == tuple(users)

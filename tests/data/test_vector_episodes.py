@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from tacit import InvalidArgument, JointDP, VectorEpisodes
-from tacit.simulation.permuted import PermutedWorld
 from tacit.privacy.standard import ClippedSum
 from tacit.privacy.statistic import Block, StreamedBlock
+from tacit.simulation.permuted import PermutedWorld
 
 
 def some(users: int = 4, steps: int = 3, dimension: int = 2) -> VectorEpisodes:

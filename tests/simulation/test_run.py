@@ -18,13 +18,13 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import tacit
-from tacit.data.episodes import Episodes
-from tacit.simulation.permuted import PermutedWorld
 from tacit.core.schedule import Schedule
+from tacit.data.episodes import Episodes
 from tacit.finite.policy import Policy
 from tacit.finite.spec import FiniteSpec
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import CorruptFile, InvalidArgument
+from tacit.simulation.permuted import PermutedWorld
 from tacit.simulation.plots import plot_results
 from tacit.simulation.result import Result, greedy_users_to_90, users_to_90
 from tacit.simulation.run import run

@@ -95,6 +95,8 @@ def _guarded(command: Callable[[], Any], show_traceback: bool) -> int:
             return _complain(f"{where}{error.strerror or error}", 2)
         if _is_mistake(error):
             return _complain(str(error), 2)
+        if type(error).__module__.startswith("sqlalchemy"):  # its words may hold values
+            return _complain(f"the database is damaged, or not a store ({type(error).__name__})", 2)
         hint = "" if show_traceback else " (tacit --traceback ... says where)"
         name = "" if isinstance(error, TacitError) else f"{type(error).__name__}: "
         return _complain(f"{name}{error}{hint}", 1)

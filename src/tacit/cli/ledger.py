@@ -168,15 +168,10 @@ def repair(store: options.Store, expect: _Expect = "", as_json: options.Json = F
 
 
 def checked(store: Store, expect: str = "") -> list[str]:
-    """Problems of a store's ledger, also where its database is damaged."""
-    from sqlalchemy.exc import DatabaseError
-
+    """Problems of a store's ledger, which must have an entry whose hash begins so."""
     from tacit.store import ledger
 
-    try:
-        return ledger.verify(store, _whole(store, expect))
-    except DatabaseError as error:
-        return [f"the database is damaged: {type(error.orig).__name__}"]
+    return ledger.verify(store, _whole(store, expect))
 
 
 def summary(store: Store) -> dict[str, Any]:
@@ -193,6 +188,8 @@ def summary(store: Store) -> dict[str, Any]:
         count, most = db.execute(select(func.count(), func.max(spent))).one()
         middle = select(spent).order_by(spent).offset(max(0, (count - 1) // 2)).limit(1)
         median, runs = db.scalar(middle), [*db.execute(select(schema.runs))]
+        full = select(schema.blocks.c.run).where(schema.blocks.c.stage == "open")
+        over = {*db.scalars(full.where(schema.blocks.c.size == 0))}
     entries = defaultdict[str, list["Entry"]](list)
     for entry in lines:
         entries[entry.run].append(entry)
@@ -208,11 +205,11 @@ def summary(store: Store) -> dict[str, Any]:
         "head": row.head,
         "repairs": sum(entry.event == "repair" for entry in lines),
         "people": {"count": count, "max": (most or 0) / UNIT, "median": (median or 0) / UNIT},
-        "runs": [_run(run, entries[run.run]) for run in runs],
+        "runs": [_run(run, entries[run.run], run.run in over) for run in runs],
     }
 
 
-def _run(row: Any, entries: list[Entry]) -> dict[str, Any]:
+def _run(row: Any, entries: list[Entry], over: bool) -> dict[str, Any]:
     terms = next((entry.body for entry in entries if entry.event == "start"), {})
     blocks = defaultdict[int, Fraction](Fraction)
     for entry in entries:
@@ -231,10 +228,10 @@ def _run(row: Any, entries: list[Entry]) -> dict[str, Any]:
         "simulation": bool(terms.get("simulation", False)),
         "first": min(days, default=None),
         "last": max(days, default=None),
-        "waiting": 0 if row.succeeded else row.taken - row.served,
+        "waiting": 0 if over else row.taken - row.served,
         "blocks": len(blocks),
         "releases": sum(entry.event == "release" for entry in entries),
-        "ended": bool(row.succeeded),
+        "ended": over or bool(row.succeeded),
     }
 
 

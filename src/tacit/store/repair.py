@@ -89,7 +89,7 @@ def _taken(db: sa.Connection, run: Any) -> int:
 
 
 def _end(db: sa.Connection, run: Any) -> None:
-    """Ends a run: whoever waits has paid, her episode is erased, and nobody is taken any more."""
+    """Ends a run: whoever waits has paid, her episode is erased, and no block has room any more."""
     for table, fate in ((people, "released"), (schema.events, "forgotten")):
         waiting = (table.c.run == run.run, table.c.fate == "waiting")
         db.execute(update(table).where(*waiting).values(fate=fate))
@@ -97,7 +97,7 @@ def _end(db: sa.Connection, run: Any) -> None:
     db.execute(update(blocks).where(blocks.c.run == run.run).values(stage="done"))
     last = db.scalar(select(func.max(blocks.c.block)).where(blocks.c.run == run.run))
     open_block(db, run, 0 if last is None else last + 1, 0)
-    new = {"epoch": run.epoch + 1, "succeeded": 1, "taken": _taken(db, run)}
+    new = {"epoch": run.epoch + 1, "taken": _taken(db, run)}
     db.execute(update(runs).where(runs.c.run == run.run).values(**new))
 
 
