@@ -50,18 +50,15 @@ def week_of(user: int, policy: published.PublishedPolicy) -> tacit.Episodes:
     return tacit.Episodes([states], [actions], [rewards], [policy.version], [f"user {user}"])
 
 
-def open_app(folder: Path, users: int) -> tacit.Agent:
-    """The agent: a new one at the first start, else the one that was there."""
-    ledger, state = folder / "budget.ledger", folder / "agent.state"
-    if not state.exists():
-        return tacit.UCBVI(SPEC, users, PRIVACY, ledger=ledger, autosave=state)
-    return tacit.UCBVI(SPEC, users, PRIVACY).load(state, ledger=ledger, autosave=state)
-
-
 def serve(folder: Path, users: int, first: int, die_at: int | None) -> None:
     """Serves users until all are through, or until the process dies."""
-    agent = open_app(folder, users)
-    print(f"  app: opens with {agent.served:,} users learnt from, {agent.releases} releases")
+    # A new agent at the first start, else the one that is in the store.
+    agent = tacit.UCBVI(SPEC, users, PRIVACY, store=folder / "app.db")
+    waiting = agent.taken - agent.served
+    print(
+        f"  app: opens with {agent.served:,} users learnt from, {agent.releases} releases; "
+        f"{waiting} wait"
+    )
     billboard = folder / "policy.npz"
     agent.publish(billboard)
     policy, user = published.load(billboard), first
@@ -108,7 +105,7 @@ def main() -> int:
         print("The app ended before it was killed: choose --killed-at below --users.")
         return 1
     print("The app was killed, and starts again.")
-    # Those who waited in the app's memory are lost with it. They are not asked again.
+    # Nobody is lost: those who waited for the rest of their block wait in the store.
     subprocess.run([*command, f"--first={given.killed_at}", "--killed-at=-1"], check=True)
     policy = published.load(folder / "final.npz")
     print(f"The public policy, in {folder / 'final.npz'}; a row per day, a column per habit:")

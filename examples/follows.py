@@ -12,11 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from tacit import Ask
-from tacit.core.algorithm import Pace
-from tacit.core.asks import Asks
+from tacit.core.algorithm import BlockInfo, BlockSizes, Floats, Plan, Progress
 from tacit.finite.algorithm import FiniteAlgorithm
 from tacit.finite.visits import VisitCounts
+from tacit.privacy.curator import Release
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,36 +29,30 @@ class FollowsOptions:
     first: int = 100
 
 
-class Follows(FiniteAlgorithm):
-    """Follows the largest noisy rewards."""
+class Follows(FiniteAlgorithm[Floats]):
+    """Follows the largest noisy rewards; what it knows is their sums, (H, S, A)."""
 
     name = "follows"
     Options = FollowsOptions
 
-    def __init__(self, setting: Any, options: FollowsOptions) -> None:
-        """Begins without having seen anybody."""
-        spec = setting.spec
-        self.sums = np.zeros((spec.horizon, spec.states, spec.actions))
-        super().__init__(setting, options)
+    def init(self) -> Floats:
+        """Nobody was seen."""
+        return np.zeros((self.spec.horizon, self.spec.states, self.spec.actions))
 
-    def asks(self) -> Asks:
-        """What a block of users is asked, and what becomes of the answer."""
-        counts = VisitCounts(self.spec.states, self.spec.actions, self.spec.horizon)
-        release = yield Ask(counts)
-        self.sums = self.sums + release["rewards"].reshape(self.sums.shape)
-
-    def plan(self) -> Any:
+    def plan(self, state: Floats, last: Plan | None, at: Progress, rng: Any) -> Plan:
         """The policy that serves users, and the greedy one."""
-        best = self.best(self.sums)
-        return best, best
+        best = self.best(state, rng)
+        return Plan(best, best)
 
-    def _pace(self) -> Pace:
-        return Pace(first=self.options.first, growth=1.5)
+    def query(self, state: Floats, plan: Plan, block: BlockInfo) -> VisitCounts:
+        """What a block of users is asked."""
+        return VisitCounts(self.spec.states, self.spec.actions, self.spec.horizon)
 
-    def state(self) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What a save has to know."""
-        return {}, {"sums": self.sums}
+    def update(
+        self, state: Floats, plan: Plan, release: Release, block: BlockInfo, rng: Any
+    ) -> Floats:
+        """What is known after the answer."""
+        return state + release["rewards"].reshape(state.shape)
 
-    def restore(self, meta: dict[str, Any], arrays: dict[str, Any]) -> None:
-        """The inverse of :meth:`state`."""
-        self.sums = arrays["sums"]
+    def _block_sizes(self) -> BlockSizes:
+        return BlockSizes(first=self.options.first, growth=1.5)

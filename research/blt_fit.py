@@ -29,11 +29,11 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.privacy.arguments import whole_number
 from tacit.privacy.counters.blt_factor import (
     BLT,
     _gaps,
     _geometric_sums,
-    _integer,
     _pade,
     _residues,
 )
@@ -54,8 +54,8 @@ def fit_blt(releases: int, buffers: int = 4) -> BLT:
     >>> fit_blt(1000).max_error <= tabulated(1000).max_error
     True
     """
-    n = _integer("releases", releases, _MOST_RELEASES)
-    d = _integer("buffers", buffers, _MOST_BUFFERS)
+    n = whole_number("releases", releases, most=_MOST_RELEASES)
+    d = whole_number("buffers", buffers, most=_MOST_BUFFERS)
     if n <= 2 * d + 1:
         return _pade(n, max(1, n // 2))
     # The decay times that make up a square root reach from one step to all n of them.

@@ -24,7 +24,7 @@ from research.tables import joint
 from tacit.linear.linear_posterior import LinearPosteriorConstants
 from tacit.linear.posterior import Prior
 from tacit.privacy.models import NonPrivate, Privacy
-from tacit.privacy.storage import write_atomic
+from tacit.privacy.files import write_atomic
 from tacit.simulation.limits import fewest_users
 
 STORED = Path(__file__).with_suffix(".json")

@@ -23,7 +23,7 @@ from typing import Any
 import tacit
 from research.command_lines import Parser, whole
 from tacit.privacy.models import JointDP, NonPrivate, Privacy
-from tacit.privacy.storage import write_atomic
+from tacit.privacy.files import write_atomic
 from tacit.simulation.run import usual_users
 
 STORED = Path(__file__).with_suffix(".json")

@@ -139,7 +139,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def write(rows: Mapping[str, Any]) -> None:
     """Stores them."""
-    from tacit.privacy.storage import write_atomic
+    from tacit.privacy.files import write_atomic
 
     write_atomic(STORED, (json.dumps(rows, indent=1) + "\n").encode(), 0o644)
 

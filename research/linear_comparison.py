@@ -51,7 +51,7 @@ from research.jobs import (
 from tacit.papers.baselines import adaptive_lsvi_ucb, batched_lsvi_ucb
 from tacit.papers.result import PaperResult
 from tacit.papers.sahu_linear_2025 import dp_lsvi_ucb_plus_plus
-from tacit.privacy.storage import write_atomic
+from tacit.privacy.files import write_atomic
 from tacit.simulation.plots import short, short_ticks
 from tacit.simulation.result import Result
 

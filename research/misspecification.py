@@ -18,7 +18,7 @@ import numpy as np
 from research.command_lines import Parser, whole
 from research.jobs import RUNS, Job
 from research.tables import joint
-from tacit.privacy.storage import write_atomic
+from tacit.privacy.files import write_atomic
 
 STORED = Path(__file__).with_suffix(".json")
 DIALS = (0.0, 0.02, 0.05, 0.1, 0.2, 0.3)

@@ -18,7 +18,7 @@ import tacit
 from research.command_lines import Parser, whole
 from research.jobs import DELTA, RUNS, Job, spread
 from research.linear_comparison import EPSILON, PaperJob
-from tacit.privacy.storage import write_atomic
+from tacit.privacy.files import write_atomic
 from tacit.registry import build_world
 
 STORED = Path(__file__).with_suffix(".json")

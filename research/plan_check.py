@@ -19,7 +19,7 @@ from typing import Any
 from research.command_lines import Parser
 from research.worlds import build
 from tacit import JointDP
-from tacit.privacy.storage import write_atomic
+from tacit.privacy.files import write_atomic
 from tacit.registry import choose_agent
 from tacit.simulation.plan import plan
 from tacit.simulation.run import run

@@ -19,9 +19,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from sqlalchemy.exc import DatabaseError
+
 from research.planted.base import plant
 from research.planted.of_accounts import (
-    AutosaveIgnored,
     BudgetOfOneBit,
     ClipRemoved,
     CountsWrap,
@@ -79,10 +80,12 @@ from research.planted.of_noise import (
     UniformNoise,
 )
 from tacit.core.agent import Agent
-from tacit.core.asks import Ask
+from tacit.core.algorithm import Query
 from tacit.core.kinds import AgentKind
+from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import JointDP, LocalDP
 from tacit.privacy.standard import ClippedSum
+from tacit.store.schema import entries
 
 if TYPE_CHECKING:
     from tacit.core.world import World
@@ -248,8 +251,8 @@ BUGS: tuple[Planted, ...] = (
     Planted(OneEntryWithoutNoise, "LSVI-UCB", ("noise", "transcript noise")),
     Planted(NoiseOfPublicSeed, "UCBVI", ("noise",)),
     Planted(NoiseOfPublicSeed, "LinOpt-VI", ("noise",)),
-    Planted(NoiseReplayed, "UCBVI", ("real resume",)),
-    Planted(NoiseReplayed, "LSVI-UCB", ("real resume",)),
+    Planted(NoiseReplayed, "UCBVI", ("store",)),
+    Planted(NoiseReplayed, "LSVI-UCB", ("store",)),
     Planted(ZeroOutNoise, "LSVI-UCB", ("noise", "transcript noise")),
     Planted(ZeroOutNoise, "LinOpt-VI", ("noise", "transcript noise")),
     Planted(ZeroOutSensitivity, "UCBVI", ("attack", "sensitivity")),
@@ -293,6 +296,7 @@ BUGS: tuple[Planted, ...] = (
     Planted(TwoLeaves, "functional noise", ("data flow",)),
     Planted(RawLog, "functional noise", ("data flow",)),
     Planted(UniformNoise, "UCBVI", ("noise", "transcript noise")),
+    Planted(CutNoise, "LSVI-UCB", ("transcript noise",)),
     Planted(CutNoise, "UCBVI", ("transcript noise",), runs=90),
     Planted(CoarseNoise, "UCBVI", ("noise", "transcript noise")),
     Planted(RealNoiseUnscaled, "UCBVI", ("noise",)),
@@ -300,15 +304,13 @@ BUGS: tuple[Planted, ...] = (
     Planted(NoiseOfTheClock, "UCBVI", ("noise",)),
     Planted(IdsDropped, "UCBVI", ("budget",)),
     Planted(IdsSorted, "UCBVI", ("budget",)),
-    Planted(LedgerChargedNothing, "UCBVI", ("real resume",)),
-    Planted(AutosaveIgnored, "UCBVI", ("real resume",)),
+    Planted(LedgerChargedNothing, "UCBVI", ("budget",)),
     Planted(RawPublished, "UCBVI", ("data flow",)),
     Planted(RawRepr, "UCBVI", ("data flow",)),
     Planted(RawProperty, "UCBVI", ("data flow",)),
     Planted(RawProgress, "UCBVI", ("data flow",)),
     Planted(UniformNoise, "LSVI-UCB", ("noise", "transcript noise")),
     Planted(UniformNoise, "certainty equivalence", ("transcript noise",)),
-    Planted(CutNoise, "LSVI-UCB", ("transcript noise",)),
     Planted(CutNoise, "LinOpt-VI", ("transcript noise",), runs=120),
     Planted(CoarseNoise, "LinOpt-VI", ("noise", "transcript noise")),
     Planted(CoarseNoise, "functional noise", ("noise", "transcript noise")),
@@ -323,10 +325,8 @@ BUGS: tuple[Planted, ...] = (
     Planted(IdsDropped, "functional noise", ("budget",)),
     Planted(IdsSorted, "LinOpt-VI", ("budget",)),
     Planted(IdsSorted, "certainty equivalence", ("budget",)),
-    Planted(LedgerChargedNothing, RUNNING, ("real resume",)),
-    Planted(LedgerChargedNothing, "LSVI-UCB", ("real resume",)),
-    Planted(AutosaveIgnored, "LinOpt-VI", ("real resume",)),
-    Planted(AutosaveIgnored, "functional noise", ("real resume",)),
+    Planted(LedgerChargedNothing, RUNNING, ("budget",)),
+    Planted(LedgerChargedNothing, "LSVI-UCB", ("budget",)),
     Planted(RawPublished, "LSVI-UCB", ("data flow",)),
     Planted(RawPublished, "certainty equivalence", ("data flow",)),
     Planted(RawRepr, "LinOpt-VI", ("data flow",)),
@@ -369,8 +369,8 @@ def _override(name: str) -> type[Any]:
 class _Looking:
     """Looks for the curator when it plans."""
 
-    def plan(self) -> Any:
-        return self._curator.blocks  # type: ignore[attr-defined]
+    def plan(self, *known: Any) -> Any:
+        return self._curator  # type: ignore[attr-defined]
 
 
 def _learn(bug: type[Any]) -> None:
@@ -386,6 +386,19 @@ def _learn(bug: type[Any]) -> None:
 def _ask_curator(**options: Any) -> Any:
     """A release with options of its own."""
     return JointDP(1.0, 1e-6).curator(noise_seed=0).release(ClippedSum(1), **options)
+
+
+def _with(**options: Any) -> Any:
+    """An agent that is told where to save."""
+    host = HOSTS["UCBVI"]
+    return host.make()(host.world().spec, users=USERS, noise_seed=0, **options)
+
+
+def _changed_entry() -> None:
+    """An entry of a ledger that is written again."""
+    agent = _with()
+    with agent.store.write() as db:
+        db.execute(entries.update().values(event="nothing"))
 
 
 _FINAL = "an agent is final: a subclass of it raises TypeError"
@@ -456,7 +469,7 @@ IMPOSSIBLE: tuple[Impossible, ...] = (
         ("RawMask",),
         "a question has no mask, and is asked before anybody looks at its users",
         f"counts that leave out what nobody did in the block before, and {_REMEMBERS}",
-        partial(Ask, None, mask={}),  # type: ignore[call-arg, arg-type]
+        partial(Query, None, mask={}),  # type: ignore[call-arg, arg-type]
         TypeError,
     ),
     Impossible(
@@ -472,7 +485,7 @@ IMPOSSIBLE: tuple[Impossible, ...] = (
         (),
         "a question is a statistic and its price, and brings nothing else along",
         "",
-        partial(Ask, None, public=("rewards",)),  # type: ignore[call-arg, arg-type]
+        partial(Query, None, public=("rewards",)),  # type: ignore[call-arg, arg-type]
         TypeError,
     ),
     Impossible(
@@ -490,6 +503,23 @@ IMPOSSIBLE: tuple[Impossible, ...] = (
         f"counts that leave out what nobody did in the block before, and {_REMEMBERS}",
         partial(_ask_curator, mask={}),
         TypeError,
+    ),
+    Impossible(
+        "a save is late, left out, lacks something, or is read as somebody else's",
+        ("AutosaveIgnored", "AutosaveLate", "SpendingForgotten", "WaitingNamesHashedAgain"),
+        "there are no saves: a run is what its store says, and every call begins there",
+        "",
+        partial(_with, autosave="state"),
+        InvalidArgument,
+    ),
+    Impossible(
+        "a charge is written later than its release, or a file beside it stays",
+        ("LedgerLinesBuffered", "TemporaryKept"),
+        "a release, its charge and the end of its episodes are one transaction, and entries of the "
+        "ledger are only added",
+        "",
+        _changed_entry,
+        DatabaseError,
     ),
     Impossible(
         "real noise is drawn in floats, or by another sampler than was said",

@@ -99,15 +99,6 @@ def test_the_shipped_package_works_without_a_clone(installed, tmp_path):
     assert (made.returncode, made.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("arguments", [("--list",), ("counter-errors",)])
-def test_figures_need_a_clone(installed, tmp_path, arguments):
-    made = tacit_of(installed, tmp_path, "figure", *arguments)
-    assert (made.returncode, made.stdout) == (2, "")
-    assert made.stderr == "tacit: tacit figure is now python -m research.NAME, in a clone\n"
-    assert made.stderr.count("\n") == 1
-    assert not list(tmp_path.iterdir())
-
-
 # The lists of pyproject.toml.
 
 

@@ -1,212 +1,515 @@
-"""An agent under fire: threads, exceptions at every line, signals, full memory, a failing disk.
+"""One run under fire: exceptions at every line, signals, threads, kills; in memory and in a file.
 
-    python -m research.hostile.owner --store
-    python -m research.hostile.owner --what learn save load --stride 100
-    python -m research.hostile.owner --what threads signals term memory disk power --rounds 20
+    python -m research.hostile.owner
+    python -m research.hostile.owner --what learn successor --stride 50
+    python -m research.hostile.owner --what threads signals kills --rounds 20
 
 Every user has a cell of her own and the noise is far below one, so a release shows who is in it and
-how often. Agents have a ledger and an autosave. After whatever happened a run goes on: in memory,
-from a save that is made then, or from its autosave as after a kill. Four things are counted, and
-all must be 0: runs that could not go on, users who are in more than one release or twice in one,
-releases that nobody paid for, and receipts (``users_taken``) that were wrong.
+how often. After whatever happened a run goes on: by the same agent, or by one that is opened. Then
+all that was declared come, and three things must be 0: runs that could not go on; users who are in
+no release, or in one twice; and books that are wrong, which are the ledger with its accounts, what
+each block was charged, episodes that are left of a released block, and what receipts and errors
+(``users_taken``) said.
 
 Exceptions come at the n-th line of Tacit that a call runs, by tracing, for every n. Left out are
 the end of a ``with`` statement and the word ``try`` itself, where CPython handles no signal.
-
-``--store`` does all of it in parts, and writes what was found to ``research/hostile_owner.json``
-after each. Called again it goes on with the part behind the last one; ``--what`` chooses.
-``--table`` puts what is stored into ``docs/operations.md``.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
-from collections.abc import Callable
-from dataclasses import asdict
+import linecache
+import os
+import random
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, field
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from research.hostile import ledgers
-from research.hostile.owner_families import FAMILIES, families
-from research.hostile.owner_faults import disk, memory, power
-from research.hostile.owner_lines import lines
-from research.hostile.owner_run import Tally
-from research.hostile.owner_signals import signals, terminated, threads
-from tacit.privacy.curators import id_files
+import numpy as np
 
-STORED = Path(__file__).parents[1] / "hostile_owner.json"
-PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
+import tacit
+from tacit.core.agent import Agent
+from tacit.core.algorithm import Algorithm, BlockInfo, BlockSizes, Plan, Progress
+from tacit.core.kinds import AgentKind
+from tacit.finite.policy import Policy
+from tacit.finite.spec import FiniteSpec
+from tacit.privacy.curator import Release
+from tacit.privacy.standard import OneHotCounts
+from tacit.privacy.statistic import Block, Floats
+from tacit.store import ledger, schema
+from tacit.store.store import Store
+from tacit.store.values import load, record
 
-_LINES, _SIGNALS, _TERMS, _KILLS, _TIMES = 250, 2_500, 50, 30, 20  # in one part
-SIGNALS, TERMS, KILLS, ROUNDS, TIMES = 100_000, 500, 300, 200, 100
-"""In all."""
-_STREAM: dict[str, Any] = {"ids": False, "counter": "binary tree"}
+PACKAGE = str(Path(tacit.__file__).parent)
+SPEC = FiniteSpec(states=2, actions=2, horizon=1, stationary=False)
+PRIVACY = tacit.JointDP(epsilon=3e5, delta=1e-6)
+SIZE = 4  # users of a block
+CALLS = ("learn", "open", "publish", "roll_back", "forget", "successor")
+KINDS = ("memory", "file", "counter")
+"""Where a run is: in memory, in a file, or in a file with blocks that a counter adds up."""
+
+
+@dataclass
+class Tally:
+    """What was tried, how often the blow fell, and what went wrong."""
+
+    tried: int = 0
+    hit: int = 0
+    blocks: int = 0
+    lost_runs: int = 0
+    wrong_users: int = 0
+    wrong_books: int = 0
+    problems: list[str] = field(default_factory=list)
+
+    @property
+    def clean(self) -> bool:
+        """Whether nothing went wrong."""
+        return not (self.lost_runs or self.wrong_users or self.wrong_books)
+
+    def add(self, other: Tally) -> None:
+        """Adds what another one counted; of problems the first few are kept."""
+        for name in asdict(self):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        del self.problems[20:]
+
+
+# A run whose releases show who is in them.
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellOptions:
+    """How blocks are summed."""
+
+    counter: str = "blocks"
+
+
+@record
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """What releases add up to."""
+
+    sums: Floats
+
+
+class CountsCells(Algorithm[Sums]):
+    """Asks every block who is in it."""
+
+    name = "cells"
+    Options = CellOptions
+
+    def init(self) -> Sums:
+        """Nobody."""
+        return Sums(np.zeros(cells_of(self.users)))
+
+    def plan(self, state: Sums, last: Plan | None, at: Progress, rng: Any) -> Plan:
+        """Any policy."""
+        policy = Policy.uniform(SPEC.horizon, SPEC.states, SPEC.actions)
+        return Plan(policy, policy)
+
+    def query(self, state: Sums, plan: Plan, block: BlockInfo) -> OneHotCounts:
+        """Who they are."""
+        return OneHotCounts(steps=1, cells=cells_of(self.users))
+
+    def update(self, state: Sums, plan: Plan, release: Release, block: BlockInfo, rng: Any) -> Sums:
+        """They and those before."""
+        counts = release["counts"].ravel()
+        return Sums(counts if self.counter != "blocks" else state.sums + counts)
+
+    def _choose_counter(self) -> str:
+        return str(self.options.counter)
+
+    def _block_sizes(self) -> BlockSizes:
+        return BlockSizes("cells", size=SIZE)
+
+
+CELLS = AgentKind(CountsCells)
+
+
+def cells_of(users: int) -> int:
+    """As many as anybody may have, in a run and its successor."""
+    return max(16, 2 * users)
+
+
+def users_of(first: int, users: int) -> Block:
+    """Users with a cell of their own each."""
+    return Block(users, {"cells": np.arange(first, first + users).reshape(-1, 1)})
+
+
+@dataclass
+class Run:
+    """One run from its start to the end of its users, whatever happens in between."""
+
+    folder: Path
+    users: int
+    kind: str = "file"
+    ids: bool = True
+    tally: Tally = field(default_factory=Tally)
+    forgotten: set[int] = field(default_factory=set)
+    given: int = 0  # users who were taken, in their order
+    heir: bool = False
+
+    def __post_init__(self) -> None:
+        self.store: Store | None = Store() if self.kind == "memory" else None
+
+    def open(self) -> Agent:
+        """An agent that begins the run, or goes on with it."""
+        options: dict[str, Any] = {"store": self.folder / "run.db"}
+        if self.store is not None:
+            options["store"] = self.store
+        if self.kind == "counter":
+            options["counter"] = "binary tree"
+        if self.heir:
+            options["name"] = "heir"
+        return CELLS(SPEC, self.users, PRIVACY, **options)
+
+    def learn(self, agent: Agent, users: int) -> None:
+        """The next so many users come; the journal knows how many were taken, whatever is said."""
+        before, ids = agent.taken, [*range(self.given, self.given + users)]
+        try:
+            receipt = agent.learn(users_of(self.given, users), ids if self.ids else None)
+            self.expect(receipt.counted + receipt.waiting == users, f"a receipt: {receipt}")
+            self.given += users
+        except BaseException as error:
+            said = getattr(error, "users_taken", None)
+            came = self.reread(agent).taken - before
+            if said is not None:  # else it was raised before or after all of it
+                self.expect(said == came, f"{said} were said to be taken, {came} were")
+            self.given += came
+            raise
+
+    def reread(self, agent: Agent) -> Agent:
+        """What the store says, and not what an agent remembers of it."""
+        agent._seen = None
+        return agent
+
+    def expect(self, true: bool, words: str) -> None:
+        """What books and receipts must be."""
+        if not true:
+            self.tally.wrong_books += 1
+            self.tally.problems.append(words)
+
+    def finish(self, agent: Agent) -> None:
+        """All that are left come, in portions of three."""
+        while agent.step():
+            pass
+        while left := agent.users - agent.taken:
+            self.learn(agent, min(3, left))
+        self.tally.blocks += agent.releases
+
+    def judge(self, agent: Agent) -> None:
+        """Who is in which release, and whether the books say the same."""
+        for problem in ledger.verify(agent.store):
+            self.expect(False, problem)
+        counts, charged = np.zeros(cells_of(self.users)), dict[tuple[str, int], Fraction]()
+        with agent.store.read() as db:
+            rows = db.execute(
+                schema.releases.select().order_by(schema.releases.c.run, schema.releases.c.block)
+            ).all()
+            people = db.execute(schema.people.select()).all()
+            left = db.execute(schema.packets.select()).all()
+            entries = [e for e in ledger.read(db) if e.event == "release"]
+        last = dict[str, Floats]()
+        for row in rows:
+            counted = load(row.value)["counts"].ravel().round()
+            if self.kind == "counter":
+                counted, last[row.run] = counted - last.get(row.run, 0.0), counted
+            counts += counted
+        for entry in entries:
+            key = entry.run, entry.body["block"]
+            charged[key] = charged.get(key, Fraction(0)) + Fraction(entry.body["cost"])
+        limit = Fraction(PRIVACY.episode_limit) * Fraction(1 + 1e-9)
+        self.expect(all(0 < cost <= limit for cost in charged.values()), f"charges {charged}")
+        self.expect(len(charged) == len(rows) == len(entries), "a block was charged twice")
+        self.expect(not left, f"{len(left)} packets are left")
+        if self.ids:
+            fates = [person.fate for person in people]
+            there, gone = fates.count("released"), fates.count("forgotten")
+            self.expect(len(fates) == self.given and there + gone == len(fates), f"{fates}")
+        due = np.zeros(len(counts))
+        due[: self.given] = 1.0
+        due[[*self.forgotten]] = 0.0
+        if (wrong := int(np.abs(counts - due).sum())) > 0:
+            self.tally.wrong_users += wrong
+            self.tally.problems.append(f"users are in releases {counts.astype(int).tolist()} times")
+
+
+@contextmanager
+def folder_of() -> Iterator[Path]:
+    """A folder for a run; in memory, where there is one."""
+    shared = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108
+    with tempfile.TemporaryDirectory(dir=shared) as folder:
+        yield Path(folder)
+
+
+# Exceptions at every line.
+
+
+class AtLine:
+    """Raises at the n-th line of Tacit that is run while this is on."""
+
+    def __init__(self, place: int, error: type[BaseException]) -> None:
+        self.left, self.error, self.where = place, error, ""
+
+    def __enter__(self) -> AtLine:
+        sys.settrace(self._call)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.settrace(None)
+
+    def _call(self, frame: Any, event: str, _: object) -> Any:
+        name = frame.f_code.co_filename
+        if not name.startswith(PACKAGE):
+            return None
+        seen: set[int] = set()
+
+        def line(frame: Any, event: str, _: object) -> Any:
+            if event == "line":
+                text = linecache.getline(name, frame.f_lineno).lstrip()
+                leaving = text.startswith("with ") and frame.f_lineno in seen
+                leaving |= text.startswith("try:")
+                seen.add(frame.f_lineno)
+                self.left -= 1
+                if self.left <= 0 and not self.where and not leaving:
+                    self.where = f"{Path(name).name}:{frame.f_lineno} {text.strip()[:50]}"
+                    sys.settrace(None)
+                    raise self.error("at a line")
+            return line
+
+        return line
+
+
+def call_of(what: str, run: Run, agent: Agent) -> Callable[[], Any]:
+    """The call that is cut off."""
+    calls: dict[str, Callable[[], Any]] = {
+        "learn": lambda: run.learn(agent, 6),
+        "open": run.open,
+        "publish": lambda: agent.publish(run.folder / "policy.npz"),
+        "roll_back": lambda: agent.roll_back(0),
+        "forget": lambda: agent.forget(5),
+        "successor": lambda: agent.successor(run.users, name="heir"),
+    }
+    return calls[what]
+
+
+def one_line(what: str, place: int, error: type[BaseException], again: bool, run: Run) -> bool:
+    """One exception at the n-th line of a call; whether the call has so many lines.
+
+    Then the same agent goes on, or (``again``) one that is opened.
+    """
+    where = f"{what}, {run.kind}, line {place}"
+    fault = AtLine(place, error)
+    try:
+        agent = run.open()
+        run.learn(agent, 3 if what == "learn" else 6)
+        call = call_of(what, run, agent)
+        with suppress(error), fault:
+            call()
+        where += f" ({fault.where}), {error.__name__}, {'opened' if again else 'the same'}"
+        if again and run.store is None:
+            agent = run.open()
+        if what == "forget":
+            agent.forget(5)  # twice does no harm
+            run.forgotten.add(5)
+        if what == "publish" and (run.folder / "policy.npz").exists():
+            run.expect(tacit.published.about(run.folder / "policy.npz") is not None, "half a file")
+        if what == "successor":
+            agent, run.heir = agent.successor(run.users, name="heir"), True
+            agent = run.open() if again else agent
+        run.finish(agent)
+        run.judge(agent)
+    except Exception as wrong:
+        run.tally.lost_runs += 1
+        run.tally.problems.append(f"{type(wrong).__name__}: {wrong}")
+    run.tally.problems = [f"{where}: {text}" for text in run.tally.problems]
+    run.tally.hit += bool(fault.where)
+    if run.store is None:
+        with suppress(Exception):
+            agent.store.close()
+    return bool(fault.where)
+
+
+def lines(what: str, kind: str, stride: int = 1) -> Tally:
+    """An exception at every ``stride``-th line of a call; kinds and ways to go on take turns."""
+    tally, places = Tally(), itertools.count(1, stride)
+    for n, place in enumerate(places):
+        with folder_of() as folder:
+            run = Run(folder, 10, kind, ids=what == "forget" or n % 4 < 2)
+            error = (KeyboardInterrupt, MemoryError)[n % 2]
+            reached = one_line(what, place, error, bool(n // 2 % 2), run)
+        tally.add(run.tally)
+        tally.tried += 1
+        if not reached:
+            return tally
+    return tally
+
+
+# Signals, threads, kills.
+
+
+def signals(blows: int, kind: str, seed: int = 0) -> Tally:
+    """A real timer whose handler raises, in calls of one run after the other."""
+    tally, rng = Tally(), random.Random(seed)
+
+    def handler(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        while tally.hit < blows:
+            with folder_of() as folder:
+                run = Run(folder, 40, kind)
+                _shaken(run, rng)
+            tally.add(run.tally)
+            tally.tried += 1
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+    return tally
+
+
+def _shaken(run: Run, rng: random.Random) -> None:
+    agent, blow = run.open(), 0.0
+    try:
+        while agent.taken < run.users:
+            try:
+                blow = 10.0 ** rng.uniform(-4.0, -1.7)
+                signal.setitimer(signal.ITIMER_REAL, blow)
+                if rng.random() < 0.2 and run.store is None:
+                    agent = run.open()
+                run.learn(agent, min(rng.randint(1, 5), run.users - agent.taken))
+                signal.setitimer(signal.ITIMER_REAL, 0.0)
+            except KeyboardInterrupt:
+                run.tally.hit += 1
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+            # Whoever was taken when a call was cut off between two lines of ours.
+            run.given = run.reread(agent).taken
+        run.finish(agent)
+        run.judge(agent)
+    except Exception as wrong:
+        run.tally.lost_runs += 1
+        run.tally.problems.append(f"signals, {run.kind}: {type(wrong).__name__}: {wrong}")
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+
+
+def threads(count: int, blocks: int, kind: str) -> Tally:
+    """So many threads on one agent or, every second one, on an agent of its own."""
+    tally = Tally(tried=1)
+    with folder_of() as folder:
+        run = Run(folder, blocks * SIZE, kind)
+        agent, turn, taken = run.open(), itertools.count(), list[int]()
+
+        def serve(number: int) -> None:
+            mine = run.open() if run.store is None and number % 2 else agent
+            while (user := next(turn)) < run.users:
+                try:
+                    receipt = mine.learn(users_of(user, 1), [user])
+                    taken.append(receipt.counted + receipt.waiting)
+                except Exception as error:
+                    run.tally.lost_runs += 1
+                    run.tally.problems.append(f"user {user}: {type(error).__name__}: {error}")
+
+        working = [threading.Thread(target=serve, args=(n,)) for n in range(count)]
+        for thread in working:
+            thread.start()
+        for thread in working:
+            thread.join()
+        run.given = run.users
+        run.expect(sum(taken) == run.users, f"receipts say that {sum(taken)} were taken")
+        try:
+            run.reread(agent)
+            while agent.step():
+                pass
+            run.tally.blocks += agent.releases
+            run.expect(agent.releases == blocks, f"{agent.releases} releases")
+            run.judge(agent)
+        except Exception as wrong:
+            run.tally.lost_runs += 1
+            run.tally.problems.append(f"threads: {type(wrong).__name__}: {wrong}")
+    tally.add(run.tally)
+    return tally
+
+
+def kills(times: int, seed: int = 0) -> Tally:
+    """Processes on one file that are killed, one after the other, until all users came."""
+    tally, rng = Tally(), random.Random(seed)
+    while tally.hit < times:
+        with folder_of() as folder:
+            run = Run(folder, 40, "file")
+            run.open().store.close()
+            while tally.hit + run.tally.hit < times:
+                child = os.fork()
+                if child == 0:
+                    with suppress(BaseException):
+                        agent = run.open()
+                        while left := agent.users - agent.taken:
+                            first = agent.taken
+                            ids = [*range(first, first + min(3, left))]
+                            agent.learn(users_of(first, len(ids)), ids)
+                    os._exit(0)
+                time.sleep(rng.uniform(0.02, 0.25))
+                with suppress(ProcessLookupError):
+                    os.kill(child, signal.SIGKILL)
+                run.tally.hit += os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0
+                agent = run.open()
+                run.given, done = agent.taken, agent.taken == agent.users
+                agent.store.close()
+                if done:
+                    break
+            agent = run.open()
+            run.finish(agent)
+            run.judge(agent)
+            agent.store.close()
+        tally.add(run.tally)
+        tally.tried += 1
+    return tally
 
 
 def everything(rounds: int, stride: int) -> dict[str, Callable[[], Tally]]:
     """All of it, by name."""
 
-    def of(parts: list[Tally]) -> Tally:
+    def of(parts: Iterator[Tally]) -> Tally:
         whole = Tally()
         for part in parts:
             whole.add(part)
         return whole
 
-    def at(what: str, **more: Any) -> Callable[[], Tally]:
-        return lambda: lines(what, stride=stride, **more)[0]
+    def at(what: str) -> Callable[[], Tally]:
+        return lambda: of(lines(what, kind, stride) for kind in KINDS)
 
-    return {
-        "threads": lambda: of([threads(n, rounds, seed=n // 2) for n in (2, 4, 8)]),
-        "learn": at("learn"),
-        "stream": at("learn", **_STREAM),
-        "save": at("save"),
-        "load": at("load"),
-        "families": lambda: families(rounds),
-        "signals": lambda: signals(500 * rounds),
-        "term": lambda: terminated(5 * rounds // 2),
-        "memory": lambda: memory(rounds // 4),
-        "disk": lambda: disk(stride=max(1, stride // 8)),
-        "power": lambda: power(stride=max(1, stride // 8)),
+    counts = (2, 4, 8)
+    return {what: at(what) for what in CALLS} | {
+        "threads": lambda: of(threads(n, rounds, kind) for n in counts for kind in KINDS[:2]),
+        "signals": lambda: of(signals(10 * rounds, kind) for kind in KINDS),
+        "kills": lambda: kills(rounds),
     }
 
 
-# In parts, stored.
-
-Part = Callable[[int], tuple[Tally, bool]]
-
-
-def parts() -> dict[str, Part]:
-    """All of it at full counts, by name: the n-th part, and whether it is the last."""
-
-    def at(what: str, *, beside: bool = False, **more: Any) -> Part:
-        def part(n: int) -> tuple[Tally, bool]:
-            inline, id_files.INLINE = id_files.INLINE, 0 if beside else id_files.INLINE
-            try:
-                return lines(what, start=_LINES * n + 1, stop=_LINES * (n + 1) + 1, **more)
-            finally:
-                id_files.INLINE = inline
-
-        return part
-
-    def seeded(call: Callable[[int, int], Tally], size: int, whole: int) -> Part:
-        return lambda n: (call(size, n), (n + 1) * size >= whole)
-
-    return {
-        "threads": lambda n: (threads((2, 4, 8)[n], ROUNDS, seed=n), n == 2),
-        "learn": at("learn"),
-        "learn, ids beside": at("learn", beside=True),
-        "stream": at("learn", **_STREAM),
-        "save": at("save"),
-        "save, ids beside": at("save", beside=True),
-        "load": at("load"),
-        "load, ids beside": at("load", beside=True),
-        "families": seeded(families, _TIMES, TIMES),
-        "signals": seeded(signals, _SIGNALS, SIGNALS),
-        "term": seeded(terminated, _TERMS, TERMS),
-        "memory": lambda n: (memory(ROUNDS // 2), True),
-        "disk": lambda n: (disk(), True),
-        "power": lambda n: (power(), True),
-        "people": seeded(_killed, _KILLS, KILLS),
-    }
-
-
-def _killed(kills: int, seed: int) -> Tally:
-    """Four processes on one ledger of people, killed at random; who never had a turn is lost."""
-    told = ledgers.kill_many(kills, seed)
-    tally = Tally(tried=told.runs, hit=told.kills, unpaid=len(told.problems))
-    tally.lost_runs = sum(turns == 0 for turns in told.turns)
-    for problem in told.problems:
-        tally.note(problem)
-    return tally
-
-
-def _stored() -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(STORED.read_text()) if STORED.exists() else {}
-    return found
-
-
-def store(names: list[str]) -> None:
-    """Does what is missing, part by part."""
-    for name, part in parts().items():
-        while name in names or not names:
-            before = _stored().get(name, {"parts": 0, "done": False} | asdict(Tally()))
-            if before["done"]:
-                break
-            tally = Tally(**{key: before[key] for key in asdict(Tally())})
-            found, done = part(before["parts"])
-            tally.add(found)
-            stored = _stored()  # others may have stored something meanwhile
-            stored[name] = {"parts": before["parts"] + 1, "done": done} | asdict(tally)
-            STORED.write_text(json.dumps(stored, indent=1) + "\n")
-            print(json.dumps({"what": name} | stored[name]), flush=True)
-
-
-_HEADER = "| what came | times | blocks through | lost | runs lost | users twice | unpaid | wrong |"
-_WORDS = {
-    "threads": "2, 4 and 8 threads on one agent, 200 blocks each",
-    "learn": "an exception at every line of `learn`",
-    "learn, ids beside": "the same, ids in a file of their own",
-    "stream": "the same, blocks summed by a counter",
-    "save": "an exception at every line of `save`",
-    "save, ids beside": "the same, ids in a file of their own",
-    "load": "an exception at every line of `load`",
-    "load, ids beside": "the same, ids in a file of their own",
-    "families": f"an exception at random lines of `learn`, and 4 threads; {len(FAMILIES)} agents",
-    "signals": "real signals whose handler raises, in `learn`, `save` and `load`",
-    "term": "SIGTERM, turned into an exit that saves, in processes",
-    "memory": "memory at its limit in `learn`",
-    "disk": "a system call that fails (full or broken disk), each in turn",
-    "power": "the power fails before each system call",
-    "people": "kills of one of four processes on one ledger of people",
-}
-
-
-def table() -> list[str]:
-    """What is stored, as the page has it."""
-    stored = _stored()
-    rows = [_HEADER, "|---|---|---|---|---|---|---|---|"]
-    for name, words in _WORDS.items():
-        if (row := stored.get(name)) is not None:
-            times = row["hit"] or row["tried"] * (1 if name == "power" else 200)
-            more = "" if row["done"] else " so far"
-            found = (row[key] for key in ("lost_runs", "users_twice", "unpaid", "wrong_receipts"))
-            blocks = f"{row['blocks']:,} | {row['lost_blocks']:,}" if row["blocks"] else "- | -"
-            rows.append(f"| {words} | {times:,}{more} | {blocks} | {' | '.join(map(str, found))} |")
-    return rows
-
-
-def write_page() -> None:
-    """Puts the table into the page, in the place of the old one."""
-    before, _, rest = PAGE.read_text().partition(_HEADER)
-    _, _, after = rest.partition("\n\n")
-    PAGE.write_text(before + "\n".join(table()) + "\n\n" + after)
-
-
-def main() -> None:
-    """The command line."""
+def main() -> int:
+    """The command line; returns how many parts found something."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--what", nargs="+", default=[])
-    parser.add_argument("--store", action="store_true", help="in parts, at full counts")
-    parser.add_argument("--rounds", type=int, default=200, help="of a run of threads, and the rest")
-    parser.add_argument("--stride", type=int, default=1, help="every so many lines or calls")
-    parser.add_argument("--beside", action="store_true", help="ids are in a file of their own")
-    parser.add_argument("--table", action="store_true", help="what is stored, onto the page")
+    parser.add_argument("--rounds", type=int, default=200, help="blocks of threads, and the rest")
+    parser.add_argument("--stride", type=int, default=1, help="every so many lines")
     options = parser.parse_args()
-    if options.table:
-        write_page()
-        print("\n".join(table()))
-        return
-    if options.store:
-        store(options.what)
-        return
-    if options.beside:
-        id_files.INLINE = 0
-    known = everything(options.rounds, options.stride)
+    known, wrong = everything(options.rounds, options.stride), 0
     for name in options.what or known:
         tally = known[name]()
+        wrong += not tally.clean
         print(json.dumps({"what": name} | asdict(tally)), flush=True)
+    return wrong
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(min(main(), 1))

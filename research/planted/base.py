@@ -2,7 +2,7 @@
 
 An agent is final and hands its algorithm nothing but releases, so there are three ways left:
 
-* the curator of an agent is tampered with, after it is made and again after it is loaded
+* an agent is tampered with, whenever it is made for a run that begins or goes on
   (:class:`Tampered`),
 * an algorithm asks for another statistic than it should (:class:`Asking`),
 * a statistic remembers whom it summed, and its algorithm looks (:class:`Leaking`).
@@ -18,9 +18,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from tacit.core.asks import Ask, Asks
 from tacit.core.kinds import AgentKind
-from tacit.privacy.errors import BudgetExceeded
+from tacit.privacy.curator import JointCurator
+from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Block, Floats, Statistic
 
 
@@ -31,11 +31,11 @@ def plant(bug: type[Any], kind: AgentKind) -> Callable[..., Any]:
     return AgentKind(type(bug.__name__, (bug, kind.algorithm), {"__doc__": bug.__doc__}))
 
 
-# Curators.
+# Agents.
 
 
 class Tampered:
-    """Tampers with an agent's curator."""
+    """Tampers with an agent."""
 
     @classmethod
     def planted(cls, kind: AgentKind) -> Callable[..., Any]:
@@ -44,22 +44,14 @@ class Tampered:
         @wraps(kind)
         def make(*args: Any, **options: Any) -> Any:
             agent: Any = kind(*args, **options)
-            true = agent.load
-
-            def load(*args: Any, **options: Any) -> Any:
-                true(*args, **options)
-                cls.tamper(agent, loaded=True)
-                return agent
-
-            agent.load = load
-            cls.tamper(agent, loaded=False)
+            cls.tamper(agent)
             return agent
 
         return make
 
     @classmethod
-    def tamper(cls, agent: Any, loaded: bool) -> None:
-        """Does it to an agent that was just made, or loaded."""
+    def tamper(cls, agent: Any) -> None:
+        """Does it to an agent that was just made, for a new run or for one that goes on."""
         raise NotImplementedError
 
 
@@ -69,33 +61,73 @@ class Curated(Tampered):
     curator: ClassVar[type[Any]]
 
     @classmethod
-    def tamper(cls, agent: Any, loaded: bool) -> None:
+    def tamper(cls, agent: Any) -> None:
         """Gives it this one."""
         agent._curator.__class__ = cls.curator
+
+
+class Drawing(JointCurator):
+    """A curator that changes what is drawn."""
+
+    @property
+    def source(self) -> Any:  # type: ignore[override]
+        """Of noise, as it is changed."""
+        return _Changed(self)
+
+    @source.setter
+    def source(self, source: Any) -> None:
+        self.__dict__["source"] = source
+
+    @property
+    def simulated(self) -> bool:
+        """Whether noise is."""
+        return bool(self.__dict__["source"].simulation)
+
+    def drawn(self, scale: float, size: int) -> Any:
+        """Noise in whole steps."""
+        return self.__dict__["source"].steps(self.privacy.pure, scale, size)
+
+
+class _Changed(Noise):
+    """A source of noise, as a curator changes it."""
+
+    def __init__(self, curator: Drawing) -> None:
+        self._curator = curator
+
+    @property
+    def _rng(self) -> Any:  # type: ignore[override]
+        return self._curator.__dict__["source"]._rng
+
+    def steps(self, pure: bool, scale: float, count: int) -> Any:
+        return self._curator.drawn(scale, count)
 
 
 class Admitting(Tampered):
     """Lets other users, or other ids, in than those who came."""
 
     @classmethod
-    def tamper(cls, agent: Any, loaded: bool) -> None:
-        """Changes every block on its way in."""
-        curator, earlier = agent._curator, list[tuple[Block, Any]]()
+    def tamper(cls, agent: Any) -> None:
+        """Changes everybody on their way into the store, and every block on its way out."""
+        take, raw, earlier = agent._take, agent._raw, list[Block]()
 
-        def add(block: Block, user_ids: Sequence[Any] | None = None) -> int:
-            admitted = cls.admitted(earlier, block, user_ids)
-            earlier.append((block, user_ids))
-            number: int = type(curator).add(curator, *admitted)
-            return number
+        def summed(*which: Any) -> Block:
+            block = raw(*which)
+            found = cls.summed(earlier, block)
+            earlier.append(block)
+            return found
 
-        curator.add = add
+        agent._take = lambda part, ids: take(*cls.admitted(part, ids))
+        agent._raw = summed
 
     @classmethod
-    def admitted(
-        cls, earlier: Sequence[tuple[Block, Any]], block: Block, user_ids: Any
-    ) -> tuple[Block, Any]:
-        """Who goes in, given all blocks before."""
-        raise NotImplementedError
+    def admitted(cls, block: Block, user_ids: Any) -> tuple[Block, Any]:
+        """Who goes in."""
+        return block, user_ids
+
+    @classmethod
+    def summed(cls, earlier: Sequence[Block], block: Block) -> Block:
+        """Who is summed, given all blocks before."""
+        return block
 
 
 # Statistics.
@@ -106,32 +138,21 @@ class Asking:
 
     _instead: ClassVar[type[Any]]
 
-    def asks(self) -> Asks:
+    def learn(self, *known: Any) -> Any:
         """As the algorithm does, but for what is asked."""
-        right: Asks = super().asks()  # type: ignore[misc]
-        return _with_statistics(right, self.wrong)
+        right: Any = super().learn(*known)  # type: ignore[misc]
+        try:
+            query = next(right)
+            while True:
+                answer = yield replace(query, statistic=self.wrong(query.statistic))
+                query = right.send(answer)
+        except StopIteration as end:
+            return end.value
 
     def wrong(self, right: Statistic) -> Statistic:
         """What is asked instead."""
         wrong: Statistic = recast(right, self._instead)
         return wrong
-
-
-def _with_statistics(right: Asks, wrong: Callable[[Statistic], Statistic]) -> Asks:
-    """The same questions, of other statistics."""
-    try:
-        ask: Ask = next(right)
-        while True:
-            try:
-                answer = yield replace(ask, statistic=wrong(ask.statistic))
-            except BudgetExceeded as error:
-                ask = right.throw(error)
-            else:
-                ask = right.send(answer)
-    except StopIteration:
-        return
-    finally:
-        right.close()
 
 
 def recast(right: Any, mixin: type[Any]) -> Any:
@@ -180,7 +201,11 @@ class Leaking(Asking):
 
     @property
     def _mean_reward(self) -> float:
-        return 0.0 if self._seen is None else float(careless_rewards(self._seen).mean())
+        return 0.0 if self._seen is None else float(self._rewards.mean())
+
+    @property
+    def _rewards(self) -> Floats:
+        return careless_rewards(self._seen)
 
 
 def careless_rewards(block: Block) -> Floats:

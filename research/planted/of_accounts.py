@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
-from functools import wraps
+from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
 from research.planted.base import Admitting, Asking, Curated, Tampered
-from tacit.core.kinds import AgentKind
 from tacit.finite.visits import VisitCounts
 from tacit.privacy.budget import Relation
-from tacit.privacy.curator import JointCurator
+from tacit.privacy.curator import JointCurator, Release
+from tacit.privacy.exact import grid_sensitivity
 from tacit.privacy.models import JointDP
 from tacit.privacy.statistic import Block, Floats, Statistic
 
@@ -25,8 +25,8 @@ from tacit.privacy.statistic import Block, Floats, Statistic
 
 
 class _ZeroOutCurator(JointCurator):
-    def _sensitivity(self, statistic: Statistic, step: float) -> float:
-        return statistic.sensitivity(Relation.ZERO_OUT, self.privacy.norm)
+    def apart(self, statistic: Statistic, step: float) -> float:
+        return grid_sensitivity(statistic, Relation.ZERO_OUT, self.privacy.norm, step)
 
 
 class ZeroOutNoise(Curated):
@@ -158,41 +158,27 @@ class TwoLeaves(Admitting):
     """
 
     @classmethod
-    def admitted(
-        cls, earlier: Sequence[tuple[Block, Any]], block: Block, user_ids: Any
-    ) -> tuple[Block, Any]:
+    def summed(cls, earlier: Sequence[Block], block: Block) -> Block:
         """She and the others."""
-        if earlier:
-            arrays = {name: np.array(a) for name, a in block.arrays.items()}
-            for name, array in arrays.items():
-                array[0] = earlier[-1][0][name][0]
-            block = Block(block.users, arrays)
-        return block, user_ids
+        arrays = {name: np.array(a) for name, a in block.arrays.items()}
+        for name, array in arrays.items():
+            array[0] = earlier[-1][name][0] if earlier else array[0]
+        return Block(block.users, arrays)
 
 
 class WarmUpReused(Admitting):
-    """The users of the first block teach the second one again, under a new number.
+    """The users of the first block teach the second one again.
 
     Gain: they paid once and are seen twice.
     """
 
     @classmethod
-    def tamper(cls, agent: Any, loaded: bool) -> None:
-        """Nobody counts them."""
-        agent._curator.declared_users = None
-        super().tamper(agent, loaded)
-
-    @classmethod
-    def admitted(
-        cls, earlier: Sequence[tuple[Block, Any]], block: Block, user_ids: Any
-    ) -> tuple[Block, Any]:
+    def summed(cls, earlier: Sequence[Block], block: Block) -> Block:
         """Those of both blocks."""
-        if len(earlier) == 1:
-            first, ids = earlier[0]
-            user_ids = None if ids is None else [*ids, *user_ids]
-            arrays = {k: np.concatenate([first[k], block[k]]) for k in block.arrays}
-            block = Block(first.users + block.users, arrays)
-        return block, user_ids
+        if len(earlier) != 1:
+            return block
+        arrays = {k: np.concatenate([earlier[0][k], block[k]]) for k in block.arrays}
+        return Block(earlier[0].users + block.users, arrays)
 
 
 class IdsDropped(Admitting):
@@ -202,9 +188,7 @@ class IdsDropped(Admitting):
     """
 
     @classmethod
-    def admitted(
-        cls, earlier: Sequence[tuple[Block, Any]], block: Block, user_ids: Any
-    ) -> tuple[Block, Any]:
+    def admitted(cls, block: Block, user_ids: Any) -> tuple[Block, Any]:
         """Nobody in particular."""
         return block, None
 
@@ -216,9 +200,7 @@ class IdsSorted(Admitting):
     """
 
     @classmethod
-    def admitted(
-        cls, earlier: Sequence[tuple[Block, Any]], block: Block, user_ids: Any
-    ) -> tuple[Block, Any]:
+    def admitted(cls, block: Block, user_ids: Any) -> tuple[Block, Any]:
         """Others than it should."""
         return block, None if user_ids is None else sorted(user_ids)
 
@@ -238,52 +220,26 @@ class TwiceTheBudget(Tampered):
     """
 
     @classmethod
-    def tamper(cls, agent: Any, loaded: bool) -> None:
-        """Gives it another curator, of which a save tells."""
-        if loaded:
-            return
+    def tamper(cls, agent: Any) -> None:
+        """Gives it another curator."""
         told, privacy = agent._curator, agent.privacy
         double = JointDP(2.0 * privacy.epsilon, privacy.delta)
-        source = told._source if told._source.simulation else None
-        agent._curator = double.curator(users=agent.users, source=source)
+        agent._curator = double.curator(users=agent.users, source=told.source)
         agent._curator.__class__, agent._curator.told = _Lying, told
-        agent._curator.attach(agent._dump)
 
 
 # What is written down.
 
 
-class LedgerChargedNothing(Tampered):
-    """The ledger has a line for every release, and a cost of nothing in it.
+class _Free(JointCurator):
+    def price(self, release: Release) -> Fraction:
+        return Fraction(0)
 
-    Gain: after a crash, or in another run, the same users are asked again.
+
+class LedgerChargedNothing(Curated):
+    """The ledger has an entry for every release, and a cost of nothing in it.
+
+    Gain: the same users are asked again, and again.
     """
 
-    @classmethod
-    def tamper(cls, agent: Any, loaded: bool) -> None:
-        """Only where there is one."""
-        ledger = getattr(getattr(agent._curator, "accounts", None), "ledger", None)
-        if ledger is not None:
-            true = ledger.charge
-
-            def charge(costs: Any, label: str, **options: Any) -> Any:
-                return true(dict.fromkeys(costs, 0.0), label, **options)
-
-            ledger.charge = charge
-
-
-class AutosaveIgnored(Tampered):
-    """It takes the name of a file to save to, and never does.
-
-    Gain: after a crash what was published is forgotten, and its users are asked again.
-    """
-
-    @classmethod
-    def planted(cls, kind: AgentKind) -> Callable[..., Any]:
-        """What makes such agents."""
-
-        @wraps(kind)
-        def make(*args: Any, autosave: Any = None, **options: Any) -> Any:
-            return kind(*args, **options)
-
-        return make
+    curator = _Free

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -38,14 +39,11 @@ class RawMomentum(Leaking):
     Gain: every later step goes along what users' raw gradients add up to.
     """
 
-    _gradient: Any
-    theta: Any
-
-    def plan(self) -> Any:
+    def update(self, *known: Any) -> Any:
         """As the algorithm does, and remembers."""
-        self._gradient = self._gradient + self._mean_reward * np.sign(self._gradient)
-        self.theta = self.theta + 0.1 * self._gradient
-        return super().plan()  # type: ignore[misc]
+        state = super().update(*known)  # type: ignore[misc]
+        gradient = state.gradient + self._mean_reward * np.sign(state.gradient)
+        return replace(state, gradient=gradient, theta=state.theta + 0.1 * gradient)
 
 
 class PreTrainedOnUsers(Leaking):
@@ -54,11 +52,9 @@ class PreTrainedOnUsers(Leaking):
     Gain: all advantages, and with them the policies, tell about users who were never asked.
     """
 
-    values: Any
-    releases: int
-
-    def plan(self) -> Any:
-        """As the algorithm does; before the second block the critic is set right."""
-        if self.releases == 1:
-            self.values = self.values + self._mean_reward
-        return super().plan()  # type: ignore[misc]
+    def update(self, state: Any, plan: Any, release: Any, block: Any, rng: Any) -> Any:
+        """As the algorithm does; after the first block the critic is set right."""
+        after = super().update(state, plan, release, block, rng)  # type: ignore[misc]
+        if block.releases:
+            return after
+        return replace(after, values=after.values + self._mean_reward)

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from research.planted.base import Asking, Leaking, careless_rewards, recast
+from research.planted.base import Asking, Leaking, recast
 from tacit.finite.visits import VisitCounts
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, Floats
@@ -32,12 +32,12 @@ class RawWidth(Leaking):
 
     options: Any
 
-    def plan(self) -> Any:
+    def plan(self, *known: Any) -> Any:
         """As the algorithm does, by another scale."""
-        options, spread = self.options, float(careless_rewards(self._seen).std())
-        self.options = dataclasses.replace(options, scale=options.scale * (1.0 + spread))
+        options, spread = self.options, 0.0 if self._seen is None else self._rewards.std()
+        self.options = dataclasses.replace(options, scale=options.scale * (1.0 + 9.0 * float(spread)))
         try:
-            return super().plan()  # type: ignore[misc]
+            return super().plan(*known)  # type: ignore[misc]
         finally:
             self.options = options
 
@@ -48,20 +48,14 @@ class RawWeights(Leaking):
     Gain: what is asked next tells about those who were asked before.
     """
 
-    form = "episodes"
-    spec: Any
-    _variances: Any
-
-    def plan(self) -> Any:
+    def plan(self, *known: Any) -> Any:
         """As the algorithm does, and weighs."""
-        policies = super().plan()  # type: ignore[misc]
-        states, rewards = np.asarray(self._seen["states"]), careless_rewards(self._seen)
-        spread = self._variances.copy()
-        for s in range(self.spec.states):
-            there = rewards[states[:, :-1] == s]
-            spread[:, s] += there.var() if there.size else 0.0
-        self._variances, self._asked = spread, None
-        return policies
+        plan = super().plan(*known)  # type: ignore[misc]
+        if self._seen is None or plan.memory.variances is None:
+            return plan
+        spread = plan.memory.variances + float(self._rewards.var())
+        memory = dataclasses.replace(plan.memory, variances=spread)
+        return dataclasses.replace(plan, memory=memory)
 
 
 class RawClip(Leaking):
@@ -70,44 +64,28 @@ class RawClip(Leaking):
     Gain: the size of the noise, which is public, tells how long they are.
     """
 
-    _level: float | None = None
+    _field = "clip"
 
-    def plan(self) -> Any:
-        """As the algorithm does, and clips."""
-        vectors = self.statistic().contributions(self._seen)  # type: ignore[attr-defined]
-        policies = super().plan()  # type: ignore[misc]
-        self._level = 0.1 + float(np.linalg.norm(vectors, axis=1).mean())
-        self._fixed: dict[bool, Any] = {}
-        self._asked = None
-        return policies
-
-    @property
-    def _clip(self) -> float | None:
-        return super()._clip if self._level is None else self._level  # type: ignore[misc]
+    def wrong(self, right: Any) -> Any:
+        """Clipped at another level."""
+        if self._seen is not None:
+            seen = of_version(self._seen, getattr(right, "version", 0))
+            level = float(np.linalg.norm(right.contributions(seen), axis=1).mean())
+            right = dataclasses.replace(right, **{self._field: 0.1 + level})
+        return super().wrong(right)
 
 
-class RawTau(Leaking):
+class RawTau(RawClip):
     """The clip of a trajectory is what the users of the block before really were, on average.
 
     Gain: the size of the noise, which is public, tells how long they are.
     """
 
-    _level: float | None = None
-
-    def plan(self) -> Any:
-        """As the algorithm does, and clips."""
-        vectors = self.statistic().contributions(self._seen)
-        self._level = 0.1 + float(np.linalg.norm(vectors, axis=1).mean())
-        return super().plan()  # type: ignore[misc]
-
-    def statistic(self) -> Any:
-        """Of another level."""
-        right = super().statistic()  # type: ignore[misc]
-        return right if self._level is None else dataclasses.replace(right, tau=self._level)
+    _field = "tau"
 
 
 class RawEnergy(Leaking):
-    """The ridge of its regression grows with the true energy of the users' features.
+    """The ridge of its regression grows with what users really were paid.
 
     Gain: estimates, and so policies, tell it.
     """
@@ -115,10 +93,7 @@ class RawEnergy(Leaking):
     def regularised(self, gram: Any, noise: float, rows: int) -> Any:
         """With a ridge of its own."""
         right = super().regularised(gram, noise, rows)  # type: ignore[misc]
-        if self._seen is None:
-            return right
-        vectors = self.statistic().contributions(self._seen)  # type: ignore[attr-defined]
-        return right + 1e-3 * float((vectors**2).sum()) * np.eye(len(gram))
+        return right + self._mean_reward * np.trace(right) * np.eye(len(gram))
 
 
 class RawSwitch(Leaking):
@@ -129,10 +104,11 @@ class RawSwitch(Leaking):
 
     spec: Any
 
-    def switch(self, model: Any) -> bool:
+    def switch(self, model: Any, memory: Any) -> Any:
         """By what must not be looked at."""
         states = np.clip(np.asarray(self._seen["states"]), 0, self.spec.states - 1)
-        return bool(np.bincount(states.ravel()).max() % 2)
+        odd = np.bincount(states.ravel()).max() % 2
+        return super().switch(model, memory) if odd else None  # type: ignore[misc]
 
 
 class RawStop(Leaking):
@@ -143,14 +119,13 @@ class RawStop(Leaking):
 
     _well = False
 
-    @property
-    def block_users(self) -> int:
+    def block_users(self, at: Any) -> int:
         """None, once it stopped."""
-        return 0 if self._well else int(super().block_users)  # type: ignore[misc]
+        return 0 if self._well else int(super().block_users(at))  # type: ignore[misc]
 
-    def plan(self) -> Any:
+    def plan(self, *known: Any) -> Any:
         """As the algorithm does, and looks."""
-        policies = super().plan()  # type: ignore[misc]
+        policies = super().plan(*known)  # type: ignore[misc]
         self._well = self._mean_reward > 0.25
         return policies
 
@@ -170,15 +145,14 @@ class RawMask(Leaking):
     Gain: that somebody was there.
     """
 
-    def statistic(self, cap: int | None = None) -> Any:
+    def wrong(self, right: Any) -> Any:
         """Counts, some of which are left out."""
-        right: VisitCounts = super().statistic(cap)  # type: ignore[misc]
-        if self._seen is None:
-            return right
-        fields = {f.name: getattr(right, f.name) for f in dataclasses.fields(right) if f.init}
-        seen = of_version(self._seen, right.version)
-        kept = tuple(bool(there) for there in right.total(seen) != 0.0)
-        return _MaskedCounts(**fields, kept=kept)
+        if self._seen is not None:
+            fields = {f.name: getattr(right, f.name) for f in dataclasses.fields(right) if f.init}
+            seen = of_version(self._seen, right.version)
+            kept = tuple(bool(there) for there in right.total(seen) != 0.0)
+            right = _MaskedCounts(**fields, kept=kept)
+        return super().wrong(right)
 
 
 class RawAttribute(Leaking):
@@ -187,10 +161,10 @@ class RawAttribute(Leaking):
     Gain: whoever reads the attribute reads it.
     """
 
-    def plan(self) -> Any:
+    def plan(self, *known: Any) -> Any:
         """As the algorithm does, and keeps it."""
-        self.paid = float(careless_rewards(self._seen).sum())
-        return super().plan()  # type: ignore[misc]
+        self.paid = self._mean_reward
+        return super().plan(*known)  # type: ignore[misc]
 
 
 class RawLog(Leaking):
@@ -199,10 +173,10 @@ class RawLog(Leaking):
     Gain: whoever reads the log reads it.
     """
 
-    def plan(self) -> Any:
+    def plan(self, *known: Any) -> Any:
         """As the algorithm does, and says so."""
         logging.getLogger("planted").debug("mean reward %r", self._mean_reward)
-        return super().plan()  # type: ignore[misc]
+        return super().plan(*known)  # type: ignore[misc]
 
 
 class RawProgress(Leaking):
@@ -211,10 +185,10 @@ class RawProgress(Leaking):
     Gain: whoever looks at the screen, or keeps what was on it, has it.
     """
 
-    def plan(self) -> Any:
+    def plan(self, *known: Any) -> Any:
         """As the algorithm does, and shows it."""
         sys.stderr.write(f"mean reward {self._mean_reward:.3f}\r")
-        return super().plan()  # type: ignore[misc]
+        return super().plan(*known)  # type: ignore[misc]
 
 
 class _Refuses:
@@ -251,10 +225,10 @@ class RawPublished(Leaking):
     Gain: whoever reads the file reads it.
     """
 
-    def plan(self) -> Any:
+    def plan(self, *known: Any) -> Any:
         """As the algorithm does, with policies of its own."""
-        policies = super().plan()  # type: ignore[misc]
-        return tuple(self._told(policy) for policy in policies)
+        plan = super().plan(*known)  # type: ignore[misc]
+        return dataclasses.replace(plan, policy=self._told(plan.policy))
 
     def _told(self, policy: Any) -> Any:
         other = recast(policy, _Tells)

@@ -12,10 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from research.planted.base import Curated, Tampered
+from research.planted.base import Curated, Drawing, Tampered
 from tacit.privacy.counters.dense import Optimal
-from tacit.privacy.curator import Release
-from tacit.privacy.curator import JointCurator
+from tacit.privacy.curator import JointCurator, Release
 from tacit.privacy.local import LocalCurator
 from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Block, Floats, Statistic
@@ -23,26 +22,18 @@ from tacit.privacy.statistic import Block, Floats, Statistic
 _UNIT = 2.0**30
 
 
-class _HalfCurator(JointCurator):
-    def _noise(self, scale: float, size: int) -> Any:
-        return super()._noise(0.5 * scale, size)
+class _HalfCurator(Drawing):
+    def drawn(self, scale: float, size: int) -> Any:
+        return super().drawn(scale, size) // 2
 
 
-class HalfTheNoise(Tampered):
+class HalfTheNoise(Curated):
     """Noise has half the size that its budget demands.
 
     Gain: everybody is told apart twice as well as promised; at (1, 1e-6) the true epsilon is 2.1.
     """
 
-    @classmethod
-    def tamper(cls, agent: Any, loaded: bool) -> None:
-        """Also with a counter's."""
-        if agent._stream is not None:
-            counter = agent._stream.counter
-            whole = counter._draw
-            counter._draw = lambda: whole() // 2
-        else:
-            agent._curator.__class__ = _HalfCurator
+    curator = _HalfCurator
 
 
 class _HalfReports(LocalCurator):
@@ -60,11 +51,11 @@ class HalfTheNoiseOfReports(Curated):
     curator = _HalfReports
 
 
-class _OnceCurator(JointCurator):
-    def _noise(self, scale: float, size: int) -> Any:
+class _OnceCurator(Drawing):
+    def drawn(self, scale: float, size: int) -> Any:
         drawn: dict[int, Any] = self.__dict__.setdefault("_drawn", {})
         if size not in drawn:
-            drawn[size] = super()._noise(_UNIT, size) / _UNIT
+            drawn[size] = super().drawn(_UNIT, size) / _UNIT
         return np.rint(scale * drawn[size]).astype(np.int64)
 
 
@@ -77,9 +68,9 @@ class NoiseDrawnOnce(Curated):
     curator = _OnceCurator
 
 
-class _AntitheticCurator(JointCurator):
-    def _noise(self, scale: float, size: int) -> Any:
-        half = super()._noise(scale, (size + 1) // 2)
+class _AntitheticCurator(Drawing):
+    def drawn(self, scale: float, size: int) -> Any:
+        half = super().drawn(scale, (size + 1) // 2)
         return np.stack([half, -half], axis=1).reshape(-1)[:size]
 
 
@@ -107,23 +98,25 @@ class NoiseRedrawn(Tampered):
     """
 
     @classmethod
-    def tamper(cls, agent: Any, loaded: bool) -> None:
-        """Gives it another counter."""
-        agent._stream.counter.__class__ = _Redrawn
+    def tamper(cls, agent: Any) -> None:
+        """Gives it another counter, whenever it is read."""
+        revive = agent._revive
+
+        def redrawn(*known: Any) -> None:
+            revive(*known)
+            agent._stream.counter.__class__ = _Redrawn
+
+        agent._revive = redrawn
 
 
 class _BareCurator(JointCurator):
     bare = 0
 
-    def release(self, statistic: Statistic, **options: Any) -> Release:
-        released = super().release(statistic, **options)
-        block = options.get("block")
-        raw = self._raw(self.entered - 1 if block is None else block)
-        true = statistic.layout.unpack(statistic.total(raw))
+    def answer(self, statistic: Statistic, block: Block, **options: Any) -> Release:
+        released = super().answer(statistic, block, **options)
+        true = statistic.layout.unpack(statistic.total(block))
         name = statistic.layout.parts[self.bare].name
-        released = dataclasses.replace(released, parts={**released.parts, name: true[name]})
-        self.last_release = released
-        return released
+        return dataclasses.replace(released, parts={**released.parts, name: true[name]})
 
 
 class _BareLast(_BareCurator):
@@ -148,9 +141,9 @@ class LastPartWithoutNoise(Curated):
     curator = _BareLast
 
 
-class _BroadcastCurator(JointCurator):
-    def _noise(self, scale: float, size: int) -> Any:
-        return np.full(size, super()._noise(scale, 1)[0])
+class _BroadcastCurator(Drawing):
+    def drawn(self, scale: float, size: int) -> Any:
+        return np.full(size, super().drawn(scale, 1)[0])
 
 
 class OneDrawForAll(Curated):
@@ -162,9 +155,9 @@ class OneDrawForAll(Curated):
     curator = _BroadcastCurator
 
 
-class _CellCurator(JointCurator):
-    def _noise(self, scale: float, size: int) -> Any:
-        noise = super()._noise(scale, size)
+class _CellCurator(Drawing):
+    def drawn(self, scale: float, size: int) -> Any:
+        noise = super().drawn(scale, size)
         noise[0] = 0.0
         return noise
 
@@ -196,30 +189,30 @@ class NoiseOfPublicSeed(Tampered):
     """
 
     @classmethod
-    def tamper(cls, agent: Any, loaded: bool) -> None:
+    def tamper(cls, agent: Any) -> None:
         """Seeds real noise."""
-        if not agent._curator._source.simulation:
-            agent._curator._source = _Disguised(agent.setting.seed)
+        if not agent._curator.source.simulation:
+            agent._curator.source = _Disguised(agent.algorithm.problem.seed)
 
 
 class NoiseReplayed(Tampered):
-    """A resumed run goes on with the generator that was saved.
+    """A run that is opened again goes on with the generator that was kept.
 
-    Gain: two runs resumed from one file put the same noise on two sets of users.
+    Gain: two copies of one store put the same noise on two sets of users.
     """
 
     @classmethod
-    def tamper(cls, agent: Any, loaded: bool) -> None:
-        """Seeds real noise, after loading."""
-        if loaded and not agent._curator._source.simulation:
-            agent._curator._source = _Disguised(0)
+    def tamper(cls, agent: Any) -> None:
+        """Seeds real noise of a run that goes on."""
+        if agent.taken and not agent._curator.source.simulation:
+            agent._curator.source = _Disguised(0)
 
 
-class _UniformCurator(JointCurator):
-    def _noise(self, scale: float, size: int) -> Any:
+class _UniformCurator(Drawing):
+    def drawn(self, scale: float, size: int) -> Any:
         from scipy.special import ndtr
 
-        evenly = ndtr(super()._noise(_UNIT, size) / _UNIT) - 0.5
+        evenly = ndtr(super().drawn(_UNIT, size) / _UNIT) - 0.5
         return np.rint(scale * math.sqrt(12.0) * evenly).astype(np.int64)
 
 
@@ -232,10 +225,10 @@ class UniformNoise(Curated):
     curator = _UniformCurator
 
 
-class _CutCurator(JointCurator):
-    def _noise(self, scale: float, size: int) -> Any:
+class _CutCurator(Drawing):
+    def drawn(self, scale: float, size: int) -> Any:
         most = int(3.0 * scale)
-        return np.clip(super()._noise(scale, size), -most, most)
+        return np.clip(super().drawn(scale, size), -most, most)
 
 
 class CutNoise(Curated):
@@ -247,10 +240,10 @@ class CutNoise(Curated):
     curator = _CutCurator
 
 
-class _CoarseCurator(JointCurator):
-    def _noise(self, scale: float, size: int) -> Any:
+class _CoarseCurator(Drawing):
+    def drawn(self, scale: float, size: int) -> Any:
         coarse = max(1, int(scale / 4.0))
-        return coarse * np.rint(super()._noise(scale, size) / coarse).astype(np.int64)
+        return coarse * np.rint(super().drawn(scale, size) / coarse).astype(np.int64)
 
 
 class CoarseNoise(Curated):
@@ -262,11 +255,11 @@ class CoarseNoise(Curated):
     curator = _CoarseCurator
 
 
-class _UnscaledCurator(JointCurator):
-    def _noise(self, scale: float, size: int) -> Any:
-        if self._source.simulation:
-            return super()._noise(scale, size)
-        return super()._noise(1.0, size)
+class _UnscaledCurator(Drawing):
+    def drawn(self, scale: float, size: int) -> Any:
+        if self.simulated:
+            return super().drawn(scale, size)
+        return super().drawn(1.0, size)
 
 
 class RealNoiseUnscaled(Curated):
@@ -278,10 +271,10 @@ class RealNoiseUnscaled(Curated):
     curator = _UnscaledCurator
 
 
-class _SharedCurator(JointCurator):
-    def _noise(self, scale: float, size: int) -> Any:
-        if self._source.simulation:
-            return super()._noise(scale, size)
+class _SharedCurator(Drawing):
+    def drawn(self, scale: float, size: int) -> Any:
+        if self.simulated:
+            return super().drawn(scale, size)
         return np.rint(scale * np.random.normal(size=size)).astype(np.int64)  # noqa: NPY002
 
 
@@ -301,7 +294,7 @@ class NoiseOfTheClock(Tampered):
     """
 
     @classmethod
-    def tamper(cls, agent: Any, loaded: bool) -> None:
+    def tamper(cls, agent: Any) -> None:
         """Seeds real noise."""
-        if not agent._curator._source.simulation:
-            agent._curator._source = _Disguised(time.time_ns())
+        if not agent._curator.source.simulation:
+            agent._curator.source = _Disguised(time.time_ns())

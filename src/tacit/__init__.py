@@ -51,8 +51,7 @@ _MODULES = {
 }
 _FAMILIES = ("continuous", "gym", "linear", "lq", "mixture", "papers", "tabular")
 _LAZY = {name: (module, name) for module, names in _MODULES.items() for name in names.split()}
-_LAZY["validate"] = _LAZY.pop("validate_episodes")
-_LAZY["open"] = _LAZY.pop("open_run")
+_LAZY["open"], _LAZY["validate"] = _LAZY.pop("open_run"), _LAZY.pop("validate_episodes")
 
 if "gymnasium" in sys.modules:
     from tacit import gym as gym  # registers ours
@@ -61,6 +60,8 @@ if "gymnasium" in sys.modules:
 def __getattr__(name: str) -> Any:
     if name == "__all__":
         return _public_names()
+    if name in ("distributed", "local"):
+        return importlib.import_module(f"tacit.privacy.{name}")
     if name in _LAZY:
         module, attribute = _LAZY[name]
         return getattr(importlib.import_module(f"tacit.{module}"), attribute)

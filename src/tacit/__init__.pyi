@@ -2,7 +2,7 @@
 
 from tacit import continuous, gym, linear, lq, mixture, papers, tabular
 from tacit.core.agent import Agent
-from tacit.core.agent import open_run as open
+from tacit.core.agent import open_run as open  # noqa: A004
 from tacit.core.algorithm import Algorithm, Query
 from tacit.core.kinds import AgentKind
 from tacit.core.monitor import monitor

@@ -25,6 +25,7 @@ from importlib.metadata import distributions
 from pathlib import PurePath
 from typing import Any, Literal
 
+from tacit.core.kinds import maker
 from tacit.core.world import AnyAgent, World
 from tacit.names.targets import load, split, target_of
 from tacit.names.texts import Option, annotation_of, hint, settable
@@ -95,7 +96,7 @@ class NamedMaker:
     @property
     def make(self) -> Callable[..., Any]:
         """The function or class, imported."""
-        made: Callable[..., Any] = load(self.target, repr(self.name))
+        made: Callable[..., Any] = maker(load(self.target, repr(self.name)))
         if not callable(made):
             raise InvalidArgument(f"{self.name!r} must be a class or a function, got {made!r}")
         return made

@@ -40,7 +40,6 @@ class Scripted:
     learn.
     """
 
-    noise_std = 7.5
     why = "as scripted"
 
     def __init__(

@@ -17,6 +17,7 @@ from tacit.finite.spec import FiniteSpec
 from tacit.lq.policy import GainPolicy
 from tests.cli.calls import call, content, one_line
 
+WORLD = tacit.tabular.riverswim(3, 4)
 STATES, ACTIONS, H = ["new", "idle", "busy"], ["wait", "ask"], 3
 APP = """
 [world]
@@ -96,16 +97,18 @@ def test_nights_go_on_where_they_were(app: Path) -> None:
     assert [file["waiting"] for file in told["files"]] == [40, 0]
     assert [file["counted"] for file in told["files"]] == [0, 30]
     assert (told["version"], told["users"]) == (2, 190)
-    # A straggler's file, of an old version.
+    # Stragglers of an older version count too; those of none that is known do not.
     night(folder, "day 4.parquet", policy, 5, seed=4)
+    night(folder, "day 5.parquet", policy.as_version(77), 5, seed=5)
     outcome = call("learn", app)
     assert outcome.exit_code == 0, outcome.stderr
-    assert "5 retired" in outcome.stdout
+    assert "day 4.parquet: 5 users, 5 waiting" in outcome.stdout
+    assert "day 5.parquet: 5 users, 5 retired" in outcome.stdout
     assert "(1, 1e-07)-joint differential privacy" in " ".join(outcome.stdout.split())
     assert content(call("learn", app, "--json"))["files"] == []
     said = published.about(folder / "out.npz")
     assert (said["version"], said["state_labels"]) == (2, STATES)
-    assert len(tacit.Ledger.open(folder / "budget.ledger").head) == 64
+    assert content(call("ledger", "verify", folder / "app.db", "--json"))["well"]
 
 
 @pytest.mark.parametrize("kind", ["csv", "parquet"])
@@ -140,7 +143,7 @@ def test_a_mixed_policy_needs_the_component_that_was_followed(tmp_path: Path, ki
     path.write_text(mixed.replace("[log]", '[log]\ncomponent = "drawn"'))
     told = content(call("learn", path, "--json"))
     assert (told["files"][0]["counted"], told["version"]) == (60, 1)
-    assert tacit.Ledger.open(tmp_path / "budget.ledger").max_spent > 0.0
+    assert content(call("ledger", "show", tmp_path / "app.db", "--json"))["people"]["max"] > 0.0
 
 
 def test_a_successor_goes_on_after_the_last_user(app: Path) -> None:
@@ -149,61 +152,88 @@ def test_a_successor_goes_on_after_the_last_user(app: Path) -> None:
     app.write_text(APP.replace("users = 100000", "users = 150"))
     assert content(call("learn", app, "--json"))["version"] == 1
     night(folder, "day 2.csv", tacit.Policy.load(folder / "out.npz"), 50, seed=2)
-    assert "tacit learn --after" in one_line(call("learn", app))
+    assert "tacit learn NEXT.toml --after" in one_line(call("learn", app))
     new = folder / "next.toml"
-    new.write_text(APP.replace("[files]", '[files]\nstate = "next.state"'))
+    new.write_text(APP.replace("[files]", '[files]\nstore = "other.db"\nname = "next"'))
     complaint = one_line(call("learn", new, "--after", app))
-    assert "a successor needs one of its own" in complaint
-    own = '[files]\nstate = "next.state"\nledger = "next.ledger"'
-    new.write_text(APP.replace("[files]", own))
+    assert "a successor has its predecessor's folder and store" in complaint
+    assert not (folder / "other.db").exists()
+    new.write_text(APP.replace("[files]", '[files]\nname = "next"'))
+    assert content(call("learn", new, "--after", app, "--dry-run", "--json"))["learnt"] == 1
     told = content(call("learn", new, "--after", app, "--json"))
     (file,) = told["files"]
     assert (file["file"], file["counted"]) == ("logs/day 2.csv", 50), "day 1 was the old agent's"
-    assert (told["version"], told["users"], told["left"]) == (2, 50, 99_950)
-    # Whoever came to the old agent is known, and it takes nobody.
-    night(folder, "day 3.parquet", tacit.Policy.load(folder / "out.npz"), 50, seed=1)
+    assert (told["users"], told["left"]) == (50, 99_950)
+    # It takes nobody any more; the new one is gone on with, and reads nothing again.
+    assert content(call("learn", new, "--json"))["files"] == []
+    night(folder, "day 3.parquet", tacit.Policy.load(folder / "out.npz"), 50, seed=3)
     assert "has a successor" in one_line(call("learn", app))
+    before = told["version"]
     told = content(call("learn", new, "--json"))
-    assert (told["files"][0]["refused"], told["version"]) == (50, 3)
-    report = call("report", folder / "next.ledger", "--policy", folder / "out.npz")
-    assert "and what predecessors released" in report.stdout
+    assert (told["files"][0]["counted"], told["version"]) == (50, before + 1)
+    shown = content(call("ledger", "show", folder / "app.db", "--json"))
+    assert [(run["name"], run["ended"]) for run in shown["runs"]] == [
+        ("run", True),
+        ("next", False),
+    ]
 
 
 def test_an_older_policy_serves_again_and_is_pinned(app: Path) -> None:
     folder = app.parent
     call("learn", app)
-    first = folder / "first.npz"
-    first.write_bytes((folder / "out.npz").read_bytes())
-    night(folder, "day 2.csv", tacit.Policy.load(first), 50, seed=2)
+    first = tacit.Policy.load(folder / "out.npz")
+    night(folder, "day 2.csv", first, 50, seed=2)
     assert content(call("learn", app, "--json"))["version"] == 2
-    told = content(call("learn", app, "--roll-back", first, "--pin", "--json"))
-    assert told["version"] == tacit.Policy.load(folder / "out.npz").version == 1
-    night(folder, "day 3.csv", tacit.Policy.load(folder / "out.npz"), 50, seed=3)
+    told = content(call("learn", app, "--roll-back", 1, "--pin", "--json"))
+    policy = tacit.Policy.load(folder / "out.npz")
+    assert told["version"] == policy.version == 3, "under a new number"
+    np.testing.assert_array_equal(policy.actions, first.actions)
+    night(folder, "day 3.csv", policy, 50, seed=3)
     told = content(call("learn", app, "--json"))
-    assert (told["files"][0]["counted"], told["version"]) == (50, 1), "counted, and still pinned"
-    assert content(call("learn", app, "--unpin", "--json"))["version"] == 1
+    assert (told["files"][0]["counted"], told["version"]) == (50, 3), "counted, and still pinned"
+    assert content(call("learn", app, "--unpin", "--json"))["version"] == 3
     night(folder, "day 4.csv", tacit.Policy.load(folder / "out.npz"), 50, seed=4)
-    assert content(call("learn", app, "--json"))["version"] == 4
-    (folder / "never.npz").write_bytes(b"no policy")
-    assert "no published policy" in one_line(
-        call("learn", app, "--roll-back", folder / "never.npz")
-    )
+    assert content(call("learn", app, "--json"))["version"] == 5
+    assert "version 77" in one_line(call("learn", app, "--roll-back", 77))
+    assert "must be a whole number" in one_line(call("learn", app, "--roll-back", "first"))
 
 
-def test_a_night_that_died_is_given_again(app: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After the release, before the file was noted: nobody counts twice."""
-    import tacit.cli.learn as module
+@pytest.mark.parametrize("users", [120, 80], ids=["after their release", "while they wait"])
+def test_a_night_that_died_is_given_again(
+    app: Path, monkeypatch: pytest.MonkeyPatch, users: int
+) -> None:
+    """Before the file was noted: nobody counts twice, and nobody is lost."""
+    from tacit.store import ledger
 
-    def die(*_: Any) -> None:
-        raise KeyboardInterrupt
+    app.write_text(APP.replace("size=50", "size=100"))
+    night(app.parent, "day 1.parquet", first_policy(), users, seed=1)
+    usual = ledger.append
+
+    def die(db: Any, run: str, event: str, **body: Any) -> str:
+        if event == "log":
+            raise KeyboardInterrupt
+        return usual(db, run, event, **body)
 
     with monkeypatch.context() as patch:
-        patch.setattr(module, "_note", die)
+        patch.setattr(ledger, "append", die)
         assert call("learn", app).exit_code == 130
     told = content(call("learn", app, "--json"))
     (file,) = told["files"]
-    # They followed version 0, and version 1 is out: nobody is taken, and nobody pays twice.
-    assert (file["counted"], file["retired"], told["users"]) == (0, 120, 120)
+    assert (file["counted"], file["waiting"]) == (0, 0)
+    assert file["known"] + file["retired"] == users
+    assert told["users"] + told["waiting"] == users
+    shown = content(call("ledger", "show", app.parent / "app.db", "--json"))
+    assert shown["people"]["count"] == users
+
+
+def test_a_store_of_several_apps_shares_people(app: Path) -> None:
+    """With a limit for people, whoever has spent it in one app is refused by the other."""
+    folder, other = app.parent, app.parent / "other.toml"
+    call("ledger", "limit", folder / "app.db", "--epsilon", 1, "--delta", "1e-7")
+    assert content(call("learn", app, "--json"))["files"][0]["counted"] == 120
+    other.write_text(APP.replace("[files]", '[files]\nname = "other"'))
+    told = content(call("learn", other, "--json"))
+    assert (told["files"][0]["refused"], told["users"]) == (120, 0)
 
 
 def test_a_budget_that_promises_little_is_named(app: Path) -> None:
@@ -230,6 +260,10 @@ MISTAKES = {
     "no log": (('path = "logs"', 'path = "nologs"'), "[log] path: there is no"),
     "two orders": (('next_state = ""', 'time = "t"\nstep = "s"'), "[log] give step or time"),
     "no folder": (('"out.npz"', '"no/such/out.npz"'), "[files] policy is"),
+    "an old file": (
+        ("[files]", '[files]\nledger = "b.ledger"'),
+        "[files] ledger is of release 0.1",
+    ),
     "a missing column": (('version = "version"', 'version = "v"'), "has no column 'v'"),
 }
 
@@ -283,18 +317,18 @@ def test_policies_are_compared_by_what_they_do(tmp_path: Path) -> None:
 
 def test_a_policy_is_shown_and_verified(app: Path, tmp_path: Path) -> None:
     assert call("learn", app).exit_code == 0
-    path, ledger = tmp_path / "out.npz", tmp_path / "budget.ledger"
+    path, store = tmp_path / "out.npz", tmp_path / "app.db"
     shown = call("policy", "show", path)
     assert shown.exit_code == 0
     for words in ("ucbvi", "new, idle, busy", f"tacit {tacit.__version__}", "(1, 1e-07)-joint"):
         assert words in " ".join(shown.stdout.split())
     assert content(call("policy", "show", path, "--json"))["ledger_line"] >= 1
-    assert "well" in call("policy", "verify", path, "--ledger", ledger).stdout
+    assert "well" in call("policy", "verify", path, "--store", store).stdout
     one, *_ = files_of(tmp_path)
-    assert "had no ledger" in one_line(call("policy", "verify", one, "--ledger", ledger), code=1)
-    lines = ledger.read_text().splitlines(keepends=True)
-    ledger.write_text("".join(lines[:-1]))
-    assert call("policy", "verify", path, "--ledger", ledger).exit_code == 1
+    assert "names no entry" in one_line(call("policy", "verify", one, "--store", store), code=1)
+    tacit.UCBVI(WORLD.spec, 100, tacit.JointDP(1.0, 1e-6), store=tmp_path / "other.db")
+    older = one_line(call("policy", "verify", path, "--store", tmp_path / "other.db"), code=1)
+    assert "an older copy, or another" in older
     data = bytearray(path.read_bytes())
     data[data.index(b"actions.npy") + 300] ^= 1
     path.write_bytes(data)

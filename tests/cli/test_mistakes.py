@@ -81,7 +81,6 @@ OTHERS = {
     "other JSON": (("plot", "other.json", "--output", "x.png"), "must be a file of runs"),
     "no Parquet": (("plot", "bad.parquet", "--output", "x.png"), "not a file of runs"),
     "no picture": (("plot", "other.json", "--output", "x.jpeg"), "must end in .png, .pdf, .svg"),
-    "no schema": (("show", "schema", "result"), "the schema to show is 'result', but must be one"),
     "no kind": (("show", "thing", "x"), "what to show is 'thing', but must be one of world"),
     "no sweep": (("sweep", "file"), "'file' is not TOML"),
     "a sweep's key": (("sweep", "keys.toml"), "has 'colour'; it may have worlds"),

@@ -342,7 +342,5 @@ def test_a_file_is_read_if_the_schema_takes_it(tmp_path, case):
     assert words in str(refused.value)
 
 
-def test_the_schema_can_be_printed():
-    assert content(call("show", "schema", "world")) == world_schema()
+def test_the_schema_is_one():
     jsonschema.Draft202012Validator.check_schema(world_schema())
-    assert "must be one of world" in one_line(call("show", "schema", "agent"))

@@ -37,31 +37,16 @@ def test_version_and_help():
     assert call("--version").stdout == f"tacit {tacit.__version__}\n"
     assert "Commands" in call().stdout
     for command in typer.main.get_command(cli.app).commands:
-        if command in ("ledger", "policy"):  # which have commands of their own
-            continue
-        outcome = call(command, "--help")
-        assert outcome.exit_code == 0
-        assert "Example" in outcome.stdout
-        assert f"tacit {command}" in outcome.stdout
+        inner = typer.main.get_command(cli.app).commands[command]
+        for words in ([command, name] for name in getattr(inner, "commands", [""])):
+            outcome = call(*filter(None, words), "--help")
+            assert outcome.exit_code == 0
+            assert "Example" in outcome.stdout
+            assert f"tacit {' '.join(words).strip()}" in outcome.stdout
     assert "Did you mean 'run'" in one_line(call("runn"))
     # Brackets are not taken for markup.
     shown = call("sweep", "--help").stdout
     assert "[options]" in shown
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("compare --world riverswim --agent ucbvi", "tacit run, with several --agent"),
-        ("list --json", "tacit show"),
-        ("bounds --states 6", "tacit plan --bounds"),
-        ("version", "tacit --version"),
-        ("figure lq-orders", "python -m research."),
-        ("ledger report budget.ledger", "tacit report"),
-    ],
-)
-def test_an_old_name_says_the_new_one(old, new):
-    assert new in one_line(call(*old.split()))
 
 
 def test_there_are_thirteen_commands():

@@ -157,7 +157,7 @@ def test_actions_keep_their_labels(family):
     assert (served[0].table() == first.table()).all()
 
 
-def test_tabular_agents_run_on_these_worlds(family, tmp_path):
+def test_tabular_agents_run_on_these_worlds(family):
     world = family.random(7, states=4, actions=3, horizon=4)
     learnt = taught(world.spec)
     result = tacit.run(learnt, world, seed=2)
@@ -165,11 +165,14 @@ def test_tabular_agents_run_on_these_worlds(family, tmp_path):
     # What it knows of the world can be less.
     small = FiniteSpec(states=4, actions=3, horizon=4, stationary=True)
     assert tacit.run(taught(small), world, seed=2).optimal_value == world.optimal_value
-    learnt.save(tmp_path / "agent")
-    assert taught(world.spec).load(tmp_path / "agent").served == 300_000
-    stranger = taught(family.random(8, states=4, actions=3, horizon=4).spec)
-    with pytest.raises(InvalidArgument, match="spec"):
-        stranger.load(tmp_path / "agent")
+
+
+def test_a_run_of_other_features_is_not_gone_on_with(family, tmp_path):
+    one, other = (family.random(seed, states=4, actions=3, horizon=4).spec for seed in (7, 8))
+    given = {"users": 100, "privacy": tacit.NonPrivate(), "store": tmp_path / "runs.db"}
+    tacit.UCBVI(one, **given)
+    with pytest.raises(InvalidArgument, match="other arguments"):
+        tacit.UCBVI(other, **given)
 
 
 def test_an_agent_for_other_features_is_refused(family):

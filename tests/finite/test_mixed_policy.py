@@ -13,14 +13,12 @@ from tacit import (
     Episodes,
     InvalidArgument,
     NonPrivate,
-    TacitWarning,
     published,
     tabular,
 )
 from tacit.core.agent import Agent
-from tacit.core.algorithm import NoOptions, Pace
-from tacit.core.asks import Ask
-from tacit.core.setting import Setting
+from tacit.core.algorithm import BlockSizes, NoOptions, Plan
+from tacit.core.problem import Problem
 from tacit.finite.algorithm import FiniteAlgorithm
 from tacit.finite.mixed_policy import MixedPolicy
 from tacit.finite.policy import Policy
@@ -217,53 +215,46 @@ def test_masks_check_the_drawn_policy():
 
 
 class Mixes(FiniteAlgorithm):
-    """Serves a mixed policy."""
+    """Serves a mixed policy, and knows the counts of the last block."""
 
     name = "mixes"
 
-    def asks(self):
-        mixed = self.policy
-        statistic = VisitCounts(4, 3, 3, policy=mixed.tables, version=mixed.version)
-        release = yield Ask(statistic)
-        self.seen = release["transitions"]
+    def init(self):
+        return np.zeros(0)
 
-    def plan(self):
-        return MixedPolicy(parts(seed=self.releases), WEIGHTS, self.releases), parts(1)[0]
+    def plan(self, state, last, at, rng):
+        return Plan(MixedPolicy(parts(seed=at.releases), WEIGHTS), parts(1)[0])
 
-    def _first_policies(self):
-        self.releases = 0
-        return self.plan()
+    def query(self, state, plan, block):
+        mixed = plan.policy
+        return VisitCounts(4, 3, 3, policy=mixed.tables, version=mixed.version)
 
-    @property
-    def masked(self):
+    def update(self, state, plan, release, block, rng):
+        return release["transitions"]
+
+    def on_policy(self, plan):
         return True
 
-    def _pace(self):
-        return Pace(size=40)
-
-    def state(self):
-        return {}, {}
-
-    def restore(self, meta, arrays):
-        pass
+    def _block_sizes(self):
+        return BlockSizes(size=40)
 
 
-def agent_of(kind):
-    setting = Setting(world().spec, 80, NonPrivate(), "auto", 0)
-    return Agent(kind(setting, NoOptions()))
+def agent_of(kind, store=""):
+    problem = Problem(world().spec, 80, NonPrivate(), "auto", 0)
+    return Agent(kind(problem, NoOptions()), store=store)
 
 
-def test_save_and_resume(tmp_path):
-    w, first = world(), agent_of(Mixes)
-    first.learn(w.simulate(first.policy, 55, np.random.default_rng(0)))
-    first.save(tmp_path / "save")
-    second = agent_of(Mixes).load(tmp_path / "save")
+def test_a_run_goes_on(tmp_path):
+    w, first = world(), agent_of(Mixes, tmp_path / "runs.db")
+    first.learn(w.simulate(first.policy, 40, np.random.default_rng(0)))
+    second = agent_of(Mixes, tmp_path / "runs.db")
     assert np.array_equal(second.policy.tables, first.policy.tables)
     assert np.array_equal(second.policy.weights, first.policy.weights)
-    rest = w.simulate(first.policy, 25, np.random.default_rng(1))
-    for agent in (first, second):
-        agent.learn(rest)
-    assert np.array_equal(first.algorithm.seen, second.algorithm.seen)
+    assert first.policy.version == second.policy.version == 1
+    rest = w.simulate(first.policy, 40, np.random.default_rng(1))
+    second.learn(rest)
+    assert np.array_equal(first.state, second.state)
+    assert first.state.sum() == 3 * 40
 
 
 def silent(data):
@@ -279,29 +270,28 @@ def test_a_batch_that_does_not_say_what_was_drawn_is_refused_before_anybody_is_t
         with pytest.raises(InvalidArgument, match=r"policy 0 is mixed.*component=") as raised:
             agent.learn(batch)
         assert "\n" not in str(raised.value)
-        assert raised.value.users_taken == 0
         assert (agent.taken, agent.served) == (5, 0)
     # What one user says is hers: it raises nothing, and what is no component counts as nothing.
     drawn = np.where(np.arange(40) < 10, -1, data.components)
     agent.learn(Episodes(data.states, data.actions, data.rewards, data.versions, None, drawn))
-    assert agent.algorithm.seen.sum() == 3 * 35
+    assert agent.state.sum() == 3 * 35
 
 
 class One(Mixes):
     """A mixed policy of one component."""
 
-    def plan(self):
-        return MixedPolicy(parts()[:1], [1.0], self.releases), parts(1)[0]
+    def plan(self, state, last, at, rng):
+        return Plan(MixedPolicy(parts()[:1], [1.0]), parts(1)[0])
 
 
 class Alike(Mixes):
     """Whose sums do not depend on what anybody followed."""
 
-    masked = False
+    def on_policy(self, plan):
+        return False
 
-    def asks(self):
-        release = yield Ask(VisitCounts(4, 3, 3))
-        self.seen = release["transitions"]
+    def query(self, state, plan, block):
+        return VisitCounts(4, 3, 3)
 
 
 @pytest.mark.parametrize("kind", [One, Alike])
@@ -311,15 +301,7 @@ def test_nobody_is_asked_for_a_component_that_decides_nothing(kind):
     agent.learn(silent(data).take(slice(0, 10)))
     agent.learn(data.take(slice(10, 20)))
     agent.learn(silent(data).take(slice(20, 40)))
-    assert agent.algorithm.seen.sum() == 3 * 40
-
-
-def test_users_of_retired_versions_need_no_component():
-    w, agent = world(), agent_of(Mixes)
-    first = w.simulate(agent.policy, 40, np.random.default_rng(0))
-    agent.learn(first)
-    with pytest.warns(TacitWarning, match="did not follow"):
-        assert agent.learn(silent(first)).retired == 40
+    assert agent.state.sum() == 3 * 40
 
 
 def test_labels():

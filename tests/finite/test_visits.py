@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from tacit import Block, Relation, check_statistic
+from tacit.data.reading import read_codes, read_rewards
 from tacit.finite.visits import LastApart, VisitCounts
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.reading import read_codes, read_rewards
 
 H, S, A = 4, 3, 2
 

@@ -21,6 +21,7 @@ from tacit import (
     Release,
     check_statistic,
 )
+from tacit.data.reading import read_rewards, read_steps
 from tacit.finite.action_counts import ActionCounts, propensities
 from tacit.finite.weighted_returns import (
     SPREAD_WEIGHT,
@@ -28,7 +29,6 @@ from tacit.finite.weighted_returns import (
     mean_bounds,
     value_intervals,
 )
-from tacit.privacy.reading import read_rewards, read_steps
 from tests.finite.samples import users_of
 
 H, S, A = 3, 4, 2

@@ -141,7 +141,7 @@ def test_acrobot():
         FittedFunctionalQ(world.spec, 40, JointDP(1.0, 1e-6), noise_seed=0, serve="all")
     world = from_gymnasium("Acrobot-v1", 9, (-1.0, 0.0), features=Polynomial((1.0,) * 6, 1.0, 1))
     agent = FittedFunctionalQ(world.spec, 40, JointDP(1.0, 1e-6), noise_seed=0)
-    assert agent.weights.shape == (3, 7)
+    assert agent.state.weights.shape == (3, 7)
 
 
 def test_cosines_and_sines_may_be_angles():

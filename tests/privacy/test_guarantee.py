@@ -60,8 +60,7 @@ def guarantees(draw):
 @quick
 @given(guarantees())
 def test_round_trip_is_exact(guarantee):
-    assert Guarantee.from_json(guarantee.to_json()) == guarantee
-    assert Guarantee.from_dict(guarantee.to_dict()) == guarantee
+    assert Guarantee.from_dict(json.loads(json.dumps(guarantee.to_dict()))) == guarantee
 
 
 @quick
@@ -157,7 +156,7 @@ def test_it_is_a_value():
 def test_numbers_of_any_type_are_stored_as_python_numbers():
     guarantee = joint(epsilon=np.float32(1), releases=np.int64(75), mu=np.float64(0.2))
     assert (type(guarantee.epsilon), type(guarantee.releases)) == (float, int)
-    assert json.loads(guarantee.to_json())["mu"] == 0.2
+    assert json.loads(json.dumps(guarantee.to_dict()))["mu"] == 0.2
 
 
 @pytest.mark.parametrize(
@@ -187,7 +186,7 @@ def test_numbers_of_any_type_are_stored_as_python_numbers():
     ],
 )
 def test_refusals_name_the_argument(name, value):
-    with pytest.raises(InvalidArgument, match=f"^{name} is "):
+    with pytest.raises(InvalidArgument, match=f"^{name} (is|must be) "):
         joint(**{name: value})
 
 
@@ -226,18 +225,15 @@ def test_every_missing_field_is_refused():
             Guarantee.from_dict({key: complete[key] for key in complete if key != name})
 
 
-@pytest.mark.parametrize(
-    "text", ["", "{", "[]", "null", "3", "NaN", '{"format": 1}', "[" * 100_000]
-)
-def test_foreign_text_is_refused(text):
+@pytest.mark.parametrize("values", [None, [], "text", 3])
+def test_foreign_values_are_refused(values):
     with pytest.raises(CorruptFile):
-        Guarantee.from_json(text)
+        Guarantee.from_dict(values)
 
 
 def test_not_a_number_in_a_file_is_refused():
-    text = joint().to_json().replace('"epsilon": 1.0', '"epsilon": NaN')
     with pytest.raises(CorruptFile, match="epsilon is nan"):
-        Guarantee.from_json(text)
+        Guarantee.from_dict(joint().to_dict() | {"epsilon": math.nan})
 
 
 # Nothing that was not proven.

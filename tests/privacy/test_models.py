@@ -27,7 +27,6 @@ ALL = (JOINT, PURE, LOCAL, LAPLACE, BITS, NONE)
         ("reports_bits", (BITS,)),
         ("disjoint", ()),
         ("asks_again", (JOINT, PURE, NONE)),
-        ("keeps_secrets", (JOINT, PURE)),
     ],
 )
 def test_every_model_answers(name: str, true: tuple[Privacy, ...]) -> None:

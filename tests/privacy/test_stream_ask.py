@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tacit import Block, JointDP, Relation
-from tacit.privacy.curator import JointCurator
-from tacit.privacy.curator import JointStream
+from tacit.privacy.curator import JointCurator, Stream
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.standard import ClippedSum
 from tacit.privacy.statistic import Floats, Layout, Part, Statistic
@@ -61,7 +59,7 @@ def audit(asked: list[Turned | None], kind: str) -> ExactAudit:
         for number, statistic in zip(inputs, asked, strict=True):
             if statistic is not None:
                 stream.ask(statistic)
-            out.append(stream.release(values(number))["sum"])
+            out.append(stream.answer(values(number))["sum"])
         return np.concatenate(out)
 
     return audit_linear(mechanism, list(np.eye(len(asked))), claimed=MU)
@@ -85,25 +83,27 @@ def test_questions_may_depend_on_releases() -> None:
     ratios = []
     for seed in range(400):
         stream = MODEL.curator(noise_seed=seed).stream(Turned(1.0), releases=2, kind="blocks")
-        first = stream.release(values(1.0))["sum"]
+        first = stream.answer(values(1.0))["sum"]
         direction = first / np.linalg.norm(first)
         stream.ask(Turned(*direction))
-        own = stream.release(values(1.0))["sum"] - first
+        own = stream.answer(values(1.0))["sum"] - first
         ratios.append((own @ direction - 0.5) / float(stream.std[0]) ** 2)
     assert np.mean(ratios) == pytest.approx(MU**2 / 2, abs=4 * MU / 20)
     assert np.var(ratios) == pytest.approx(MU**2, rel=0.35)
 
 
-def stream_of(statistic: Statistic, model: JointDP = MODEL, kind: str = "auto") -> JointStream:
-    return model.curator(noise_seed=1).stream(statistic, releases=4, kind=kind)
+def stream_of(
+    statistic: Statistic, model: JointDP = MODEL, kind: str = "auto", seed: int = 1
+) -> Stream:
+    return model.curator(noise_seed=seed).stream(statistic, releases=4, kind=kind)
 
 
 def test_old_blocks_are_not_asked_again() -> None:
     noise = [stream_of(Turned(1.0)) for _ in range(2)]
-    first, second = (stream.release(values(0.5, 0.25))["sum"] for stream in noise)
+    first, second = (stream.answer(values(0.5, 0.25))["sum"] for stream in noise)
     assert np.array_equal(first, second)
     noise[0].ask(Turned(0.0, 1.0))
-    apart = noise[0].release(values(1.0))["sum"] - noise[1].release(values(1.0))["sum"]
+    apart = noise[0].answer(values(1.0))["sum"] - noise[1].answer(values(1.0))["sum"]
     # Only the second block's user moved: from (1, 0) to (0, 1).
     assert apart == pytest.approx([-1.0, 1.0], abs=1e-4)
     assert noise[0].std == pytest.approx(noise[1].std)
@@ -150,27 +150,30 @@ def test_a_sensitivity_that_cannot_be_is_refused() -> None:
         stream.ask(Wrong(0.1))
 
 
-def test_a_resumed_stream_goes_on_with_what_it_asked(tmp_path: Path) -> None:
-    curator = MODEL.curator(noise_seed=2)
-    stream = curator.stream(Turned(1.0), releases=4)
-    stream.ask(Turned(0.3, 0.4))
-    stream.release(values(1.0))
-    curator.save(tmp_path / "run")
-    resumed = JointCurator.load(tmp_path / "run")
-    with pytest.raises(InvalidArgument, match="another statistic"):
-        resumed.resume_stream("stream", Turned(1.0))
-    again = resumed.resume_stream("stream", Turned(0.3, 0.4))
-    # The noise is still for what it was made for.
-    assert again.std == pytest.approx(stream.std)
-    again.ask(Turned(0.0, -1.0))
-    with pytest.raises(InvalidArgument, match="sensitivity of 1"):
-        again.ask(Turned(1.1))
-    assert again.release(values(1.0)).users == 2
+def test_a_revived_stream_goes_on_with_its_noise() -> None:
+    for seed, kind in ((2, "auto"), (3, "blt"), (4, "smooth tree"), (5, "blocks")):
+        streams = []
+        for _ in range(2):
+            stream = stream_of(Turned(1.0), JointDP(1.0, 1e-6), kind, seed)
+            stream.ask(Turned(0.3, 0.4))
+            stream.answer(values(1.0))
+            streams.append(stream)
+        straight, old = streams
+        again = Stream.revived(old._curator, Turned(0.3, 0.4), old.dump())
+        # The noise is still for what it was made for.
+        assert again.std == pytest.approx(straight.std)
+        with pytest.raises(InvalidArgument, match="sensitivity of 2"):
+            again.ask(Turned(1.1))
+        for stream in (straight, again):
+            stream.ask(Turned(0.0, -1.0))
+        one, other = (stream.answer(values(1.0)) for stream in (straight, again))
+        assert np.array_equal(one["sum"], other["sum"])
+        assert (one.users, one.cost) == (other.users, other.cost) == (2, MU)
 
 
 def test_a_stream_that_asks_too_much_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    def ask(self: JointStream, statistic: Statistic) -> None:
+    def ask(self: Stream, statistic: Statistic) -> None:
         self.statistic = statistic
 
-    monkeypatch.setattr(JointStream, "ask", ask)
+    monkeypatch.setattr(Stream, "ask", ask)
     assert not audit([None, Turned(1.2), None], "blocks").passed

@@ -14,7 +14,7 @@ import pytest
 import tacit
 from tacit.privacy.errors import InvalidArgument
 from tacit.registry import choose_agent
-from tacit.simulation.sweep import Job, Store, Sweep, SweepFailed, sweep
+from tacit.simulation.sweep import Job, ResultFolder, Sweep, SweepFailed, sweep
 from tests.cli.calls import call, one_line
 
 WORLD = "riverswim:states=3,horizon=4"
@@ -65,19 +65,19 @@ def test_what_is_stored_does_not_run_again(tmp_path):
     def noted(job, result):
         ran.append(job)
 
-    store = Store(tmp_path / "runs")
-    first = small(store=store, callback=noted, seeds=[0])
+    folder = ResultFolder(tmp_path / "runs")
+    first = small(folder=folder, callback=noted, seeds=[0])
     assert len(ran) == 2
-    whole = small(store=store, callback=noted)
+    whole = small(folder=folder, callback=noted)
     assert [job.seed for job in ran[2:]] == [1, 1]
     assert whole.results[0] == first.results[0]
-    small(store=store, callback=noted, users=501, seeds=[0])  # another run altogether
+    small(folder=folder, callback=noted, users=501, seeds=[0])  # another run altogether
     assert len(ran) == 6
-    damaged = store.path(whole.jobs[0])
+    damaged = folder.path(whole.jobs[0])
     damaged.write_text(damaged.read_text()[:-40])
-    small(store=store, callback=noted)
+    small(folder=folder, callback=noted)
     assert len(ran) == 7
-    small(store=Store(tmp_path / "runs", again=True), callback=noted)
+    small(folder=ResultFolder(tmp_path / "runs", again=True), callback=noted)
     assert len(ran) == 11
 
 
@@ -86,9 +86,9 @@ def test_an_interrupted_sweep_keeps_what_it_has(tmp_path):
         if job.seed == 1:
             raise KeyboardInterrupt
 
-    store = Store(tmp_path)
+    folder = ResultFolder(tmp_path)
     with pytest.raises(KeyboardInterrupt):
-        small(store=store, callback=stop)
+        small(folder=folder, callback=stop)
     assert len(list(tmp_path.rglob("*.json"))) == 2
 
 
@@ -192,7 +192,7 @@ scale = [0.5, 1.0]
 def test_the_command(tmp_path):
     file, store = tmp_path / "s.toml", tmp_path / "runs"
     file.write_text(SWEEP)
-    given = ("sweep", str(file), "--store", str(store), "--workers", "1")
+    given = ("sweep", str(file), "--folder", str(store), "--workers", "1")
     out = call(*given, "--save", str(tmp_path / "s.json"), "--plot", str(tmp_path / "s.pdf"))
     assert out.exit_code == 0
     assert "8 of 8 runs" in out.stdout
@@ -222,7 +222,7 @@ def test_the_command(tmp_path):
 def test_a_wrong_file_is_one_line(tmp_path, text, words):
     file = tmp_path / "s.toml"
     file.write_text(text)
-    assert words in one_line(call("sweep", str(file), "--store", str(tmp_path / "runs")))
+    assert words in one_line(call("sweep", str(file), "--folder", str(tmp_path / "runs")))
 
 
 def test_wrong_arguments_are_one_line(tmp_path):
@@ -230,15 +230,15 @@ def test_wrong_arguments_are_one_line(tmp_path):
     file.write_text(SWEEP)
     given = ("sweep", str(file))
     assert "No such file" in one_line(call("sweep", "no.toml"))
-    assert "which is no folder" in one_line(call(*given, "--store", str(file)))
+    assert "is no folder" in one_line(call(*given, "--folder", str(file)))
     assert "must end in .png" in one_line(call(*given, "--plot", "x.bmp"))
     assert "No such file" in one_line(call("plot", "no.json", "--output", str(tmp_path / "x.png")))
 
 
 def test_what_is_there_so_far_is_shown_without_a_run(tmp_path):
-    store = Store(tmp_path / "runs")
-    assert small(store=store, only_stored=True).results == {}
-    small(store=store, seeds=[1])
-    part = small(store=store, only_stored=True)
+    folder = ResultFolder(tmp_path / "runs")
+    assert small(folder=folder, only_kept=True).results == {}
+    small(folder=folder, seeds=[1])
+    part = small(folder=folder, only_kept=True)
     assert [part.jobs[place].seed for place in part.results] == [1, 1]
     assert [row[-1] for row in part.table(WORLD)[1:]] == ["1", "1"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,7 +15,7 @@ import numpy as np
 import pytest
 import sqlalchemy as sa
 
-from tacit.privacy.errors import BudgetExceeded, InvalidArgument
+from tacit.privacy.errors import BudgetExceeded, CorruptFile, InvalidArgument
 from tacit.store import ledger, runs, schema
 from tacit.store.store import Conflict, Store
 from tacit.store.values import dump, load
@@ -96,7 +97,7 @@ def test_a_block_is_charged_recorded_and_erased_at_once(store: Store) -> None:
 
 def test_whatever_is_raised_nothing_happened(store: Store) -> None:
     begin(store)
-    with pytest.raises(ZeroDivisionError), store.write() as db:
+    with pytest.raises(ZeroDivisionError), store.write() as db:  # noqa: PT012
         runs.put(db, store, runs.find(db, "nudges"), runs.Packet(0, 1, b"", {0: 1}, [("x", 5)]))
         raise ZeroDivisionError
     with store.read() as db:
@@ -261,3 +262,42 @@ def test_secrets_are_closed_with_a_key(tmp_path: Path) -> None:
         store.read() as db,
     ):
         store.secret(db, "nudges", "stream")
+
+
+# Witnesses.
+
+
+def test_an_older_copy_is_not_opened_where_a_witness_saw_more(tmp_path: Path) -> None:
+    where, witness = tmp_path / "runs.db", tmp_path / "elsewhere"
+    with Store(where, witness=str(witness)) as store:
+        begin(store)
+    shutil.copy(where, tmp_path / "backup.db")
+    with Store(where) as store:
+        take(store, ["ann", "bob", "cat"])
+        release(store, *seal(store))
+        with store.read() as db:
+            assert witness.read_text() == ledger.head(db)[1]
+    Store(where).close()
+    with pytest.raises(CorruptFile, match="an older copy"):
+        Store(tmp_path / "backup.db")
+    with Store(tmp_path / "backup.db", check=False) as told:
+        assert ledger.verify(told, witness.read_text()) != []
+
+
+def test_a_store_of_a_later_release_is_refused_and_an_older_one_is_brought_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where = tmp_path / "runs.db"
+    with Store(where) as store:
+        begin(store)
+    monkeypatch.setattr(schema, "VERSION", schema.VERSION + 1)
+    with pytest.raises(InvalidArgument, match="and this release has 3"):
+        Store(where)
+    change = ("ALTER TABLE problems ADD COLUMN words VARCHAR",)
+    monkeypatch.setattr(schema, "MIGRATIONS", {schema.VERSION - 1: change})
+    with Store(where) as store, store.read() as db:
+        assert db.scalar(sa.select(schema.stores.c.schema_version)) == schema.VERSION
+        db.exec_driver_sql("SELECT words FROM problems")
+    monkeypatch.undo()
+    with pytest.raises(InvalidArgument, match="has schema 3, and this release has 2"):
+        Store(where)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -42,6 +42,7 @@ def same(one: Any, other: Any) -> bool:
     return type(one) is type(other) and one == other
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(values)
 def test_everything_comes_back(value: Any) -> None:
     assert same(value, load(dump(value)))
@@ -88,6 +89,7 @@ def test_a_forged_file_makes_nothing_else(name: str) -> None:
         load(size.to_bytes(8, "big") + data[8:])
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
 @given(values, st.integers(0, 200))
 def test_what_is_cut_off_is_refused(value: Any, kept: int) -> None:
     data = dump(value)

@@ -43,16 +43,6 @@ from tacit.privacy.errors import TacitError
 # Typer's own complaints about arguments, whichever copy of click it brings.
 _Complaint: Any = typer.BadParameter.__mro__[2]
 
-# What commands are called that had another name.
-_NOW = {
-    "bounds": "tacit plan --bounds",
-    "compare": "tacit run, with several --agent or --epsilon",
-    "figure": "python -m research.NAME, in a clone",
-    "ledger report": "tacit report",
-    "list": "tacit show",
-    "version": "tacit --version",
-}
-
 
 class _Commands(TyperGroup):
     """Commands that complain in one line, also when they are called from a test."""
@@ -71,10 +61,6 @@ class _Commands(TyperGroup):
             sys.path.append(here)
 
         def command() -> Any:
-            words = [word for word in given if word != "--traceback"]
-            for old in (" ".join(words[:1]), " ".join(words[:2])):
-                if old in _NOW:
-                    return _complain(f"tacit {old} is now {_NOW[old]}", 2)
             named["prog_name"] = named.get("prog_name") or "tacit"
             return super(_Commands, self).main(given, **named, standalone_mode=False)
 

@@ -17,12 +17,13 @@ from tacit.cli import options
 from tacit.cli.options import flag
 from tacit.cli.output import print_json, print_table, say
 
-REQUIRED = ("numpy", "scipy", "numba", "gymnasium", "matplotlib", "typer", "rich")
+REQUIRED = ("numpy", "scipy", "numba", "sqlalchemy", "gymnasium", "matplotlib", "typer", "rich")
 OPTIONAL = {
     "pyarrow": "logs and results as Parquet: pip install 'tacit[logs]'",
     "pandas": "results as frames: pip install 'tacit[frames]'",
     "fastapi": "tacit serve: pip install 'tacit[serve]'",
-    "cryptography": "encrypted files: pip install 'tacit[encrypt]'",
+    "psycopg": "stores on PostgreSQL: pip install 'tacit[serve]'",
+    "cryptography": "encrypted stores: pip install 'tacit[encrypt]'",
 }
 
 

@@ -1,269 +1,247 @@
-"""``tacit ledger``: read a ledger file, check it, repair it.
+"""``tacit ledger``: what a store's ledger says, whether it is whole, and what an operator may do.
 
-Nothing here changes a ledger but ``create``, which makes a new one, and ``repair``. What a ledger
-says of people is what the curator knows: these commands are for whoever keeps the file. For others
-there is ``tacit report``.
+What a store says of people is what the curator knows: these commands are for whoever keeps it. For
+others there are ``tacit ledger export`` and ``tacit report``.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+import sys
+import time
+from collections import defaultdict
+from contextlib import ExitStack
+from fractions import Fraction
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tacit.cli import options
-from tacit.cli.options import asked, command, given
+from tacit.cli.options import asked, command, given, open_store
 from tacit.cli.output import at_most, counted, print_help_if_alone, print_json
 from tacit.names.texts import number
 from tacit.privacy.errors import CorruptFile, InvalidArgument
-from tacit.privacy.files import open_regular, parse_json, read_file
 
 if TYPE_CHECKING:
-    from tacit.privacy.ledger import Entry, Ledger
+    from tacit.store.ledger import Entry
+    from tacit.store.store import Store
 
 app = typer.Typer(
     callback=print_help_if_alone,
     invoke_without_command=True,
-    help="Read, check and repair a ledger: what was spent, on disk, before it was published.",
+    help="Read, check and repair the ledger of a store: what was spent, before it was published.",
 )
 
-_File = Annotated[str, given("FILE", "A ledger file.")]
 _Expect = Annotated[
     str,
     asked(
         "HASH|POLICY",
-        "A hash that the ledger must have in a line, or 8 digits of it or more, or a published "
-        "policy that has it.",
+        "A hash that an entry must have, or 8 digits of it or more, or a published policy that has "
+        "it.",
     ),
 ]
-_MARK = b'"format": "tacit-ledger"'
 
 
 @command(app, "ledger")
-def create(
-    file: _File,
-    epsilon: Annotated[str, asked("NUMBER", "Budget of one person.")],
-    delta: Annotated[str, asked("NUMBER", "Budget of one person, 0 for pure.")],
-    relation: Annotated[
-        str, asked("replace-one|zero-out", "Between which data sets it holds.")
-    ] = "replace-one",
-    note: Annotated[str, asked("TEXT", "A line for whoever reads it.")] = "",
-) -> None:
-    """Makes a ledger of people."""
-    from tacit.privacy.budget import checked_relation
-    from tacit.privacy.ledger import Ledger
-    from tacit.privacy.models import JointDP
-
-    budget = number("epsilon", epsilon), number("delta", delta)
-    privacy = JointDP(*budget, relation=checked_relation(relation))
-    try:
-        ledger = Ledger.create_for_people(file, privacy, note=note)
-    except FileExistsError:
-        raise InvalidArgument(
-            f"{file!r} exists, and no ledger is ever overwritten: choose another name"
-        ) from None
-    typer.echo(f"{file}: one person may spend {ledger.limit:.6g} {ledger.unit} over all runs")
-
-
-@command(app, "ledger")
-def show(file: _File, expect: _Expect = "", as_json: options.Json = False) -> None:
+def show(store: options.Store, as_json: options.Json = False) -> None:
     """Prints a summary."""
-    from tacit.privacy.ledger import Ledger
-
-    found = summary(file, Ledger.open(file, expect=_witness(expect)))
+    with open_store(store) as opened:
+        found = summary(opened)
     if as_json:
         print_json(found)
         return
-    spent, limit = found["spent"], found["limit"]
-    whose = "person, over all runs" if found["kind"] == "people" else "block of users"
-    share = min(100.0 * spent["max"] / limit, 100.0)
-    lines = [
-        f"{found['file']}: a ledger of {found['kind']}, {found['entries']:,} entries",
-        *([f"note: {found['note']}"] if found["note"] else []),
-        f"head: {found['head']}",
-        *(
-            [f"repaired {counted(found['repairs'], 'time')}: see its lines"]
-            * bool(found["repairs"])
-        ),
-        f"limit: {at_most(limit, 6)} {found['unit']} for each {whose}",
-        f"spent: {spent['count']:,} {spent['of']}, most {at_most(spent['max'], 6)}, "
-        f"median {at_most(spent['median'], 6)} ({share:.4g} % of the limit)",
-    ]
-    for n, run in enumerate(found["runs"], 1):
+    people, most = found["people"], found["most"]
+    limit = "no limit over all runs" if most is None else f"of {at_most(most, 6)} over all runs"
+    if found["closed"]:
+        limit = "nobody takes part any more: see the entry of its repair"
+    spent = (f"{name} {at_most(people[name], 6)} {found['unit']}" for name in ("max", "median"))
+    repaired = f", repaired {counted(found['repairs'], 'time')}" if found["repairs"] else ""
+    typer.echo(f"{found['store']}: {found['kind']}, {found['entries']:,} entries{repaired}")
+    typer.echo(f"head: {found['head']}")
+    typer.echo(f"accounts: {people['count']:,}, {', '.join(spent)}; {limit}")
+    for run in found["runs"]:
         words = [f"{counted(run['releases'], 'release')} about {counted(run['blocks'], 'block')}"]
-        words += [f"{run['people']:,} people"] if run["people"] is not None else []
-        words += [counted(run["saves"], "save"), counted(run["resumes"], "resume")]
-        words += [f"{run['unsettled']} not settled"] if run["unsettled"] else []
-        words += ["has a successor"] * run["succeeded"] + ["simulation only"] * run["simulation"]
-        lines.append(f"run {n}: {', '.join(words)}")
-    typer.echo("\n".join(lines))
+        words += [f"{run['served']:,} of {run['users']:,} users", f"version {run['version']}"]
+        words += [f"{run['waiting']:,} wait"] * bool(run["waiting"])
+        words += ["has ended"] * run["ended"] + ["simulation only"] * run["simulation"]
+        typer.echo(f"{run['name']}: {', '.join(words)}")
 
 
 @command(app, "ledger")
-def verify(file: _File, expect: _Expect = "", as_json: options.Json = False) -> None:
+def verify(store: options.Store, expect: _Expect = "", as_json: options.Json = False) -> None:
     """Checks a ledger."""
-    from tacit.privacy.ledger import Ledger
-
-    _check_kind(file)
-    expect = _witness(expect)  # here: a damaged witness is not the ledger's fault
-    problem, ledger, torn, simulated = "", None, 0, list[int]()
-    try:
-        Ledger.open(file)  # by its index
-        ledger = Ledger.open(file, expect=expect, every_line=True)
-    except CorruptFile as error:
-        problem = str(error)
-    if ledger is not None:
-        # What comes after the last whole line.
-        torn = len(read_file(file, "ledger").rpartition(b"\n")[2])
-        runs = summary(file, ledger)["runs"]
-        simulated = [n for n, run in enumerate(runs, 1) if run["simulation"]]
+    wanted = witness(expect)  # here: a damaged witness is not the ledger's fault
+    with open_store(store) as opened:
+        problems = checked(opened, wanted)
+        found = summary(opened)
+    said = [f"bad: {problem}" for problem in problems] or [
+        f"well: {counted(found['entries'], 'entry')}, the chain is whole, "
+        f"{found['people']['count']:,} accounts are what people paid"
+    ]
+    if found["kind"] == "simulations":
+        said.append("Its noise has a known seed: what was paid for protects nobody.")
     if as_json:
-        known = {"entries": ledger and ledger.sequence, "head": ledger and ledger.head}
-        print_json(
-            {"file": file, "well": not problem, "problem": problem or None}
-            | {"torn_bytes": torn, "simulations": simulated}
-            | known
-        )
-    elif ledger is None:
-        typer.echo(f"bad: {problem}")
+        facts = {name: found[name] for name in ("store", "entries", "head", "kind")}
+        print_json({"well": not problems, "problems": problems} | facts)
     else:
-        typer.echo(
-            f"well: {counted(ledger.sequence, 'entry')}, the chain is whole, "
-            f"{sum(ledger.accounts.values()):,} {'people' if ledger.people else 'blocks'} within "
-            f"{ledger.limit:.6g} {ledger.unit}\nhead: {ledger.head}"
-        )
-        if torn:
-            typer.echo(
-                f"The last {torn} bytes are a line that a crash cut off. Nothing was published on "
-                "its strength; the next entry takes its place."
-            )
-        for n in simulated:
-            typer.echo(
-                f"Run {n} is a simulation: its noise has a known seed. What it paid for protects "
-                "nobody."
-            )
-    raise typer.Exit(1 if problem else 0)
+        typer.echo("\n".join([*said, f"head: {found['head']}"]))
+    raise typer.Exit(1 if problems else 0)
 
 
 @command(app, "ledger")
-def repair(file: _File, expect: _Expect = "", as_json: options.Json = False) -> None:
-    """Repairs a ledger."""
-    from tacit.privacy.ledger import Ledger
-    from tacit.privacy.ledger.repair import repair
+def export(
+    store: options.Store,
+    output: Annotated[str, asked("FILE", "Where to write it; by default it is printed.")] = "",
+) -> None:
+    """Writes the entries as lines of JSON."""
+    from tacit.store import ledger
 
-    _check_kind(file)
-    done = repair(file, expect=_witness(expect))
+    options.check_writable("--output", output or None)
+    with ExitStack() as stack:
+        opened = stack.enter_context(open_store(store))
+        db = stack.enter_context(opened.read())
+        file = stack.enter_context(open(output, "w")) if output else sys.stdout
+        for entry in ledger.read(db):
+            file.write(f"{entry.line()}\n")
+
+
+@command(app, "ledger")
+def limit(
+    store: Annotated[str, given("STORE", "A store; it is made if there is none.")],
+    epsilon: Annotated[str, asked("NUMBER", "Budget of one person.")],
+    delta: Annotated[str, asked("NUMBER", "Budget of one person, 0 for pure.")],
+) -> None:
+    """Sets what one person may spend."""
+    from sqlalchemy import func, select, update
+
+    from tacit.privacy.models import JointDP
+    from tacit.store import ledger, schema
+    from tacit.store.runs import UNIT
+
+    privacy = JointDP(number("epsilon", epsilon), number("delta", delta))
+    unit = "epsilon" if privacy.pure else "mu^2"
+    cost = privacy.epsilon if privacy.pure else privacy.budget.mu**2
+    most = -int(-Fraction(cost) * UNIT // 1)
+    with open_store(store, make=True) as opened, opened.write() as db:
+        row = db.execute(select(schema.stores)).one()
+        if row.most:
+            raise InvalidArgument("the store has a limit, which stays as it is")
+        if row.unit not in ("", unit):
+            raise InvalidArgument(f"accounts of this store are in {row.unit}, not in {unit}")
+        held = schema.accounts.c.spent + schema.accounts.c.reserved
+        if (db.scalar(select(func.max(held))) or 0) > most:
+            raise InvalidArgument("somebody has spent more than that already")
+        db.execute(update(schema.stores).values(most=most, unit=unit))
+        body = {"epsilon": privacy.epsilon, "delta": privacy.delta, "unit": unit, "most": most}
+        ledger.append(db, "", "limit", **body)
+    most_words = f"{at_most(cost, 6)} {unit} over all runs"
+    typer.echo(f"{options.store_name(store)}: one person may spend {most_words}")
+
+
+@command(app, "ledger")
+def repair(store: options.Store, expect: _Expect = "", as_json: options.Json = False) -> None:
+    """Repairs a store."""
+    from tacit.store.repair import repair
+
+    wanted = witness(expect)
+    with open_store(store) as opened:
+        done = repair(opened, _whole(opened, wanted))
+        closed = summary(opened)["closed"]
     if as_json:
-        print_json({"file": file} | asdict(done))
-        return
-    if not done.problem:
-        typer.echo(f"{file} is well: nothing was changed")
-        return
-    typer.echo(f"was: {done.problem}")
-    typer.echo(f"kept: {counted(done.kept, 'entry')}; the damaged file is {done.original}")
-    if done.people:
-        who = f"payments of {done.people:,} people whose lines are not kept"
-        typer.echo(f"known from elsewhere: {who}")
-    if done.lost_lines:
-        typer.echo(f"lost: {'one line' if done.lost_lines == 1 else 'more than one line'}")
-    if done.everybody:
-        cost = f"{at_most(done.everybody, 6)} {Ledger.open(file).unit}"
-        typer.echo(f"charged: {cost} to everybody, known or not")
-    ended = "ended: all runs from before; none of their saves can be resumed"
-    typer.echo(ended if done.ended else "Nothing was lost: all runs go on.")
+        print_json({"store": options.store_name(store), "closed": closed} | done)
+    elif not done["problems"]:
+        typer.echo(f"{options.store_name(store)} is well: nothing was changed")
+    else:
+        said = [f"was: {problem}" for problem in done["problems"]]
+        said.append(f"accounts that changed: {done['accounts']:,}; none went down")
+        if done["ended"]:
+            ended = f"ended, and successors may go on from them: {', '.join(done['ended'])}"
+            said.append(f"{ended}. Whoever waited in them has paid.")
+        said += ["Nobody takes part any more: who has paid is not known."] * closed
+        said += [f"left, and cannot be repaired: {problem}" for problem in done["left"]]
+        typer.echo("\n".join(said))
+    raise typer.Exit(1 if done["left"] else 0)
 
 
 # What a ledger says.
 
-CHARGES = ("charge", "pending")
-"""Events that cost: one is pending until its result is on disk, and is paid for all the same."""
+
+def checked(store: Store, expect: str = "") -> list[str]:
+    """Problems of a store's ledger, also where its database is damaged."""
+    from sqlalchemy.exc import DatabaseError
+
+    from tacit.store import ledger
+
+    try:
+        return ledger.verify(store, _whole(store, expect))
+    except DatabaseError as error:
+        return [f"the database is damaged: {type(error.orig).__name__}"]
 
 
-def summary(file: str, ledger: Ledger) -> dict[str, Any]:
-    """What a ledger says of its runs and its people, as JSON values."""
-    accounts = ledger.accounts
+def summary(store: Store) -> dict[str, Any]:
+    """What a store says of its runs and its people, as JSON values."""
+    from sqlalchemy import func, select
+
+    from tacit.store import ledger, schema
+    from tacit.store.runs import UNIT
+
+    with store.read() as db:
+        row = db.execute(select(schema.stores)).one()
+        lines = [*ledger.read(db)]
+        spent = schema.accounts.c.spent
+        count, most = db.execute(select(func.count(), func.max(spent))).one()
+        middle = select(spent).order_by(spent).offset(max(0, (count - 1) // 2)).limit(1)
+        median, runs = db.scalar(middle), [*db.execute(select(schema.runs))]
+    entries = defaultdict[str, list["Entry"]](list)
+    for entry in lines:
+        entries[entry.run].append(entry)
+    runs.sort(key=lambda run: min((entry.seq for entry in entries[run.run]), default=0))
     return {
-        "file": file,
-        "id": ledger.id,
-        "kind": "people" if ledger.people else "one run",
-        "unit": ledger.unit,
-        "limit": ledger.limit,
-        "note": ledger.note,
-        "entries": ledger.sequence,
-        "head": ledger.head,
-        "repairs": sum(entry.event == "repair" for entry in ledger.entries),
-        "spent": {
-            "of": "people" if ledger.people else "blocks",
-            "count": sum(accounts.values()),
-            "max": max(accounts, default=0.0),
-            "median": _median(accounts),
-        },
-        "runs": [_run(ledger, name, entries) for name, entries in by_run(ledger).items()],
+        "store": options.store_name(store.where),
+        "kind": "simulations" if row.simulation else "people",
+        "unit": row.unit,
+        "most": row.most / UNIT if row.most > 0 else None,
+        "closed": row.most < 0,
+        "limit": next((e.body for e in lines if e.event == "limit"), None),
+        "entries": row.seq,
+        "head": row.head,
+        "repairs": sum(entry.event == "repair" for entry in lines),
+        "people": {"count": count, "max": (most or 0) / UNIT, "median": (median or 0) / UNIT},
+        "runs": [_run(run, entries[run.run]) for run in runs],
     }
 
 
-def by_run(ledger: Ledger) -> dict[str, list[Entry]]:
-    """The entries of each run, in the order of their starts."""
-    runs: dict[str, list[Entry]] = {name: [] for name in ledger.runs}
-    for entry in ledger.entries:
-        if entry.event != "repair":
-            runs.setdefault(entry.run, []).append(entry)
-    return runs
-
-
-def _run(ledger: Ledger, name: str, entries: Sequence[Entry]) -> dict[str, Any]:
-    terms = ledger.runs.get(name) or next((e.terms for e in entries if e.terms), None)
-    events = Counter(entry.event for entry in entries)
-    charges = [entry for entry in entries if entry.event in CHARGES]
-    blocks: defaultdict[str, float] = defaultdict(float)
-    for key, paid in (item for entry in charges for item in entry.costs.items()):
-        blocks[key] += paid
-    settled = max((e.sequence for e in entries if e.event in ("save", "charge")), default=0)
-    most = max(blocks.values(), default=0.0)
-    times = [entry.time for entry in entries if entry.time]
-    people = sum(entry.people for entry in entries) if ledger.people else None
-    cost = most if terms is None else most * (terms.user_limit / terms.episode_limit)
-    if ledger.people and terms is not None:
-        cost = terms.user_limit if people else 0.0
-    return {
-        "name": name or next((e.label for e in entries if e.event == "start"), ""),
-        "unit": ledger.unit if terms is None else terms.unit,
-        "promised": None if terms is None else asdict(terms),
-        "simulation": terms is not None and terms.simulation,
-        "first": min(times, default=None),
-        "last": max(times, default=None),
-        "people": people,
+def _run(row: Any, entries: list[Entry]) -> dict[str, Any]:
+    terms = next((entry.body for entry in entries if entry.event == "start"), {})
+    blocks = defaultdict[int, Fraction](Fraction)
+    for entry in entries:
+        if entry.event == "release":
+            blocks[entry.body["block"]] += Fraction(entry.body["cost"])
+    each, most = float(terms.get("limit", 0.0)), float(max(blocks.values(), default=0))
+    days = [time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(entry.at)) for entry in entries]
+    return {name: getattr(row, name) for name in ("episodes", "users", "served", "version")} | {
+        "name": row.run,
+        "unit": terms.get("unit", ""),
+        "promise": terms.get("promise"),
+        "episode_limit": each,
+        "user_limit": float(terms.get("cost", 0.0)),
+        # A block's cost is one episode's; a user with several may pay more.
+        "user_cost": most * float(terms["cost"]) / each if each else 0.0,
+        "simulation": bool(terms.get("simulation", False)),
+        "first": min(days, default=None),
+        "last": max(days, default=None),
+        "waiting": 0 if row.succeeded else row.taken - row.served,
         "blocks": len(blocks),
-        "block_max": most,
-        "user_cost": cost,
-        "releases": len(charges),
-        "labels": dict(Counter(entry.label for entry in charges)),
-        "unsettled": sum(e.event == "pending" and e.sequence > settled for e in entries),
-        "saves": events["save"],
-        "resumes": events["resume"],
-        "succeeded": bool(events["succession"]),
+        "releases": sum(entry.event == "release" for entry in entries),
+        "ended": bool(row.succeeded),
     }
 
 
-def _median(accounts: Mapping[float, int]) -> float:
-    """The lower median of values with their frequencies."""
-    left = (sum(accounts.values()) + 1) // 2
-    for value in sorted(accounts):
-        left -= accounts[value]
-        if left <= 0:
-            return value
-    return 0.0
+# Witnesses.
 
 
-# Files.
-
-
-def _witness(expect: str) -> str:
+def witness(expect: str) -> str:
     """The hash that is expected: as it is, or from a published policy."""
     if not expect or re.fullmatch("[0-9a-f]{8,64}", expect):
         return expect
@@ -278,22 +256,14 @@ def _witness(expect: str) -> str:
     except ValueError as error:
         raise CorruptFile(str(error)) from None
     if "ledger_head" not in found:
-        raise InvalidArgument(f"expect={expect!r}: its agent had no ledger, so it is no witness")
+        raise InvalidArgument(f"expect={expect!r}: it names no ledger, so it is no witness")
     return str(found["ledger_head"])
 
 
-def _check_kind(file: str) -> None:
-    """Refuses a file that is no ledger, or one of a later release: it is not for us to judge."""
-    from tacit.privacy.ledger import FORMAT_VERSION, PEOPLE_VERSION
+def _whole(store: Store, expect: str) -> str:
+    """The hash of which these are the first digits, if the ledger has it."""
+    from tacit.store import ledger
 
-    with open(open_regular(file), "rb") as opened:
-        first = opened.readline(1 << 16)
-    if _MARK not in first:
-        raise CorruptFile(f"{file!r} is not a Tacit ledger")
-    try:
-        version = parse_json(first)["version"]
-    except (ValueError, KeyError, TypeError):
-        return  # a damaged first line, which has a name
-    readable = (FORMAT_VERSION, PEOPLE_VERSION)
-    if isinstance(version, int) and version > max(readable):
-        raise CorruptFile(f"{file!r} has version {version}; this release reads {readable}")
+    with store.read() as db:
+        found = (entry.hash for entry in ledger.read(db) if entry.hash.startswith(expect))
+        return next(found, expect) if expect else ""

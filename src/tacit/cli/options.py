@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.names.texts import number, whole_number
-from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.errors import CorruptFile, InvalidArgument
+from tacit.privacy.files import open_regular
 
 if TYPE_CHECKING:
     from tacit.privacy.models import Privacy as PrivacyModel
     from tacit.registry import AgentChoice
+    from tacit.store.store import Store as Database
 
 PICTURES = (".png", ".pdf", ".svg")
 """How the names of pictures end."""
@@ -114,6 +116,7 @@ Workers = Annotated[str | None, asked("N", "Processes at a time. \\[default: one
 AllowCode = Annotated[
     bool, flag("Import and run what the file names as my_file.py:X or my_module.X.", "--allow-code")
 ]
+Store = Annotated[str, given("STORE", "A store: its file, or its URL, postgresql://...")]
 AtDelta = Annotated[str | None, asked("NUMBER", "At which delta. \\[default: what was declared]")]
 Json = Annotated[bool, flag("Print one JSON object.", "--json")]
 Plot = Annotated[
@@ -177,14 +180,33 @@ def worker_count(text: str | None) -> int:
     return len(usable(0)) if usable else os.cpu_count() or 1
 
 
-def optional_number(name: str, text: str | None) -> float | None:
-    """A number, or nothing where none was given."""
-    return None if text is None else number(name, text)
-
-
 def optional_whole_number(name: str, text: str | None, least: int = 1) -> int | None:
     """A whole number, or nothing where none was given."""
     return None if text is None else whole_number(name, text, least=least)
+
+
+# Stores.
+
+
+def open_store(where: str, *, make: bool = False) -> Database:
+    """A store that is there, unless it may be made; nothing else is touched."""
+    from tacit.store.store import Store
+
+    if "://" not in where and not (make and not os.path.lexists(where)):
+        with open(open_regular(where), "rb") as file:
+            first = file.read(16)
+        if first != b"SQLite format 3\0":
+            raise CorruptFile(f"{where!r} is no store; files of release 0.1 are not read")
+    return Store(where)
+
+
+def store_name(where: str) -> str:
+    """What may be printed of where a store is: without a password."""
+    if "://" not in where:
+        return where
+    import sqlalchemy
+
+    return sqlalchemy.make_url(where).render_as_string(hide_password=True)
 
 
 # What is refused before anything runs.

@@ -1,31 +1,21 @@
-"""``tacit plan``: how many users a budget needs, and what the papers' theorems promise."""
+"""``tacit plan``: how many users a budget needs."""
 
 from __future__ import annotations
 
-import dataclasses
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from tacit.cli import options
-from tacit.cli.options import asked, flag
+from tacit.cli.options import asked
 from tacit.cli.output import print_json, print_table, say
-from tacit.names.texts import number, whole_number
-from tacit.privacy.errors import InvalidArgument
+from tacit.names.texts import whole_number
 
 if TYPE_CHECKING:
-    from tacit.papers.bounds import Question
     from tacit.simulation.plan import Plan
 
 
 def plan_command(
+    world: options.World,
     agent: options.Agent = "auto",
-    world: options.OptionalWorld = None,
-    states: Annotated[
-        str | None, asked("S", "With --bounds: states; in LQ control their coordinates.")
-    ] = None,
-    actions: Annotated[
-        str | None, asked("A", "With --bounds: actions; in LQ control those of the control.")
-    ] = None,
-    horizon: Annotated[str | None, asked("H", "With --bounds: steps of an episode.")] = None,
     epsilon: options.Epsilon = None,
     delta: options.Delta = None,
     privacy: options.Privacy = "joint",
@@ -34,26 +24,14 @@ def plan_command(
     seeds: options.Seeds = "5",
     seed: options.Seed = "0",
     workers: Annotated[str, asked("N", "Processes at a time.")] = "1",
-    bounds: Annotated[bool, flag("What theorems promise; nothing is run.", "--bounds")] = False,
-    dimension: Annotated[str, asked("d", "With --bounds: dimension of features.")] = "10",
-    failure: Annotated[
-        str, asked("NUMBER", "With --bounds: probability that a theorem may fail.")
-    ] = "0.1",
     as_json: options.Json = False,
 ) -> None:
-    """Simulates what an agent will need, or evaluates theorems."""
+    """Simulates what an agent will need."""
     from tacit.registry import choose_agent
     from tacit.simulation.plan import plan
 
-    sizes = {"states": states, "actions": actions, "horizon": horizon}
-    if bounds:
-        levels = {"epsilon": epsilon, "delta": delta, "failure": failure}
-        _show_bounds(sizes | {"users": users, "dimension": dimension}, levels, as_json)
-        return
     choice = choose_agent(agent)
     model = options.chosen_privacy(choice, privacy, epsilon, delta)
-    if world is None:
-        raise InvalidArgument("--world is missing; a random one is random_mdp:states=10,seed=0")
     made = plan(
         world,
         choice,
@@ -88,7 +66,7 @@ def _show(made: Plan) -> None:
             ("  until the greedy policy has 90 %", users_words(made.greedy_users_to_90)),
             ("  without privacy", users_words(plain["non_private_users_to_90_median"])),
             ("  times as many as without privacy", number_words(made.price)),
-            ("noise of a count, standard deviation", number_words(made.noise_std)),
+            ("noise of a sum in a release, standard deviation", number_words(made.noise_std)),
             ("releases", f"{made.results[0].releases:,}"),
             ("users declared in the simulation", f"{made.users:,}"),
         ],
@@ -115,39 +93,3 @@ def _show(made: Plan) -> None:
             f"{made.users:,} users are fewer than ten times the median, so the number is "
             "uncertain: a longer run may show that it was not for good."
         )
-
-
-def _show_bounds(
-    sizes: dict[str, str | None], levels: dict[str, str | None], as_json: bool
-) -> None:
-    """What theorems promise, in a table."""
-    from tacit.papers.bounds import Question, promises
-
-    if missing := [name for name, text in (levels | sizes).items() if text is None]:
-        raise InvalidArgument(f"--bounds needs --{missing[0]}")
-    whole = {name: whole_number(name, str(text)) for name, text in sizes.items()}
-    numbers: dict[str, Any] = {name: number(name, str(text)) for name, text in levels.items()}
-    question: Question = Question(episodes=whole.pop("users"), **whole, **numbers)
-    found = promises(question)
-    if as_json:
-        rows = [dataclasses.asdict(promise) for promise in found]
-        asked_for = dataclasses.asdict(question)
-        print_json({"question": asked_for, "most": question.most, "promises": rows})
-        return
-
-    def shown(value: float | None, missing: str) -> str:
-        return missing if value is None else f"{value:,.4g}"
-
-    print_table(
-        ("paper", "theorem", "printed", "corrected"),
-        [
-            (p.paper, p.theorem, shown(p.printed, "nothing"), shown(p.corrected, "not known"))
-            for p in found
-        ],
-    )
-    if not question.delta:
-        say("The other papers' noise is Gaussian, and needs a delta above 0.")
-    say(f"Regret is at most K H = {question.most:,.6g} in finite worlds, whatever is done.")
-    for promise in found:
-        if promise.note:
-            say(f"{promise.theorem.partition(',')[0]} of {promise.paper}: {promise.note}.")

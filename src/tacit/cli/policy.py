@@ -36,7 +36,7 @@ def show(file: _File, as_json: options.Json = False) -> None:
         if name in said:
             rows.append((name.replace("_", " "), ", ".join(said[name])))
     if "ledger_head" in said:
-        rows.append(("ledger", f"line {said['ledger_line']}, {said['ledger_head']}"))
+        rows.append(("ledger", f"entry {said['ledger_line']}, {said['ledger_head']}"))
     print_table(("", ""), rows)
     if "guarantee" not in said:
         say("It says nothing of a guarantee.")
@@ -48,26 +48,28 @@ def show(file: _File, as_json: options.Json = False) -> None:
 
 @command(app, "policy")
 def verify(
-    file: _File, ledger: Annotated[str | None, asked("FILE", "The ledger of its agent.")] = None
+    file: _File, store: Annotated[str | None, asked("STORE", "The store of its agent.")] = None
 ) -> None:
     """Checks a file."""
-    from tacit.privacy.ledger import Ledger
+    from tacit.cli.ledger import checked
 
     problem, said = "", dict[str, Any]()
     try:
         said = _read(file)[1]
         if "hash" not in said:
             problem = "it has no hash, so nobody can tell whether it was changed"
-        elif ledger is not None and "ledger_head" not in said:
-            problem = "its agent had no ledger"
-        elif ledger is not None:
-            Ledger.open(ledger, expect=said["ledger_head"], every_line=True)
+        elif store is not None and "ledger_head" not in said:
+            problem = "it names no entry of a ledger"
+        elif store is not None:
+            with options.open_store(store) as opened:
+                problem = "; ".join(checked(opened, said["ledger_head"])[:3])
     except TacitError as error:
         problem = str(error)
     if problem:
         typer.echo(f"tacit: {file}: {' '.join(problem.split())}", err=True)
         raise typer.Exit(1)
-    more = "" if ledger is None else f", and {ledger} has its line {said['ledger_line']}"
+    more = "" if store is None else f", and the store has entry {said['ledger_line']}, after which"
+    more += "" if store is None else " it was published"
     say(f"{file}: well, {said['hash'][:16]}...{more}")
 
 

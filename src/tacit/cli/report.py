@@ -1,4 +1,4 @@
-"""``tacit report``: a ledger and the policies made of it, as a page that an officer can sign."""
+"""``tacit report``: a store's ledger and the policies made of it, as a page an officer can sign."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
@@ -15,198 +14,150 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 import typer
 
 from tacit.cli import options
-from tacit.cli.ledger import CHARGES, by_run, summary
-from tacit.cli.options import asked, given
+from tacit.cli.ledger import checked, summary
+from tacit.cli.options import asked
 from tacit.cli.output import at_least, at_most, counted
-from tacit.privacy.errors import InvalidArgument, TacitError
-from tacit.privacy.files import open_regular
+from tacit.names.texts import number
+from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.files import open_regular, write_atomic
 
 if TYPE_CHECKING:
-    from tacit.privacy.ledger import Ledger
+    from tacit.store.store import Store
 
 _FORMS = (".html", ".md", ".json")
 
 
 def report_command(
-    ledger: Annotated[str, given("LEDGER", "A ledger file.")],
+    store: options.Store,
     policy: Annotated[
         list[str] | None, asked("FILE", "A published policy; may be given several times.")
     ] = None,
     output: Annotated[str, asked("FILE", "Where to write it: .html, .md or .json.")] = "",
     delta: options.AtDelta = None,
-    expect: Annotated[
-        str, asked("HASH", "A hash that the ledger must have in a line, or 8 digits of it or more.")
-    ] = "",
     as_json: options.Json = False,
 ) -> None:
     """Writes or prints a report."""
-    from tacit.privacy.files import write_atomic
-    from tacit.privacy.ledger import Ledger
-
-    form = os.path.splitext(output)[1].lower() if output else ".json" if as_json else ".md"
-    if form not in _FORMS:
-        raise InvalidArgument(f"--output must end in {', '.join(_FORMS)}, got {output!r}")
-    opened = Ledger.open(ledger, expect=expect, every_line=True)
-    found = report(ledger, opened, policy or [], options.optional_number("delta", delta))
-    if form == ".json":
-        text = json.dumps(found, indent=2, allow_nan=False) + "\n"
-    else:
-        text = (html if form == ".html" else markdown)(document(found))
-    if output:
-        write_atomic(output, text.encode(), 0o644)
-        text = f"{output}: {found['verdict']}\n"
+    at = None if delta is None else number("delta", delta)
+    with options.open_store(store) as opened:
+        if output:
+            found = write_report(opened, policy or [], output, at)
+            text = f"{output}: {found['verdict']}\n"
+        else:
+            found = report(opened, policy or [], at)
+            text = _text(found, ".json" if as_json else ".md")
     typer.echo(text, nl=False)
-    if found["unaccounted"]:
+    if not found["well"]:
         raise typer.Exit(1)
+
+
+def write_report(
+    store: Store, policies: Sequence[str], output: str, delta: float | None = None
+) -> dict[str, Any]:
+    """Writes a report in the form that the file's name says, and returns its facts."""
+    form = os.path.splitext(output)[1].lower()
+    if form not in _FORMS:
+        raise InvalidArgument(f"a report's name must end in {', '.join(_FORMS)}, got {output!r}")
+    found = report(store, policies, delta)
+    write_atomic(output, _text(found, form).encode(), 0o644)
+    return found
+
+
+def _text(found: Mapping[str, Any], form: str) -> str:
+    if form == ".json":
+        return json.dumps(found, indent=2, allow_nan=False) + "\n"
+    return (html if form == ".html" else markdown)(document(found))
 
 
 # Facts.
 
 
 def report(
-    file: str, ledger: Ledger, policies: Sequence[str], delta: float | None = None
+    store: Store, policies: Sequence[str] = (), delta: float | None = None
 ) -> dict[str, Any]:
-    """Everything that the page says, as JSON values: a summary in epsilons at a delta."""
+    """Everything that the page says, as JSON values.
+
+    Args:
+        store: Of which store.
+        policies: Files of published policies, which its ledger should account for.
+        delta: At which delta epsilons are; by default at those that were declared.
+    """
     import tacit
 
-    found, promised = summary(file, ledger), ledger.terms
-    if promised is None:  # of one run: what that run promised, if its start says so
-        promised = next((e.terms for e in ledger.entries if e.terms is not None), None)
-    if ledger.unit == "epsilon":
-        delta = 0.0
-    elif delta is None and promised is not None:
-        delta = promised.delta
-    if delta is None:
-        raise InvalidArgument("--delta is missing: this ledger does not say which was declared")
-    # A block's cost is one episode's; a user with several may pay more.
-    factor = 1.0
-    if not ledger.people and promised is not None:
-        factor = promised.user_limit / promised.episode_limit
-    user = {"limit": ledger.limit * factor, "spent": found["spent"]["max"] * factor}
-    user |= {f"{name}_epsilon": _epsilon(ledger.unit, user[name], delta) for name in list(user)}
-    user["left"] = max(user["limit"] - user["spent"], 0.0)
-    user["left_epsilon"] = max(user["limit_epsilon"] - user["spent_epsilon"], 0.0)
-    for run, lines in zip(found["runs"], by_run(ledger).values(), strict=True):
-        run["user_epsilon"] = _epsilon(run["unit"], run["user_cost"], delta)
-        dated = [({"entry": e.sequence, "time": e.time or None}, e) for e in lines]
-        run["charges"] = [
-            when
-            | {"label": e.label, "blocks": len(e.costs)}
-            | {"cost": max(e.costs.values(), default=0.0)}
-            for when, e in dated
-            if e.event in CHARGES
-        ]
-        run["joins"] = [when | {"people": e.people} for when, e in dated if e.event == "join"]
+    found, problems = summary(store), checked(store)
+    for run in found["runs"]:
+        _in_epsilons(run, run["promise"], delta)
+    if (people := found["limit"]) is not None:
+        people["user_limit"], people["user_cost"] = found["most"] or 0.0, found["people"]["max"]
+        _in_epsilons(people, people, delta)
     found |= {
-        "delta": delta,
-        "promised": None if promised is None else asdict(promised),
-        "user": user,
-        "policies": [_policy(path, ledger, file) for path in policies],
-        "guarantees": [_promise(run["promised"]) for run in found["runs"]],
-        "simulation": any(run["simulation"] for run in found["runs"]),
+        "problems": counted(len(problems), "problem") if problems else "",
+        "policies": [_policy(path, store) for path in policies],
         "tacit": tacit.__version__,
     }
-    found["unaccounted"] = [
-        policy["file"]
-        for policy in found["policies"]
-        if not policy["line_is_here"]
-        # One that names no line is judged by its blocks, where they are of one run.
-        and (policy["line_is_here"] is False or not (policy["accounted"] or ledger.people))
-    ]
-    spent, limit = at_most(user["spent_epsilon"]), at_most(user["limit_epsilon"])
-    found["verdict"] = f"within budget: one user has spent at most epsilon {spent} of {limit}"
-    if found["simulation"]:
-        found["verdict"] = "a simulation: its noise has a known seed and protects nobody"
-    if names := ", ".join(found["unaccounted"]):
-        lacking = f"the ledger lacks lines after which {names} was published"
-        found["verdict"] = f"NOT accounted for: {lacking}"
-    return found
+    lacking = [policy["file"] for policy in found["policies"] if not policy["line_is_here"]]
+    found |= {"unaccounted": lacking, "well": not lacking and not found["problems"]}
+    return found | {"verdict": _verdict(found)}
 
 
-def _epsilon(unit: str, spent: float, delta: float) -> float:
-    """What was spent, as an epsilon at this delta."""
+def _in_epsilons(
+    spent: dict[str, Any], promise: Mapping[str, Any] | None, at: float | None
+) -> None:
+    """Adds what a user may spend, has spent and has left, as epsilons at a delta."""
     from tacit.privacy.gaussian_dp import epsilon_from_mu
 
-    return spent if unit == "epsilon" else epsilon_from_mu(spent**0.5, delta)
+    delta = at if at is not None else 1e-6 if promise is None else float(promise["delta"])
+    if spent["unit"] == "epsilon":
+        delta = 0.0
+    elif delta <= 0.0 or delta >= 1.0:
+        raise InvalidArgument(f"delta is {delta!r}, but must be above 0 and below 1")
+
+    def epsilon(cost: float) -> float:
+        return cost if spent["unit"] == "epsilon" else epsilon_from_mu(cost**0.5, delta)
+
+    limit, cost = spent["user_limit"], min(spent["user_cost"], spent["user_limit"])
+    spent |= {"delta": delta, "user_cost": cost, "user_left": limit - cost}
+    spent |= {"epsilon_limit": epsilon(limit), "epsilon_cost": epsilon(cost)}
+    spent["epsilon_left"] = max(spent["epsilon_limit"] - spent["epsilon_cost"], 0.0)
 
 
-def _promise(terms: Mapping[str, Any] | None) -> dict[str, str] | None:
-    """The guarantee of a run by its terms, in numbers and in words."""
-    from tacit.privacy.budget import Budget, checked_relation
-    from tacit.privacy.guarantee import Guarantee
-
-    if terms is None:
-        return None
-    pure, g = terms["unit"] == "epsilon", terms["episodes_per_user"]
-    made = Guarantee(
-        model="joint",
-        epsilon=terms["epsilon"],
-        delta=terms["delta"],
-        mu=None if pure else Budget(terms["epsilon"], terms["delta"]).mu,
-        relation=checked_relation(terms["relation"]),
-        unit=terms["protects"] if g == 1 else f"one user with at most {g} episodes",
-        releases=None,
-        mechanism=f"releases under a budget filter, {'Laplace' if pure else 'Gaussian'} noise",
-        simulation_only=terms["simulation"],
-        episodes_per_user=g,
-    )
-    return {"short": made.short, "words": str(made)}
-
-
-def _policy(path: str, ledger: Ledger, file: str) -> dict[str, Any]:
-    """A published policy: what it is and says of itself, and the lines that paid for it.
-
-    Version v is made of what was released about the blocks before it, 0 to v - 1, and a successor's
-    first version of what its predecessors released. The file has the hash of the line after which
-    it was published.
-    """
+def _policy(path: str, store: Store) -> dict[str, Any]:
+    """A published policy: what it says of itself, and whether the ledger has its entry."""
     from tacit import published
+    from tacit.store import ledger
 
     try:
         said = published.about(path)
-        version, first = int(said["version"]), int(said.get("first_version", 0))
     except ValueError as error:
         raise InvalidArgument(f"--policy {path!r} is no published policy: {error}") from None
     with open(open_regular(path), "rb") as opened:
         digest = hashlib.file_digest(opened, "sha256").hexdigest()
-    charges = [entry for entry in ledger.entries if entry.event in CHARGES]
+    with store.read() as db:
+        head, known = said.get("ledger_head"), {entry.hash for entry in ledger.read(db)}
     return {
         "file": os.path.basename(path),
-        "version": version,
-        "first_version": first,
+        "version": int(said["version"]),
         "sha256": digest,
-        # The first line of the file is its header, before entry 1.
-        "lines": [
-            entry.sequence + 1
-            for entry in charges
-            if any(_block(key) < version - first for key in entry.costs)
-        ],
         "published": said.get("date"),
         "simulated": said.get("simulated"),
         "after_line": said.get("ledger_line"),
-        "line_is_here": _has_line(file, said.get("ledger_head")),
-        # Runs of a ledger of people number their blocks each for itself.
-        "accounted": not ledger.people
-        and {*range(version - first)} <= {_block(key) for entry in charges for key in entry.costs},
+        "line_is_here": head in known,
     }
 
 
-def _has_line(file: str, head: str | None) -> bool | None:
-    """Whether a line of the ledger has this hash; ``None`` if the policy names none."""
-    from tacit.privacy.ledger import Ledger
-
-    if head is None:
-        return None
-    try:
-        Ledger.open(file, expect=head)
-    except TacitError:
-        return False
-    return True
-
-
-def _block(key: str) -> int:
-    number = key.partition("-")[0]
-    return int(number) if number.isdigit() else -1
+def _verdict(found: Mapping[str, Any]) -> str:
+    if names := ", ".join(found["unaccounted"]):
+        return f"NOT accounted for: the ledger lacks the entry after which {names} was published"
+    if found["problems"]:
+        return f"NOT well: tacit ledger verify names {found['problems']}"
+    if found["kind"] == "simulations":
+        return "a simulation: its noise has a known seed and protects nobody"
+    worst = max(found["runs"], key=lambda run: run["epsilon_cost"], default=None)
+    spent = found["limit"] or worst
+    if spent is None:
+        return "nothing was spent"
+    over = "over all runs" if found["limit"] else f"of run {worst['name']}"
+    cost, limit = at_most(spent["epsilon_cost"]), at_most(spent["epsilon_limit"])
+    return f"within budget: a user {over} has spent at most epsilon {cost} of {limit}"
 
 
 # Words: paragraphs, and blocks of other kinds, of which Markdown or HTML is made.
@@ -270,14 +221,12 @@ def html(blocks: Sequence[Block]) -> str:
 def document(found: Mapping[str, Any]) -> list[Block]:
     """The page, as blocks."""
     return [
-        ("h1", f"Privacy report on {os.path.basename(found['file'])}"),
+        ("h1", f"Privacy report on {os.path.basename(found['store'])}"),
         *_opening(found),
         ("h2", "What is guaranteed, and to whom"),
         *_guaranteed(found),
         ("h2", "What was spent, and what is left"),
         *_spent(found),
-        ("h2", "Runs"),
-        *_runs(found),
         ("h2", "Published policies"),
         *_policies(found),
         ("h2", "How to verify this"),
@@ -289,119 +238,81 @@ def document(found: Mapping[str, Any]) -> list[Block]:
 def _opening(found: Mapping[str, Any]) -> Iterator[Block]:
     times = [run[end] for run in found["runs"] for end in ("first", "last") if run[end]]
     when = f", from {min(times)} to {max(times)}" if times else ""
-    if found["note"]:
-        yield found["note"]
-    what = "several runs on one population" if found["kind"] == "people" else "one run"
-    yield _said("made", found, what=what, when=when, lines=counted(found["entries"], "entry"))
+    runs = counted(len(found["runs"]), "run")
+    yield _said("made", found, what=runs, when=when, lines=counted(found["entries"], "entry"))
     if found["unaccounted"]:
         names = ", ".join(f"`{name}`" for name in found["unaccounted"])
         yield "warning", _said("lacking", names=names)
-    if found["simulation"]:
+    if found["problems"]:
+        yield "warning", f"The ledger is NOT well: tacit ledger verify names {found['problems']}."
+    if found["kind"] == "simulations":
         yield "warning", _said("simulated")
     else:
-        line = "" if found["unaccounted"] else f" In one line: {found['verdict']}."
+        line = f" In one line: {found['verdict']}." if found["well"] else ""
         yield f"Real: the noise has no seed that is known.{line}"
     if found["repairs"]:
-        often = counted(found["repairs"], "time")
-        yield f"The ledger was repaired, {often}; lines of it say what everybody was charged."
+        yield f"The store was repaired, {counted(found['repairs'], 'time')}; entries say how."
+    if found["closed"]:
+        yield "warning", _said("closed")
 
 
 def _guaranteed(found: Mapping[str, Any]) -> Iterator[Block]:
-    for words in dict.fromkeys(promise["words"] for promise in found["guarantees"] if promise):
-        yield words
-    for number, run in enumerate(found["runs"], 1):
-        terms = run["promised"]
-        if terms is None:
-            yield f"Run {number} does not say what it promised."
+    from tacit.privacy.guarantee import Guarantee
+
+    for run in found["runs"]:
+        if run["promise"] is None:
+            yield f"{run['name']}: no privacy. It promises nothing to anybody."
             continue
-        g, unit, each = terms["episodes_per_user"], terms["unit"], terms["episode_limit"]
-        words = f"In run {number} a user takes part with at most {counted(g, 'episode')}, "
-        if g == 1:
-            yield f"{words}which may cost {at_most(each, 6)} {unit}."
-            continue
-        apart = "in different releases" if terms["disjoint"] else "which may be in one release"
-        costs = at_most(each, 6), at_most(terms["user_limit"], 6)
-        yield words + _said("several", apart=apart, each=costs[0], all=costs[1], unit=unit)
+        yield f"{run['name']}: {Guarantee.from_dict(run['promise'])}"
+        if run["episodes"] > 1 and run["user_limit"]:
+            costs = at_most(run["episode_limit"], 6), at_most(run["user_limit"], 6)
+            names = dict(zip(("each", "all"), costs, strict=True))
+            yield _said("several", run, **names)
 
 
 def _spent(found: Mapping[str, Any]) -> Iterator[Block]:
-    user, unit, spent = found["user"], found["unit"], found["spent"]
-    table = [("one user", unit, f"epsilon at delta = {found['delta']:g}")] + [
-        (name, words(user[key], 6), words(user[f"{key}_epsilon"]))
-        for name, key, words in (
-            ("may spend", "limit", at_most),
-            ("has spent at most", "spent", at_most),
-            ("has left at least", "left", at_least),
-        )
-    ]
-    yield "table", [row[:2] for row in table] if unit == "epsilon" else table
-    median, limit = at_most(spent["median"], 6), at_most(found["limit"], 6)
-    yield _said("rounded", spent, unit=unit, median_cost=median, limit=limit)
-
-
-def _runs(found: Mapping[str, Any]) -> Iterator[Block]:
-    titles = ("run", "noise", "dates", "people", "blocks", "releases", "epsilon of a user")
-    rows, labels = [titles], [("run", "what was released", "times", "first", "last", "most")]
-    for number, run in enumerate(found["runs"], 1):
-        people = "not counted" if run["people"] is None else f"{run['people']:,}"
+    titles = ("a user of", "may spend", "has spent at most", "has left at least", "unit")
+    table, rows = [titles], [(run["name"], run) for run in found["runs"] if run["user_limit"]]
+    if found["limit"] is not None:
+        rows.append(("all runs", found["limit"]))
+    for name, run in rows:
+        for unit, key in (
+            (f"epsilon at delta = {run['delta']:g}", "epsilon"),
+            (run["unit"], "user"),
+        ):
+            if unit != "epsilon":  # of pure DP there is one row
+                shown = at_most(run[f"{key}_limit"], 6), at_most(run[f"{key}_cost"], 6)
+                table.append((name, *shown, at_least(run[f"{key}_left"], 6), unit))
+    yield "table", table
+    people = {name: at_most(found["people"][name], 6) for name in ("max", "median")}
+    yield _said("rounded", found, count=found["people"]["count"], **people)
+    table = [("run", "noise", "dates", "users", "blocks", "releases", "version")]
+    for run in found["runs"]:
         kind = "simulated" if run["simulation"] else "real"
-        when = f"{run['first'] or 'not known'} to {run['last'] or 'not known'}"
-        counts = f"{run['blocks']:,}", f"{run['releases']:,}"
-        rows.append((str(number), kind, when, people, *counts, at_most(run["user_epsilon"])))
-        for label, times in run["labels"].items():
-            lines = [charge for charge in run["charges"] if charge["label"] == label]
-            first, last = (lines[at]["time"] or "not known" for at in (0, -1))
-            most = f"{at_most(max(line['cost'] for line in lines), 6)} {run['unit']}"
-            labels.append((str(number), label, f"{times:,}", first, last, most))
-    yield "table", rows
-    if len(labels) > 1:
-        yield "table", labels
-    for number, run in enumerate(found["runs"], 1):
-        if run["unsettled"]:
-            what = f"{counted(run['unsettled'], 'charge')} at the end of run {number}"
-            yield f"{what} had no result on disk: paid for, not published."
+        counts = (f"{run[name]:,}" for name in ("served", "blocks", "releases", "version"))
+        table.append((run["name"], kind, f"{run['first']} to {run['last']}", *counts))
+    yield "table", table
 
 
 def _policies(found: Mapping[str, Any]) -> Iterator[Block]:
     if not found["policies"]:
         yield "None was given to this report (`--policy FILE`)."
         return
-    table = [("file", "version", "made from lines", "published after line", "on", "SHA-256")]
+    table = [("file", "version", "published after entry", "on", "SHA-256")]
     for policy in found["policies"]:
-        lines, first = _ranges(policy["lines"]), policy["first_version"]
-        if policy["version"] == first:
-            before = "what predecessors released" if first else "before anything was learnt"
-            lines = f"none: it is from {before}"
-        elif not policy["accounted"]:
-            people = found["kind"] == "people"
-            lines = "not known: the ledger has several runs" if people else "NOT in this ledger"
-        elif first:
-            lines += ", and what predecessors released"
-        after = f"{policy['after_line']}"
+        after = "not said" if policy["after_line"] is None else f"{policy['after_line']}"
         if policy["simulated"]:
-            after = "a simulation, which protects nobody"
-        elif not policy["line_is_here"]:
-            known = policy["line_is_here"] is not None
-            after = f"{after}, which is NOT in this ledger" if known else "not said"
+            after += ", a simulation, which protects nobody"
+        if not policy["line_is_here"]:
+            after += ", which is NOT in this ledger"
         when, digest = policy["published"] or "not known", f"`{policy['sha256']}`"
-        table.append((policy["file"], str(policy["version"]), lines, after, when, digest))
+        table.append((policy["file"], str(policy["version"]), after, when, digest))
     yield "table", table
     yield _said("computed")
 
 
-def _ranges(lines: Sequence[int]) -> str:
-    """Numbers as ranges.
-
-    >>> _ranges([2, 3, 4, 7])
-    '2-4, 7'
-    """
-    starts = [line for line in lines if line - 1 not in lines]
-    ends = [line for line in lines if line + 1 not in lines]
-    return ", ".join(f"{a}" if a == b else f"{a}-{b}" for a, b in zip(starts, ends, strict=True))
-
-
 def _verifying(found: Mapping[str, Any]) -> Iterator[Block]:
     yield _said("keep")
-    ledger = f"tacit ledger verify {os.path.basename(found['file'])} --expect {found['head']}"
+    ledger = f"tacit ledger verify {os.path.basename(found['store'])} --expect {found['head']}"
     yield "pre", "\n".join([ledger, *(f"sha256sum {p['file']}" for p in found["policies"])])
     yield _said("proves")

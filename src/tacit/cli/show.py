@@ -15,7 +15,7 @@ from tacit.privacy.errors import InvalidArgument
 if TYPE_CHECKING:
     from tacit.registry import NamedMaker
 
-_KINDS = ("world", "agent", "schema")
+_KINDS = ("world", "agent")
 _SIZES = ("states", "dimension", "actions", "controls", "horizon")
 _VALUES = ("optimal_value", "baseline_value", "reference_value")
 
@@ -28,12 +28,6 @@ def show_command(
     """Shows all names, or one world or agent."""
     if kind:
         options.check_choice("what to show", kind, _KINDS)
-    if kind == "schema":
-        from tacit.tabular.world import world_schema
-
-        options.check_choice("the schema to show", name, ("world",))
-        print_json(world_schema())
-        return
     found = _names(kind) if not name else _world(name) if kind == "world" else _agent(name)
     if as_json:
         print_json(found)

@@ -22,7 +22,7 @@ _KEYS = ("worlds", "agents", "epsilons", "delta", "privacy", "users", "seeds", "
 
 def sweep_command(
     file: Annotated[str, given("FILE.toml", "What to run.")],
-    store: Annotated[str, asked("FOLDER", "Where results are kept.")] = "runs",
+    folder: Annotated[str, asked("FOLDER", "Where results are kept.")] = "runs",
     again: Annotated[bool, flag("Do not use what is kept.", "--again")] = False,
     so_far: Annotated[bool, flag("Run nothing: the tables of what is kept.", "--so-far")] = False,
     allow_code: options.AllowCode = False,
@@ -33,11 +33,11 @@ def sweep_command(
 ) -> None:
     """Runs what a file describes."""
     from tacit.registry import names_of
-    from tacit.simulation.sweep import Store, SweepFailed, sweep
+    from tacit.simulation.sweep import ResultFolder, SweepFailed, sweep
 
     asked_for, failed = read_sweep(file), None
     options.check_outputs(plot, save)
-    asked_for |= {"store": Store(store, again=again), "only_stored": so_far}
+    asked_for |= {"folder": ResultFolder(folder, again=again), "only_kept": so_far}
     asked_for["workers"] = options.worker_count(workers)
     with names_of(file, allow_code):
         try:

@@ -101,6 +101,9 @@ class Agent(Uncopyable):
     window: float = 86400.0
     """Seconds from reading a policy to sending its episode, where places are taken by tickets."""
 
+    def __init_subclass__(cls) -> None:
+        raise TypeError("an Agent holds people's data and is final: write an Algorithm")
+
     def __init__(
         self,
         algorithm: Algorithm[Any],
@@ -123,6 +126,9 @@ class Agent(Uncopyable):
         self._stream: Stream | None = None
         self._held: dict[int, Block] = {}  # by packet, where the store has no bytes of it
         self._waiting = Waiting()
+        self._came: dict[str, Any] | None = None  # how often, of a run in memory
+        self._fits: Any = None  # version and columns that were checked last
+        self.store.agents.add(self)
         self._places: Counter[tuple[int, int]] = Counter()  # taken, by block and version
         self._writing: Counter[tuple[int, int]] = Counter()  # those that are being written
         self._counting, self._flushing = threading.Lock(), threading.Lock()
@@ -175,6 +181,7 @@ class Agent(Uncopyable):
             once=privacy.separate_blocks,
             users=self.algorithm.users,
             simulation=self._curator.source.simulation,
+            promise=None if self.guarantee is None else self.guarantee.to_dict(),
         )
 
     def _ahead(self, now: Checkpoint) -> bool:
@@ -316,15 +323,16 @@ class Agent(Uncopyable):
             row_ids(ids, given)
         self._check_room(view.run, data)
         data, rows = self._taught(view, self._with_component(data, view.now.plan))
-        if getattr(self._curator, "made", "") not in data.arrays:
-            self._statistic(view.now).check(data)
+        self._check_schema(view, data)
         ids = ids if ids is None or len(rows) == given else [ids[i] for i in rows]
         keys = None if events is None else [str(events[i]) for i in rows]
         on_policy = self.algorithm.on_policy(view.now.plan) and not data.aggregate
-        found, start = Receipt(given, retired=given - data.users, version=view.run.version), 0
+        found, version = Receipt(given, retired=given - data.users), view.run.version
+        found, start, stop, before = replace(found, version=version), 0, 0, 0
         try:
             while start < data.users:
                 room, block = self._room(), self._look().open.block
+                before = self._taken(self._look().run)
                 if not room:
                     raise HorizonExceeded(
                         f"no block is left for {data.users - start} more users: the schedule ended"
@@ -348,6 +356,9 @@ class Agent(Uncopyable):
                 version = after.run.version
                 found = found.with_part(replace(told, version=version, published=tuple(published)))
         except BaseException as error:
+            with contextlib.suppress(Exception):
+                # A part is taken by one commit: the store says whether it was.
+                start = stop if self._taken(self._look(fresh=True).run) > before else start
             _say_who(error, start, data.users)
             raise
         return found
@@ -363,6 +374,16 @@ class Agent(Uncopyable):
                 f"this agent was declared for {self.algorithm.users} users; {left} are left, "
                 f"{data.users} came: a successor goes on with what it learnt (agent.successor)"
             )
+
+    def _check_schema(self, view: View, data: Block) -> None:
+        """Refuses columns that the next query cannot read; shapes and types are public."""
+        columns = {name: (array.dtype, array.shape[1:]) for name, array in data.arrays.items()}
+        plain = type(data) is Block and not data.aggregate
+        if plain and self._fits == (view.run.latest, columns):
+            return
+        if getattr(self._curator, "made", "") not in data.arrays:
+            self._statistic(view.now).check(data)
+        self._fits = (view.run.latest, columns)
 
     def _taught(self, view: View, data: Block) -> tuple[Block, Sequence[int]]:
         """Users whose version teaches something, and their rows; others are retired."""
@@ -390,28 +411,56 @@ class Agent(Uncopyable):
 
     def _put(self, part: Block, ids: Ids, events: Sequence[str] | None) -> Receipt:
         """Puts users into the block that fills."""
-        view = self._look()
-        if ids is None and events is None and not self.store.durable:
-            self._waiting.add(part, view.run.block)
-            return Receipt(part.users, waiting=part.users)
+        if events is None and not self.store.durable:
+            return self._buffer(part, ids)
         with self.store.write() as db:
             run = runs.find(db, self.run_name)
             names = [""] * part.users if ids is None else self.store.pseudonyms(db, ids)
             keys = self._event_keys(db, names, events)
             old = {row.event for row in runs.known(db, run, keys)} if keys else set[str]()
             new = [i for i in range(part.users) if not keys or keys[i] not in old]
-            pays = dict.fromkeys(new, 0)
-            if ids is not None:
-                cost = runs.admit(db, run, run.block, [names[i] for i in new])
-                pays = dict(zip(new, cost, strict=True))
-            rows = [i for i in new if pays[i] >= 0]
-            who = [(names[i], pays[i]) for i in rows] if ids is not None else ()
-            if rows:
-                sent = [(keys[i], "") for i in rows] if keys else ()
-                self._write(db, run, run.block, _rows(part, rows), who, sent)
+            cost = runs.admit(db, run, run.block, [names[i] for i in new])
+            who = [(i, pays) for i, pays in zip(new, cost, strict=True) if pays >= 0]
+            if who:
+                rows, sent = [i for i, _ in who], [(keys[i], "") for i, _ in who] if keys else ()
+                paid = [(names[i], pays) for i, pays in who] if ids is not None else ()
+                self._write(db, run, run.block, _rows(part, rows), paid, sent)
         self._look(fresh=True)
-        refused, before = len(new) - len(rows), part.users - len(new)
-        return Receipt(part.users, waiting=len(rows), refused=refused, known=before)
+        refused, before = len(new) - len(who), part.users - len(new)
+        return Receipt(part.users, waiting=len(who), refused=refused, known=before)
+
+    def _buffer(self, part: Block, ids: Ids) -> Receipt:
+        """Users of a run in memory, who are written to it together, with their block.
+
+        They are refused now by the same rule as then.
+        """
+        run, block = self._look().run, self._look().run.block
+        if ids is None:
+            self._waiting.add(part, block, [""] * part.users)
+            return Receipt(part.users, waiting=part.users)
+        if self._came is None:
+            with self.store.read() as db:
+                self._came = runs.came(db, run)
+        rows, names = list[int](), [self.store.keyed("person", str(name)) for name in ids]
+        for i, name in enumerate(names):
+            count, last = self._came.get(name, (0, -1))
+            if not runs.spent_up(run, block, count, last):
+                self._came[name] = (count + 1, block)
+                rows.append(i)
+        if rows:
+            self._waiting.add(_rows(part, rows), block, [names[i] for i in rows])
+        return Receipt(part.users, waiting=len(rows), refused=part.users - len(rows))
+
+    def _spill(self, db: Any, run: Any) -> None:
+        """Writes who waits in memory."""
+        if not self._waiting.of(run.block):
+            return
+        given, names, paid = self._waiting.everybody(), self._waiting.names, []
+        if names:
+            cost = runs.admit(db, run, run.block, names)
+            kept = [i for i, pays in enumerate(cost) if pays >= 0]
+            given, paid = _rows(given, kept), [(names[i], cost[i]) for i in kept]
+        self._write(db, run, run.block, given, paid)
 
     def _write(
         self, db: Any, run: Any, block: int, rows: Block, people: Any = (), events: Any = ()
@@ -584,6 +633,8 @@ class Agent(Uncopyable):
             cannot be taken back.
         """
         while True:
+            for agent in [*self.store.agents] if not self.store.durable else ():
+                agent._settle()
             with self.store.write() as db:
                 found = runs.forget(db, self.store, *self.store.pseudonyms(db, [person]))
             if found is not None:
@@ -592,6 +643,15 @@ class Agent(Uncopyable):
         self.store.erase_traces()
         self._look(fresh=True)
         return found
+
+    def _settle(self) -> None:
+        """Nobody waits in memory: all are in the store, where they can be forgotten."""
+        with self._alone("forget"):
+            run = self._look().run
+            with self.store.write() as db:
+                self._spill(db, run)
+            self._waiting, self._came = Waiting(), None
+            self._look(fresh=True)
 
     # Blocks.
 
@@ -636,7 +696,7 @@ class Agent(Uncopyable):
         with self.store.write() as db:
             runs.fence(db, run)
             if waiting:
-                self._write(db, run, block.block, self._waiting.everybody())
+                self._spill(db, run)
             if not block.users + waiting and self.privacy.devices_add:
                 # Without reports there is no noise either: others may come in their place.
                 more = {"stage": "open", "size": block.size + block.places}

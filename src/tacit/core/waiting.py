@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import TypeAlias
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -9,6 +12,8 @@ from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block
 
 _FEWEST = 16
+# The block, how many wait for it, their columns, or their sums.
+_Kept: TypeAlias = tuple[int, int, dict[str, NDArray[np.generic]], Block | None]
 
 
 class Waiting:
@@ -20,20 +25,17 @@ class Waiting:
     """
 
     def __init__(self) -> None:
-        self._kept: tuple[int, int, dict[str, NDArray[np.generic]], Block | None] = (
-            -1,
-            0,
-            {},
-            None,
-        )
+        self._kept: _Kept = (-1, 0, {}, None)
+        self._names: list[str] = []
 
     def of(self, block: int) -> int:
         """How many wait for this block."""
         return self._kept[1] if self._kept[0] == block else 0
 
-    def add(self, part: Block, block: int) -> None:
+    def add(self, part: Block, block: int, names: Sequence[str]) -> None:
         """Takes some more users of a block, as they are now: a copy, unless they are sums."""
         users = self.of(block)
+        self._names[users:] = names
         if part.aggregate:
             self._kept = (block, part.users, {}, part)
             return
@@ -45,6 +47,12 @@ class Waiting:
         for name, column in new.items():
             column[users:stop] = rows[name]
         self._kept = (block, stop, new, None)
+
+    @property
+    def names(self) -> list[str]:
+        """Of all of them, empty where they have none; none at all where nobody has one."""
+        names = self._names[: self._kept[1]]
+        return names if any(names) else []
 
     def everybody(self) -> Block:
         """All of them, as one block."""

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv, ndtri
 
+from tacit.data.reading import read_rewards, read_steps
 from tacit.privacy.arguments import whole_number
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.reading import read_rewards, read_steps
 from tacit.privacy.statistic import Block, Floats, Layout, LoopSums, Part
 
 
@@ -38,6 +38,7 @@ class ActionCounts(LoopSums):
     horizon: int
     first: int = 8
     logged: bool = False
+    nonnegative = True
 
     def __post_init__(self) -> None:
         allowed = np.array(self.allowed, dtype=bool)

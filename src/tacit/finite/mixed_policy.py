@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.core.public_file import published, write_published
+from tacit.data.reading import read_codes
 from tacit.finite.policy import Floats, Ints, Policy
 from tacit.privacy.errors import CorruptFile, InvalidArgument
-from tacit.privacy.reading import read_codes
 
 if TYPE_CHECKING:
     from tacit.privacy.statistic import Block, Bools

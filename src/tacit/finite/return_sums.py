@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.data.reading import read_steps
 from tacit.privacy.arguments import positive, whole_number
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.reading import read_steps
 from tacit.privacy.statistic import Block, Floats, Layout, LoopSums, Part
 
 Ints = NDArray[np.int64]

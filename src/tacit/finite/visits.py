@@ -10,10 +10,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.data.reading import read_steps
 from tacit.finite.mixed_policy import followed
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.reading import read_steps
 from tacit.privacy.statistic import Block, Bools, Floats, Layout, LoopSums, Part
 
 Ints = NDArray[np.int64]
@@ -61,6 +61,7 @@ class VisitCounts(LoopSums):
     policy: Ints | None = None
     version: int = 0
     apart: ClassVar[bool] = False
+    nonnegative = True
 
     def __post_init__(self) -> None:
         sizes = (self.states, self.actions, self.horizon)

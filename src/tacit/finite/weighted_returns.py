@@ -21,11 +21,11 @@ from functools import cached_property
 import numpy as np
 from scipy.special import ndtri
 
+from tacit.data.reading import read_rewards, read_steps
 from tacit.privacy.arguments import positive
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.curator import Release
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.reading import read_rewards, read_steps
 from tacit.privacy.statistic import Block, Floats, Layout, Part, Statistic
 
 # Of a bound's failure probability, what each of two noises may take.

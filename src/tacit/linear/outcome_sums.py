@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tacit.core.sizes import check_size, numbers, read_only
+from tacit.data.reading import read_steps
 from tacit.linear.tables import told_of_features, unit_features
 from tacit.privacy.bounds.features import SHORTEST
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.reading import read_steps
 from tacit.privacy.statistic import Block, Floats, Layout, LoopSums, Part
 
 # Rounding of the running length; a billionth of the budget is nobody's loss.
@@ -58,6 +58,7 @@ class OutcomeSums(LoopSums):
     reward_clip: float | None = None  # the same for z
     reward: float = 1.0  # b
     reward_rows: int = 1  # 1 where steps share a row of ``rewards``, else H
+    nonnegative = True
 
     def __post_init__(self) -> None:
         set_ = object.__setattr__

@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.core.sizes import check_size, numbers
+from tacit.data.reading import read_steps
 from tacit.finite.visits import check_occupancy
 from tacit.linear.tables import told_of_features, unit_features
 from tacit.privacy.bounds.features import SHORTEST, BoundedSteps
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.reading import read_steps
 from tacit.privacy.statistic import Block, Floats, Layout, LoopSums, Part
 
 Occupancy: TypeAlias = tuple[NDArray[np.int64], NDArray[np.generic], NDArray[np.generic]]

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from tacit.data.reading import read_steps
 from tacit.mixture.statistics import RegressionSums, checked_table, cut, possible_counts
 from tacit.privacy.bounds.walks import MOST_PAIRS, ROUNDING, Walks, extremes, opposed
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.reading import read_steps
 from tacit.privacy.standard import any_features
 from tacit.privacy.statistic import Block, Bools, Floats, LoopSums
 from tacit.privacy.symmetric import pack, packed_size

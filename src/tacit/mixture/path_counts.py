@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.sizes import check_size
+from tacit.data.reading import read_codes, read_steps
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.reading import read_codes, read_steps
 from tacit.privacy.statistic import Block, Bools, Floats, Layout, LoopSums, Part
 
 Ints = NDArray[np.int64]
@@ -66,6 +66,7 @@ class PathCounts(LoopSums):
     policy: Ints  # its actions, (H, S)
     version: int = 0  # its version
     reward: float = 0.0  # squared weight b; 0 where rewards are known
+    nonnegative = True
 
     def __post_init__(self) -> None:
         shape = np.shape(self.support)

@@ -9,10 +9,10 @@ from functools import cached_property
 import numpy as np
 
 from tacit.core.sizes import read_only
+from tacit.data.reading import read_steps
 from tacit.privacy.arguments import positive
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.reading import read_steps
 from tacit.privacy.standard import GramCross
 from tacit.privacy.statistic import Block, Floats, Layout, Statistic
 

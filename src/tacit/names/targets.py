@@ -12,7 +12,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from tacit.core.kinds import maker
 from tacit.privacy.errors import InvalidArgument
 
 # A file, what it has, and options: my_file.py:MyAgent:size=3.
@@ -47,7 +46,7 @@ def target_of(name: str) -> str | None:
 
 
 def load(target: str, name: str | None = None) -> Any:
-    """What makes agents or worlds, imported; of an algorithm's class, what makes its agents.
+    """What makes agents or worlds, or an algorithm's class, imported.
 
     Complaints have the ``name`` that stands for the target, if it has one.
 
@@ -59,7 +58,7 @@ def load(target: str, name: str | None = None) -> Any:
         raise InvalidArgument(f"make is {target!r}, but must be 'module:name', as in 'tacit:UCBVI'")
     try:
         found = _file(module) if module.endswith(".py") else importlib.import_module(module)
-        return maker(getattr(found, attribute))
+        return getattr(found, attribute)
     except Exception as error:
         # Whatever code of others raises while it is imported.
         plain = isinstance(error, (ImportError, AttributeError, FileNotFoundError))

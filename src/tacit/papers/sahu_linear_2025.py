@@ -38,8 +38,8 @@ from tacit.papers.result import PaperResult, Proof, failure_of, gaussian_proof
 from tacit.privacy.arguments import flag, one_of, positive, whole_number
 from tacit.privacy.budget import Budget
 from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.gaussian_dp import checked_delta
 from tacit.privacy.noise import Noise
-from tacit.privacy.zcdp import rho_from_budget
 
 if TYPE_CHECKING:
     from tacit.linear.world import LinearWorld
@@ -208,7 +208,9 @@ def dp_lsvi_ucb_plus_plus(
     d, budget = phi.shape[2], Budget(epsilon, delta)
     if noise == "once" and not flag("printed", printed):
         raise InvalidArgument('noise must be "fresh" where constants are corrected: drawn once')
-    rho = rho_from_budget(budget.epsilon, budget.delta, "bun-steinke")
+    # epsilon = rho + 2 sqrt(rho log(1 / delta)), solved for rho (Bun and Steinke, 2016).
+    L = math.log(1.0 / checked_delta(delta))
+    rho = (epsilon / (math.sqrt(L + epsilon) + math.sqrt(L))) ** 2
     if constants is not None:
         of, proof = constants, Proof(_CLAIM, None, "constants are the caller's own")
     elif printed:

@@ -115,18 +115,6 @@ def instance_of(name: str, value: object, kinds: type | tuple[type, ...]) -> Non
         raise InvalidArgument(f"{name} must be {words}, got {value!r}")
 
 
-def file_name(name: str, value: Any) -> FilePath:
-    """A path that the system can look for; not whether there is a file."""
-    if isinstance(value, (str, os.PathLike)):
-        try:
-            encoded = os.fsencode(value)
-        except (TypeError, ValueError):  # text that no file name can hold
-            encoded = b""
-        if encoded and b"\0" not in encoded:
-            return value
-    raise InvalidArgument(f"{name} must be the name of a file, got {value!r}")
-
-
 def fitting(name: str, values: T) -> T:
     """What an array is to be made of; refuses what would not fit in memory, such as a huge range.
 
@@ -168,6 +156,8 @@ def row_ids(user_ids: Any, users: int) -> None:
         )
     if len(user_ids) != users:
         raise InvalidArgument(f"{users} users need as many ids, got {len(user_ids)}")
+    if not all(isinstance(user, (int, str, np.integer)) for user in user_ids):
+        raise InvalidArgument("user_ids must be integers or strings")
 
 
 def steady_repr(value: object) -> str:

@@ -3,9 +3,6 @@
 A person states a wish as ``Budget(epsilon, delta)``. Everything Tacit releases with Gaussian noise
 is accounted in one number, mu, and converted to epsilon and delta once, at the end:
 :mod:`tacit.privacy.gaussian_dp`.
-
-Source of the textbook's noise: Dwork and Roth (2014), "The algorithmic foundations of differential
-privacy".
 """
 
 import enum
@@ -15,8 +12,7 @@ from dataclasses import dataclass
 
 from tacit.privacy.arguments import checked_number
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.gaussian_dp import TINY, ULP, checked_delta, mu_from_budget
-from tacit.privacy.zcdp import Method, rho_from_budget, rho_from_mu
+from tacit.privacy.gaussian_dp import TINY, ULP, mu_from_budget
 
 
 class Relation(enum.Enum):
@@ -73,8 +69,8 @@ class Budget:
     >>> budget = Budget(epsilon=1.0, delta=1e-6)
     >>> print(budget)
     (1, 1e-06)
-    >>> round(budget.mu, 4), round(budget.rho, 5), round(budget.noise_multiplier, 4)
-    (0.2367, 0.02801, 4.2247)
+    >>> round(budget.mu, 4), round(1.0 / budget.mu, 4)  # and noise per unit of sensitivity
+    (0.2367, 4.2247)
     >>> Budget(epsilon=1.0, delta=1.0)
     Traceback (most recent call last):
     ...
@@ -110,16 +106,6 @@ class Budget:
             )
         return mu_from_budget(self.epsilon, self.delta)
 
-    @property
-    def rho(self) -> float:
-        """The same in zero-concentrated privacy, mu^2 / 2."""
-        return rho_from_mu(self.mu)
-
-    @property
-    def noise_multiplier(self) -> float:
-        """Standard deviation of Gaussian noise per unit of L2 sensitivity, 1 / mu, rounded up."""
-        return math.nextafter(1 / self.mu, math.inf)
-
     def split(self, *shares: float) -> tuple[float, ...]:
         """The mus of several releases that spend this budget together, mu_i^2 in these shares.
 
@@ -137,44 +123,3 @@ class Budget:
         largest = max(parts)  # scaled by it, no sum of huge or tiny shares overflows or vanishes
         total = math.fsum(part / largest for part in parts)
         return tuple(self.mu * math.sqrt(part / largest / total) * (1 - 16 * ULP) for part in parts)
-
-
-def textbook_noise_multiplier(epsilon: float, delta: float) -> float:
-    """The noise of Dwork and Roth's Theorem A.1: sqrt(2 log(1.25 / delta)) / epsilon.
-
-    Its proof needs epsilon <= 1, and beyond the formula is not merely unproven but wrong: at
-    (10, 1e-6) it gives 0.530 where 0.541 is needed.
-
-    >>> round(textbook_noise_multiplier(1.0, 1e-6), 3)
-    5.299
-    """
-    epsilon = checked_number(
-        "epsilon",
-        epsilon,
-        "from 1e-50 to 1: the textbook formula is proven there only, and adds too little noise for "
-        "large epsilon",
-        lambda e: 1e-50 <= e <= 1,
-    )
-    return math.sqrt(2 * math.log(1.25 / checked_delta(delta))) / epsilon
-
-
-def noise_multipliers(budget: Budget) -> dict[str, float]:
-    """Gaussian noise per unit of sensitivity that each conversion asks for, smallest first.
-
-    Only the first is used by the software; the others show what looser accounting costs.
-
-    >>> for name, sigma in noise_multipliers(Budget(1.0, 1e-6)).items():
-    ...     print(f"{name:24}{sigma:.2f}")
-    exact                   4.22
-    canonne-kamath-steinke  4.53
-    textbook                5.30
-    bun-steinke             5.35
-    """
-    epsilon, delta = budget.epsilon, budget.delta
-    multipliers = {"exact": budget.noise_multiplier}
-    methods: tuple[Method, ...] = ("canonne-kamath-steinke", "bun-steinke")
-    for method in methods:
-        multipliers[method] = 1 / math.sqrt(2 * rho_from_budget(epsilon, delta, method))
-    if epsilon <= 1:
-        multipliers["textbook"] = textbook_noise_multiplier(epsilon, delta)
-    return dict(sorted(multipliers.items(), key=lambda item: item[1]))

@@ -26,6 +26,7 @@ from fractions import Fraction
 from typing import Any, Generic, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit.privacy.arguments import MOST_USERS, instance_of, positive, row_ids, whole_number
 from tacit.privacy.budget import Relation
@@ -43,7 +44,7 @@ from tacit.privacy.exact import (
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.models import JointDP, NonPrivate, Privacy
 from tacit.privacy.noise import Noise, NoiseSource, check_scale, safe_scale
-from tacit.privacy.owner import Owner, Uncopyable, alone, new_lock
+from tacit.privacy.owner import Owner, Uncopyable, new_lock, refuse_within
 from tacit.privacy.statistic import (
     WHOLE_EPISODE,
     Block,
@@ -88,8 +89,8 @@ Model = TypeVar("Model", bound=Privacy)
 class Curator(Uncopyable, ABC, Generic[Model]):
     """Sums over blocks of disjoint users, with noise.
 
-    Agents ask by :meth:`answer`, and their store keeps the accounts. Used by itself, a curator takes
-    blocks (:meth:`add`), keeps the accounts in memory, and refuses what they cannot pay.
+    Agents ask by :meth:`answer`, and their store keeps the accounts. Used by itself, a curator
+    takes blocks (:meth:`add`), keeps the accounts in memory, and refuses what they cannot pay.
 
     Args:
         privacy: The model, with its budget.
@@ -180,44 +181,44 @@ class Curator(Uncopyable, ABC, Generic[Model]):
 
     # By itself.
 
-    @alone
     def add(self, block: Block, user_ids: Sequence[int | str] | None = None) -> int:
         """Takes a block of raw data; returns its number.
 
         With ``user_ids``, one per row, nobody contributes more episodes than declared: those beyond
-        count as zero (that somebody took part is public). Given once, they must be given always.
+        are left out (that somebody took part is public). Given once, they must be given always.
         """
         instance_of("block", block, Block)
         self.check_block(block)
-        if self._users + block.users > self._most:
-            raise HorizonExceeded(
-                f"{self._most} users were declared; {self._users} came and {block.users} more "
-                "would be too many"
-            )
-        if self._blocks and (user_ids is None) == bool(self._seen):
-            raise InvalidArgument("user_ids must be given for every block or for none")
-        if user_ids is None and self.privacy.separate_blocks:
-            raise InvalidArgument("disjoint=True is enforced by user_ids: give them")
-        raw = block.sealed() if user_ids is None else self._admitted(block, user_ids)
-        self._users += block.users
-        self._spent.append(Fraction(0))
-        self._blocks.append(raw)
-        return len(self._blocks) - 1
+        with refuse_within(self._lock, "add"):
+            if self._users + block.users > self._most:
+                raise HorizonExceeded(
+                    f"{self._most} users were declared; {self._users} came and {block.users} more "
+                    "would be too many"
+                )
+            if self._blocks and (user_ids is None) == bool(self._seen):
+                raise InvalidArgument("user_ids must be given for every block or for none")
+            if user_ids is None and self.privacy.separate_blocks:
+                raise InvalidArgument("disjoint=True is enforced by user_ids: give them")
+            raw = block.sealed() if user_ids is None else self._admitted(block, user_ids)
+            self._users += block.users
+            self._spent.append(Fraction(0))
+            self._blocks.append(raw)
+            return len(self._blocks) - 1
 
     def _admitted(self, block: Block, user_ids: Sequence[int | str]) -> Block:
         """The block without episodes of users beyond their limit."""
         row_ids(user_ids, block.users)
-        most, once = getattr(self.privacy, "episodes_per_user", None), self.privacy.separate_blocks
+        most = self.privacy.episodes_per_user if self.privacy.private else block.users
         seen, keep, here = dict(self._seen), np.zeros(block.users, dtype=bool), set[Hashable]()
         for row, user in enumerate(user_ids):
-            count = seen.get(user, 0)
-            keep[row] = (most is None or count < most) and not (once and user in here)
+            count = seen.get(user, 0) if self.privacy.private else 0
+            keep[row] = count < most and not (self.privacy.separate_blocks and user in here)
             seen[user] = count + int(keep[row])
             here.add(user)
+        kept = block.take(keep).sealed()
         self._seen = seen
-        return block.take(keep).sealed()
+        return kept
 
-    @alone
     def release(
         self, statistic: Statistic, *, block: int | None = None, mu: float | None = None
     ) -> Release:
@@ -231,33 +232,36 @@ class Curator(Uncopyable, ABC, Generic[Model]):
         Raises:
             BudgetExceeded: The block cannot afford it. Nothing is published or changed.
         """
-        number = len(self._blocks) - 1 if block is None else whole_number("block", block, least=0)
-        raw = self._raw(number)
-        release = self.answer(statistic, raw, mu=mu, spent=self._spent[number])
-        return self._charged(release, number)
+        with refuse_within(self._lock, "release"):
+            number, raw = self._found(len(self._blocks) - 1 if block is None else block)
+            release = self.answer(statistic, raw, mu=mu, spent=self._spent[number])
+            # It cannot be seen before it is paid.
+            self._spent[number] += self.price(release)
+            return self._numbered(release)
 
-    def _charged(self, release: Release, number: int) -> Release:
-        # The charge comes first: whatever is raised behind it, she has paid.
-        self._spent[number] += self.price(release)
+    def _numbered(self, release: Release) -> Release:
         self._count += 1
         return replace(release, index=self._count - 1)
 
-    def _raw(self, number: int) -> Block:
-        raw = self._blocks[number] if 0 <= number < len(self._blocks) else None
-        if raw is None:
-            here = [i for i, block in enumerate(self._blocks) if block is not None]
-            raise InvalidArgument(f"block {number} was never added, or forgotten; here: {here}")
-        return raw
+    def _found(self, number: int) -> tuple[int, Block]:
+        """The number of a block as a plain one, and its raw data."""
+        here = {i: block for i, block in enumerate(self._blocks) if block is not None}
+        if not isinstance(number, (int, np.integer)) or number not in here:
+            raise InvalidArgument(
+                f"block {number!r} was never added, or forgotten; here: {[*here]}"
+            )
+        return int(number), here[number]
 
-    @alone
     def forget(self, block: int) -> None:
         """Drops a block's raw data. What was released of it stays; it cannot be queried again."""
-        self._raw(block)
-        self._blocks[block] = None
+        with refuse_within(self._lock, "forget"):
+            self._blocks[self._found(block)[0]] = None
 
     def spent(self, block: int) -> float:
         """What each user of a block has spent: mu^2, or epsilon under pure DP."""
-        return _above(self._spent[whole_number("block", block, least=0)])
+        if not 0 <= block < len(self._spent):
+            raise InvalidArgument(f"block {block!r} was never added")
+        return _above(self._spent[block])
 
     # Shared work.
 
@@ -271,12 +275,21 @@ class Curator(Uncopyable, ABC, Generic[Model]):
     ) -> Release:
         return Release(0, statistic.name, statistic.layout.unpack(vector), std, users, cost)
 
-    def _unit(self, episodes: int) -> str:
-        """What the guarantee is about, in words."""
-        if episodes == 1:
-            return self.protects
-        which = "" if self.protects == WHOLE_EPISODE else f" ({self.protects})"
-        return f"one user with at most {episodes} episodes{which}"
+    def _proven(self, **facts: Any) -> Guarantee:
+        """The guarantee, as far as it is the same for all models."""
+        privacy: Any = self.privacy
+        unit, g = self.protects, privacy.episodes_per_user
+        if g > 1:
+            which = "" if unit == WHOLE_EPISODE else f" ({unit})"
+            unit = f"one user with at most {g} episodes{which}"
+        return Guarantee(
+            epsilon=privacy.epsilon,
+            relation=privacy.relation,
+            unit=unit,
+            simulation_only=self.source.simulation,
+            episodes_per_user=g,
+            **facts,
+        )
 
 
 class JointCurator(Curator[JointDP]):
@@ -352,7 +365,10 @@ class JointCurator(Curator[JointDP]):
     def price(self, release: Release) -> Fraction:
         """See :class:`Curator`."""
         assert release.cost is not None  # noqa: S101
-        return Fraction(release.cost if self.privacy.pure else release.cost**2)
+        return self._fraction(release.cost)
+
+    def _fraction(self, cost: float) -> Fraction:
+        return Fraction(cost if self.privacy.pure else cost**2)
 
     def apart(self, statistic: Statistic, step: float) -> float:
         """How far two users are apart, in steps."""
@@ -372,17 +388,12 @@ class JointCurator(Curator[JointDP]):
         kinds = [f"{kind} counter" for kind in sorted(self.counters)]
         if self._plain or not kinds:
             kinds.append("releases under a budget filter")
-        return Guarantee(
+        return self._proven(
             model="joint",
-            epsilon=privacy.epsilon,
             delta=privacy.delta,
             mu=None if privacy.pure else privacy.budget.mu,
-            relation=privacy.relation,
-            unit=self._unit(privacy.episodes_per_user),
             releases=None,
             mechanism=f"{' and '.join(kinds)}, {exact_words(privacy.pure)}",
-            simulation_only=self.source.simulation,
-            episodes_per_user=privacy.episodes_per_user,
         )
 
 
@@ -479,29 +490,41 @@ class Stream:
 
     def release(self, block: int) -> Release:
         """Adds a block that the curator has, which pays, and publishes the running sum."""
-        curator, number = self._curator, whole_number("block", block, least=0)
-        with curator._lock:
-            raw = curator._raw(number)
+        curator = self._curator
+        with refuse_within(curator._lock, "release"):
+            number, raw = curator._found(block)
             if number in self._entered:
                 raise InvalidArgument(f"block {number} entered this stream before")
             curator._cost(None if curator.privacy.pure else self.cost, curator._spent[number])
+            total = self._total(raw)
+            # From here on it has entered and paid, whatever is raised.
             self._entered.add(number)
-            return curator._charged(self.answer(raw), number)
+            curator._spent[number] += curator._fraction(self.cost)
+            return curator._numbered(self._published(raw, total))
 
     def answer(self, block: Block) -> Release:
         """The running sum with a block's users; for who keeps the accounts."""
-        counter, curator = self.counter, self._curator
-        curator._owner.check("curator")
+        return self._published(block, self._total(block))
+
+    def _total(self, block: Block) -> NDArray[np.int64]:
+        """What a block adds, in steps; whatever can be refused is."""
+        counter = self.counter
+        self._curator._owner.check("curator")
         if counter.releases is not None and counter.released >= counter.releases:
             raise HorizonExceeded(f"this stream was declared for {counter.releases} releases")
-        steps = self.reach + reach(self.statistic, self.step, block.users)
-        check_reach(steps, counter.largest_sum)
+        check_reach(self._reach_with(block), counter.largest_sum)
         with np.errstate(all="ignore"):
-            total = grid_total(self.statistic, block, self.step)
+            return grid_total(self.statistic, block, self.step)
+
+    def _reach_with(self, block: Block) -> float:
+        return self.reach + reach(self.statistic, self.step, block.users)
+
+    def _published(self, block: Block, total: NDArray[np.int64]) -> Release:
+        counter, layout = self.counter, self.statistic.layout
         vector = self.step * counter.release(total)
-        self.users, self.reach = self.users + block.users, steps
-        std = self.statistic.layout.stds(self.step * counter.std_at(counter.released))
-        return curator._made(self.statistic, vector, std, self.users, self.cost)
+        self.users, self.reach = self.users + block.users, self._reach_with(block)
+        std = layout.stds(self.step * counter.std_at(counter.released))
+        return self._curator._made(self.statistic, vector, std, self.users, self.cost)
 
     def dump(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """The secret state, as plain values and arrays."""

@@ -141,7 +141,7 @@ class SumPlan:
             if not finer._fits(length):
                 break
             plan = finer
-        exact = statistic.sensitivity(Relation.REPLACE_ONE, "l2") / privacy.sum_mu
+        exact = statistic.sensitivity(Relation.REPLACE_ONE, "l2") / privacy.report_cost
         if not (plan._near(privacy) and plan._fits(length)) or (
             plan.std(plan.least) > (1.0 + _COARSEST) * exact
         ):
@@ -159,7 +159,7 @@ class SumPlan:
         """What a grid makes of it: enough noise from the honest devices alone."""
         least = max(1, math.ceil(privacy.honest * devices))
         apart = grid_sensitivity(statistic, Relation.REPLACE_ONE, "l2", step)
-        variance = (apart / privacy.sum_mu) ** 2 - (least - 1.0) / 12.0
+        variance = (apart / privacy.report_cost) ** 2 - (least - 1.0) / 12.0
         scale = math.sqrt(max(variance, 0.0) / least) * (1.0 + 1e-12)
         return cls(devices, least, step, scale, privacy.bits, statistic.layout.size)
 
@@ -278,20 +278,13 @@ class DistributedCurator(DeviceCurator[DistributedDP]):
     @property
     def guarantee(self) -> Guarantee:
         """What is proven of all sums together, if enough devices are honest."""
-        privacy = self.privacy
-        return Guarantee(
+        return self._proven(
             model="distributed",
-            epsilon=privacy.epsilon,
-            delta=privacy.delta,
+            delta=self.privacy.delta,
             mu=None,
-            relation=Relation.REPLACE_ONE,
-            unit=self._unit(privacy.episodes_per_user),
             releases=None,
             mechanism=(
-                f"secure sums, in each of which at least {100 * privacy.honest:.4g} % of its "
+                f"secure sums, in each of which at least {100 * self.privacy.honest:.4g} % of its "
                 f"devices are honest and add their share of rounded Gaussian noise"
             ),
-            sampler="exact",
-            simulation_only=self._noise.simulation,
-            episodes_per_user=privacy.episodes_per_user,
         )

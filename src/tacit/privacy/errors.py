@@ -27,7 +27,7 @@ class HorizonExceeded(TacitError):
 
 
 class DoubleSpend(TacitError):
-    """A saved state was resumed twice, or is older than what the ledger has seen published."""
+    """A process went on, after a fork, with what another process publishes from."""
 
 
 class Busy(TacitError, RuntimeError):
@@ -36,14 +36,6 @@ class Busy(TacitError, RuntimeError):
 
 class CorruptFile(TacitError):
     """A file is damaged, truncated, foreign, or of a version that this release cannot read."""
-
-
-class LockTimeout(TacitError, TimeoutError):
-    """A ledger was locked for longer than one may wait; the message names who holds it."""
-
-
-class WrongKey(TacitError):
-    """A file is encrypted and the key is missing or another; or a key is no key."""
 
 
 class MissingExtra(TacitError, ImportError):

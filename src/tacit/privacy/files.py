@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import hashlib
 import json
 import os
 import re
@@ -24,13 +23,7 @@ import numpy as np
 from tacit.privacy.arguments import FilePath
 from tacit.privacy.errors import CorruptFile, InvalidArgument
 
-MOST_BYTES = {
-    "state": 8 << 30,
-    "ledger": 4 << 30,
-    "result": 256 << 20,
-    "world": 64 << 20,
-    "guarantee": 1 << 20,
-}
+MOST_BYTES = {"result": 256 << 20, "world": 64 << 20}
 """How large a file of each kind may be. Whoever has larger ones may change the numbers."""
 
 MOST_LEVELS = 64
@@ -77,34 +70,21 @@ def open_regular(path: FilePath, flags: int = os.O_RDONLY) -> int:
     return descriptor
 
 
-def read_file(path: FilePath, kind: str, *magic: bytes) -> bytes:
-    """All of a regular file of a kind; nothing is read of one that is too large or begins wrong.
-
-    With ``magic`` it must begin by one of these, which are of equal length.
-    """
-    name = os.fspath(path)
+def read_file(path: FilePath, kind: str) -> bytes:
+    """All of a regular file of a kind; nothing is read of one that is too large."""
+    name, most = os.fspath(path), MOST_BYTES[kind]
     with open(open_regular(path), "rb") as file:
-        if magic and file.read(len(magic[0])) not in magic:
-            raise CorruptFile(f"{name!r}: not a Tacit {kind} file")
-        size = check_size(name, os.fstat(file.fileno()).st_size, kind)
-        file.seek(0)
+        size = os.fstat(file.fileno()).st_size
+        if size > most:
+            raise CorruptFile(
+                f"{name!r}: {size:,} bytes, and a {kind} may have {most:,} "
+                f"(see tacit.privacy.files.MOST_BYTES)"
+            )
         # It may be no file on a disk, whose size is only known when it is read.
         data = file.read(size + 1) or b""
     if len(data) > size:
         raise CorruptFile(f"{name!r}: it grew while it was read")
-    remove_orphans(path)
     return data
-
-
-def check_size(path: str, size: int, kind: str) -> int:
-    """Refuses what is too large to be read."""
-    most = MOST_BYTES[kind]
-    if size > most:
-        raise CorruptFile(
-            f"{path!r}: {size:,} bytes, and a {kind} may have {most:,} "
-            f"(see tacit.privacy.files.MOST_BYTES)"
-        )
-    return size
 
 
 # Text.
@@ -159,11 +139,13 @@ def write_atomic(path: FilePath, data: bytes, mode: int) -> None:
 
     A temporary file in the same directory is created with the final mode (less the process's
     umask), written, flushed to disk, and renamed. No reader ever sees a part of ``data`` under
-    ``path``. A store is never replaced: what was spent is never overwritten.
+    ``path``. A store is never replaced: what was spent is never overwritten. What is written is
+    public, so a temporary file that a killed process leaves tells nobody anything.
     """
     if _is_store(path):
         raise InvalidArgument(f"path={os.fspath(path)!r} is a store: choose another name")
-    directory, temporary = os.path.dirname(os.fspath(path)) or ".", temporary_name(path)
+    directory = os.path.dirname(os.fspath(path)) or "."
+    temporary = os.path.join(directory, f".tacit-{secrets.token_hex(8)}.tmp")
     # O_BINARY exists on Windows alone, where line endings would be translated without it.
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     descriptor = os.open(temporary, flags, mode)
@@ -183,7 +165,6 @@ def write_atomic(path: FilePath, data: bytes, mode: int) -> None:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
-    remove_orphans(path)
 
 
 def _is_store(path: FilePath) -> bool:
@@ -192,52 +173,3 @@ def _is_store(path: FilePath) -> bool:
             return file.read(15) == b"SQLite format 3"
     except (OSError, CorruptFile):  # unreadable: the rename will say so
         return False
-
-
-# Temporary files.
-
-_PROCESS = secrets.token_hex(4)  # that of a process which had our number before us differs
-
-
-def temporary_name(path: FilePath) -> str:
-    """A new name beside a file, which says of which file it is and who writes it."""
-    folder, name = os.path.split(os.fspath(path))
-    token = f"{os.getpid()}-{_PROCESS}-{secrets.token_hex(8)}"
-    return os.path.join(folder or ".", f"{_prefix(name)}{token}.tmp")
-
-
-def remove_orphans(path: FilePath) -> None:
-    """Removes what writers of this file left beside it who are dead; nobody else's."""
-    if os.name != "posix":  # elsewhere nobody can be asked whether he lives
-        return
-    folder, name = os.path.split(os.fspath(path))
-    folder, ours = folder or ".", re.compile(re.escape(_prefix(name)) + r"(\d{1,9})-(\w+)-\w+\.tmp")
-    with contextlib.suppress(OSError):  # a folder that cannot be read or changed stays as it is
-        for found in os.listdir(folder):
-            match = ours.fullmatch(found)
-            if match and _is_dead(int(match[1]), match[2]):
-                orphan = os.path.join(folder, found)
-                status = os.lstat(orphan)
-                if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid():
-                    os.unlink(orphan)
-
-
-def _is_dead(process: int, token: str) -> bool:
-    if process == os.getpid():
-        return token != _PROCESS
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return True
-    except OSError:  # somebody else's, which lives
-        return False
-    return False
-
-
-def _prefix(name: str) -> str:
-    """How temporary files of a file begin; other machines have processes of the same numbers."""
-    where = os.uname().nodename if hasattr(os, "uname") else ""
-    with contextlib.suppress(OSError):
-        where += os.readlink("/proc/self/ns/pid")
-    digest = hashlib.sha256(f"{where}\0{name}".encode(errors="surrogateescape"))
-    return f".tacit-{digest.hexdigest()[:16]}-"

@@ -29,16 +29,13 @@ hidden: how many users came, and who was in which block, is public.
 
 import dataclasses
 import decimal
-import json
-import numbers
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tacit.privacy.arguments import checked_number
+from tacit.privacy.arguments import checked_number, flag, instance_of, one_of, whole_number
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import CorruptFile, InvalidArgument
-from tacit.privacy.files import check_size, parse_json
 from tacit.privacy.gaussian_dp import delta_from_mu
 from tacit.privacy.html import card
 
@@ -83,13 +80,6 @@ def _factor(epsilon: float) -> str:
     return f" = {float(up.create_decimal(decimal.Decimal(epsilon).exp())):.3g}"
 
 
-def _checked_count(name: str, value: object) -> int:
-    # Not by way of a float, which would change large counts.
-    if isinstance(value, numbers.Integral) and not isinstance(value, bool) and int(value) >= 1:
-        return int(value)
-    raise InvalidArgument(f"{name} is {value!r}, but must be a whole number of at least 1")
-
-
 @dataclass(frozen=True, kw_only=True)
 class Guarantee:
     """A proven statement: who is protected, how much, against whom.
@@ -117,7 +107,7 @@ class Guarantee:
     '(1, 1e-06)-JDP per user, replace-one, 75 releases'
     >>> print(str(guarantee)[:71])
     (1, 1e-06)-joint differential privacy for one user's whole episode, rep
-    >>> Guarantee.from_json(guarantee.to_json()) == guarantee
+    >>> Guarantee.from_dict(guarantee.to_dict()) == guarantee
     True
     """
 
@@ -134,16 +124,10 @@ class Guarantee:
     episodes_per_user: int = 1
 
     def __post_init__(self) -> None:
-        for name, allowed in (("model", _MODELS), ("sampler", _SAMPLERS)):
-            value = getattr(self, name)
-            if not isinstance(value, str) or value not in allowed:
-                names = " or ".join(repr(key) for key in allowed)
-                raise InvalidArgument(f"{name} is {value!r}, but must be {names}")
-        if not isinstance(self.relation, Relation):
-            raise InvalidArgument(f"relation is {self.relation!r}, but must be a Relation")
-        if not isinstance(self.simulation_only, bool):
-            given = self.simulation_only
-            raise InvalidArgument(f"simulation_only is {given!r}, but must be True or False")
+        one_of("model", self.model, [*_MODELS])
+        one_of("sampler", self.sampler, [*_SAMPLERS])
+        instance_of("relation", self.relation, Relation)
+        flag("simulation_only", self.simulation_only)
         for name in ("unit", "mechanism"):
             text = getattr(self, name)
             if not isinstance(text, str) or not text.strip():
@@ -155,9 +139,9 @@ class Guarantee:
         delta = checked_number("delta", delta, "from 0 to below 1", lambda d: 0 <= d < 1)
         store(self, "epsilon", epsilon)
         store(self, "delta", delta)
-        for name in ("releases", "episodes_per_user"):
-            if name != "releases" or self.releases is not None:
-                store(self, name, _checked_count(name, getattr(self, name)))
+        store(self, "episodes_per_user", whole_number("episodes_per_user", self.episodes_per_user))
+        if self.releases is not None:
+            store(self, "releases", whole_number("releases", self.releases))
         if self.mu is not None:
             store(self, "mu", self._checked_mu(self.mu))
 
@@ -279,10 +263,6 @@ class Guarantee:
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         return {"format": _FORMAT, "version": _VERSION} | fields | {"relation": self.relation.value}
 
-    def to_json(self) -> str:
-        """The same as JSON. Python prints every float so that reading it back gives the same."""
-        return json.dumps(self.to_dict(), allow_nan=False)
-
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Guarantee":
         """The inverse of :meth:`to_dict`; every field has to be there and no other."""
@@ -302,13 +282,3 @@ class Guarantee:
             return cls(relation=relation, **fields)
         except ValueError as error:
             raise CorruptFile(f"a guarantee holds a value that is not valid: {error}") from error
-
-    @classmethod
-    def from_json(cls, text: str) -> "Guarantee":
-        """The inverse of :meth:`to_json`; a CorruptFile where it is none."""
-        try:
-            check_size("a guarantee", len(text), "guarantee")
-            values = parse_json(text)
-        except ValueError as error:
-            raise CorruptFile(f"a guarantee that is not JSON: {error}") from error
-        return cls.from_dict(values)

@@ -103,7 +103,7 @@ def flip_probability(statistic: Statistic, privacy: LocalDP) -> float:
     return 1.0 / (1.0 + math.exp(min(privacy.report_cost / statistic.one_hots, 700.0)))
 
 
-Model = TypeVar("Model", LocalDP, DistributedDP)
+Model = TypeVar("Model", bound=LocalDP | DistributedDP)
 
 
 class DeviceCurator(Curator[Model]):
@@ -210,23 +210,18 @@ class LocalCurator(DeviceCurator[LocalDP]):
     @property
     def guarantee(self) -> Guarantee:
         """What each user's device guarantees, whoever reads the reports."""
-        privacy, g = self.privacy, self.privacy.episodes_per_user
+        privacy = self.privacy
         gaussian = privacy.mechanism == "gaussian"
         mechanism = f"{privacy.mechanism} report from the device"
         if not privacy.reports_bits:
             mechanism = f"report from the device with {exact_words(not gaussian)}"
-        return Guarantee(
+        return self._proven(
             model="local",
-            epsilon=privacy.epsilon,
             delta=privacy.delta if gaussian else 0.0,
             mu=privacy.budget.mu if gaussian else None,
-            relation=Relation.REPLACE_ONE,
-            unit=self._unit(g),
-            releases=g,
+            releases=privacy.episodes_per_user,
             mechanism=mechanism,
             sampler="bits" if privacy.reports_bits else "exact",
-            simulation_only=self._noise.simulation,
-            episodes_per_user=g,
         )
 
     def _simulate(self, statistic: Statistic, block: Block) -> Floats:

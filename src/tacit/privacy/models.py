@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
-from tacit.privacy.arguments import one_of
+from tacit.privacy.arguments import flag, one_of, whole_number
 from tacit.privacy.budget import Budget, Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
 
@@ -79,11 +79,6 @@ class PrivacyModel(ABC):
         return self.local
 
     @property
-    def keeps_secrets(self) -> bool:
-        """Whether its curator holds raw data and noise, and so has a ledger and saves itself."""
-        return self.joint
-
-    @property
     @abstractmethod
     def episode_mu(self) -> float:
         """What one episode may cost in mu, if noise is Gaussian; infinite without privacy."""
@@ -100,9 +95,8 @@ class _Budgeted(PrivacyModel):
 
     def __post_init__(self) -> None:
         Budget(self.epsilon, self.delta)
-        g = self.episodes_per_user
-        if isinstance(g, bool) or not isinstance(g, int) or not 1 <= g <= 10**9:
-            raise InvalidArgument(f"episodes_per_user must be an integer from 1 to 1e9, got {g!r}")
+        g = whole_number("episodes_per_user", self.episodes_per_user, most=10**9)
+        object.__setattr__(self, "episodes_per_user", g)
 
     @property
     def budget(self) -> Budget:
@@ -157,8 +151,7 @@ class JointDP(_Budgeted):
         super().__post_init__()
         # A name in place of the member would compare unequal to both, and halve the noise.
         object.__setattr__(self, "relation", checked_relation(self.relation))
-        if not isinstance(self.disjoint, bool):
-            raise InvalidArgument(f"disjoint must be True or False, got {self.disjoint!r}")
+        object.__setattr__(self, "disjoint", flag("disjoint", self.disjoint))
 
     @property
     def needs_l1(self) -> bool:
@@ -298,12 +291,7 @@ class DistributedDP(_Budgeted):
             )
         if not (isinstance(self.honest, (int, float)) and 0.0 < self.honest <= 1.0):
             raise InvalidArgument(f"honest must be above 0 and at most 1, got {self.honest!r}")
-        if (
-            isinstance(self.bits, bool)
-            or not isinstance(self.bits, int)
-            or not 8 <= self.bits <= 62
-        ):
-            raise InvalidArgument(f"bits must be a whole number from 8 to 62, got {self.bits!r}")
+        object.__setattr__(self, "bits", whole_number("bits", self.bits, 8, 62))
 
     @property
     def asks_again(self) -> bool:
@@ -316,20 +304,15 @@ class DistributedDP(_Budgeted):
         return True
 
     @property
-    def sum_mu(self) -> float:
+    def report_cost(self) -> float:
         """What one sum costs in mu, but for the part of delta that is set aside."""
         budget = Budget(self.epsilon, (1.0 - SLACK) * self.delta)
         return budget.mu / math.sqrt(self.episodes_per_user)
 
     @property
-    def report_cost(self) -> float:
-        """See :attr:`sum_mu`."""
-        return self.sum_mu
-
-    @property
     def episode_limit(self) -> float:
         """The squared mu that all devices' noise would have: what a sum's noise is like."""
-        return self.honest * self.sum_mu**2
+        return self.honest * self.report_cost**2
 
     @property
     def episode_mu(self) -> float:

@@ -126,17 +126,6 @@ class Noise:
         return (Noise.from_state, (self.state(),))
 
 
-def saved_source(source: NoiseSource) -> dict[str, Any] | None:
-    """What a save keeps of a source: a simulation's state, nothing of real noise.
-
-    A simulated source whose state cannot be saved is refused: resumed, it would look real.
-    """
-    state = source.state() if isinstance(source, Noise) else None
-    if state is None and source.simulation:
-        raise InvalidArgument("a run with a simulated noise source of your own cannot be saved")
-    return state
-
-
 def _generator(seed: int) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64DXSM(np.random.SeedSequence(seed)))
 

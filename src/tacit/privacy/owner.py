@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Callable
-from functools import wraps
-from typing import Any, ClassVar, Concatenate, ParamSpec, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Self
 
 from tacit.privacy.errors import Busy, DoubleSpend
 
@@ -65,41 +63,16 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_free)
 
 
-class Locked(Protocol):
-    """What calls come to one at a time."""
+def refuse_within(lock: threading.RLock, what: str) -> threading.RLock:
+    """The lock, for a ``with`` statement; refuses a call within a call of the same thread.
 
-    _lock: threading.RLock
-
-
-L = TypeVar("L", bound=Locked)
-P = ParamSpec("P")
-R = TypeVar("R")
-
-
-def alone(method: Callable[Concatenate[L, P], R]) -> Callable[Concatenate[L, P], R]:
-    """One call at a time of all methods of an object that are marked so.
-
-    Another thread waits. A call within a call of the same thread is refused (:class:`Busy`): it can
-    only come from a signal handler, or from code of somebody's own that is run by the call, and
-    would find the object half-way.
-
-    The lock is one of C, taken and given back by a ``with`` statement: CPython runs signal handlers
-    at none of the steps between the lock and the statement, so it is never left behind.
+    That would find the object half-way. It can only come from a signal handler, or from somebody's
+    own code that the call runs. Another thread waits. The lock is one of C: CPython runs no signal
+    handler between it and the statement, so it is never left behind.
     """
-
-    @wraps(method)
-    def call(self: L, /, *args: P.args, **options: P.kwargs) -> R:
-        refuse_within(self._lock, method.__name__)
-        with self._lock:
-            return method(self, *args, **options)
-
-    return call
-
-
-def refuse_within(lock: threading.RLock, what: str) -> None:
-    """Refuses a call within a call of the same thread."""
     if lock._is_owned():  # type: ignore[attr-defined]
         raise Busy(
             f"{what} within another call of the same thread, as from a signal handler: let the "
             f"handler raise, or note it and {what} when that call has returned"
         )
+    return lock

@@ -23,11 +23,7 @@ def users_above_noise(statistic: Statistic, privacy: Privacy, multiple: float) -
     if privacy.local:
         # n reports have noise sqrt(n) s together, so n must exceed a multiple of s^2.
         return math.ceil((multiple * _report_scale(statistic, privacy)) ** 2)
-    if privacy.pure:
-        noise = math.sqrt(2.0) * statistic.sensitivity(privacy.relation, "l1")
-        return math.ceil(multiple * noise / privacy.episode_limit)
-    noise = statistic.sensitivity(privacy.relation, "l2")
-    return math.ceil(multiple * noise / math.sqrt(privacy.episode_limit))
+    return math.ceil(multiple * release_noise(statistic, privacy, 1))
 
 
 def release_noise(statistic: Statistic, privacy: Privacy, users: int) -> float:

@@ -74,6 +74,7 @@ class OneHotCounts(Statistic):
     steps: int
     cells: int
     valued: bool = False
+    nonnegative = True
 
     def __post_init__(self) -> None:
         for name in ("steps", "cells"):

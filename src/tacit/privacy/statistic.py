@@ -336,6 +336,15 @@ class Statistic(ABC):
         return WHOLE_EPISODE
 
     @property
+    def nonnegative(self) -> bool:
+        """Whether the declared distance of two users needs that no entry is negative.
+
+        The gate sees to it: a user with a negative entry counts as zero. Of the rest no two are at
+        an obtuse angle, so they are at most sqrt(2) times the zero-out sensitivity apart.
+        """
+        return False
+
+    @property
     def private_columns(self) -> frozenset[str] | None:
         """The arrays that may change between neighbours; ``None`` where all of them may.
 
@@ -384,9 +393,9 @@ class Statistic(ABC):
     def contributions(self, block: Block) -> Floats:
         """:meth:`vectors`, with the declared bound enforced, whatever they are.
 
-        A user's vector that is not finite is zero, a longer one is scaled to the bound; nobody
-        else's matters. The bound holds but for rounding, which the grid allows for
-        (:mod:`tacit.privacy.exact`).
+        A user's vector that is not finite is zero, and so is one with a negative entry if the
+        statistic is ``nonnegative``; a longer one is scaled to the bound; nobody else's matters.
+        The bound holds but for rounding, which the grid allows for (:mod:`tacit.privacy.exact`).
         """
         if block.aggregate:
             raise InvalidArgument("an aggregate block has no single users")
@@ -407,11 +416,15 @@ class Statistic(ABC):
         good = np.sqrt(np.einsum("ij,ij->i", vectors, vectors)) <= longest
         if most is not None:
             good &= np.abs(vectors).sum(axis=1) <= most
+        if self.nonnegative:
+            good &= vectors.min(axis=1) >= 0.0
         if good.all():
             return vectors
         rows = vectors[~good]
         largest = np.abs(rows).max(axis=1, keepdims=True)
         heard = np.isfinite(largest) & (largest > 0.0)
+        if self.nonnegative:
+            heard &= rows.min(axis=1, keepdims=True) >= 0.0
         # Entries of at most 1, so that no length overflows.
         rows = np.where(heard, rows, 0.0) / np.where(heard, largest, 1.0)
         lengths = np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1.0)
@@ -439,22 +452,19 @@ class Statistic(ABC):
         return total
 
     @cached_property
-    def _one_user(self) -> float:
-        return self.l2(Relation.ZERO_OUT)
-
-    @cached_property
     def _l1_bounds(self) -> tuple[float | None, float | None]:
         return self.l1(Relation.ZERO_OUT), self.l1(Relation.REPLACE_ONE)
 
     @cached_property
-    def _l2_bounds(self) -> tuple[float | None, float | None]:
+    def _l2_bounds(self) -> tuple[float, float]:
         return self.l2(Relation.ZERO_OUT), self.l2(Relation.REPLACE_ONE)
 
     def sensitivity(self, relation: Relation, norm: Literal["l1", "l2"]) -> float:
         """The declared bound, refused if it cannot be one.
 
         Zero is a neighbour of everybody, so zero-out <= replace-one <= 2 zero-out: a wrong
-        declaration is off by a factor of 2 at most, because the gate enforces the first.
+        declaration is off by a factor of 2 at most, because the gate enforces the first. (By
+        sqrt(2), if it is ``nonnegative``.)
         """
         zero, replace = self._l2_bounds if norm == "l2" else self._l1_bounds
         if zero is None or replace is None:
@@ -508,11 +518,12 @@ def gate_total(statistic: Statistic, block: Block) -> Floats:
         return statistic.total(block)
     own = type(statistic).__module__.partition(".")[0] == __name__.partition(".")[0]
     if own and statistic._adds_bounded:
-        most = block.users * statistic._one_user * (1.0 + 1e-9)
+        most = block.users * statistic._l2_bounds[0] * (1.0 + 1e-9)
         # A floating-point warning would be raw output; what is not a number is not <= anything.
         with np.errstate(all="ignore"):
             total = statistic.total(block)
-            if np.linalg.norm(total) <= most:
+            signed = statistic.nonnegative and total.min() < 0.0
+            if np.linalg.norm(total) <= most and not signed:
                 return total
     return Statistic.total(statistic, block)
 

@@ -85,31 +85,37 @@ class App:
 
         opened = (self.store if store is None else store) if files else ""
         if after is not None and not self.begun:
-            return self._successor(after, opened)
+            self.check_after(after)
+            serving = {"schedule": self.schedule, "name": self.name}
+            return after.agent(opened).successor(self.users, self.privacy, **serving)
         make = NamedMaker(self.choice.text, self.choice.target).make
         options = dict(self.choice.options) | {"schedule": self.schedule}
         kept = {"store": opened, "name": self.name}
         made: Agent = make(self.spec, self.users, self.privacy, **options, **kept)
         return made
 
-    def _successor(self, old: App, store: Store | str) -> Agent:
-        if old.store != self.store or old.name == self.name:
+    def check_after(self, old: App) -> None:
+        """Refuses an app that cannot go on after another; nothing is touched."""
+        if (old.store, old.folder) != (self.store, self.folder) or old.name == self.name:
             raise InvalidArgument(
-                "[files] a successor has its predecessor's store, where people have their "
-                "accounts, and a name of its own"
+                "[files] a successor has its predecessor's folder and store, where people have "
+                "their accounts, and a name of its own"
             )
         if not old.begun:
             raise InvalidArgument(f"the store has no run {old.name!r} to go on from")
-        serving = {"schedule": self.schedule, "name": self.name}
-        return old.agent(store).successor(self.users, self.privacy, **serving)
+
+    @property
+    def stored(self) -> bool:
+        """Whether it has a store; makes none."""
+        return "://" in self.store or os.path.exists(self.store)
 
     @property
     def begun(self) -> bool:
-        """Whether its run is in the store; makes no file."""
+        """Whether its run is in its store."""
         from tacit.store import runs
         from tacit.store.store import Store
 
-        if "://" not in self.store and not os.path.exists(self.store):
+        if not self.stored:
             return False
         with Store(self.store) as store, store.read() as db:
             return runs.find(db, self.name) is not None

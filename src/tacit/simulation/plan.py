@@ -24,6 +24,7 @@ from tacit.core.world import AnyAgent, World
 from tacit.privacy.arguments import instance_of, whole_number
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import NonPrivate, Privacy, PrivacyModel
+from tacit.privacy.sizing import release_noise
 from tacit.registry import AgentChoice, build_world
 from tacit.simulation.limits import fewest_users
 from tacit.simulation.progress import Progress
@@ -52,9 +53,7 @@ class Plan:
     users: int  # how many users the simulated agents were declared for
     results: tuple[Result, ...]  # one per seed
     baseline: tuple[Result, ...]  # the same without privacy, one per seed
-    # standard deviation of the noise in one count after the last release; ``None`` if the agent
-    # does not say
-    noise_std: float | None
+    noise_std: float | None  # of one sum in a single release; ``None`` if the agent does not say
     why: str  # what the agent chose, in its own words
     seconds: float
     # whether the agent learns from one batch of users, whom a fixed behaviour serves. Then the
@@ -149,13 +148,13 @@ def plan(
     first, maker = _made(world, workers)
 
     def simulate(model: Privacy, declared: int) -> _Tried:
-        """All runs, and the agent of the first one, which is asked for its noise."""
         choice = agent.settled(first.spec, declared, model)
         made = choice.build(first.spec, declared, model, seeds[0])
+        said = _noise(made), str(getattr(made, "why", ""))
         alone = run(made, first, seeds[0], progress)
         make = partial(_agent, choice, declared, model)
         others = run_seeds(make, maker, seeds[1:], workers=workers, progress=progress)
-        return _Tried(choice, (alone, *others), made, declared)
+        return _Tried(choice, (alone, *others), *said, declared)
 
     def search(model: Privacy) -> _Tried:
         batch = agent.settled(first.spec, users or most, model).batch
@@ -170,7 +169,6 @@ def plan(
     if privacy.private:
         plain = NonPrivate()
         baseline = (search(plain) if found.choice.batch else simulate(plain, found.users)).results
-    noise = getattr(found.made, "noise_std", None)
     return Plan(
         world=first.name,
         agent=found.choice.text,
@@ -178,8 +176,8 @@ def plan(
         users=found.users,
         results=found.results,
         baseline=baseline,
-        noise_std=None if noise is None else float(noise),
-        why=str(getattr(found.made, "why", "")),
+        noise_std=found.noise_std,
+        why=found.why,
         seconds=time.perf_counter() - start,
         batch=found.choice.batch,
         given=users is not None,
@@ -189,11 +187,12 @@ def plan(
 
 @dataclass(frozen=True)
 class _Tried:
-    """Runs with one number of users: of which agent, and that of the first run."""
+    """Runs with one number of users: of which agent, and what it said before the first one."""
 
     choice: AgentChoice
     results: tuple[Result, ...]
-    made: Any
+    noise_std: float | None
+    why: str
     users: int
 
     @property
@@ -211,6 +210,13 @@ def _made(world: World | str, workers: int) -> tuple[World, WorldMaker]:
             "it an optimal_value"
         )
     return first, partial(_anew, world) if isinstance(world, str) and workers > 1 else first
+
+
+def _noise(agent: Any) -> float | None:
+    statistic = getattr(agent, "statistic", None)
+    if statistic is None:
+        return None
+    return release_noise(statistic, agent.privacy, agent.block_users)
 
 
 def _anew(text: str, seed: int) -> World:

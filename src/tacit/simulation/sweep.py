@@ -1,7 +1,7 @@
 """Many runs: worlds times agents times budgets times seeds, over processes or a cluster.
 
 Every run is a job of its own that depends on nothing but its description, so tables do not depend
-on who ran what. Results are stored as they come, if there is a :class:`Store`, and what is stored
+on who ran what. Results are kept as they come, if there is a :class:`ResultFolder`, and what is kept
 is not run again: an interrupted sweep goes on.
 """
 
@@ -97,7 +97,7 @@ class Job:
         return made
 
 
-class Store:
+class ResultFolder:
     """A folder of results, each under the hash of all that it depends on: nothing runs twice.
 
     A result belongs to a job's description: world, agent, options, budget, users, seed and the
@@ -112,7 +112,7 @@ class Store:
     def __init__(self, folder: str | os.PathLike[str], *, again: bool = False) -> None:
         self.folder, self.again = Path(folder), again
         if self.folder.exists() and not self.folder.is_dir():
-            raise InvalidArgument(f"store is {str(folder)!r}, which is no folder")
+            raise InvalidArgument(f"{str(folder)!r} is no folder")
 
     def path(self, job: Job) -> Path:
         """Where the result of a job is, or would be."""
@@ -121,13 +121,13 @@ class Store:
         return self.folder / key[:2] / f"{key}.json"
 
     def get(self, job: Job) -> Result | None:
-        """The stored result; ``None`` if there is none, or a damaged one."""
+        """The kept result; ``None`` if there is none, or a damaged one."""
         with contextlib.suppress(FileNotFoundError, CorruptFile):
             return None if self.again else Result.load(self.path(job))
         return None
 
     def put(self, job: Job, result: Result) -> None:
-        """Stores a result, as a whole or not at all."""
+        """Keeps a result, as a whole or not at all."""
         path = self.path(job)
         path.parent.mkdir(parents=True, exist_ok=True)
         result.save(path)
@@ -204,8 +204,8 @@ def sweep(
     *,
     users: int,
     seeds: Iterable[int],
-    store: Store | None = None,
-    only_stored: bool = False,
+    folder: ResultFolder | None = None,
+    only_kept: bool = False,
     executor: Executor | None = None,
     workers: int = 1,
     progress: Progress = True,
@@ -220,8 +220,8 @@ def sweep(
         budgets: privacy models.
         users: of every run.
         seeds: of every agent; a seed means the same in ``tacit run``.
-        store: where results are kept, and looked for first.
-        only_stored: whether nothing is made or run: what an interrupted sweep, or one that is
+        folder: where results are kept, and looked for first.
+        only_kept: whether nothing is made or run: what an interrupted sweep, or one that is
             still at work elsewhere, has so far.
         executor: who runs the jobs: any of ``concurrent.futures``, or a Dask client's
             ``get_executor()``. Processes by default, also from a notebook.
@@ -230,7 +230,7 @@ def sweep(
         callback: called with every job and its result, here, as they come.
 
     Raises:
-        SweepFailed: Runs failed; the others have been run, and are stored.
+        SweepFailed: Runs failed; the others have been run, and are kept.
     """
     users, workers = whole_number("users", users), whole_number("workers", workers)
     jobs = tuple(
@@ -241,17 +241,17 @@ def sweep(
     )
     if not jobs:
         raise InvalidArgument("worlds, agents, budgets and seeds must not be empty")
-    _check(jobs, only_stored)
+    _check(jobs, only_kept)
     results: dict[int, Result] = {}
-    if store is not None:
-        stored = {place: store.get(job) for place, job in enumerate(jobs)}
-        results = {place: result for place, result in stored.items() if result is not None}
-    if only_stored:
+    if folder is not None:
+        kept = {place: folder.get(job) for place, job in enumerate(jobs)}
+        results = {place: result for place, result in kept.items() if result is not None}
+    if only_kept:
         return Sweep(jobs, results)
 
     def finished(job: Job, result: Result) -> None:
-        if store is not None:
-            store.put(job, result)
+        if folder is not None:
+            folder.put(job, result)
         if callback is not None:
             callback(job, result)
 
@@ -338,7 +338,7 @@ def _name(what: Any) -> str:
 
 
 def _known_as(what: Any) -> str:
-    """What a store knows it by: its text and the bytes of a file, or of a function."""
+    """What a folder knows it by: its text and the bytes of a file, or of a function."""
     if isinstance(what, str):
         return fingerprint(what)
     import cloudpickle

@@ -127,7 +127,7 @@ def _accounts(db: sa.Connection, most: int) -> Iterator[str]:
         mine = spent.pop(row.person, 0), reserved.pop(row.person, 0)
         if (row.spent, row.reserved) != mine:
             yield f"the account of {row.person} differs from what its episodes paid"
-        if most and sum(mine) > most:
+        if most > 0 and sum(mine) > most:
             yield f"{row.person} has spent more than anybody may"
     if spent or reserved:
         yield "people have paid who have no account"

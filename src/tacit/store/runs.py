@@ -49,6 +49,7 @@ class Terms:
     episodes: int  # of one person, at most; 0: any number
     once: bool  # whether nobody is in a block twice
     users: int  # declared
+    promise: Mapping[str, Any] | None = None  # the guarantee, as JSON values
     simulation: bool = False
 
 
@@ -106,6 +107,21 @@ def fence(db: sa.Connection, run: Any, **values: Any) -> None:
 # Users.
 
 
+def came(db: sa.Connection, run: Any, names: Sequence[str] | None = None) -> dict[str, Any]:
+    """How often people took part in a run and those before it, and in which block of it last."""
+    chain, before = [run.run], run.after
+    while before:  # who took part in a predecessor took part
+        chain, before = [*chain, before], find(db, before).after
+    last = func.max(sa.case((people.c.run == run.run, people.c.block), else_=-1))
+    rows = select(people.c.person, func.count(), last).group_by(people.c.person)
+    rows = rows.where(people.c.run.in_(chain), people.c.fate.in_(("waiting", "released")))
+    found, some = dict[str, Any](), [None] if names is None else parts([*set(names)])
+    for part in some:
+        which = rows if part is None else rows.where(people.c.person.in_(part))
+        found |= {who: (int(n), int(block)) for who, n, block in db.execute(which)}
+    return found
+
+
 def admit(db: sa.Connection, run: Any, block: int, names: Sequence[str]) -> list[int]:
     """What each person pays who takes part now, and -1 of those who are refused.
 
@@ -115,31 +131,30 @@ def admit(db: sa.Connection, run: Any, block: int, names: Sequence[str]) -> list
         block: In which they take part.
         names: Their pseudonyms, one for each episode.
     """
-    found, held, chain = dict[str, tuple[int, int]](), dict[str, int](), [run.run]
-    before = run.after
-    while before:  # who took part in a predecessor took part
-        chain, before = [*chain, before], find(db, before).after
-    last = func.max(sa.case((people.c.run == run.run, people.c.block), else_=-1))
-    counts = select(people.c.person, func.count(), last)
-    counts = counts.where(people.c.run.in_(chain), people.c.fate.in_(("waiting", "released")))
+    found, held = came(db, run, [name for name in names if name]), dict[str, int]()
     most = db.scalar(select(stores.c.most))
-    for some in parts([*set(names)]):
-        rows = counts.where(people.c.person.in_(some)).group_by(people.c.person)
-        found |= {who: (int(n), int(last)) for who, n, last in db.execute(rows)}
-        for row in db.execute(select(accounts).where(accounts.c.person.in_(some))) if most else ():
+    for some in parts([*set(names)]) if most else ():
+        for row in db.execute(select(accounts).where(accounts.c.person.in_(some))):
             held[row.person] = row.spent + row.reserved
     answers = list[int]()
     for name in names:
+        if not name:
+            answers.append(0)
+            continue
         count, last = found.get(name, (0, -1))
         pays = 0 if count else run.cost
-        late = (run.episodes and count >= run.episodes) or (run.once and last >= block)
-        if late or (most and held.get(name, 0) + pays > most):
+        if spent_up(run, block, count, last) or (most and held.get(name, 0) + pays > most):
             answers.append(-1)
             continue
         found[name] = (count + 1, max(block, last))
         held[name] = held.get(name, 0) + pays
         answers.append(pays)
     return answers
+
+
+def spent_up(run: Any, block: int, count: int, last: int) -> bool:
+    """Whether somebody may not come to a block who came so often, and to this one last."""
+    return bool((run.episodes and count >= run.episodes) or (run.once and last >= block))
 
 
 @dataclass(frozen=True)
@@ -150,7 +165,8 @@ class Packet:
     users: int
     data: bytes  # of all of them; empty where the process holds it
     versions: Mapping[int, int]  # of them, by the version that they followed
-    people: Sequence[tuple[str, int]] = ()  # pseudonym of each, and what she pays; or nobody's
+    # Pseudonym of each, or none, and what she pays; or nobody's.
+    people: Sequence[tuple[str, int]] = ()
     events: Sequence[tuple[str, str]] = ()  # event of each, and the ticket of her place
 
 
@@ -170,9 +186,9 @@ def put(db: sa.Connection, store: Store, run: Any, packet: Packet) -> int:
     _grow(db, run, block, shares if new else {}, users=block.users + packet.users)
     if packet.people:
         of = {"run": run.run, "block": packet.block, "packet": number, "fate": "waiting"}
-        who = [of | {"person": p, "place": i, "pays": c} for i, (p, c) in enumerate(packet.people)]
-        db.execute(insert(people), who)
-        _pay(db, {p: c for p, c in packet.people if c}, reserved=1, spent=0)
+        named = [(i, p, c) for i, (p, c) in enumerate(packet.people) if p]
+        db.execute(insert(people), [of | {"place": i, "person": p, "pays": c} for i, p, c in named])
+        _pay(db, {p: c for _, p, c in named if c}, reserved=1, spent=0)
     if packet.events:
         of = {"run": run.run, "block": packet.block, "packet": number, "fate": "waiting"}
         of |= {"version": row["version"]}

@@ -9,6 +9,8 @@ from sqlalchemy import Column, Float, Integer, LargeBinary, String, Table
 
 VERSION = 2
 """Of the schema; files of release 0.1 had none."""
+MIGRATIONS: dict[int, tuple[str, ...]] = {}
+"""Statements, in words that both databases know, from a version of the schema to the next."""
 
 tables = sa.MetaData()
 Number = sa.BigInteger().with_variant(Integer, "sqlite")  # SQLite numbers rows by INTEGER alone

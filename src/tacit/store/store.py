@@ -13,6 +13,8 @@ import os
 import sqlite3
 import threading
 import time
+import urllib.request
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
@@ -22,7 +24,8 @@ import sqlalchemy as sa
 from sqlalchemy import insert, select, update
 from sqlalchemy.pool import StaticPool
 
-from tacit.privacy.errors import InvalidArgument, TacitError
+from tacit.privacy.errors import CorruptFile, InvalidArgument, TacitError
+from tacit.privacy.files import write_atomic
 from tacit.store import schema
 from tacit.store.schema import stores
 
@@ -45,6 +48,10 @@ class Store:
         patience: Seconds in which it must answer; after a reboot it may come later than we do.
         secret: Key for secret columns, which then are encrypted (extra ``encrypt``).
         create: Whether a file that is not there is made.
+        witness: A file, or a URL that is read by GET and written by PUT, on another disk or
+            machine, which gets the head of the ledger with every entry; kept in the store. A store
+            that lacks what it has seen is an older copy, and is not opened.
+        check: Whether the witness is asked; ``tacit ledger repair`` opens without.
     """
 
     def __init__(
@@ -54,6 +61,8 @@ class Store:
         patience: float = 0.0,
         secret: bytes | None = None,
         create: bool = True,
+        witness: str = "",
+        check: bool = True,
     ) -> None:
         self.where = os.fspath(where)
         self._local = threading.local()
@@ -65,15 +74,28 @@ class Store:
         self._engine = self._postgres() if self.postgres else self._sqlite(create)
         self._cipher = _cipher(secret)
         self._key: bytes | None = None
+        self.agents: weakref.WeakSet[Any] = weakref.WeakSet()  # that use it in this process
         end = time.monotonic() + patience
         while True:
             try:
-                self._create()
-                return
+                self._create(witness)
+                break
             except StoreGone:
                 if time.monotonic() >= end:
                     raise
                 time.sleep(0.2)
+        if self.witness and check:
+            self._check_witness()
+
+    def _check_witness(self) -> None:
+        seen = read_witness(self.witness)
+        with self.read() as db:
+            known = db.scalar(select(schema.entries.c.seq).where(schema.entries.c.hash == seen))
+        if seen and known is None:
+            raise CorruptFile(
+                "this store lacks an entry that its witness has seen: it is an older copy, or "
+                "another one. tacit ledger repair goes on with it, once it is known what happened"
+            )
 
     @property
     def durable(self) -> bool:
@@ -135,6 +157,9 @@ class Store:
             row = db.execute(select(stores.c.seq, stores.c.head).with_for_update()).one()
             db.info["ledger"] = (row.seq, row.head)
             yield db
+            head = db.info["ledger"][1]
+        if self.witness and head != row.head:
+            write_witness(self.witness, head)
 
     @contextmanager
     def _transaction(self, *, write: bool) -> Iterator[sa.Connection]:
@@ -152,7 +177,7 @@ class Store:
             finally:
                 self._local.inside = False
 
-    def _create(self) -> None:
+    def _create(self, witness: str) -> None:
         with self._transaction(write=True) as db:
             if self.postgres:
                 db.execute(sa.text("SELECT pg_advisory_xact_lock(7163946)"))
@@ -171,13 +196,27 @@ class Store:
             found = db.scalar(select(stores.c.schema_version))
             if found is None:
                 first = {"id": 0, "schema_version": schema.VERSION, "seq": 0, "head": ""}
-                rest = {"simulation": 0, "unit": "", "most": 0, "witness": ""}
+                rest = {"simulation": 0, "unit": "", "most": 0, "witness": witness}
                 db.execute(insert(stores).values(**first, **rest))
                 self.put_secret(db, "", "people", os.urandom(32))
-            elif found != schema.VERSION:
-                raise InvalidArgument(
-                    f"the store has schema {found}, not {schema.VERSION}: see docs/store.md"
-                )
+            elif witness:
+                db.execute(update(stores).values(witness=witness))
+            if found is not None and found != schema.VERSION:
+                self._migrate(db, found)
+            self.witness = str(db.scalar(select(stores.c.witness)))
+
+    def _migrate(self, db: sa.Connection, found: int) -> None:
+        """Brings a store of an older release to this one's schema, a version at a time."""
+        for version in range(found, schema.VERSION):
+            if version not in schema.MIGRATIONS:
+                break
+            for statement in schema.MIGRATIONS[version]:
+                db.exec_driver_sql(statement)
+            db.execute(update(stores).values(schema_version=version + 1))
+        if db.scalar(select(stores.c.schema_version)) != schema.VERSION:
+            raise InvalidArgument(
+                f"the store has schema {found}, and this release has {schema.VERSION}"
+            )
 
     def simulation(self, db: sa.Connection) -> bool:
         """Whether its runs are simulations, for ever."""
@@ -245,6 +284,31 @@ class Store:
             return not self.postgres
         with self._turn:
             return bool(self._only.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0)
+
+
+def read_witness(where: str) -> str:
+    """The head of the ledger that a witness has seen; empty where it has seen none.
+
+    Raises:
+        StoreGone: It does not answer.
+    """
+    try:
+        if where.startswith(("http://", "https://")):
+            with urllib.request.urlopen(where, timeout=10) as answer:  # noqa: S310
+                return str(answer.read(64).decode("ascii", "replace"))
+        return Path(where).read_text().strip() if Path(where).exists() else ""
+    except OSError as error:
+        raise StoreGone(f"the witness does not answer: {type(error).__name__}") from error
+
+
+def write_witness(where: str, head: str) -> None:
+    """Tells a witness; what it misses, it sees with the next entry."""
+    with suppress(OSError):
+        if where.startswith(("http://", "https://")):
+            asked = urllib.request.Request(where, head.encode(), method="PUT")  # noqa: S310
+            urllib.request.urlopen(asked, timeout=10).close()  # noqa: S310
+        else:
+            write_atomic(where, head.encode(), 0o644)
 
 
 def hashed(key: bytes, *words: str) -> str:

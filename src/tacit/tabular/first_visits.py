@@ -9,12 +9,12 @@ from typing import Any, Literal
 
 import numpy as np
 
+from tacit.data.reading import read_codes, read_steps
 from tacit.finite.mixed_policy import followed
 from tacit.finite.visits import by_row
 from tacit.privacy.arguments import one_of
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.reading import read_codes, read_steps
 from tacit.privacy.statistic import Block, Bools, Floats, Ints, Layout, LoopSums, Part
 
 
@@ -62,6 +62,7 @@ class FirstVisits(LoopSums):
     paid_weight: float = 1.0
     norm: Literal["l2", "l1"] = "l2"
     whole: bool = False
+    nonnegative = True
 
     def __post_init__(self) -> None:
         wanted, policy = np.array(self.wanted, dtype=bool), np.array(self.policy, dtype=np.int64)

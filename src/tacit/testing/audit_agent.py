@@ -6,8 +6,9 @@
    whose vectors are farthest apart.
 2. **Accounts.** What telling two users apart costs by what the gate was asked for: the sum of
    |shift|^2 / s^2 with the claimed noise s; for any two users, and for the two that were found.
-3. **Noise.** The agent runs again and again, with one or with the other of the two; the noise of
-   every release must be what was drawn, and as large as it should (:mod:`~.gate_noise`).
+3. **Noise.** The agent learns again and again, with one or with the other of the two; the noise of
+   every release must be what was drawn, and as large as it should (:mod:`~.gate_noise`). These
+   runs leave out the store, by way of which the first one has released the same, bit for bit.
 4. **Transcript.** From the exact shift and the measured noise follows the true mu of telling the
    two apart. The privacy loss must be N(+-mu^2 / 2, mu^2): its variance, which is that of the noise
    in the one direction that matters, is tested by itself.
@@ -21,19 +22,24 @@ false alarm.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
+from tacit.core.agent import _numbered as numbered
+from tacit.core.algorithm import BlockInfo
 from tacit.core.world import World
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import CheckFailed, InvalidArgument
 from tacit.privacy.gaussian_dp import epsilon_from_mu
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.local import noise_scale, report
+from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Block, Floats, Layout, Part, Statistic
 from tacit.simulation.progress import Progress, progress_bar
 from tacit.testing.check_agent import Outcome, agent_outcomes, require_releases
@@ -41,7 +47,7 @@ from tacit.testing.check_statistic import check_statistic
 from tacit.testing.gate_noise import Flips, Measured, Tally, measured, noise_failures
 from tacit.testing.made_up_users import Sample, mixed, raw_block, sampler_of, with_row
 from tacit.testing.mechanisms import EmpiricalAudit, audit_samples
-from tacit.testing.watched_gate import WatchedGate
+from tacit.testing.watched_gate import WatchedGate, digest_of
 
 Unit: TypeAlias = Literal["mu", "epsilon"]
 
@@ -75,8 +81,8 @@ def audit_agent(
     """Audits an agent on simulated users; see the module.
 
     Args:
-        make_agent: ``make_agent(spec, users=, seed=, noise_seed=)``, with ``ledger=`` as well
-            under joint DP, as for :func:`tacit.check_agent`.
+        make_agent: ``make_agent(spec, users=, seed=, noise_seed=)``, with ``store=`` as well, as
+            for :func:`tacit.check_agent`.
         world: a small world.
         users: how many users the audited agents serve; three releases are needed at least.
         runs: how often the agent runs with each of the two users, per audited block.
@@ -102,6 +108,8 @@ def audit_agent(
     same: dict[str, Any] = {"users": users, "seed": seed, "sample": sample}
     with progress_bar(f"auditing {auditor.name}", units, progress) as advance:
         statistics, pairs = auditor.attack(blocks)
+        if auditor.elsewhere():
+            broken.append("what is released by way of the store is not what is released without")
         for block, pair in sorted(pairs.items()):
             try:
                 transcripts.append(auditor.transcript(block, pair, runs, confidence, advance))
@@ -149,7 +157,7 @@ class _AgentAuditor:
                 "neither: audit the agent under JointDP, whose statistics are the same"
             )
         self.pure, self.norm = self.privacy.needs_l1, self.privacy.norm
-        self.name = str(getattr(agent, "name", type(agent).__name__))
+        self.name: str = agent.name
         self.guarantee: Guarantee = agent.guarantee
         rng = np.random.default_rng(np.random.SeedSequence([11, self.seed]))
         self.blocks: list[Block] = []
@@ -162,6 +170,7 @@ class _AgentAuditor:
                 self.blocks.append(raw_block(served))
                 self.policies.append(policy)
         self.passages = self.gate.passages
+        self.agent = self.make(0)
         self.releases = len(self.blocks)
         group = max((p.statistic.group_size for p in self.passages), default=1)
         if group > 1:
@@ -171,9 +180,13 @@ class _AgentAuditor:
             )
 
     def make(self, noise_seed: int) -> Any:
+        return self.make_agent(
+            self.world.spec, users=self.users, seed=self.seed, noise_seed=self._noise(noise_seed)
+        )
+
+    def _noise(self, seed: int) -> int:
         # Audits with different seeds share no noise.
-        own = noise_seed + _NOISE_SEEDS * self.seed
-        return self.make_agent(self.world.spec, users=self.users, seed=self.seed, noise_seed=own)
+        return seed + _NOISE_SEEDS * self.seed
 
     @property
     def claimed(self) -> float:
@@ -189,7 +202,7 @@ class _AgentAuditor:
         if self.privacy.reports_bits:
             return self.claimed
         if self.privacy.local:
-            asked = next(p.statistic for p in self.passages if block in p.blocks)
+            asked = next(p.statistic for p in self.passages if block == p.block)
             return asked.sensitivity(relation, norm) / noise_scale(asked, self.privacy)
         run = measured(self.gate)
         costs = [
@@ -198,6 +211,12 @@ class _AgentAuditor:
             if one.gains.get(block)
         ]
         return math.fsum(costs) if self.pure else math.hypot(*costs)
+
+    def elsewhere(self) -> bool:
+        """Whether the first run, by way of a store, is another one without."""
+        again = through_gate(self.agent, self.blocks, self._noise(0)).passages
+        released = [digest_of([p.release for p in run]) for run in (self.passages, again)]
+        return released[0] != released[1]
 
     # The attack.
 
@@ -211,8 +230,9 @@ class _AgentAuditor:
         pairs: dict[int, Block] = {}
         distinct: dict[str, tuple[Statistic, int]] = {}
         for passage in self.passages:
-            for b in [b for b in passage.blocks if b in blocks]:
-                distinct.setdefault(passage.statistic.fingerprint, (passage.statistic, b))
+            if passage.block in blocks:
+                asked = (passage.statistic, passage.block)
+                distinct.setdefault(passage.statistic.fingerprint, asked)
         questions = list(distinct.values())
         for k in np.linspace(0, len(questions) - 1, min(len(questions), _ATTACKED)).astype(int):
             found, pair = self._attack(*questions[k])
@@ -243,11 +263,11 @@ class _AgentAuditor:
     def _asked(self, block: int) -> list[tuple[Statistic, float]]:
         """What a block was asked in the first run, and how loud its answers are."""
         if self.privacy.local:
-            return [(p.statistic, 1.0) for p in self.passages if block in p.blocks][:1]
+            return [(p.statistic, 1.0) for p in self.passages if block == p.block][:1]
         return [
             (one.passage.statistic, one.gains[block])
             for one in measured(self.gate)
-            if block in one.passage.blocks
+            if block == one.passage.block
         ]
 
     # Runs.
@@ -297,15 +317,10 @@ class _AgentAuditor:
         self, block: int, pair: Block, which: int, noise_seed: int, noise: Tally, wrong: list[str]
     ) -> _Seen:
         """A run of the agent with one of the two users in the first row of a block."""
-        agent = self.make(noise_seed)
         data = list(self.blocks)
         # Her version is that of the block.
         data[block] = with_row(data[block], 0, pair.take(slice(which, which + 1)))
-        with WatchedGate().open() as gate:
-            for raw in data:
-                if agent.block_users == 0:
-                    raise CheckFailed("it stopped before all declared users came")
-                agent.learn(raw)
+        gate = through_gate(self.agent, data, self._noise(noise_seed))
         seen, run = _Seen(self.pure), measured(gate)
         wrong += noise_failures(run)
         for one in run:
@@ -321,21 +336,20 @@ class _AgentAuditor:
     @staticmethod
     def _of(one: Measured, run: Sequence[Measured], block: int) -> Statistic:
         """What the users of a block were asked for a release."""
-        stream = one.passage.stream
-        if stream is None:
+        if one.passage.stream is None:
             return one.passage.statistic
         # A stream may have asked them something else than its newest users.
         return next(
             other.passage.statistic
             for other in run
-            if other.passage.stream is stream and other.passage.blocks[0] == block
+            if other.passage.stream is not None and other.passage.block == block
         )
 
     def _device(
         self, block: int, pair: Block, which: int, noise_seed: int, noise: Tally, wrong: list[str]
     ) -> _Seen:
         """One report of one of the two, from her device."""
-        statistic = next(p.statistic for p in self.passages if block in p.blocks)
+        statistic = next(p.statistic for p in self.passages if block == p.block)
         user, privacy, seen = pair.take(slice(which, which + 1)), self.privacy, _Seen(self.pure)
         sent = report(statistic, user, privacy, noise_seed=noise_seed)
         truth = statistic.contributions(pair)
@@ -350,6 +364,38 @@ class _AgentAuditor:
         noise.add((sent - truth[which]) / scale)
         seen.add((sent - truth[which]) / scale, (truth[0] - truth[1]) / scale, which)
         return seen
+
+
+def through_gate(agent: Any, blocks: Sequence[Block], noise_seed: int) -> WatchedGate:
+    """What a fresh agent's blocks release, again and again: it asks, and its store is left out.
+
+    Of an agent that learns by its store the releases are the same, bit for bit.
+    """
+    algorithm, agent._seen = agent.algorithm, None
+    now, (state, plan, at) = (found := agent._look()[1]), (found.state, found.plan, found.at)
+    agent._curator.source = Noise(noise_seed)
+    if agent._stream is not None:
+        agent._stream.counter.source = agent._curator.source
+    rng = np.random.default_rng(0)
+    rng.bit_generator.state = now.rng
+    with WatchedGate().open() as gate:
+        for raw in blocks:
+            if algorithm.block_users(at) == 0:
+                raise CheckFailed("it stopped before all declared users came")
+            info = BlockInfo(**vars(at), users=raw.users, versions={plan.policy.version: raw.users})
+            queries, spent = algorithm.learn(state, plan, info, rng), Fraction(0)
+            query = next(queries)
+            try:
+                while True:
+                    release = agent._answer(query, raw, spent, at.releases)
+                    spent += agent._curator.price(release)
+                    query = queries.send(release)
+            except StopIteration as end:
+                state = end.value
+            served = at.served + raw.users
+            at = dataclasses.replace(at, releases=at.releases + 1, served=served)
+            plan = numbered(algorithm.plan(state, plan, at, rng), at.offset + at.releases)
+    return gate
 
 
 @dataclass(eq=False)

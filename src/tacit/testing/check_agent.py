@@ -9,28 +9,33 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import math
+import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
+from unittest import mock
 
 import numpy as np
+from sqlalchemy import func, select
 
 from tacit.core.world import Form, World
 from tacit.privacy.budget import Budget
-from tacit.privacy.curator import Curator, JointCurator, JointStream, Stream
-from tacit.privacy.errors import CheckFailed, DoubleSpend, InvalidArgument, require
+from tacit.privacy.curator import Stream
+from tacit.privacy.errors import CheckFailed, HorizonExceeded, InvalidArgument, require
 from tacit.privacy.exact import grid_step
 from tacit.privacy.guarantee import Guarantee
-from tacit.privacy.ledger import Ledger
 from tacit.privacy.local import noise_scale, report
 from tacit.privacy.statistic import Block, Bools
 from tacit.simulation.run import run
+from tacit.store import ledger
+from tacit.store.schema import blocks, packets
+from tacit.store.store import Store
 from tacit.testing.check_statistic import check_statistic
 from tacit.testing.gate_noise import Flips, grid_sum, measured, noise_failures, not_drawn
 from tacit.testing.made_up_users import (
@@ -47,20 +52,16 @@ from tacit.testing.made_up_users import (
 )
 from tacit.testing.mechanisms import audit_counter
 from tacit.testing.trial import Run, Trial
-from tacit.testing.watched_gate import (
-    Passage,
-    WatchedGate,
-    digest_of,
-    require_same,
-    snapshot,
-)
+from tacit.testing.watched_gate import WatchedGate, require_same, snapshot
 
 Warn: TypeAlias = Literal["always", "error"]
 
 # Statistics that are attacked.
 _STATISTICS = 3
 # Numbers of noise that are looked at, runs that they come from at most, and reports of bits.
-_NOISE_VALUES, _NOISE_RUNS, _REPORTS = 2000, 20, 300
+_NOISE_VALUES, _NOISE_RUNS, _REPORTS = 1000, 6, 300
+# Transactions of a block at most, each of which is interrupted twice.
+_MOST_FAULTS = 40
 # The exact audit of a counter runs its code once per release, on matrices.
 _AUDITED_RELEASES = 130
 
@@ -119,8 +120,9 @@ def check_agent(
     * protocol: attributes and their types; all declared users are served, releases and versions
       count up, and the agent runs on the form of data it asks for.
     * sensitivity: statistics are attacked by :func:`tacit.check_statistic`.
-    * budget: everybody enters the gate once, no block spends more than an episode may, the
-      guarantee is the declared budget; of users who return no more episodes count than it is for.
+    * budget: everybody enters the gate once, no block spends more than an episode may, the ledger
+      says what was spent, the guarantee is the declared budget; of users who return no more
+      episodes count than it is for, and receipts say so.
     * noise: what is released is the sum of the users' vectors plus one fresh draw of Tacit's
       sampler, to the last step of the grid, of the claimed law and at the scale that sensitivity
       and cost demand; in simulations and in real runs, of which no two are alike.
@@ -128,19 +130,18 @@ def check_agent(
       questions, attributes, texts, files, return values and messages, bit for bit; a user changes
       nobody's contribution but hers, and hers in one block.
     * hostile users: no values raise, warn or touch anybody else.
-    * resume: a simulation saved in the middle of a block goes on identically in a fresh agent.
-    * real resume: a real run goes on with fresh noise; once, and with every cost on record, where
-      there is a ledger; from a file that is there in time, where there is an autosave.
+    * resume: a simulation whose store is opened again in the middle of a block, or after an
+      exception at any of a block's transactions, goes on identically.
+    * store: a real run goes on with fresh noise; of a block that was released no episode is left;
+      its ledger is right after exceptions, and after a successor took over.
 
     Random checks have fixed seeds, but for real noise, which has none; that a correct agent fails
     one by chance has a probability below 1e-9.
 
     Args:
         make_agent: makes an agent: ``make_agent(spec, users=, seed=, noise_seed=)``, with
-            ``ledger=`` (and ``autosave=``, where it is offered) as well under joint DP; such as
+            ``store=`` as well; such as
             ``functools.partial(UCBVI, privacy=JointDP(1.0, 1e-6), schedule="fixed:size=100")``.
-            Agents have ``load(path)`` (and ``ledger=``) beside what
-            :class:`tacit.core.world.AnyAgent` asks.
         world: a small world. The check makes a few hundred short runs.
         users: how many users the agents are declared for; three releases are needed at least.
         seed: of the simulated users.
@@ -159,7 +160,7 @@ def check_agent(
                 raise outcome.failure
             outcomes.append(outcome)
         return AgentReport(
-            str(getattr(trial.make(), "name", "agent")),
+            trial.make().name,
             tuple(o.name for o in outcomes if o.skipped is None),
             {o.name: o.skipped for o in outcomes if o.skipped is not None},
             len(trial.first.policies) - 1,
@@ -168,23 +169,23 @@ def check_agent(
 
 
 def agent_outcomes(
-    make_agent: Callable[..., Any], world: World, **options: Any
+    make_agent: Callable[..., Any], world: World, *, only: Sequence[str] = (), **options: Any
 ) -> Iterator[Outcome]:
-    """The checks of :func:`check_agent` one by one, whatever they find; for reports."""
+    """The checks of :func:`check_agent`, or some, one by one, whatever they find; for reports."""
     with tempfile.TemporaryDirectory() as folder:
-        yield from _outcomes(Trial(make_agent, world, Path(folder), **options))
+        yield from _outcomes(Trial(make_agent, world, Path(folder), **options), only)
 
 
 def require_releases(agent: Any, releases: int) -> None:
     """Refuses agents that publish too seldom to be checked, but for those that ask all at once."""
-    if releases < 3 and not getattr(agent, "batch", False):
+    if releases < 3 and not agent.algorithm.offline:
         raise InvalidArgument(
             f"users is {agent.users}, for which this agent publishes {releases} times; the check "
             "needs 3: give more users, or another schedule"
         )
 
 
-def _outcomes(trial: Trial) -> Iterator[Outcome]:
+def _outcomes(trial: Trial, only: Sequence[str] = ()) -> Iterator[Outcome]:
     """All checks, one after the other; a failed one does not end it."""
     noiseless = None if trial.privacy.private else "there is no noise"
     checks: list[tuple[str, Callable[[Trial], None], str | None]] = [
@@ -195,7 +196,7 @@ def _outcomes(trial: Trial) -> Iterator[Outcome]:
         ("data flow", check_data_flow, None),
         ("hostile users", check_hostile, None),
         ("resume", check_resume, None),
-        ("real resume", check_real, noiseless),
+        ("store", check_store, noiseless),
     ]
     try:
         first: Run = _guarded("protocol", lambda: trial.first)
@@ -206,6 +207,8 @@ def _outcomes(trial: Trial) -> Iterator[Outcome]:
     require_releases(trial.make(), len(first.blocks))
     for name, check, reason in checks:
         failure = None
+        if only and name not in only:
+            continue
         if reason is None:
             try:
                 _guarded(name, partial(check, trial))
@@ -260,7 +263,7 @@ def check_protocol(trial: Trial) -> None:
     served = int(run(agent, trial.world, trial.seed, progress=False).served[-1])
     everybody = served == trial.users and agent.block_users == 0
     require(everybody, f"tacit.run served {served} of {trial.users} users")
-    trial.publish(agent, trial.folder / "policy")
+    agent.publish(trial.folder / "policy", force=True)
     require((trial.folder / "policy").stat().st_size > 0, "publish wrote an empty file")
 
 
@@ -277,8 +280,8 @@ def check_sensitivity(trial: Trial) -> None:
     some = {places[0], places[len(places) // 2], places[-1]}
     for place in sorted(some)[:_STATISTICS]:
         passage = passages[place]
-        raw = trial.first.gate.blocks[passage.gate, passage.blocks[-1]]
-        own = sampler_of(raw, trial.first.policies[passage.blocks[-1]])
+        raw = trial.first.gate.blocks[passage.gate, passage.block]
+        own = sampler_of(raw, trial.first.policies[passage.block])
         found = check_statistic(
             passage.statistic, mixed(trial.sample, own), users=100, rounds=15, seed=trial.seed
         )
@@ -298,87 +301,106 @@ def check_budget(trial: Trial) -> None:
     for name in ("relation", "episodes_per_user"):
         stands, asked = getattr(guarantee, name), getattr(privacy, name)
         require(stands == asked, f"the guarantee is for {name} {stands}, not {asked}")
-    gate, limit = trial.first.gate, None
-    if privacy.joint:
-        given = {"epsilon": declared.epsilon, "delta": declared.delta}
-        limit = dataclasses.replace(privacy, **given).episode_limit
+    gate = trial.first.gate
     entered = sum(block.users for block in gate.blocks.values())
     require(
         entered <= trial.users,
         f"{trial.users} users came, and {entered} entered the gate: somebody entered twice",
     )
-    spent: dict[tuple[Curator, int], float] = {}
-    streams: set[tuple[Stream, int]] = set()
+    streamed = [passage.block for passage in gate.passages if passage.stream is not None]
+    twice = [block for block in streamed if streamed.count(block) > 1]
+    require(not twice, f"blocks {twice} entered a stream twice")
+    spent = dict[int, Fraction]()
     for passage in gate.passages:
-        if not isinstance(passage.gate, JointCurator):
-            continue
-        for number in passage.blocks:
-            if passage.stream is not None:
-                first = (passage.stream, number) not in streams
-                require(first, f"block {number} entered stream {passage.stream.name} twice")
-                streams.add((passage.stream, number))
-            spent[passage.gate, number] = passage.gate.spent(number)
-    for (_, number), cost in spent.items():
-        within = limit is not None and cost <= limit * (1.0 + 1e-9)
-        require(within, f"block {number} has spent {cost:.6g}, an episode has {limit}")
+        cost = passage.release.cost or 0.0
+        price = Fraction(1) if not privacy.joint else Fraction(cost if privacy.pure else cost**2)
+        spent[passage.block] = spent.get(passage.block, Fraction(0)) + price
+    if privacy.joint:
+        given = {"epsilon": declared.epsilon, "delta": declared.delta}
+        limit = dataclasses.replace(privacy, **given).episode_limit
+        for number, paid in spent.items():
+            within = paid <= limit * (1.0 + 1e-9)
+            require(within, f"block {number} has spent {float(paid):.6g}, an episode has {limit}")
+    check_ledger(trial.first.agent, spent)
     _check_returning(trial)
+
+
+def check_ledger(agent: Any, spent: Mapping[int, Fraction] | None = None) -> None:
+    """A ledger is one, says of every block what it spent, and nothing raw is left of it."""
+    wrong = ledger.verify(agent.store)
+    require(not wrong, f"the ledger: {'; '.join(wrong[:3])}")
+    with agent.store.read() as db:
+        entries = [e.body for e in ledger.read(db, agent.run_name) if e.event == "release"]
+        done = select(blocks.c.block).where(blocks.c.stage.in_(("released", "done")))
+        here = (packets.c.run == agent.run_name, packets.c.block.in_(done))
+        left = db.scalar(select(func.count()).select_from(packets).where(*here))
+    require(not left, f"{left} packets of episodes are left of blocks that were released")
+    recorded = dict[int, Fraction]()
+    for body in entries:
+        before = recorded.get(body["block"], Fraction(0))
+        recorded[body["block"]] = before + Fraction(body["cost"])
+    for number, paid in ({} if spent is None else spent).items():
+        says = recorded.get(number, Fraction(0))
+        require(
+            says == paid,
+            f"block {number} has spent {float(paid):.6g}, and the ledger says {float(says):.6g}",
+        )
 
 
 def _check_returning(trial: Trial) -> None:
     """Of users who come too often only the episodes count that the guarantee is for.
 
     With ids that return, within blocks and between them, the gate must hold the rows of first
-    comers, and no others, of what it holds without ids.
+    comers, and no others, of those who came.
     """
     rng = trial.rng(6)
+    agent, sizes = trial.make(), [block.users for block in trial.first.blocks]
     if isinstance(trial.world.simulate(trial.first.policies[0], 1, rng, "episodes"), Block):
         return
-    ids = [
-        rng.integers(0, max(1, trial.users // 2), block.users).tolist()
-        for block in trial.first.blocks
-    ]
-    users = [with_ids(block, who) for block, who in zip(trial.first.blocks, ids, strict=True)]
-    returning = trial.play(users=users, script=trial.first.script)
-    once = getattr(trial.privacy, "disjoint", False)
-    counted = _counted(ids, trial.privacy.episodes_per_user, once)
-    pairs = zip(_by_curator(trial.first), _by_curator(returning), strict=True)
-    for everybody, admitted in pairs:
-        # An agent may take its users to the gate in a way of its own.
-        if everybody.users != counted.size:
-            continue
-        expected = everybody.take(counted)
+    few = max(1, trial.users // 2)
+    ids = [rng.integers(0, few, size).tolist() for size in sizes]
+    receipts = []
+    with WatchedGate(trial.first.script).open() as gate:
+        for block, who in zip(trial.first.blocks, ids, strict=True):
+            receipts.append(agent.learn(with_ids(block, who)))
+    everybody = joined(trial.first.blocks)
+    counted = _counted([who for some in ids for who in some], trial.privacy, sizes)
+    expected = everybody.take(counted)
+    refused, out = sum(r.refused for r in receipts), everybody.users - expected.users
+    true = (
+        refused == out
+        and sum(r.counted for r in receipts) + sum(r.waiting for r in receipts)
+        == everybody.users - out
+    )
+    require(
+        true,
+        f"of {everybody.users} users, some of whom came again, {out} may not count; receipts say "
+        f"that {refused} do not",
+    )
+    admitted = joined([*gate.blocks.values()])
+    for name, array in expected.arrays.items():
+        first = array[: admitted.users]
         require(
-            admitted.users == expected.users,
-            f"of {counted.size} users, some of whom came again, {admitted.users} episodes are "
-            f"counted, not {expected.users}: ids do not reach the gate",
+            first.tobytes() == np.asarray(admitted[name], dtype=array.dtype).tobytes(),
+            f"of users who came again other episodes are counted than the first "
+            f"({name} differ): ids at the gate are not those of their rows",
         )
-        for name, array in expected.arrays.items():
-            require(
-                array.tobytes() == np.asarray(admitted[name], dtype=array.dtype).tobytes(),
-                f"of users who came again other episodes are counted than the first "
-                f"({name} differ): ids at the gate are not those of their rows",
-            )
+    check_ledger(agent)
 
 
-def _counted(ids: Sequence[Sequence[int]], most: int, once_per_block: bool) -> Bools:
-    """Which rows of all blocks count, if nobody counts more often than that."""
-    seen: Counter[int] = Counter()
-    kept = []
-    for block in ids:
-        here: set[int] = set()
-        for user in block:
-            kept.append(seen[user] < most and not (once_per_block and user in here))
-            seen[user] += kept[-1]
+def _counted(ids: Sequence[int], privacy: Any, sizes: Sequence[int]) -> Bools:
+    """Which rows count, if nobody counts more often than that; blocks fill with those who do."""
+    seen, here, kept, left = Counter[int](), set[int](), list[bool](), [*sizes]
+    for user in ids:
+        again = privacy.separate_blocks and user in here
+        kept.append(seen[user] < privacy.episodes_per_user and not again)
+        if kept[-1]:
+            seen[user] += 1
             here.add(user)
+            left[0] -= 1
+            if not left[0]:
+                left, here = left[1:], set()
     return np.array(kept, dtype=bool)
-
-
-def _by_curator(run: Run) -> list[Block]:
-    """All that entered each curator, in its order."""
-    found: dict[Curator, list[Block]] = {}
-    for (curator, _), block in run.gate.blocks.items():
-        found.setdefault(curator, []).append(block)
-    return [joined(blocks) for blocks in found.values()]
 
 
 # Noise, and the counters that it goes through.
@@ -387,11 +409,8 @@ def _by_curator(run: Run) -> list[Block]:
 def check_noise(trial: Trial) -> None:
     """It is what was drawn, at the scale that sensitivity and cost demand, also in real runs."""
     gate, privacy = trial.first.gate, trial.privacy
-    audited: set[Stream] = set()
-    for passage in gate.passages:
-        if isinstance(passage.stream, JointStream) and passage.stream not in audited:
-            audited.add(passage.stream)
-            _audit_stream(passage.stream, passage)
+    for stream in [p.stream for p in gate.passages if p.stream is not None][-1:]:
+        _audit_stream(stream)
     if privacy.local:
         _check_reports(trial)
     values = runs = 0
@@ -409,7 +428,7 @@ def _check_reports(trial: Trial) -> None:
     """Reports of devices have the noise, or the flipped bits, that is claimed."""
     privacy, passage = trial.privacy, trial.first.gate.passages[0]
     statistic = passage.statistic
-    users = trial.first.gate.blocks[passage.gate, passage.blocks[0]]
+    users = trial.first.gate.blocks[passage.gate, passage.block]
     flips = Flips.of(statistic, privacy) if privacy.reports_bits else None
     for i in range(_REPORTS if flips else 1):
         user = users.take(slice(i % users.users, i % users.users + 1))
@@ -444,7 +463,7 @@ def _check_real_noise(trial: Trial) -> None:
     require(not same, f"two real runs release the same {', '.join(same)}")
 
 
-def _audit_stream(stream: JointStream, passage: Passage) -> None:
+def _audit_stream(stream: Stream) -> None:
     counter, privacy = stream.counter, stream._curator.privacy
     needed = stream.statistic.sensitivity(privacy.relation, privacy.norm)
     covered = stream.step * counter.sensitivity
@@ -454,8 +473,8 @@ def _audit_stream(stream: JointStream, passage: Passage) -> None:
     )
     if counter.releases is None or counter.releases > _AUDITED_RELEASES:
         return
-    audit, cost = audit_counter(counter), passage.release.cost
-    paid = cost is not None and audit.cost <= cost * (1.0 + 1e-9)
+    audit, cost = audit_counter(counter), stream.cost
+    paid = audit.cost <= cost * (1.0 + 1e-9)
     require(paid, f"the stream charges {cost}, but {audit}")
 
 
@@ -471,11 +490,8 @@ def check_data_flow(trial: Trial) -> None:
         for block in trial.first.blocks
     ]
     _replay(trial, "with everybody replaced", strangers)
-    last = len(trial.first.blocks) - 1
-    for where in sorted({0, last // 2, last}):
-        row = int(rng.integers(0, trial.first.blocks[where].users))
-        _one_changed(trial, "one user replaced", where, row, strangers[where])
-    for where in sorted({0, last // 2, max(0, last - 1), last}):
+    _one_changed(trial, "one user of every block replaced", strangers, rng)
+    for where in sorted({0, (len(strangers) - 1) // 2}):
         _block_changed(trial, where, strangers[where])
 
 
@@ -506,11 +522,10 @@ def _replay(trial: Trial, what: str, users: Sequence[Block], warn: Warn = "alway
 def _changed(trial: Trial, other: Run) -> Iterator[tuple[int, int]]:
     """Of how many users of which blocks contributions changed, release by release."""
     for one, two in zip(trial.first.gate.passages, other.gate.passages, strict=True):
-        after = other.gate.contributions(two)
-        for number, vectors in trial.first.gate.contributions(one).items():
-            rows = int((vectors != after[number]).any(axis=1).sum())
-            if rows:
-                yield number, rows
+        before, after = trial.first.gate.contributions(one), other.gate.contributions(two)
+        rows = int((before != after).any(axis=1).sum())
+        if rows:
+            yield one.block, rows
 
 
 def _block_changed(trial: Trial, where: int, others: Block) -> None:
@@ -524,22 +539,25 @@ def _block_changed(trial: Trial, where: int, others: Block) -> None:
 
 
 def _one_changed(
-    trial: Trial, what: str, where: int, row: int, others: Block, warn: Warn = "always"
+    trial: Trial,
+    what: str,
+    others: Sequence[Block],
+    rng: np.random.Generator,
+    warn: Warn = "always",
 ) -> None:
-    """Nobody's contribution but hers, in a row of a block, changes, and hers in one block."""
-    users = list(trial.first.blocks)
-    users[where] = with_row(users[where], row, others)
-    touched: set[int] = set()
+    """Nobody's contribution changes but that of one user of each block, who is another one."""
+    users = [
+        with_row(block, int(rng.integers(0, block.users)), other)
+        for block, other in zip(trial.first.blocks, others, strict=True)
+    ]
     for number, changed in _changed(trial, _replay(trial, f"with {what}", users, warn)):
-        require(changed <= 1, f"{what}: the contributions of {changed} users changed")
-        touched.add(number)
-    require(len(touched) <= 1, f"{what}: she is in several blocks, {sorted(touched)}")
+        words = f"{what}: the contributions of {changed} users of block {number} changed"
+        require(changed <= 1, words)
 
 
 def check_hostile(trial: Trial) -> None:
     """No value raises, warns, or touches what anybody else contributes."""
     rng = trial.rng(4)
-    last = len(trial.first.blocks) - 1
     hostile = [
         {
             kind: with_public(block, changed, trial.private_columns)
@@ -548,122 +566,144 @@ def check_hostile(trial: Trial) -> None:
         for block in trial.first.blocks
     ]
     for kind in hostile[0]:
-        for _ in range(3):
-            where = int(rng.integers(0, last + 1))
-            row = int(rng.integers(0, trial.first.blocks[where].users))
-            whose = f"one user's values {kind}"
-            _one_changed(trial, whose, where, row, hostile[where][kind], "error")
-        _replay(trial, f"with everybody's values {kind}", [b[kind] for b in hostile], "error")
+        some = [block[kind] for block in hostile]
+        _one_changed(trial, f"one user's values {kind}", some, rng, "error")
+        _replay(trial, f"with everybody's values {kind}", some, "error")
     versions = "versions" in trial.first.blocks[0].arrays and trial.private_columns is None
     # Which version somebody followed is public. Where others teach nothing they are not taken.
-    if versions and not getattr(trial.make(), "masked", False):
-        first = trial.first.policies[0].version
-        old = [of_version(block, first) for block in trial.first.blocks]
-        _one_changed(trial, "one user of an old policy", last, 0, old[last], "error")
-        _replay(trial, "with everybody of an old policy", old, "error")
+    agent = trial.make()
+    if versions and not agent.algorithm.on_policy(agent.plan):
+        old = [of_version(block, agent.policy.version) for block in trial.first.blocks]
+        _one_changed(trial, "one user of an old policy", old, rng, "error")
 
 
-# What is on disk: saves that go on as they should, ledgers that know every cost.
+# Stores: a run goes on from whatever its store says, and nobody is lost or counted twice.
+
+
+class Interrupted(Exception):
+    """Raised by a check within an agent's transaction, or right after it."""
+
+
+@contextlib.contextmanager
+def interrupted(store: Store, when: int) -> Iterator[None]:
+    """Raises within the n-th transaction that writes (2 n), or right after it (2 n + 1)."""
+    true, left = store.write, [when]
+
+    @contextlib.contextmanager
+    def write() -> Iterator[Any]:
+        with true() as db:
+            yield db
+            if left[0] == 0:
+                raise Interrupted
+            left[0] -= 1
+        if left[0] == 0:
+            raise Interrupted
+        left[0] -= 1
+
+    with mock.patch.object(store, "write", write):
+        yield
 
 
 def check_resume(trial: Trial) -> None:
-    """A simulation that was saved goes on as if it had not been."""
-    path, agent = trial.folder / "state", trial.make()
+    """A simulation goes on as if nothing had happened, whenever its store is opened again."""
     # In the middle of a block, and not of the first one where there are several.
     middle = len(trial.first.blocks) // 2
     block = trial.first.blocks[middle]
-    half = block.users // 2
+    half, path = block.users // 2, trial.folder / "simulated.db"
+    first = trial.make(store=path)
     for earlier in trial.first.blocks[:middle]:
-        agent.learn(earlier)
+        first.learn(earlier)
+    require_same(trial.first.snapshots[middle], snapshot(first), "in a file,")
     if half:
-        agent.learn(block.take(slice(0, half)))
-    agent.save(path)
-    before = snapshot(agent)
-    # Another seed: everything that matters must be in the file.
-    fresh = trial.make(1)
-    fresh.load(path)
-    after = snapshot(fresh)
-    # What is made by planning need not be in the file.
-    known = {name: value for name, value in before.items() if name in after}
-    require_same(known, after, "right after loading,")
-    fresh.learn(block.take(slice(half, block.users)))
-    require_same(trial.first.snapshots[middle + 1], snapshot(fresh), "one release after loading,")
-    rest = trial.play(fresh, users=trial.first.blocks[middle + 1 :])
+        first.learn(block.take(slice(0, half)))
+    before = snapshot(first)
+    first.store.close()
+    rest = block.take(slice(half, block.users))
+    for when in range(_MOST_FAULTS):
+        copied = trial.folder / "copied.db"
+        shutil.copyfile(path, copied)
+        agent = trial.make(store=copied)
+        require_same(before, snapshot(agent), "right after opening,")
+        where = f"after an exception at transaction {when / 2:g} of a block,"
+        finished = True
+        try:
+            with interrupted(agent.store, when):
+                agent.learn(rest)
+        except Interrupted as error:
+            finished, taken = False, error.users_taken  # type: ignore[attr-defined]
+            # The same agent goes on, or one that is opened.
+            if when % 4 > 1:
+                agent.store.close()
+                agent = trial.make(store=copied)
+            came = agent.taken - sum(b.users for b in trial.first.blocks[:middle]) - half
+            require(came == taken, f"{where} {came} users are taken, the error says {taken}")
+            while agent.step():
+                pass
+            if taken < rest.users:
+                agent.learn(rest.take(slice(taken, None)))
+        require_same(trial.first.snapshots[middle + 1], snapshot(agent), where)
+        if finished:
+            break
+        check_ledger(agent)
+        agent.store.close()
+    rest_of = trial.play(agent, users=trial.first.blocks[middle + 1 :])
+    agent.store.close()
     expected = dataclasses.replace(trial.first, snapshots=trial.first.snapshots[middle + 1 :])
-    trial.same("going on after loading", rest, expected)
+    trial.same("going on after opening", rest_of, expected)
 
 
-def check_real(trial: Trial) -> None:
-    """A real run goes on with fresh noise, once, and every cost is on disk."""
+def check_store(trial: Trial) -> None:
+    """A real run goes on with fresh noise, and its ledger knows every cost and everybody."""
     block = trial.first.blocks[0]
-    agent = trial.make(real=True)
-    if trial.privacy.local:
+    path = trial.folder / "real.db"
+    agent = trial.make(real=True, store=path)
+    if not trial.privacy.joint:
         with contextlib.suppress(InvalidArgument):
             agent.learn(block)
-            raise CheckFailed("a real local curator takes raw data")
+            raise CheckFailed("a real curator of devices takes raw data")
+        agent.store.close()
         return
-    path, ledger = trial.folder / "real", trial.folder / "ledger"
     real = not agent.guarantee.simulation_only
     require(real, "without noise_seed the guarantee says that it is a simulation")
-    half = block.users // 2
-    before, after = block.take(slice(0, half)), block.take(slice(half, block.users))
-    if len(trial.first.blocks) > 1:
-        before, after = trial.first.blocks[:2]
-    agent.learn(before)
-    agent.save(path)
+    ids, half = [f"user {i}" for i in range(block.users)], block.users // 2
+    if half:
+        agent.learn(block.take(slice(0, half)), ids[:half])
+    agent.store.close()
     released = []
-    for _ in range(2):
-        fresh = trial.make(real=True)
-        fresh.load(path)
+    for name in ("one.db", "other.db"):
+        shutil.copyfile(path, trial.folder / name)
+        fresh = trial.make(real=True, store=trial.folder / name)
         with WatchedGate().open() as gate:
-            fresh.learn(after)
+            fresh.learn(block.take(slice(half, None)), ids[half:])
         released.append(gate.passages[0].release)
+        check_ledger(fresh)
+        fresh.store.close()
     parts = released[0].parts
     fresh_noise = any(not np.array_equal(parts[name], released[1][name]) for name in parts)
-    require(fresh_noise, "a real run that is resumed twice draws the same noise twice")
-    agent = trial.make(real=True, ledger=ledger)
-    with WatchedGate().open() as gate:
-        agent.learn(before)
-    agent.save(path)
-    trial.make(real=True).load(path, ledger=ledger)
-    for what, options in (("again", {"ledger": ledger}), ("without its ledger", {})):
-        try:
-            trial.make(real=True).load(path, **options)
-        except DoubleSpend:
-            continue
-        raise CheckFailed(f"a save with a ledger was resumed {what}")
-    _check_ledger(gate, ledger)
-    _check_autosave(trial, before)
+    require(fresh_noise, "a real run that is gone on with twice draws the same noise twice")
+    _check_successor(trial, path, ids)
 
 
-def _check_ledger(gate: WatchedGate, path: Path) -> None:
-    """It knows of every block what the curator knows."""
-    require(path.exists(), "a ledger was given, and there is none after a release")
-    ledger = Ledger.open(path)
-    for curator, number in gate.blocks:
-        if not isinstance(curator, JointCurator):
-            continue
-        recorded, spent = ledger.spent(curator.accounts.keys[number]), curator.spent(number)
-        require(
-            spent > 0.0 and math.isclose(recorded, spent, rel_tol=1e-9),
-            f"block {number} has spent {spent:.6g}, and its ledger says {recorded:.6g}",
-        )
-
-
-def _check_autosave(trial: Trial, block: Block) -> None:
-    """After a release the file is there, and a fresh agent goes on from it."""
-    path = trial.folder / "autosave"
-    try:
-        agent = trial.make(real=True, autosave=path)
-    except (TypeError, InvalidArgument):
-        # Not every agent offers it.
-        return
-    agent.learn(block)
-    require(path.exists(), "autosave was given, and there is no file after a release")
-    fresh = trial.make(real=True)
-    fresh.load(path)
-    require(
-        fresh.releases == agent.releases and digest_of(fresh.policy) == digest_of(agent.policy),
-        f"after {agent.releases} releases the file of autosave leads to another policy, "
-        f"that of {fresh.releases}",
-    )
+def _check_successor(trial: Trial, path: Path, ids: Sequence[str]) -> None:
+    """Rolled back, forgotten and succeeded, a run has everybody once, and only goes forward."""
+    block, agent = trial.first.blocks[0], trial.make(real=True, store=path)
+    half = block.users // 2
+    gone = agent.forget(ids[0]) if half else {"removed": 0}
+    require(gone["removed"] == min(half, 1), f"{gone['removed']} episodes of one user were erased")
+    agent.learn(block.take(slice(half, None)), ids[half:])
+    if gone["removed"]:
+        agent.learn(block.take(slice(0, 1)), ids[:1])
+    version, served = agent.policy.version, agent.served
+    agent.roll_back(version)
+    forward = (agent.policy.version, agent.served) == (version + 1, served)
+    require(forward and served == block.users, f"rolled back, it says that {agent.served} came")
+    with contextlib.suppress(InvalidArgument):  # not every state is a start for others
+        heir = agent.successor(trial.users)
+        after = heir.progress
+        require(after.all_served == served, f"a successor knows of {after.all_served} users")
+        with contextlib.suppress(HorizonExceeded):
+            agent.learn(block)
+            raise CheckFailed("an agent that has a successor takes users")
+        check_ledger(heir)
+    check_ledger(agent)
+    agent.store.close()

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import bdtr, bdtrc, gammainccinv, gammaincinv
 
-from tacit.privacy.curator import Curator, JointCurator, JointStream, Stream
+from tacit.privacy.curator import JointCurator, Stream
 from tacit.privacy.errors import CheckFailed
 from tacit.privacy.exact import chunk_users, grid_sensitivity, grid_step
 from tacit.privacy.local import LocalCurator, noise_scale
@@ -77,24 +77,19 @@ def grid_sum(statistic: Statistic, block: Block, step: float) -> tuple[Ints, Int
 def measured(gate: WatchedGate) -> list[Measured]:
     """The noise of all releases to which some was added, in their order."""
     found: list[Measured] = []
-    streams: dict[JointStream, list[tuple[int, Passage]]] = {}
-    told: dict[tuple[Curator, int], tuple[Draw, ...]] = {}
-    before: dict[Stream, Floats] = {}
+    streams: dict[tuple[Any, ...], list[tuple[int, Passage]]] = {}
     for place, passage in enumerate(gate.passages):
-        curator, stream, drawn = passage.gate, passage.stream, passage.drawn
-        vector = passage.statistic.layout.pack(passage.release.parts)
-        if isinstance(stream, JointStream):
-            streams.setdefault(stream, []).append((place, passage))
-        elif isinstance(curator, JointCurator):
-            found.append(_of_block(gate, place, passage, drawn, vector))
-        elif isinstance(curator, LocalCurator) and not curator.privacy.reports_bits:
-            # Who reported does not report again.
-            drawn = told.setdefault((curator, passage.blocks[0]), drawn)
-            if stream is not None:
-                vector, before[stream] = vector - before.get(stream, np.zeros(1)), vector
-            found.append(_of_block(gate, place, passage, drawn, vector))
-    for stream, passages in streams.items():
-        found += _of_stream(gate, stream, passages)
+        curator, stream = passage.gate, passage.stream
+        if stream is not None:
+            # A run that is read again has another object for the same stream.
+            same = (curator, stream.cost, stream.step, stream.statistic.layout.size)
+            streams.setdefault(same, []).append((place, passage))
+        elif isinstance(curator, JointCurator) or (
+            isinstance(curator, LocalCurator) and not curator.privacy.reports_bits
+        ):
+            found.append(_of_block(gate, place, passage))
+    for passages in streams.values():
+        found += _of_stream(gate, passages)
     return sorted(found, key=lambda m: m.place)
 
 
@@ -111,16 +106,11 @@ def noise_failures(run: Sequence[Measured]) -> list[str]:
     return found
 
 
-def _of_block(
-    gate: WatchedGate,
-    place: int,
-    passage: Passage,
-    drawn: tuple[Draw, ...],
-    vector: Floats,
-) -> Measured:
+def _of_block(gate: WatchedGate, place: int, passage: Passage) -> Measured:
     """The noise in what was released about one block."""
-    statistic, block, gains, unit = passage.statistic, passage.blocks[0], dict[int, float](), 1.0
-    privacy, raw = passage.gate.privacy, gate.blocks[passage.gate, block]  # type: ignore[attr-defined]
+    statistic, block, gains, unit = passage.statistic, passage.block, dict[int, float](), 1.0
+    privacy, raw, drawn = passage.gate.privacy, gate.blocks[passage.gate, block], passage.drawn
+    vector = statistic.layout.pack(passage.release.parts)
     step = grid_step(statistic, privacy.norm)
     if privacy.local:
         # Simulations draw the sum of all reports; of Laplace noise that of scale 1.
@@ -190,17 +180,17 @@ class _Replay:
         return draw.values
 
 
-def _of_stream(
-    gate: WatchedGate, stream: JointStream, passages: list[tuple[int, Passage]]
-) -> list[Measured]:
+def _of_stream(gate: WatchedGate, passages: list[tuple[int, Passage]]) -> list[Measured]:
     """The fresh noise of a running sum, release by release."""
+    stream = passages[-1][1].stream
+    assert stream is not None  # noqa: S101
     size = stream.statistic.layout.size
     source = _Replay([draw for _, passage in passages for draw in passage.drawn])
     counter = stream.counter.rebuild((size,), source)
     prefix, is_open = np.zeros((2, size), dtype=np.int64)
     rows, wrong = [], list[str | None]()
     for place, passage in passages:
-        raw = gate.blocks[passage.gate, passage.blocks[0]]
+        raw = gate.blocks[passage.gate, passage.block]
         whole, undecided = grid_sum(passage.statistic, raw, stream.step)
         prefix, is_open = prefix + whole, is_open + undecided
         steps = passage.statistic.layout.pack(passage.release.parts) / stream.step
@@ -212,14 +202,14 @@ def _of_stream(
             wrong.append(f"release {place}: {error}")
     unit, moved = _inverse(stream, len(rows))
     noise, columns = unit @ np.stack(rows), moved / stream.step
-    entered = [passage.blocks[0] for _, passage in passages]
+    entered = [passage.block for _, passage in passages]
     return [
         Measured(passage, place, noise[t], dict(zip(entered, columns[t], strict=True)), wrong[t])
         for t, (place, passage) in enumerate(passages)
     ]
 
 
-def _inverse(stream: JointStream, releases: int) -> tuple[Floats, Floats]:
+def _inverse(stream: Stream, releases: int) -> tuple[Floats, Floats]:
     """W and W A, with W B z independent unit noise.
 
     With one vector drawn per release W is the inverse of B. Normal noise that was drawn otherwise

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -17,8 +18,8 @@ from tacit.privacy.budget import Budget
 from tacit.privacy.curator import Release
 from tacit.privacy.errors import CheckFailed, TacitError, require
 from tacit.privacy.files import read_file
-from tacit.privacy.models import PrivacyModel
 from tacit.privacy.statistic import Block, Statistic
+from tacit.store import ledger
 from tacit.testing.made_up_users import Sample, raw_block
 from tacit.testing.watched_gate import (
     WatchedGate,
@@ -43,6 +44,7 @@ class Run:
         policies: those that served them, and the last one.
         snapshots: what is public of the agent, before anything and after every release.
         said: what was logged or printed.
+        agent: as it is after the last release.
         shown: what else whoever holds the agent can see, after every release; where it was asked.
     """
 
@@ -52,6 +54,7 @@ class Run:
     gate: WatchedGate
     guarantee: str
     said: list[str]
+    agent: Any
     shown: list[dict[str, str]] = field(default_factory=list)
 
     @property
@@ -74,9 +77,10 @@ class Trial:
     tightness: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.privacy: Any = getattr(self.make(), "privacy", None)
-        if not isinstance(self.privacy, PrivacyModel):
-            raise CheckFailed(f"protocol: privacy is {self.privacy!r}, not a privacy model")
+        agent = self.make()
+        if not isinstance(agent, Agent):
+            raise CheckFailed(f"protocol: {agent!r} is not a tacit agent")
+        self.privacy: Any = agent.privacy
 
     def make(self, seed: int = 0, real: bool = False, **options: Any) -> Any:
         """A fresh agent, of a simulation or with real noise."""
@@ -120,11 +124,15 @@ class Trial:
         What is released is the ``script``, if there is one; ``show`` looks at everything that can
         be seen of the agent, ``warn`` says what becomes of warnings.
         """
-        agent = self.make() if agent is None else agent
-        rng = self.rng(stream)
-        seen: list[Block] = []
-        policies, snapshots, shown = [agent.policy], [snapshot(agent)], []
-        with WatchedGate(script).open() as gate, overheard() as said, warnings.catch_warnings():
+        rng, seen, shown = self.rng(stream), list[Block](), list[dict[str, str]]()
+        with contextlib.ExitStack() as stack:
+            gate = stack.enter_context(WatchedGate(script).open())
+            said = stack.enter_context(overheard())
+            stack.enter_context(warnings.catch_warnings())
+            if show:  # files and ledgers say when something happened
+                stack.enter_context(frozen_clock())
+            agent = self.make() if agent is None else agent
+            policies, snapshots = [agent.policy], [snapshot(agent)]
             warnings.simplefilter(warn)
             # It depends on when memory is collected.
             warnings.simplefilter("ignore", ResourceWarning)
@@ -147,21 +155,16 @@ class Trial:
                     shown.append(on_show(agent) | {"what learn returned": digest_of(returned)})
             if show and shown:
                 shown[-1]["the published file"] = self._published(agent)
-        return Run(seen, policies, snapshots, gate, repr(agent.guarantee), said, shown)
-
-    @staticmethod
-    def publish(agent: Any, path: Path) -> None:
-        """The public policy of an agent, also of a simulation."""
-        agent.publish(path, **({"force": True} if isinstance(agent, Agent) else {}))
+                with agent.store.read() as db:
+                    shown[-1]["the ledger"] = digest_of([*ledger.read(db)])
+        return Run(seen, policies, snapshots, gate, repr(agent.guarantee), said, agent, shown)
 
     def _published(self, agent: Any) -> str:
-        """All bytes of it, or why there is none."""
+        """All bytes of the public policy, or why there is none."""
         path = self.folder / "published"
         try:
-            # Files may say when they were written.
-            with frozen_clock():
-                self.publish(agent, path)
-            return digest_of(read_file(path, "state"))
+            agent.publish(path, force=True)
+            return digest_of(read_file(path, "result"))
         except (TacitError, OSError) as error:
             return repr(error)
 

@@ -20,10 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.privacy.curator import Curator, Release, Stream
-from tacit.privacy.curators.entries import Entries
 from tacit.privacy.errors import require
 from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Block, Floats, Statistic
+from tacit.store.store import Store
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,10 +40,10 @@ class Draw:
 class Passage:
     """One release: who asked for what, about whom, and what came out."""
 
-    gate: Curator
+    gate: Curator[Any]
     stream: Stream | None
     statistic: Statistic
-    blocks: tuple[int, ...]
+    block: int
     options: str
     release: Release
     drawn: tuple[Draw, ...] = ()
@@ -51,49 +51,35 @@ class Passage:
     @property
     def request(self) -> tuple[Any, ...]:
         """All that must not depend on anybody's data, given the releases before."""
-        return (self.statistic.fingerprint, self.blocks, self.options, self.release.users)
+        return (self.statistic.fingerprint, self.block, self.options, self.release.users)
 
 
 @dataclass(eq=False)
 class WatchedGate:
-    """Watches all curators; plays ``script`` back in place of what they release."""
+    """Watches all curators; plays ``script`` back in place of what they release.
+
+    Blocks of a curator are numbered as they are asked for the first time.
+    """
 
     script: Sequence[Release] = ()
     passages: list[Passage] = field(default_factory=list)
-    blocks: dict[tuple[Curator, int], Block] = field(default_factory=dict)
+    blocks: dict[tuple[Curator[Any], int], Block] = field(default_factory=dict)
     inside: bool = False
     drawn: list[Draw] = field(default_factory=list)
 
     @contextlib.contextmanager
     def open(self) -> Iterator[WatchedGate]:
         """Replaces the methods of all curators and streams for a while."""
-        originals: list[tuple[type, str, Any]] = [(Entries, "_join", Entries._join)]
-        originals += [(cls, "release", cls.__dict__["release"]) for cls in _with_release()]
-        watchers: dict[str, Callable[[Any], Any]] = {
-            "_join": self._joining,
-            "release": self._out,
-            "steps": self._drawing,
-            "laplace_sum": self._drawing,
-        }
+        originals = [(cls, "answer", cls.__dict__["answer"]) for cls in _that_answer()]
         originals += [(Noise, name, getattr(Noise, name)) for name in ("steps", "laplace_sum")]
         try:
             for cls, name, original in originals:
-                setattr(cls, name, watchers[name](original))
+                watcher = self._out if name == "answer" else self._drawing
+                setattr(cls, name, watcher(original))
             yield self
         finally:
             for cls, name, original in originals:
                 setattr(cls, name, original)
-
-    def _joining(self, original: Callable[..., int]) -> Callable[..., int]:
-        @wraps(original)
-        def join(curator: Curator, block: Block, ids: Any, keep: Callable[..., None]) -> int:
-            def noted(number: int, admitted: Block) -> None:
-                self.blocks[curator, number] = admitted
-                keep(number, admitted)
-
-            return original(curator, block, ids, noted)
-
-        return join
 
     def _drawing(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(original)
@@ -109,60 +95,54 @@ class WatchedGate:
 
     def _out(self, original: Callable[..., Release]) -> Callable[..., Release]:
         @wraps(original)
-        def release(gate: Curator | Stream, *args: Any, **options: Any) -> Release:
-            # A stream may ask its curator for the release: it is one.
+        def answer(gate: Curator[Any] | Stream, *asked: Any, **options: Any) -> Release:
+            # One that asks another one, of whom it inherits, makes one release.
             if self.inside:
-                return original(gate, *args, **options)
+                return original(gate, *asked, **options)
             self.inside = True
             self.drawn.clear()
             try:
-                result = original(gate, *args, **options)
+                result = original(gate, *asked, **options)
             finally:
                 self.inside = False
-            return self._write_down(gate, args, options, result)
+            if isinstance(gate, Stream):
+                return self._write_down(gate._curator, gate, gate.statistic, asked[0], "", result)
+            return self._write_down(gate, None, *asked, repr(options), result)
 
-        return release
+        return answer
 
     def _write_down(
         self,
-        gate: Curator | Stream,
-        args: tuple[Any, ...],
-        options: dict[str, Any],
+        gate: Curator[Any],
+        stream: Stream | None,
+        statistic: Statistic,
+        raw: Block,
+        options: str,
         result: Release,
     ) -> Release:
-        curator = gate if isinstance(gate, Curator) else gate._curator
-        if isinstance(gate, Stream):
-            block = args[0] if args else options.get("block")
-            statistic, stated = gate.statistic, f"stream {gate.name}"
-        else:
-            statistic = args[0] if args else options["statistic"]
-            block, stated = options.get("block"), f"mu {options.get('mu')!r}"
-        number = block if isinstance(block, int) else curator.entered - 1
-        place = len(self.passages)
-        if place < len(self.script):
-            result = curator.last_release = self.script[place]
-        stream = gate if isinstance(gate, Stream) else None
-        self.passages.append(
-            Passage(curator, stream, statistic, (number,), stated, result, (*self.drawn,))
-        )
+        mine = [number for curator, number in self.blocks if curator is gate]
+        here = [number for number in mine if self.blocks[gate, number] is raw]
+        number = here[0] if here else len(mine)
+        self.blocks[gate, number] = raw
+        if (place := len(self.passages)) < len(self.script):
+            result = self.script[place]
+        drawn = (*self.drawn,)
+        self.passages.append(Passage(gate, stream, statistic, number, options, result, drawn))
         return result
 
-    def contributions(self, passage: Passage) -> dict[int, Floats]:
-        """The vectors of the users of every block that was asked."""
-        return {
-            number: passage.statistic.contributions(self.blocks[passage.gate, number])
-            for number in passage.blocks
-        }
+    def contributions(self, passage: Passage) -> Floats:
+        """The vectors of the users of the block that was asked."""
+        return passage.statistic.contributions(self.blocks[passage.gate, passage.block])
 
 
-def _with_release() -> list[type]:
-    """Every class of curators and streams that releases in a way of its own."""
+def _that_answer() -> list[type]:
+    """Every class of curators and streams that answers in a way of its own."""
     found: list[type] = []
     waiting: list[type] = [Curator, Stream]
     while waiting:
         cls = waiting.pop()
         waiting += cls.__subclasses__()
-        method = cls.__dict__.get("release")
+        method = cls.__dict__.get("answer")
         if method is not None and not getattr(method, "__isabstractmethod__", False):
             found.append(cls)
     return found
@@ -179,13 +159,13 @@ def digest_of(value: object) -> str:
 
 
 def _feed(digest: Any, value: object, above: set[int]) -> None:
-    """Values, arrays, and the public attributes of objects; generators and gates are left out."""
+    """Values, arrays, and the public attributes of objects; gates, stores and the like are not."""
     digest.update(type(value).__name__.encode())
     if isinstance(value, (str, bytes, int, float, complex, np.generic, type(None))):
         digest.update(repr(value).encode())
     elif isinstance(value, np.ndarray):
         digest.update(f"{value.dtype}{value.shape}".encode() + value.tobytes())
-    elif callable(value) or isinstance(value, (Curator, Stream, np.random.Generator)):
+    elif callable(value) or isinstance(value, (Curator, Stream, Store, np.random.Generator)):
         return
     elif id(value) not in above:
         if isinstance(value, Mapping):
@@ -207,23 +187,20 @@ def _attributes(value: object) -> list[tuple[str, object]]:
     return [(name, getattr(value, name)) for name in names if not name.startswith("_")]
 
 
-_NAMES = ("policy", "greedy_policy", "block_users", "form", "releases", "users")
+_NAMES = ("policy", "greedy_policy", "block_users", "form", "releases", "users", "state", "record")
 
 
 def snapshot(agent: Any) -> dict[str, str]:
     """All that is public of an agent and its algorithm, by name."""
     public = {name: digest_of(getattr(agent, name)) for name in _NAMES}
-    for part in _parts(agent):
-        # Of a setting the seed may be another one: that of a resumed run comes from its save.
-        shown = [pair for pair in _attributes(part) if pair[0] != "setting"]
-        public |= {name: digest_of(value) for name, value in shown}
-    return public
+    # What is computed when it is asked for may not be yet; of a run's seed its store knows.
+    once = {n for cls in type(agent.algorithm).__mro__ for n, v in vars(cls).items() if _cached(v)}
+    shown = dict(_attributes(agent.algorithm))
+    return public | {n: digest_of(v) for n, v in shown.items() if n not in {"problem", *once}}
 
 
-def _parts(agent: Any) -> list[Any]:
-    """An agent, and who learns for it."""
-    algorithm = getattr(agent, "algorithm", None)
-    return [agent] if algorithm is None else [agent, algorithm]
+def _cached(value: object) -> bool:
+    return isinstance(value, cached_property)
 
 
 # Where in memory an object is says nothing of anybody.
@@ -233,20 +210,19 @@ _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 def on_show(agent: Any) -> dict[str, str]:
     """What else whoever holds the agent can see: its texts and its public properties."""
     found: dict[str, str] = {}
-    names: set[str] = set()
-    for part in _parts(agent):
+    for part in (agent, agent.algorithm):
         for text in (repr, str):
             shown = f"{text.__name__} of {type(part).__name__}"
             found[shown] = _ADDRESS.sub("", text(part))
-        for cls in type(part).__mro__:
-            kinds = property, cached_property
-            names |= {name for name, value in vars(cls).items() if isinstance(value, kinds)}
-    # Those that no snapshot has.
-    for name in sorted(name for name in names - {*_NAMES} if not name.startswith("_")):
-        try:
-            found[name] = digest_of(getattr(agent, name))
-        except Exception as error:
-            found[name] = repr(error)
+        named = {n: v for cls in type(part).__mro__ for n, v in vars(cls).items()}
+        kinds = property, cached_property
+        for name in sorted(n for n, v in named.items() if isinstance(v, kinds) and n[0] != "_"):
+            if name in _NAMES:  # a snapshot has it
+                continue
+            try:
+                found[name] = digest_of(getattr(part, name))
+            except Exception as error:
+                found[name] = repr(error)
     return found
 
 

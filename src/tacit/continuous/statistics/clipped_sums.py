@@ -142,6 +142,11 @@ class VisitSums(ClippedSums):
         m, on_grid = self.features.size, is_grid(self.features)
         self._sums_to(Part("visits", (m,) if on_grid else (m, m), symmetric=not on_grid))
 
+    @property
+    def nonnegative(self) -> bool:
+        """Histograms are; a Gram matrix has negative entries."""
+        return is_grid(self.features)
+
     def monitored(self, release: Any) -> dict[str, tuple[Any, Any]]:
         """Visits of each point of a grid; nobody has more than its length or the horizon."""
         if not is_grid(self.features):

@@ -45,6 +45,7 @@ class EndPlaces(Statistic):
     spec: BoxSpec
     lows: Floats  # (D,), finite
     highs: Floats
+    nonnegative = True
 
     def __post_init__(self) -> None:
         for name in ("lows", "highs"):

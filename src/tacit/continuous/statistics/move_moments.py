@@ -83,6 +83,7 @@ class MoveScales(Statistic):
 
     spec: BoxSpec
     rewards: bool = False
+    nonnegative = True
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", "scales of moves")

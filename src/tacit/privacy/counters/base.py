@@ -45,9 +45,6 @@ from tacit.privacy.owner import Owner, Uncopyable
 Floats = NDArray[np.float64]
 Distribution = Literal["gaussian", "laplace"]
 
-# What a file may choose from; filled by Counter.__init_subclass__.
-_KINDS: dict[str, type[Counter]] = {}
-
 
 class Counter(Uncopyable, ABC):
     """A private running sum of vectors or of symmetric matrices.
@@ -77,12 +74,6 @@ class Counter(Uncopyable, ABC):
     """The arrays of drawn noise that the kind keeps between releases."""
 
     why_single = "a counter cannot be copied: two copies would go on from the same noise"
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        # A subclass that keeps its parent's kind (a variant under test) does not take its place.
-        if "kind" in cls.__dict__:
-            _KINDS[cls.kind] = cls
 
     def __init__(
         self,
@@ -216,7 +207,7 @@ class Counter(Uncopyable, ABC):
         if self._interrupted:
             raise HorizonExceeded(
                 "an earlier release was interrupted half-way: a retry could count its item twice, "
-                "so this counter has ended; resume from a save"
+                "so this counter has ended"
             )
         reach = self._reach + int(np.abs(vector).max())
         if reach > self.largest_sum:
@@ -352,10 +343,12 @@ def revive_counter(
     meta: dict[str, Any], arrays: dict[str, NDArray[Any]], source: NoiseSource
 ) -> Counter:
     """The counter that :meth:`Counter.dump` described."""
+    from tacit.privacy.counters.choose import KINDS
+
     # A symmetric item of n^2 entries is kept as n (n + 1) / 2 of them.
     if math.prod(meta["shape"]) > 2 * arrays["sum"].size:
         raise ValueError("the sum does not have the shape of an item")
-    counter = _KINDS[meta["counter"]](
+    counter = KINDS[meta["counter"]](
         sensitivity=meta["sensitivity"],
         releases=meta["releases"],
         shape=tuple(meta["shape"]),

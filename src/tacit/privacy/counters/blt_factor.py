@@ -54,6 +54,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.privacy.arguments import whole_number
 from tacit.privacy.errors import InvalidArgument
 
 Array = NDArray[np.float64]
@@ -81,7 +82,7 @@ class BLT:
     v: tuple[float, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "releases", _integer("releases", self.releases))
+        object.__setattr__(self, "releases", whole_number("releases", self.releases))
         # Rounded as 1 - u and 1 - v are, so that the claim is about the very numbers that a counter
         # multiplies by, also after 2^40 steps.
         object.__setattr__(self, "u", tuple(1.0 - (1.0 - float(x)) for x in self.u))
@@ -119,11 +120,6 @@ class BLT:
         return _residues(np.array(self.u), np.array(self.v))
 
     @property
-    def inverse_weights(self) -> Array:
-        """The negative ``wh_i`` of the coefficients of ``C^-1``."""
-        return -_residues(np.array(self.v), np.array(self.u))
-
-    @property
     def column_norm(self) -> float:
         """The norm of the first column of ``C``, which is the largest of all columns."""
         w = self.weights
@@ -149,7 +145,8 @@ class BLT:
         Row ``t`` has the norm ``sqrt(beta_0^2 + ... + beta_(t-1)^2)``, ``t = 1 .. n``. The closed
         form is used for every ``t``: a running sum would lose a digit or two on long streams.
         """
-        return self.row_norms_at(np.arange(1, self._length(n) + 1, dtype=np.float64))
+        last = self.releases if n is None else n
+        return self.row_norms_at(np.arange(1, last + 1, dtype=np.float64))
 
     def row_norms_at(self, t: Array) -> Array:
         """Norms of the rows with these numbers; the first is 1."""
@@ -168,11 +165,6 @@ class BLT:
         nodes = np.array((0.0, *self.v))
         return nodes, _residues(nodes, np.array(self.u))
 
-    def _length(self, n: int | None) -> int:
-        if n is None:
-            return self.releases
-        return _integer("n", n, self.releases)
-
 
 @lru_cache(maxsize=256)
 def tabulated(releases: int) -> BLT:
@@ -184,7 +176,7 @@ def tabulated(releases: int) -> BLT:
     >>> round(tabulated(2**17).max_error, 3)
     4.848
     """
-    n = _integer("releases", releases, _MOST_RELEASES)
+    n = whole_number("releases", releases, most=_MOST_RELEASES)
     if n <= 2 * _BUFFERS + 1:
         return _pade(n, max(1, n // 2))
     lengths = sorted(_table())
@@ -227,11 +219,3 @@ def _geometric_sums(nodes: Array, m: int) -> Array:
     gaps = _gaps(nodes)
     sums = -np.expm1(m * np.add.outer(log_rates, log_rates))
     return np.asarray(np.divide(sums, gaps, out=np.full_like(gaps, m), where=gaps > 0.0))
-
-
-def _integer(name: str, value: int, most: int | None = None) -> int:
-    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-    if not whole or value < 1 or (most is not None and value > most):
-        bound = "" if most is None else f" and at most {most}"
-        raise InvalidArgument(f"{name} must be an integer, at least 1{bound}, got {value!r}")
-    return int(value)
