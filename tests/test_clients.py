@@ -25,6 +25,7 @@ from tacit.finite.policy import Policy
 from tacit.finite.spec import FiniteSpec
 from tacit.lq.policy import GainPolicy
 from tacit.privacy.errors import CorruptFile, InvalidArgument
+from tacit.store import ledger
 
 CLIENTS = Path(__file__).parents[1] / "clients"
 VECTORS = CLIENTS / "vectors.json"
@@ -256,7 +257,7 @@ def test_damaged_texts_are_refused(text: str, tmp_path: Path) -> None:
 def test_an_agents_file_says_where_it_comes_from(tmp_path: Path) -> None:
     spec = FiniteSpec.named(STATES, ["wait", "ask"], horizon=H, stationary=True)
     privacy = tacit.JointDP(epsilon=1.0, delta=1e-6)
-    agent = tacit.UCBVI(spec, 1000, privacy, ledger=tmp_path / "ledger")
+    agent = tacit.UCBVI(spec, 1000, privacy, store=tmp_path / "app.db")
     agent.publish(tmp_path / "policy.json")
     said = published.about(tmp_path / "policy.json")
     assert said["agent"] == "ucbvi"
@@ -264,7 +265,8 @@ def test_an_agents_file_says_where_it_comes_from(tmp_path: Path) -> None:
     assert said["spec"] == repr(spec)
     assert tacit.Guarantee.from_dict(said["guarantee"]) == agent.guarantee
     assert (said["simulated"], said["state_labels"], said["version"]) == (False, STATES, 0)
-    assert said["ledger_head"] in (tmp_path / "ledger").read_text().splitlines()[-1]
+    with agent.store.read() as db:
+        assert (said["ledger_line"], said["ledger_head"]) == ledger.head(db)
     assert said["date"].endswith("Z")
     read = Policy.load(tmp_path / "policy.json")
     assert read.act(0, "busy") == agent.policy.act(0, "busy")

@@ -42,7 +42,7 @@ def test_check_finds_what_is_wrong(tmp_path: Path) -> None:
     wrong = [
         (name, words) for name, well, words in json.loads(outcome.stdout)["checks"] if not well
     ]
-    assert [name for name, _ in wrong] == ["store", "arguments", "ledger"]
+    assert [name for name, _ in wrong] == ["mode", "arguments", "ledger"]
     assert "'run' in this store has other arguments" in dict(wrong)["arguments"]
 
 

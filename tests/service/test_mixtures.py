@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 def test_devices_draw_and_what_they_drew_counts(tmp_path: Path) -> None:
     """By themselves, or as whoever calls them says; nobody's values decide anything."""
     rng = np.random.default_rng(4)
-    with running(make_app(tmp_path, agent="concurrent_psrl", size=12)) as run:
+    with running(make_app(tmp_path, agent="concurrent_psrl", size=12, window=1)) as run:
         device, other = run.client(), run.client()
         whole = other.policy()
         drawn = set()

@@ -122,7 +122,7 @@ def test_a_curator_and_an_officer(tmp_path: Path, browser: Any) -> None:
         browser.get(f"{run.address}/policies")
         look(browser, "policies")
         press(browser, "Pin 0")
-        until(browser, "Version 0 is pinned")
+        until(browser, "is pinned: releases go on")
         press(browser, "Stop serving")
         assert shows(browser, "The service is stopped")
         assert run.client().request("GET", "/v1/policy")[0] == 503

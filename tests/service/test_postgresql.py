@@ -34,8 +34,7 @@ def test_two_services_release_a_block_once(tmp_path: Path, database: str) -> Non
         body = episode(devices[0].policy(), devices[0]._ticket)
         answers = [device.post("/v1/episodes", body) for device in devices]
         assert answers[0] == answers[1]
-        told = come(devices[0], 10) + come(devices[1], 9)
-        assert told == ["waiting"] * 20 or len(told) == 19
+        assert come(devices[0], 10) + come(devices[1], 9) == ["waiting"] * 19
         for run in (one, two):
             state = run.wait(lambda s: s["version"] == 1)
             assert (state["served"], state["waiting"]) == (20, 0)
@@ -57,5 +56,5 @@ def test_two_services_release_a_block_once(tmp_path: Path, database: str) -> Non
 def test_a_database_that_does_not_answer_is_one_error() -> None:
     with pytest.raises(StoreGone, match="does not answer"):
         Store("postgresql://postgres@127.0.0.1:1/none")
-    with pytest.raises(StoreGone, match=r"cannot be opened|does not answer"):
+    with pytest.raises(StoreGone, match="cannot be made"):
         Store("/nowhere/at/all.db", patience=0.3)

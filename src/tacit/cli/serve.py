@@ -112,4 +112,4 @@ def tools() -> Any:
     from tacit.cli.report import document, html, report
     from tacit.service.pages import Tools
 
-    return Tools(report, lambda found: html(document(found)), differences)
+    return Tools(lambda *given: html(document(report(*given))), differences)

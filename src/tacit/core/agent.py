@@ -59,6 +59,7 @@ Ids = Sequence[int | str] | None
 _GRACE = 1.0
 # After so many sums in vain of one block, forgetting waits for it; for so many seconds at most.
 _IN_VAIN, _HOLD = 3, 30.0
+_CLOCKS = 60.0  # seconds by which clocks of processes may differ
 _CHECKPOINTS = 32  # versions that can be rolled back to
 
 
@@ -634,6 +635,11 @@ class Agent(Uncopyable):
 
     def _step(self) -> bool:
         view = self._look()
+        if view.first.stage == "closed" and view.first.at > time.time() + _CLOCKS:
+            # The clock was set back: its window begins anew, or it would wait for that long.
+            with self.store.write() as db:
+                runs.set_block(db, view.run, view.first.block, at=time.time())
+            view = self._look(fresh=True)
         if not self._ready(view.first):
             return False
         try:
@@ -1096,13 +1102,17 @@ class Agent(Uncopyable):
         An economy: commits are fenced, whoever computes.
         """
         now = time.time()
+
+        def held(run: Any) -> bool:
+            # One that ends too late was given by a clock that was ahead.
+            return bool(run.leader != who and now < run.lease <= now + 2.0 * seconds)
+
         run = self._look().run
-        if run.leader != who and run.lease > now:
+        if held(run):
             return False
-        if run.leader != who or run.lease < now + seconds / 2:
+        if run.leader != who or not now + seconds / 2 <= run.lease <= now + 2.0 * seconds:
             with self.store.write() as db:
-                run = runs.find(db, self.run_name)
-                if run.leader != who and run.lease > now:
+                if held(runs.find(db, self.run_name)):
                     return False
                 runs.set_run(db, self.run_name, leader=who, lease=now + seconds)
         return True

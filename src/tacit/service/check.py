@@ -39,11 +39,8 @@ def checked(app: App, expect: str = "") -> list[tuple[str, bool, str]]:
 
     def opened() -> str:
         nonlocal store
-        if "://" not in app.store:
-            if not os.path.exists(app.store):
-                return "is not there yet: the first start makes it"
-            mode = stat.S_IMODE(os.stat(app.store).st_mode)
-            _require(mode & 0o077 == 0, f"others can read it: its mode is {mode:o}, not 600")
+        if "://" not in app.store and not os.path.exists(app.store):
+            return "is not there yet: the first start makes it"
         store = Store(app.store)
         return f"answers, schema {VERSION}"
 
@@ -60,6 +57,8 @@ def checked(app: App, expect: str = "") -> list[tuple[str, bool, str]]:
 
 
 def _of_store(app: App, store: Store, expect: str) -> Iterator[tuple[str, Callable[[], str]]]:
+    if not store.postgres:
+        yield "mode", lambda: _mode(app)
     yield "tokens", lambda: _tokens(store)
     with store.read() as db:
         run = runs.find(db, app.name)
@@ -90,6 +89,12 @@ def _tls(app: App) -> str:
     names = [app.folder / serving.certificate, app.folder / serving.certificate_key]
     ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(*map(str, names))
     return "certificate and key fit"
+
+
+def _mode(app: App) -> str:
+    mode = stat.S_IMODE(os.stat(app.store).st_mode)
+    _require(mode & 0o077 == 0, f"others can read the store: its mode is {mode:o}, not 600")
+    return f"{mode:o}"
 
 
 def _tokens(store: Store) -> str:

@@ -73,8 +73,8 @@ class Client:
         of a mixed policy is drawn anew each time. An unused place is kept, while it is fresh.
         """
         wanted = self._spent or time.monotonic() > self._until
-        path = f"/v1/policy?place={int(wanted)}"
-        code, headers, body = self.request("GET", path, {"If-None-Match": self._etag})
+        address = f"/v1/policy?place={int(wanted)}"
+        code, headers, body = self.request("GET", address, {"If-None-Match": self._etag})
         if code == 200:
             with tempfile.TemporaryDirectory() as folder:
                 path = Path(folder) / "policy.json"

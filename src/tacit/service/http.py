@@ -23,7 +23,7 @@ from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from sqlalchemy import update
 
-from tacit.core.agent import Answer
+from tacit.core.receipt import Answer
 from tacit.privacy.errors import InvalidArgument, TacitError, TacitWarning
 from tacit.service.app_file import App
 from tacit.service.curator import Loop
@@ -140,7 +140,7 @@ class Service:
 
     def _look(self, last: Seen | None) -> Seen:
         run, problems = self.agent.run_row(), tuple(self.agent.problems())
-        kept, report = {} if last is None else dict(last.policies), last and last.report
+        kept, report = (dict(last.policies), last.report) if last is not None else ({}, None)
         if run.version not in kept:
             kept[run.version] = self.policy_body(run.version)
         if self.form.local and (last is None or last.run.epoch != run.epoch):
@@ -324,7 +324,8 @@ class Counted:
             await send(message)
 
         if scope["type"] != "http":
-            return await self._app(scope, receive, send)
+            await self._app(scope, receive, send)
+            return
         try:
             await self._app(scope, receive, counting)
         except Exception as error:

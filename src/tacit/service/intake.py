@@ -23,7 +23,8 @@ from tacit.service.log import trouble
 from tacit.store.store import StoreGone
 
 if TYPE_CHECKING:
-    from tacit.core.agent import Agent, Answer
+    from tacit.core.agent import Agent
+    from tacit.core.receipt import Answer
 
 _MOST = 512
 """Devices that share a transaction, at most."""

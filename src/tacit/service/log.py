@@ -27,6 +27,7 @@ def trouble(where: str, error: BaseException) -> str:
     if isinstance(error, TacitError):
         words = f"{words}: {' '.join(str(error).split())}"
     frames = traceback.extract_tb(error.__traceback__)
-    at = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]
+    ours = [frame for frame in frames if "tacit" in frame.filename or frame is frames[-1]]
+    at = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in ours]
     _log.error(json.dumps({"event": "failed", "where": where, "error": words, "at": at}))
     return words

@@ -60,7 +60,7 @@ def rendered(template: str, title: str, who: Visitor | None = None, **values: An
 class Tools:
     """What a page says of a ledger and of policies; the command line has the words."""
 
-    report: Callable[[Store, str, Sequence[str]], str]  # of a run, with policies, as a page
+    report: Callable[[Store, Sequence[str]], str]  # of a store, with policies, as a page
     differences: Callable[[Any, Any], dict[str, Any]]
 
 
@@ -197,7 +197,7 @@ class Pages:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / f"policy-{seen.run.version}.json"
             path.write_bytes(seen.policy[0])
-            return self.tools.report(self.service.store, self._run, [str(path)])
+            return self.tools.report(self.service.store, [str(path)])
 
     # The sandbox.
 

@@ -319,7 +319,8 @@ def forget(db: sa.Connection, store: Store, person: str) -> dict[str, int] | Non
     rows = db.execute(
         select(people, runs.c.hold).join(runs, runs.c.run == people.c.run).where(*mine)
     ).all()
-    if any(row.hold > time.time() for row in rows):
+    now = time.time()
+    if any(now < row.hold < now + 60.0 for row in rows):  # a clock that was ahead holds nobody
         return None
     for row in rows:
         _drop(db, store, row)

@@ -120,7 +120,10 @@ class Store:
         if self.where and not Path(self.where).exists():
             if not create:
                 raise InvalidArgument(f"there is no store {self.where!r}")
-            Path(self.where).touch(mode=0o600)
+            try:
+                Path(self.where).touch(mode=0o600)
+            except OSError as error:
+                raise StoreGone(f"{self.where!r} cannot be made: {error.strerror}") from None
         self._only = _Kept.open(self.where or ":memory:")
         engine = sa.create_engine("sqlite://", poolclass=StaticPool, creator=lambda: self._only)
         sa.event.listen(engine, "begin", _begin)
