@@ -20,11 +20,10 @@ from tacit.finite.policy import Policy
 from tacit.mixture import hard_mixture, mixture_of_models, path_counts, sum_loops
 from tacit.mixture import model_sums as of_models
 from tacit.mixture import statistics as of_both
-from tacit.mixture.model_sums import ModelSums
+from tacit.mixture.model_sums import ModelSums, any_features
 from tacit.mixture.path_counts import PathCounts
 from tacit.privacy.bounds import walks
 from tacit.privacy.errors import CheckFailed, InvalidArgument
-from tacit.privacy.standard import any_features
 from tacit.privacy.statistic import Statistic
 from tests.finite.samples import all_episodes, largest_gap, of_dtype, users_of
 

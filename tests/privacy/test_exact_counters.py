@@ -25,10 +25,9 @@ from tacit.privacy.counters import (
     SmoothTree,
 )
 from tacit.privacy.counters.base import revive_counter
-from tacit.privacy.counters.dense import square_root_error
+from tacit.privacy.counters.dense import Factor, square_root_error
 from tacit.privacy.counters.fixed_point import FixedPoint, octave, octave_share, scaled
-from tacit.privacy.counters.grid import Grid, root_up
-from tacit.privacy.counters.items import Items
+from tacit.privacy.counters.grid import Grid, Items, root_up
 from tacit.privacy.errors import CorruptFile, InvalidArgument
 from tacit.privacy.noise import Noise
 
@@ -98,10 +97,8 @@ def looked_at(counter: Counter) -> list[np.ndarray]:
 def test_rounded_factors_multiply_to_prefix_sums(cls: type[Counter], releases: int) -> None:
     counter = cls(releases=releases, mu=1.0, source=Scripted())
     assert isinstance(counter, (NormalisedSquareRoot, Optimal))
-    b, whole = np.zeros((2, releases, releases))
-    for t in range(1, releases + 1):
-        b[t - 1, :t], whole[t - 1, :t] = counter._row(t), counter._factor_row(t)
-    assert np.array_equal(whole, np.rint(whole))
+    b, whole = np.tril(counter.factor.inverse), np.tril(counter.factor.whole)
+    assert whole.dtype == np.int64
     c = whole / 2.0 ** counter._places()
     assert np.abs(b @ c - np.tri(releases)).max() < 1e-12
     assert np.allclose(np.linalg.norm(b, axis=1), counter.row_norms(releases), rtol=1e-12)
@@ -408,8 +405,7 @@ def test_another_factor_is_refused(cls: type[Counter], monkeypatch: Any) -> None
     counter = cls(2.0, 8, mu=0.4, source=Noise(1))
     counter.release(1.0)
     dumped = counter.dump()
-    numbers = counter._numerators()  # type: ignore[attr-defined]
-    monkeypatch.setattr(cls, "_numerators", lambda self: numbers + 1)
+    monkeypatch.setattr(Factor, "digest", "another")
     with pytest.raises(CorruptFile, match="another factor"):
         revive_counter(*dumped, Noise(1))
 

@@ -18,10 +18,8 @@ from hypothesis import strategies as st
 
 import tacit
 from tacit.privacy import files
-from tacit.privacy.counters.base import revive_counter
 from tacit.privacy.errors import CorruptFile, InvalidArgument, TacitError
 from tacit.privacy.files import parse_json, parse_toml, read_file, write_atomic
-from tacit.privacy.noise import Noise
 from tacit.registry import build_world
 from tacit.simulation.tables import load_results
 from tacit.tabular.world import load_world
@@ -188,7 +186,7 @@ def check_levels(text: str) -> None:
 soup = [*"[]{}\"'\\#\n=.,a1", '"""', "'''", "a = [", "[[", "]]", ", ", "\r\n"]
 
 
-@settings(max_examples=1500, deadline=None)
+@settings(max_examples=500, deadline=None)
 @given(st.lists(st.sampled_from(soup), max_size=20), st.integers(0, 3))
 def test_no_toml_is_deeper_than_the_scan_says(parts: list[str], brackets: int) -> None:
     """What the parser takes for brackets is never hidden from the scan by quotes or comments."""
@@ -239,17 +237,6 @@ def test_files_of_runs_are_refused_in_our_words(tmp_path: Path) -> None:
         path.write_text(json.dumps({"format": "tacit-runs", "version": 1, "results": results}))
         with pytest.raises(CorruptFile, match=r"runs\.json"):
             load_results(path)
-
-
-def test_a_counter_of_another_size_is_refused() -> None:
-    """A forged shape takes no memory."""
-    meta, arrays = tacit.counter(tacit.Budget(1.0, 1e-6), 1.0, 8, (2,), noise_seed=0).dump()
-    for shape in ([10**9], [10**18], [3], [1], [-2], ["a"], None):
-        tracemalloc.start()
-        with pytest.raises(files.MALFORMED):
-            revive_counter(meta | {"shape": shape}, arrays, Noise(1))
-        assert tracemalloc.get_traced_memory()[1] < 1_000_000
-        tracemalloc.stop()
 
 
 # Writing.

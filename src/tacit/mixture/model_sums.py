@@ -14,7 +14,6 @@ from tacit.mixture.statistics import RegressionSums, checked_table, cut, possibl
 from tacit.privacy.bounds.walks import MOST_PAIRS, ROUNDING, Walks, extremes, opposed
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.standard import any_features
 from tacit.privacy.statistic import Block, Bools, Floats, LoopSums
 from tacit.privacy.symmetric import pack, packed_size
 
@@ -283,3 +282,23 @@ class ModelSums(LoopSums, RegressionSums):
         given: Any = (*steps, *tables, *how, sums, crosses, paid)
         sum_steps(*given)
         return self._joined(sums, crosses, paid)
+
+
+def any_features(gram: float, cross: float) -> float:
+    """The largest |y - y~|^2 of y = (sqrt(a) x x', x q), |x| <= 1, |q|^2 <= m, with any signs.
+
+    x is a vector and q a number, or x is a matrix (k, n) with Frobenius norm and q in R^n. Let
+    z = [x; q' / sqrt(2 a)], of k + 1 rows. z z' is positive semidefinite with trace
+    |x|^2 + |q|^2 / (2 a) <= 1 + m / (2 a) =: t, so |z z'| <= t in Frobenius norm, and two such
+    matrices have a non-negative inner product: they are at most sqrt(2) t apart. The blocks of z z'
+    are x x', twice x q / sqrt(2 a), and |q|^2 / (2 a). So of two of each, |y - y~|^2 =
+    a |x x' - x~ x~'|^2 + |x q - x~ q~|^2 is at most a |z z' - z~ z~'|^2, and so at most 2 a t^2 =
+    2 (a + m / 2)^2 / a. It grows with a, so for a < m / 2 it is at most what it is there: 4 m.
+
+    Zero is one of the y. Vectors attain both: unit vectors with <x, x~> = min(1, m / (2 a)), and
+    numbers q~ = -q of size sqrt(m). It holds for y times weights in [0, 1] too: |w y - w~ y~|^2 is
+    convex in each weight, so it is largest where they are 0 or 1.
+    """
+    if 2.0 * gram < cross:
+        return 4.0 * cross
+    return 2.0 * (gram + cross / 2.0) ** 2 / gram

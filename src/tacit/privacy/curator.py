@@ -379,7 +379,21 @@ class JointCurator(Curator[JointDP]):
         self, statistic: Statistic, *, releases: int, kind: str = "auto", mu: float | None = None
     ) -> Stream:
         """A counter over blocks: each block enters once and pays ``mu`` (all, by default)."""
-        return Stream.start(self, statistic, releases, kind, mu)
+        privacy, cost = self.privacy, self._cost(mu, Fraction(0))
+        if privacy.separate_blocks and kind != "blocks":
+            raise InvalidArgument("disjoint=True was declared: only kind='blocks' keeps to it")
+        step = grid_step(statistic, privacy.norm)
+        counter = make_counter(
+            kind,
+            sensitivity=self.apart(statistic, step),
+            releases=releases,
+            shape=(statistic.layout.size,),
+            mu=None if privacy.pure else cost,
+            epsilon=cost if privacy.pure else None,
+            source=self.source,
+            whole=True,
+        )
+        return Stream(self, statistic, counter, cost, step)
 
     @property
     def guarantee(self) -> Guarantee:
@@ -436,35 +450,6 @@ class Stream:
         self.cost, self.step, self.users, self.reach = cost, step, 0, 0.0
         self._entered: set[int] = set()
         curator.counters.add(counter.kind)
-
-    @classmethod
-    def start(
-        cls,
-        curator: JointCurator,
-        statistic: Statistic,
-        releases: int,
-        kind: str,
-        mu: float | None,
-    ) -> Stream:
-        """A new one."""
-        privacy = curator.privacy
-        instance_of("kind", kind, str)
-        if privacy.separate_blocks and kind != "blocks":
-            raise InvalidArgument("disjoint=True was declared: only kind='blocks' keeps to it")
-        cost = curator._cost(mu, Fraction(0))
-        step = grid_step(statistic, privacy.norm)
-        counter = make_counter(
-            kind,
-            sensitivity=curator.apart(statistic, step),
-            releases=releases,
-            shape=(statistic.layout.size,),
-            mu=None if privacy.pure else cost,
-            epsilon=cost if privacy.pure else None,
-            source=curator.source,
-            whole=True,
-        )
-        check_reach(reach(statistic, step, 0), counter.largest_sum)
-        return cls(curator, statistic, counter, cost, step)
 
     @property
     def std(self) -> Floats:

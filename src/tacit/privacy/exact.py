@@ -37,17 +37,14 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.statistic import StreamedBlock, gate_total
-
-if TYPE_CHECKING:
-    from tacit.privacy.statistic import Block, Statistic
+from tacit.privacy.statistic import Block, Statistic, StreamedBlock, gate_total
 
 Ints: TypeAlias = NDArray[np.int64]
 

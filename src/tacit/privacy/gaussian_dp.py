@@ -53,8 +53,6 @@ TINY = sys.float_info.min
 """The smallest normal number, 2.2e-308."""
 ULP = sys.float_info.epsilon
 """A unit in the last place of 1."""
-MAX_EPSILON = 1e13
-"""Its mu is below the largest for every delta."""
 
 _SQRT_2PI = math.sqrt(2 * math.pi)
 _FAR = 39.0  # phi(39) < 1e-330: beyond, delta is below TINY whatever mu is
@@ -71,13 +69,6 @@ def checked_delta(delta: float) -> float:
     """A delta that Gaussian noise can have."""
     return checked_number(
         "delta", delta, "a number of at least 2.3e-308 and below 1", lambda d: TINY <= d < 1
-    )
-
-
-def checked_epsilon(epsilon: float) -> float:
-    """An epsilon that can be converted."""
-    return checked_number(
-        "epsilon", epsilon, "a number from 0 to 1e13", lambda e: 0 <= e <= MAX_EPSILON
     )
 
 
@@ -169,7 +160,9 @@ def mu_from_budget(epsilon: float, delta: float) -> float:
     >>> round(1 / mu_from_budget(1.0, 1e-6), 4)  # noise per unit of sensitivity
     4.2247
     """
-    return _largest_mu(checked_epsilon(epsilon), checked_delta(delta))
+    allowed = "a number from 0 to 1e13"  # beyond, mu would be too large for some delta
+    epsilon = checked_number("epsilon", epsilon, allowed, lambda e: 0 <= e <= 1e13)
+    return _largest_mu(epsilon, checked_delta(delta))
 
 
 @functools.lru_cache(maxsize=256)

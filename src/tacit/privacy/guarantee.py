@@ -174,11 +174,6 @@ class Guarantee:
         return mu
 
     @property
-    def pure(self) -> bool:
-        """Whether delta is 0."""
-        return self.delta == 0
-
-    @property
     def short(self) -> str:
         """One line: numbers, model, relation, number of releases."""
         whom = "per user" if self._whole else f"for {self.unit.partition(';')[0]}"
@@ -190,7 +185,7 @@ class Guarantee:
         return ", ".join(parts)
 
     def __str__(self) -> str:
-        name = f"{'pure ' if self.pure else ''}{self.model} differential privacy"
+        name = f"{'pure ' if self.delta == 0 else ''}{self.model} differential privacy"
         claim = f"{self._budget}-{name} for {self.unit}, {self.relation.value}."
         sentences = [claim, self._bound(), _REACH[self.model], _TAKING_PART, self._releases()]
         if self.episodes_per_user > 1:

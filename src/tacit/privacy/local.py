@@ -27,7 +27,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -112,6 +112,9 @@ class DeviceCurator(Curator[Model]):
     Each user reports once: a block is asked one statistic.
     """
 
+    made: ClassVar[str]
+    """Column of a block that devices made."""
+
     def __init__(self, privacy: Model, **options: Any) -> None:
         if (protects := options.get("protects", WHOLE_EPISODE)) != WHOLE_EPISODE:
             raise InvalidArgument(
@@ -157,11 +160,6 @@ class DeviceCurator(Curator[Model]):
     def price(self, release: Release) -> Fraction:
         """All that a user has: she reports once."""
         return Fraction(1)
-
-    @property
-    @abstractmethod
-    def made(self) -> str:
-        """Column of a block that devices made."""
 
     @abstractmethod
     def _estimate(self, statistic: Statistic, block: Block) -> tuple[Floats, Floats]:

@@ -54,13 +54,8 @@ def new_lock() -> threading.RLock:
     return lock
 
 
-def _free() -> None:
-    for lock in _LOCKS:
-        lock._at_fork_reinit()
-
-
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_free)
+    os.register_at_fork(after_in_child=lambda: [lock._at_fork_reinit() for lock in _LOCKS])
 
 
 def refuse_within(lock: threading.RLock, what: str) -> threading.RLock:

@@ -9,8 +9,7 @@ from tacit.privacy.counters.base import Counter
 from tacit.privacy.counters.blt import BufferedToeplitz, Endless
 from tacit.privacy.counters.choose import KINDS, counter, make_counter
 from tacit.privacy.counters.dense import NormalisedSquareRoot, Optimal
-from tacit.privacy.counters.simple import Blocks
-from tacit.privacy.counters.tree import SmoothTree
+from tacit.privacy.counters.tree import Blocks, SmoothTree
 
 __all__ = [
     "KINDS",

@@ -34,8 +34,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tacit.privacy.arguments import MOST_USERS, flag, positive, whole_number
 from tacit.privacy.budget import Budget, Relation
-from tacit.privacy.counters.grid import LARGEST, LARGEST_NOISE, Grid, Ints
-from tacit.privacy.counters.items import Items
+from tacit.privacy.counters.grid import LARGEST, LARGEST_NOISE, Grid, Ints, Items
 from tacit.privacy.errors import CorruptFile, HorizonExceeded, InvalidArgument
 from tacit.privacy.exact import exact_words
 from tacit.privacy.guarantee import Guarantee
@@ -187,7 +186,20 @@ class Counter(Uncopyable, ABC):
     @property
     def guarantee(self) -> Guarantee:
         """What is proven of everything this counter ever publishes."""
-        return _guarantee(self)
+        if self.budget is None:
+            raise InvalidArgument("no budget was declared; build the counter with tacit.counter")
+        words = exact_words(self.distribution == "laplace")
+        return Guarantee(
+            model="joint",
+            epsilon=self.budget.epsilon,
+            delta=self.budget.delta,
+            mu=self.mu,
+            relation=self.relation,
+            unit="one user's contribution to one item",
+            releases=self.releases,
+            mechanism=f"{self.kind} counter, {words}",
+            simulation_only=self.source.simulation,
+        )
 
     def release(self, item: ArrayLike) -> Floats:
         """Adds one item (the sum of a block's users) and publishes the private running sum.
@@ -243,7 +255,22 @@ class Counter(Uncopyable, ABC):
         if self._interrupted:
             raise HorizonExceeded("a release was interrupted half-way: there is nothing to save")
         values, arrays = self._state()
-        meta = _described(self) | {"values": values}
+        meta = {
+            "counter": self.kind,
+            "sensitivity": self.sensitivity,
+            "releases": self.releases,
+            "shape": list(self.shape),
+            "symmetric": self.symmetric,
+            "mu": self.mu,
+            "epsilon": self.epsilon,
+            "whole": self.whole,
+            "calibration": [self._grid.step, self.scale],
+            "options": self._options(),
+            "why": self.why,
+            "released": self.released,
+            "sizes": self._reach,
+            "values": values,
+        }
         return meta, {"sum": self._sum, **arrays}
 
     def __repr__(self) -> str:
@@ -286,23 +313,6 @@ class Counter(Uncopyable, ABC):
         return "laplace"
 
 
-def _guarantee(counter: Counter) -> Guarantee:
-    if counter.budget is None:
-        raise InvalidArgument("no budget was declared; build the counter with tacit.counter")
-    words = exact_words(counter.distribution == "laplace")
-    return Guarantee(
-        model="joint",
-        epsilon=counter.budget.epsilon,
-        delta=counter.budget.delta,
-        mu=counter.mu,
-        relation=counter.relation,
-        unit="one user's contribution to one item",
-        releases=counter.releases,
-        mechanism=f"{counter.kind} counter, {words}",
-        simulation_only=counter.source.simulation,
-    )
-
-
 def unit_std(counter: Counter) -> float:
     """The standard deviation of one number of noise."""
     std = counter.scale * (math.sqrt(2.0) if counter.distribution == "laplace" else 1.0)
@@ -317,37 +327,12 @@ def check_release(counter: Counter, release: int) -> None:
         raise InvalidArgument(f"release must be in 1..{counter.releases}, got {release!r}")
 
 
-def _described(counter: Counter) -> dict[str, Any]:
-    """What a save says about a counter, beside what its kind keeps."""
-    budget = counter.budget
-    return {
-        "counter": counter.kind,
-        "sensitivity": counter.sensitivity,
-        "releases": counter.releases,
-        "shape": list(counter.shape),
-        "symmetric": counter.symmetric,
-        "mu": counter.mu,
-        "epsilon": counter.epsilon,
-        "whole": counter.whole,
-        "calibration": [counter._grid.step, counter.scale],
-        "options": counter._options(),
-        "budget": None if budget is None else [budget.epsilon, budget.delta],
-        "relation": counter.relation.value,
-        "why": counter.why,
-        "released": counter.released,
-        "sizes": counter._reach,
-    }
-
-
 def revive_counter(
     meta: dict[str, Any], arrays: dict[str, NDArray[Any]], source: NoiseSource
 ) -> Counter:
     """The counter that :meth:`Counter.dump` described."""
     from tacit.privacy.counters.choose import KINDS
 
-    # A symmetric item of n^2 entries is kept as n (n + 1) / 2 of them.
-    if math.prod(meta["shape"]) > 2 * arrays["sum"].size:
-        raise ValueError("the sum does not have the shape of an item")
     counter = KINDS[meta["counter"]](
         sensitivity=meta["sensitivity"],
         releases=meta["releases"],
@@ -363,8 +348,6 @@ def revive_counter(
     if counter._grid.step != step or not math.isclose(counter.scale, scale, rel_tol=1e-9):
         raise CorruptFile("a saved counter goes on with the grid that it had")
     counter.scale = max(scale, counter.scale)
-    counter.budget = None if meta["budget"] is None else Budget(*meta["budget"])
-    counter.relation = Relation(meta["relation"])
     counter.why = meta["why"]
     counter.released = meta["released"]
     counter._reach = meta["sizes"]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
-import numbers
 from collections.abc import Mapping
 from typing import Any
 
+from tacit.privacy.arguments import MOST_USERS, whole_number
 from tacit.privacy.budget import Budget, Relation, checked_relation
 from tacit.privacy.counters.base import Counter
 from tacit.privacy.counters.blt import BufferedToeplitz, Endless
@@ -16,8 +15,7 @@ from tacit.privacy.counters.dense import (
     Optimal,
     square_root_error,
 )
-from tacit.privacy.counters.simple import Blocks
-from tacit.privacy.counters.tree import SmoothTree
+from tacit.privacy.counters.tree import Blocks, SmoothTree
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.noise import Noise, NoiseSource
 
@@ -90,6 +88,8 @@ def counter(
 
 def make_counter(kind: str, **options: Any) -> Counter:
     """A counter of the kind asked for, with its arguments, or the best one for ``"auto"``."""
+    if options.get("releases") is not None:
+        options["releases"] = whole_number("releases", options["releases"], most=MOST_USERS)
     if isinstance(kind, str) and kind == "auto":
         pure = options.get("epsilon") is not None
         return _best_laplace(options) if pure else _best_gaussian(options)
@@ -107,8 +107,8 @@ def _best_gaussian(options: dict[str, Any]) -> Counter:
             "square root that did, at constant memory and time"
         )
         return endless
-    if not _above(_LONGEST_HISTORY, releases):
-        few = not _above(MOST_OPTIMAL, releases)
+    if releases <= _LONGEST_HISTORY:
+        few = releases <= MOST_OPTIMAL
         chosen: Counter = Optimal(**options) if few else NormalisedSquareRoot(**options)
         if chosen.memory * chosen.size <= _LARGEST_HISTORY:
             least = "the smallest" if few else "nearly the smallest"
@@ -127,31 +127,20 @@ def _best_gaussian(options: dict[str, Any]) -> Counter:
     return blt
 
 
-def _above(limit: int, releases: Any) -> bool:
-    """Whether it is a number above a limit; what is none is refused by the counters."""
-    return isinstance(releases, numbers.Real) and bool(releases > limit)  # type: ignore[operator]
-
-
 def _best_laplace(options: dict[str, Any]) -> Counter:
     releases = options.get("releases")
     if releases is None:
         blocks = Blocks(**options)
         blocks.why = "blocks: the only one with pure DP for an unknown number of releases"
         return blocks
-    if _above(_LONGEST_COMPARISON, releases):
+    if releases > _LONGEST_COMPARISON:
         best = SmoothTree(**options)
         best.why = "smooth tree: pure DP needs Laplace noise, and over many releases it has least"
         return best
-    candidates: list[Counter] = [cls(**options) for cls in (Blocks, SmoothTree)]
-    worst = [float(c.std.max()) for c in candidates]
-    chosen = candidates[worst.index(min(worst))]
-    others = ", ".join(
-        f"{c.kind} {w:.4g}"
-        for c, w in zip(candidates, worst, strict=True)
-        if c is not chosen and math.isfinite(w)
-    )
+    fits = sorted((Blocks(**options), SmoothTree(**options)), key=lambda one: float(one.std.max()))
+    chosen, other = fits
     chosen.why = (
         f"{chosen.kind}: pure DP needs Laplace noise, and its largest standard deviation over "
-        f"{chosen.releases} releases is {min(worst):.4g} ({others})"
+        f"{chosen.releases} releases is {chosen.std.max():.4g} ({other.kind} {other.std.max():.4g})"
     )
     return chosen

@@ -10,23 +10,26 @@ biased.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 from abc import abstractmethod
 from base64 import b64decode
 from functools import cache, lru_cache
 from importlib.resources import files
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from zlib import decompress
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tacit.privacy.counters.base import Floats
+from tacit.privacy.counters.base import Counter, Floats
 from tacit.privacy.counters.grid import Ints, root_up
-from tacit.privacy.counters.history import PLACES, History, refuse_long
-from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.errors import CorruptFile, InvalidArgument
 
 OPTIMAL_NAME = "optimal_factors.json"
+PLACES = 14
+"""The binary places of rounded factors: noise is larger by less than 0.01 % for them."""
 OPTIMAL_PLACES = 12
 MOST_OPTIMAL = 64
 _MOST_NORMALISED = 1 << 11
@@ -57,9 +60,18 @@ class Factor(NamedTuple):
             array.setflags(write=False)
         return cls(places, whole, inverse, root_up(longest) / 2.0**places, norms)
 
+    @property
+    def digest(self) -> str:
+        """A hash of C: a counter goes on with the factor that it had."""
+        return hashlib.sha256(self.whole.astype("<i8").tobytes()).hexdigest()
 
-class _Dense(History):
-    """A counter whose factor is a matrix of whole numbers."""
+
+class _Dense(Counter):
+    """A counter whose factor is a matrix of whole numbers, which keeps two vectors per release.
+
+    The items x of all releases are kept, and w = C x + z (see :mod:`.grid`): the t-th release is
+    row t of B times w, a function of w alone.
+    """
 
     @property
     @abstractmethod
@@ -75,17 +87,45 @@ class _Dense(History):
         """The norms of the rows of A C^-1."""
         return self.factor.row_norms[:upto].copy()
 
+    @property
+    def memory(self) -> int:
+        """The running sum, and an item and its w per release."""
+        return 1 + 2 * (self.releases or 1)
+
     def _places(self) -> int:
         return self.factor.places
 
-    def _factor_row(self, release: int) -> Ints:
-        return self.factor.whole[release - 1, :release]
+    def _start(self) -> None:
+        self._past = np.empty((0, self.size), np.int64)
+        self._seen = np.empty((0, self.size))
 
-    def _row(self, release: int) -> Floats:
-        return self.factor.inverse[release - 1, :release]
+    def _released(self, steps: Ints, fresh: Ints) -> Floats:
+        t = self.released
+        self._past = self._with(self._past, steps)
+        w = self.factor.whole[t - 1, :t] @ self._past[:t] + fresh
+        self._seen = self._with(self._seen, np.ldexp(w.astype(np.float64), -self._places()))
+        published: Floats = self.factor.inverse[t - 1, :t] @ self._seen[:t]
+        return published
 
-    def _numerators(self) -> Ints:
-        return self.factor.whole
+    def _with(self, rows: NDArray[Any], last: NDArray[Any]) -> NDArray[Any]:
+        """The rows of all releases so far, and the last one."""
+        t = self.released
+        if t > len(rows):
+            grown = np.empty((min(max(16, 2 * t), self.releases or t), self.size), rows.dtype)
+            grown[: t - 1] = rows[: t - 1]
+            rows = grown
+        rows[t - 1] = last
+        return rows
+
+    def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+        arrays = {name: getattr(self, f"_{name}")[: self.released] for name in ("past", "seen")}
+        return {"factor": self.factor.digest}, arrays
+
+    def _restore(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+        if values["factor"] != self.factor.digest:
+            raise CorruptFile(f"this {self.kind} counter was saved with another factor")
+        for name, rows in arrays.items():
+            setattr(self, f"_{name}", rows)
 
 
 class NormalisedSquareRoot(_Dense):
@@ -109,7 +149,11 @@ class NormalisedSquareRoot(_Dense):
 
     def _check_releases(self, releases: int | None) -> int | None:
         checked = super()._check_releases(releases)
-        refuse_long(self.kind, checked or 1, _MOST_NORMALISED, "a")
+        if checked is not None and checked > _MOST_NORMALISED:
+            raise InvalidArgument(
+                f"releases must be at most {_MOST_NORMALISED:,} for a {self.kind}, which keeps a "
+                f"vector for each, got {releases!r}: take blt"
+            )
         return checked
 
 
