@@ -170,7 +170,7 @@ class Agent(Uncopyable):
         runs.open_block(db, run, 0, algorithm.block_users(at))
 
     def _terms(self) -> runs.Terms:
-        privacy, unit, limit, cost = self.algorithm.privacy, "", 0.0, 0.0
+        privacy, unit, limit, cost = self.privacy, "", 0.0, 0.0
         if isinstance(self._curator, JointCurator):
             unit, limit = "epsilon" if privacy.pure else "mu^2", self._curator.limit
             cost = privacy.epsilon if privacy.pure else privacy.budget.mu**2
@@ -1014,7 +1014,8 @@ class Agent(Uncopyable):
             **serving: ``schedule``, ``seed``, ``noise_seed``, ``name``.
         """
         with self._alone("successor"):
-            given = {"schedule": "auto", "seed": 0, "noise_seed": None, "name": self.run_name + "+"}
+            given: dict[str, Any] = {"schedule": "auto", "seed": 0, "noise_seed": None}
+            given["name"] = f"{self.run_name}+"
             for option in serving.keys() - given.keys():
                 raise InvalidArgument(f"a successor has no option {option}; it has {[*given]}")
             given |= serving
@@ -1030,8 +1031,8 @@ class Agent(Uncopyable):
             at = Progress(0, 0, now.at.all_served, run.latest + int(algorithm.ends_greedy))
             start = replace(now, state=algorithm.successor_state(now.state), at=at)
             self._seen = None
-            where = {"store": self.store, "name": given["name"], "noise_seed": given["noise_seed"]}
-            return Agent(algorithm, start=start, after=run, **where)
+            where = {"name": given["name"], "noise_seed": given["noise_seed"]}
+            return Agent(algorithm, store=self.store, start=start, after=run, **where)
 
     def _close(self) -> None:
         """Ends the block that fills early: whoever has come is released."""
@@ -1232,8 +1233,8 @@ def _made(algorithm: Algorithm[Any]) -> bytes:
 
 def _numbered(plan: Plan, version: int) -> Plan:
     """A plan whose policies have their number."""
-    numbered = (policy.as_version(version) for policy in (plan.policy, plan.greedy))
-    return Plan(*numbered, plan.memory)
+    policy, greedy = plan.policy.as_version(version), plan.greedy.as_version(version)
+    return Plan(policy, greedy, plan.memory)
 
 
 def _rows(block: Block, rows: Sequence[int]) -> Block:

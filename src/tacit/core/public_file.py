@@ -18,7 +18,6 @@ from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.files import write_atomic
 
 if TYPE_CHECKING:
-    from tacit.core.algorithm import PublicPolicy
     from tacit.privacy.guarantee import Guarantee
 
 FORMAT = 1
@@ -28,9 +27,7 @@ _SINK: ContextVar[list[bytes] | None] = ContextVar("sink", default=None)
 _FACTS: ContextVar[Mapping[str, int | str]] = ContextVar("facts", default={})  # noqa: B039
 
 
-def publish_with(
-    policy: PublicPolicy, path: str | os.PathLike[str], facts: Mapping[str, int | str]
-) -> None:
+def publish_with(policy: Any, path: str | os.PathLike[str], facts: Mapping[str, int | str]) -> None:
     """Publishes a policy, of whatever kind, with facts that :func:`tacit.published.about` reads.
 
     They are set in a context of their own: whatever is raised, no other file gets them.
@@ -43,7 +40,7 @@ def publish_with(
     copy_context().run(publish)
 
 
-def published_bytes(policy: PublicPolicy, facts: Mapping[str, int | str]) -> bytes:
+def published_bytes(policy: Any, facts: Mapping[str, int | str]) -> bytes:
     """The JSON file of a policy, without the file."""
     found = list[bytes]()
 

@@ -23,7 +23,6 @@ from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from sqlalchemy import update
 
-from tacit.core.receipt import Answer
 from tacit.privacy.errors import InvalidArgument, TacitError, TacitWarning
 from tacit.service.app_file import App
 from tacit.service.curator import Loop
@@ -33,6 +32,7 @@ from tacit.service.log import note, trouble
 from tacit.service.schema import COMMAND, EPISODE, FORGET, REPORT, answers
 from tacit.service.tokens import Keys
 from tacit.store import ledger
+from tacit.store.runs import Answer
 from tacit.store.schema import stores
 from tacit.store.store import Conflict, Store, StoreGone
 

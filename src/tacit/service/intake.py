@@ -24,7 +24,7 @@ from tacit.store.store import StoreGone
 
 if TYPE_CHECKING:
     from tacit.core.agent import Agent
-    from tacit.core.receipt import Answer
+    from tacit.store.runs import Answer
 
 _MOST = 512
 """Devices that share a transaction, at most."""

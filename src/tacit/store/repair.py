@@ -74,13 +74,13 @@ def _enter(db: sa.Connection) -> set[str]:
             wrong.add(entry.run)
             db.execute(releases.delete().where(*here))
             db.execute(insert(releases).values(**row, cost=cost, value=b""))
-    for row in db.execute(select(releases)).all():
-        if (row.run, row.block, row.number) not in known:
-            wrong.add(row.run)
-            who = ledger.released(db, row.run, row.block)
-            body = {"block": row.block, "number": row.number, "users": len(who), "cost": row.cost}
-            body |= {"limit": limits.get(row.run, row.cost), "people": ledger.digest(who)}
-            ledger.append(db, row.run, "release", **body)
+    for each in db.execute(select(releases)).all():
+        if (each.run, each.block, each.number) not in known:
+            wrong.add(each.run)
+            who = ledger.released(db, each.run, each.block)
+            body = {"block": each.block, "number": each.number, "users": len(who), "cost": each.cost}
+            body |= {"limit": limits.get(each.run, each.cost), "people": ledger.digest(who)}
+            ledger.append(db, each.run, "release", **body)
     return wrong
 
 

@@ -334,7 +334,7 @@ class ConcurrentPSRL(FiniteAlgorithm[State]):
             asked[v].wanted[np.minimum(np.arange(len(plan.policy.components)), 1)]
             for v, plan in plans.items()
         ]
-        expected = sum(shares[v] * one.expected for v, one in asked.items())
+        expected = np.sum([shares[v] * one.expected for v, one in asked.items()], axis=0)
         most = max(one.most for one in asked.values())
         question = Question(most, np.concatenate(wanted), expected)
         policy = MixedPolicy(parts, weights / weights.sum(), newest.policy.version)
