@@ -112,6 +112,20 @@ def test_a_plan_that_fails_leaves_the_release_and_nothing_is_drawn_again(
     assert ledger.verify(agent.store) == []
 
 
+def test_a_release_that_no_plan_survives_is_left_out_by_rolling_back() -> None:
+    agent = Adds(SPEC, 30, PRIVATE)
+    agent.learn(block_of(10), people(0, 10))
+    AddsRewards.fails = ZeroDivisionError()
+    with pytest.raises(ZeroDivisionError):
+        agent.learn(block_of(10, seed=1), people(10, 10))
+    agent.roll_back(1)
+    AddsRewards.fails = None
+    assert not agent.step()
+    assert (agent.served, agent.releases, agent.policy.version) == (20, 2, 2)
+    assert agent.learn(block_of(10, seed=2), people(20, 10)).counted == 10
+    assert ledger.verify(agent.store) == []
+
+
 def test_nothing_is_spent_where_the_first_commit_fails(monkeypatch: Any) -> None:
     agent = Adds(SPEC, 30, PRIVATE)
     with monkeypatch.context() as patch:

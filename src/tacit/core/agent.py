@@ -856,14 +856,18 @@ class Agent(Uncopyable):
         keep = min([run.latest + 2 - max(_CHECKPOINTS, algorithm.max_age), *needed])
         with self.store.write() as db:
             runs.publish(db, self.store, run, packed, at.served, keep)
-            runs.erase(db, run, block.block)
-            runs.set_block(db, run, block.block, stage="done")
-            if run.block == block.block:
-                self._open_next(db, run, after, block.block)
+            self._finish(db, run, after, block.block)
             rows = runs.find(db, self.run_name), runs.undone(db, run)
         self._held.clear()
         self._seen = View(rows[0], rows[1][0], rows[1][-1], after)
         self.store.erase_traces()
+
+    def _finish(self, db: Any, run: Any, after: Checkpoint, block: int) -> None:
+        """A block is done; where users did not come ahead, the next one opens."""
+        runs.erase(db, run, block)
+        runs.set_block(db, run, block, stage="done")
+        if run.block == block:
+            self._open_next(db, run, after, block)
 
     # What is public.
 
@@ -1054,21 +1058,28 @@ class Agent(Uncopyable):
         Args:
             version: Which one; its checkpoint must be kept.
             pin: Whether its policy goes on serving whatever is learnt, until :meth:`unpin`.
+
+        A block that is released and not yet learnt from teaches nothing then: so a run goes on
+        whose update or plan fails on it.
         """
         with self._alone("roll_back"):
             view = self._look()
+            run, block, at = view.run, view.first, view.now.at
             if self.privacy.devices_add and view.open.places:
                 raise InvalidArgument("devices report for the version that serves: no way back now")
             with self.store.read() as db:
-                old = self._checkpoint(db, version)
+                old, done = self._checkpoint(db, version), runs.recorded(db, run, block.block)
             # What is served and counted only goes forward, and so do counters.
-            new = replace(old, plan=_numbered(old.plan, view.run.latest + 1), at=view.now.at)
-            packed, pinned = dump(new, self.algorithm.code), {"pinned": 0}
+            if done:
+                users = block.users if self.privacy.devices_add else block.places
+                at = replace(at, releases=at.releases + 1, served=at.served + users)
+            new = replace(old, plan=_numbered(old.plan, run.latest + 1), at=at)
+            packed, number = dump(new, self.algorithm.code), run.latest + 1
             with self.store.write() as db:
-                ledger.append(
-                    db, self.run_name, "roll back", to=version, version=view.run.latest + 1
-                )
-                runs.publish(db, self.store, view.run, packed, view.run.served, 0, **pinned)
+                ledger.append(db, self.run_name, "roll back", to=version, version=number)
+                runs.publish(db, self.store, run, packed, at.served, 0, pinned=0)
+                if done:
+                    self._finish(db, run, new, block.block)
                 if pin:
                     runs.set_run(db, self.run_name, pinned=1)
             self._seen = None
