@@ -1,15 +1,16 @@
-"""A service under fire: processes are killed, disks are full, databases go, clocks are set back.
+"""A service under fire: processes are killed and stopped, databases go, clocks are set back.
 
-    python -m research.serve_crashes --database sqlite --kills 300 --store
-    python -m research.serve_crashes --database postgresql --kills 300 --store
+    python -m research.serve_crashes --kills 100 --seed 0 --store
 
-Two processes serve one app on one database, and devices send episodes to both, again and again
-under the same event id until they are answered. At random instants one of the processes is killed
-(SIGKILL) and begun again, with a clock that is off by up to a day in either direction; now and then
-the disk is full for a while (a file system of its own, where the machine lets us mount one), and
-PostgreSQL is killed too and started again. In the end everything is let finish, and books are
-compared that share nothing: what devices were told, the rows of the database, the lines of the
-ledger, the policies that devices read, and the agent's own state. Nothing may differ.
+Two processes serve one app on one store. Devices do whatever a device can: they read policies and
+send episodes to either process until they are answered, send them twice, try a ticket twice, come
+late, come again, or never. A curator forgets people, pins, rolls back, stops and starts. Meanwhile
+a process is killed (SIGKILL), stopped for a while (SIGSTOP), ended (SIGTERM) or begun with a clock
+that is off by a day, and PostgreSQL is killed too. In the end all is let finish, and what devices
+and the curator were told (a journal that shares nothing with the service) is compared with the
+store: who was accepted is in exactly one release or was forgotten, nobody pays twice, and the sums
+that were released are those of exactly the people who paid: noise is negligible here, and every
+person's rewards are known to the journal.
 """
 
 from __future__ import annotations
@@ -23,45 +24,62 @@ import random
 import secrets
 import signal
 import socket
-import sqlite3
-import subprocess
 import tempfile
 import threading
 import time
+import urllib.request
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from sqlalchemy import func, select
+
 from research.serve_warm import serve
 from tacit.privacy.errors import TacitError
-from tacit.privacy.ledger import Ledger
 from tacit.service.app_file import read_app
 from tacit.service.client import Client
-from tacit.service.store import Store, hashed, new_token
+from tacit.service.tokens import new_token
+from tacit.store import ledger, runs
+from tacit.store.schema import accounts, blocks, events, packets, people, releases, versions
+from tacit.store.store import Store
+from tacit.store.values import load
 
 STORED = Path(__file__).with_name("serve_crashes.json")
 PAGE = Path(__file__).parents[1] / "docs" / "service.md"
-BLOCK, H = 24, 3
+BLOCK, H, WINDOW, DAY = 24, 3, 4, 86400.0
 APP = f"""
 [world]
 states = ["new", "idle", "busy"]
 actions = ["wait", "ask"]
 horizon = {H}
+stationary = false
 [agent]
-name = "ucbvi"
-users = 100000
+name = "AGENT"
+users = 1000000
 schedule = "fixed:size={BLOCK}"
 [privacy]
-epsilon = 1.0
+epsilon = EPSILON
 delta = 1e-7
+model = "MODEL"
+[files]
+store = "STORE"
 [serve]
-database = "DATABASE"
 rate = 1000000
-window = 1000000
+window = {WINDOW}
 """
+KINDS = {
+    "joint": ("ucbvi", "joint"),
+    "any version": ("policy_improvement", "joint"),
+    "local": ("ucbvi", "local"),
+}
+
+
+def app_text(agent: str, model: str, store: str, epsilon: float = 1e6) -> str:
+    """The file of an app; its noise is negligible, so that sums can be compared."""
+    text = APP.replace("AGENT", agent).replace("MODEL", model).replace("STORE", store)
+    return text.replace("EPSILON", repr(epsilon))
 
 
 @dataclass
@@ -69,17 +87,20 @@ class Told:
     """What happened, and what was wrong with it."""
 
     database: str
+    kind: str
     kills: int = 0
-    leaders: int = 0  # kills of the process that held the agent
-    disks: int = 0  # times that the disk was full
+    stops: int = 0
+    ends: int = 0
     databases: int = 0  # times that the database was gone
-    clocks: int = 0  # starts with a clock that was set back
+    clocks: int = 0  # starts with a clock that was off by a day
+    leaders: int = 0  # kills of the process that computed
     accepted: int = 0
-    turned_away: int = 0
-    asked_again: int = 0  # requests without an answer, sent again under the same id
-    blocks: int = 0
-    resumes: int = 0  # of the agent, by the ledger
-    credits: int = 0  # blocks that were paid for before a crash, and pay nothing more
+    answers: dict[str, int] = field(default_factory=dict)
+    asked_again: int = 0  # requests without an answer, sent again
+    forgotten: int = 0
+    commands: int = 0
+    releases: int = 0
+    sums: int = 0  # releases whose sums were compared with the journal
     problems: list[str] = field(default_factory=list)
 
 
@@ -87,162 +108,80 @@ class Told:
 
 
 class Servers:
-    """Two processes that serve; whoever is killed is begun again."""
+    """Two processes that serve; whoever ends is begun again."""
 
     def __init__(self, file: Path, rng: random.Random, told: Told) -> None:
         self._file, self._rng, self._told = os.fspath(file), rng, told
         self._context = multiprocessing.get_context("forkserver")
         # What is imported once is there in every process: most of a start.
         self._context.set_forkserver_preload(["research.serve_warm"])
-        self.ports = [_free_port(), _free_port()]
+        self.log = file.parent / "log"
+        self.ports = [free_port(), free_port()]
         self._processes: list[Any] = [self._start(0), self._start(1)]
 
-    def _start(self, place: int) -> Any:
-        offset = self._rng.uniform(-86400, 86400)
-        self._told.clocks += offset < 0
-        made = self._context.Process(
-            target=serve, args=(self._file, self.ports[place], offset), daemon=True
-        )
+    def _start(self, place: int, *, right: bool = False) -> Any:
+        offset = 0.0
+        if not right and self._rng.random() < 0.2:
+            offset = self._rng.choice([-DAY, DAY])
+            self._told.clocks += 1
+        given = (self._file, self.ports[place], offset, os.fspath(self.log))
+        made = self._context.Process(target=serve, args=given, daemon=True)
         made.start()
         return made
 
-    def kill(self, place: int) -> None:
-        """Kills a process, and begins it again."""
-        held = _leader(Path(self._file).parent)
-        self._told.leaders += held == self._processes[place].pid
-        self._processes[place].kill()
-        self._processes[place].join()
-        self._processes[place].close()
-        self._told.kills += 1
-        self._processes[place] = self._start(place)
+    def end(self, place: int, how: int = signal.SIGKILL, *, right: bool = False) -> None:
+        """Ends a process, and begins it again."""
+        process = self._processes[place]
+        self._told.leaders += "tacit_leader 1" in asked(self.ports[place], "/metrics")
+        os.kill(process.pid, how)
+        process.join(30.0)
+        process.kill()
+        process.join()
+        process.close()
+        self._processes[place] = self._start(place, right=right)
+
+    def stop(self, place: int, seconds: float) -> None:
+        """Stops a process for a while: it does not know, and wakes up in another world."""
+        os.kill(self._processes[place].pid, signal.SIGSTOP)
+        time.sleep(seconds)
+        os.kill(self._processes[place].pid, signal.SIGCONT)
 
     def ready(self, place: int, seconds: float = 120.0) -> bool:
         """Waits until a process serves."""
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            with contextlib.suppress(OSError):
-                socket.create_connection(("127.0.0.1", self.ports[place]), 1.0).close()
-                return True
-            time.sleep(0.02)
-        return False
+        return until(lambda: bool(asked(self.ports[place], "/healthz")), seconds)
 
-    def end(self) -> None:
-        """Ends both, as a stop of the service does."""
+    def close(self) -> None:
+        """Ends both."""
         for process in self._processes:
             os.kill(process.pid, signal.SIGTERM)
         for process in self._processes:
-            process.join(60.0)
+            process.join(30.0)
+            process.kill()
 
 
-def _free_port() -> int:
+def asked(port: int, path: str) -> str:
+    """What a process answers without a token; "" if it does not."""
+    with contextlib.suppress(OSError):
+        address = f"http://127.0.0.1:{port}{path}"
+        with urllib.request.urlopen(address, timeout=1.0) as answer:
+            return str(answer.read().decode())
+    return ""
+
+
+def until(what: Callable[[], bool], seconds: float) -> bool:
+    """Waits until something is so; whether it is."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if what():
+            return True
+        time.sleep(0.05)
+    return False
+
+
+def free_port() -> int:
+    """A port on which nobody listens."""
     with socket.create_server(("127.0.0.1", 0)) as made:
         return int(made.getsockname()[1])
-
-
-def _leader(folder: Path) -> int | None:
-    """Who holds the lock, as the system knows it."""
-    path = folder / "agent.state.leader"
-    if not path.exists():
-        return None
-    number = path.stat().st_ino
-    for line in Path("/proc/locks").read_text().splitlines():
-        words = line.split()
-        if words[1] == "FLOCK" and words[5].rsplit(":", 1)[1] == str(number):
-            return int(words[4])
-    return None
-
-
-# Devices.
-
-
-class Devices:
-    """Threads that read the policy and send episodes, and remember what they were told."""
-
-    def __init__(self, ports: list[int], token: str, threads: int, told: Told) -> None:
-        self._ports, self._token, self._told = ports, token, told
-        self._ended = threading.Event()
-        self._lock = threading.Lock()
-        self.answers: dict[tuple[str, str], str] = {}
-        self.policies: dict[int, set[str]] = {}
-        self._threads = [threading.Thread(target=self._run, args=(k,)) for k in range(threads)]
-        for thread in self._threads:
-            thread.start()
-
-    def end(self) -> None:
-        """Everybody gets her answer first."""
-        self._ended.set()
-        for thread in self._threads:
-            thread.join()
-
-    def _run(self, number: int) -> None:
-        rng = random.Random(number)  # noqa: S311
-        clients = [Client(f"http://127.0.0.1:{p}", self._token, tries=1) for p in self._ports]
-        while not self._ended.is_set():
-            with contextlib.suppress(TacitError):
-                client = rng.choice(clients)
-                policy = client.policy()
-                with self._lock:
-                    self.policies.setdefault(policy.version, set()).add(client._etag)
-                for _ in range(rng.randrange(1, 12)):
-                    self._one(clients, client, policy, rng)
-        for client in clients:
-            client.close()
-
-    def _one(self, clients: list[Client], first: Client, policy: Any, rng: random.Random) -> None:
-        state, states, actions, rewards = "new", ["new"], [], []
-        for step in range(H):
-            actions.append(policy.act(step, state))
-            rewards.append(rng.randrange(2))
-            state = rng.choice(["new", "idle", "busy"])
-            states.append(state)
-        body: dict[str, Any] = {"user": secrets.token_hex(8), "event": secrets.token_hex(8)}
-        body |= {"version": policy.version, "ticket": first._ticket}
-        body |= {"states": states, "actions": actions, "rewards": rewards}
-        text, client = json.dumps(body).encode(), first
-        while True:
-            with contextlib.suppress(TacitError):
-                code, _, answer = client.request("POST", "/v1/episodes", {}, text)
-                if code in (200, 202, 409, 410, 422):
-                    with self._lock:
-                        told = str(json.loads(answer)["status"])
-                        self.answers[str(body["user"]), str(body["event"])] = told
-                    return
-            with self._lock:
-                self._told.asked_again += 1
-            client = rng.choice(clients)
-            time.sleep(0.02)
-
-
-# Places: file systems that fill up, and databases that go.
-
-
-@contextlib.contextmanager
-def place(megabytes: int) -> Iterator[tuple[Path, bool]]:
-    """A folder on a file system of its own, where that is allowed."""
-    with tempfile.TemporaryDirectory() as name:
-        mounted = (
-            subprocess.run(  # noqa: S603
-                ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "none", name],  # noqa: S607
-                check=False,
-                capture_output=True,
-            ).returncode
-            == 0
-        )
-        try:
-            yield Path(name), mounted
-        finally:
-            if mounted:
-                subprocess.run(["umount", "-l", name], check=False)  # noqa: S603, S607
-
-
-def fill(folder: Path, seconds: float) -> None:
-    """The disk is full for a while."""
-    ballast = folder / "ballast"
-    with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as file:
-        while True:
-            file.write(b"0" * 4096)
-    time.sleep(seconds)
-    ballast.unlink()
 
 
 class Postgres:
@@ -268,163 +207,423 @@ class Postgres:
         self._server.cleanup()
 
 
+# Who comes.
+
+
+@dataclass
+class Sent:
+    """An episode of the journal."""
+
+    user: str
+    event: str
+    ticket: str
+    rewards: float  # that count, if it does
+    steps: int
+    body: bytes = b""
+    told: list[str] = field(default_factory=list)
+
+    @property
+    def accepted(self) -> bool:
+        """Whether its device was ever told so."""
+        return not {"waiting", "counted"}.isdisjoint(self.told)
+
+
+class Journal:
+    """What devices and the curator were told, and nothing else."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.sent: list[Sent] = []
+        self.policies: dict[int, set[str]] = {}
+        self.forgotten: dict[str, tuple[int, int]] = {}  # by user: removed, released
+
+    def users(self) -> list[str]:
+        """Those who were accepted."""
+        with self.lock:
+            return [one.user for one in self.sent[-200:] if one.accepted]
+
+
+class Devices:
+    """Threads that do whatever a device can do."""
+
+    def __init__(self, ports: list[int], token: str, threads: int, told: Told, seed: int) -> None:
+        self._ports, self._token, self._told = ports, token, told
+        self.journal = Journal()
+        self._ended = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._run, args=(random.Random(seed + k),), daemon=True)  # noqa: S311
+            for k in range(threads)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def end(self) -> None:
+        """Everybody gets her answer first."""
+        self._ended.set()
+        for thread in self._threads:
+            thread.join()
+
+    def _run(self, rng: random.Random) -> None:
+        clients = [Client(f"http://127.0.0.1:{p}", self._token, tries=1) for p in self._ports]
+        while not self._ended.is_set():
+            with contextlib.suppress(TacitError):
+                self.one(clients, rng)
+        for client in clients:
+            client.close()
+
+    def one(self, clients: list[Client], rng: random.Random) -> None:
+        """One device, with all that it may do."""
+        client = rng.choice(clients)
+        client._spent = True
+        policy = client.policy()
+        with self.journal.lock:
+            self.journal.policies.setdefault(policy.version, set()).add(client._etag)
+        if not client._ticket:
+            self._ended.wait(0.02)
+            return
+        verb, user = rng.random(), secrets.token_hex(8)
+        if verb < 0.03:
+            return  # she never sends
+        if verb < 0.06:
+            self._ended.wait(rng.uniform(0.5, 2.0) * WINDOW)
+        sent = self._send(clients, client, policy, user, rng)
+        if 0.1 < verb < 0.2:
+            self._post(clients, sent, rng)  # the same again
+        elif 0.2 < verb < 0.25:  # a ticket that has been used
+            self._send(clients, client, policy, secrets.token_hex(8), rng)
+        elif 0.25 < verb < 0.3:  # she comes again, with a ticket of her own
+            client._spent = True
+            policy = client.policy()
+            if client._ticket:
+                self._send(clients, client, policy, user, rng)
+
+    def _send(
+        self, clients: list[Client], client: Client, policy: Any, user: str, rng: random.Random
+    ) -> Sent:
+        states, actions, rewards = ["new"], [], list[Any]()
+        for step in range(H):
+            actions.append(policy.act(step, states[-1]))
+            rewards.append(round(rng.random(), 6))
+            states.append(rng.choice(["new", "idle", "busy"]))
+        local, bad = client.task()["model"] == "local", rng.random() < 0.05
+        if bad:
+            rewards = [float("nan")] * H if local else ["nonsense"] * H
+        given = {"user": user, "event": secrets.token_hex(8), "ticket": client._ticket}
+        sent = Sent(**given, rewards=0.0 if bad else sum(rewards), steps=0 if bad else H)
+        raw = {"states": states, "actions": actions, "rewards": rewards}
+        if local:
+            client._task = client.get("/v1/task")
+            raw = {"report": client._report(states, actions, rewards, None)}
+        sent.body = json.dumps(given | raw).encode()
+        with self.journal.lock:
+            self.journal.sent.append(sent)
+        self._post(clients, sent, rng)
+        return sent
+
+    def _post(self, clients: list[Client], sent: Sent, rng: random.Random) -> None:
+        path = "/v1/reports" if b'"report"' in sent.body else "/v1/episodes"
+        while True:
+            client = rng.choice(clients)
+            with contextlib.suppress(TacitError):
+                code, _, answer = client.request("POST", path, {}, sent.body)
+                if code in (200, 202, 409, 410, 422):
+                    said = json.loads(answer)
+                    with self.journal.lock:
+                        sent.told.append(str(said.get("status", said.get("detail"))))
+                    return
+            with self.journal.lock:
+                self._told.asked_again += 1
+            time.sleep(0.05)
+
+
+class Curator:
+    """A thread that does whatever a curator can do."""
+
+    def __init__(self, ports: list[int], token: str, devices: Devices, told: Told, seed: int):
+        self._clients = [Client(f"http://127.0.0.1:{p}", token, tries=1) for p in ports]
+        self._devices, self._told = devices, told
+        self._rng, self._ended = random.Random(seed), threading.Event()  # noqa: S311
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def end(self) -> None:
+        """In the end all is as it should be: it serves, and nothing is pinned."""
+        self._ended.set()
+        self._thread.join()
+        for what in ("start", "unpin"):
+            self.ask("/v1/commands", {"what": what})
+
+    def _run(self) -> None:
+        while not self._ended.wait(self._rng.expovariate(4.0)):
+            verb = self._rng.random()
+            if verb < 0.6:
+                self._forget()
+            elif verb < 0.9:
+                self._command(verb)
+            else:
+                with contextlib.suppress(TacitError):
+                    client = self._rng.choice(self._clients)
+                    client.get("/v1/state")
+                    client.request("GET", "/v1/policies/0")
+
+    def _forget(self) -> None:
+        users = self._devices.journal.users()
+        if not users:
+            return
+        user = self._rng.choice(users)
+        found = self.ask("/v1/forget", {"user": user})
+        before = self._devices.journal.forgotten.get(user, (0, 0))
+        new = before[0] + found["removed"], max(before[1], found["released"])
+        self._devices.journal.forgotten[user] = new
+
+    def _command(self, verb: float) -> None:
+        self._told.commands += 1
+        if verb < 0.8:
+            with contextlib.suppress(TacitError):
+                version = self._rng.choice(self._clients).get("/v1/state")["latest"]
+                what = "pin" if verb < 0.65 else "serve"
+                back = max(0, version - self._rng.randrange(3))
+                self.ask("/v1/commands", {"what": what, "version": back})
+        elif verb < 0.85:
+            self.ask("/v1/commands", {"what": "unpin"})
+        else:
+            self.ask("/v1/commands", {"what": "stop"})
+            self._ended.wait(self._rng.uniform(0.0, 0.5))
+            self.ask("/v1/commands", {"what": "start"})
+
+    def ask(self, path: str, content: dict[str, Any]) -> dict[str, Any]:
+        """Asks until there is an answer; what cannot be done is one."""
+        text = json.dumps(content).encode()
+        while True:
+            with contextlib.suppress(TacitError):
+                code, _, body = self._rng.choice(self._clients).request("POST", path, {}, text)
+                if code in (200, 422):
+                    found: dict[str, Any] = json.loads(body)
+                    return found
+            time.sleep(0.1)
+
+
 # The books.
 
 
-def audit(folder: Path, store: Store, devices: Devices, told: Told) -> None:
-    """Compares what everybody says; see the module."""
+def audit(store: Store, journal: Journal, told: Told, log: Path) -> None:
+    """Compares the store with the journal; see the module."""
     wrong = told.problems
-    serving = store.serving()
-    events = _rows(store, wrong)
-    secret = serving["secret"]
-    for (user, event), status in devices.answers.items():
-        row = events.pop(hashed(secret, "event", user, event), None)
-        accepted = status in ("waiting", "counted")
-        told.accepted += accepted
-        told.turned_away += not accepted
-        if accepted and row is None:
-            wrong.append("an accepted user is in no block")
-        if not accepted and row is not None:
-            wrong.append(f"a user who was told {status} is in a block")
-    if events:
-        wrong.append(f"{len(events)} users are in blocks who were never told")
-    _blocks(store, serving, told)
-    _ledger(folder, serving, told)
-    _policies(store, devices, told)
-    agent = read_app(os.fspath(folder / "app.toml"), logs=False).agent()
-    if agent.served != serving["served"] or agent.taken != agent.served:
-        wrong.append(f"the agent served {agent.served}, the database says {serving['served']}")
+    wrong += ledger.verify(store)
+    with store.read() as db:
+        run = runs.find(db, "run")
+        rows = {row.event: row for row in db.execute(select(events))}
+        of = db.execute(select(people).where(people.c.person != "")).all()
+        names = store.pseudonyms(db, [sent.user for sent in journal.sent])
+        mine = {sent.user: name for sent, name in zip(journal.sent, names, strict=True)}
+        keys = store.pseudonyms(db, [f"{mine[s.user]} {s.event}" for s in journal.sent])
+        _events(journal, dict(zip(keys, journal.sent, strict=True)), rows, wrong)
+        _people(journal, mine, of, wrong)
+        _accounts(db, run, of, wrong)
+        _releases(db, store, {name: user for user, name in mine.items()}, journal, told)
+        _versions(db, run, journal, told)
+    text = log.read_text() if log.exists() else ""
+    if any(sent.user in text or sent.event in text for sent in journal.sent):
+        wrong.append("the log names people or events")
+    for sent in journal.sent:
+        told.accepted += sent.accepted
+        for said in sent.told:
+            told.answers[said] = told.answers.get(said, 0) + 1
+    told.forgotten = sum(removed for removed, _ in journal.forgotten.values())
 
 
-def _rows(store: Store, wrong: list[str]) -> dict[str, tuple[Any, ...]]:
-    rows = store.ask("SELECT event, person, block, state, body FROM episodes")
-    for _, _, _, state, body in rows:
-        if (state == "counted") != (body is None):
-            wrong.append(f"a row that is {state} has its raw data, or has lost it")
-    people = Counter(person for _, person, *_ in rows)
-    wrong += ["somebody has two rows"] * (max(people.values(), default=1) > 1)
-    return {event: tuple(rest) for event, *rest in rows}
+def _events(
+    journal: Journal, sent: dict[str, Sent], rows: dict[str, Any], wrong: list[str]
+) -> None:
+    fates = {"waiting": "waiting", "counted": "counted", "forgotten": "forgotten"}
+    for key, one in sent.items():
+        row = rows.pop(key, None)
+        fate = fates.get(row.fate, row.fate) if row is not None else ""
+        if one.accepted and not fate:
+            wrong.append("lost: an accepted event is not in the store")
+        if not one.accepted and fate:
+            wrong.append(f"a device that was told {one.told} has an event that is {fate}")
+        if fate == "forgotten" and not journal.forgotten.get(one.user, (0, 0))[0]:
+            wrong.append("an event was forgotten, and nobody asked for it")
+        if one.accepted and "forgotten" in one.told and fate != "forgotten":
+            wrong.append("a device was told that it was forgotten, and is not")
+        if fate == "unreadable":
+            wrong.append("rows were set aside")
+    if rows:
+        wrong.append(f"{len(rows)} events are in the store that nobody sent")
+    tickets = Counter(row.ticket for row in sent.values() if row.accepted)
+    wrong += ["a ticket was accepted twice"] * (max(tickets.values(), default=1) > 1)
 
 
-def _blocks(store: Store, serving: dict[str, Any], told: Told) -> None:
+def _people(journal: Journal, mine: dict[str, str], rows: list[Any], wrong: list[str]) -> None:
+    count = Counter(row.person for row in rows)
+    released = {row.person for row in rows if row.fate == "released"}
+    accepted = Counter(s.user for s in journal.sent if s.accepted)
+    for user, times in accepted.items():
+        removed, kept = journal.forgotten.get(user, (0, 0))
+        if times != count[mine[user]] + removed:
+            wrong.append(f"{times} accepted, {count[mine[user]]} in blocks, {removed} forgotten")
+        if count[mine[user]] > 1:
+            wrong.append("twice: somebody has two places")
+        if kept and mine[user] not in released:
+            wrong.append("the curator was told that she was released, and she is not")
+    if set(count) - {mine[user] for user in accepted}:
+        wrong.append("people have places who were never accepted")
+
+
+def _accounts(db: Any, run: Any, rows: list[Any], wrong: list[str]) -> None:
+    spent, reserved = Counter[str](), Counter[str]()
+    for row in rows:
+        (spent if row.fate == "released" else reserved)[row.person] += row.pays
+    for row in db.execute(select(accounts)):
+        if (row.spent, row.reserved) != (spent[row.person], reserved[row.person]):
+            wrong.append("an account is not what its episodes paid")
+        if row.spent > run.cost:
+            wrong.append("overspent: somebody paid more than once")
+
+
+def _releases(db: Any, store: Store, users: dict[str, str], journal: Journal, told: Told) -> None:
+    """The sums are those of the people who paid."""
     wrong = told.problems
-    found = store.ask("SELECT number, users, state, served_before FROM blocks ORDER BY number")
-    sizes = dict(store.ask("SELECT block, COUNT(*) FROM episodes GROUP BY block"))
-    served = 0
-    for place, (number, users, state, before) in enumerate(found):
-        if (number, before, state) != (place, served, "released") or sizes.get(number) != users:
-            wrong.append(f"block {number}: {users} users, {state}, after {before}")
-        served += users
-    told.blocks = len(found)
-    if served != serving["served"] or serving["waiting"] != sizes.get(serving["block"], 0):
-        wrong.append("how many were served or wait is not what the blocks say")
+    known = {s.user: s for s in journal.sent if s.accepted}
+    stages = {row.block: row for row in db.execute(select(blocks))}
+    for row in db.execute(select(releases).order_by(releases.c.block)):
+        told.releases += 1
+        if row.number or stages[row.block].stage not in ("released", "done"):
+            wrong.append(f"block {row.block} was asked twice, or is not released")
+        found = load(row.value)
+        if not {"rewards", "transitions"} <= found.parts.keys():
+            continue
+        inside = [known[users[name]] for name in ledger.released(db, "run", row.block)]
+        sums = float(found["rewards"].sum()), float(found["transitions"].sum())
+        expected = sum(s.rewards for s in inside), sum(s.steps for s in inside)
+        told.sums += 1
+        if max(abs(a - b) for a, b in zip(sums, expected, strict=True)) > 0.25:
+            wrong.append(f"block {row.block} has the sums {sums}, its people {expected}")
+    undone = {row.block for row in stages.values() if row.stage != "done"}
+    raw = set(db.scalars(select(packets.c.block)))
+    wrong += ["raw data of a released block is there"] * (not raw <= undone)
 
 
-def _ledger(folder: Path, serving: dict[str, Any], told: Told) -> None:
-    """By the lines of the file alone: each block was charged once, all of a budget and no more."""
-    wrong, ledger = told.problems, Ledger.open(folder / "budget.ledger", every_line=True)
-    spent: dict[str, Fraction] = {}
-    for line in (folder / "budget.ledger").read_text().splitlines()[1:]:
-        entry = json.loads(line)
-        told.resumes += entry["event"] == "resume"
-        for key, cost in entry["costs"].items():
-            spent[key] = spent.get(key, Fraction(0)) + Fraction(cost)
-            told.credits += cost == 0.0
-    numbers = sorted(int(key.partition("-")[0]) for key in spent)
-    if numbers != list(range(told.blocks)):
-        wrong.append("the ledger charged other blocks than were released, or one of them twice")
-    if any(abs(float(s) / ledger.limit - 1.0) > 1e-9 for s in spent.values()):
-        wrong.append("a block was charged more or less than a budget")
-    if not ledger.has(serving["ledger_head"]):
-        wrong.append("the ledger lacks the line of the last publication")
-
-
-def _policies(store: Store, devices: Devices, told: Told) -> None:
+def _versions(db: Any, run: Any, journal: Journal, told: Told) -> None:
     wrong = told.problems
-    kept = {v: f'"{etag}"' for v, etag in store.ask("SELECT version, etag FROM policies")}
-    if sorted(kept) != list(range(told.blocks + 1)):
-        wrong.append("there is not one policy for each block")
-    for version, etags in devices.policies.items():
+    kept = {row.version: f'"{row.etag}"' for row in db.execute(select(versions))}
+    backs = sum(entry.event == "roll back" for entry in ledger.read(db, "run"))
+    done = db.scalar(select(func.count()).select_from(blocks).where(blocks.c.stage == "done"))
+    if len(kept) != 1 + done + backs or sorted(kept) != list(range(len(kept))):
+        wrong.append(f"{len(kept)} versions of {done} blocks and {backs} ways back")
+    for version, etags in journal.policies.items():
         if etags != {kept.get(version)}:
             wrong.append(f"devices read {len(etags)} policies of version {version}, or another one")
 
 
-def campaign(database: str, kills: int, seed: int) -> Told:
-    """So many kills, and what they left."""
-    rng, told = random.Random(seed), Told(database)  # noqa: S311
-    with contextlib.ExitStack() as stack:
-        folder, mounted = stack.enter_context(place(64))
-        where, postgres = "service.db", None
-        if database == "postgresql":
-            data = stack.enter_context(tempfile.TemporaryDirectory())
-            postgres = Postgres(Path(data) / "pg")
-            stack.callback(postgres.close)
-            where = postgres.address
+# The campaign.
+
+
+@contextlib.contextmanager
+def place(database: str) -> Iterator[tuple[Path, str, Postgres | None]]:
+    """A folder, a store in it, and the database that can be killed."""
+    with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
+        if database == "sqlite":
+            yield Path(name), "app.db", None
+            return
+        postgres = Postgres(Path(stack.enter_context(tempfile.TemporaryDirectory())) / "pg")
+        stack.callback(postgres.close)
+        yield Path(name), postgres.address, postgres
+
+
+def campaign(database: str, kind: str, kills: int, seed: int) -> Told:
+    """So many accidents, and what they left."""
+    rng, told = random.Random(seed), Told(database, kind)  # noqa: S311
+    with place(database) as (folder, where, postgres):
         file = folder / "app.toml"
-        file.write_text(APP.replace("DATABASE", where))
-        store = Store(read_app(os.fspath(file), logs=False).database)
+        file.write_text(app_text(*KINDS[kind], where))
+        store = Store(read_app(os.fspath(file), logs=False).store)
+        tokens = [new_token(store, role) for role in ("device", "curator")]
         servers = Servers(file, rng, told)
-        devices = Devices(servers.ports, new_token(store, "device"), 3, told)
-        _shoot(rng, told, servers, kills, folder if mounted else None, postgres)
         for number in (0, 1):
             servers.ready(number)
+        devices = Devices(servers.ports, tokens[0], 4, told, seed)
+        curator = Curator(servers.ports, tokens[1], devices, told, seed)
+        for _ in range(kills):
+            _accident(rng, told, servers, postgres)
+            with contextlib.suppress(TacitError):
+                told.problems += ledger.verify(store)
+        for number in (0, 1):
+            servers.end(number, right=True)
+            servers.ready(number)
+        curator.end()
+        _goes_on(store, told)
         devices.end()
         _settled(store, told)
-        servers.end()
-        audit(folder, store, devices, told)
-        store.close_all()
+        servers.close()
+        audit(store, devices.journal, told, servers.log)
+        store.close()
     return told
 
 
-def _shoot(
-    rng: random.Random,
-    told: Told,
-    servers: Servers,
-    kills: int,
-    disk: Path | None,
-    postgres: Postgres | None,
-) -> None:
-    for turn in range(kills):
-        number = rng.randrange(2)
-        servers.ready(number)
-        time.sleep(rng.expovariate(3.0))
-        if disk is not None and turn % 30 == 10:
-            fill(disk, rng.uniform(0.2, 2.0))
-            told.disks += 1
-        if postgres is not None and turn % 30 == 20:
-            postgres.crash(rng.uniform(0.1, 1.0))
-            told.databases += 1
-        servers.kill(number)
+def _accident(rng: random.Random, told: Told, servers: Servers, postgres: Postgres | None) -> None:
+    number, what = rng.randrange(2), rng.random()
+    servers.ready(number)
+    time.sleep(rng.expovariate(2.0))
+    if postgres is not None and what < 0.15:
+        postgres.crash(rng.uniform(0.1, 1.0))
+        told.databases += 1
+    elif what < 0.3:
+        servers.stop(number, rng.uniform(0.5, 1.5 * WINDOW))
+        told.stops += 1
+    elif what < 0.4:
+        servers.end(number, signal.SIGTERM)
+        told.ends += 1
+    else:
+        servers.end(number)
+        told.kills += 1
 
 
-def _settled(store: Store, told: Told, seconds: float = 120.0) -> None:
-    """Until no block is in the gate."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        with contextlib.suppress(TacitError, sqlite3.Error):
-            sealed = store.ask("SELECT COUNT(*) FROM blocks WHERE state = 'sealed'")[0][0]
-            if not sealed and store.serving()["waiting"] < BLOCK:
-                return
-        time.sleep(0.1)
-    told.problems.append("a block was not released in the end")
+def _goes_on(store: Store, told: Told, seconds: float = 120.0) -> None:
+    """Two more blocks are released while devices come."""
+
+    def done() -> int:
+        with contextlib.suppress(TacitError), store.read() as db:
+            query = select(func.count()).select_from(blocks).where(blocks.c.stage == "done")
+            return int(db.scalar(query) or 0)
+        return 0
+
+    before = done()
+    if not until(lambda: done() >= before + 2, seconds):
+        told.problems.append("wedged: no block is released any more")
+
+
+def _settled(store: Store, told: Told, seconds: float = 60.0) -> None:
+    """Until all blocks but the one that fills are done."""
+
+    def settled() -> bool:
+        with contextlib.suppress(TacitError), store.read() as db:
+            run = runs.find(db, "run")
+            return all(row.stage == "open" for row in runs.undone(db, run))
+        return False
+
+    if not until(settled, seconds):
+        told.problems.append("wedged: a block was not released in the end")
 
 
 def table(held: dict[str, Any]) -> list[str]:
-    """The rows of the page, one per database."""
-    names = ("kills", "leaders", "disks", "databases", "clocks", "accepted", "blocks", "credits")
+    """The rows of the page, one per campaign."""
+    names = ("kills", "leaders", "stops", "ends", "databases", "clocks", "commands")
+    names += ("accepted", "forgotten", "releases", "sums")
     rows = []
-    for database, words in (("sqlite", "SQLite"), ("postgresql", "PostgreSQL")):
-        if database in held:
-            told = held[database]
-            cells = [f"{told[name]:,}" for name in names]
-            cells[3] = "-" if database == "sqlite" else cells[3]
-            rows.append(f"| {words} | {' | '.join(cells)} | {len(told['problems'])} |")
+    for key in sorted(held):
+        cells = [f"{held[key][name]:,}" for name in names]
+        if held[key]["database"] == "sqlite":
+            cells[4] = "-"
+        rows.append(f"| {key} | {' | '.join(cells)} | {len(held[key]['problems'])} |")
     return rows
 
 
 def show(held: dict[str, Any]) -> None:
     """Puts the rows into the page."""
-    head, line, rest = PAGE.read_text().partition("\n|---|---|---|---|---|---|---|---|---|---|\n")
+    mark = "\n" + "|---" * 13 + "|\n"
+    head, line, rest = PAGE.read_text().partition(mark)
     after = rest.lstrip("\n").split("\n\n", 1)[1] if rest.startswith("| ") else rest.lstrip("\n")
     PAGE.write_text(head + line + "\n".join(table(held)) + "\n\n" + after)
 
@@ -432,22 +631,24 @@ def show(held: dict[str, Any]) -> None:
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--database", choices=["sqlite", "postgresql"], default="sqlite")
+    parser.add_argument("--database", choices=["sqlite", "postgresql"], action="append")
+    parser.add_argument("--kind", choices=[*KINDS], action="append")
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--store", action="store_true")
-    parser.add_argument("--table", action="store_true", help="only: stored rows into the page")
     given = parser.parse_args()
-    if given.table:
-        show(json.loads(STORED.read_text()))
-        return
-    told = campaign(given.database, given.kills, given.seed)
-    print(json.dumps(asdict(told), indent=2))
+    held, wrong = json.loads(STORED.read_text()) if STORED.exists() else {}, 0
+    for database in given.database or ["sqlite", "postgresql"]:
+        for kind in given.kind or KINDS:
+            told = campaign(database, kind, given.kills, given.seed)
+            print(json.dumps(asdict(told)), flush=True)
+            wrong += len(told.problems)
+            held[f"{database}, {kind}"] = asdict(told)
+    print(*table(held), sep="\n")
     if given.store:
-        held = json.loads(STORED.read_text()) if STORED.exists() else {}
-        held[given.database] = asdict(told)
         STORED.write_text(json.dumps(held, indent=2, sort_keys=True) + "\n")
-    raise SystemExit(bool(told.problems))
+        show(held)
+    raise SystemExit(bool(wrong))
 
 
 if __name__ == "__main__":

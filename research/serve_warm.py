@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 
@@ -16,9 +17,10 @@ _world = tacit.tabular.riverswim(3, 3)
 _agent = tacit.UCBVI(_world.spec, 100_000, tacit.JointDP(1.0, 1e-7), schedule="fixed:size=20")
 
 
-def serve(file: str, port: int, offset: float) -> None:
-    """A process of the service, with a clock that is off."""
+def serve(file: str, port: int, offset: float, log: str = os.devnull) -> None:
+    """A process of the service, with a clock that is off, and a log."""
     real = time.time
     time.time = lambda: real() + offset
+    logging.basicConfig(filename=log, level=logging.INFO, format="%(message)s")
     os.environ["TACIT_SERVE_FILE"] = file
-    uvicorn.run(worker(), host="127.0.0.1", port=port, log_level="critical", access_log=False)
+    uvicorn.run(worker(), host="127.0.0.1", port=port, log_config=None, access_log=False)
