@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import resource
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
+import tacit
 from research.hostile import loaders
 from research.hostile.files import FileCase, file_cases
 from research.hostile.fuzzing import Broken
 from research.hostile.hand_made import hand_made
 from research.hostile.loaders import Reading, campaign, made_files, mutation
+from tacit import published
 from tacit.data.logs import LogFormat, csv_batches, files_of
 from tacit.privacy.errors import CorruptFile, InvalidArgument
 from tacit.service.app_file import read_app
@@ -64,6 +67,17 @@ def test_files_of_an_app_are_regular_ones_too(tmp_path: Path) -> None:
         files_of(fifo)
     with pytest.raises(InvalidArgument, match="nested"):
         read_app(os.fspath(deep))
+
+
+def test_a_number_of_actions_takes_no_memory(tmp_path: Path) -> None:
+    """A file of a kilobyte that names more actions than there is memory for."""
+    path = tmp_path / "policy"
+    tacit.Policy.deterministic([[0, 1], [1, 0]], 10**6).publish(path)
+    tracemalloc.start()
+    policy = published.load(path)
+    assert tracemalloc.get_traced_memory()[1] < 5_000_000
+    tracemalloc.stop()
+    assert policy.act(0, 1) == 1
 
 
 def reading(read, typed=(ValueError,)) -> Reading:
