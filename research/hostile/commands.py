@@ -1,4 +1,4 @@
-"""The command line: any words in any place, and ledgers that are corrupted.
+"""The command line: any words in any place.
 
 A mistake is one line that begins with ``tacit:`` and exit code 2, never a traceback.
 """
@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import tacit
-from research.hostile.corruption import corrupted, corruption
-from research.hostile.files import LEDGER, write_ledger, written
 from research.hostile.fuzzing import Broken, EntryPoint, Strategy
 from tacit.cli import app as cli
+from tacit.store.store import Store
 
 _TEXTS = (
     *("", " ", "0", "-1", "1", "20", "1e3", "1e999999999", "nan", "inf", "-inf", "1e-400", "0x10"),
@@ -68,10 +67,7 @@ _COMMANDS: tuple[tuple[tuple[str, ...], dict[str, str], tuple[str, ...]], ...] =
 
 def command_entries() -> list[EntryPoint]:
     """The command line, in this process."""
-    return [
-        EntryPoint("command line", _command_lines, _attempt_command),
-        EntryPoint("tacit ledger on corrupted files", corruption, _attempt_corrupted_ledger),
-    ]
+    return [EntryPoint("command line", _command_lines, _attempt_command)]
 
 
 def command(line: Sequence[str]) -> tuple[int, str, str]:
@@ -107,9 +103,9 @@ def _command_lines(draw: Any) -> list[str]:
 
 
 def _attempt_command(line: list[str], folder: Path) -> None:
-    """Runs it here; a ledger lies about."""
+    """Runs it here; a store lies about."""
     (folder / "folder").mkdir()
-    write_ledger(folder / "ledger")
+    Store(folder / "ledger")
     code, error, raised = command(line)
     if raised:
         raise Broken(f"raises {raised}")
@@ -121,21 +117,3 @@ def _attempt_command(line: list[str], folder: Path) -> None:
         if len(error.splitlines()) != 1 or not error.startswith("tacit:"):
             raise Broken(f"says more or less than a line: {error[:300]!r}")
         raise tacit.InvalidArgument(error)
-
-
-def _attempt_corrupted_ledger(done: tuple[Any, ...], folder: Path) -> None:
-    (folder / "ledger").write_bytes(corrupted(written(LEDGER), done, [b"x"], LEDGER.forge))
-    codes: dict[str, int] = {}
-    for what in ("verify", "report", "repair", "verify"):
-        words = [what, "ledger"] if what == "report" else ["ledger", what, "ledger"]
-        before = codes.get("repair")
-        code, error, raised = command(words)
-        codes[what] = code
-        if before == 0 and code:
-            raise Broken(f"it was repaired, and is not well: {error}")
-        if raised or "Traceback" in error or code not in (0, 1, 2):
-            raise Broken(f"{words} exits with {code}: {raised} {error[-200:]}")
-        if len(error.splitlines()) > 1:
-            raise Broken(f"{words} says more than a line: {error!r}")
-    if codes["report"]:
-        raise tacit.InvalidArgument("refused")

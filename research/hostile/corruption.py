@@ -6,9 +6,7 @@ compute that.
 
 from __future__ import annotations
 
-import contextlib
 import copy
-import hashlib
 import io
 import json
 import math
@@ -20,7 +18,6 @@ from typing import Any, TypeAlias
 import numpy as np
 from hypothesis import strategies as st
 
-from tacit.privacy import storage
 from tacit.simulation.result import _digest
 
 Forger: TypeAlias = Callable[[bytes, int, Any, bool], bytes]
@@ -111,16 +108,6 @@ def not_forged(data: bytes, pick: int, new: Any, drop: bool) -> bytes:
     return data
 
 
-def forged_state(data: bytes, pick: int, new: Any, drop: bool) -> bytes:
-    """A state file with another header and the checksum that belongs to it."""
-    prefix = storage._PREFIX
-    magic, version, length = prefix.unpack_from(data)
-    header = json.loads(data[prefix.size : prefix.size + length])
-    text = json.dumps(_forged(header, pick, new, drop), sort_keys=True).encode()
-    body: bytes = prefix.pack(magic, version, len(text)) + text + data[prefix.size + length : -32]
-    return body + hashlib.sha256(body).digest()
-
-
 def forged_text(data: bytes, pick: int, new: Any, drop: bool) -> bytes:
     """A file of JSON with another entry."""
     return json.dumps(_forged(json.loads(data), pick, new, drop)).encode()
@@ -151,16 +138,6 @@ def forged_archive(data: bytes, pick: int, new: Any, drop: bool) -> bytes:
     buffer = io.BytesIO()
     np.savez(buffer, allow_pickle=True, **stored)
     return buffer.getvalue()
-
-
-def forged_ledger(data: bytes, pick: int, new: Any, drop: bool) -> bytes:
-    """One line changed; its hash no longer fits, and nobody has computed another."""
-    lines = data.splitlines(keepends=True)
-    place = pick % len(lines)
-    with contextlib.suppress(ValueError):
-        line = _forged(json.loads(lines[place]), pick, new, drop)
-        lines[place] = json.dumps(line).encode() + b"\n"
-    return b"".join(lines)
 
 
 def _forged(value: Any, pick: int, new: Any, drop: bool) -> Any:

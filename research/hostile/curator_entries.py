@@ -23,16 +23,14 @@ def curator_entries() -> list[EntryPoint]:
         entries += [
             _add_call(model).entry(f"{name} curator: add"),
             _release_call(model).entry(f"{name} curator: release"),
-            _stream_call(model).entry(f"{name} curator: stream"),
         ]
-    return entries
+    return [*entries, _stream_call().entry("joint curator: stream")]
 
 
 def _state(arguments: dict[str, Any]) -> tuple[Any, ...]:
     """What a refused call must leave alone."""
     curator = arguments["curator"]
-    spent = tuple(getattr(curator, "_spent", {}).items())
-    return (spent, curator.releases, curator.users, curator.blocks, tuple(curator._block_users))
+    return [*curator._spent], curator._count, curator._users, len(curator._blocks)
 
 
 def _costs(privacy: Any) -> dict[str, Any]:
@@ -66,21 +64,18 @@ def _release_call(privacy: Any) -> Call:
     return Call(release, good, fixed=("curator",), watched=_state)
 
 
-def _stream_call(privacy: Any) -> Call:
+def _stream_call() -> Call:
     def stream(curator: Any, block: Any, **options: Any) -> None:
         curator.stream(**options).release(block)
 
     def good() -> dict[str, Any]:
         return {
-            "curator": small_curator(privacy),
+            "curator": small_curator(JOINT),
             "statistic": PAIRS,
             "releases": 5,
             "block": 0,
-            "name": "stream",
             "kind": "auto",
-            **_costs(privacy),
+            "mu": None,
         }
 
-    # What other models do without a counter they do for any kind of one.
-    free = ("name",) if privacy is JOINT else ("name", "kind")
-    return Call(stream, good, fixed=("curator",), watched=_state, free=free)
+    return Call(stream, good, fixed=("curator",), watched=_state)

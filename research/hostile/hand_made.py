@@ -20,8 +20,7 @@ Put: TypeAlias = Callable[[Path], Path]
 
 def hand_made(loader: str, suffix: str) -> dict[str, Put]:
     """All hostile files for a loader, by name."""
-    # A guarantee is a text, and who has it has read it.
-    found = {} if loader.startswith("Guarantee") else _no_files(f"file{suffix}")
+    found = _no_files(f"file{suffix}")
     contents: dict[str, bytes] = dict(_TEXTS)
     if suffix == ".toml":
         contents |= _tomls()

@@ -7,7 +7,6 @@ checksums that belong to it. A mutation is drawn from a seed, so any of them can
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import io
 import json
 import re
@@ -18,9 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from research.hostile.corruption import Forger, forged_ledger, forged_state
-from tacit.privacy import storage
-from tacit.privacy.ledger.chain import seal
+from research.hostile.corruption import Forger
 from tacit.simulation.result import _digest
 
 Rng = np.random.Generator
@@ -59,12 +56,7 @@ def mutated(data: bytes, others: Sequence[bytes], forge: Forger, rng: Rng) -> by
         return _other_archive(data, rng)
     value = _VALUES[int(rng.integers(len(_VALUES)))]
     with contextlib.suppress(ValueError, OverflowError):
-        changed = forge(data, int(rng.integers(1 << 30)), value, bool(rng.random() < 0.2))
-        if forge is forged_ledger:
-            return _chained(changed)
-        if rng.random() < 0.3 and forge is forged_state:
-            return forge(changed, int(rng.integers(1 << 30)), value, False)
-        return changed
+        return forge(data, int(rng.integers(1 << 30)), value, bool(rng.random() < 0.2))
     return data[: int(rng.integers(len(data)))]
 
 
@@ -114,29 +106,11 @@ _BLIND = (_flip, _cut, _splice, _renumber, _behead)
 
 
 def _resealed(data: bytes) -> bytes:
-    if data.startswith(storage._MAGIC) and len(data) > 60:
-        return data[:-32] + hashlib.sha256(data[:-32]).digest()
     with contextlib.suppress(ValueError, RecursionError):
-        if b"tacit-ledger" in data[:100]:
-            return _chained(data)
         content = json.loads(data)
         if isinstance(content, dict) and content.pop("sha256", None):
             return json.dumps(content | {"sha256": _digest(content)}).encode()
     return data
-
-
-def _chained(data: bytes) -> bytes:
-    """A ledger all of whose hashes are right, as far as its lines can be read."""
-    lines, previous = [], ""
-    for line in data.splitlines(keepends=True):
-        try:
-            record = json.loads(line)
-            record.pop("hash", None)
-            lines.append(seal(record, previous))
-            previous = json.loads(lines[-1])["hash"]
-        except (ValueError, AttributeError, TypeError):
-            lines.append(line)
-    return b"".join(lines)
 
 
 def _other_archive(data: bytes, rng: Rng) -> bytes:

@@ -186,10 +186,11 @@ def _table(stored: Arrays, chances: Any, actions: Any, version: int) -> Publishe
     labels: list[tuple[str, ...] | None] = []
     for name, size in (("state_labels", states), ("action_labels", n_actions)):
         found = stored.get(name)
-        labels.append(None if found is None else tuple(map(str, found.ravel().tolist())))
+        texts = None if found is None else tuple(map(str, found.ravel().tolist()))
         right = found is None or (found.dtype.kind == "U" and found.shape == (size,))
-        if not right or len({*(labels[-1] or range(size))}) < size:
+        if not right or (texts is not None and len({*texts}) < size):
             raise ValueError(f"{name} must be {size} different texts")
+        labels.append(texts)
     return PublishedPolicy(chances, actions, n_actions, version, *labels)
 
 
