@@ -26,8 +26,9 @@ from research.fewer_users import mixed_up
 from research.fewer_users_linear import words
 from tacit.core.algorithm import Floats
 from tacit.simulation.seeds import noise_seed
+from tacit.store.values import record
 from tacit.tabular import concurrent_psrl
-from tacit.tabular.visit_evidence import VisitEvidence
+from tacit.tabular.visit_evidence import VisitEstimate
 
 STORED = Path(__file__).with_suffix(".json")
 WORLDS = {
@@ -41,7 +42,7 @@ SEEDS = range(10)
 _STRENGTH, _FADES = 10.0, 4.0
 
 
-class PriorEvidence(VisitEvidence):
+class PriorEvidence(VisitEstimate):
     """Evidence with that of a public model added, as far as it is trusted."""
 
     rows: Floats
@@ -87,7 +88,7 @@ def believed(world: Any, wrong: float, seed: int) -> type[PriorEvidence]:
         other = (action + 1 + int(rng.integers(model.actions - 1))) % model.actions
         rows[0, state, action] = model.transitions[0, state, other]
         means[0, state, action] = model.mean_rewards[0, state, other]
-    return type("Believed", (PriorEvidence,), {"rows": rows, "means": means})
+    return record(type("Believed", (PriorEvidence,), {"rows": rows, "means": means}))
 
 
 def measured(name: str, wrong: float | None) -> list[int | None]:
@@ -96,14 +97,8 @@ def measured(name: str, wrong: float | None) -> list[int | None]:
     found: list[int | None] = []
     for seed in SEEDS:
         world = mixed_up(tacit.world(text), seed)
-        kind = VisitEvidence if wrong is None else believed(world, wrong, seed)
-
-        def evidence(
-            shape: tuple[int, int, int], noisy: bool, kind: type[VisitEvidence] = kind
-        ) -> VisitEvidence:
-            return kind(shape, noisy)
-
-        with mock.patch.object(concurrent_psrl, "VisitEvidence", evidence):
+        kind = VisitEstimate if wrong is None else believed(world, wrong, seed)
+        with mock.patch.object(concurrent_psrl, "VisitEstimate", kind):
             privacy = tacit.JointDP(1.0, DELTA)
             agent = tacit.ConcurrentPSRL(
                 world.spec, users, privacy, seed=seed, noise_seed=noise_seed(seed)
