@@ -19,16 +19,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 import tacit
+from research import wang_baselines
 from research.jobs import RUNS, WORKERS, Job, Run, _world, run_jobs, spread
 from research.tables import ColumnTable, columns_main
 from research.wang_public_code import public_code
 from tacit.continuous import line
-from tacit.simulation.permuted import PermutedWorld
-from tacit.papers import baselines
 from tacit.papers.result import PaperResult
 from tacit.papers.wang_functional_2019 import Setting, network_q
 from tacit.privacy.models import JointDP, NonPrivate, Privacy
 from tacit.registry import choose_agent
+from tacit.simulation.permuted import PermutedWorld
 from tacit.simulation.result import WORLD_VALUES, Result, median
 from tacit.simulation.seeds import noise_seed
 from tacit.simulation.tables import privacy_dict
@@ -49,7 +49,7 @@ NAMES = {
     NETWORK: "network state",
 }
 BASELINES = (OUTPUT, EVALUATION, INPUT, NETWORK)
-"""Reconstructions of :mod:`tacit.papers`, which are simulations."""
+"""Reconstructions, which are simulations."""
 PAPER = JointDP(0.9, 1e-4)
 """The budget of the paper."""
 ONE, TEN = JointDP(1.0, 1e-6), JointDP(10.0, 1e-6)
@@ -126,7 +126,7 @@ class CodeJob(BoxJob):
 
 @dataclass(frozen=True)
 class PaperJob(CodeJob):
-    """What the paper compares with, as :mod:`tacit.papers` has it; ``kind`` is the function."""
+    """What the paper compares with, reconstructed; ``kind`` is the function."""
 
     def run(self, seed: int) -> Run:
         """One run; only the last greedy policy is known."""
@@ -145,7 +145,7 @@ def baseline(kind: str, privacy: Any, users: int, seed: int) -> PaperResult:
         return network_q(
             world, setting=Setting(T=steps, B=max(50, steps // 10), alpha=1.0), **budget
         )
-    found: PaperResult = getattr(baselines, kind)(world, users=users, **budget)
+    found: PaperResult = getattr(wang_baselines, kind)(world, users=users, **budget)
     return found
 
 

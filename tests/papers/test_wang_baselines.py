@@ -7,9 +7,9 @@ import math
 import numpy as np
 import pytest
 
+from research import wang_baselines as baselines
 from research.worlds.cartpole import cartpole
 from tacit.continuous import line
-from tacit.papers import baselines
 from tacit.papers import wang_functional_2019 as paper
 from tacit.privacy.bounds.balls import scaled_back
 from tacit.privacy.errors import InvalidArgument
