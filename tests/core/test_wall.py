@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tacit.core.asks import Asks
 
 import tacit
 from research.audit_table import WORLDS
 from tacit import AgentKind, Ask, Block, BudgetExceeded, Episodes, JointDP, registry
-from tacit.core.asks import Asks
 from tacit.data.vector_episodes import VectorEpisodes
 from tacit.tabular.ucbvi import UCBVI
 

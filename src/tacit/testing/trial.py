@@ -164,7 +164,7 @@ class Trial:
         path = self.folder / "published"
         try:
             agent.publish(path, force=True)
-            return digest_of(read_file(path, "state"))
+            return digest_of(read_file(path, "result"))
         except (TacitError, OSError) as error:
             return repr(error)
 
