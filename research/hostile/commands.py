@@ -43,15 +43,8 @@ _COMMANDS: tuple[tuple[tuple[str, ...], dict[str, str], tuple[str, ...]], ...] =
     (("run",), _SMALL_RUN, ("--privacy", "--seed", "--save", "--plot", "--nothing")),
     (
         ("plan",),
-        {"--states": "2", "--actions": "2", "--horizon": "2", "--users": "20", "--seeds": "1"}
-        | {"--epsilon": "1", "--delta": "1e-6"},
+        {"--users": "20", "--seeds": "1", "--epsilon": "1", "--delta": "1e-6"},
         ("--world", "--most", "--privacy"),
-    ),
-    (
-        ("plan", "--bounds"),
-        {"--states": "2", "--actions": "2", "--horizon": "2", "--users": "20"}
-        | {"--epsilon": "1", "--delta": "1e-6"},
-        ("--dimension", "--failure"),
     ),
     (("show",), {}, ("--json=", "--kind")),
     (("paper", "sahu_linear_2025"), {}, ("--world", "--users", "--epsilon", "--delta")),
@@ -86,7 +79,7 @@ def _texts() -> Strategy:
 def _command_lines(draw: Any) -> list[str]:
     words, good, more = draw(st.sampled_from(_COMMANDS))
     changed = list(words)
-    if len(words) > 1 and words[-1] != "--bounds" and draw(st.integers(0, 2)) > 0:
+    if len(words) > 1 and draw(st.integers(0, 2)) > 0:
         changed[-1] = draw(_texts())
     options = dict(good)
     names = [*good, *more]

@@ -116,7 +116,7 @@ class Admitting(Tampered):
             earlier.append(block)
             return found
 
-        agent._take = lambda part, ids: take(*cls.admitted(part, ids))
+        agent._take = lambda part, ids, events: take(*cls.admitted(part, ids), events)
         agent._raw = summed
 
     @classmethod

@@ -108,7 +108,7 @@ class NoiseRedrawn(Tampered):
             revive(*known)
             agent._stream.counter.__class__ = _Redrawn
 
-        agent._revive = redrawn
+        agent._stream.counter.__class__, agent._revive = _Redrawn, redrawn
 
 
 class _BareCurator(JointCurator):

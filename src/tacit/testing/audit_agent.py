@@ -371,11 +371,11 @@ def through_gate(agent: Any, blocks: Sequence[Block], noise_seed: int) -> Watche
 
     Of an agent that learns by its store the releases are the same, bit for bit.
     """
-    algorithm, agent._seen = agent.algorithm, None
-    now, (state, plan, at) = (found := agent._look()[1]), (found.state, found.plan, found.at)
-    agent._curator.source = Noise(noise_seed)
-    if agent._stream is not None:
-        agent._stream.counter.source = agent._curator.source
+    algorithm, curator, stream, now = agent.algorithm, agent._curator, None, agent._look()[-1]
+    state, plan, at, curator.source = now.state, now.plan, now.at, Noise(noise_seed)
+    if algorithm.counter != "blocks" and algorithm.privacy.joint:
+        releases = algorithm.schedule.releases
+        stream = curator.stream(agent.statistic, releases=releases, kind=algorithm.counter)
     rng = np.random.default_rng(0)
     rng.bit_generator.state = now.rng
     with WatchedGate().open() as gate:
@@ -387,8 +387,13 @@ def through_gate(agent: Any, blocks: Sequence[Block], noise_seed: int) -> Watche
             query = next(queries)
             try:
                 while True:
-                    release = agent._answer(query, raw, spent, at.releases)
-                    spent += agent._curator.price(release)
+                    if stream is None:
+                        mu = agent._price(query)
+                        release = curator.answer(query.statistic, raw, mu=mu, spent=spent)
+                    else:
+                        stream.ask(query.statistic)
+                        release = stream.answer(raw)
+                    spent += curator.price(release)
                     query = queries.send(release)
             except StopIteration as end:
                 state = end.value
