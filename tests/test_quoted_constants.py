@@ -8,10 +8,10 @@ import pytest
 
 from tacit.continuous import fitted_functional_q
 from tacit.continuous.constants import GRID, MAP
-from tacit.finite import algorithm as finite_algorithm
 from tacit.finite import flow, mirror
 from tacit.linear.options import LinearConstants
 from tacit.lq.certainty_equivalence import LQConstants
+from tacit.mixture import base as mixture_base
 from tacit.mixture import model_sums
 from tacit.mixture.base import MixtureConstants
 from tacit.tabular import base as tabular_base
@@ -94,8 +94,8 @@ QUOTED = {
         f"bonus^2 = {MIXTURE.bonus**2:g} (R^2 / 2",
         f"The first is {NUMBERS[MIXTURE.first]} times as large as the noise of a sum, "
         f"{NUMBERS[MIXTURE.counts_first]} times for counts",
-        f"Blocks over {NUMBERS[finite_algorithm._CLIPPED_UP_TO]} times the smallest useful one, "
-        f"or over {finite_algorithm._ONE_BY_ONE:,} users",
+        f"Blocks over {NUMBERS[mixture_base._CLIPPED_UP_TO]} times the smallest useful one, "
+        f"or over {mixture_base._ONE_BY_ONE:,} users",
         f"pairs of possible steps up to {model_sums._MOST_STEPS:,} steps",
     ],
     "mixture.md": [
