@@ -54,7 +54,6 @@ QUOTED = {
         f"`eta` is {MIRROR.eta:g} in the first step of a release and a tenth larger in each next",
         f"`error` = {MIRROR.error:g} times the release's statistical width",
         f"after `steps` = {MIRROR.steps} of them",
-        f"at most {MIRROR.steps}\n",
         f"| eta = {MIRROR.eta:g}, a tenth larger in each next step of a release |",
     ],
     "algorithms/linopt_po.md": [

@@ -222,9 +222,9 @@ class Agent(Uncopyable):
 
     def _revive(self, db: Any, run: Any, now: Checkpoint) -> None:
         """Brings back counter and simulated noise as the last release left them."""
-        if self._curator.source.simulation:
-            state = self.store.secret(db, self.run_name, "noise")
-            self._curator.source = Noise.from_state(None if state is None else load(state))
+        state = self.store.secret(db, self.run_name, "noise")
+        if state is not None and self._curator.source.simulation:
+            self._curator.source = Noise.from_state(load(state))
         dumped = self.store.secret(db, self.run_name, "stream")
         if dumped is not None and isinstance(self._curator, JointCurator):
             self._stream = Stream.revived(self._curator, self._statistic(now), load(dumped))
@@ -233,7 +233,7 @@ class Agent(Uncopyable):
     def _secrets(self) -> dict[str, bytes]:
         """What a commit keeps beside its release: the counter, and a simulation's noise."""
         source, found = self._curator.source, dict[str, bytes]()
-        if isinstance(source, Noise) and source.simulation:
+        if source.simulation and hasattr(source, "state"):
             found["noise"] = dump(source.state())
         if self._stream is not None:
             found["stream"] = dump(self._stream.dump())
