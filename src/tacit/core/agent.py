@@ -178,7 +178,7 @@ class Agent(Uncopyable):
             unit=unit,
             limit=limit,
             cost=cost,
-            episodes=getattr(privacy, "episodes_per_user", 0),
+            episodes=privacy.episodes_per_user if privacy.private else 0,
             once=privacy.separate_blocks,
             users=self.algorithm.users,
             simulation=self._curator.source.simulation,
