@@ -4,7 +4,7 @@ An agent is brought to 10^4, 10^5 and 10^6 users in large batches; then users co
 hundred at a time, and are timed. It must cost the same at all three sizes. Times are those of the
 processor, without those of the disk, which does the same at every size. On a ledger of people the
 users of a block join together when it is full, whether they came one by one or not: a line, and a
-flush, per block of a thousand (:mod:`benchmarks.growth_ledger` lets them join in steps of ten). The
+flush, per block of a thousand. The
 ledger's index is written once in up to 24,000 of them, and every window is so long that it is in.
 """
 

@@ -26,8 +26,8 @@ from research.hostile.small import (
 )
 from research.hostile.world_entries import world_entries
 from tacit import registry
-from tacit.data.episodes import Episodes
 from tacit.core.schedule import Schedule
+from tacit.data.episodes import Episodes
 from tacit.data.vector_episodes import VectorEpisodes
 from tacit.finite.spec import FiniteSpec
 from tacit.privacy.statistic import Block
@@ -136,7 +136,6 @@ def _guarantee_calls() -> dict[str, Call]:
         "episodes_per_user": 1,
     }
     curator = {"users": 10, "noise_seed": 1, "protects": "a user"}
-    files = {"ledger": None, "autosave": None}
     report = {
         "statistic": PAIRS,
         "data": Block(1, {"values": np.ones((1, 2))}),
@@ -145,14 +144,14 @@ def _guarantee_calls() -> dict[str, Call]:
     }
     return {
         "Guarantee": Call(tacit.Guarantee, constant(**guarantee)),
-        "JointDP.curator": Call(JOINT.curator, constant(**curator, **files), free=("protects",)),
+        "JointDP.curator": Call(JOINT.curator, constant(**curator), free=("protects",)),
         "LocalDP.curator": Call(LOCAL.curator, constant(users=10, noise_seed=1)),
         "local.report": Call(tacit.local.report, constant(**report)),
     }
 
 
 def _run_calls() -> dict[str, Call]:
-    """Runs, plans and the ledger."""
+    """Runs and plans."""
     choice, none = registry.choose_agent("ucbvi"), tacit.NonPrivate()
     world = small_world("tabular")
     seeds = {"seeds": [0], "workers": 1, "progress": False}
@@ -187,7 +186,4 @@ def _run_calls() -> dict[str, Call]:
             },
         ),
         # Every input has a folder of its own.
-        "Ledger.create": Call(
-            tacit.Ledger.create, constant(path="ledger", limit=1.0, unit="mu^2", note=""), free=()
-        ),
     }

@@ -232,6 +232,7 @@ class Curator(Uncopyable, ABC, Generic[Model]):
         Raises:
             BudgetExceeded: The block cannot afford it. Nothing is published or changed.
         """
+        instance_of("statistic", statistic, Statistic)
         with refuse_within(self._lock, "release"):
             number, raw = self._found(len(self._blocks) - 1 if block is None else block)
             release = self.answer(statistic, raw, mu=mu, spent=self._spent[number])
@@ -247,9 +248,7 @@ class Curator(Uncopyable, ABC, Generic[Model]):
         """The number of a block as a plain one, and its raw data."""
         here = {i: block for i, block in enumerate(self._blocks) if block is not None}
         if not isinstance(number, (int, np.integer)) or number not in here:
-            raise InvalidArgument(
-                f"block {number!r} was never added, or forgotten; here: {[*here]}"
-            )
+            raise InvalidArgument(f"block {number!r} was never added, or forgotten: {[*here]} are")
         return int(number), here[number]
 
     def forget(self, block: int) -> None:
@@ -379,6 +378,7 @@ class JointCurator(Curator[JointDP]):
         self, statistic: Statistic, *, releases: int, kind: str = "auto", mu: float | None = None
     ) -> Stream:
         """A counter over blocks: each block enters once and pays ``mu`` (all, by default)."""
+        instance_of("statistic", statistic, Statistic)
         privacy, cost = self.privacy, self._cost(mu, Fraction(0))
         if privacy.separate_blocks and kind != "blocks":
             raise InvalidArgument("disjoint=True was declared: only kind='blocks' keeps to it")
