@@ -55,7 +55,7 @@ def test_devices_are_refused() -> None:
 
 def test_first_everybody_explores_and_later_few() -> None:
     world = riverswim(4, 8)
-    agent = ConcurrentPSRL(world.spec, 60_000, JointDP(4.0, 1e-6), noise_seed=1)
+    agent = ConcurrentPSRL(world.spec, 30_000, JointDP(4.0, 1e-6), noise_seed=1)
     assert agent.policy.weights[0] == 0.0
     tacit.run(agent, world, seed=1, progress=False)
     # Exploring costs at most 3 % of what is earned, by explorers who lose a fifth of it at least;
@@ -100,7 +100,9 @@ def test_few_people_with_long_histories_are_not_harmed(users: int) -> None:
         assert agent.algorithm.needed > 2 * users
 
 
-@pytest.mark.parametrize("privacy", [JointDP(4.0, 1e-6), NonPrivate()])
+@pytest.mark.parametrize(
+    "privacy", [JointDP(4.0, 1e-6), pytest.param(NonPrivate(), marks=pytest.mark.slow)]
+)
 def test_the_guard_changes_nothing_where_users_are_many(privacy: Any) -> None:
     found = []
     for shown in (0.95, 0.0):  # nothing needs to be shown
@@ -179,6 +181,7 @@ def test_what_is_asked_later_costs_no_more() -> None:
         assert asked.sensitivity(agent.privacy.relation, "l2") == pytest.approx(np.sqrt(2.0))
 
 
+@pytest.mark.slow
 def test_large_blocks_are_counted_whole() -> None:
     world = riverswim(4, 8)
     agent = ConcurrentPSRL(world.spec, 10**9, JointDP(1.0, 1e-6), noise_seed=1)
@@ -448,12 +451,12 @@ def test_visits_overrule_where_first_rewards_seem_to_come_from() -> None:
     chances, worth = [], []
     for visits in (5.0, 400.0):
         posterior = posterior_of(rows, visits=visits, noise=1.0)
-        evidence = posterior.evidence
-        evidence.first_variance = np.ones(evidence.first_variance.shape)
-        evidence.at_risk = np.full(evidence.at_risk.shape, 6.0)
-        evidence.visits_at_risk = evidence.at_risk.copy()
-        evidence.first_paid[0, 0, 0] = 3.0
-        posterior.see_rewards()
+        cells = posterior.evidence.paid.shape
+        first, risk = np.zeros(cells), np.full(cells, 6.0)
+        first[0, 0, 0] = 3.0
+        of_first = {"first_paid": first, "first_variance": np.ones(cells)}
+        evidence = replace(posterior.evidence, **of_first, at_risk=risk, visits_at_risk=risk)
+        posterior = posterior.after(evidence)
         assert 0.0 < posterior.hinted[0, 0, 0] < 1.0
         chances.append(float(posterior.hint[0, 0, 0]))
         worth.append(chances[-1] * float(posterior.hinted[0, 0, 0]))
@@ -467,12 +470,12 @@ def test_visits_overrule_where_first_rewards_seem_to_come_from() -> None:
 
 
 def test_exploring_costs_what_two_plans_expect_to_be_lost() -> None:
-    algorithm = learnt(JointDP(4.0, 1e-6)).algorithm
-    algorithm._learnt_at, algorithm._lost = algorithm.all_served, 0.2
-    value = algorithm._greedy_value
-    assert algorithm._spent(value, 0.1) == pytest.approx(0.1)
-    assert algorithm._spent(value, 0.15) == pytest.approx(0.1)
-    assert algorithm._spent(value, 0.05) == pytest.approx(0.05)
+    agent = learnt(JointDP(4.0, 1e-6))
+    served, value = agent.served, agent.plan.memory.greedy_value
+    for before, lost, spent in ((0.2, 0.1, 0.1), (0.1, 0.15, 0.1), (0.15, 0.05, 0.05)):
+        known = replace(agent.plan.memory, learnt_at=served, lost=before)
+        found, _ = agent.algorithm._spent(known, agent.progress, True, value, lost)
+        assert found == pytest.approx(spent)
 
 
 @pytest.mark.slow

@@ -1,7 +1,8 @@
-"""Policy improvement: its beliefs by hand, its rule, its gate, and that it learns."""
+"""Policy improvement: its posterior by hand, its rule, its gate, and that it learns."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -12,8 +13,8 @@ from research.worlds import sparse_mdp
 from tacit import InvalidArgument, JointDP, LocalDP, NonPrivate, Relation, check_agent
 from tacit.finite.model import check_policy
 from tacit.finite.spec import FiniteSpec
-from tacit.tabular.beliefs import BeliefConstants, Beliefs
 from tacit.tabular.policy_improvement import ImprovementConstants
+from tacit.tabular.return_posterior import PosteriorConstants, ReturnPosterior
 
 BUDGET = JointDP(1.0, 1e-6)
 SMALL = sparse_mdp(states=12, actions=4, horizon=4)
@@ -25,41 +26,39 @@ def made(world=SMALL, users=400, privacy=BUDGET, **options):
     )
 
 
-# Beliefs.
+# The posterior.
 
 
-def beliefs(allowed=((True, True, False), (True, True, True)), **constants) -> Beliefs:
-    return Beliefs(np.array(allowed), 1.0, BeliefConstants(**constants))
+def prior() -> ReturnPosterior:
+    allowed = np.array([[True, True, False], [True, True, True]])
+    return ReturnPosterior.prior(allowed, 1.0, PosteriorConstants())
 
 
 def test_values_are_the_posterior_mean() -> None:
     """Prior N(m, .2^2) around the mean of all, 100 visits with variance .45^2 each, noise 3."""
-    known = beliefs()
     returns, visits = np.array([[20.0, -10.0]]), np.array([[100.0, 100.0]])
-    known.hear_values(returns, visits, noise=3.0)
-    prior, variance = 0.5 + 10.0 / 200.0, 3.0**2 + 100 * 0.45**2
+    known = prior().with_values(returns, visits, noise=3.0)
+    before, variance = 0.5 + 10.0 / 200.0, 3.0**2 + 100 * 0.45**2
     for at, mean in ((0, 0.7), (1, 0.4)):
         weights = np.array([1 / 0.2**2, 100**2 / variance])
-        assert known.values[0, at] == pytest.approx(weights @ [prior, mean] / weights.sum())
+        assert known.values[0, at] == pytest.approx(weights @ [before, mean] / weights.sum())
         assert known.value_precision[0, at] == pytest.approx(weights.sum())
 
 
 def test_what_all_actions_of_a_state_share_says_nothing_of_them() -> None:
-    known, other = beliefs(), beliefs()
+    first = replace(prior(), visits=np.array([[1000.0, 500.0]]))
     behaviour = np.array([[[0.5, 0.5, 0.0], [0.2, 0.3, 0.5]]])
-    for some in (known, other):
-        some.visits = np.array([[1000.0, 500.0]])
     sums = np.array([[[30.0, -10.0, 0.0], [5.0, 1.0, -20.0]]])
-    n = known.visits[..., np.newaxis] * behaviour
-    known.hear_advantages(sums, behaviour, noise=4.0)
-    other.hear_advantages(sums + 0.07 * n, behaviour, noise=4.0)
+    n = first.visits[..., np.newaxis] * behaviour
+    known = first.with_advantages(sums, behaviour, noise=4.0)
+    other = first.with_advantages(sums + 0.07 * n, behaviour, noise=4.0)
     assert known.advantages == pytest.approx(other.advantages)
     assert known.advantages[0, 0, 0] > 0 > known.advantages[0, 0, 1]
     # what is not allowed is never heard of, and never chosen
     assert known.advantages[0, 0, 2] == 0.0
     best = known.greedy(np.zeros((1, 2, 3)))
     assert best.tolist() == [[0, 0]]
-    chances = known.exploring(best)
+    chances = known.exploring()
     assert chances[0, 0, 2] == 0.0
     assert chances.sum(axis=-1) == pytest.approx(1.0)
     assert chances[0, 1].argmax() == 0
@@ -68,19 +67,19 @@ def test_what_all_actions_of_a_state_share_says_nothing_of_them() -> None:
 
 def test_a_served_action_alone_teaches_nothing_about_its_rivals() -> None:
     """The offset of a state is not taken for the advantage of the one action that was served."""
-    known = beliefs()
-    known.advantages = np.array([[[0.02, 0.01, 0.0], [0.0, 0.0, 0.0]]])
-    known.visits = np.array([[10_000.0, 1.0]])
+    advantages = np.array([[[0.02, 0.01, 0.0], [0.0, 0.0, 0.0]]])
+    first = replace(prior(), advantages=advantages, visits=np.array([[10_000.0, 1.0]]))
     only = np.array([[[1.0, 0.0, 0.0], [1.0, 0.0, 0.0]]])
-    known.hear_advantages(np.array([[[-400.0, 0.0, 0.0], [0.0, 0.0, 0.0]]]), only, noise=4.0)
+    sums = np.array([[[-400.0, 0.0, 0.0], [0.0, 0.0, 0.0]]])
+    known = first.with_advantages(sums, only, noise=4.0)
     assert known.advantages[0, 0].tolist() == pytest.approx([0.02, 0.01, 0.0])
 
 
 def test_phases_begin_alike_and_less_surely() -> None:
-    known = beliefs()
-    known.hear_values(np.array([[20.0, -10.0]]), np.array([[100.0, 90.0]]), 3.0)
-    before, sure = known.values.copy(), known.value_precision.copy()
-    known.split(2)
+    first = prior().with_values(np.array([[20.0, -10.0]]), np.array([[100.0, 90.0]]), 3.0)
+    before, sure = first.values, first.value_precision
+    behaviour = np.full((1, 2, 3), 1 / 3)
+    known = first.under(behaviour, np.repeat(behaviour, 2, axis=0))
     assert known.values.shape == (2, 2)
     assert known.advantages.shape == (2, 2, 3)
     assert known.values[0] == pytest.approx(before[0])
@@ -89,9 +88,8 @@ def test_phases_begin_alike_and_less_surely() -> None:
 
 
 def test_nothing_heard_changes_nothing() -> None:
-    known = beliefs()
-    known.visits = np.zeros((1, 2))
-    known.hear_advantages(np.zeros((1, 2, 3)), np.zeros((1, 2, 3)), noise=0.0)
+    nobody = replace(prior(), visits=np.zeros((1, 2)))
+    known = nobody.with_advantages(np.zeros((1, 2, 3)), np.zeros((1, 2, 3)), noise=0.0)
     assert not known.advantages.any()
 
 
@@ -100,15 +98,15 @@ def test_nothing_heard_changes_nothing() -> None:
 
 def test_a_block_is_asked_for_values_and_then_for_decisions() -> None:
     agent = made()
-    asks = agent.algorithm.asks()
-    first = next(asks)
+    estimator = agent.algorithm.estimator
+    queries = estimator.learn(agent.state.known, agent.state.behaviour)
+    first = next(queries)
     assert first.share == 0.25
     assert first.statistic.size == 12
     k = 4
     assert first.statistic.l2(Relation.REPLACE_ONE) == pytest.approx(np.sqrt(k))
-    asks.close()
-    way = agent.algorithm.way
-    second = way.advantage_sums(np.full((1, 12), 0.5))
+    queries.close()
+    second = estimator.advantage_sums(np.full((1, 12), 0.5))
     several = [len(row) for row in SMALL.spec.admissible if len(row) > 1]
     assert second.size == sum(several)
     assert second.l2(Relation.REPLACE_ONE) == pytest.approx(0.7)
@@ -167,30 +165,21 @@ def test_mistakes_are_named() -> None:
 # The whole.
 
 
+@pytest.mark.slow
 def test_it_keeps_what_agents_promise() -> None:
     make = partial(tacit.PolicyImprovement, privacy=BUDGET, schedule="fixed:size=40")
     check_agent(make, SMALL, users=160)
 
 
-def test_phases_are_saved_too(tmp_path) -> None:
-    """A run saved after its phases were split goes on as if it had not been."""
+def test_phases_are_split() -> None:
     world = sparse_mdp(states=12, actions=4, horizon=8)
     options = {"constants": ImprovementConstants(phased=1e-3)}
-    whole, half = (made(world, 3000, schedule="fixed:size=1000", **options) for _ in range(2))
+    agent = made(world, 3000, schedule="fixed:size=1000", **options)
     rng = np.random.default_rng(3)
-    for _ in range(2):
-        data = world.simulate(whole.policy, 1000, rng)
-        whole.learn(data)
-        half.learn(data)
-    assert whole.algorithm.way.phases == 4
-    half.save(tmp_path / "half")
-    again = made(world, 3000, schedule="fixed:size=1000", **options)
-    again.load(tmp_path / "half")
-    data = world.simulate(whole.policy, 1000, rng)
-    whole.learn(data)
-    again.learn(data)
-    assert np.array_equal(whole.policy.actions, again.policy.actions)
-    assert len({row.tobytes() for row in whole.policy.actions}) > 1
+    while agent.block_users:
+        agent.learn(world.simulate(agent.policy, 1000, rng))
+    assert len(agent.state.behaviour) == 4
+    assert len({row.tobytes() for row in agent.policy.actions}) > 1
 
 
 def test_without_privacy_it_finds_what_is_best() -> None:

@@ -100,9 +100,8 @@ def run(
     labels = np.random.default_rng(np.random.SeedSequence([_LABELS, seed]))
     rng = np.random.default_rng(np.random.SeedSequence([_WORLD, seed]))
     # A policy that is given names actions.
-    permuted = (
-        _exchangeable(world) and getattr(getattr(agent, "algorithm", agent), "today", None) is None
-    )
+    options = getattr(getattr(agent, "algorithm", agent), "options", None)
+    permuted = _exchangeable(world) and getattr(options, "today", None) is None
     users_world = PermutedWorld.draw(world, labels) if permuted else world
     value = _Values(users_world)
     served, values, greedy_values = [0], list[float](), list[float]()
