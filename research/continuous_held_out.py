@@ -23,12 +23,12 @@ from research.jobs import RUNS, WORKERS, Job, Run, _world, run_jobs, spread
 from research.tables import ColumnTable, columns_main
 from research.wang_public_code import public_code
 from tacit.continuous import line
-from tacit.simulation.permuted import PermutedWorld
 from tacit.papers import baselines
 from tacit.papers.result import PaperResult
 from tacit.papers.wang_functional_2019 import Setting, network_q
 from tacit.privacy.models import JointDP, NonPrivate, Privacy
 from tacit.registry import choose_agent
+from tacit.simulation.permuted import PermutedWorld
 from tacit.simulation.result import WORLD_VALUES, Result, median
 from tacit.simulation.seeds import noise_seed
 from tacit.simulation.tables import privacy_dict
