@@ -122,15 +122,11 @@ version = "version"
     assert read_app(str(tmp_path / "app.toml")).spec.last_state
 
 
-def test_saves_tell_the_two_apart(tmp_path: Path) -> None:
-    spec = garden().spec
-    agents = [
-        tacit.UCBVI(replace(spec, last_state=known), 100, tacit.NonPrivate())
-        for known in (True, False)
-    ]
-    agents[0].save(tmp_path / "save")
-    with pytest.raises(InvalidArgument, match="last_state differ"):
-        agents[1].load(tmp_path / "save")
+def test_stores_tell_the_two_apart(tmp_path: Path) -> None:
+    spec, given = garden().spec, {"users": 100, "privacy": tacit.NonPrivate()}
+    tacit.UCBVI(replace(spec, last_state=True), **given, store=tmp_path / "runs.db")
+    with pytest.raises(InvalidArgument, match="other arguments"):
+        tacit.UCBVI(replace(spec, last_state=False), **given, store=tmp_path / "runs.db")
 
 
 def test_linear_sums_of_single_steps_need_no_last_state() -> None:
