@@ -22,9 +22,9 @@ from tacit.linear.statistics import (
     unit_features,
     weighted_grams,
 )
+from tacit.mixture.model_sums import any_features
 from tacit.privacy.bounds import features as of_features
 from tacit.privacy.errors import CheckFailed, InvalidArgument
-from tacit.privacy.standard import any_features
 from tacit.privacy.statistic import Statistic
 from tests.finite.samples import all_episodes, largest_gap, of_dtype, users_of
 
