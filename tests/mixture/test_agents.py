@@ -227,7 +227,7 @@ def test_a_ridge_grows_with_the_noise() -> None:
     gram = np.diag([-5.0, 0.0, 2.0, 7.0])
     for noise in (0.0, 3.0):
         expected = np.diag([0.0, 0.0, 2.0, 7.0]) + (prior + 2.0 * noise) * np.eye(4)
-        np.testing.assert_allclose(agent.regularised(gram, noise, 1), expected, atol=1e-12)
+        np.testing.assert_allclose(agent.regularised(gram, noise), expected, atol=1e-12)
 
 
 # That they learn.
