@@ -8,7 +8,7 @@ from tacit import InvalidArgument
 from tacit.continuous import Custom, Grid, Polynomial, QPolicy, Quadrature
 from tacit.continuous.features import features_of
 from tacit.continuous.world import chooser
-from tacit.privacy.storage import read_state, write_state
+from tacit.store.values import dump, load
 
 GRID = Grid((0.0,), (1.0,), (3,))
 MAPS = [Grid((0.0, 0.0), (1.0, 2.0), (4, 3)), Polynomial((1.0, 2.0), 1.5, 2)]
@@ -94,21 +94,17 @@ def test_relabelled(permutation):
 
 
 @pytest.mark.parametrize("features", MAPS, ids=repr)
-def test_a_save_holds_it_to_the_bit(features, tmp_path):
+def test_a_checkpoint_holds_it_to_the_bit(features):
     policy = normal(features, epsilon=1 / 3, version=5, preference=(2, 0, 1))
-    write_state(tmp_path / "save", "test", {}, policy.arrays())
-    again = QPolicy.from_arrays(read_state(tmp_path / "save", "test").arrays, 5)
+    again = load(dump(policy))
     assert (again.weights == policy.weights).all()
     assert again.features == policy.features
     assert (again.epsilon, again.version, again.preference) == (1 / 3, 5, (2, 0, 1))
 
 
-def test_a_save_does_not_hold_code():
+def test_a_checkpoint_does_not_hold_code():
     features = Custom(lambda s: s, 2)
-    arrays = normal(features).arrays()
-    assert QPolicy.from_arrays(arrays, 0, features).features is features
-    with pytest.raises(InvalidArgument, match="features must be given"):
-        QPolicy.from_arrays(arrays, 0)
+    assert load(dump(normal(features), (features,)), (features,)).features is features
 
 
 @pytest.mark.parametrize("features", MAPS, ids=repr)

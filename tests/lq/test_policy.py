@@ -48,15 +48,6 @@ def test_act_refuses_other_steps_and_shapes(step, state, words):
         policy().act(step, state, np.random.default_rng(0))
 
 
-def test_arrays_go_there_and_back_to_the_bit():
-    p = policy(noise=1.0 / 3.0)
-    again = GainPolicy.from_arrays(p.arrays(), version=11)
-    np.testing.assert_array_equal(again.gains, p.gains)
-    assert again.noise == p.noise
-    assert again.version == 11
-    assert (again.horizon, again.controls, again.states) == (3, 2, 4)
-
-
 def test_gains_are_a_copy_that_nobody_can_change():
     gains = np.zeros((1, 1, 1))
     p = GainPolicy(gains)
@@ -76,9 +67,8 @@ def test_published_file_holds_plain_arrays_for_everybody(tmp_path):
     assert set(arrays) == {"format", "kind", "version", "gains", "noise", "hash"}
     assert str(arrays["kind"]) == "gains"
     assert int(arrays["version"]) == 7
-    again = GainPolicy.from_arrays(arrays, int(arrays["version"]))
-    np.testing.assert_array_equal(again.gains, p.gains)
-    assert again.noise == p.noise
+    np.testing.assert_array_equal(arrays["gains"], p.gains)
+    assert float(arrays["noise"]) == p.noise
 
 
 @pytest.mark.parametrize(
@@ -99,11 +89,3 @@ def test_published_file_holds_plain_arrays_for_everybody(tmp_path):
 def test_wrong_arguments_are_named(arguments, words):
     with pytest.raises(InvalidArgument, match=words):
         GainPolicy(**({"gains": np.zeros((1, 1, 1))} | arguments))
-
-
-@pytest.mark.parametrize(
-    "arrays", [{}, {"gains": np.zeros((1, 1, 1))}, {"gains": np.zeros((1, 1, 1)), "noise": [1.0]}]
-)
-def test_arrays_that_are_no_policy_are_refused(arrays):
-    with pytest.raises(InvalidArgument, match="arrays must hold gains"):
-        GainPolicy.from_arrays(arrays, 0)
