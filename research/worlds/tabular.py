@@ -18,8 +18,7 @@ from tacit.data.episodes import Episodes
 from tacit.finite.policy import Policy
 from tacit.privacy.arguments import checked_number
 from tacit.privacy.errors import InvalidArgument
-from tacit.tabular.sparse_world import SparseWorld
-from tacit.tabular.world import TabularWorld
+from tacit.tabular.world import SparseWorld, TabularWorld
 
 if TYPE_CHECKING:
     from tacit.gym.finite import ImportedWorld

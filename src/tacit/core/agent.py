@@ -38,6 +38,7 @@ from tacit.data.columns import as_numbers
 from tacit.data.episodes import Episodes
 from tacit.data.vector_episodes import VectorEpisodes
 from tacit.privacy.arguments import instance_of, row_ids
+from tacit.privacy.budget import Relation
 from tacit.privacy.curator import Curator, JointCurator, Release, Stream
 from tacit.privacy.distributed import DistributedCurator
 from tacit.privacy.errors import BudgetExceeded, CorruptFile, HorizonExceeded, InvalidArgument
@@ -173,6 +174,7 @@ class Agent(Uncopyable):
         privacy, unit, limit, cost = self.privacy, "", 0.0, 0.0
         if isinstance(self._curator, JointCurator):
             unit, limit = "epsilon" if privacy.pure else "mu^2", self._curator.limit
+            unit += " (zero-out)" if privacy.relation is Relation.ZERO_OUT else ""
             cost = privacy.epsilon if privacy.pure else privacy.budget.mu**2
         return runs.Terms(
             unit=unit,
@@ -398,7 +400,7 @@ class Agent(Uncopyable):
         here = (versions >= oldest) & (versions <= newest)
         if here.all():
             return data, everybody
-        if versions.max() < 0 or versions.max() > latest or versions.min() < -1:
+        if not ((versions >= 0) & (versions <= latest)).any():
             raise InvalidArgument(
                 f"versions must say which published policy each user followed, 0 to {latest}"
             )

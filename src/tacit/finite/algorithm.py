@@ -56,11 +56,8 @@ class FiniteAlgorithm(Algorithm[S]):
 
     def named(self, policy: P) -> P:
         """The policy with the spec's labels, if it has any."""
-        labels = (
-            getattr(self.spec, "state_labels", None),
-            getattr(self.spec, "action_labels", None),
-        )
-        return policy if labels == (None, None) else policy.labelled(*labels)
+        labels = [getattr(self.spec, f"{part}_labels", None) for part in ("state", "action")]
+        return policy if labels == [None, None] else policy.labelled(*labels)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -43,7 +43,7 @@ UNIT = 10**12
 class Terms:
     """Under which terms people take part in a run."""
 
-    unit: str  # "mu^2" or "epsilon"; "" without accounts
+    unit: str  # "mu^2" or "epsilon", perhaps "(zero-out)"; "" without accounts
     limit: float  # that one episode may spend, in this unit
     cost: float  # that a person pays who takes part, with all her episodes
     episodes: int  # of one person, at most; 0: any number
@@ -133,6 +133,8 @@ def admit(db: sa.Connection, run: Any, block: int, names: Sequence[str]) -> list
     """
     found, held = came(db, run, [name for name in names if name]), dict[str, int]()
     most = db.scalar(select(stores.c.most))
+    if most and not all(names):
+        raise InvalidArgument("people of this store have a limit over all runs: give user_ids")
     for some in parts([*set(names)]) if most else ():
         for row in db.execute(select(accounts).where(accounts.c.person.in_(some))):
             held[row.person] = row.spent + row.reserved
