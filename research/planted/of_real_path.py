@@ -5,8 +5,8 @@ within it has the bug: ``with row.plant(): audit``. ``python -m research.real_pa
 all of them. Never use one.
 
 The letters say where a bug is: (a) the law of real noise, (b) when a store is opened again, (c)
-late or large releases, (d) who is who, (e) keys and entropy, (f) noise that depends on other noise, (g)
-tails and support, (h) files, (i) conversions and accounts, (j) words.
+late or large releases, (d) who is who, (e) keys and entropy, (f) noise that depends on other
+noise, (g) tails and support, (h) files, (i) conversions and accounts, (j) words.
 """
 
 from __future__ import annotations
