@@ -106,7 +106,7 @@ def _in_epsilons(
     from tacit.privacy.gaussian_dp import epsilon_from_mu
 
     delta = at if at is not None else 1e-6 if promise is None else float(promise["delta"])
-    if spent["unit"] != "mu^2":  # pure, or of devices, which pay nothing here
+    if not str(spent["unit"]).startswith("mu^2"):  # pure, or of devices, which pay nothing here
         delta = 0.0
     elif delta <= 0.0 or delta >= 1.0:
         raise InvalidArgument(f"delta is {delta!r}, but must be above 0 and below 1")

@@ -84,6 +84,21 @@ class View(NamedTuple):
     now: Checkpoint
 
 
+class Coming(NamedTuple):
+    """Users who come together; names and keys of events are keyed hashes, or there are none."""
+
+    rows: Block
+    names: Sequence[str]
+    keys: Sequence[str]
+
+    def only(self, rows: Sequence[int]) -> Coming:
+        """Some of them."""
+        if len(rows) == self.rows.users:
+            return self
+        names, keys = ([each[i] for i in rows] if each else each for each in self[1:])
+        return Coming(_rows(self.rows, rows), names, keys)
+
+
 @final
 class Agent(Uncopyable):
     """Serves users, keeps their data, and publishes.
@@ -321,35 +336,31 @@ class Agent(Uncopyable):
         while self._step():  # a block that another process left
             pass
         view, given = self._look(), data.users
-        if ids is not None:
-            ids = [*ids]
-            row_ids(ids, given)
-        self._check_room(view.run, data)
-        data, rows = self._taught(view, self._with_component(data, view.now.plan))
-        self._check_schema(view, data)
-        ids = ids if ids is None or len(rows) == given else [ids[i] for i in rows]
-        keys = None if events is None else [str(events[i]) for i in rows]
-        on_policy = self.algorithm.on_policy(view.now.plan) and not data.aggregate
-        found, version = Receipt(given, retired=given - data.users), view.run.version
-        found, start, stop, before = replace(found, version=version), 0, 0, 0
+        coming = self._known(view.run, self._named(data, ids, events))
+        known = given - coming.rows.users
+        self._check_room(view.run, coming.rows)
+        data = self._with_component(coming.rows, view.now.plan)
+        coming = coming._replace(rows=data).only(self._taught(view, data))
+        self._check_schema(view, coming.rows)
+        users, aggregate = coming.rows.users, data.aggregate
+        on_policy = self.algorithm.on_policy(view.now.plan) and not aggregate
+        found = Receipt(given, retired=data.users - users, known=known, version=view.run.version)
+        start = stop = before = 0
         try:
-            while start < data.users:
+            while start < users:
                 room, block = self._room(), self._look().open.block
                 before = self._taken(self._look().run)
                 if not room:
                     raise HorizonExceeded(
-                        f"no block is left for {data.users - start} more users: the schedule ended"
+                        f"no block is left for {users - start} more users: the schedule ended"
                     )
-                if data.aggregate and data.users != room:
+                if aggregate and users != room:
                     raise InvalidArgument(
-                        f"sums must be of one whole block: {room} users, got {data.users}"
+                        f"sums must be of one whole block: {room} users, got {users}"
                     )
                 # Who followed a policy goes into its block, however many they are.
-                stop = data.users if on_policy else min(data.users, start + room)
-                whole, cut = stop - start == data.users, slice(start, stop)
-                part = data if whole else data.take(cut)
-                names = ids if whole or ids is None else ids[cut]
-                told, published = self._put(part, names, keys and keys[cut]), list[int]()
+                stop = users if on_policy else min(users, start + room)
+                told, published = self._put(coming.only(range(start, stop))), list[int]()
                 start = stop
                 while self._step():
                     published.append(self._look().run.latest)
@@ -362,9 +373,31 @@ class Agent(Uncopyable):
             with contextlib.suppress(Exception):
                 # A part is taken by one commit: the store says whether it was.
                 start = stop if self._taken(self._look(fresh=True).run) > before else start
-            _say_who(error, start, data.users)
+            _say_who(error, start, users)
             raise
         return found
+
+    def _named(self, data: Block, ids: Ids, events: Sequence[str] | None) -> Coming:
+        """A call's users, by the hashes of their names and events, where they have any."""
+        names, keys = list[str](), list[str]()
+        if ids is not None:
+            ids = [*ids]
+            row_ids(ids, data.users)
+            names = [self.store.keyed("person", str(name)) for name in ids]
+        if events is not None:
+            both = [*zip(names or [""] * data.users, events, strict=False)]
+            if len(events) != data.users or len({*both}) != data.users:
+                raise InvalidArgument("events must be one for each user, and no two the same")
+            keys = [self.store.keyed("person", f"{name} {event}") for name, event in both]
+        return Coming(data, names, keys)
+
+    def _known(self, run: Any, coming: Coming) -> Coming:
+        """Those whose events did not come before."""
+        if not coming.keys:
+            return coming
+        with self.store.read() as db:
+            old = {row.event for row in runs.known(db, run, coming.keys)}
+        return coming.only([i for i, key in enumerate(coming.keys) if key not in old])
 
     def _check_room(self, run: Any, data: Block) -> None:
         if run.succeeded:
@@ -388,71 +421,67 @@ class Agent(Uncopyable):
             self._statistic(view.now).check(data)
         self._fits = (view.run.latest, columns)
 
-    def _taught(self, view: View, data: Block) -> tuple[Block, Sequence[int]]:
-        """Users whose version teaches something, and their rows; others are retired."""
+    def _taught(self, view: View, data: Block) -> Sequence[int]:
+        """Rows of users whose version teaches something; others are retired."""
         everybody = range(data.users)
         alone = data.aggregate or not self.algorithm.on_policy(view.now.plan)
         if alone or "versions" not in data.arrays:
-            return data, everybody
+            return everybody
         serving, age = view.run.version, self.algorithm.max_age
         oldest, newest = max(serving - age, view.now.at.offset), view.run.latest if age else serving
         versions, latest = np.asarray(data["versions"]), view.run.latest
         here = (versions >= oldest) & (versions <= newest)
         if here.all():
-            return data, everybody
+            return everybody
         if not ((versions >= 0) & (versions <= latest)).any():
             raise InvalidArgument(
                 f"versions must say which published policy each user followed, 0 to {latest}"
             )
-        found = np.flatnonzero(here).tolist()
+        found: list[int] = np.flatnonzero(here).tolist()
         warn(
             f"{data.users - len(found)} of these users followed none of the policies {oldest} to "
             f"{newest}, and teach this agent nothing: they were not taken",
             stacklevel=5,
         )
-        return _rows(data, found), found
+        return found
 
-    def _put(self, part: Block, ids: Ids, events: Sequence[str] | None) -> Receipt:
+    def _put(self, coming: Coming) -> Receipt:
         """Puts users into the block that fills."""
-        if events is None and not self.store.durable:
-            return self._buffer(part, ids)
-        with self.store.write() as db:
-            run = runs.find(db, self.run_name)
-            names = [""] * part.users if ids is None else self.store.pseudonyms(db, ids)
-            keys = self._event_keys(db, names, events)
-            old = {row.event for row in runs.known(db, run, keys)} if keys else set[str]()
-            new = [i for i in range(part.users) if not keys or keys[i] not in old]
-            cost = runs.admit(db, run, run.block, [names[i] for i in new])
-            who = [(i, pays) for i, pays in zip(new, cost, strict=True) if pays >= 0]
-            if who:
-                rows, sent = [i for i, _ in who], [(keys[i], "") for i, _ in who] if keys else ()
-                paid = [(names[i], pays) for i, pays in who] if ids is not None else ()
-                self._write(db, run, run.block, _rows(part, rows), paid, sent)
-        self._look(fresh=True)
-        refused, before = len(new) - len(who), part.users - len(new)
-        return Receipt(part.users, waiting=len(who), refused=refused, known=before)
+        users, names = coming.rows.users, coming.names
+        if not coming.keys and not self.store.durable:
+            kept = self._admitted(coming)
+            if kept.rows.users:
+                block = self._look().run.block
+                self._waiting.add(kept.rows, block, kept.names or [""] * kept.rows.users)
+        else:
+            with self.store.write() as db:
+                run = runs.find(db, self.run_name)
+                pays = runs.admit(db, run, run.block, names or [""] * users)
+                kept = coming.only([i for i, cost in enumerate(pays) if cost >= 0])
+                cost = [cost for cost in pays if cost >= 0]
+                if kept.rows.users:
+                    paid = [*zip(kept.names, cost, strict=True)] if names else ()
+                    self._write(db, run, run.block, kept.rows, paid, [(k, "") for k in kept.keys])
+            self._look(fresh=True)
+        return Receipt(users, waiting=kept.rows.users, refused=users - kept.rows.users)
 
-    def _buffer(self, part: Block, ids: Ids) -> Receipt:
+    def _admitted(self, coming: Coming) -> Coming:
         """Users of a run in memory, who are written to it together, with their block.
 
         They are refused now by the same rule as then.
         """
         run, block = self._look().run, self._look().run.block
-        if ids is None:
-            self._waiting.add(part, block, [""] * part.users)
-            return Receipt(part.users, waiting=part.users)
-        if self._came is None:
+        if self._came is None and coming.names:
             with self.store.read() as db:
                 self._came = runs.came(db, run)
-        rows, names = list[int](), [self.store.keyed("person", str(name)) for name in ids]
-        for i, name in enumerate(names):
-            count, last = self._came.get(name, (0, -1))
+        rows, came = list[int](), self._came or {}
+        for i, name in enumerate(coming.names):
+            count, last = came.get(name, (0, -1))
             if not runs.spent_up(run, block, count, last):
-                self._came[name] = (count + 1, block)
+                came[name] = (count + 1, block)
                 rows.append(i)
-        if rows:
-            self._waiting.add(_rows(part, rows), block, [names[i] for i in rows])
-        return Receipt(part.users, waiting=len(rows), refused=part.users - len(rows))
+        self._came = came if coming.names else self._came
+        return coming.only(rows) if coming.names else coming
 
     def _spill(self, db: Any, run: Any) -> None:
         """Writes who waits in memory."""
@@ -479,14 +508,6 @@ class Agent(Uncopyable):
         number = runs.put(db, self.store, run, packet)
         if held:
             self._held[number] = rows
-
-    def _event_keys(self, db: Any, names: Sequence[str], events: Sequence[str] | None) -> list[str]:
-        """Keyed hashes of events, each of its person."""
-        if events is None:
-            return []
-        if len(events) != len(names) or len({*zip(names, events, strict=True)}) != len(names):
-            raise InvalidArgument("events must be one for each user, and no two the same")
-        return self.store.pseudonyms(db, [f"{n} {e}" for n, e in zip(names, events, strict=True)])
 
     # Users, by tickets.
 
@@ -1254,6 +1275,8 @@ def _rows(block: Block, rows: Sequence[int]) -> Block:
     """A block of some of its users."""
     if len(rows) == block.users:
         return block
+    if isinstance(rows, range):
+        return block.take(slice(rows.start, rows.stop))
     kept = np.zeros(block.users, dtype=bool)
     kept[list(rows)] = True
     return block.take(kept)
