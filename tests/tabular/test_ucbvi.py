@@ -137,7 +137,7 @@ def assert_planned(agent: Any, Q: Any, plain_Q: Any, rtol: float) -> None:
     size=st.sampled_from([3, 60, 1000]),
     privacy=st.sampled_from([JOINT, JointDP(5.0, 0.0), LocalDP(20.0, 1e-6), NonPrivate()]),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_practical_values_equal_the_slow_reference(
     seed: int,
     S: int,
@@ -207,6 +207,7 @@ def test_it_learns_riverswim_with_a_thousand_users() -> None:
     assert users_to_90(JointDP(10.0, 1e-6), 10_000, stationary=True) <= 1_200
 
 
+@pytest.mark.slow
 def test_it_learns_per_step_too() -> None:
     assert users_to_90(JointDP(10.0, 1e-6), 200_000, stationary=False) <= 47_000
 
@@ -229,7 +230,7 @@ def test_learning_thresholds(epsilon: float, stationary: bool, users: int, bound
 
 def test_privacy_costs_users_and_less_noise_needs_fewer() -> None:
     needed = [
-        users_to_90(privacy, 200_000, stationary=True, seeds=5)
+        users_to_90(privacy, 50_000, stationary=True, seeds=3)
         for privacy in (NonPrivate(), JointDP(10.0, 1e-6), JointDP(1.0, 1e-6))
     ]
     assert needed == sorted(needed)
