@@ -34,6 +34,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from sqlalchemy import func, select
 
 from research.serve_warm import serve
@@ -301,8 +302,9 @@ class Devices:
         self, clients: list[Client], client: Client, policy: Any, user: str, rng: random.Random
     ) -> Sent:
         states, actions, rewards = ["new"], [], list[Any]()
+        draw = np.random.default_rng(rng.randrange(2**32))
         for step in range(H):
-            actions.append(policy.act(step, states[-1]))
+            actions.append(policy.act(step, states[-1], draw))
             rewards.append(round(rng.random(), 6))
             states.append(rng.choice(["new", "idle", "busy"]))
         local, bad = client.task()["model"] == "local", rng.random() < 0.05
@@ -312,7 +314,7 @@ class Devices:
         sent = Sent(**given, rewards=0.0 if bad else sum(rewards), steps=0 if bad else H)
         raw = {"states": states, "actions": actions, "rewards": rewards}
         if local:
-            client._task = client.get("/v1/task")
+            client._task = client.get(f"/v1/task?version={policy.version}")
             raw = {"report": client._report(states, actions, rewards, None)}
         sent.body = json.dumps(given | raw).encode()
         with self.journal.lock:

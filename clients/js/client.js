@@ -72,7 +72,8 @@ export class Client {
 
   /** What the service takes: sizes, labels, the guarantee, what is reported. */
   async task() {
-    const answer = await this.#request("/v1/task", {});
+    const version = this.#policy === null ? -1 : this.#policy.version;
+    const answer = await this.#request(`/v1/task?version=${version}`, {});
     const found = await content(answer);
     if (answer.status !== 200) throw new Refused(answer.status, found);
     return found;

@@ -597,6 +597,10 @@ class Agent(Uncopyable):
             )
             told, groups = runs.decide(db, run, keys, tickets, [*map(self._place, tickets)])
             for (number, version), some in sorted(groups.items()):
+                if self.privacy.devices_add and version != run.version:
+                    # Reports in one sum are of one version; somebody rolled back just now.
+                    told |= dict.fromkeys(some, Answer("late", version=run.version))
+                    continue
                 pays = runs.admit(db, run, number, [names[i] for i in some])
                 kept = [(i, cost) for i, cost in zip(some, pays, strict=True) if cost >= 0]
                 told |= dict.fromkeys(some, Answer("refused", version=run.version))
@@ -722,8 +726,10 @@ class Agent(Uncopyable):
             plans = self._plans(db, now, shares)
             if self._drawn != run.releases:  # another process was here, or something was raised
                 self._revive(db, run, now)
-        raw = None if block.stage == "released" else self._raw(run, now, packets)
-        plan = now.plan
+        plan = now.plan if len(plans) != 1 else next(iter(plans.values()))
+        raw = None
+        if block.stage != "released":
+            raw = self._raw(run, replace(now, plan=plan), packets)
         if plans:
             plan, raw = self._followed(plans, shares, raw)
         users = block.users if self.privacy.devices_add else block.places
@@ -999,7 +1005,12 @@ class Agent(Uncopyable):
     @property
     def statistic(self) -> Statistic:
         """What is asked first of the users of the current block; devices report it."""
-        return self._statistic(self._look().now)
+        view = self._look()
+        now, served = view.now, view.run.version
+        if served != view.run.latest:  # a version that is pinned
+            with self.store.read() as db:
+                now = replace(now, plan=self._checkpoint(db, served).plan)
+        return self._statistic(now)
 
     def publish(
         self, path: str | os.PathLike[str], *, greedy: bool = False, force: bool = False

@@ -126,7 +126,8 @@ class Client:
         }
         self._spent = True
         if self.task()["model"] == "local":
-            self._task = self.get("/v1/task")  # what is reported depends on the version
+            # What is reported depends on the version.
+            self._task = self.get(f"/v1/task?version={self._policy.version}")
             if self._made[0] != body["event"]:  # sent again, it has the same noise
                 report = self._report(states, actions, rewards, component)
                 self._made = body["event"], report

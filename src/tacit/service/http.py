@@ -234,12 +234,15 @@ class Service:
             raise HTTPException(408, "it took too long to come", {"Connection": "close"}) from None
         return b"".join(parts)
 
-    async def _size(self, body: Mapping[str, Any]) -> int:
-        """How many numbers a report must have; of an older version, any: it comes too late."""
-        version = _version_of(body["ticket"])
+    async def caught_up(self, version: int) -> None:
+        """Looks again, if a device has seen a newer version than this process."""
         if version > self.seen.run.version:
             await asyncio.to_thread(self.watch)
-        report = body.get("report")
+
+    async def _size(self, body: Mapping[str, Any]) -> int:
+        """How many numbers a report must have; of an older version, any: it comes too late."""
+        version, report = _version_of(body["ticket"]), body.get("report")
+        await self.caught_up(version)
         if version == self.seen.run.version and self.seen.report is not None:
             return int(self.seen.report["size"])
         return len(report) if isinstance(report, list) else 0
@@ -419,9 +422,13 @@ def _devices(app: FastAPI, service: Service) -> None:
         return Response(body, headers=headers, media_type="application/json")
 
     @app.get("/v1/task", responses=answers(200, 401, 403, 429), tags=["device"])
-    async def task(request: Request) -> dict[str, Any]:
-        """What a device needs to know besides: sizes, labels, the guarantee, what to report."""
+    async def task(request: Request, version: int = -1) -> dict[str, Any]:
+        """What a device needs to know besides: sizes, labels, the guarantee, what to report.
+
+        With the version of the policy that was read, what is said is no older.
+        """
         service.entitled(request, "device", "curator", "officer")
+        await service.caught_up(version)
         spec, report, guarantee = service.spec, service.seen.report, service.agent.guarantee
         return {
             "horizon": spec.horizon,
