@@ -69,8 +69,8 @@ def test_counts_of_a_log_that_was_collected_elsewhere_have_the_last_step() -> No
     spec = replace(world.spec, last_state=False)
     offline = tacit.PessimisticVI(spec, log.users, JointDP(1.0, 1e-6), noise_seed=0)
     offline.learn(log)
-    assert offline.algorithm.transitions.shape[0] == 2
-    assert offline.algorithm.rewards[1, 0, 1] > 2 * offline.algorithm.rewards[1, 0, 0]
+    assert offline.state.learnt.transitions.shape[0] == 2
+    assert offline.state.learnt.rewards[1, 0, 1] > 2 * offline.state.learnt.rewards[1, 0, 0]
 
 
 def test_releases_say_how_many_steps_a_value_is_of() -> None:
