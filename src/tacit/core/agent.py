@@ -90,13 +90,14 @@ class Coming(NamedTuple):
     rows: Block
     names: Sequence[str]
     keys: Sequence[str]
+    places: Sequence[int]  # in the call
 
     def only(self, rows: Sequence[int]) -> Coming:
         """Some of them."""
         if len(rows) == self.rows.users:
             return self
-        names, keys = ([each[i] for i in rows] if each else each for each in self[1:])
-        return Coming(_rows(self.rows, rows), names, keys)
+        rest = ([each[i] for i in rows] if each else each for each in self[1:])
+        return Coming(_rows(self.rows, rows), *rest)
 
 
 @final
@@ -336,17 +337,17 @@ class Agent(Uncopyable):
         while self._step():  # a block that another process left
             pass
         view, given = self._look(), data.users
-        coming = self._known(view.run, self._named(data, ids, events))
-        known = given - coming.rows.users
-        self._check_room(view.run, coming.rows)
-        data = self._with_component(coming.rows, view.now.plan)
-        coming = coming._replace(rows=data).only(self._taught(view, data))
-        self._check_schema(view, coming.rows)
-        users, aggregate = coming.rows.users, data.aggregate
-        on_policy = self.algorithm.on_policy(view.now.plan) and not aggregate
-        found = Receipt(given, retired=data.users - users, known=known, version=view.run.version)
-        start = stop = before = 0
+        users, start, stop, before = given, 0, 0, self._taken(view.run)
         try:
+            came = self._known(view.run, self._named(data, ids, events))
+            self._check_room(view.run, came.rows)
+            coming = came.only(self._taught(view, came.rows))
+            data = self._with_component(coming.rows, view.now.plan)
+            coming, users = coming._replace(rows=data), data.users
+            self._check_schema(view, data)
+            known, version = given - came.rows.users, view.run.version
+            found = Receipt(given, retired=came.rows.users - users, known=known, version=version)
+            on_policy = self.algorithm.on_policy(view.now.plan) and not data.aggregate
             while start < users:
                 room, block = self._room(), self._look().open.block
                 before = self._taken(self._look().run)
@@ -354,7 +355,7 @@ class Agent(Uncopyable):
                     raise HorizonExceeded(
                         f"no block is left for {users - start} more users: the schedule ended"
                     )
-                if aggregate and users != room:
+                if data.aggregate and users != room:
                     raise InvalidArgument(
                         f"sums must be of one whole block: {room} users, got {users}"
                     )
@@ -373,7 +374,8 @@ class Agent(Uncopyable):
             with contextlib.suppress(Exception):
                 # A part is taken by one commit: the store says whether it was.
                 start = stop if self._taken(self._look(fresh=True).run) > before else start
-            _say_who(error, start, users)
+            last = 0 < start < users and coming.places[start - 1] + 1
+            _say_who(error, given if start == users > 0 else int(last), given)
             raise
         return found
 
@@ -389,7 +391,7 @@ class Agent(Uncopyable):
             if len(events) != data.users or len({*both}) != data.users:
                 raise InvalidArgument("events must be one for each user, and no two the same")
             keys = [self.store.keyed("person", f"{name} {event}") for name, event in both]
-        return Coming(data, names, keys)
+        return Coming(data, names, keys, range(data.users))
 
     def _known(self, run: Any, coming: Coming) -> Coming:
         """Those whose events did not come before."""
@@ -684,7 +686,7 @@ class Agent(Uncopyable):
     def _ready(self, block: Any) -> bool:
         """Whether a block can be moved on: everybody has come, or had time to."""
         if block.stage == "open":
-            return bool(0 < block.size <= block.users + self._waiting.of(block.block))
+            return bool(0 < block.size <= block.places + self._waiting.of(block.block))
         since = time.time() - block.at
         full = block.users >= block.places and since >= _GRACE
         return bool(block.stage != "closed" or full or since >= self.window)
@@ -1080,8 +1082,8 @@ class Agent(Uncopyable):
                 waiting = self._waiting.of(block.block)
                 if block.stage == "closed":
                     runs.set_block(db, run, block.block, at=0.0)
-                elif block.stage == "open" and block.users + waiting:
-                    runs.set_block(db, run, block.block, size=block.users + waiting)
+                elif block.stage == "open" and block.places + waiting:
+                    runs.set_block(db, run, block.block, size=block.places + waiting)
         self._seen = None
         while self._step():
             pass

@@ -37,6 +37,7 @@ from tacit.store.values import dump, load
 
 UNIT = 10**12
 """Parts of one mu^2 (or epsilon, under pure DP) in accounts."""
+_MOST = 2**62  # whatever it is, it hides nothing
 
 
 @dataclass(frozen=True)
@@ -72,7 +73,8 @@ def create(db: sa.Connection, run: str, fingerprint: str, terms: Terms, **values
     db.execute(update(stores).values(**kind))
     row = {"run": run, "fingerprint": fingerprint, "made": b"", "block": -1}
     row |= {"version": -1, "latest": -1, "users": terms.users} | values
-    row |= {"cost": -int(-Fraction(terms.cost) * UNIT // 1), "episodes": terms.episodes}
+    cost = min(-int(-Fraction(terms.cost) * UNIT // 1), _MOST)
+    row |= {"cost": cost, "episodes": terms.episodes}
     db.execute(insert(runs).values(**row, once=int(terms.once)))
     append(db, run, "start", fingerprint=fingerprint, **vars(terms))
     return find(db, run)
