@@ -1,11 +1,8 @@
-"""What one more user costs when many came before: in a large block, with autosave, on a ledger.
+"""What one more user costs when many came before: in a large block, and in a store.
 
 An agent is brought to 10^4, 10^5 and 10^6 users in large batches; then users come one by one, or a
 hundred at a time, and are timed. It must cost the same at all three sizes. Times are those of the
-processor, without those of the disk, which does the same at every size. On a ledger of people the
-users of a block join together when it is full, whether they came one by one or not: a line, and a
-flush, per block of a thousand. The
-ledger's index is written once in up to 24,000 of them, and every window is so long that it is in.
+processor, without those of the disk, which does the same at every size.
 """
 
 from __future__ import annotations
@@ -39,15 +36,14 @@ def rows() -> Iterator[Row]:
     hundreds = [pool.take(slice(i, i + 100)) for i in range(0, BLOCK, 100)]
     batches = {1: ones, 100: hundreds}
     plain = _rate(lambda: _append(ones), TIMED[1])
-    for name, files, again in (
-        ("one large block", (), False),
-        ("autosave", ("autosave",), False),
-        ("autosave, returning users", ("autosave",), True),
-        ("ledger of people", ("autosave", "ledger"), False),
+    for name, stored, again in (
+        ("one large block", False, False),
+        ("store", True, False),
+        ("store, returning users", True, True),
     ):
         found: dict[tuple[int, int], float] = {}
         with tempfile.TemporaryDirectory() as folder:
-            agent = _agent({file: Path(folder) / file for file in files})
+            agent = _agent(Path(folder) / "app.db" if stored else "")
             for size in SIZES:
                 _fill(agent, pool, size)
                 for batch, parts in batches.items():
@@ -61,7 +57,7 @@ def rows() -> Iterator[Row]:
                 yield noted("growth", what, rate)
             what = f"{name}, batches of {batch}: fastest over slowest size"
             yield at_most("growth", what, max(rates) / min(rates), 1.5)
-        if not files:
+        if not stored:
             share = min(found[size, 1] for size in SIZES) / plain
             yield at_least(
                 "growth", "batches of 1, times a loop that copies and appends", share, 0.25
@@ -70,22 +66,20 @@ def rows() -> Iterator[Row]:
 
 def _pool() -> Episodes:
     """Users who followed the first policy, whose version never changes for those who wait."""
-    first = _agent({}).policy
+    first = _agent("").policy
     found: Episodes = WORLD.simulate(first, BLOCK, np.random.default_rng(0), "episodes")
     return found
 
 
-def _agent(files: dict[str, Path]) -> Any:
+def _agent(store: Path | str) -> Any:
     users = 2 * SIZES[-1]
-    size = BLOCK if files else users
-    if "ledger" in files:
-        tacit.Ledger.create_for_people(files["ledger"], tacit.JointDP(2.0, 1e-6))
+    size = BLOCK if store else users
     return tacit.PolicyImprovement(
         WORLD.spec,
         users,
         tacit.JointDP(1.0, 1e-6, episodes_per_user=3),
         schedule=f"fixed:size={size}",
-        **files,
+        store=store,
     )
 
 

@@ -201,7 +201,7 @@ def _plan() -> Iterator[Row]:
             partial(algorithm.plan, state, plan, at, np.random.default_rng(0)),
         ),
         ("the posterior of all releases", partial(algorithm.regression.posterior, *told)),
-        ("what is asked next", partial(algorithm.query, state, {0: plan}, block)),
+        ("what is asked next", partial(algorithm.query, state, plan, block)),
     ):
         (took,) = processor(work, turns=REPETITIONS)
         yield noted(NAME, f"after {RELEASES} releases: {what}", 1e3 * took, " ms")

@@ -180,7 +180,7 @@ def _reach(model: FiniteModel, state: int) -> float:
 
 def _oracle(model: FiniteModel, states: list[int], mu: float) -> float:
     """Users of a mixture of policies, made by multiplicative weights, see :func:`limits`."""
-    from tacit.tabular.first_visit_loops import best_actions, count_paths, walk
+    from tacit.tabular.loops import best_actions, count_paths, walk
 
     rng, rounds, users = np.random.default_rng(0), 150, 300
     shape = (model.states, model.actions)

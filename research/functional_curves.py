@@ -33,9 +33,9 @@ from research.continuous_held_out import EVALUATION, NETWORK, ONLINE, BoxJob, ba
 from research.figures import PALE, EndLabel, Pen, drawing, label_ends
 from research.wang_public_code import public_code
 from tacit.continuous import line
-from tacit.simulation.permuted import PermutedWorld
 from tacit.papers.wang_functional_2019 import Setting, functional_q
 from tacit.privacy.budget import Budget
+from tacit.simulation.permuted import PermutedWorld
 from tacit.simulation.seeds import noise_seed
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from typing import Any
 
 import tacit
 from research.command_lines import Parser, whole
-from tacit.privacy.models import JointDP, NonPrivate, Privacy
 from tacit.privacy.files import write_atomic
+from tacit.privacy.models import JointDP, NonPrivate, Privacy
 from tacit.simulation.run import usual_users
 
 STORED = Path(__file__).with_suffix(".json")

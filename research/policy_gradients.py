@@ -22,8 +22,8 @@ import numpy as np
 import tacit
 from research.command_lines import Parser
 from research.worlds import build
-from tacit.privacy.models import JointDP, NonPrivate, Privacy
 from tacit.privacy.files import write_atomic
+from tacit.privacy.models import JointDP, NonPrivate, Privacy
 from tacit.simulation.seeds import noise_seed
 
 STORED = Path(__file__).with_suffix(".json")

@@ -20,8 +20,8 @@ import numpy as np
 
 from research.command_lines import parser_of, store
 from research.jobs import DELTA, PROCESSES, RUNS, WORKERS, Job, Run, run_jobs, spread
-from tacit.privacy.models import JointDP, NonPrivate, Privacy
 from tacit.privacy.files import write_atomic
+from tacit.privacy.models import JointDP, NonPrivate, Privacy
 from tacit.simulation.result import median
 from tacit.simulation.tables import privacy_dict
 

@@ -8,23 +8,18 @@ import pytest
 
 from tacit.continuous import fitted_functional_q
 from tacit.continuous.constants import GRID, MAP
+from tacit.finite import algorithm as finite_algorithm
 from tacit.finite import flow, mirror
 from tacit.linear.options import LinearConstants
 from tacit.lq.certainty_equivalence import LQConstants
-from tacit.mixture import base as mixture_base
-from tacit.mixture import model_sums
-from tacit.mixture.base import MixtureConstants
+from tacit.mixture import linopt_vi, model_sums
 from tacit.tabular import base as tabular_base
 from tacit.tabular import policy_improvement
 from tacit.tabular.base import TabularConstants
 
 DOCS = Path(__file__).parents[1] / "docs"
-TABULAR, LINEAR, MIXTURE, LQ = (
-    TabularConstants(),
-    LinearConstants(),
-    MixtureConstants(),
-    LQConstants(),
-)
+TABULAR, LINEAR, LQ = TabularConstants(), LinearConstants(), LQConstants()
+GROWTH = finite_algorithm.SumOptions().growth
 MIRROR = mirror.MirrorOptions()
 NUMBERS = {2: "two", 4: "four", 8: "eight"}
 IMPROVEMENT = policy_improvement.ImprovementConstants()
@@ -88,18 +83,17 @@ QUOTED = {
         f"| ridge 1 | {LINEAR.ridge:g} plus the noise of the Gram times sqrt(d)",
     ],
     "algorithms/linopt_vi.md": [
-        f"grow by {grown(MIXTURE.growth)} of the users served",
-        f"| standard deviations of sampling and noise, times {MIXTURE.bonus:g} |",
-        f"bonus^2 = {MIXTURE.bonus**2:g} (R^2 / 2",
-        f"The first is {NUMBERS[MIXTURE.first]} times as large as the noise of a sum, "
-        f"{NUMBERS[MIXTURE.counts_first]} times for counts",
-        f"Blocks over {NUMBERS[mixture_base._CLIPPED_UP_TO]} times the smallest useful one, "
-        f"or over {mixture_base._ONE_BY_ONE:,} users",
+        f"grow by {grown(GROWTH)} of the users served",
+        f"| standard deviations of sampling and noise, times {linopt_vi._BONUS:g} |",
+        f"bonus^2 = {linopt_vi._BONUS**2:g} (R^2 / 2",
+        "The first is four times as large as the noise of a sum, eight times for counts",
+        f"Blocks over {NUMBERS[finite_algorithm._CLIPPED_UP_TO]} times the smallest useful one, "
+        f"or over {finite_algorithm._ONE_BY_ONE:,} users",
         f"pairs of possible steps up to {model_sums._MOST_STEPS:,} steps",
     ],
     "mixture.md": [
-        f"Widths are {MIXTURE.bonus:g} times the standard deviation that sampling and noise give "
-        "to an expected next value (once for counts)",
+        f"Widths are {linopt_vi._BONUS:g} times the standard deviation that sampling and noise "
+        "give to an expected next value (once for counts)",
     ],
     "algorithms/certainty_equivalence.md": [
         f"equal ones of {LQ.first:g} (n + d) / mu users, then {grown(LQ.growth)} of the users",

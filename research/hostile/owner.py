@@ -379,7 +379,7 @@ def signals(blows: int, kind: str, seed: int = 0) -> Tally:
         raise KeyboardInterrupt
 
     with folder_of() as folder:  # what is imported on the way is, before a blow can fall there
-        whole = Run(folder, SIZE, kind)
+        whole = Run(folder, 40, kind)
         whole.finish(whole.open())
     before = signal.signal(signal.SIGALRM, handler)
     try:

@@ -35,7 +35,9 @@ class RawWidth(Leaking):
     def plan(self, *known: Any) -> Any:
         """As the algorithm does, by another scale."""
         options, spread = self.options, 0.0 if self._seen is None else self._rewards.std()
-        self.options = dataclasses.replace(options, scale=options.scale * (1.0 + 9.0 * float(spread)))
+        self.options = dataclasses.replace(
+            options, scale=options.scale * (1.0 + 9.0 * float(spread))
+        )
         try:
             return super().plan(*known)  # type: ignore[misc]
         finally:

@@ -4,9 +4,9 @@ Each is planted by replacing Tacit's own code while a context is entered, so tha
 within it has the bug: ``with row.plant(): audit``. ``python -m research.real_path_table`` audits
 all of them. Never use one.
 
-The letters say where a bug is: (a) the law of real noise, (b) after a resume or a crash, (c) late
-or large releases, (d) who is who, (e) keys and entropy, (f) noise that depends on other noise, (g)
-tails and support, (h) files, (i) conversions and accounts, (j) words.
+The letters say where a bug is: (a) the law of real noise, (b) when a store is opened again, (c)
+late or large releases, (d) who is who, (e) keys and entropy, (f) noise that depends on other
+noise, (g) tails and support, (h) files, (i) conversions and accounts, (j) words.
 """
 
 from __future__ import annotations
@@ -86,11 +86,8 @@ REAL_PATH: tuple[RealPathBug, ...] = (
     _row("a", noise.DeviceKeepsOnes, BITS, agent=_BITS_AGENT),
     _row("a", noise.SparseReport, BITS, agent=_BITS_AGENT),
     _row("a", noise.SparseReport, REPORTS)._replace(name="SparseReportOfNumbers"),
-    _row("b", of.SpendingForgotten, agent=_TWICE),
     _row("b", of.IdsForgotten),
     _row("b", of.WaitingSavedTwice),
-    _row("b", of.WaitingNamesHashedAgain),
-    _row("b", of.OwnerForgotten),
     _row("c", noise.NoiseShrinks),
     _row("c", noise.NoiseShrinksLate, agent="ucbvi:schedule=fixed:size=4"),
     _row("c", noise.LastRowsWithoutNoise, world=LARGE),
@@ -117,12 +114,9 @@ REAL_PATH: tuple[RealPathBug, ...] = (
     _row("g", noise.NeverZero),
     _row("g", noise.EvenNoise),
     _row("g", noise.NegativeRedrawn),
-    _row("h", of.SaveReadable),
-    _row("h", of.TemporaryKept),
+    _row("h", of.StoreReadable),
     _row("h", of.BlocksSpilled),
-    _row("h", of.ForgottenBlocksSaved),
-    _row("h", of.LedgerLinesBuffered),
-    _row("h", of.AutosaveLate),
+    _row("h", of.ReleasedEpisodesKept),
     _row("i", of.LimitGenerous),
     _row("i", of.DeltaOfOneTail),
     _row("i", of.CostsRounded, JointDP(0.05, 1e-6)),

@@ -1,4 +1,4 @@
-"""Bugs of real runs beside their noise: resumes, ids, files, accounts and words.
+"""Bugs of real runs beside their noise: who is who, stores, accounts and words.
 
 See :mod:`research.planted.of_real_path`. Never use one.
 """
@@ -6,163 +6,100 @@ See :mod:`research.planted.of_real_path`. Never use one.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import math
-import os
-import secrets
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from research.planted.in_tacit import InTacit, Patch, everywhere
-from tacit.core.session import Waiting
-from tacit.privacy import gaussian_dp, guarantee, pseudonyms, storage
-from tacit.privacy.curators import saves
-from tacit.privacy.curators.accounts import BlockAccounts
-from tacit.privacy.curator import Curator, Release
-from tacit.privacy.curator import JointCurator
-from tacit.privacy.curators.participants import Participants
+from research.planted.in_tacit import InTacit, Patch
+from tacit.core.agent import Agent
+from tacit.privacy import gaussian_dp, guarantee
+from tacit.privacy.curator import JointCurator, Release
 from tacit.privacy.guarantee import Guarantee
-from tacit.privacy.ledger import Ledger
 from tacit.privacy.models import JointDP
-from tacit.privacy.noise import NoiseSource
-from tacit.privacy.owner import Owner
-from tacit.privacy.pseudonyms import NAME_BYTES, Name
 from tacit.privacy.statistic import Block
+from tacit.store import runs, store
+from tacit.store.store import Store
 
-# b. After a resume.
-
-
-class SpendingForgotten(InTacit):
-    """A resumed run opens every block's account anew.
-
-    Gain: blocks that are kept, or whose round a crash came into, pay again from nothing.
-    """
-
-    def patches(self) -> Iterator[Patch]:
-        """What is read out of a save."""
-        right = BlockAccounts.restore
-
-        def restore(accounts: BlockAccounts, meta: dict[str, Any]) -> None:
-            right(accounts, meta)
-            accounts.exact = dict.fromkeys(accounts.exact, Fraction(0))
-
-        yield BlockAccounts, "restore", restore
+# b. When a store is opened again.
 
 
-class IdsForgotten(InTacit):
-    """A resumed run knows the key of its users' names, and none of the names.
-
-    Gain: who took part before the resume takes part again, and pays once.
-    """
-
-    def patches(self) -> Iterator[Patch]:
-        """What is read out of a save."""
-        right = Participants.restore
-
-        def restore(people: Participants, meta: dict[str, Any], arrays: dict[str, Any]) -> None:
-            right(people, meta, arrays)
-            people._seen = {}
-
-        yield Participants, "restore", restore
-
-
-class WaitingSavedTwice(InTacit):
-    """A save in mid-block has the first of those who wait twice, and the last of them not at all.
-
-    Gain: after a resume the first are in the sums twice.
-    """
-
-    def patches(self) -> Iterator[Patch]:
-        """What is put into a save."""
-        right = Waiting.dump
-
-        def dump(waiting: Waiting, participants: Participants) -> Any:
-            meta, arrays = right(waiting, participants)
-            if (names := meta["pending_names"]) is not None:
-                meta["pending_names"] = [*names[:1], *names[:-1]]
-            return meta, {k: np.concatenate([a[:1], a[:-1]]) for k, a in arrays.items()}
-
-        yield Waiting, "dump", dump
-
-
-class WaitingNamesHashedAgain(InTacit):
-    """Names of those who waited while a run was saved are taken for ids, and hashed again.
-
-    Gain: they have two names from then on, and may come back.
-    """
+class _OtherNames(InTacit):
+    """People have other names in a store."""
 
     def patches(self) -> Iterator[Patch]:
         """How a name is made."""
-        right = pseudonyms.name_of
+        right = Store.pseudonyms
 
-        def name_of(user: int | str, key: bytes) -> bytes:
-            return right(str(user) if isinstance(user, Name) else user, key)
+        def pseudonyms(where: Store, db: Any, names: Sequence[Any]) -> list[str]:
+            return right(where, db, [self.named(where, name) for name in names])
 
-        yield from everywhere("name_of", right, name_of)
+        yield Store, "pseudonyms", pseudonyms
+
+    def named(self, where: Store, name: Any) -> str:
+        """What is hashed."""
+        raise NotImplementedError
 
 
-class OwnerForgotten(InTacit):
-    """A resumed curator belongs to no process.
+class IdsForgotten(_OtherNames):
+    """The key of users' names is a new one whenever a store is opened.
 
-    Gain: forked, it goes on in both processes, and its users pay once.
+    Gain: who took part before takes part again, and pays once.
+    """
+
+    def named(self, where: Store, name: Any) -> str:
+        """With something that is not kept."""
+        return f"{where.__dict__.setdefault('_salt', np.random.default_rng().random())} {name}"
+
+
+class WaitingSavedTwice(InTacit):
+    """Of those who come together the first is in the store twice, and the last not at all.
+
+    Gain: she is in the sums twice.
     """
 
     def patches(self) -> Iterator[Patch]:
-        """How a curator goes on."""
-        right = Curator.restart
+        """What is put into a store."""
+        right = Agent._write
 
-        def restart(curator: Curator, users: int, source: NoiseSource) -> None:
-            right(curator, users, source)
-            curator._owner = Owner(simulation=True)
+        def write(agent: Agent, db: Any, run: Any, block: int, rows: Block, *more: Any) -> None:
+            kept = np.maximum(np.arange(rows.users) - 1, 0)
+            arrays = {name: array[kept] for name, array in rows.arrays.items()}
+            right(
+                agent, db, run, block, rows if rows.aggregate else Block(rows.users, arrays), *more
+            )
 
-        yield Curator, "restart", restart
+        yield Agent, "_write", write
 
 
 # d. Who is who.
 
 
-class IdsByType(InTacit):
+class IdsByType(_OtherNames):
     """The type of an id is part of a user's name.
 
     Gain: 7 from a list and 7 from a NumPy array are two people, each with a budget.
     """
 
-    def patches(self) -> Iterator[Patch]:
-        """How a name is made."""
-        right = pseudonyms.name_of
-
-        def name_of(user: int | str, key: bytes) -> bytes:
-            if isinstance(user, (Name, bool, float)) or not isinstance(
-                user, (int, str, np.integer)
-            ):
-                return right(user, key)
-            text = f"{type(user).__name__} {user}".encode("utf-8", "surrogatepass")
-            return hashlib.blake2b(text, key=key, digest_size=NAME_BYTES).digest()
-
-        yield from everywhere("name_of", right, name_of)
+    def named(self, where: Store, name: Any) -> str:
+        """With its type."""
+        return f"{type(name).__name__} {name}"
 
 
-class IdsByHash(InTacit):
+class IdsByHash(_OtherNames):
     """A user's name is made of Python's own hash of her id, which for texts is of the process.
 
     Gain: after a restart everybody whose id is a text is somebody else, and takes part again.
     """
 
-    def patches(self) -> Iterator[Patch]:
-        """How a name is made."""
-        right = pseudonyms.name_of
-
-        def name_of(user: int | str, key: bytes) -> bytes:
-            plain = isinstance(user, str) and not isinstance(user, Name)
-            return right(hash(user) if plain else user, key)
-
-        yield from everywhere("name_of", right, name_of)
+    def named(self, where: Store, name: Any) -> str:
+        """As another process would have it."""
+        return f"{hash((id(where), str(name)))}"
 
 
 class GroupCostLinear(InTacit):
@@ -182,81 +119,54 @@ class GroupCostLinear(InTacit):
 
 
 class TwiceInOneBlock(InTacit):
-    """Who comes is compared with those of earlier blocks, not with those of her own.
+    """Who comes is compared with those of earlier calls, not with those of her own.
 
-    Gain: who comes ten times within a block is counted ten times, and pays once.
+    Gain: who comes ten times at once is counted ten times, and pays once.
     """
 
     def patches(self) -> Iterator[Patch]:
         """Who is admitted."""
-        right = Participants.admit
+        right = runs.admit
 
-        def admit(people: Participants, block: Block, user_ids: Sequence[Any] | None) -> Block:
-            if user_ids is None or people._limit is None or people._join is not None:
-                return right(people, block, user_ids)
-            before, names = dict(people._seen), people.names(user_ids)
-            right(people, block, user_ids)
-            seen = [before.get(bytes.fromhex(name), 0) for name in names]
-            keep = np.array(seen, dtype=np.int64) < people._limit
-            return block if keep.all() else block.take(keep)
+        def admit(db: Any, run: Any, block: int, names: Sequence[str]) -> list[int]:
+            first = dict(reversed([*zip(names, right(db, run, block, names), strict=True)]))
+            return [first[name] for name in names]
 
-        yield Participants, "admit", admit
+        yield runs, "admit", admit
 
 
 class SeenIsACache(InTacit):
-    """Only the last hundred names are kept, as memory is short.
+    """Only the last ten people are looked up, as databases are slow.
 
-    Gain: who comes back after a hundred others is counted again.
+    Gain: who comes back after ten others is counted again.
     """
 
     def patches(self) -> Iterator[Patch]:
         """Who is admitted."""
-        right = Participants.admit
+        right, last = runs.admit, list[str]()
 
-        def admit(people: Participants, block: Block, user_ids: Sequence[Any] | None) -> Block:
-            admitted = right(people, block, user_ids)
-            people._seen = dict([*people._seen.items()][-100:])
-            return admitted
+        def admit(db: Any, run: Any, block: int, names: Sequence[str]) -> list[int]:
+            found = right(db, run, block, names)
+            known, last[:] = set(last), [*last, *names][-10:]
+            pairs = zip(names, found, strict=True)
+            return [max(cost, 0) if name not in known else cost for name, cost in pairs]
 
-        yield Participants, "admit", admit
+        yield runs, "admit", admit
 
 
 # h. Files.
 
 
-class SaveReadable(InTacit):
-    """Secret files get the mode of the public ones.
+class StoreReadable(InTacit):
+    """A store's file gets the mode of the public ones.
 
-    Gain: everybody with an account on the machine reads raw data out of saves.
+    Gain: everybody with an account on the machine reads raw data out of it.
     """
 
     def patches(self) -> Iterator[Patch]:
-        """How states are written."""
-        right = storage.write_state
-
-        def write(path: Any, kind: str, meta: Any, arrays: Any, **_: Any) -> None:
-            right(path, kind, meta, arrays, secret=False)
-
-        yield from everywhere("write_state", right, write)
-
-
-class TemporaryKept(InTacit):
-    """A save is linked to its name, and its temporary file stays.
-
-    Gain: what a later save no longer holds, blocks that were forgotten, stays on disk.
-    """
-
-    def patches(self) -> Iterator[Patch]:
-        """How files are written."""
-        right = storage.write_atomic
-
-        def write(path: Any, data: bytes, mode: int, *, replace: bool = True) -> None:
-            right(path, data, mode, replace=replace)
-            if replace:
-                folder = os.path.dirname(os.fspath(path)) or "."
-                os.link(path, os.path.join(folder, f".tacit-{secrets.token_hex(8)}.tmp"))
-
-        yield from everywhere("write_atomic", right, write)
+        """How its file is made."""
+        right = Path.touch
+        yield store.Path, "touch", lambda path, mode=0o666: right(path, mode=0o644)
 
 
 class BlocksSpilled(InTacit):
@@ -275,95 +185,28 @@ class BlocksSpilled(InTacit):
             shutil.rmtree(folder, ignore_errors=True)
 
     def patches(self) -> Iterator[Patch]:
-        """How a real curator takes a block."""
-        right = JointCurator.add
+        """How a real curator sums a block."""
+        right = JointCurator.answer
 
-        def add(curator: JointCurator, block: Block, user_ids: Any = None) -> int:
+        def answer(curator: JointCurator, statistic: Any, block: Block, **more: Any) -> Release:
             if not curator.source.simulation:
                 self._made.append(tempfile.mkdtemp(prefix="tacit-block-"))
                 for name, array in block.arrays.items():
                     np.save(Path(self._made[-1], f"{name}.npy"), array, allow_pickle=False)
-            return right(curator, block, user_ids)
+            return right(curator, statistic, block, **more)
 
-        yield JointCurator, "add", add
+        yield JointCurator, "answer", answer
 
 
-class ForgottenBlocksSaved(InTacit):
-    """Blocks that are forgotten are out of reach, and still in every save.
+class ReleasedEpisodesKept(InTacit):
+    """Episodes of blocks that were released stay in the store.
 
-    Gain: whoever steals a save has the raw data of everybody who ever took part.
+    Gain: whoever steals it has the raw data of everybody who ever took part.
     """
 
     def patches(self) -> Iterator[Patch]:
-        """How a block is forgotten, and how a save is written."""
-        right, write = Curator.forget, saves._write
-
-        def forget(curator: Curator, block: int) -> None:
-            raw = curator._raw(block)
-            right(curator, block)
-            curator.__dict__.setdefault("_old", {})[block] = raw
-
-        def written(curator: JointCurator, path: Any, mark: Any) -> None:
-            here = curator._blocks
-            curator._blocks = curator.__dict__.get("_old", {}) | here
-            try:
-                write(curator, path, mark)
-            finally:
-                curator._blocks = here
-
-        yield Curator, "forget", forget
-        yield saves, "_write", written
-
-
-class LedgerLinesBuffered(InTacit):
-    """A charge is written to the ledger together with the next one, or with a save.
-
-    Gain: after a crash the last release was published, and nobody has paid for it.
-    """
-
-    def patches(self) -> Iterator[Patch]:
-        """How charges and saves are recorded."""
-        right, save = Ledger.charge, Ledger.record_save
-
-        def flush(ledger: Ledger) -> None:
-            if later := ledger.__dict__.pop("_later", None):
-                right(ledger, later[0], later[1], pending=later[2])
-
-        def charge(
-            ledger: Ledger, costs: Mapping[str, float], label: str, *, pending: bool = False
-        ) -> int:
-            flush(ledger)
-            ledger.__dict__["_later"] = (dict(costs), label, pending)
-            return ledger.sequence + 1
-
-        def record_save(ledger: Ledger, *given: Any, **options: Any) -> Any:
-            flush(ledger)
-            return save(ledger, *given, **options)
-
-        yield Ledger, "charge", charge
-        yield Ledger, "record_save", record_save
-
-
-class AutosaveLate(InTacit):
-    """The state is saved when the next release begins, so that nobody waits for a disk.
-
-    Gain: after a crash the last release is forgotten, and without a ledger its users pay again.
-    """
-
-    def patches(self) -> Iterator[Patch]:
-        """How a curator publishes."""
-        release = JointCurator._release
-
-        def publish(curator: JointCurator, released: Release) -> Release:
-            return Curator._publish(curator, released)
-
-        def begin(curator: JointCurator, *which: Any) -> Release:
-            if curator.autosave is not None and curator.releases:
-                curator.save(curator.autosave)
-            return release(curator, *which)
-
-        yield JointCurator, "_publish", publish
-        yield JointCurator, "_release", begin
+        """How they are erased."""
+        yield runs, "erase", lambda *_: None
 
 
 # i. Conversions and accounts.
@@ -411,61 +254,56 @@ class DeltaOfOneTail(InTacit):
         yield gaussian_dp, "_delta", delta
 
 
-class CostsRounded(InTacit):
+class _OtherPrices(InTacit):
+    """A release costs something else."""
+
+    def patches(self) -> Iterator[Patch]:
+        """What it costs each user."""
+        right = JointCurator.price
+
+        def price(curator: JointCurator, release: Release) -> Fraction:
+            return self.priced(curator, right(curator, release))
+
+        yield JointCurator, "price", price
+
+    def priced(self, curator: JointCurator, true: Fraction) -> Fraction:
+        """In place of what is true."""
+        raise NotImplementedError
+
+
+class CostsRounded(_OtherPrices):
     """Costs are rounded to three places, as a ledger shows them.
 
     Gain: under a small budget every release is free.
     """
 
-    def patches(self) -> Iterator[Patch]:
-        """What a release takes from each account."""
-        right = BlockAccounts.charge
-
-        def charge(
-            accounts: BlockAccounts, costs: Mapping[int, float], label: str, *, pending: bool
-        ) -> None:
-            rounded = {b: round(c, 3) for b, c in costs.items()}
-            right(accounts, rounded, label, pending=pending)
-
-        yield BlockAccounts, "charge", charge
-        yield BlockAccounts, "check", lambda accounts, costs: None
+    def priced(self, curator: JointCurator, true: Fraction) -> Fraction:
+        """Rounded."""
+        return Fraction(round(float(true), 3))
 
 
-class PaidOnce(InTacit):
-    """A block that has paid for a release is not charged again.
+class PaidOnce(_OtherPrices):
+    """A curator that was paid for a release is not paid again.
 
-    Gain: every further question about it is free.
+    Gain: every further question is free.
     """
 
-    def patches(self) -> Iterator[Patch]:
-        """How a block pays, and what it could."""
-        right = BlockAccounts.charge
-
-        def charge(
-            accounts: BlockAccounts, costs: Mapping[int, float], label: str, *, pending: bool
-        ) -> None:
-            new = {b: c for b, c in costs.items() if not accounts.exact[b]}
-            if new:
-                right(accounts, new, label, pending=pending)
-
-        yield BlockAccounts, "charge", charge
+    def priced(self, curator: JointCurator, true: Fraction) -> Fraction:
+        """Nothing, after the first."""
+        paid = curator.__dict__.setdefault("_paid", [])
+        paid.append(true)
+        return true if len(paid) == 1 else Fraction(0)
 
 
-class PureSpentInSquares(InTacit):
+class PureSpentInSquares(_OtherPrices):
     """Costs under pure privacy are squared, as those of Gaussian noise are.
 
-    Gain: a release may cost the root of epsilon: at 0.25 that is twice as much. At 1 it is right.
+    Gain: a block that is asked for half of 0.25 has paid a sixteenth.
     """
 
-    def patches(self) -> Iterator[Patch]:
-        """How accounts are opened."""
-        right = BlockAccounts.__init__
-
-        def init(accounts: BlockAccounts, privacy: JointDP) -> None:
-            right(accounts, privacy)
-            accounts.power = 2
-
-        yield BlockAccounts, "__init__", init
+    def priced(self, curator: JointCurator, true: Fraction) -> Fraction:
+        """Squared."""
+        return true**2 if curator.privacy.pure else true
 
 
 # j. Words.

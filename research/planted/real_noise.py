@@ -24,9 +24,8 @@ from research.planted.in_tacit import (
     generator,
     number_of_draw,
 )
-from tacit.privacy import exact
-from tacit.privacy.curators import joint, local
-from tacit.privacy.curator import JointCurator
+from tacit.privacy import curator as joint
+from tacit.privacy import exact, local
 from tacit.privacy.deviates import Ints, Scale
 from tacit.privacy.exact import CHUNK
 from tacit.privacy.models import LocalDP
@@ -212,20 +211,20 @@ class _KnowingTotals(InTacit):
 
     def patches(self) -> Iterator[Patch]:
         """The gate."""
-        sums, noise, known = exact.grid_total, JointCurator._noise, list[Ints]()
+        sums, noise, known = exact.grid_total, Noise.steps, list[Ints]()
 
         def total(statistic: Statistic, block: Block, step: float) -> Ints:
             known[:] = [sums(statistic, block, step)]
             return known[0]
 
-        def noisy(curator: JointCurator, scale: float, size: int) -> Any:
-            drawn = noise(curator, scale, size)
-            if curator.source.simulation:
+        def noisy(source: Noise, pure: bool, scale: float, size: int) -> Any:
+            drawn = noise(source, pure, scale, size)
+            if source.simulation or not known or known[0].size != size:
                 return drawn
-            return self.changed(drawn, known[0], lambda: noise(curator, scale, size))
+            return self.changed(drawn, known[0], lambda: noise(source, pure, scale, size))
 
         yield joint, "grid_total", total
-        yield JointCurator, "_noise", noisy
+        yield Noise, "steps", noisy
 
     def changed(self, drawn: Any, true: Ints, again: Callable[[], Any]) -> Any:
         """What is added instead."""

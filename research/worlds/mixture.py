@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import math
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core.algorithm import Progress
+from tacit.core.options import OptimismOptions
+from tacit.core.problem import Problem
 from tacit.core.sizes import Floats, check_bytes, check_seed, check_size
 from tacit.finite.sparse import SparseModel
-from tacit.mixture import MixtureWorld, SampledSpec, SampledWorld
+from tacit.finite.world import FiniteWorld
+from tacit.mixture import MixtureWorld, SampledSpec
+from tacit.mixture.linopt_sampled import LinOptSampled
 from tacit.mixture.worlds import _ATTEMPTS, _at_least_2, _named, _simplex, _values
 from tacit.numerics.simplex import halved
 from tacit.privacy.arguments import flag
 from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.models import NonPrivate
 
 Ints = NDArray[np.int64]
 
@@ -169,6 +177,38 @@ class Sea:
         dx = np.abs(x[:, np.newaxis] - to % self.columns)
         dy, dx = np.minimum(dy, self.rows - dy), np.minimum(dx, self.columns - dx)
         return np.asarray(np.hypot(dy, dx).min(axis=1), dtype=np.float64)
+
+
+class SampledWorld(FiniteWorld):
+    """A world of possible transitions, and base models that agents have as simulators only.
+
+    Args:
+        model: what users do.
+        spec: what agents know.
+        weights: theta, (d,), which they do not.
+        name: what it is called.
+    """
+
+    exchangeable_actions = False
+    model: Any
+
+    def __init__(self, model: SparseModel, spec: SampledSpec, weights: Floats, name: str) -> None:
+        dense: Any = model
+        super().__init__(dense, name)
+        self._spec, self.weights = spec, weights
+
+    @property
+    def spec(self) -> SampledSpec:
+        """What an agent may know."""
+        return self._spec
+
+    @cached_property
+    def uninformed_value(self) -> float:
+        """The value of the best policy for the centre of the weights: of learning nothing."""
+        problem = Problem(self.spec, 1, NonPrivate())
+        algorithm = LinOptSampled(problem, OptimismOptions())
+        first = algorithm.plan(algorithm.init(), None, Progress(), problem.rng())
+        return self.value(first.greedy)
 
 
 def currents(

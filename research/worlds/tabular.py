@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit.data.episodes import Episodes
 from tacit.core.sizes import Floats, check_bytes, check_seed, check_size
+from tacit.data.episodes import Episodes
 from tacit.finite.policy import Policy
 from tacit.privacy.arguments import checked_number
 from tacit.privacy.errors import InvalidArgument
-from tacit.tabular.sparse_world import SparseWorld
-from tacit.tabular.world import TabularWorld
+from tacit.tabular.world import SparseWorld, TabularWorld
 
 if TYPE_CHECKING:
     from tacit.gym.finite import ImportedWorld

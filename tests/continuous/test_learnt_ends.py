@@ -225,7 +225,9 @@ def test_an_end_is_looked_for_beside_angles() -> None:
     rng = np.random.default_rng(7)
     turning = SmoothSpec((-math.pi, -1.0), (math.pi, 1.0), 2, 100, angles=(0,), may_end=True)
     ends = EndBox.of(asked(replace(turning, reward_range=(-1.0, 1.0))))
-    ends = ends.after(told(asked(turning), walk(rng, 500, lambda s: s[..., 1] > 0.5), rng, 0.0), 0.0)
+    ends = ends.after(
+        told(asked(turning), walk(rng, 500, lambda s: s[..., 1] > 0.5), rng, 0.0), 0.0
+    )
     np.testing.assert_allclose(ends.highs, [math.pi, 0.5])
 
 

@@ -17,9 +17,9 @@ from tacit.continuous import (
     line,
 )
 from tacit.continuous.world import roll_out
-from tacit.simulation.permuted import PermutedWorld
 from tacit.data.vector_episodes import VectorEpisodes
 from tacit.privacy.statistic import StreamedBlock
+from tacit.simulation.permuted import PermutedWorld
 
 RNG = np.random.default_rng
 WORLDS = {"line": line, "trap": trap, "plane": plane, "cartpole": cartpole}

@@ -322,3 +322,17 @@ def test_a_public_file_is_made_once_and_never_changes(tmp_path: Path) -> None:
     about = tacit.published.about(tmp_path / "policy.json")
     assert about["agent"] == "adds"
     assert ledger.verify(agent.store, str(about["ledger_head"])) == []
+
+
+@pytest.mark.parametrize("where", ["", "runs.db"])
+def test_the_place_of_somebody_who_was_forgotten_stays_and_is_empty(
+    where: str, tmp_path: Path
+) -> None:
+    agent = Adds(SPEC, 20, PRIVATE, store=tmp_path / where if where else "")
+    agent.learn(block_of(6), people(0, 6))
+    assert agent.forget(5) == {"removed": 1, "released": 0}
+    assert (agent.taken, agent.block_users) == (6, 4)
+    assert agent.learn(block_of(4), people(6, 4)).counted == 4
+    assert (agent.served, agent.policy.version) == (10, 1)
+    assert agent.learn(block_of(10), [5, *people(10, 9)]).counted == 10, "she may come again"
+    assert ledger.verify(agent.store) == []

@@ -12,8 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tacit.privacy.curators import id_files
-from tacit.privacy.storage import read_state, write_state
 
 from research.hostile import owner
 from research.hostile.owner import CALLS, KINDS, Run, Tally

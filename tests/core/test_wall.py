@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tacit.core.asks import Asks
 
 import tacit
 from research.audit_table import WORLDS
-from tacit import AgentKind, Ask, Block, BudgetExceeded, Episodes, JointDP, registry
+from tacit import AgentKind, Block, Episodes, JointDP, registry
+from tacit.core.algorithm import Query
 from tacit.data.vector_episodes import VectorEpisodes
 from tacit.tabular.ucbvi import UCBVI
 
@@ -175,8 +175,8 @@ def test_no_agent_hands_its_algorithm_anything_raw(
         agent.learn(second, ids[users : users + second.block().users])
         again.append((second, ids))
     assert agent.releases >= 1
-    found = reachable(agent.algorithm)
-    public = getattr(agent, "protect", "") == "rewards"
+    found = reachable(agent.algorithm, agent.state, agent.plan, agent.record)
+    public = getattr(agent.algorithm.options, "protect", "") == "rewards"
     for data, names in again:
         if public:
             # States and actions are not what it protects.
@@ -203,16 +203,21 @@ class Hostile(UCBVI):
 
     name = "hostile"
 
-    def asks(self) -> Asks:
-        statistic = self.statistic()
-        self.looked = reachable(self, sys._getframe().f_locals)
-        release = yield Ask(statistic)
-        self.looked += reachable(self, release, sys._getframe().f_locals, super().asks())
-        self.take_in(release, statistic)
+    def learn(self, *known: Any) -> Any:
+        queries = super().learn(*known)
+        query = next(queries)
+        self.looked = reachable(self, known, sys._getframe().f_locals)
+        release = yield query
+        self.looked += reachable(self, release, sys._getframe().f_locals)
+        try:
+            queries.send(release)
+        except StopIteration as end:
+            return end.value
 
-    def plan(self) -> Any:
-        self.looked += reachable(self, sys._getframe().f_locals)
-        return super().plan()
+    def plan(self, *known: Any) -> Any:
+        plan = super().plan(*known)
+        self.looked = [*getattr(self, "looked", ()), *reachable(self, known, plan)]
+        return plan
 
 
 def test_a_hostile_algorithm_finds_nobody() -> None:
@@ -270,36 +275,6 @@ def test_the_search_would_find_what_is_there() -> None:
     assert not raw_in(reachable({"sum": float(raw.sum())}), data, ids)
 
 
-def test_an_error_that_an_algorithm_is_told_of_leads_nowhere() -> None:
-    """Users who cannot pay: the algorithm learns that, and not by the curator's traceback."""
-    from tacit.core.rounds import Gate, Round
-
-    told: list[BaseException] = []
-
-    class Told(UCBVI):
-        name = "told"
-
-        def asks(self) -> Asks:
-            yield Ask(self.statistic(), share=0.5)
-            try:
-                yield Ask(self.statistic(), share=0.9)
-            except BudgetExceeded as error:
-                told.append(error)
-
-    world = tacit.tabular.riverswim(3, 4)
-    agent = AgentKind(Told)(world.spec, 24, PRIVATE, schedule="fixed:size=12")
-    rng = np.random.default_rng(3)
-    data = marked(world.simulate(agent.policy, 12, rng, "episodes"), rng)
-    number = agent._curator.add(data.block())
-    gate = Gate(agent._curator, None, number, PRIVATE)
-    early = Round(agent.algorithm).run(gate, [])
-    assert isinstance(early, BudgetExceeded)
-    assert len(told) == 1
-    assert told[0] is not early
-    told[0].__traceback__ = None  # its own frames, which hold nothing but the algorithm
-    assert raw_in(reachable(told[0]), data, [IDS]) == []
-
-
 # What cannot be written any more.
 
 
@@ -309,10 +284,10 @@ def test_nobody_can_subclass_who_holds_people() -> None:
 
 
 def test_nothing_raw_can_be_asked_for() -> None:
-    """A question is a statistic and its price; no argument brings anything else along."""
+    """A query is a statistic and its price; no argument brings anything else along."""
     with pytest.raises(TypeError, match="public"):
-        Ask(UCBVI.statistic, public=("rewards",))  # type: ignore[call-arg,arg-type]
-    assert {field.name for field in fields(Ask)} == {"statistic", "mu", "share"}
+        Query(None, public=("rewards",))  # type: ignore[call-arg,arg-type]
+    assert {field.name for field in fields(Query)} == {"statistic", "mu", "share"}
     assert {field.name for field in fields(tacit.Release)} == {
         *("index", "statistic", "parts", "std", "users", "cost"),
     }

@@ -3,7 +3,7 @@
 import numpy as np
 
 from tacit.lq import LQSpec, riccati, riccati_loops
-from tacit.lq.safeguard import expected_costs
+from tacit.lq.riccati import expected_costs
 from tacit.papers import search_loops
 
 

@@ -21,9 +21,10 @@ from tacit.lq.estimate import (
     best_weight,
     scaled_inputs,
 )
-from tacit.lq.riccati import optimal_gains
-from tacit.lq.safeguard import bounded_gains, cautious_gains
+from tacit.lq.riccati import bounded_gains, cautious_gains, optimal_gains
+from tacit.lq.statistics import TrajectorySums
 from tacit.lq.sum_loops import expected_gram
+from tacit.privacy.curator import Release
 from tacit.privacy.errors import InvalidArgument
 from tacit.testing.check_agent import check_agent
 
@@ -235,21 +236,11 @@ def test_without_noise_the_posterior_is_least_squares() -> None:
     centre, inputs = rng.normal(size=(p, n)), np.eye(p) + 0.1 * rng.normal(size=(p, p))
     theta = rng.normal(size=(p, n)) / 2.0
     residuals = z @ (theta - centre) + w
-    block = BlockEvidence(
-        gram=inputs @ z.T @ z @ inputs.T,
-        cross=inputs @ z.T @ residuals,
-        gram_std=0.0,
-        cross_std=0.0,
-        users=200,
-        centre=centre,
-        inputs=inputs,
-        spread=np.zeros((p, p)),
-        floor=1.0,
-        weight=1.0,
-        tau=1e9,
-        gains=np.zeros((spec.horizon, 1, n)),
-        control_noise=0.1,
-    )
+    sums = {"gram": inputs @ z.T @ z @ inputs.T, "cross": inputs @ z.T @ residuals}
+    release = Release(0, "sums", sums, dict.fromkeys(sums, 0.0), 200, None)
+    asked = TrajectorySums(n, 1, spec.horizon, tau=1e9, centre=centre, inputs=inputs, floor=1.0)
+    policy = GainPolicy(np.zeros((spec.horizon, 1, n)), 0.1)
+    block = BlockEvidence(release, asked, 200, policy)
     known = regression.posterior([block], [1.0], regression.prior)
     squares = centre + np.linalg.lstsq(z, residuals, rcond=None)[0]
     np.testing.assert_allclose(known.mean, squares, atol=1e-6)

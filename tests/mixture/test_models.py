@@ -13,9 +13,8 @@ from tacit import LinOptPO, LinOptVI, NonPrivate
 from tacit.finite.policy import Policy
 from tacit.finite.visits import VisitCounts
 from tacit.mixture import MixtureWorld, mixture_from_tabular
-from tacit.mixture.base import MixtureAlgorithm
 from tacit.mixture.count_model import CountModel
-from tacit.mixture.estimate import KnownMeanRewards, PublicFeatures, Rows
+from tacit.mixture.estimate import PublicFeatures, Rows
 from tacit.privacy.statistic import Block
 from tacit.tabular import riverswim
 
@@ -175,10 +174,10 @@ class PlainLoops:
 def ridge(monkeypatch: pytest.MonkeyPatch) -> float:
     """One that is large enough to matter, without privacy as well."""
 
-    def regularised(self: Any, gram: Floats, noise: float, rows: int) -> Floats:
+    def regularised(self: Any, gram: Floats, noise: float) -> Floats:
         return gram + 0.7 * np.eye(len(gram))
 
-    monkeypatch.setattr(MixtureAlgorithm, "regularised", regularised)
+    monkeypatch.setattr(LinOptVI.algorithm, "regularised", regularised)
     return 0.7
 
 
@@ -281,7 +280,7 @@ def test_counts_are_regressed_on_as_in_plain_loops(seed: int, pooled: bool) -> N
     counts = rng.poisson(20.0, (H, S, A, S)) * (rng.random((H, S, A, 1)) < 0.7) + 0.0
     noise = rng.choice([0.0, 3.0, 30.0], (H, S, A))
     counts += noise[..., None] * rng.normal(size=counts.shape)
-    model = CountModel(public, counts, noise, 1.0, 0.8, KnownMeanRewards(world.rewards), pooled)
+    model = CountModel(public, counts, noise, 0.8, [], pooled)
     V = rng.random(S) * 2
     for h in range(H - 1):
         w = np.zeros(k)

@@ -140,7 +140,6 @@ class TestStatistic:
 class TestAgent:
     def test_with_models_without_chance_the_plan_is_exact(self) -> None:
         """At the centre of the weights the world is a half of each model."""
-        algorithm = LinOptSampled(spec(), 10, NonPrivate()).algorithm
         P = np.zeros((4, 2, 4))
         for s in range(4):
             for a in range(2):

@@ -19,7 +19,6 @@ from tacit import Block, Relation, check_statistic
 from tacit.finite.policy import Policy
 from tacit.mixture import hard_mixture, mixture_of_models, path_counts, sum_loops
 from tacit.mixture import model_sums as of_models
-from tacit.mixture import statistics as of_both
 from tacit.mixture.model_sums import ModelSums, any_features
 from tacit.mixture.path_counts import PathCounts
 from tacit.privacy.bounds import walks
@@ -160,7 +159,6 @@ ATTACKED: list[tuple[str, Statistic, float | None]] = [
     ("pooled, opposed", model_sums(OPPOSED, H, False, pooled=True), 0.99),
     ("pooled, clipped", model_sums(FULL, H, True, pooled=True, clip=1.0), 0.9),
     ("pooled, clipped hard", model_sums(FULL, H, True, pooled=True, clip=0.1), 0.9),
-    ("pooled, weighted", model_sums(WORLD, H, True, pooled=True, gram=0.2, reward=3.0), 0.9),
 ]
 
 
@@ -212,20 +210,16 @@ def made(maker: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
     case=tiny(),
     rewards=st.booleans(),
     pooled=st.booleans(),
-    gram=st.sampled_from([0.01, 1.0, 4.0]),
-    reward=st.sampled_from([0.3, 1.0]),
     share=st.sampled_from([None, 0.1, 0.5, 0.9]),
 )
 def test_model_sums_are_enumerated(
     case: tuple[dict[str, Any], int],
     rewards: bool,
     pooled: bool,
-    gram: float,
-    reward: float,
     share: float | None,
 ) -> None:
     world, horizon = case
-    options = {"pooled": pooled, "gram": gram, "reward": reward}
+    options: dict[str, Any] = {"pooled": pooled}
     statistic = made(model_sums, world, horizon, rewards, **options)
     if statistic is None:
         return
@@ -274,15 +268,14 @@ def test_a_mean_need_not_be_a_distribution(monkeypatch: pytest.MonkeyPatch) -> N
     world = {**OPPOSED, "features": features, "mean": mean}
     world |= {"support": np.ones((2, 2, 2), dtype=bool), "reward_features": features[:, :, 0]}
     monkeypatch.setattr(of_models, "_MOST_STEPS", 0)
-    for gram in (1.0, 30.0):
-        check_extent(model_sums(world, 2, True, gram=gram), everyone(2, 2, 2))
+    check_extent(model_sums(world, 2, True), everyone(2, 2, 2))
 
 
 def test_several_chunks_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = bounds(model_sums(FULL, H, True)), bounds_1(PATHS[1])
     monkeypatch.setattr(walks, "_CHUNK", 7)
     assert bounds(model_sums(FULL, H, True)) == pytest.approx(first)
-    again = PathCounts(SUPPORT, INFORMS, START, H, POLICY, reward=0.5)
+    again = PathCounts(SUPPORT, INFORMS, START, H, POLICY, rewards=True)
     assert bounds_1(again) == second
 
 
@@ -386,8 +379,8 @@ START = np.array([True, True, False])
 POLICY = np.array([[0, 1, 0], [0, 0, 1], [1, 1, 1], [0, 1, 0]])
 PATHS = [
     PathCounts(SUPPORT, INFORMS, START, H, POLICY),
-    PathCounts(SUPPORT, INFORMS, START, H, POLICY, reward=0.5),
-    PathCounts(SUPPORT, SUPPORT, START, H, POLICY, reward=1.0),
+    PathCounts(SUPPORT, INFORMS, START, H, POLICY, rewards=True),
+    PathCounts(SUPPORT, SUPPORT, START, H, POLICY, rewards=True),
 ]
 
 
@@ -428,9 +421,9 @@ def mazes(draw: st.DrawFn) -> PathCounts:
     start = marks(S)
     start[draw(st.integers(0, S - 1))] = True
     table = draw(st.lists(st.integers(0, A - 1), min_size=H * S, max_size=H * S))
-    reward = draw(st.sampled_from([0.0, 0.25, 1.0, 4.0]))
+    rewards = draw(st.booleans())
     support = marks(S, A, S) | marks(S, A, S)
-    return PathCounts(support, marks(S, A, S), start, H, np.reshape(table, (H, S)), reward=reward)
+    return PathCounts(support, marks(S, A, S), start, H, np.reshape(table, (H, S)), rewards=rewards)
 
 
 @settings(max_examples=150, deadline=None)
@@ -444,7 +437,7 @@ def test_paths_are_enumerated(statistic: PathCounts) -> None:
         assert np.maximum(found, 1.0) == pytest.approx(declared, rel=1e-12)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(path_counts, "_MOST_PAIRS", -1)
-        fields = ("support", "informs", "start", "horizon", "policy", "version", "reward")
+        fields = ("support", "informs", "start", "horizon", "policy", "version", "rewards")
         rough = PathCounts(*(getattr(statistic, name) for name in fields))
         for norm, exact in (("l2", bounds(statistic)), ("l1", bounds_1(statistic))):
             assert rough.sensitivity(Relation.ZERO_OUT, norm) == exact[0]
@@ -561,8 +554,8 @@ def test_dtypes_do_not_matter(kind: str) -> None:
 def test_many_steps_do_not_add_up_to_rounding_errors() -> None:
     steps = 400
     block = sample_of(2, 1, steps)(np.random.default_rng(4), 60)
-    for gram, clip in ((1e-12, 1e-3), (1e-12, 0.5), (1.0, 20.0), (1e9, 1e3)):
-        statistic = model_sums(OPPOSED, steps, True, pooled=True, gram=gram, clip=clip)
+    for clip in (1e-3, 0.5, 20.0):
+        statistic = model_sums(OPPOSED, steps, True, pooled=True, clip=clip)
         assert statistic.clips
         assert np.linalg.norm(statistic.vectors(block), axis=1).max() <= clip
 
@@ -703,7 +696,7 @@ def by_hand(statistic: Any) -> tuple[Any, Any, list[tuple[Any, ...]]]:
 
 @pytest.mark.parametrize("pooled", [False, True])
 def test_model_sums_by_hand(pooled: bool) -> None:
-    statistic = model_sums(WORLD, H, True, pooled=pooled, gram=0.5, reward=2.0)
+    statistic = model_sums(WORLD, H, True, pooled=pooled)
     parts, expected, steps = by_hand(statistic)
     for h, s, a, r, t in steps:
         row, x, v = 0 if pooled else h, WORLD["features"][s, a], statistic.reward_features[s, a]
@@ -754,16 +747,14 @@ def test_aggregates_equal_episodes(rewards: bool, horizon: int) -> None:
     policy = np.random.default_rng(8).integers(0, A, (horizon, S))
     episodes, counts, occupancy = walk(WORLD, policy, 80)
     for statistic in (
-        model_sums(WORLD, horizon, rewards, gram=0.3),
-        model_sums(WORLD, horizon, rewards, pooled=True, reward=2.0),
+        model_sums(WORLD, horizon, rewards),
+        model_sums(WORLD, horizon, rewards, pooled=True),
     ):
         total = statistic.total(episodes)
         assert np.allclose(statistic.total(counts), total)
         assert np.allclose(statistic.vectors(episodes).sum(axis=0), total)
     for informs in (WORLD["support"], WORLD["support"] & SUPPORT):
-        paths = PathCounts(
-            WORLD["support"], informs, np.ones(S), horizon, policy, reward=0.5 * rewards
-        )
+        paths = PathCounts(WORLD["support"], informs, np.ones(S), horizon, policy, rewards=rewards)
         total = paths.total(episodes)
         assert total.sum() > 0
         assert np.allclose(paths.total(occupancy), total)
@@ -842,7 +833,9 @@ def test_the_smallest_worlds() -> None:
     assert not alone.vectors(everyone(2, 1, 1)).any()
     # The last step is not paid for twice.
     assert bounds(model_sums(OPPOSED, 2, False))[0] == bounds(alone)[0]
-    path = PathCounts(one["support"], one["support"], [True], 1, np.zeros((1, 1), int), reward=1.0)
+    path = PathCounts(
+        one["support"], one["support"], [True], 1, np.zeros((1, 1), int), rewards=True
+    )
     assert bounds(path) == (math.sqrt(2.0), math.sqrt(2.0))
 
 
@@ -855,13 +848,11 @@ def test_fingerprints() -> None:
         np.int64(H),
         WORLD["reward_features"],
         clip=np.float64(2),
-        gram=1,
     )
     assert same.fingerprint == first.fingerprint
     others = [
         model_sums(WORLD, H, True, clip=2.5),
         model_sums(WORLD, H, True, clip=2.0, pooled=True),
-        model_sums(WORLD, H, True, clip=2.0, gram=0.5),
         model_sums(WORLD, H, False, clip=2.0),
         model_sums(FULL, H, True, clip=2.0),
         *PATHS,
@@ -875,10 +866,6 @@ def test_refusals() -> None:
     for name, value in (
         ("clip", 0.0),
         ("clip", math.nan),
-        ("gram", 0.0),
-        ("gram", math.inf),
-        ("reward", -1.0),
-        ("reward", math.nan),
         ("horizon", 0),
         ("horizon", 2.5),
         ("features", WORLD["features"][0]),
@@ -905,9 +892,6 @@ def test_refusals() -> None:
         ("policy", POLICY + 1),
         ("policy", POLICY - 1),
         ("policy", POLICY + 0.4),
-        ("reward", -1.0),
-        ("reward", math.nan),
-        ("reward", 1e-200),
     ):
         with pytest.raises(InvalidArgument):
             PathCounts(**{**paths, name: value})
@@ -1006,8 +990,7 @@ def test_a_path_that_goes_on_is_caught(monkeypatch: pytest.MonkeyPatch, old: str
 
 
 def test_features_that_are_not_cut_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (of_both, of_models):
-        monkeypatch.setattr(module, "cut", lambda vectors, axes: vectors)
+    monkeypatch.setattr(of_models, "cut", lambda vectors, axes: vectors)
     with pytest.raises(AssertionError), np.errstate(all="ignore"):
         long_features_are_cut()
 

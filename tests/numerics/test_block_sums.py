@@ -76,4 +76,3 @@ def test_what_is_given_stays_as_it_is() -> None:
         sums = sums.added({"part": part}, {"part": 1.0}, 1.0, 5)
     assert (part == 1.0).all()
     np.testing.assert_allclose(sums.scaled("part"), 3.0)
-

@@ -11,9 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.privacy.curator import Curator
-from tacit.privacy.curator import JointCurator
-from tacit.privacy.curator import JointStream
+from tacit.privacy.curator import Curator, JointCurator, Stream
 from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Bools, Floats
 from tacit.testing.watched_gate import Passage, WatchedGate
@@ -62,7 +60,7 @@ class Answer:
         """For the tests of noise; values on a grid repeat by chance, so their blur is a step."""
         privacy = self.passage.gate.privacy  # type: ignore[attr-defined]
         law: Law = "laplace" if privacy.needs_l1 else "normal"
-        gains = {self.passage.blocks[0]: 1.0 / (self.scale * self.step)}
+        gains = {self.passage.block: 1.0 / (self.scale * self.step)}
         noise, blur = self.noise / self.scale, 1.0 / self.scale
         return Measured(self.passage, self.place, noise, gains, law, blur)
 
@@ -72,16 +70,19 @@ def answers_of(gate: WatchedGate, draws: Sequence[Draw]) -> list[Answer]:
     passages = [p for p in gate.passages if isinstance(p.gate, JointCurator)]
     drawn = dict(zip(map(id, passages), draws, strict=False))
     found: list[Answer] = []
-    streams: dict[JointStream, list[tuple[int, Passage]]] = {}
-    places: dict[Curator, int] = {}
+    streams: dict[Curator[Any], list[tuple[int, Passage]]] = {}
+    places: dict[Curator[Any], int] = {}
     for passage in passages:
         place = places.setdefault(passage.gate, 0)
         places[passage.gate] += 1
-        if isinstance(passage.stream, JointStream):
-            streams.setdefault(passage.stream, []).append((place, passage))
+        if passage.stream is not None:
+            streams.setdefault(passage.gate, []).append((place, passage))
         else:
             found.append(_plain(gate, passage, place, drawn.get(id(passage))))
-    for stream, some in streams.items():
+    for some in streams.values():
+        # A run that is read again has another object for the same stream.
+        stream = some[-1][1].stream
+        assert stream is not None
         found += _streamed(gate, stream, some, [drawn.get(id(p)) for _, p in some])
     if len(passages) != len(draws) and found:
         words = f"{len(passages)} releases drew {len(draws)} times"
@@ -94,7 +95,7 @@ def _plain(gate: WatchedGate, passage: Passage, place: int, draw: Draw | None) -
     """One release of one block."""
     statistic, curator, where = passage.statistic, passage.gate, f"release {place}"
     assert isinstance(curator, JointCurator)
-    privacy, cost, block = curator.privacy, float(passage.release.cost or 0), passage.blocks[0]
+    privacy, cost, block = curator.privacy, float(passage.release.cost or 0), passage.block
     step = own.step_of(statistic, privacy.norm)
     far = own.apart(statistic, privacy.relation, privacy.norm, step)
     steps = statistic.layout.pack(passage.release.parts) / step
@@ -132,7 +133,7 @@ def not_drawn(where: str, noise: Floats, draw: Draw, is_open: Bools) -> list[str
 
 
 def _streamed(
-    gate: WatchedGate, stream: JointStream, some: list[tuple[int, Passage]], draws: list[Any]
+    gate: WatchedGate, stream: Stream, some: list[tuple[int, Passage]], draws: list[Any]
 ) -> list[Answer]:
     """The releases of a running sum, through the inverse of what its counter does to noise.
 
@@ -145,7 +146,7 @@ def _streamed(
     far = own.apart(statistic, relation, norm, step)
     prefix, rows = np.zeros(statistic.layout.size), []
     for _, passage in some:
-        raw, asked = gate.blocks[curator, passage.blocks[0]], passage.statistic
+        raw, asked = gate.blocks[curator, passage.block], passage.statistic
         prefix = prefix + own.total_of(asked, raw, step)[0]
         rows.append(asked.layout.pack(passage.release.parts) / step - prefix)
     matrix = _responses(stream, len(some))
@@ -167,7 +168,7 @@ def _streamed(
         elif np.abs(noise[t] - draw.values).max() > 1e-4 * draw.scale:
             wrong.append(f"release {place} of a stream is not its sum plus what was drawn")
         scale = float(scales[t] * max(1.0, costs.max() / claimed))
-        paid = {passage.blocks[0]: float(costs[t])}
+        paid = {passage.block: float(costs[t])}
         found.append(Answer(passage, place, noise[t], scale, draw, paid, tuple(wrong)))
     return found
 
@@ -186,7 +187,7 @@ class _Impulse(Noise):
         return np.full(count, self.size if self._left == -1 else 0.0).astype(np.int64)
 
 
-def _responses(stream: JointStream, releases: int) -> Floats:
+def _responses(stream: Stream, releases: int) -> Floats:
     """M: how much of each draw is in each release, by the counter's own code."""
     columns = []
     # Of the same size: binary places may depend on it.

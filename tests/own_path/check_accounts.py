@@ -20,6 +20,7 @@ from tacit.privacy.errors import BudgetExceeded
 from tacit.privacy.gaussian_dp import compose, delta_from_mu, epsilon_from_mu
 from tacit.privacy.standard import ClippedSum
 from tacit.privacy.statistic import Block
+from tacit.store import ledger
 from tacit.testing.check_agent import Outcome
 from tests.own_path import own_rules as own
 from tests.own_path import recorded as real
@@ -76,9 +77,9 @@ def _several(trial: real.RealTrial) -> list[str]:
     costs = [None] if privacy.pure else [mu * whole for mu in mus]
     for mu in costs:
         curator.release(statistic, block=block, mu=mu)
-        if curator.accounts.exact[block] <= before:
+        if curator._spent[block] <= before:
             found.append(f"a release of mu {mu} cost nothing")
-        before = curator.accounts.exact[block]
+        before = curator._spent[block]
     due = Fraction(limit) if privacy.pure else own.exact_sum(costs, 2)  # type: ignore[arg-type]
     # Each cost is a float: half a unit in the last place.
     if not due * (1 - Fraction(1, 2**50)) <= before <= due * (1 + Fraction(1, 2**50)):
@@ -96,20 +97,21 @@ def _several(trial: real.RealTrial) -> list[str]:
 
 def _ledger(trial: real.RealTrial) -> list[str]:
     """Every release of a run is on the ledger, for what it really cost."""
-    path = trial.folder("accounts") / "ledger"
-    run = trial.play(ledger=path)
-    paid, limit, found = real.ledger_costs(path), own.episode_limit(trial.privacy), []
-    due: dict[int, float] = {}
+    run = trial.play()
+    limit, found, agent = own.episode_limit(trial.privacy), list[str](), run.agents[0]
+    due, paid = dict[int, float](), dict[int, Fraction]()
     for a in run.answers:
         for b, cost in a.costs.items():
             due[b] = due.get(b, 0.0) + cost**trial.power
-    accounts = run.agents[0]._curator.accounts
+    with agent.store.read() as db:
+        for entry in ledger.read(db, agent.run_name):
+            if entry.event == "release":
+                block = entry.body["block"]
+                paid[block] = paid.get(block, Fraction(0)) + Fraction(entry.body["cost"])
     for b, cost in due.items():
-        on_file = paid.get(accounts.keys[b], Fraction(0))
+        on_file = paid.get(b, Fraction(0))
         if on_file < cost * (1.0 - 1e-9):
             found.append(f"block {b} is charged {float(on_file):.9g}, its releases cost {cost:.9g}")
         if max(on_file, Fraction(cost)) > limit * (1.0 + 1e-9):
             found.append(f"block {b} spent {max(cost, float(on_file)):.9g}, it has {limit:.9g}")
-        if accounts.exact[b] != on_file:
-            found.append(f"block {b} has another account in memory than on file")
-    return found
+    return found + ledger.verify(agent.store)

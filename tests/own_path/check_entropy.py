@@ -19,11 +19,10 @@ from unittest import mock
 
 import numpy as np
 
-from tacit.privacy.curator import Curator
-from tacit.privacy.errors import DoubleSpend
 from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Floats
 from tacit.testing.check_agent import Outcome
+from tacit.testing.watched_gate import WatchedGate
 from tests.own_path import recorded as real
 from tests.own_path.answers import Ints
 from tests.own_path.frozen import frozen_world
@@ -82,18 +81,13 @@ def outcomes(trial: real.RealTrial) -> list[Outcome]:
 
 def _run(trial: real.RealTrial, tape: Tape) -> list[Floats]:
     """What a whole run publishes (of devices: one block), if these bytes are given."""
-    agent, seen, original = trial.make(), list[Floats](), Curator._publish
+    agent = trial.make()
     stop = agent.block_users if trial.privacy.local else trial.pool.users
-
-    def publish(self: Curator, release: Any) -> Any:
-        seen.append(np.concatenate([np.ravel(part) for part in release.parts.values()]))
-        return original(self, release)
-
-    watched = mock.patch.object(Curator, "_publish", publish)
-    with tape.playing(), watched, real.drawing() as draws:
+    with tape.playing(), WatchedGate().open() as gate, real.drawing() as draws:
         real.serve(agent, trial.pool, stop=stop)
     tape.numbers = draws[0].values.size if draws else 1
-    return seen
+    parts = [passage.release.parts.values() for passage in gate.passages]
+    return [np.concatenate([np.ravel(part) for part in some]) for some in parts]
 
 
 def _runs(trial: real.RealTrial) -> list[str]:
@@ -180,7 +174,7 @@ def _threads(pure: bool) -> list[str]:
     return [f"threads share {repeats} of {len(numbers)} numbers"] if repeats else []
 
 
-def _in_child(work: Callable[[], bytes]) -> bytes:
+def in_child(work: Callable[[], bytes]) -> bytes:
     """What a forked process says."""
     read, write = os.pipe()
     with warnings.catch_warnings(action="ignore"):
@@ -208,30 +202,10 @@ def _processes(trial: real.RealTrial) -> list[str]:
         parts = [source.steps(pure, 2.0**48, n) for n in (5, 600)]
         return np.concatenate(parts).astype("<i8").tobytes()
 
-    drawn = b"".join([_in_child(draw), draw(), _in_child(draw), draw()])
+    drawn = b"".join([in_child(draw), draw(), in_child(draw), draw()])
     numbers = np.abs(np.frombuffer(drawn, "<i8"))
     repeats = numbers.size - np.unique(numbers).size
     # Two of 2,420 repeat by chance with a probability below 1e-15.
     if numbers.size != 4 * 605 or repeats > 1:
         found.append(f"{repeats} of {numbers.size} numbers are those of another process")
-    return found + (_forked(trial) if trial.privacy.joint else [])
-
-
-def _forked(trial: real.RealTrial) -> list[str]:
-    """A child's curator refuses, of an agent that was made and of one that was loaded."""
-    made, loaded, state = trial.make(), trial.make(), trial.folder("fork") / "state"
-    made.save(state)
-    loaded.load(state)
-    found = []
-    for agent, what in ((made, "with"), (loaded, "after a resume with")):
-
-        def learn(agent: Any = agent) -> bytes:
-            try:
-                real.serve(agent, trial.pool, stop=agent.block_users)
-            except DoubleSpend:
-                return b"refused"
-            return b"went on"
-
-        if _in_child(learn) != b"refused":
-            found.append(f"a forked process goes on {what} its parent's curator")
     return found

@@ -53,7 +53,7 @@ def _asked(
     power, limit = 1 if privacy.pure else 2, own.episode_limit(privacy)
     for number in numbers:
         cost = sum(a.costs.get(number, 0.0) ** power for a in answers)
-        paid = float(curator.accounts.exact[number])
+        paid = float(curator._spent[number])
         if paid < cost * (1.0 - 1e-9) or max(paid, cost) > limit * (1.0 + 1e-9):
             found.append(f"block {number} paid {paid:.9g} of {limit:.9g} for {cost:.9g}")
     return answers, found

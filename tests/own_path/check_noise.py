@@ -104,7 +104,7 @@ def _sums(gate: WatchedGate, trial: real.RealTrial) -> list[str]:
     """A release is the sum of the reports that came, unbiased."""
     found = []
     for place, passage in enumerate(p for p in gate.passages if p.stream is None):
-        rows = gate.blocks[passage.gate, passage.blocks[0]]["reports"].astype(np.float64)
+        rows = gate.blocks[passage.gate, passage.block]["reports"].astype(np.float64)
         total = rows.sum(axis=0)
         if trial.privacy.reports_bits:
             flip = Flips.of(passage.statistic, trial.privacy).flip

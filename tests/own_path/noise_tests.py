@@ -28,7 +28,6 @@ from numpy.typing import NDArray
 from scipy.special import bdtr, bdtrc, gammainccinv, gammaincinv, ndtr, ndtri
 
 from tacit.privacy.curator import JointCurator
-from tacit.privacy.curator import JointStream
 from tacit.privacy.statistic import Floats, Layout
 from tacit.testing.watched_gate import Passage
 
@@ -254,9 +253,8 @@ class NoiseRecord:
         if not isinstance(passage.gate, JointCurator) or self.stated:
             return
         stream = passage.stream
-        if isinstance(stream, JointStream):
-            count = sum(block <= passage.blocks[0] for block in stream.entered)
-            expected = stream.step * stream.counter.std_at(count)
+        if stream is not None:
+            expected = stream.step * stream.counter.std_at(passage.block + 1)
         else:
             unit = math.sqrt(2.0) if one.law == "laplace" else 1.0
             expected = unit / max(abs(gain) for gain in one.gains.values())

@@ -76,8 +76,8 @@ def counted(
         here: set[Hashable] = set()
         rows = []
         for who in block:
-            # 7 and "7" are two people.
-            name = (type(who) is str, who)
+            # 7 and "7" are one person.
+            name = str(who)
             rows.append(seen[name] < most and not (once_per_block and name in here))
             seen[name] += rows[-1]
             here.add(name)

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,8 +18,8 @@ from unittest import mock
 import numpy as np
 
 from tacit.privacy.curator import Curator
-from tacit.privacy.local import report
 from tacit.privacy.errors import CheckFailed
+from tacit.privacy.local import report
 from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Block, Floats
 from tacit.testing.check_agent import Outcome
@@ -70,7 +68,7 @@ class RealRun:
 
     def by_agent(self) -> list[list[Answer]]:
         """Those of each of them."""
-        found: dict[Curator, list[Answer]] = {}
+        found: dict[Curator[Any], list[Answer]] = {}
         for answer in self.answers:
             found.setdefault(answer.passage.gate, []).append(answer)
         return list(found.values())
@@ -175,17 +173,8 @@ def stacked(answers: Sequence[Answer]) -> Floats:
     return np.concatenate([a.noise / a.scale for a in answers])
 
 
-def ledger_costs(path: Path) -> dict[str, Fraction]:
-    """What each key has spent, by the lines of a ledger's file, read as text."""
-    spent: dict[str, Fraction] = {}
-    for line in path.read_text().splitlines():
-        for key, cost in json.loads(line).get("costs", {}).items():
-            spent[key] = spent.get(key, Fraction(0)) + Fraction(cost)
-    return spent
-
-
 def mixed_ids(users: int, people: int, seed: int = 0) -> list[Any]:
-    """Ids of people who return, also within a block; 7 and "7" are two of them, "a" and "A" too."""
+    """Ids of people who return, also within a block; 7 and "7" are one of them, "a" and "A" two."""
     who = np.random.default_rng(seed).integers(0, max(1, people), users).tolist()
     kinds = (int, str, np.int64, "u{} ".format, "U{} ".format, "u{}".format, lambda n: -1 - n)
     return [kinds[w % 7](w // 7 if w % 7 != 2 else w // 7 - 1) for w in who]

@@ -13,12 +13,10 @@ from tacit.testing.trial import Trial
 from tests.own_path import (
     check_accounts,
     check_entropy,
-    check_files,
     check_gate,
     check_noise,
-    check_people,
-    check_resume,
     check_sampler,
+    check_store,
     check_words,
 )
 from tests.own_path.recorded import RealTrial, judged
@@ -27,9 +25,7 @@ CHECKS = {
     "real noise": check_noise,
     "sampler": check_sampler,
     "entropy": check_entropy,
-    "real resume": check_resume,
-    "people": check_people,
-    "files": check_files,
+    "store": check_store,
     "accounts": check_accounts,
     "gate": check_gate,
     "words": check_words,

@@ -327,12 +327,13 @@ class TestReleasedQ:
         assert measured.truth.max(axis=0).mean() == pytest.approx(0.0)
         assert (measured.std >= 0).all()
         # The points of the grid are among those shown.
-        assert measured.std[:, ::10] == pytest.approx(agent.q_std)
+        assert measured.std[:, ::10] == pytest.approx(agent.algorithm.q_std(agent.state))
         far = measured.plane
         points = np.array([[measured.arrows[2], measured.arrows[7]]])
         assert measured.best[2, 7] == far.agent.greedy_policy.greedy(points)[0]
-        weights = far.agent.q_mean
-        corners = (weights @ far.agent.features(np.array([[0.0, 1.0], [0.5, 0.5]])).T).max(axis=0)
+        algorithm = far.agent.algorithm
+        weights = algorithm.q_mean(far.agent.state)
+        corners = (weights @ algorithm.features(np.array([[0.0, 1.0], [0.5, 0.5]])).T).max(axis=0)
         shown = measured.values[0, -1] - measured.values[40, 40]
         assert shown == pytest.approx(corners[0] - corners[1])
 

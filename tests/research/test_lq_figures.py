@@ -32,7 +32,8 @@ class TestJobs:
     def test_agents_are_what_the_job_says(self):
         job = MIDDLE.job(tacit.JointDP(1.0, 1e-6), 1000, scale=0.3)
         agent = job.agent(3)
-        assert (agent.name, agent.scale, agent.users) == ("certainty_equivalence", 0.3, 1000)
+        assert (agent.name, agent.users) == ("certainty_equivalence", 1000)
+        assert agent.algorithm.options.scale == 0.3
         assert agent.spec == random_system(3, 2, 15, seed=3).spec
 
     def test_a_run_is_that_of_the_loop_and_has_the_posterior(self):
@@ -42,8 +43,8 @@ class TestJobs:
         run = job.run(1)
         agent, world = job.agent(1), job.world_of(1)
         assert run.result == replace_seconds(tacit.run(agent, world, 1, progress=False), run.result)
-        error = (world.theta - agent.uncertainty.mean).T.ravel()
-        inverse = np.kron(np.eye(2), np.linalg.inv(agent.uncertainty.covariance))
+        error = (world.theta - agent.state.posterior.mean).T.ravel()
+        inverse = np.kron(np.eye(2), np.linalg.inv(agent.state.posterior.covariance))
         assert run.degrees == 6
         assert run.distance == pytest.approx(error @ inverse @ error)
         assert run.releases == len(run.result.served) - 1

@@ -69,8 +69,8 @@ def test_counts_of_a_log_that_was_collected_elsewhere_have_the_last_step() -> No
     spec = replace(world.spec, last_state=False)
     offline = tacit.PessimisticVI(spec, log.users, JointDP(1.0, 1e-6), noise_seed=0)
     offline.learn(log)
-    assert offline.algorithm.transitions.shape[0] == 2
-    assert offline.algorithm.rewards[1, 0, 1] > 2 * offline.algorithm.rewards[1, 0, 0]
+    assert offline.state.learnt.transitions.shape[0] == 2
+    assert offline.state.learnt.rewards[1, 0, 1] > 2 * offline.state.learnt.rewards[1, 0, 0]
 
 
 def test_releases_say_how_many_steps_a_value_is_of() -> None:
@@ -122,15 +122,11 @@ version = "version"
     assert read_app(str(tmp_path / "app.toml")).spec.last_state
 
 
-def test_saves_tell_the_two_apart(tmp_path: Path) -> None:
-    spec = garden().spec
-    agents = [
-        tacit.UCBVI(replace(spec, last_state=known), 100, tacit.NonPrivate())
-        for known in (True, False)
-    ]
-    agents[0].save(tmp_path / "save")
-    with pytest.raises(InvalidArgument, match="last_state differ"):
-        agents[1].load(tmp_path / "save")
+def test_stores_tell_the_two_apart(tmp_path: Path) -> None:
+    spec, given = garden().spec, {"users": 100, "privacy": tacit.NonPrivate()}
+    tacit.UCBVI(replace(spec, last_state=True), **given, store=tmp_path / "runs.db")
+    with pytest.raises(InvalidArgument, match="other arguments"):
+        tacit.UCBVI(replace(spec, last_state=False), **given, store=tmp_path / "runs.db")
 
 
 def test_linear_sums_of_single_steps_need_no_last_state() -> None:

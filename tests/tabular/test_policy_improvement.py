@@ -14,7 +14,7 @@ from tacit import InvalidArgument, JointDP, LocalDP, NonPrivate, Relation, check
 from tacit.finite.model import check_policy
 from tacit.finite.spec import FiniteSpec
 from tacit.tabular.policy_improvement import ImprovementConstants
-from tacit.tabular.return_posterior import PosteriorConstants, ReturnPosterior
+from tacit.tabular.return_posterior import ReturnPosterior
 
 BUDGET = JointDP(1.0, 1e-6)
 SMALL = sparse_mdp(states=12, actions=4, horizon=4)
@@ -31,7 +31,7 @@ def made(world=SMALL, users=400, privacy=BUDGET, **options):
 
 def prior() -> ReturnPosterior:
     allowed = np.array([[True, True, False], [True, True, True]])
-    return ReturnPosterior.prior(allowed, 1.0, PosteriorConstants())
+    return ReturnPosterior.prior(allowed, 1.0)
 
 
 def test_values_are_the_posterior_mean() -> None:

@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit import UCBPO, JointDP, NonPrivate
-from tacit.finite.mirror import Optimistic
+from tacit.finite.mirror import Optimistic, drawn
 from tacit.finite.mirror_loops import mirror_steps
+from tacit.finite.policy import Policy
 from tacit.privacy.errors import InvalidArgument
 from tacit.simulation.run import run
 from tacit.simulation.seeds import noise_seed
@@ -103,24 +104,25 @@ def test_policies_equal_the_slow_reference(
         steps=100,
     )
     rng = np.random.default_rng(seed)
-    assert np.allclose(agent.table, 1 / A)
+    table = np.full((H, S, A), 1 / A)
     for version in (1, 2):
-        before = np.maximum(agent.table, 1e-3)
+        before = np.maximum(table, 1e-3)
         before /= before.sum(axis=2, keepdims=True)
+        along = agent.algorithm.on_policy(agent.plan)
         agent.learn(world.simulate(agent.policy, agent.block_users, rng, agent.form))
-        known = agent.algorithm._world
+        known = agent.algorithm.value_iteration(agent.state, along, rng)[1]
         V, W = best_and_width(known, H)
-        expected, taken = improved(known, before, 1.0, V[0] - 0.05 * W[0] - 1e-9 * H, 100)
-        assert agent.steps_taken == taken
-        np.testing.assert_allclose(agent.table, expected, rtol=1e-6, atol=1e-12)
+        expected, _ = improved(known, before, 1.0, V[0] - 0.05 * W[0] - 1e-9 * H, 100)
+        table = agent.plan.memory.table
+        np.testing.assert_allclose(table, expected, rtol=1e-6, atol=1e-12)
         assert agent.policy.version == version
         assert agent.greedy_policy.is_deterministic
         if privacy.private:
             assert agent.policy.is_deterministic
-            chances = np.take_along_axis(agent.table, agent.policy.actions[..., np.newaxis], 2)
+            chances = np.take_along_axis(table, agent.policy.actions[..., np.newaxis], 2)
             assert (chances > 0).all()
         else:
-            np.testing.assert_allclose(agent.policy.table(), agent.table, rtol=1e-12)
+            np.testing.assert_allclose(agent.policy.table(), table, rtol=1e-12)
 
 
 @given(
@@ -156,20 +158,16 @@ def test_a_draw_is_to_any_user_as_the_policy_is() -> None:
 
     That a right one fails has probability below 1e-4, over the 48 shares and the mean.
     """
-    world = random_world(3, 4, 3, 4, stationary=True)
-    agent = UCBPO(world.spec, 4000, JOINT, noise_seed=0, schedule="fixed:size=1000")
-    agent.learn(world.simulate(agent.policy, 1000, np.random.default_rng(0), agent.form))
-    algorithm, n = agent.algorithm, 4000
-    algorithm.options = type(algorithm.options)(steps=1, error=1e9)
-    algorithm.table = np.random.default_rng(1).dirichlet(np.ones(3), (4, 4))
-    algorithm.table = np.maximum(algorithm.table, 0.01)
-    algorithm.table /= algorithm.table.sum(axis=2, keepdims=True)
-    drawn = [algorithm.improved(algorithm._world) for _ in range(n)]
-    shares = np.mean([policy.table() for policy in drawn], axis=0)
-    error = np.sqrt(algorithm.table * (1 - algorithm.table) / n)
-    assert (np.abs(shares - algorithm.table) <= 5 * error).all()
-    values = np.array([world.value(policy) for policy in drawn])
-    wanted = world.value(algorithm.stochastic_policy)
+    world, n = random_world(3, 4, 3, 4, stationary=True), 4000
+    rng = np.random.default_rng(1)
+    table = np.maximum(rng.dirichlet(np.ones(3), (4, 4)), 0.01)
+    table /= table.sum(axis=2, keepdims=True)
+    draws = [drawn(table, rng) for _ in range(n)]
+    shares = np.mean([policy.table() for policy in draws], axis=0)
+    error = np.sqrt(table * (1 - table) / n)
+    assert (np.abs(shares - table) <= 5 * error).all()
+    values = np.array([world.value(policy) for policy in draws])
+    wanted = world.value(Policy.stochastic(table))
     assert abs(values.mean() - wanted) <= 5 * values.std() / math.sqrt(n)
     assert values.std() > 0.01
 
@@ -180,30 +178,6 @@ def test_a_draw_is_to_any_user_as_the_policy_is() -> None:
 def test_arguments_are_checked(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidArgument):
         UCBPO(riverswim(3, 4).spec, 100, JOINT, noise_seed=0, **options)
-
-
-def test_a_save_with_other_steps_is_refused(tmp_path: Any) -> None:
-    spec, path = riverswim(3, 4).spec, tmp_path / "state"
-    UCBPO(spec, 100, JOINT, noise_seed=0, steps=3).save(path)
-    with pytest.raises(InvalidArgument, match="steps"):
-        UCBPO(spec, 100, JOINT, noise_seed=0, steps=4).load(path)
-
-
-@pytest.mark.parametrize("privacy", [JOINT, NonPrivate()], ids=["joint", "none"])
-def test_a_loaded_policy_is_the_same_to_the_bit(privacy: Any, tmp_path: Any) -> None:
-    """The one that serves, and the one it is drawn from, from which the next steps start."""
-    world, path = random_world(0, 6, 5, 8, stationary=True), tmp_path / "state"
-    options: dict[str, Any] = {"schedule": "fixed:size=50", "noise_seed": 0}
-    agent = UCBPO(world.spec, 150, privacy, **options)
-    rng = np.random.default_rng(0)
-    agent.learn(world.simulate(agent.policy, 50, rng, "episodes"))
-    agent.save(path)
-    loaded = UCBPO(world.spec, 150, privacy, **options).load(path)
-    data = world.simulate(agent.policy, 50, rng, "episodes")
-    for both in (agent, loaded):
-        both.learn(data)
-    assert np.array_equal(loaded.table, agent.table)
-    assert np.array_equal(loaded.policy.table(), agent.policy.table())
 
 
 @pytest.mark.parametrize("privacy", [JointDP(10.0, 1e-6), NonPrivate()], ids=["joint", "none"])

@@ -127,12 +127,12 @@ def limit(
         row = db.execute(select(schema.stores)).one()
         if row.most:
             raise InvalidArgument("the store has a limit, which stays as it is")
-        if row.unit not in ("", unit):
+        if row.unit not in ("", unit, f"{unit} (zero-out)"):
             raise InvalidArgument(f"accounts of this store are in {row.unit}, not in {unit}")
         held = schema.accounts.c.spent + schema.accounts.c.reserved
         if (db.scalar(select(func.max(held))) or 0) > most:
             raise InvalidArgument("somebody has spent more than that already")
-        db.execute(update(schema.stores).values(most=most, unit=unit))
+        db.execute(update(schema.stores).values(most=most, unit=row.unit or unit))
         body = {"epsilon": privacy.epsilon, "delta": privacy.delta, "unit": unit, "most": most}
         ledger.append(db, "", "limit", **body)
     most_words = f"{at_most(cost, 6)} {unit} over all runs"

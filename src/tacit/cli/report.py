@@ -106,13 +106,13 @@ def _in_epsilons(
     from tacit.privacy.gaussian_dp import epsilon_from_mu
 
     delta = at if at is not None else 1e-6 if promise is None else float(promise["delta"])
-    if spent["unit"] == "epsilon":
+    if not str(spent["unit"]).startswith("mu^2"):  # pure, or of devices, which pay nothing here
         delta = 0.0
     elif delta <= 0.0 or delta >= 1.0:
         raise InvalidArgument(f"delta is {delta!r}, but must be above 0 and below 1")
 
     def epsilon(cost: float) -> float:
-        return cost if spent["unit"] == "epsilon" else epsilon_from_mu(cost**0.5, delta)
+        return epsilon_from_mu(cost**0.5, delta) if delta else cost
 
     limit, cost = spent["user_limit"], min(spent["user_cost"], spent["user_limit"])
     spent |= {"delta": delta, "user_cost": cost, "user_left": limit - cost}
@@ -151,11 +151,12 @@ def _verdict(found: Mapping[str, Any]) -> str:
         return f"NOT well: tacit ledger verify names {found['problems']}"
     if found["kind"] == "simulations":
         return "a simulation: its noise has a known seed and protects nobody"
-    worst = max(found["runs"], key=lambda run: run["epsilon_cost"], default=None)
-    spent = found["limit"] or worst
-    if spent is None:
-        return "nothing was spent"
-    over = "over all runs" if found["limit"] else f"of run {worst['name']}"
+    paid = [run for run in found["runs"] if run["user_limit"]]
+    if not paid:
+        return "nothing to account for: no run, or devices add the noise, or there is no privacy"
+    worst = max(paid, key=lambda run: run["epsilon_cost"])
+    spent, over = found["limit"] or worst, f"of run {worst['name']}"
+    over = "over all runs" if found["limit"] else over
     cost, limit = at_most(spent["epsilon_cost"]), at_most(spent["epsilon_limit"])
     return f"within budget: a user {over} has spent at most epsilon {cost} of {limit}"
 
@@ -286,12 +287,14 @@ def _spent(found: Mapping[str, Any]) -> Iterator[Block]:
     yield "table", table
     people = {name: at_most(found["people"][name], 6) for name in ("max", "median")}
     yield _said("rounded", found, count=found["people"]["count"], **people)
-    table = [("run", "noise", "dates", "users", "blocks", "releases", "version")]
+    dated: list[tuple[str, ...]] = [
+        ("run", "noise", "dates", "users", "blocks", "releases", "version")
+    ]
     for run in found["runs"]:
         kind = "simulated" if run["simulation"] else "real"
         counts = (f"{run[name]:,}" for name in ("served", "blocks", "releases", "version"))
-        table.append((run["name"], kind, f"{run['first']} to {run['last']}", *counts))
-    yield "table", table
+        dated.append((run["name"], kind, f"{run['first']} to {run['last']}", *counts))
+    yield "table", dated
 
 
 def _policies(found: Mapping[str, Any]) -> Iterator[Block]:

@@ -38,6 +38,7 @@ from tacit.data.columns import as_numbers
 from tacit.data.episodes import Episodes
 from tacit.data.vector_episodes import VectorEpisodes
 from tacit.privacy.arguments import instance_of, row_ids
+from tacit.privacy.budget import Relation
 from tacit.privacy.curator import Curator, JointCurator, Release, Stream
 from tacit.privacy.distributed import DistributedCurator
 from tacit.privacy.errors import BudgetExceeded, CorruptFile, HorizonExceeded, InvalidArgument
@@ -81,6 +82,22 @@ class View(NamedTuple):
     first: Any  # that of its oldest block that is not done
     open: Any  # that of its newest, which fills
     now: Checkpoint
+
+
+class Coming(NamedTuple):
+    """Users who come together; names and keys of events are keyed hashes, or there are none."""
+
+    rows: Block
+    names: Sequence[str]
+    keys: Sequence[str]
+    places: Sequence[int]  # in the call
+
+    def only(self, rows: Sequence[int]) -> Coming:
+        """Some of them."""
+        if len(rows) == self.rows.users:
+            return self
+        rest = ([each[i] for i in rows] if each else each for each in self[1:])
+        return Coming(_rows(self.rows, rows), *rest)
 
 
 @final
@@ -173,6 +190,7 @@ class Agent(Uncopyable):
         privacy, unit, limit, cost = self.privacy, "", 0.0, 0.0
         if isinstance(self._curator, JointCurator):
             unit, limit = "epsilon" if privacy.pure else "mu^2", self._curator.limit
+            unit += " (zero-out)" if privacy.relation is Relation.ZERO_OUT else ""
             cost = privacy.epsilon if privacy.pure else privacy.budget.mu**2
         return runs.Terms(
             unit=unit,
@@ -319,35 +337,31 @@ class Agent(Uncopyable):
         while self._step():  # a block that another process left
             pass
         view, given = self._look(), data.users
-        if ids is not None:
-            ids = [*ids]
-            row_ids(ids, given)
-        self._check_room(view.run, data)
-        data, rows = self._taught(view, self._with_component(data, view.now.plan))
-        self._check_schema(view, data)
-        ids = ids if ids is None or len(rows) == given else [ids[i] for i in rows]
-        keys = None if events is None else [str(events[i]) for i in rows]
-        on_policy = self.algorithm.on_policy(view.now.plan) and not data.aggregate
-        found, version = Receipt(given, retired=given - data.users), view.run.version
-        found, start, stop, before = replace(found, version=version), 0, 0, 0
+        users, start, stop, before = given, 0, 0, self._taken(view.run)
         try:
-            while start < data.users:
+            came = self._known(view.run, self._named(data, ids, events))
+            self._check_room(view.run, came.rows)
+            coming = came.only(self._taught(view, came.rows))
+            data = self._with_component(coming.rows, view.now.plan)
+            coming, users = coming._replace(rows=data), data.users
+            self._check_schema(view, data)
+            known, version = given - came.rows.users, view.run.version
+            found = Receipt(given, retired=came.rows.users - users, known=known, version=version)
+            on_policy = self.algorithm.on_policy(view.now.plan) and not data.aggregate
+            while start < users:
                 room, block = self._room(), self._look().open.block
                 before = self._taken(self._look().run)
                 if not room:
                     raise HorizonExceeded(
-                        f"no block is left for {data.users - start} more users: the schedule ended"
+                        f"no block is left for {users - start} more users: the schedule ended"
                     )
-                if data.aggregate and data.users != room:
+                if data.aggregate and users != room:
                     raise InvalidArgument(
-                        f"sums must be of one whole block: {room} users, got {data.users}"
+                        f"sums must be of one whole block: {room} users, got {users}"
                     )
                 # Who followed a policy goes into its block, however many they are.
-                stop = data.users if on_policy else min(data.users, start + room)
-                whole, cut = stop - start == data.users, slice(start, stop)
-                part = data if whole else data.take(cut)
-                names = ids if whole or ids is None else ids[cut]
-                told, published = self._put(part, names, keys and keys[cut]), list[int]()
+                stop = users if on_policy else min(users, start + room)
+                told, published = self._put(coming.only(range(start, stop))), list[int]()
                 start = stop
                 while self._step():
                     published.append(self._look().run.latest)
@@ -360,9 +374,32 @@ class Agent(Uncopyable):
             with contextlib.suppress(Exception):
                 # A part is taken by one commit: the store says whether it was.
                 start = stop if self._taken(self._look(fresh=True).run) > before else start
-            _say_who(error, start, data.users)
+            last = 0 < start < users and coming.places[start - 1] + 1
+            _say_who(error, given if start == users > 0 else int(last), given)
             raise
         return found
+
+    def _named(self, data: Block, ids: Ids, events: Sequence[str] | None) -> Coming:
+        """A call's users, by the hashes of their names and events, where they have any."""
+        names, keys = list[str](), list[str]()
+        if ids is not None:
+            ids = [*ids]
+            row_ids(ids, data.users)
+            names = [self.store.keyed("person", str(name)) for name in ids]
+        if events is not None:
+            both = [*zip(names or [""] * data.users, events, strict=False)]
+            if len(events) != data.users or len({*both}) != data.users:
+                raise InvalidArgument("events must be one for each user, and no two the same")
+            keys = [self.store.keyed("person", f"{name} {event}") for name, event in both]
+        return Coming(data, names, keys, range(data.users))
+
+    def _known(self, run: Any, coming: Coming) -> Coming:
+        """Those whose events did not come before."""
+        if not coming.keys:
+            return coming
+        with self.store.read() as db:
+            old = {row.event for row in runs.known(db, run, coming.keys)}
+        return coming.only([i for i, key in enumerate(coming.keys) if key not in old])
 
     def _check_room(self, run: Any, data: Block) -> None:
         if run.succeeded:
@@ -386,71 +423,67 @@ class Agent(Uncopyable):
             self._statistic(view.now).check(data)
         self._fits = (view.run.latest, columns)
 
-    def _taught(self, view: View, data: Block) -> tuple[Block, Sequence[int]]:
-        """Users whose version teaches something, and their rows; others are retired."""
+    def _taught(self, view: View, data: Block) -> Sequence[int]:
+        """Rows of users whose version teaches something; others are retired."""
         everybody = range(data.users)
         alone = data.aggregate or not self.algorithm.on_policy(view.now.plan)
         if alone or "versions" not in data.arrays:
-            return data, everybody
+            return everybody
         serving, age = view.run.version, self.algorithm.max_age
         oldest, newest = max(serving - age, view.now.at.offset), view.run.latest if age else serving
         versions, latest = np.asarray(data["versions"]), view.run.latest
         here = (versions >= oldest) & (versions <= newest)
         if here.all():
-            return data, everybody
-        if versions.max() < 0 or versions.max() > latest or versions.min() < -1:
+            return everybody
+        if not ((versions >= 0) & (versions <= latest)).any():
             raise InvalidArgument(
                 f"versions must say which published policy each user followed, 0 to {latest}"
             )
-        found = np.flatnonzero(here).tolist()
+        found: list[int] = np.flatnonzero(here).tolist()
         warn(
             f"{data.users - len(found)} of these users followed none of the policies {oldest} to "
             f"{newest}, and teach this agent nothing: they were not taken",
             stacklevel=5,
         )
-        return _rows(data, found), found
+        return found
 
-    def _put(self, part: Block, ids: Ids, events: Sequence[str] | None) -> Receipt:
+    def _put(self, coming: Coming) -> Receipt:
         """Puts users into the block that fills."""
-        if events is None and not self.store.durable:
-            return self._buffer(part, ids)
-        with self.store.write() as db:
-            run = runs.find(db, self.run_name)
-            names = [""] * part.users if ids is None else self.store.pseudonyms(db, ids)
-            keys = self._event_keys(db, names, events)
-            old = {row.event for row in runs.known(db, run, keys)} if keys else set[str]()
-            new = [i for i in range(part.users) if not keys or keys[i] not in old]
-            cost = runs.admit(db, run, run.block, [names[i] for i in new])
-            who = [(i, pays) for i, pays in zip(new, cost, strict=True) if pays >= 0]
-            if who:
-                rows, sent = [i for i, _ in who], [(keys[i], "") for i, _ in who] if keys else ()
-                paid = [(names[i], pays) for i, pays in who] if ids is not None else ()
-                self._write(db, run, run.block, _rows(part, rows), paid, sent)
-        self._look(fresh=True)
-        refused, before = len(new) - len(who), part.users - len(new)
-        return Receipt(part.users, waiting=len(who), refused=refused, known=before)
+        users, names = coming.rows.users, coming.names
+        if not coming.keys and not self.store.durable:
+            kept = self._admitted(coming)
+            if kept.rows.users:
+                block = self._look().run.block
+                self._waiting.add(kept.rows, block, kept.names or [""] * kept.rows.users)
+        else:
+            with self.store.write() as db:
+                run = runs.find(db, self.run_name)
+                pays = runs.admit(db, run, run.block, names or [""] * users)
+                kept = coming.only([i for i, cost in enumerate(pays) if cost >= 0])
+                cost = [cost for cost in pays if cost >= 0]
+                if kept.rows.users:
+                    paid = [*zip(kept.names, cost, strict=True)] if names else ()
+                    self._write(db, run, run.block, kept.rows, paid, [(k, "") for k in kept.keys])
+            self._look(fresh=True)
+        return Receipt(users, waiting=kept.rows.users, refused=users - kept.rows.users)
 
-    def _buffer(self, part: Block, ids: Ids) -> Receipt:
+    def _admitted(self, coming: Coming) -> Coming:
         """Users of a run in memory, who are written to it together, with their block.
 
         They are refused now by the same rule as then.
         """
         run, block = self._look().run, self._look().run.block
-        if ids is None:
-            self._waiting.add(part, block, [""] * part.users)
-            return Receipt(part.users, waiting=part.users)
-        if self._came is None:
+        if self._came is None and coming.names:
             with self.store.read() as db:
                 self._came = runs.came(db, run)
-        rows, names = list[int](), [self.store.keyed("person", str(name)) for name in ids]
-        for i, name in enumerate(names):
-            count, last = self._came.get(name, (0, -1))
+        rows, came = list[int](), self._came or {}
+        for i, name in enumerate(coming.names):
+            count, last = came.get(name, (0, -1))
             if not runs.spent_up(run, block, count, last):
-                self._came[name] = (count + 1, block)
+                came[name] = (count + 1, block)
                 rows.append(i)
-        if rows:
-            self._waiting.add(_rows(part, rows), block, [names[i] for i in rows])
-        return Receipt(part.users, waiting=len(rows), refused=part.users - len(rows))
+        self._came = came if coming.names else self._came
+        return coming.only(rows) if coming.names else coming
 
     def _spill(self, db: Any, run: Any) -> None:
         """Writes who waits in memory."""
@@ -477,14 +510,6 @@ class Agent(Uncopyable):
         number = runs.put(db, self.store, run, packet)
         if held:
             self._held[number] = rows
-
-    def _event_keys(self, db: Any, names: Sequence[str], events: Sequence[str] | None) -> list[str]:
-        """Keyed hashes of events, each of its person."""
-        if events is None:
-            return []
-        if len(events) != len(names) or len({*zip(names, events, strict=True)}) != len(names):
-            raise InvalidArgument("events must be one for each user, and no two the same")
-        return self.store.pseudonyms(db, [f"{n} {e}" for n, e in zip(names, events, strict=True)])
 
     # Users, by tickets.
 
@@ -661,7 +686,7 @@ class Agent(Uncopyable):
     def _ready(self, block: Any) -> bool:
         """Whether a block can be moved on: everybody has come, or had time to."""
         if block.stage == "open":
-            return bool(0 < block.size <= block.users + self._waiting.of(block.block))
+            return bool(0 < block.size <= block.places + self._waiting.of(block.block))
         since = time.time() - block.at
         full = block.users >= block.places and since >= _GRACE
         return bool(block.stage != "closed" or full or since >= self.window)
@@ -1057,8 +1082,8 @@ class Agent(Uncopyable):
                 waiting = self._waiting.of(block.block)
                 if block.stage == "closed":
                     runs.set_block(db, run, block.block, at=0.0)
-                elif block.stage == "open" and block.users + waiting:
-                    runs.set_block(db, run, block.block, size=block.users + waiting)
+                elif block.stage == "open" and block.places + waiting:
+                    runs.set_block(db, run, block.block, size=block.places + waiting)
         self._seen = None
         while self._step():
             pass
@@ -1263,6 +1288,8 @@ def _rows(block: Block, rows: Sequence[int]) -> Block:
     """A block of some of its users."""
     if len(rows) == block.users:
         return block
+    if isinstance(rows, range):
+        return block.take(slice(rows.start, rows.stop))
     kept = np.zeros(block.users, dtype=bool)
     kept[list(rows)] = True
     return block.take(kept)

@@ -51,11 +51,6 @@ class ActionCounts(LoopSums):
         object.__setattr__(self, "name", "action counts")
 
     @cached_property
-    def clips(self) -> bool:
-        """Whether users must be summed one by one: always."""
-        return True
-
-    @cached_property
     def layout(self) -> Layout:
         """``counts``, of the pairs that are allowed, row by row."""
         return Layout((Part("counts", (int(self.allowed.sum()),)),))
@@ -77,7 +72,7 @@ class ActionCounts(LoopSums):
         return float(self._apart(relation))
 
     def _sums(self, block: Block, separate: bool) -> Floats:
-        from tacit.finite.return_loops import count_first_actions
+        from tacit.finite.sum_loops import count_first_actions
 
         rows = block.users if separate else 1
         # Rewards are looked at for their shape alone: later questions need it.

@@ -51,27 +51,21 @@ def conserve(counts: Floats, users: float, start: Floats | None) -> Floats:
     True
     """
     H, S, _ = counts.shape
-    residual = np.zeros((H, S))
-    residual[1:] = counts[1:].sum(axis=2) - counts[:-1].sum(axis=1)
-    one_start = start is not None and bool((start == 1.0).any())
     gram = np.zeros((H, S, H, S))
     everywhere = np.arange(S)
     for h in range(H):
         gram[h, everywhere, h, everywhere] = S if h == 0 else 2.0 * S
         if h > 0:
             gram[h, :, h - 1, :] = gram[h - 1, :, h, :] = -1.0
-    if one_start and start is not None:
-        residual[0] = counts[0].sum(axis=1) - users * start
-        multipliers = np.linalg.solve(gram.reshape(H * S, H * S), residual.reshape(-1))
-        multipliers = multipliers.reshape(H, S)
-    else:
-        # One equation for the total in place of S: the multipliers of step 0 are all the same.
-        keep = np.zeros((1 + (H - 1) * S, H * S))
-        keep[0, :S] = 1.0
-        keep[1:, S:] = np.eye((H - 1) * S)
-        total = np.concatenate([[counts[0].sum() - users], residual[1:].reshape(-1)])
-        small = keep @ gram.reshape(H * S, H * S) @ keep.T
-        multipliers = (keep.T @ np.linalg.solve(small, total)).reshape(H, S)
+    equations, first = gram.reshape(H * S, H * S), np.array([counts[0].sum() - users])
+    # One equation for the total in place of S: the multipliers of step 0 are all the same.
+    keep = np.eye(H * S)[S - 1 :]
+    keep[0, :S] = 1.0
+    if start is not None and (start == 1.0).any():
+        keep, first = np.eye(H * S), counts[0].sum(axis=1) - users * start
+    residual = np.append(first, counts[1:].sum(axis=2) - counts[:-1].sum(axis=1))
+    found = np.linalg.solve(keep @ equations @ keep.T, residual)
+    multipliers = (keep.T @ found).reshape(H, S)
     corrected = counts - multipliers[:, :, np.newaxis]
     corrected[:-1] += multipliers[1:, np.newaxis, :]
     return corrected

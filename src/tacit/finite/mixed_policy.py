@@ -61,9 +61,11 @@ class MixedPolicy:
             chances = published().check_mixed(len(given), np.array(weights))
         except ValueError as error:
             raise InvalidArgument(str(error)) from None
+        tables = np.stack([p.table() if p.actions is None else p.actions for p in given])
+        tables.setflags(write=False)
         self.__dict__.update(
             components=tuple(policy.as_version(version) for policy in given),
-            tables=_stacked(given),
+            tables=tables,
             weights=chances,
             version=version,
         )
@@ -153,9 +155,10 @@ class MixedPolicy:
 
     def publish(self, path: str | os.PathLike[str]) -> None:
         """Writes the public file, atomically, mode 0644; :mod:`tacit.published` reads it too."""
+        kind = "actions" if self.is_deterministic else "probabilities"
+        arrays = {"n_actions": np.array(self.n_actions), kind: self.tables, "weights": self.weights}
         labels = self.components[0].label_arrays()
-        arrays = {"n_actions": np.array(self.n_actions)} | self.arrays() | labels
-        write_published(path, self.version, arrays, kind="mixed")
+        write_published(path, self.version, arrays | labels, kind="mixed")
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> MixedPolicy:
@@ -172,24 +175,6 @@ class MixedPolicy:
         except ValueError as error:
             raise CorruptFile(str(error)) from error
 
-    # Save and resume.
-
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """All but the version: actions or probabilities, and weights."""
-        kind = "actions" if self.is_deterministic else "probabilities"
-        return {kind: self.tables, "weights": self.weights}
-
-    @classmethod
-    def of_arrays(
-        cls, arrays: dict[str, NDArray[Any]], n_actions: int, version: int
-    ) -> MixedPolicy:
-        """The inverse of :meth:`arrays`, to the bit."""
-        if "actions" in arrays:
-            parts = [Policy.deterministic(a, n_actions, version) for a in arrays["actions"]]
-        else:
-            parts = [Policy(table, None, version) for table in arrays["probabilities"]]
-        return cls(parts, arrays["weights"], version)
-
     def __repr__(self) -> str:
         return (
             f"<MixedPolicy version {self.version}: {len(self.components)} components, "
@@ -198,12 +183,6 @@ class MixedPolicy:
 
 
 AnyPolicy = Policy | MixedPolicy
-
-
-def _stacked(components: Sequence[Policy]) -> NDArray[Any]:
-    stacked = np.stack([p.table() if p.actions is None else p.actions for p in components])
-    stacked.setflags(write=False)
-    return stacked
 
 
 def followed(

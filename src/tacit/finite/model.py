@@ -57,15 +57,9 @@ class FiniteModel:
             )
         check_bytes("transitions", shape)
         check_bytes("values of all steps (horizon)", (horizon + 1, shape[1]))
-        fields = {
-            "transitions": check_distributions("transitions", self.transitions, shape),
-            "reward_probabilities": check_distributions(
-                "reward_probabilities", self.reward_probabilities, given
-            ),
-            "reward_values": values,
-            "start": check_distributions("start", self.start, (shape[1],)),
-        }
-        for name, array in fields.items():
+        shapes = {"transitions": shape, "reward_probabilities": given, "start": (shape[1],)}
+        fields = {n: check_distributions(n, getattr(self, n), of) for n, of in shapes.items()}
+        for name, array in (fields | {"reward_values": values}).items():
             array.setflags(write=False)
             object.__setattr__(self, name, array)
         sizes = {"horizon": horizon, "states": int(shape[1]), "actions": int(shape[2])}

@@ -20,15 +20,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tacit.core.agent import Agent
-from tacit.core.algorithm import (
-    BlockInfo,
-    BlockSizes,
-    Floats,
-    Plan,
-    Progress,
-    Queries,
-    Query,
-)
+from tacit.core.algorithm import BlockInfo, BlockSizes, Floats, Plan, Progress, Queries, Query
 from tacit.core.kinds import maker
 from tacit.core.schedule import Schedule
 from tacit.data.columns import as_numbers, require_shape
@@ -148,16 +140,11 @@ class Recommendation:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything but the tables, as JSON values."""
-        return {
-            "better": self.better,
-            "verdict": self.verdict,
-            "confidence": self.confidence,
+        names = ("better", "verdict", "confidence", "learnt", "judged", "behaviour")
+        return {name: getattr(self, name) for name in names} | {
             "value": asdict(self.value),
             "today": asdict(self.today),
             "candidates": [asdict(one) for one in self.candidates],
-            "learnt": self.learnt,
-            "judged": self.judged,
-            "behaviour": self.behaviour,
             "guarantee": None if self.guarantee is None else self.guarantee.short,
         }
 
@@ -176,7 +163,6 @@ def _shown(interval: Interval) -> str:
 class Candidates:
     """K policies between today's and the boldest that the evidence speaks for, in this order."""
 
-    betas: Floats  # (K,), how far they are tilted
     tables: Floats  # (K, F, S, A), their probabilities by phase
     moments: Floats  # (K,), second moments of an episode's weights, as predicted
 
@@ -248,28 +234,21 @@ class OfflineAlgorithm(FiniteAlgorithm[OfflineState]):
     # What is asked.
 
     def learn(
-        self,
-        state: OfflineState,
-        plan: Plan,
-        block: BlockInfo,
-        rng: np.random.Generator,
+        self, state: OfflineState, plan: Plan, block: BlockInfo, rng: np.random.Generator
     ) -> Queries[OfflineState]:
         """Of the first block what is learnt from; of the second returns under other policies."""
         constants, failure = self.options.constants, 1.0 - self.options.confidence
         if state.learnt is None:
             left = 1.0
             if self.how != "known":
-                share, logged = constants.counted, self.how == "logged"
-                release = yield Query(
-                    ActionCounts(self.allowed, self.spec.horizon, logged=logged), share=share
-                )
+                logged, doubted = self.how == "logged", constants.doubted * failure
+                counts = ActionCounts(self.allowed, self.spec.horizon, logged=logged)
+                release = yield Query(counts, share=constants.counted)
                 noise = float(np.max(release.std["counts"]))
-                found = propensities(
-                    release["counts"], noise, self.allowed, constants.doubted * failure
-                )
+                found = propensities(release["counts"], noise, self.allowed, doubted)
                 behaviour, bounds = (table[np.newaxis] for table in found)
                 state = replace(state, behaviour=behaviour, bounds=bounds)
-                left -= share
+                left -= constants.counted
             learnt = yield from _scaled(self.first_queries(state.behaviour), left)
             return replace(state, learnt=learnt)
         statistic = self._weighted(plan.memory, state.bounds)
@@ -404,7 +383,7 @@ class TiltedPolicies(ABC):
             if not betas or 10.0**low > 1.05 * betas[-1]:
                 betas.append(10.0**low)
         tables = np.stack([self.tilted(beta) for beta in betas])
-        return Candidates(np.array(betas), tables, np.array([*map(self.moment, tables)]))
+        return Candidates(tables, np.array([*map(self.moment, tables)]))
 
 
 class PlannedPolicies(TiltedPolicies):

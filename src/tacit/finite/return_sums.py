@@ -92,11 +92,6 @@ class ReturnSums(LoopSums):
         return int(self.cells.max()) + 1
 
     @cached_property
-    def clips(self) -> bool:
-        """Whether users must be summed one by one: always."""
-        return True
-
-    @cached_property
     def layout(self) -> Layout:
         """``returns`` and perhaps ``visits``."""
         parts = [Part("returns", (self.size,))]
@@ -147,7 +142,7 @@ class ReturnSums(LoopSums):
         }
 
     def _sums(self, block: Block, separate: bool) -> Floats:
-        from tacit.finite.return_loops import sum_returns
+        from tacit.finite.sum_loops import sum_returns
 
         steps = read_steps(block, self.horizon, np.zeros(self.cells.shape[1:], dtype=np.int64))
         rows = block.users if separate else 1

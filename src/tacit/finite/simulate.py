@@ -53,9 +53,9 @@ def simulate_counts(
         split = policy.split(check_users(users), rng)
         # With no users at all the first component has the zeros.
         some = np.flatnonzero(split) if users else [0]
-        return _sum_of(
-            [simulate_counts(model, policy.components[m], split[m], rng, pooled) for m in some]
-        )
+        parts = [simulate_counts(model, policy.components[m], split[m], rng, pooled) for m in some]
+        arrays = {name: np.sum([part[name] for part in parts], axis=0) for name in parts[0].arrays}
+        return Block(int(users), arrays, aggregate=True)
     steps = 1 if pooled else model.horizon
     shape = (steps, model.states, model.actions, model.states)
     check_bytes("transitions of a block (pooled=True makes them smaller)", shape)
@@ -73,13 +73,6 @@ def simulate_counts(
     return Block(int(users), {"transitions": transitions, "rewards": rewards}, aggregate=True)
 
 
-def _sum_of(blocks: list[Block]) -> Block:
-    """One block of all users; every block has the same sums."""
-    names = blocks[0].arrays
-    arrays = {name: np.sum([block[name] for block in blocks], axis=0) for name in names}
-    return Block(sum(block.users for block in blocks), arrays, aggregate=True)
-
-
 def simulate_occupancy(
     model: FiniteModel, policy: AnyPolicy, users: int, rng: np.random.Generator
 ) -> Block:
@@ -87,30 +80,24 @@ def simulate_occupancy(
     from tacit.finite.simulate_loops import sum_rewards
 
     check_policy(model, policy)
-    policy = check_deterministic(policy)
-    actions = np.asarray(policy.actions)
-    H, S = model.horizon, model.states
+    if isinstance(policy, MixedPolicy) or policy.actions is None:
+        kind = "mixed" if isinstance(policy, MixedPolicy) else "stochastic"
+        raise InvalidArgument(
+            f"policy must be deterministic where only its own actions are counted, but it is {kind}"
+        )
+    actions, H, S = policy.actions, model.horizon, model.states
     check_bytes("transitions of a block", (H, S, S))
-    transitions = np.zeros((H, S, 1, S), dtype=np.int64)
-    visits = _count_moves(model, policy, users, rng, transitions)
-    rewards = np.zeros((H, S, 1))
-    everywhere = np.arange(S)
+    transitions, rewards = np.zeros((H, S, 1, S), dtype=np.int64), np.zeros((H, S, 1))
+    visits, everywhere = _count_moves(model, policy, users, rng, transitions), np.arange(S)
     if model.transition_rewards is not None:
-        for step, taken in enumerate(actions):
-            paid = model.transition_rewards[everywhere, taken]
-            rewards[step, :, 0] = (transitions[step, :, 0] * paid).sum(axis=1)
+        paid = model.transition_rewards[everywhere, actions]
+        rewards[:, :, 0] = (transitions[:, :, 0] * paid).sum(axis=2)
     else:
         paying = np.minimum(np.arange(H), len(model.reward_probabilities) - 1)[:, np.newaxis]
         table = model.conditional_rewards[paying, everywhere, actions]
         sum_rewards(rng, visits, table[:, :, np.newaxis], model.reward_values, rewards)
-    return occupancy_block(users, actions, transitions, rewards)
-
-
-def occupancy_block(users: int, actions: Ints, transitions: Ints, rewards: Floats) -> Block:
-    """What users of a deterministic policy did, from arrays with an axis of only one action."""
-    moves, paid = transitions[:, :, 0], rewards[:, :, 0]
-    arrays = {"actions": actions, "transitions": moves, "rewards": paid}
-    return Block(int(users), arrays, aggregate=True)
+    sums = {"transitions": transitions[:, :, 0], "rewards": rewards[:, :, 0]}
+    return Block(int(users), {"actions": actions} | sums, aggregate=True)
 
 
 def simulate_streamed(
@@ -196,13 +183,3 @@ def _count_moves(
         transitions,
     )
     return visits
-
-
-def check_deterministic(policy: AnyPolicy) -> Policy:
-    """A policy that has one action for every step and state, (H, S); others are refused."""
-    if isinstance(policy, MixedPolicy) or policy.actions is None:
-        kind = "mixed" if isinstance(policy, MixedPolicy) else "stochastic"
-        raise InvalidArgument(
-            f"policy must be deterministic where only its own actions are counted, but it is {kind}"
-        )
-    return policy

@@ -212,7 +212,7 @@ class VisitCounts(LoopSums):
         }
 
     def _sums(self, block: Block, separate: bool) -> Floats:
-        from tacit.finite.visit_loops import count_visits
+        from tacit.finite.sum_loops import count_visits
 
         users, H = block.users, self.horizon
         free = self.rows > 1 or H == 1

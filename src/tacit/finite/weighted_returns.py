@@ -92,11 +92,6 @@ class WeightedReturns(Statistic):
         return len(self.ratios)
 
     @cached_property
-    def clips(self) -> bool:
-        """Whether users must be summed one by one: always."""
-        return True
-
-    @cached_property
     def layout(self) -> Layout:
         """``sums`` and ``spreads``."""
         shape = (self.policies, 2)
@@ -109,7 +104,7 @@ class WeightedReturns(Statistic):
 
     def vectors(self, block: Block) -> Floats:
         """One row per user; her propensities divide, so users are summed one by one."""
-        from tacit.finite.return_loops import weigh_returns
+        from tacit.finite.sum_loops import weigh_returns
 
         steps = read_steps(block, self.horizon, np.zeros(self.ratios.shape[2:], dtype=np.int64))
         chances = np.ones((1, 1))

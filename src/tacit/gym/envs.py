@@ -69,13 +69,7 @@ class EpisodeEnv(gymnasium.Env[State, Action]):
 
 
 class FiniteEnv(EpisodeEnv[np.int64, np.int64]):
-    """A finite world as a Gymnasium environment.
-
-    >>> from tacit.registry import build_world
-    >>> state, _ = FiniteEnv(build_world("riverswim")).reset(seed=0)
-    >>> int(state)
-    0
-    """
+    """A finite world as a Gymnasium environment."""
 
     kind = FiniteWorld
 
@@ -109,11 +103,6 @@ class LQEnv(EpisodeEnv[Floats, Floats]):
 
     The observation is the state, the action is the control, the reward is -(x'Qx + u'Ru). Neither
     states nor controls are bounded.
-
-    >>> from tacit.lq import dosing
-    >>> state, _ = LQEnv(dosing()).reset(seed=0)
-    >>> state.shape
-    (3,)
     """
 
     kind = LQWorld
@@ -149,13 +138,7 @@ class LQEnv(EpisodeEnv[Floats, Floats]):
 
 
 class BoxEnv(EpisodeEnv[Floats, np.int64]):
-    """A world of moves in a box as an environment.
-
-    >>> from tacit.continuous import line
-    >>> state, _ = BoxEnv(line()).reset(seed=0)
-    >>> state.shape
-    (1,)
-    """
+    """A world of moves in a box as an environment."""
 
     kind = BoxWorld
 

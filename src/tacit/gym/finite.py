@@ -47,10 +47,7 @@ class ImportedWorld(TabularWorld):
     environment's own units: expected sums of what it pays. Since they may be negative, losses are
     relative to the baseline: ``reference_value`` is ``baseline_value``.
 
-    Attributes:
-        reward_offset: see above.
-        reward_scale: see above.
-        assumed: what was taken by rule, in words.
+    ``assumed`` says in words what was taken by rule.
     """
 
     def __init__(
@@ -63,11 +60,9 @@ class ImportedWorld(TabularWorld):
         paid: Rescaled | None = None,
     ) -> None:
         FiniteWorld.__init__(self, model, name)
-        self.reward_offset = reward_offset
-        self.reward_scale = reward_scale
+        self.reward_offset, self.reward_scale = reward_offset, reward_scale
         self._valued, offset, scale = paid or (model, reward_offset, reward_scale)
-        self.units = model.horizon * offset, scale
-        self.assumed = tuple(assumed)
+        self.units, self.assumed = (model.horizon * offset, scale), tuple(assumed)
 
     @property
     def reference_value(self) -> float:
@@ -84,21 +79,12 @@ class SampledWorld:
     :class:`ImportedWorld`, and rounded at random to 0 or 1, which keeps their means. With a
     ``return_range`` they are 0 but for the last step before the end, which pays the whole return,
     clipped and rescaled in the same way. Values are in the environment's own units: means of what
-    it paid, without any clip.
-
-    Attributes:
-        spec: what an agent may know.
-        name: what it is called.
-        reward_offset: the lower end of the range.
-        reward_scale: its length.
-        evaluation_users: how many simulated users a value is the mean of. They are the same in
-            every call, so equal policies have equal values.
-        assumed: what was taken by rule, in words.
-        exact: ``False``: values are estimates.
-        optimal_value: as given by the caller; NaN if not, since nobody knows it.
+    it paid ``evaluation_users`` simulated users, without any clip. They are the same users in every
+    call, so equal policies have equal values. ``optimal_value`` is as given by the caller; NaN if
+    not, since nobody knows it.
     """
 
-    exact = False
+    exact = False  # values are estimates
 
     def __init__(
         self,
@@ -116,10 +102,8 @@ class SampledWorld:
         self.paid_once = return_range is not None
         if return_range is not None:
             low, high = return_range
-        self._env, self.assumed = env, tuple(assumed)
+        self._env, self.assumed, self.name = env, tuple(assumed), name
         space: Any = env.observation_space
-        self._sizes: list[int]
-        self._starts: list[int]
         # How many values each part of an observation has, and the smallest of them.
         if isinstance(space, spaces.MultiDiscrete):
             self._sizes, self._starts = space.nvec.ravel().tolist(), space.start.ravel().tolist()
@@ -128,7 +112,6 @@ class SampledWorld:
             self._sizes = [int(part.n) for part in parts]
             self._starts = [int(part.start) for part in parts]
         self._first_action = int(env.action_space.start)  # type: ignore[attr-defined]  # numbered
-        self.name = name
         self.reward_offset, self.reward_scale = low, high - low
         evaluated = _EVALUATED if evaluation_users is None else evaluation_users
         self.evaluation_users = check_size("evaluation_users", evaluated)
@@ -147,10 +130,10 @@ class SampledWorld:
         """A block of users who follow a policy: episodes of the environment, in every form."""
         if form not in FORMS:
             raise InvalidArgument(f"form must be one of {FORMS}, got {form!r}")
-        if form == "streamed":
-            return self._streamed(policy, check_users(users), rng)
-        check_policy(self.spec, policy)
         users = check_users(users)
+        if form == "streamed":
+            return self._streamed(policy, users, rng)
+        check_policy(self.spec, policy)
         states, actions, paid, components = self._roll_out(policy, users, rng)
         scaled = np.clip((paid - self.reward_offset) / self.reward_scale, 0.0, 1.0)
         if self.paid_once:
@@ -178,34 +161,30 @@ class SampledWorld:
         check_policy(self.spec, policy)
         return float(self._evaluated(policy)[1].sum(axis=1).mean())
 
+    @cached_property
+    def _at_random(self) -> tuple[float, float]:
+        H, S, A = self.spec.horizon, self.spec.states, self.spec.actions
+        states, paid = self._evaluated(Policy.uniform(H, S, A))
+        steps = (states[:, :-1] != S - 1).sum(axis=1)
+        return float(paid.sum(axis=1).mean()), float(steps.mean())
+
     @property
     def baseline_value(self) -> float:
         """An estimate of the value of acting uniformly at random."""
         return self._at_random[0]
+
+    reference_value = baseline_value
 
     @property
     def random_steps(self) -> float:
         """An estimate of how many steps an episode has at random."""
         return self._at_random[1]
 
-    @cached_property
-    def _at_random(self) -> tuple[float, float]:
-        spec = self.spec
-        uniform = Policy.uniform(spec.horizon, spec.states, spec.actions)
-        states, paid = self._evaluated(uniform)
-        taken = (states[:, :-1] != spec.states - 1).sum(axis=1)
-        return float(paid.sum(axis=1).mean()), float(taken.mean())
-
     def _evaluated(self, policy: AnyPolicy) -> tuple[Ints, Floats]:
         """States and rewards of the users that values are means of: the same in every call."""
         rng = np.random.default_rng(0)
         states, _, paid, _ = self._roll_out(policy, self.evaluation_users, rng)
         return states, paid
-
-    @property
-    def reference_value(self) -> float:
-        """The baseline."""
-        return self.baseline_value
 
     def __repr__(self) -> str:
         return f"<SampledWorld {self.name!r}: values are estimates>"
@@ -234,11 +213,9 @@ class SampledWorld:
                     actions[user, step:] = rest(step)
                     break
                 actions[user, step] = action = choose(step, state)
-                observation, paid, terminated, truncated, _ = self._env.step(
-                    action + self._first_action
-                )
+                observation, paid, *over, _ = self._env.step(action + self._first_action)
                 rewards[user, step] = float(paid)
-                state = end if terminated or truncated else self._encode(observation)
+                state = end if any(over) else self._encode(observation)
         return states, actions, rewards, components
 
     def _encode(self, observation: Any) -> int:
@@ -274,10 +251,7 @@ def finite_world(
     env: Env, name: str, assumed: list[str], given: Mapping[str, Any]
 ) -> ImportedWorld | SampledWorld:
     """The world of an environment and of options of :func:`~.worlds.from_gymnasium`."""
-    env = numbered(env, given["action_levels"], assumed)
-    ends, returns, best = (
-        given[name] for name in ("reward_range", "return_range", "optimal_value")
-    )
+    env, ends = numbered(env, given["action_levels"], assumed), given["reward_range"]
     if _has_table(env):
         for option in ("optimal_value", "return_range"):
             if given[option] is not None:
@@ -285,10 +259,11 @@ def finite_world(
         seen = None if ends is None else rewards_of(env, ends, assumed)
         table = Table(env.unwrapped, given["horizon"], seen, assumed)
         return ImportedWorld(table.seen[0], name, *table.seen[1:], assumed, paid=table.paid)
+    returns = given["return_range"]
     if ends is None:
         returns = returns_of(env, returns, assumed)
     rewards = returns or rewards_of(env, ends, assumed)
-    known = rewards, best, given["evaluation_users"], assumed, returns
+    known = rewards, given["optimal_value"], given["evaluation_users"], assumed, returns
     return SampledWorld(env, given["horizon"], name, *known)
 
 

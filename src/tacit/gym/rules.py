@@ -32,6 +32,7 @@ from tacit.gym.envs import EpisodeEnv
 from tacit.privacy.errors import InvalidArgument
 
 Env: TypeAlias = gymnasium.Env[Any, Any]
+Ends: TypeAlias = tuple[float, float]
 
 STEPS = 100
 """Steps of an episode where an environment has no time limit."""
@@ -126,14 +127,12 @@ def horizon_of(env: Env, given: int | None, assumed: list[str]) -> int:
     return limit or STEPS
 
 
-def rewards_of(
-    env: Env, given: tuple[float, float] | None, assumed: list[str]
-) -> tuple[float, float]:
+def rewards_of(env: Env, given: Ends | None, assumed: list[str]) -> Ends:
     """The range of rewards, by the rule; two finite numbers that increase."""
     if given is not None:
         return _increasing(given)
     own = getattr(env.unwrapped, "reward_range", None) or env.unwrapped.metadata.get("reward_range")
-    if own is not None and np.shape(own) == (2,) and np.isfinite(own).all():
+    if np.shape(own) == (2,) and np.isfinite(own).all():
         found, why = _increasing(own), "declared"
     elif (documented := _documented(env, DOCUMENTED)) is not None:
         found, why = documented, "documented"
@@ -143,9 +142,7 @@ def rewards_of(
     return found
 
 
-def returns_of(
-    env: Env, given: tuple[float, float] | None, assumed: list[str]
-) -> tuple[float, float] | None:
+def returns_of(env: Env, given: Ends | None, assumed: list[str]) -> Ends | None:
     """The range of returns, by the rule; ``None`` if nothing is known of it."""
     if given is not None:
         return _increasing(given, "return_range")
@@ -156,14 +153,14 @@ def returns_of(
     return found
 
 
-def _documented(env: Env, ranges: dict[str, tuple[float, float]]) -> tuple[float, float] | None:
+def _documented(env: Env, ranges: dict[str, Ends]) -> Ends | None:
     if env.spec is None or env.spec.name not in ranges:
         return None
     changed = [ends for key, ends in _BY_PARAMETER.items() if env.spec.kwargs.get(key)]
     return [*changed, ranges[env.spec.name]][0]
 
 
-def _increasing(ends: Any, name: str = "reward_range") -> tuple[float, float]:
+def _increasing(ends: Any, name: str = "reward_range") -> Ends:
     if np.shape(ends) == (2,):
         low, high = (float(end) for end in ends)
         if math.isfinite(high - low) and low < high:
@@ -189,13 +186,12 @@ def numbered(env: Env, levels: int | None, assumed: list[str]) -> Env:
     space = env.action_space
     if isinstance(space, spaces.Discrete):
         return env
+    words = "all combinations"
     if isinstance(space, spaces.MultiDiscrete):
         parts = zip(space.nvec.ravel(), space.start.ravel(), strict=True)
         axes = [np.arange(size) + first for size, first in parts]
-        words = "all combinations"
     elif isinstance(space, spaces.MultiBinary):
         axes = [np.arange(2)] * math.prod(space.shape)
-        words = "all combinations"
     elif isinstance(space, spaces.Box) and space.dtype is not None and space.dtype.kind in "iuf":
         levels = LEVELS if levels is None else check_size("action_levels", levels)
         low = np.where(np.isfinite(space.low), space.low, -1.0).ravel()

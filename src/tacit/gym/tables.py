@@ -13,8 +13,8 @@ somebody who has a whole horizon before her. Values are still of what the enviro
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+from collections import defaultdict
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,8 +25,7 @@ Rescaled = tuple[FiniteModel, float, float]
 """A model with rewards in [0, 1], and the offset and scale by which they are the environment's."""
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """What may follow a state and an action."""
 
     state: int
@@ -40,20 +39,12 @@ class Row:
 class Table:
     """The table of an environment, ``env.P``, in episodes of so many steps.
 
-    Attributes:
-        paid: what the environment pays.
-        seen: what agents see of it: clipped to ``reward_range`` if it is given, else by the rule.
+    ``paid`` is what the environment pays, and ``seen`` what agents see of it: clipped to
+    ``reward_range`` if it is given, else by the rule.
     """
 
-    paid: Rescaled
-    seen: Rescaled
-
     def __init__(
-        self,
-        env: Any,
-        horizon: int,
-        reward_range: tuple[float, float] | None,
-        assumed: list[str],
+        self, env: Any, horizon: int, reward_range: tuple[float, float] | None, assumed: list[str]
     ) -> None:
         S, self.actions, self.horizon = env.observation_space.n, int(env.action_space.n), horizon
         start = np.asarray(env.initial_state_distrib, dtype=np.float64)
@@ -66,19 +57,18 @@ class Table:
         ]
         ends, copies = _ends(rows, start)
         rows = [
-            replace(row, after=copies.get(row.after, row.after)) if row.ends else row
+            row._replace(after=copies.get(row.after, row.after)) if row.ends else row
             for row in rows
             if row.state not in ends
         ]
-        self.start = _padded(start, len(copies))
+        self.start = np.append(start, np.zeros(len(copies)))
         seen, low, high = rows, *_range(rows)
         if reward_range is not None:
             low, high = min(reward_range[0], 0.0), max(reward_range[1], 0.0)
         elif (cost := _cheapest(rows)) is not None:
             seen, low, high = self._saved(rows, cost, assumed), -cost, 0.0
         check_bytes("transitions", (1, len(self.start), self.actions, len(self.start)))
-        self.paid = self._model(rows, *_range(rows))
-        self.seen = self.paid
+        self.paid = self.seen = self._model(rows, *_range(rows))
         if seen is not rows or (low, high) != _range(rows):
             self.seen = self._model(seen, low, high)
 
@@ -88,18 +78,19 @@ class Table:
         seen, lost = list[Row](), len(self.start)
         for row in rows:
             if row.ends:
-                seen.append(replace(row, reward=0.0))
+                seen.append(row._replace(reward=0.0))
                 continue
             over = min(1.0, (-row.reward / cost - 1.0) / self.horizon)
             if over < 1.0:
-                seen.append(replace(row, probability=row.probability * (1.0 - over), reward=-cost))
+                chance = row.probability * (1.0 - over)
+                seen.append(row._replace(probability=chance, reward=-cost))
             if over > 0.0:
                 chance = row.probability * over
-                seen.append(replace(row, probability=chance, after=lost, reward=-cost))
+                seen.append(row._replace(probability=chance, after=lost, reward=-cost))
         if any(row.after == lost for row in seen):
             # Nothing is saved any more: every step costs.
             seen += [Row(lost, a, 1.0, lost, -cost, False) for a in range(self.actions)]
-            self.start = _padded(self.start, 1)
+            self.start = np.append(self.start, 0.0)
             words += f", and rewards down to {_range(rows)[0]:g} as the loss of them"
         assumed.append(words)
         return seen
@@ -131,10 +122,6 @@ class Table:
         return model, low, scale
 
 
-def _padded(start: Floats, more: int) -> Floats:
-    return np.append(start, np.zeros(more))
-
-
 def _range(rows: list[Row]) -> tuple[float, float]:
     """The least and the most that is paid, nothing included."""
     rewards = [0.0, *(row.reward for row in rows)]
@@ -155,14 +142,14 @@ def _ends(rows: list[Row], start: Floats) -> tuple[set[int], dict[int, int]]:
 
     A state that users also pass through on their way gets a copy, in which nothing happens.
     """
-    onward: dict[int, set[int]] = {}
+    onward = defaultdict[int, set[int]](set)
     for row in rows:
         if not row.ends:
-            onward.setdefault(row.state, set()).add(row.after)
+            onward[row.state].add(row.after)
     passed = set(np.flatnonzero(start).tolist())
     frontier = list(passed)
     while frontier:
-        new = onward.get(frontier.pop(), set()) - passed
+        new = onward[frontier.pop()] - passed
         passed |= new
         frontier.extend(new)
     entered = {row.after for row in rows if row.ends and row.state in passed}

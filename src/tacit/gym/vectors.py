@@ -137,10 +137,9 @@ class GymnasiumWorld(VectorWorld):
 
         def advance(step: int, who: Ints, here: Floats, taken: Ints) -> tuple[Floats, Bools]:
             over = np.zeros(len(who), dtype=np.bool_)
-            for k, (user, action) in enumerate(zip(who.tolist(), taken.tolist(), strict=True)):
-                observation, reward, terminated, truncated, _ = envs[user].step(
-                    self._action(action)
-                )
+            for k, (user, number) in enumerate(zip(who.tolist(), taken.tolist(), strict=True)):
+                action = self._action(number)
+                observation, reward, terminated, truncated, _ = envs[user].step(action)
                 here[k] = self._state(observation)
                 rewards[user, step] = float(reward)
                 # A time limit is where users are left, not where anything ends.

@@ -21,6 +21,8 @@ from tacit.gym.rules import Env, horizon_of, name_of, opened, own_world
 from tacit.gym.vectors import vector_world
 from tacit.privacy.errors import InvalidArgument
 
+_OF_VECTORS = ("evaluation_steps", "lows", "highs", "features", "discount", "levels", "angles")
+
 
 def from_gymnasium(
     env_or_id: str | Env,
@@ -79,28 +81,19 @@ def from_gymnasium(
     >>> world.assumed
     ('horizon 200 (the time limit)', 'rewards in -1:0 (documented)')
     """
+    given = {name: value for name, value in locals().items() if name not in ("env_or_id", "kwargs")}
+    given["angles"] = angles or None
     env, assumed = opened(env_or_id, kwargs), list[str]()
-    vectors: dict[str, Any] = {"lows": lows, "highs": highs, "features": features, "levels": levels}
-    vectors |= {"evaluation_steps": evaluation_steps, "discount": discount}
-    vectors |= {"angles": angles or None}
-    given: dict[str, Any] = {"horizon": horizon, "reward_range": reward_range}
-    given |= vectors | {"return_range": return_range, "evaluation_users": evaluation_users}
-    given |= {"optimal_value": optimal_value, "action_levels": action_levels}
-    own = own_world(env)
+    own, space = own_world(env), env.observation_space
     if own is not None and all(value is None for value in given.values()):
         return own
-    finite = is_finite(env.observation_space)
+    parts = space.spaces if isinstance(space, spaces.Tuple) else (space,)
+    finite = all(isinstance(part, spaces.Discrete) for part in parts)
+    finite |= isinstance(space, spaces.MultiDiscrete)
+    for option in _OF_VECTORS if finite else ("return_range",):
+        if given[option] is not None:
+            raise InvalidArgument(f"{option} means nothing to {space}")
     if finite:
         given["horizon"] = horizon_of(env, horizon, assumed)
-    for option in vectors if finite else ("return_range",):
-        if given[option] is not None:
-            raise InvalidArgument(f"{option} means nothing to {env.observation_space}")
     make = finite_world if finite else vector_world
     return make(env, name_of(env, given), assumed, given)
-
-
-def is_finite(space: Any) -> bool:
-    """Whether there are finitely many observations."""
-    parts = space.spaces if isinstance(space, spaces.Tuple) else (space,)
-    discrete = all(isinstance(part, spaces.Discrete) for part in parts)
-    return discrete or isinstance(space, spaces.MultiDiscrete)

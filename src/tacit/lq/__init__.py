@@ -3,8 +3,8 @@
 from tacit.lq.policy import GainPolicy
 from tacit.lq.spec import LQSpec
 from tacit.lq.statistics import TrajectorySums
-from tacit.lq.world import Ball, LQWorld, Point, Sphere, TruncatedGaussian, UniformBall
-from tacit.lq.worlds import dosing, double_integrator, from_control, to_control
+from tacit.lq.world import Ball, LQWorld, Point, Sphere, UniformBall
+from tacit.lq.worlds import dosing, double_integrator, from_control
 
 __all__ = [
     "Ball",
@@ -14,10 +14,8 @@ __all__ = [
     "Point",
     "Sphere",
     "TrajectorySums",
-    "TruncatedGaussian",
     "UniformBall",
     "dosing",
     "double_integrator",
     "from_control",
-    "to_control",
 ]

@@ -2,8 +2,9 @@
 
 Every user is in one block, which is asked once with the whole budget. Users' controls have noise of
 known size, without which nobody would learn what other controls do. From a posterior of the model
-follows what the next block is asked (:mod:`tacit.lq.estimate`). Published gains pass a safeguard
-(:mod:`tacit.lq.safeguard`).
+follows what the next block is asked (:mod:`tacit.lq.estimate`). Published gains pass a safeguard:
+they must beat zero control in nine of ten models that the posterior holds possible, widened by a
+margin, and must not be much worse in any of them. Until some do, nothing but noise is applied.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 from tacit.core.algorithm import Algorithm, BlockInfo, BlockSizes, Floats, Plan, Progress
 from tacit.lq.estimate import BlockEvidence, ModelRegression, SystemPosterior, next_sums
 from tacit.lq.policy import GainPolicy
-from tacit.lq.safeguard import Safeguard, candidates, expected_costs, optimal_cost
+from tacit.lq.riccati import bounded_gains, cautious_gains, expected_costs, optimal_cost
 from tacit.lq.statistics import TrajectorySums
 from tacit.privacy.arguments import instance_of, positive
 from tacit.privacy.curator import Release
@@ -76,8 +77,6 @@ class CertaintyEquivalenceOptions:
     scale: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.constants is None:
-            object.__setattr__(self, "constants", LQConstants())
         instance_of("constants", self.constants, LQConstants)
         positive("scale", self.scale)
 
@@ -126,7 +125,6 @@ class CertaintyEquivalence(Algorithm[State]):
         chosen, p, n = options.constants, spec.states + spec.controls, spec.states
         prior_std = chosen.prior * spec.norm_bound / math.sqrt(n * p)
         self.regression = ModelRegression(spec, prior_std, chosen.model_error)
-        self.safeguard = Safeguard(spec, chosen, options.scale * chosen.caution)
         super().__init__(problem, options)
 
     def init(self) -> State:
@@ -150,7 +148,7 @@ class CertaintyEquivalence(Algorithm[State]):
         users = self.schedule.blocks[min(at.releases, self.schedule.releases - 1)]
         return "streamed" if users > _IN_MEMORY else "episodes"
 
-    # What is asked, and what is known.
+    # Queries, and the posterior.
 
     def query(self, state: State, plan: Plan, block: BlockInfo) -> TrajectorySums:
         """Second moments of users' steps; see :mod:`tacit.lq.estimate`."""
@@ -171,7 +169,7 @@ class CertaintyEquivalence(Algorithm[State]):
         """Adds a block to the posterior; a block that surprises makes earlier ones count less."""
         before, trust = state.posterior, state.trust
         asked = self.query(state, plan, block)
-        found = BlockEvidence.of(release, asked, block.users, plan.policy)
+        found = BlockEvidence(release, asked, block.users, plan.policy)
         if state.evidence:
             surprise = self.regression.surprise(found, before)
             usual = 1.0 + self.options.constants.surprise * math.sqrt(2.0 / before.mean.size)
@@ -219,9 +217,9 @@ class CertaintyEquivalence(Algorithm[State]):
         """Of the controls of users who are served by gains, given what is known of the model."""
         spec, chosen, noise = self.spec, self.options.constants, self.first_noise
         if noise:
-            noise = most_noise(noise, self.safeguard.models(known, rng), spec, chosen)
+            noise = most_noise(noise, self.models(known, rng), spec, chosen)
         if noise and gains.any():
-            models = self.safeguard.models(known, rng)
+            models = self.models(known, rng)
             noise = min(noise, later_noise(gains, known.mean, models, spec, chosen.explore))
         return noise
 
@@ -237,10 +235,41 @@ class CertaintyEquivalence(Algorithm[State]):
             still = GainPolicy.zero(self.spec.horizon, self.spec.controls, self.spec.states)
             return Plan(replace(still, noise=self.first_noise), still)
         known = state.posterior
-        gains = candidates(self.spec, known, last.greedy.gains)
-        costs, tried = self.safeguard.try_out(gains, self.safeguard.models(known, rng))
-        best = tried[int(np.argmin(costs))]
+        certain = self._optimal_gains(known.mean, np.zeros_like(known.covariance))
+        cautious = self._optimal_gains(known.mean, known.covariance)
+        shares = [share * certain for share in (0.125, 0.25, 0.5, 0.75, 1.0)]
+        others = cautious, 0.5 * cautious, last.greedy.gains
+        tried = np.array([np.zeros_like(certain), *shares, *others])
+        best = tried[int(np.argmin(self._costs(tried, self.models(known, rng))))]
         return Plan(GainPolicy(best, self.noise(known, best, rng)), GainPolicy(best))
+
+    def _optimal_gains(self, theta: Floats, covariance: Floats) -> Floats:
+        """Gains of least average cost, within the bound; see :func:`~.riccati.cautious_gains`."""
+        spec = self.spec
+        gains = cautious_gains(theta, covariance, spec.state_cost, spec.control_cost, spec.horizon)
+        return bounded_gains(gains, spec.gain_bound)
+
+    def models(self, known: SystemPosterior, rng: np.random.Generator) -> Floats:
+        """Models that are possible by what is known, and a margin, within the public bound."""
+        chosen, options = self.options.constants, self.options
+        models = known.draw(rng, chosen.samples, options.scale * chosen.caution)
+        norms = np.linalg.norm(models, axis=(1, 2))
+        models *= np.minimum(1.0, self.spec.norm_bound / norms)[:, np.newaxis, np.newaxis]
+        return models
+
+    def _costs(self, gains: Floats, models: Floats) -> Floats:
+        """Average costs of gains over models, in units of the first, which are zero control.
+
+        Infinite where gains do not pass the safeguard; zero control always does.
+        """
+        costs = expected_costs(self.spec, gains, models, 0.0)
+        # Where zero control exceeds all numbers, nothing is known of what is better.
+        ratios = np.where(np.isfinite(costs), costs, np.inf) / np.maximum(costs[0], 1e-300)
+        ratios[np.isnan(ratios)] = np.inf
+        fails = np.quantile(ratios, self.options.constants.confidence, axis=1) > 1.0
+        fails |= ratios.max(axis=1) > self.options.constants.worst
+        fails[0] = False
+        return np.where(fails, np.inf, ratios.mean(axis=1))
 
     # Choices made before the first user comes.
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -35,12 +35,8 @@ if TYPE_CHECKING:
 _MOST = 50.0
 # Below this share of the average, no direction of a Gram counts as visited.
 _LEAST = 1e-6
-LEAST_ENERGY = 1e-9
-"""Where nothing moves."""
 # Without privacy a clip would only lose data.
 _UNCLIPPED = 1e3
-# What is kept of a question.
-_ASKED = ("centre", "inputs", "spread", "floor", "weight", "tau")
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,29 +66,14 @@ class SystemPosterior:
 class BlockEvidence:
     """What one block released, and how its users were asked. All of it is public."""
 
-    gram: Floats  # G~, (p, p)
-    cross: Floats  # C~, (p, n)
-    gram_std: float  # of the diagonal of N_G; other entries have half of its variance
-    cross_std: float  # of N_C
+    release: Release  # G~, (p, p), and C~, (p, n), as ``gram`` and ``cross``
+    asked: TrajectorySums
     users: int  # how many
-    centre: Floats  # T, as all until ``tau`` of :class:`~tacit.lq.statistics.TrajectorySums`
-    inputs: Floats
-    spread: Floats
-    floor: float
-    weight: float
-    tau: float
-    gains: Floats  # that users followed, (H, d, n)
-    control_noise: float  # that their controls had
+    policy: GainPolicy  # that users followed
 
-    @classmethod
-    def of(
-        cls, release: Release, asked: TrajectorySums, users: int, policy: GainPolicy
-    ) -> BlockEvidence:
-        """What users of a policy released, who were asked a statistic."""
-        given: dict[str, Any] = {name: getattr(asked, name) for name in _ASKED}
-        for name in ("gram", "cross"):
-            given |= {name: release[name], f"{name}_std": float(np.max(release.std[name]))}
-        return cls(users=users, gains=policy.gains, control_noise=policy.noise, **given)
+    def std(self, part: str) -> float:
+        """Of N_C, and of the diagonal of N_G, whose other entries have half of its variance."""
+        return float(np.max(self.release.std[part]))
 
 
 @dataclass(frozen=True)
@@ -104,7 +85,6 @@ class ModelRegression:
     # Relative standard deviation of predicted Grams. Predictions take all users to be average, so
     # they are a few per cent off where clips are at work.
     model_error: float = 0.1
-    rounds: int = 4  # how often Grams are predicted anew from what they led to
 
     @property
     def prior(self) -> SystemPosterior:
@@ -115,8 +95,7 @@ class ModelRegression:
     def expected(
         self,
         known: SystemPosterior,
-        gains: Floats,
-        control_noise: float,
+        policy: GainPolicy,
         inputs: Floats,
         spread: Floats,
         weight: float,
@@ -127,26 +106,27 @@ class ModelRegression:
 
         spec, moments = self.spec, (self.spec.start_moment, self.spec.noise_covariance)
         energies = np.empty((spec.horizon, 2))
-        added = float(np.trace(spec.noise_covariance)) + spec.controls * control_noise**2
+        added = float(np.trace(spec.noise_covariance)) + spec.controls * policy.noise**2
         most = _MOST * (float(np.trace(spec.start_moment)) + spec.horizon * added)
-        model: tuple[Any, ...] = read_only(known.mean), gains, control_noise**2, *moments, most
-        asked = read_only(inputs), read_only(spread)
-        question: tuple[Any, ...] = *asked, spec.noise_bound, 0.5 * weight**2, tau, energies
-        return expected_gram(*model, *question), energies
+        model = read_only(known.mean), policy.gains, policy.noise**2, *moments, most
+        asked = read_only(inputs), read_only(spread), spec.noise_bound, 0.5 * weight**2, tau
+        return expected_gram(*model, *asked, energies), energies
 
     def posterior(
         self, evidence: Sequence[BlockEvidence], trust: Sequence[float], known: SystemPosterior
     ) -> SystemPosterior:
         """What the blocks tell together, each with weight ``trust``, from a first guess."""
         n, p = self.spec.states, self.spec.states + self.spec.controls
-        for _ in range(self.rounds):
+        # Grams are predicted anew from what they led to.
+        for _ in range(4):
             precision = np.eye(p) / self.prior_std**2
             moved = np.zeros((p, n))
             for block, weight in zip(evidence, trust, strict=True):
                 design, noise = self._regression(block, known)
                 pulled = np.linalg.solve(noise, design)
                 precision += weight * (design.T @ pulled)
-                moved += weight * (pulled.T @ (block.cross + design @ block.centre))
+                seen = block.release["cross"] + design @ block.asked.centre
+                moved += weight * (pulled.T @ seen)
             covariance = np.linalg.inv(0.5 * (precision + precision.T))
             mean = covariance @ moved
             # No longer than the public bound on its norm.
@@ -160,42 +140,42 @@ class ModelRegression:
 
         Above it what was known was surer of itself than it should have been.
         """
-        gram = block.users * self._expected(block, before)
-        design = gram @ np.linalg.inv(block.inputs.T)
+        asked, gram = block.asked, block.users * self._expected(block, before)
+        design = gram @ np.linalg.inv(asked.inputs.T)
         spread = design @ before.covariance @ design.T + self._noise(block, gram)
-        ahead = block.cross - design @ (before.mean - block.centre)
+        ahead = block.release["cross"] - design @ (before.mean - asked.centre)
         return float((ahead * np.linalg.solve(spread, ahead)).sum()) / ahead.size
 
     def _expected(self, block: BlockEvidence, known: SystemPosterior) -> Floats:
-        followed = known, block.gains, block.control_noise
-        question: tuple[Any, ...] = block.inputs, block.spread, block.weight, block.tau
-        return self.expected(*followed, *question)[0]
+        asked = block.asked
+        question = asked.inputs, asked.spread, asked.weight, asked.tau
+        return self.expected(known, block.policy, *question)[0]
 
     def _noise(self, block: BlockEvidence, gram: Floats) -> Floats:
         """Covariance of a column of N_C and of the sum of s p w', given the Gram."""
         per_state = float(np.trace(self.spec.noise_covariance)) / self.spec.states
         tiny = max(1e-12 * float(np.trace(gram)) / len(gram), 1e-18)
-        floor = (block.cross_std**2 + tiny) * np.eye(len(gram))
+        floor = (block.std("cross") ** 2 + tiny) * np.eye(len(gram))
         noise: Floats = per_state * gram + floor
         return noise
 
     def _regression(self, block: BlockEvidence, known: SystemPosterior) -> tuple[Floats, Floats]:
         """The matrix that Theta - T is multiplied by to give C~, and the covariance around it."""
-        p, n = block.centre.shape
-        gram, unsure = block.gram, np.zeros((p, p))
+        (p, n), asked = block.asked.centre.shape, block.asked
+        gram, unsure, std = block.release["gram"], np.zeros((p, p)), block.std("gram")
         predicted = block.users * self._expected(block, known)
-        if block.gram_std > 0:
+        if std > 0:
             diagonal = np.diag(predicted)
             off = self.model_error**2 + float(np.trace(known.covariance)) / p
             of_model = off * (np.outer(diagonal, diagonal) + predicted**2)
-            of_noise = block.gram_std**2 * (0.5 + 0.5 * np.eye(p))
+            of_noise = std**2 * (0.5 + 0.5 * np.eye(p))
             gram = (of_model * gram + of_noise * predicted) / (of_model + of_noise)
             unsure = of_model * of_noise / (of_model + of_noise)
         values, basis = np.linalg.eigh(0.5 * (gram + gram.T))
         least = _LEAST * float(np.trace(predicted)) / p
         gram = (basis * np.maximum(values, least)) @ basis.T
-        back = np.linalg.inv(block.inputs.T)
-        error = known.mean - block.centre
+        back = np.linalg.inv(asked.inputs.T)
+        error = known.mean - asked.centre
         spread = back @ (error @ error.T / n + known.covariance) @ back.T
         noise = self._noise(block, gram) + np.diag(unsure @ np.diag(spread))
         return gram @ back, noise
@@ -221,13 +201,12 @@ def next_sums(
     root = np.asarray(np.linalg.cholesky(known.covariance), dtype=np.float64)
     cap = constants.cap if first_steps is None else constants.first_cap
     spread = cap * math.sqrt(spec.states) * root
-    following = known, policy.gains, policy.noise
     if first_steps is None:
         plain, steps = np.eye(len(root)), float(spec.horizon)
-        gram, _ = regression.expected(*following, plain, spread, 1.0, math.inf)
+        gram, _ = regression.expected(known, policy, plain, spread, 1.0, math.inf)
         gram = gram / spec.horizon
         inputs = scaled_inputs(gram, constants.shape)
-        _, energies = regression.expected(*following, inputs, spread, 1.0, math.inf)
+        _, energies = regression.expected(known, policy, inputs, spread, 1.0, math.inf)
         of_inputs, of_caps = (float(energy) for energy in energies.mean(axis=0))
     else:
         # Only of first states is it known where they are.
@@ -242,7 +221,7 @@ def next_sums(
     back = np.linalg.inv(inputs)
     share = constants.gram_share * 0.5 * float(np.trace(back @ known.covariance @ back.T))
     weight = best_weight(of_inputs, of_caps, share)
-    tau = max(steps * (of_inputs + 0.5 * weight**2 * of_caps), LEAST_ENERGY)
+    tau = max(steps * (of_inputs + 0.5 * weight**2 * of_caps), 1e-9)
     return TrajectorySums(
         spec.states,
         spec.controls,

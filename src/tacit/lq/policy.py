@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from tacit.core.public_file import drawing, write_published
 from tacit.core.sizes import check_seed
@@ -82,13 +81,10 @@ class GainPolicy:
         """The same policy by another number."""
         return replace(self, version=version)
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """Everything but the version, exactly."""
-        return {"gains": self.gains, "noise": np.array(self.noise)}
-
     def publish(self, path: str | os.PathLike[str]) -> None:
         """Writes the public file, atomically (mode 0644); :mod:`tacit.published` reads it."""
-        write_published(path, self.version, self.arrays(), kind="gains")
+        arrays = {"gains": self.gains, "noise": np.array(self.noise)}
+        write_published(path, self.version, arrays, kind="gains")
 
     def __repr__(self) -> str:
         return (

@@ -1,4 +1,4 @@
-"""Linear-quadratic control over a finite horizon: optimal gains.
+"""Linear-quadratic control over a finite horizon: optimal gains, and what gains cost.
 
 The state moves by x_{h+1} = A x_h + B u_h + w_h, h = 1..H, and the cost is the sum over the steps
 of x'Qx + u'Ru; nothing is paid for x_{H+1}. With P_{H+1} = 0, backwards in h,
@@ -7,11 +7,14 @@ of x'Qx + u'Ru; nothing is paid for x_{H+1}. With P_{H+1} = 0, backwards in h,
     P_h = Q + A'P_{h+1}A + A'P_{h+1}B K_h,
 
 and the optimal cost is tr(P_1 E[x_1 x_1']) + sum_{h=1}^H tr(P_{h+1} Cov(w)). Other gains cost what
-the second moments of the closed loop say (:func:`tacit.lq.safeguard.expected_costs`). Theta =
+the second moments of the closed loop say (:func:`expected_costs`). Theta =
 [A, B]' is (n + d, n) throughout. All of it is about public numbers: models, not people.
 """
 
 from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,6 +22,9 @@ from numpy.typing import ArrayLike
 from tacit.core.sizes import check_size, read_only
 from tacit.lq.arguments import check_array, check_definite, check_semidefinite
 from tacit.privacy.statistic import Floats
+
+if TYPE_CHECKING:
+    from tacit.lq.spec import LQSpec
 
 
 def model(A: ArrayLike, B: ArrayLike) -> Floats:
@@ -54,3 +60,63 @@ def optimal_gains(
     P, K = np.empty((horizon + 1, n, n)), np.empty((horizon, d, n))
     riccati(read_only(theta), state_cost, control_cost, P, K)
     return P, K
+
+
+def cautious_gains(theta: Floats, covariance: Floats, Q: Floats, R: Floats, horizon: int) -> Floats:
+    """The gains of least average cost where the model is drawn anew at every step.
+
+    Its columns are independent around those of theta, all with the same covariance C, so that
+    the mean of [A, B]' P [A, B] is theta P theta' + tr(P) C. Without covariance: Riccati's.
+    """
+    n = theta.shape[1]
+    gains = np.empty((horizon, len(theta) - n, n))
+    P = np.zeros((n, n))
+    transposed = np.ascontiguousarray(theta.T)
+    for h in range(horizon - 1, -1, -1):
+        M = theta @ P @ transposed + np.trace(P) * covariance
+        gains[h] = -np.linalg.solve(R + M[n:, n:], M[n:, :n])
+        P = Q + M[:n, :n] + np.ascontiguousarray(M[:n, n:]) @ gains[h]
+        P = 0.5 * (P + P.T)
+    return gains
+
+
+def bounded_gains(gains: Floats, bound: float) -> Floats:
+    """Gains whose spectral norm is at most a bound, step by step; zero where they are no numbers.
+
+    >>> bounded_gains(np.array([[[3.0, 4.0]]]), bound=1.0).round(12).tolist()
+    [[[0.6, 0.8]]]
+    """
+    finite = np.where(np.isfinite(gains).all(axis=(1, 2), keepdims=True), gains, 0.0)
+    norms = np.linalg.norm(finite, 2, axis=(1, 2))[:, np.newaxis, np.newaxis]
+    bounded: Floats = finite * np.minimum(1.0, bound / np.maximum(norms, 1e-300))
+    return bounded
+
+
+def expected_costs(
+    spec: LQSpec, gains: Floats, models: Floats, control_noise: float | Floats
+) -> Floats:
+    """What episodes cost on average with finite gains (M, H, d, n) in models (L, n + d, n): (M, L).
+
+    The noise of controls has one standard deviation for all gains, or one for each.
+    """
+    from tacit.lq.riccati_loops import expected_costs as fill
+
+    costs = np.empty((len(gains), len(models)))
+    variances = np.square(np.broadcast_to(control_noise, len(gains)))
+    known = spec.start_moment, spec.noise_covariance, spec.state_cost, spec.control_cost
+    fill(read_only(gains), read_only(models), variances, *known, costs)
+    # Infinities of both signs meet where an unstable loop exceeds all numbers.
+    costs[np.isnan(costs)] = math.inf
+    return costs
+
+
+def optimal_cost(spec: LQSpec, model: Floats) -> float:
+    """What an episode costs on average with the best gains of a model."""
+    from tacit.lq.riccati_loops import riccati
+
+    H, n, d = spec.horizon, spec.states, spec.controls
+    P = np.empty((H + 1, n, n))
+    riccati(read_only(model), spec.state_cost, spec.control_cost, P, np.empty((H, d, n)))
+    parts = spec.start_moment[np.newaxis] * P[:1], spec.noise_covariance * P[1:H]
+    # One after the other, as compiled loops add them.
+    return float(np.cumsum(np.concatenate(parts))[-1])

@@ -23,8 +23,8 @@ from tacit.lq.arguments import (
     check_semidefinite,
 )
 from tacit.lq.policy import GainPolicy
-from tacit.lq.safeguard import expected_costs
 from tacit.lq.spec import LQSpec
+from tacit.privacy.arguments import instance_of
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, Floats, StreamedBlock
 
@@ -34,18 +34,10 @@ FORMS: tuple[Form, ...] = ("episodes", "streamed")
 PART = 8192
 """Users of a part of a streamed block."""
 
-# What agents are told of norms that nobody gave a bound for: this much more than they are.
-_MARGIN = 1.25
-# Norms that are given may be exceeded by rounding.
-_ROUNDING = 1e-9
-
-
-# Noise.
-
 
 @dataclass(frozen=True)
 class UniformBall:
-    """Noise that is uniform in the ball of a radius, which may be zero.
+    """Noise w of the state: uniform in a ball, independent from step to step.
 
     >>> UniformBall(0.5).covariance(2).tolist()
     [[0.0625, 0.0], [0.0, 0.0625]]
@@ -56,59 +48,9 @@ class UniformBall:
     def __post_init__(self) -> None:
         object.__setattr__(self, "radius", check_number("radius", self.radius, 0.0))
 
-    @property
-    def bound(self) -> float:
-        """The length that none exceeds."""
-        return self.radius
-
     def covariance(self, states: int) -> Floats:
         """``radius^2 / (n + 2)`` times the identity."""
         return self.radius**2 / (states + 2) * np.eye(states)
-
-    def drawing(self, states: int) -> tuple[str, float, float]:
-        """How the roll-out draws it: a kind, a standard deviation and a radius."""
-        return "UNIFORM", 1.0, self.radius
-
-
-@dataclass(frozen=True)
-class TruncatedGaussian:
-    """Normal noise, given that it is in the ball of a radius.
-
-    >>> bool(abs(TruncatedGaussian(1.0, 40.0).covariance(2) - np.eye(2)).max() < 1e-12)
-    True
-    """
-
-    std: float  # standard deviation of each coordinate before the truncation
-    radius: float  # of the ball
-
-    def __post_init__(self) -> None:
-        for name in ("std", "radius"):
-            object.__setattr__(self, name, check_positive(name, getattr(self, name)))
-
-    @property
-    def bound(self) -> float:
-        """The length that none exceeds."""
-        return self.radius
-
-    def covariance(self, states: int) -> Floats:
-        """With chi-square distributions F, ``std^2 F_{n+2}(b) / F_n(b)`` times the identity.
-
-        Here b = radius^2 / std^2: the factor is E[|w|^2] / n, and t times the density of F_n
-        is n times that of F_{n+2}.
-        """
-        from scipy.special import gammainc
-
-        n, half = states, 0.5 * (self.radius / self.std) ** 2
-        whole = float(gammainc(0.5 * n, half))
-        if half < 1e-8 or whole == 0.0:
-            # Uniform to every digit.
-            return self.radius**2 / (n + 2) * np.eye(n)
-        return self.std**2 * float(gammainc(0.5 * n + 1.0, half)) / whole * np.eye(n)
-
-    def drawing(self, states: int) -> tuple[str, float, float]:
-        """How the roll-out draws it: by the proposal of which more are accepted."""
-        wide = self.radius**2 >= states * self.std**2
-        return "GAUSSIAN" if wide else "TILTED", self.std, self.radius
 
 
 # Starts.
@@ -186,9 +128,6 @@ def _moment(centre: tuple[float, ...], variance: float) -> Floats:
 
 # Worlds.
 
-Noise: TypeAlias = UniformBall | TruncatedGaussian
-"""Bounded noise w of the state: it has mean zero and is independent from step to step."""
-
 Start: TypeAlias = Sphere | Ball | Point
 """Where users start."""
 
@@ -205,7 +144,7 @@ class LQWorld:
         Q: (n, n), symmetric and positive semidefinite.
         R: (d, d), symmetric and positive definite.
         horizon: H, steps of an episode.
-        noise: w: :class:`UniformBall` or :class:`TruncatedGaussian`.
+        noise: of every step, w.
         start: first states: :class:`Sphere`, :class:`Ball` or :class:`Point`.
         norm_bound: agents are told that the Frobenius norm of (A, B) is at most this; 1.25 times
             what it is if not given.
@@ -228,7 +167,7 @@ class LQWorld:
         Q: ArrayLike,
         R: ArrayLike,
         horizon: int,
-        noise: Noise,
+        noise: UniformBall,
         start: Start,
         norm_bound: float | None = None,
         gain_bound: float | None = None,
@@ -241,17 +180,16 @@ class LQWorld:
         self.Q = check_semidefinite("Q", Q, n)
         self.R = check_definite("R", R, self.B.shape[1])
         self.horizon = check_size("horizon", horizon)
-        if not isinstance(noise, (UniformBall, TruncatedGaussian)):
-            raise InvalidArgument(f"noise must be UniformBall or TruncatedGaussian, got {noise!r}")
-        if not isinstance(start, (Sphere, Ball, Point)):
-            raise InvalidArgument(f"start must be Sphere, Ball or Point, got {start!r}")
+        instance_of("noise", noise, UniformBall)
+        instance_of("start", start, (Sphere, Ball, Point))
         if len(start.centre) != n:
             raise InvalidArgument(
                 f"the centre of start must have {n} coordinates, got {len(start.centre)}"
             )
         self.noise, self.start = noise, start
         self.name = "lq" if name is None else str(name)
-        self._norm_bound = _bound("norm_bound", norm_bound, self._norm, 0.0)
+        norm = float(np.hypot(np.linalg.norm(self.A), np.linalg.norm(self.B)))
+        self._norm_bound = _bound("norm_bound", norm_bound, norm, 0.0)
         largest = float(np.linalg.norm(self._gains, 2, axis=(1, 2)).max())
         self._gain_bound = _bound("gain_bound", gain_bound, largest, 1.0)
 
@@ -265,7 +203,7 @@ class LQWorld:
             horizon=self.horizon,
             state_cost=self.Q,
             control_cost=self.R,
-            noise_bound=self.noise.bound,
+            noise_bound=self.noise.radius,
             noise_covariance=self.noise.covariance(n),
             start_moment=self.start.moment(),
             norm_bound=self._norm_bound,
@@ -291,24 +229,20 @@ class LQWorld:
         drawn = int(rng.integers(2**63))
 
         def parts() -> Iterator[Block]:
-            for part in range(math.ceil(count / PART)):
-                size = min(PART, count - part * PART)
-                states, actions = self._empty(size)
-                self._roll_out(policy, drawn, part, states, actions)
-                yield _episodes(states, actions, policy).block()
+            for part in range(max(math.ceil(count / PART), 1)):
+                yield self._users(policy, drawn, part, min(PART, count - part * PART))
 
         if form == "streamed":
             return StreamedBlock(count, parts)
-        states, actions = self._empty(count)
-        for part in range(math.ceil(count / PART)):
-            rows = slice(part * PART, (part + 1) * PART)
-            self._roll_out(policy, drawn, part, states[rows], actions[rows])
-        return _episodes(states, actions, policy)
+        check_bytes("states", (count, self.horizon + 1, len(self.A)))
+        made = list(parts())
+        arrays = {name: np.concatenate([part[name] for part in made]) for name in made[0].arrays}
+        return VectorEpisodes.of_block(Block(count, arrays))
 
     def value(self, policy: GainPolicy) -> float:
         """Minus the expected cost of an episode under a policy, its noise included, exactly."""
         followed, model = self._checked(policy), self.theta[np.newaxis]
-        costs = expected_costs(self.spec, followed.gains[np.newaxis], model, followed.noise)
+        costs = riccati.expected_costs(self.spec, followed.gains[np.newaxis], model, followed.noise)
         return -float(costs[0, 0])
 
     @cached_property
@@ -328,7 +262,7 @@ class LQWorld:
 
     @property
     def reference_value(self) -> float:
-        """The zero point of losses: no control."""
+        """The value that losses are measured from: that of no control."""
         return self.baseline_value
 
     def __repr__(self) -> str:
@@ -336,10 +270,6 @@ class LQWorld:
         return (
             f"<{type(self).__name__} {self.name!r}: {n} states, {d} controls, {self.horizon} steps>"
         )
-
-    @property
-    def _norm(self) -> float:
-        return float(np.hypot(np.linalg.norm(self.A), np.linalg.norm(self.B)))
 
     @cached_property
     def _gains(self) -> Floats:
@@ -355,45 +285,26 @@ class LQWorld:
             )
         return policy
 
-    def _empty(self, users: int) -> tuple[Floats, Floats]:
-        n, d = self.B.shape
-        check_bytes("states", (users, self.horizon + 1, n))
-        return np.empty((users, self.horizon + 1, n)), np.empty((users, self.horizon, d))
-
-    def _roll_out(
-        self, policy: GainPolicy, drawn: int, part: int, states: Floats, actions: Floats
-    ) -> None:
+    def _users(self, policy: GainPolicy, drawn: int, part: int, users: int) -> Block:
         from tacit.lq import world_loops
 
+        n, d = self.B.shape
+        states, actions = np.empty((users, self.horizon + 1, n)), np.empty((users, self.horizon, d))
         seed = np.random.SeedSequence([drawn, part]).generate_state(4, np.uint64)
-        kind, std, radius = self.noise.drawing(len(self.A))
-        world_loops.roll_out(
-            seed.astype(np.uint64),
-            self.A,
-            self.B,
-            policy.gains,
-            policy.noise,
-            getattr(world_loops, kind),
-            std,
-            radius,
-            getattr(world_loops, self.start.kind),
-            self.start.radius,
-            np.array(self.start.centre),
-            states,
-            actions,
-        )
-
-
-def _episodes(states: Floats, actions: Floats, policy: GainPolicy) -> VectorEpisodes:
-    versions = np.full(len(states), policy.version, dtype=np.int64)
-    return VectorEpisodes(states, actions, versions=versions)
+        kind, centre = getattr(world_loops, self.start.kind), np.array(self.start.centre)
+        system = self.A, self.B, policy.gains, policy.noise, self.noise.radius
+        start = kind, self.start.radius, centre
+        world_loops.roll_out(seed.astype(np.uint64), *system, *start, states, actions)
+        versions = np.full(users, policy.version, dtype=np.int64)
+        return VectorEpisodes(states, actions, versions=versions).block()
 
 
 def _bound(name: str, given: float | None, true: float, least: float) -> float:
     """What agents are told, which must be true."""
     if given is None:
-        return max(_MARGIN * true, least) or 1.0
+        return max(1.25 * true, least) or 1.0
     bound = check_positive(name, given)
-    if bound < true * (1.0 - _ROUNDING):
+    # It may be exceeded by rounding.
+    if bound < true * (1.0 - 1e-9):
         raise InvalidArgument(f"{name} must be at least {true:.6g}, got {given!r}")
     return bound

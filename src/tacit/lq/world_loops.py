@@ -23,10 +23,6 @@ LANES = 64
 POINT, SPHERE, BALL = 0, 1, 2
 """Where users start: at the centre, or on a sphere or in a ball around it."""
 
-UNIFORM, GAUSSIAN, TILTED = 0, 1, 2
-"""How noise is drawn: uniformly in the ball; normal, until it is in the ball; or uniformly in the
-ball, until it is accepted with the density of a normal distribution, for balls that are small."""
-
 # Above this dimension the ball is too small in its cube for rejection to be the fastest.
 _REJECT = 5
 
@@ -98,16 +94,6 @@ def _fill_unit_ball(s: State, out: Floats) -> State:
             for i in range(n):
                 out[i, lane] *= scale
         return s
-    if n == 3:  # the same, with the loop written out
-        lane = 0
-        while lane < LANES:
-            x, y, s = _pair(s)
-            z, _, s = _pair(s)
-            out[0, lane] = x
-            out[1, lane] = y
-            out[2, lane] = z
-            lane += int(x * x + y * y + z * z <= 1.0)
-        return s
     lane = 0
     while lane < LANES:
         q = 0.0
@@ -119,38 +105,6 @@ def _fill_unit_ball(s: State, out: Floats) -> State:
                 out[i + 1, lane] = y
                 q += y * y
         lane += int(q <= 1.0)
-    return s
-
-
-@inner
-def _fill_noise(s: State, kind: int, std: float, radius: float, out: Floats) -> State:
-    """Noise in a ball, (n, LANES)."""
-    n = len(out)
-    if kind == UNIFORM:
-        s = _fill_unit_ball(s, out)
-        for i in range(n):
-            for lane in range(LANES):
-                out[i, lane] *= radius
-        return s
-    drawn = np.empty((n, LANES))
-    scale = std if kind == GAUSSIAN else radius
-    kept = 0
-    while kept < LANES:
-        s = _fill_normal(s, drawn) if kind == GAUSSIAN else _fill_unit_ball(s, drawn)
-        for lane in range(LANES):
-            q = 0.0
-            for i in range(n):
-                q += drawn[i, lane] * drawn[i, lane]
-            q *= scale * scale
-            if kind == GAUSSIAN:
-                accepted = q <= radius * radius
-            else:
-                u, _, s = _pair(s)
-                accepted = 0.5 + 0.5 * u <= math.exp(-0.5 * q / (std * std))
-            if accepted and kept < LANES:
-                for i in range(n):
-                    out[i, kept] = scale * drawn[i, lane]
-                kept += 1
     return s
 
 
@@ -181,8 +135,6 @@ def roll_out(
     B: Floats,
     gains: Floats,
     control_noise: float,
-    noise_kind: int,
-    noise_std: float,
     noise_radius: float,
     start_kind: int,
     start_radius: float,
@@ -214,8 +166,10 @@ def roll_out(
                     k = gains[h, a, i]
                     for lane in range(LANES):
                         u[a, lane] += k * x[i, lane]
-            s = _fill_noise(s, noise_kind, noise_std, noise_radius, y)
+            s = _fill_unit_ball(s, y)
             for i in range(n):
+                for lane in range(LANES):
+                    y[i, lane] *= noise_radius
                 for j in range(n):
                     k = A[i, j]
                     for lane in range(LANES):

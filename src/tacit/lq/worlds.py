@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from tacit.core.sizes import check_bytes, check_size
 from tacit.lq.arguments import check_array, check_number, check_positive
-from tacit.lq.world import Ball, LQWorld, Noise, Start, UniformBall
+from tacit.lq.world import Ball, LQWorld, Start, UniformBall
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Floats
 
@@ -105,7 +105,7 @@ def from_control(
     B: ArrayLike | None = None,
     *,
     horizon: int,
-    noise: Noise,
+    noise: UniformBall,
     start: Start,
     Q: ArrayLike | None = None,
     R: ArrayLike | None = None,
@@ -161,22 +161,6 @@ def from_control(
     Q = np.eye(len(b)) if Q is None else Q
     R = np.eye(b.shape[1]) if R is None else R
     return LQWorld(a, b, Q, R, horizon, noise, start, norm_bound, gain_bound, name)
-
-
-def to_control(world: LQWorld) -> tuple[Floats, Floats, Floats, Floats, bool]:
-    """A, B, C, D and dt of a world, as ``control.ss`` takes them.
-
-    The output is the state: C is the identity and D is zero. dt is True: discrete time, with steps
-    of a length that nobody has said.
-
-    >>> A, B, C, D, dt = to_control(dosing())
-    >>> A.shape, B.shape, C.shape, D.shape, dt
-    ((3, 3), (3, 1), (3, 3), (3, 1), True)
-    """
-    if not isinstance(world, LQWorld):
-        raise InvalidArgument(f"world must be an LQWorld, got {type(world).__name__}")
-    n, d = world.B.shape
-    return world.A.copy(), world.B.copy(), np.eye(n), np.zeros((n, d)), True
 
 
 def _held(A: Floats, B: Floats, step: float) -> tuple[Floats, Floats]:

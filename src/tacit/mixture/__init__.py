@@ -1,7 +1,6 @@
 """Linear mixture MDPs: transitions that mix known features by unknown weights."""
 
 from tacit.mixture.sampled_spec import SampledSpec
-from tacit.mixture.sampled_world import SampledWorld
 from tacit.mixture.spec import MixtureSpec
 from tacit.mixture.world import MixtureWorld
 from tacit.mixture.worlds import hard_mixture, mixture_from_tabular, mixture_of_models
@@ -10,7 +9,6 @@ __all__ = [
     "MixtureSpec",
     "MixtureWorld",
     "SampledSpec",
-    "SampledWorld",
     "hard_mixture",
     "mixture_from_tabular",
     "mixture_of_models",

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.sizes import Floats, check_bytes
-from tacit.mixture.estimate import (
-    REWARD_VARIANCE,
-    KnownMeanRewards,
-    PublicFeatures,
-    RewardEstimate,
-    Sums,
-)
+from tacit.mixture.estimate import REWARD_VARIANCE, Fit, MixtureModel, PublicFeatures
 from tacit.mixture.path_counts import PathCounts
 
 if TYPE_CHECKING:
@@ -25,8 +20,8 @@ if TYPE_CHECKING:
 
 Ints = NDArray[np.int64]
 
-# How often a regression on counts is repeated with the variances that it implies.
-_ROUNDS = 2
+Sums = tuple[dict[str, Floats], dict[str, Floats], float]
+"""Sums of a block by name, the standard deviations of their noise, and that of weight 1."""
 
 
 def path_counts(spec: MixtureSpec, public: PublicFeatures, policy: Policy) -> PathCounts:
@@ -34,8 +29,8 @@ def path_counts(spec: MixtureSpec, public: PublicFeatures, policy: Policy) -> Pa
     start = np.ones(spec.states) if spec.start is None else np.array(spec.start)
     assert policy.actions is not None  # noqa: S101
     tables = public.support, public.informs, start > 0
-    reward = 0.0 if public.reward_features is None else 1.0
-    return PathCounts(*tables, spec.horizon, policy.actions, policy.version, reward)
+    unknown = public.reward_features is not None
+    return PathCounts(*tables, spec.horizon, policy.actions, policy.version, unknown)
 
 
 def count_sums(
@@ -86,65 +81,33 @@ def _flow(
     return visits, entering
 
 
-def count_model(
-    spec: MixtureSpec,
-    public: PublicFeatures,
-    sums: BlockSums,
-    known: float,
-    scale: float,
-    pooled: bool,
-) -> CountModel:
-    """Model of the counts of all blocks; policies that were seldom played have less noise in it."""
-    told = {name: (sums.scaled(name), sums.noise(name)) for name in sums.parts}
-    rewards: RewardEstimate
-    if spec.known_rewards is not None:
-        rewards = KnownMeanRewards(spec.known_rewards)
-    else:
-        assert public.reward_features is not None  # noqa: S101
-        how = known, scale, spec.stationary_rewards
-        rewards = CountRewards(public.reward_features, told["visits"], told["rewards"], *how)
-    return CountModel(public, *told["counts"], known, scale, rewards, pooled)
-
-
-class CountRewards:
+def count_rewards(features: Floats, sums: BlockSums, scale: float, pooled: bool) -> list[Fit]:
     """Regression of rewards on single cells (h, s, a), each with its own noise.
 
     A cell with n visits, known up to noise t, and reward noise s says R = n <v, omega> + error,
     of variance at most n / 4 + s^2 + t^2 / 4. Cells are weighted by its inverse; those whose visits
     do not stand out of their noise are left out. The prior is rewards of about 1/2 +- 1/2.
     """
-
-    def __init__(
-        self,
-        features: Floats,
-        visits: tuple[Floats, Floats],
-        sums: tuple[Floats, Floats],
-        known: float,
-        scale: float,
-        pooled: bool,
-    ) -> None:
-        (n, visit_noise), (paid, reward_noise) = visits, sums
-        used = (n > known * visit_noise) & (n > 0)
-        step, state, action = np.nonzero(used)
-        m = features.shape[2]
-        error = n * REWARD_VARIANCE + reward_noise**2 + REWARD_VARIANCE * visit_noise**2
-        weights = 1.0 / error[used]
-        groups = [np.ones(len(step), bool)] if pooled else [step == h for h in range(len(n))]
-        self._fits: list[tuple[Floats, Floats]] = []
-        for here in groups:
-            v, w, count = features[state[here], action[here]], weights[here], n[used][here]
-            precision = (v * (w * count * count)[:, np.newaxis]).T @ v
-            inverse = np.linalg.inv(precision + np.eye(m) / (m * REWARD_VARIANCE))
-            omega = inverse @ (v.T @ (w * count * paid[used][here]))
-            square = np.maximum(((features @ inverse) * features).sum(axis=-1), 0.0)
-            self._fits.append((features @ omega, scale * np.sqrt(square)))
-
-    def at(self, step: int) -> tuple[Floats, Floats]:
-        """Means (S, A) and widths at a step."""
-        return self._fits[min(step, len(self._fits) - 1)]
+    n, visit_noise = sums.scaled("visits"), sums.noise("visits")
+    paid, reward_noise = sums.scaled("rewards"), sums.noise("rewards")
+    used = (n > visit_noise) & (n > 0)
+    step, state, action = np.nonzero(used)
+    m = features.shape[2]
+    error = n * REWARD_VARIANCE + reward_noise**2 + REWARD_VARIANCE * visit_noise**2
+    weights = 1.0 / error[used]
+    groups = [np.ones(len(step), bool)] if pooled else [step == h for h in range(len(n))]
+    fits = []
+    for here in groups:
+        v, w, count = features[state[here], action[here]], weights[here], n[used][here]
+        precision = (v * (w * count * count)[:, np.newaxis]).T @ v
+        inverse = np.linalg.inv(precision + np.eye(m) / (m * REWARD_VARIANCE))
+        omega = inverse @ (v.T @ (w * count * paid[used][here]))
+        square = np.maximum(((features @ inverse) * features).sum(axis=-1), 0.0)
+        fits.append((features @ omega, scale * np.sqrt(square)))
+    return fits
 
 
-class CountModel:
+class CountModel(MixtureModel):
     """Regression on counts along the policies that were played.
 
     A cell (h, s, a) with n visits says N(s') = n (p0(s') + x(s')' w) + error, whose variance is
@@ -158,22 +121,23 @@ class CountModel:
         public: PublicFeatures,
         counts: Floats,
         noise: Floats,
-        known: float,
         scale: float,
-        rewards: RewardEstimate,
+        rewards: Sequence[Fit],
         pooled: bool,
     ) -> None:
-        self._public, self._scale, self._rewards = public, scale, rewards
+        self._public, self._scale = public, scale
         mass = np.where(public.informs, public.mean, 0.0).sum(axis=-1)
         visits = counts.sum(axis=-1) / np.where(mass > 0, mass, 1.0)
         spread = noise * np.sqrt(public.informs.sum(axis=-1))
-        used = (visits > known * spread) & (visits > 0) & (mass > 0)
+        used = (visits > spread) & (visits > 0) & (mass > 0)
         step, state, action = np.nonzero(used)
         cells: tuple[NDArray[Any], ...] = visits[used], counts[used], noise[used], state, action
         groups = [np.ones(len(step), bool)]
         if not pooled:
             groups = [step == h for h in range(max(1, public.horizon - 1))]
-        self.fits = [self._fit(*(part[here] for part in cells)) for here in groups]
+        fits = [self._fit(*(part[here] for part in cells)) for here in groups]
+        self._inverses = [inverse for inverse, _ in fits]
+        super().__init__(public, [weights for _, weights in fits], rewards)
 
     def _fit(
         self, visits: Floats, counts: Floats, noise: Floats, s: Ints, a: Ints
@@ -183,7 +147,7 @@ class CountModel:
         k = public.free
         prior = np.eye(k) * k / (public.radius * public.scale) ** 2
         weights, precision = np.zeros(k), prior
-        for _ in range(_ROUNDS):
+        for _ in range(2):  # the second time with the variances that the first implies
             chances = np.clip(p0 + np.einsum("ckt,k->ct", x, weights), 1e-3, 1.0)
             error = np.maximum(n, 1.0) * chances + noise[:, np.newaxis] ** 2
             w = np.where(informs, 1.0 / error, 0.0)
@@ -192,25 +156,16 @@ class CountModel:
             weights = np.linalg.solve(precision, target)
         return np.asarray(np.linalg.inv(precision), dtype=np.float64), weights
 
-    def rewards(self, step: int) -> tuple[Floats, Floats]:
-        """Means and widths at a step."""
-        return self._rewards.at(step)
-
     def next_values(
         self, step: int, values: Floats, wide: int | None = None
     ) -> tuple[Floats, Floats]:
         """Expected next values (j, S, A) for value functions (j, S), and their widths."""
-        inverse, weights = self.fits[min(step, len(self.fits) - 1)]
+        at = min(step, len(self._weights) - 1)
+        inverse, weights = self._inverses[at], self._weights[at]
         base, inputs = self._public.apply(values)
         means, widths = [], []
-        for j, value in enumerate(values):
-            x = inputs[j]
-            means.append(np.clip(base[j] + x @ weights, value.min(), value.max()))
+        for value, mean, x in zip(values, base, inputs, strict=True):
+            means.append(np.clip(mean + x @ weights, value.min(), value.max()))
             square = np.maximum(((x @ inverse) * x).sum(axis=-1), 0.0)
             widths.append(self._scale * np.sqrt(square))
         return np.array(means), np.array(widths)
-
-    def probabilities(self, step: int) -> Floats:
-        """Estimated transitions (S, A, S)."""
-        weights = self.fits[min(step, len(self.fits) - 1)][1]
-        return np.asarray(self._public.mean + np.matmul(weights, self._public.features))

@@ -1,16 +1,17 @@
-"""What models of a mixture are made of: public features, and sums with their noise.
+"""What is known of a mixture: public features, regressions on noisy sums, and models made of them.
 
-P V = p0 V + (x V)' w, with w the unknown coordinates in units of the features' scale. Planning
-asks a model for expected next values of every state and action for some value functions, and for
-rewards, both with widths.
+P V = p0 V + phi' w with phi = x V: of the features psi of a mixture, p0 is the part that is known
+(at the public centre of the weights), x the rest (along the directions in which they are unknown),
+and w are the unknown coordinates, in units of the features' scale.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,12 +20,14 @@ from tacit.core.sizes import Floats, check_bytes
 
 if TYPE_CHECKING:
     from tacit.mixture.spec import MixtureSpec
+    from tacit.numerics.block_sums import BlockSums
 
-
-Sums = tuple[Mapping[str, Floats], Mapping[str, Floats], float]
-"""Sums of a block by name, the standard deviations of their noise, and that of weight 1."""
+Fit = tuple[Floats, Floats]
+"""Mean rewards (S, A) and their widths."""
 REWARD_VARIANCE = 0.25
 """Rewards in [0, 1] have at most this variance."""
+# <v, e - p> has at most |v|^2 times this variance, twice that of a reward.
+_MODEL_VARIANCE = 0.5
 # So many numbers are multiplied at a time, half a megabyte.
 _CACHED = 1 << 16
 
@@ -96,6 +99,13 @@ class Rows(NamedTuple):
     gram_noise: Floats  # (L,), on the diagonal
     cross_noise: Floats  # (L,)
 
+    @classmethod
+    def of(cls, sums: BlockSums, gram: str, cross: str) -> Rows:
+        """All blocks together."""
+        rows = np.ones(len(sums.parts[cross]))
+        noise = (sums.noise(name) * rows for name in (gram, cross))
+        return cls(sums.scaled(gram), sums.scaled(cross), *noise)
+
     def first(self, rows: int) -> Rows:
         """The first rows only."""
         return Rows(*(array[:rows] for array in self))
@@ -106,35 +116,94 @@ class Rows(NamedTuple):
         return Rows(*sums, *(np.sqrt((noise**2).sum(keepdims=True)) for noise in self[2:]))
 
 
-class RewardEstimate(Protocol):
-    """What is known of rewards."""
+class Regression:
+    """One regularised regression: weights, and widths of linear predictions.
 
-    def at(self, step: int) -> tuple[Floats, Floats]:
-        """Means (S, A) and widths at a step."""
+    Lambda = G + Z (``matrix``) and u = g + z (``cross``), true sums with noise and a ridge, give
+    w_hat = Lambda^-1 u (the paper's equations 1 and 2). Their noise has the standard deviations
+    ``noise``; true weights are at most ``bound`` long, or sqrt(k) times that.
+    """
+
+    def __init__(
+        self, matrix: Floats, cross: Floats, noise: tuple[float, float], scale: float, bound: float
+    ) -> None:
+        self._inverse, self._scale = np.linalg.inv(matrix), scale
+        self.weights: Floats = self._inverse @ cross
+        length = min(float(self.weights @ self.weights), len(cross) * bound**2)
+        self._noise = noise[1] ** 2 + noise[0] ** 2 * length
+
+    def width(self, inputs: Floats, variance: float) -> Floats:
+        """Widths of <inputs, w> for inputs (..., k) whose targets have this variance.
+
+        A multiple of the standard deviation that sampling and the noise of both sums have.
+        """
+        flat = inputs.reshape(-1, inputs.shape[-1])
+        turned = flat @ self._inverse
+        leverage = np.maximum(np.einsum("nk,nk->n", turned, flat), 0.0)
+        squares = variance * leverage + self._noise * np.einsum("nk,nk->n", turned, turned)
+        widths = self._scale * np.sqrt(squares)
+        return np.asarray(widths.reshape(inputs.shape[:-1]), dtype=np.float64)
 
 
-@dataclass(frozen=True)
-class KnownMeanRewards:
-    """Rewards that are known."""
+class MixtureModel(ABC):
+    """Estimated transitions and rewards, of every step or one for all, with widths."""
 
-    table: Floats
+    def __init__(
+        self, public: PublicFeatures, weights: Sequence[Floats], rewards: Sequence[Fit]
+    ) -> None:
+        self._public, self._weights, self._rewards = public, weights, rewards
+        self._estimated: dict[int, Floats] = {}
 
-    def at(self, step: int) -> tuple[Floats, Floats]:
-        """Means (S, A) at a step, and widths of zero."""
-        means = self.table[min(step, len(self.table) - 1)]
-        return means, np.zeros(means.shape)
-
-
-class MixtureModel(Protocol):
-    """What planning asks of what is known."""
-
-    def rewards(self, step: int) -> tuple[Floats, Floats]:
+    def rewards(self, step: int) -> Fit:
         """Means and widths at a step, both (S, A)."""
+        return self._rewards[min(step, len(self._rewards) - 1)]
 
+    @abstractmethod
     def next_values(
         self, step: int, values: Floats, wide: int | None = None
     ) -> tuple[Floats, Floats]:
         """Expected next values (j, S, A) of (j, S); widths, perhaps of the first ``wide`` alone."""
 
     def probabilities(self, step: int) -> Floats:
-        """The estimated transitions (S, A, S); rows need not be distributions."""
+        """Estimated transitions (S, A, S); rows need not be distributions."""
+        at = min(step, len(self._weights) - 1)
+        if at not in self._estimated:
+            along = np.matmul(self._weights[at], self._public.features)
+            self._estimated[at] = self._public.mean + along
+        return self._estimated[at]
+
+
+class RegressionModel(MixtureModel):
+    """P V = p0 V + phi' w: next states regressed on features (the paper's equation 1)."""
+
+    def __init__(
+        self, public: PublicFeatures, fits: Sequence[Regression], rewards: Sequence[Fit]
+    ) -> None:
+        self.fits = fits
+        super().__init__(public, [fit.weights for fit in fits], rewards)
+
+    def next_values(
+        self, step: int, values: Floats, wide: int | None = None
+    ) -> tuple[Floats, Floats]:
+        """P V and its widths, (j, S, A), for value functions V (j, S); phi = x V is line 7.
+
+        Values are centred, as P of a constant is known. Only the first ``wide`` have widths: the
+        others do not cost another reading of the features.
+        """
+        fit = self.fits[min(step, len(self.fits) - 1)]
+        wide = len(values) if wide is None else wide
+        middles = (values.max(axis=1) + values.min(axis=1)) / 2.0
+        centred = values - middles[:, np.newaxis]
+        base, inputs = self._public.apply(centred[:wide])
+        means, widths = [], []
+        for j, value in enumerate(values):
+            if j >= wide:
+                mean = self.probabilities(step) @ centred[j]
+                width = np.zeros(mean.shape)
+            else:
+                half = max(float(np.abs(centred[j]).max()), 1e-9)
+                mean = base[j] + inputs[j] @ fit.weights
+                width = fit.width(inputs[j], _MODEL_VARIANCE * half**2)
+            means.append(np.clip(mean + middles[j], value.min(), value.max()))
+            widths.append(width)
+        return np.array(means), np.array(widths)

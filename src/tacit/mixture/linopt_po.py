@@ -14,9 +14,8 @@ import numpy as np
 from tacit.core.algorithm import Floats, Plan, Progress
 from tacit.finite.mirror import MirrorOptions, Optimistic, drawn, improved
 from tacit.finite.policy import Policy
-from tacit.mixture.base import MixtureOptions
 from tacit.mixture.estimate import MixtureModel
-from tacit.mixture.linopt_vi import LinOptVI
+from tacit.mixture.linopt_vi import LinOptVI, MixtureOptions
 from tacit.numerics.block_sums import BlockSums
 
 

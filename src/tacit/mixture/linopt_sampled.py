@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tacit.core.algorithm import BlockInfo, BlockSizes, Floats, Plan, Progress
+from tacit.core.options import OptimismOptions
 from tacit.finite.algorithm import FiniteAlgorithm
 from tacit.numerics.block_sums import BlockSums
 from tacit.numerics.ridge import ridge_inverse
-from tacit.privacy.arguments import instance_of, positive
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.sizing import users_above_noise
 
@@ -21,36 +20,8 @@ if TYPE_CHECKING:
     from tacit.core.problem import Problem
     from tacit.privacy.curator import Release
 
-# Without privacy nobody is scaled back, which would bias.
-_NO_CLIP = 1e9
-
-
-@dataclass(frozen=True)
-class LinOptSampledConstants:
-    """Practical constants, chosen on other seeds of the worlds than are reported."""
-
-    bonus: float = 0.1  # scale of widths
-    ridge: float = 1.0  # ridge in standard deviations of the Gram's noise, times sqrt(k)
-    growth: float = 1.5  # the users served grow by at most this factor from block to block
-    first: float = 2.0  # users of the first block, in standard deviations of a sum's noise
-    clip: float = 1.0  # the longest user, in lengths of one who is everywhere alike
-
-
-@dataclass(frozen=True, kw_only=True)
-class LinOptSampledOptions:
-    """Options of :class:`LinOptSampled`.
-
-    Attributes:
-        scale: multiplies the bonus.
-        constants: the practical constants.
-    """
-
-    scale: float = 1.0
-    constants: LinOptSampledConstants = LinOptSampledConstants()
-
-    def __post_init__(self) -> None:
-        positive("scale", self.scale)
-        instance_of("constants", self.constants, LinOptSampledConstants)
+# Scale of widths.
+_BONUS = 0.1
 
 
 class LinOptSampled(FiniteAlgorithm[BlockSums]):
@@ -65,7 +36,7 @@ class LinOptSampled(FiniteAlgorithm[BlockSums]):
     Private statistics: value-targeted sums of every block, once, with the whole budget and the
     values of the plan that was public when the block began. The first block has the plan for the
     centre of the weights. ``spec.targets()`` makes plans and sums, by the kind of states:
-    :class:`~tacit.mixture.state_targets.StateTargets`, or that of a
+    :class:`~tacit.mixture.targeted_sums.StateTargets`, or that of a
     :class:`~tacit.continuous.simulated_spec.SimulatedSpec`.
 
     Guarantee: that of its curator; see ``guarantee``.
@@ -80,11 +51,11 @@ class LinOptSampled(FiniteAlgorithm[BlockSums]):
     """
 
     name = "linopt_sampled"
-    Options: ClassVar[type[Any]] = LinOptSampledOptions
-    options: LinOptSampledOptions
+    Options = OptimismOptions
+    options: OptimismOptions
     statistic_kind = "values"
 
-    def __init__(self, problem: Problem, options: LinOptSampledOptions) -> None:
+    def __init__(self, problem: Problem, options: OptimismOptions) -> None:
         if not hasattr(problem.spec, "targets"):
             raise InvalidArgument(
                 "this agent needs simulators: spec must be a SampledSpec or a SimulatedSpec; got "
@@ -119,13 +90,11 @@ class LinOptSampled(FiniteAlgorithm[BlockSums]):
 
     def fit(self, state: BlockSums) -> tuple[Floats, Floats, Floats]:
         """Coordinates of the weights, the regularised Gram's inverse, and both sums' noise."""
-        k, constants = self.targets.free, self.options.constants
-        prior = 1e-3 / self.targets.radius**2
+        k, prior = self.targets.free, 1e-3 / self.targets.radius**2
         if not state.parts:
             return np.zeros(k), np.eye(k) / prior, np.zeros(2)
         noise = np.array([float(state.noise(name)) for name in ("gram", "cross")])
-        ridge = prior + constants.ridge * noise[0] * math.sqrt(k)
-        inverse = ridge_inverse(state.scaled("gram"), ridge)
+        inverse = ridge_inverse(state.scaled("gram"), prior + noise[0] * math.sqrt(k))
         eta = inverse @ state.scaled("cross")[:, 0]
         length = float(np.linalg.norm(eta))
         return eta * min(1.0, self.targets.radius / max(length, 1e-12)), inverse, noise
@@ -142,10 +111,11 @@ class LinOptSampled(FiniteAlgorithm[BlockSums]):
         eta, inverse, noise = self.fit(state)
         # Of targets, in units of the inputs; the last block's.
         variance = 1.0 if last is None else last.memory["most"] ** 2
-        scale = self.options.scale * self.options.constants.bonus if state.parts else 0.0
+        scale = self.options.scale * _BONUS if state.parts else 0.0
         from_noise = noise[1] ** 2 + noise[0] ** 2 * float(eta @ eta)
         width = partial(_width, scale, inverse, variance, from_noise)
-        clip = self.options.constants.clip if self.privacy.private else _NO_CLIP
+        # Without privacy nobody is scaled back, which would bias.
+        clip = 1.0 if self.privacy.private else 1e9
         policy, greedy, asked = self.targets.plan(eta, width, clip, rng)
         return Plan(self.named(policy), self.named(greedy), asked)
 
@@ -159,12 +129,9 @@ class LinOptSampled(FiniteAlgorithm[BlockSums]):
             )
 
     def _block_sizes(self) -> BlockSizes:
-        constants, first = self.options.constants, 1
-        if self.privacy.private:
-            plan = self.plan(self.init(), None, Progress(), self.problem.rng())
-            asked = self.targets.statistic(**plan.memory)
-            first = users_above_noise(asked, self.privacy, constants.first)
-        return BlockSizes(first=first, growth=constants.growth)
+        plan = self.plan(self.init(), None, Progress(), self.problem.rng())
+        asked = self.targets.statistic(**plan.memory)
+        return BlockSizes(first=users_above_noise(asked, self.privacy, 2.0), growth=1.5)
 
 
 def _width(scale: float, inverse: Floats, variance: float, from_noise: float, x: Floats) -> Floats:

@@ -1,42 +1,76 @@
 """LinOptVI: optimistic value iteration for linear mixtures (Private-LinOpt-VI of Zhou).
 
-The paper's Algorithm 1 over its Section 3, in its order: what is asked of a user (lines 13 and
-14), the regressions over a changing regulariser (equations 1 and 2, lines 5 and 6), how far off
-they may be (Lemma 3.1, lines 8 and 9), optimistic values (lines 3 to 11) and the policy (line 12).
+The paper's Algorithm 1 over its Section 3: what is asked of a user (lines 13 and 14), the
+regressions over a changing regulariser (equations 1 and 2, lines 5 and 6, with how far off they may
+be: :mod:`~tacit.mixture.estimate`), optimistic values (lines 3 to 11) and the policy (line 12).
 
-Expected next values are P V = p0 V + phi' w with phi = x V: of the paper's features psi, p0 is the
-part that is known (at the public centre of the weights), x the rest (along the directions in which
-they are unknown), and w are the unknown coordinates.
+There are two kinds of statistics, of which ``statistic="auto"`` chooses one:
+
+* ``"model"``: a regression on next states themselves, which serves every value function,
+* ``"counts"``: counts along the block's own policy (sparse worlds).
+
+Both ask every user once, with the whole budget; sums over blocks are post-processing.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from tacit.core.algorithm import Floats, Plan, Progress
-from tacit.mixture.base import MixtureAlgorithm
-from tacit.mixture.count_model import count_model
+from tacit.core.algorithm import BlockInfo, Floats, Plan, Progress
+from tacit.finite.algorithm import SumAlgorithm, SumOptions
+from tacit.mixture.count_model import CountModel, count_rewards, count_sums, path_counts
 from tacit.mixture.estimate import (
     REWARD_VARIANCE,
-    KnownMeanRewards,
+    Fit,
     MixtureModel,
     PublicFeatures,
-    RewardEstimate,
+    Regression,
+    RegressionModel,
     Rows,
 )
+from tacit.mixture.model_sums import ModelSums
+from tacit.mixture.path_counts import PathCounts
 from tacit.numerics.block_sums import BlockSums
+from tacit.numerics.ridge import positive_part
+from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.models import Privacy
 
-Regularised = Callable[[Floats, float, int], Floats]
-"""Lambda, of a noisy Gram matrix, its noise, and how many rows of sums there are."""
+if TYPE_CHECKING:
+    from tacit.core.problem import Problem
+    from tacit.mixture.spec import MixtureSpec
+    from tacit.privacy.curator import Release
 
-# <v, e - p> has at most |v|^2 times this variance, twice that of a reward.
-_MODEL_VARIANCE = 0.5
+# Scale of widths. Those of counts are taken as they are: their errors are mostly sampling.
+_BONUS = 0.3
+# A policy's transitions count as sparse below this many next states that inform on weights.
+_SPARSE = 3.0
 
 
-class LinOptVI(MixtureAlgorithm):
+@dataclass(frozen=True, kw_only=True)
+class MixtureOptions(SumOptions):
+    """Options of mixture algorithms.
+
+    Attributes:
+        statistic: what is asked of users: ``"model"``, ``"counts"`` or ``"auto"``, which says
+            in ``why`` what it chose.
+    """
+
+    statistic: Literal["auto", "model", "counts"] = "auto"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.statistic not in ("auto", "model", "counts"):
+            raise InvalidArgument(
+                f"statistic must be auto, model or counts, got {self.statistic!r}"
+            )
+
+
+class LinOptVI(SumAlgorithm[BlockSums]):
     """Optimistic value iteration on a regularised regression.
 
     Idea: transitions are known features times unknown weights, so a regression on the sums of all
@@ -59,37 +93,119 @@ class LinOptVI(MixtureAlgorithm):
     """
 
     name = "linopt_vi"
+    spec: MixtureSpec
+    options: MixtureOptions
+    Options = MixtureOptions
 
-    # What is estimated, of sums that every user is asked once: G and g of Section 6.1, or counts.
+    def __init__(self, problem: Problem, options: MixtureOptions) -> None:
+        spec: MixtureSpec = problem.spec
+        if not hasattr(spec, "transition_features"):
+            raise InvalidArgument(
+                "this agent needs features of transitions: spec must be a MixtureSpec, as of "
+                "mixture_of_models or hard_mixture, or of "
+                "tacit.mixture.mixture_from_tabular(world) for a small finite world; got "
+                f"{type(spec).__name__}"
+            )
+        given = options.stationary
+        self.stationary = spec.stationary_transitions if given is None else given
+        self.public = PublicFeatures.of(spec)  # along directions in which weights are unknown
+        self.statistic_kind, self._reason = choose_kind(options, problem.privacy, self.public)
+        per_step = self.statistic_kind != "model" or not self.stationary
+        self.pooled = not per_step and spec.stationary_rewards
+        super().__init__(problem, options)
+
+    def init(self) -> BlockSums:
+        """No sums."""
+        return BlockSums()
+
+    # What is asked, of every user once: G and g of Section 6.1, or counts.
+
+    @property
+    def _multiple(self) -> float:
+        return 8.0 if self.statistic_kind == "counts" else 4.0
+
+    def data_format(self, at: Progress) -> Literal["episodes", "counts", "occupancy"]:
+        """Episodes where a clip must see users one by one, else sums."""
+        if self.statistic_kind == "counts":
+            return "occupancy"
+        return "episodes" if self._model_sums[self.one_by_one(at)].clips else "counts"
+
+    def statistic(self, plan: Plan, one_by_one: bool) -> ModelSums | PathCounts:
+        """Sums for a regression, or counts along the block's policy."""
+        if self.statistic_kind == "counts":
+            return path_counts(self.spec, self.public, plan.policy)
+        return self._model_sums[one_by_one]
+
+    @cached_property
+    def _model_sums(self) -> tuple[ModelSums, ModelSums]:
+        """As they are, and clipped to a typical length, where users are summed one by one."""
+        public = self.public
+        tables = public.features, public.mean, public.support
+        known = *tables, public.horizon, public.reward_features, self.pooled
+        whole = ModelSums(*known)
+        clip = whole.typical * (1.0 if self.pooled else math.sqrt(2.0))
+        return whole, ModelSums(*known, clip=clip)
+
+    def update(
+        self,
+        state: BlockSums,
+        plan: Plan,
+        release: Release,
+        block: BlockInfo,
+        rng: np.random.Generator,
+    ) -> BlockSums:
+        """The sums with those of one more block."""
+        asked = self.query(state, plan, block)
+        if isinstance(asked, PathCounts):
+            sums = count_sums(self.spec, self.public, release, asked)
+            return state.added(*sums, release.users)
+        noise = {name: float(np.max(value)) for name, value in release.std.items()}
+        return state.added(release.parts, noise, noise["cross"], release.users)
+
+    # What is estimated.
 
     def model(self, state: BlockSums) -> MixtureModel:
-        """Estimated transitions and rewards: the regression, or a model of counts."""
-        if self.statistic_kind == "model":
-            return self.regression(state)
-        constants = self.options.constants
-        how = constants.known, self.options.scale * constants.counts_bonus, self.stationary
-        return count_model(self.spec, self.public, state, *how)
-
-    def regression(self, state: BlockSums) -> RegressionModel:
-        """The regression of transitions, and of rewards if they are unknown."""
-        rows = self.rows(state, "gram", "cross")
+        """Estimated transitions and rewards: a regression on sums, or on counts."""
+        if self.statistic_kind == "counts":
+            how = self.options.scale, self._rewards(state), self.stationary
+            return CountModel(self.public, state.scaled("counts"), state.noise("counts"), *how)
+        rows = Rows.of(state, "gram", "cross")
         if self.stationary and len(rows.cross) > 1:
             # No transition of the last step was counted: its row is noise.
             rows = rows.first(self.spec.horizon - 1)
-        rows = rows.pooled() if self.stationary else rows
-        how = self.regularised, self.options.scale * self.options.constants.bonus
-        return RegressionModel(self.public, rows, self.reward_estimate(state, *how), *how)
+        bound = self.public.radius * self.public.scale
+        fits = self._fits(rows.pooled() if self.stationary else rows, bound)
+        return RegressionModel(self.public, fits, self._rewards(state))
 
-    def reward_estimate(
-        self, state: BlockSums, regularised: Regularised, scale: float
-    ) -> RewardEstimate:
+    def _rewards(self, state: BlockSums) -> list[Fit]:
         """Rewards as they are known, or regressed on their features."""
-        features = self.public.reward_features
-        if features is None:
-            assert self.spec.known_rewards is not None  # noqa: S101
-            return KnownMeanRewards(self.spec.known_rewards)
-        rows, pooled = self.rows(state, "reward_gram", "rewards"), self.spec.stationary_rewards
-        return RegressedRewards(features, rows.pooled() if pooled else rows, regularised, scale)
+        known, features = self.spec.known_rewards, self.public.reward_features
+        if known is not None:
+            return [(means, np.zeros(means.shape)) for means in known]
+        assert features is not None  # noqa: S101
+        pooled = self.spec.stationary_rewards
+        if self.statistic_kind == "counts":
+            return count_rewards(features, state, self.options.scale, pooled)
+        rows = Rows.of(state, "reward_gram", "rewards")
+        fits = self._fits(rows.pooled() if pooled else rows, math.sqrt(features.shape[2]))
+        return [(features @ fit.weights, fit.width(features, REWARD_VARIANCE)) for fit in fits]
+
+    def _fits(self, rows: Rows, bound: float) -> list[Regression]:
+        """A regression for each row of sums."""
+        how = self.options.scale * _BONUS, bound
+        return [
+            Regression(self.regularised(gram, float(noise[0])), cross, noise, *how)
+            for gram, cross, *noise in zip(*rows, strict=True)
+        ]
+
+    def regularised(self, gram: Floats, noise: float) -> Floats:
+        """max(G, 0) + (prior + s sqrt(k)) I, with s the noise of G.
+
+        The prior is small beside what one user shows.
+        """
+        k = len(gram)
+        prior = 1e-3 / (self.public.radius * self.public.scale) ** 2
+        return positive_part(gram) + (prior + noise * math.sqrt(k)) * np.eye(k)
 
     # How it is optimistic, and how it plans.
 
@@ -125,111 +241,18 @@ class LinOptVI(MixtureAlgorithm):
         return q_values, greedy
 
 
-class Regression:
-    """One regularised regression: weights, and widths of linear predictions.
-
-    Lambda = G + Z and u = g + z, true sums with noise and a ridge, give w_hat = Lambda^-1 u
-    (equations 1 and 2).
-
-    Made of a ``row`` of noisy sums; true weights are at most ``bound`` long, or sqrt(k) times that.
-    """
-
-    def __init__(
-        self, rows: Rows, row: int, regularised: Regularised, scale: float, bound: float
-    ) -> None:
-        self._noise = float(rows.gram_noise[row]), float(rows.cross_noise[row])
-        self._scale, self._bound = scale, bound
-        self.matrix = regularised(rows.gram[row], self._noise[0], len(rows.gram))
-        self.inverse = np.linalg.inv(self.matrix)
-        self.weights: Floats = self.inverse @ rows.cross[row]
-
-    def width(self, inputs: Floats, variance: float) -> Floats:
-        """Widths of <inputs, w> for inputs (..., k) whose targets have this variance.
-
-        A multiple of the standard deviation that sampling and the noise of both sums have.
-        """
-        k = self.inverse.shape[0]
-        flat = inputs.reshape(-1, k)
-        turned = flat @ self.inverse
-        leverage = np.maximum(np.einsum("nk,nk->n", turned, flat), 0.0)
-        length = min(float(self.weights @ self.weights), k * self._bound**2)
-        noise = self._noise[1] ** 2 + self._noise[0] ** 2 * length
-        squares = variance * leverage + noise * np.einsum("nk,nk->n", turned, turned)
-        widths = self._scale * np.sqrt(squares)
-        return np.asarray(widths.reshape(inputs.shape[:-1]), dtype=np.float64)
-
-
-class RegressedRewards:
-    """r = <varphi, w>: rewards regressed on their features (equation 2)."""
-
-    def __init__(
-        self, features: Floats, rows: Rows, regularised: Regularised, scale: float
-    ) -> None:
-        self._features = features
-        how = regularised, scale, math.sqrt(features.shape[2])
-        self.fits = [Regression(rows, row, *how) for row in range(len(rows.gram))]
-
-    def at(self, step: int) -> tuple[Floats, Floats]:
-        """Means (S, A) and widths at a step."""
-        fit = self.fits[min(step, len(self.fits) - 1)]
-        return self._features @ fit.weights, fit.width(self._features, REWARD_VARIANCE)
-
-
-class RegressionModel:
-    """P V = p0 V + phi' w: next states regressed on features (equation 1).
-
-    Weights are coordinates times the features' scale.
-    """
-
-    def __init__(
-        self,
-        public: PublicFeatures,
-        rows: Rows,
-        rewards: RewardEstimate,
-        regularised: Regularised,
-        scale: float,
-    ) -> None:
-        self._public, self._rewards = public, rewards
-        self._estimated: dict[int, Floats] = {}
-        bound = public.radius * public.scale
-        self.fits = [
-            Regression(rows, row, regularised, scale, bound) for row in range(len(rows.gram))
-        ]
-
-    def rewards(self, step: int) -> tuple[Floats, Floats]:
-        """Means and widths at a step."""
-        return self._rewards.at(step)
-
-    def next_values(
-        self, step: int, values: Floats, wide: int | None = None
-    ) -> tuple[Floats, Floats]:
-        """P V and its widths, (j, S, A), for value functions V (j, S); phi = x V is line 7.
-
-        Values are centred, as P of a constant is known. Only the first ``wide`` have widths: the
-        others do not cost another reading of the features.
-        """
-        at, public = min(step, len(self.fits) - 1), self._public
-        fit, wide = self.fits[at], len(values) if wide is None else wide
-        middles = (values.max(axis=1) + values.min(axis=1)) / 2.0
-        centred = values - middles[:, np.newaxis]
-        base, inputs = public.apply(centred[:wide])
-        means, widths = [], []
-        for j, value in enumerate(values):
-            half = max(float(np.abs(centred[j]).max()), 1e-9)
-            if j >= wide:
-                mean = self.probabilities(step) @ centred[j]
-                width = np.zeros(mean.shape)
-            else:
-                mean = base[j] + inputs[j] @ fit.weights
-                width = fit.width(inputs[j], _MODEL_VARIANCE * half**2)
-            means.append(np.clip(mean + middles[j], value.min(), value.max()))
-            widths.append(width)
-        return np.array(means), np.array(widths)
-
-    def probabilities(self, step: int) -> Floats:
-        """Estimated transitions (S, A, S)."""
-        at = min(step, len(self.fits) - 1)
-        if at not in self._estimated:
-            along = np.matmul(self.fits[at].weights, self._public.features)
-            self._estimated[at] = self._public.mean + along
-        return self._estimated[at]
+def choose_kind(
+    options: MixtureOptions, privacy: Privacy, public: PublicFeatures
+) -> tuple[str, str]:
+    """Kind of statistic, and why."""
+    if options.statistic != "auto":
+        return options.statistic, "as asked"
+    if privacy.needs_l1:
+        return "counts", "of these only counts have a sensitivity in the 1-norm"
+    informs = public.informs.sum(axis=-1)
+    sparse = float(informs[informs > 0].mean()) <= _SPARSE if informs.any() else True
+    many = public.free > 2 * public.features.shape[0]
+    if privacy.joint and (sparse or many):
+        reason = "few next states inform on the weights" if sparse else "there are many weights"
+        return "counts", f"{reason}, and a policy reaches one action in each state"
+    return "model", "every transition informs on all weights, for every value function"

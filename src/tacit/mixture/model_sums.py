@@ -1,4 +1,9 @@
-"""The regression that serves every value function: sums of features and next states."""
+"""The regression that serves every value function: sums of features and next states.
+
+Transitions are P(. | s, a) = p0(s, a) + x(s, a)' eta, with x(s, a) in R^{k x S} and p0 public
+(features along the public directions, and at the public centre) and eta unknown. A transition
+that the features give no probability under any weights is impossible, so it is dropped.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +13,16 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from tacit.core.sizes import check_size
 from tacit.data.reading import read_steps
-from tacit.mixture.statistics import RegressionSums, checked_table, cut, possible_counts
+from tacit.numerics.ridge import always_one
+from tacit.privacy.arguments import positive
 from tacit.privacy.bounds.walks import MOST_PAIRS, ROUNDING, Walks, extremes, opposed
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.statistic import Block, Bools, Floats, LoopSums
+from tacit.privacy.statistic import Block, Bools, Floats, Layout, LoopSums, Part
 from tacit.privacy.symmetric import pack, packed_size
 
 # Above this many single steps bounds for any features are used.
@@ -24,24 +32,24 @@ _LARGEST = 1e6
 
 
 @dataclass(frozen=True, eq=False)
-class ModelSums(LoopSums, RegressionSums):
+class ModelSums(LoopSums):
     """Sums over a user's steps of w x x' and w x (e_{s'} - p0): a regression free of any value.
 
     Every transition informs on all weights, and one release serves all value functions.
 
     Reads ``states`` (users, H + 1), ``actions`` and ``rewards`` (users, H). A step counts if its
     values are valid and its transition possible. Where rewards are unknown, w v v' and w r v come
-    beside, v = varphi(s, a). Parts: ``gram`` (L, k, k) with squared weight a, ``cross`` (L, k),
-    ``reward_gram`` (L, m, m) and ``rewards`` (L, m) with squared weight b.
+    beside, v = varphi(s, a). Parts: ``gram`` (L, k, k), ``cross`` (L, k), ``reward_gram`` (L, m, m)
+    and ``rewards`` (L, m), with L = 1 if ``pooled``, else H.
 
     The weight w <= 1 of a step is lowered where the user's vector could become longer than
     ``clip`` whatever the next state and reward turn out to be. It does not depend on them, so what
     follows a weighted step is still an unbiased sample.
 
-    Sensitivity. One step is y = (sqrt(a) x x', x (e - p0), sqrt(b) v v', sqrt(b) r v), with |x| and
-    |v| cut to 1. A user is Y = sum w y, with w = 0 for a dropped step. Per step, steps have entries
-    of their own, so lengths l_h *add up* to sqrt(sum l_h^2), and the last one is only its reward
-    part. Pooled, they add up to sum l_h.
+    Sensitivity. One step is y = (x x', x (e - p0), v v', r v), with |x| and |v| cut to 1. A user is
+    Y = sum w y, with w = 0 for a dropped step. Per step, steps have entries of their own, so
+    lengths l_h *add up* to sqrt(sum l_h^2), and the last one is only its reward part. Pooled, they
+    add up to sum l_h.
 
     * |Y| <= C: ``clip``, or what the longest steps add up to if that is less; a step begins where
       the one before ended, or anywhere if that was dropped (:class:`Walks`). The weights keep to
@@ -59,7 +67,7 @@ class ModelSums(LoopSums, RegressionSums):
       of steps with weights >= 0; see :func:`~tacit.privacy.bounds.walks.opposed`.
 
     The least is declared. With too many pairs to look at, rho and theta are 1 and a squared
-    distance at most any_features(a, m) + any_features(b, b) for |e - p0|^2 <= m: p0 need not be a
+    distance at most any_features(1, m) + any_features(1, 1) for |e - p0|^2 <= m: p0 need not be a
     distribution.
     """
 
@@ -71,8 +79,6 @@ class ModelSums(LoopSums, RegressionSums):
     pooled: bool = False  # one row of sums for all steps, instead of one each
     # the longest vector a user may have; ``None`` for what steps can add up to
     clip: float | None = None
-    gram: float = 1.0  # squared weight a
-    reward: float = 1.0  # squared weight b
 
     def __post_init__(self) -> None:
         shape = np.shape(self.features)
@@ -83,17 +89,67 @@ class ModelSums(LoopSums, RegressionSums):
         mean = checked_table("mean", self.mean, (S, A, S))
         if np.abs(mean).max() > _LARGEST:
             raise InvalidArgument(f"mean must be probabilities, or at most {_LARGEST:g} in size")
-        self._set(features=x, mean=mean, name="model sums")
-        self._check(S, A)
+        support = np.array(self.support, dtype=bool)
+        if support.shape != (S, A, S) or not support.any():
+            raise InvalidArgument(
+                f"support must allow some transition, in shape {(S, A, S)}, got {support.shape}"
+            )
+        support.setflags(write=False)
+        given = {"features": x, "mean": mean, "support": support, "pooled": bool(self.pooled)}
+        given |= {"horizon": check_size("horizon", self.horizon), "name": "model sums"}
+        if self.reward_features is not None:
+            shape = np.shape(self.reward_features)
+            if len(shape) != 3 or shape[:2] != (S, A) or 0 in shape:
+                raise InvalidArgument(f"reward_features must have shape {S, A} + (m,), got {shape}")
+            table = checked_table("reward_features", self.reward_features, shape)
+            given["reward_features"] = cut(table, (2,))
         if self.clip is not None:
-            if not (math.isfinite(self.clip) and self.clip > 0):
-                raise InvalidArgument(f"clip must be > 0, got {self.clip!r}")
-            self._set(clip=float(self.clip))
+            given["clip"] = positive("clip", self.clip)
+        for name, value in given.items():
+            object.__setattr__(self, name, value)
 
     @property
     def free(self) -> int:
         """How many numbers are unknown, k."""
         return int(self.features.shape[2])
+
+    @property
+    def rows(self) -> int:
+        """L: one row per step, or one for all."""
+        return 1 if self.pooled else self.horizon
+
+    @property
+    def last(self) -> int:
+        """The first step whose transition does not count, unless other steps share its weights."""
+        return self.horizon if self.pooled else self.horizon - 1
+
+    @property
+    def follows(self) -> Any:
+        """A possible next state (S, A) for the last step, if its transition does not count."""
+        return None if self.last == self.horizon else self.support.argmax(axis=2)
+
+    @property
+    def _paying(self) -> int:
+        return 0 if self.reward_features is None else int(self.reward_features.shape[2])
+
+    @cached_property
+    def layout(self) -> Layout:
+        """``gram``, ``cross``, and ``reward_gram``, ``rewards`` where rewards are unknown."""
+        L, k, m = self.rows, self.free, self._paying
+        parts = [Part("gram", (L, k, k), symmetric=True), Part("cross", (L, k))]
+        if m:
+            parts += [Part("reward_gram", (L, m, m), symmetric=True), Part("rewards", (L, m))]
+        return Layout(tuple(parts))
+
+    def monitored(self, release: Any) -> dict[str, tuple[Any, Any]]:
+        """Rewards, where they are unknown and some combination of their features is always 1."""
+        one = None if self.reward_features is None else always_one(self.reward_features)
+        if one is None:
+            return {}
+        paid, noise = release["rewards"], float(np.max(release.std["rewards"]))
+        spread = noise * float(np.linalg.norm(one)) * math.sqrt(len(paid))
+        found: dict[str, tuple[Any, Any]] = {"rewards": (float((paid @ one).sum()), spread)}
+        return found if self.clip is None else found | {"partial": (1.0, 0.0)}
 
     @cached_property
     def _packed(self) -> int:
@@ -108,21 +164,17 @@ class ModelSums(LoopSums, RegressionSums):
 
     @cached_property
     def _grams(self) -> Floats:
-        """Packed and weighted x x' and v v', (S, A, G)."""
-        x = self.features
-        packed = math.sqrt(self.gram) * pack(x @ np.swapaxes(x, 2, 3))
-        if self.reward_features is None:
-            return packed
-        v = self.reward_features
+        """Packed x x' and v v', (S, A, G)."""
+        x, v = self.features, self._paid
         outer = v[..., :, np.newaxis] * v[..., np.newaxis, :]
-        return np.concatenate([packed, math.sqrt(self.reward) * pack(outer)], axis=-1)
+        return np.concatenate([pack(x @ np.swapaxes(x, 2, 3)), pack(outer)], axis=-1)
 
     @cached_property
     def _paid(self) -> Floats:
-        """Weighted v, (S, A, m)."""
+        """The v, (S, A, m); m = 0 where rewards are known."""
         if self.reward_features is None:
             return np.zeros((*self.features.shape[:2], 0))
-        return math.sqrt(self.reward) * self.reward_features
+        return self.reward_features
 
     @cached_property
     def _crosses(self) -> Floats:
@@ -162,12 +214,12 @@ class ModelSums(LoopSums, RegressionSums):
         """What distances of steps add up to, and rho."""
         if self.support.sum() > _MOST_STEPS:
             squares = self._lengths.max(), self._last_lengths.max()
-            rewards = any_features(self.reward, self.reward) if self._paying else 0.0
+            rewards = any_features(1.0, 1.0) if self._paying else 0.0
             squares_of_mean = (self.mean**2).sum(-1, keepdims=True)
             targets = np.where(self.support, 1.0 - 2.0 * self.mean + squares_of_mean, 0.0)
             # Where p0 is nearly e, almost all of it cancels.
             targets += 4.0 * np.finfo(np.float64).eps * self.mean.shape[-1] * (1 + squares_of_mean)
-            most = any_features(self.gram, float(targets.max())) + rewards
+            most = any_features(1.0, float(targets.max())) + rewards
             step, last = min(most, 4.0 * float(squares[0])), min(rewards, 4.0 * float(squares[1]))
             return self._add_up(step, last), 1.0
         step, rho = extremes(*self._steps)
@@ -282,6 +334,42 @@ class ModelSums(LoopSums, RegressionSums):
         given: Any = (*steps, *tables, *how, sums, crosses, paid)
         sum_steps(*given)
         return self._joined(sums, crosses, paid)
+
+
+def checked_table(name: str, values: ArrayLike, shape: tuple[int, ...]) -> Floats:
+    """A read-only copy of a public table."""
+    array = np.array(values, dtype=np.float64)
+    if array.shape != shape or not np.isfinite(array).all():
+        raise InvalidArgument(f"{name} must be finite, of shape {shape}, got {array.shape}")
+    array.setflags(write=False)
+    return array
+
+
+def cut(vectors: Floats, axes: tuple[int, ...]) -> Floats:
+    """Each cut to length 1, read-only."""
+    largest = np.abs(vectors).max(axis=axes, keepdims=True)
+    # Squares of the longest would be infinite.
+    scaled = vectors / np.maximum(largest, 1.0)
+    length = np.sqrt((scaled**2).sum(axis=axes, keepdims=True))
+    cut: Floats = scaled / np.maximum(length, 1.0 / np.maximum(largest, 1.0))
+    cut.setflags(write=False)
+    return cut
+
+
+def possible_counts(block: Block, horizon: int, support: Bools) -> tuple[Floats, Floats]:
+    """A simulated block's possible transitions, and what they paid, dropped ones the average."""
+    S, A, _ = support.shape
+    counts = np.asarray(block["transitions"], dtype=np.float64)
+    rewards = np.asarray(block["rewards"], dtype=np.float64)
+    if counts.shape != (horizon, S, A, S) or rewards.shape != (horizon, S, A):
+        raise InvalidArgument(
+            f"an aggregate block must have transitions of shape {(horizon, S, A, S)} and rewards "
+            f"of shape {(horizon, S, A)}, got {counts.shape} and {rewards.shape}"
+        )
+    possible = counts * support
+    kept, all_of_them = possible.sum(axis=-1), counts.sum(axis=-1)
+    share = np.divide(kept, all_of_them, out=np.ones_like(kept), where=all_of_them > 0)
+    return possible, rewards * share
 
 
 def any_features(gram: float, cross: float) -> float:

@@ -45,18 +45,18 @@ class PathCounts(LoopSums):
     followed this version, started in a possible state, took the policy's action, and went where
     the features allow. The first step that is not so ends her path, and nothing after it counts.
     Parts: ``transitions``, one entry per counted transition, and ``rewards``, the reward sum of
-    every reachable (h, s) with squared weight b, where rewards are unknown.
+    every reachable (h, s), where rewards are unknown.
 
     Sensitivity. At each step a live path adds 1 to one entry of ``transitions`` (or none) and
-    sqrt(b) r, r <= 1, to one of ``rewards``; both belong to this step only, so squared distances
-    add up over steps. Two live paths differ by 0 in transitions if they take the same one, else by
-    the number of them that count; in rewards by b (r - r')^2 <= b in the same state, else by
-    b (r^2 + r'^2) <= 2 b. A path that ended adds nothing. The largest sum over pairs of paths, each
-    of which may end at any step, is a dynamic programme over pairs of states, from the last step:
-    both go on, or one ended and the other goes on alone. It is attained: every path that the policy
-    can take is some user's, and so is every reward of 0 or 1. The 1-norm is the same with sqrt(b)
-    in place of b. Where pairs are too many, 2 L is declared, L the largest for one path: entries
-    are not negative, so |Y - Y'|^2 <= |Y|^2 + |Y'|^2. Nothing less than 1 is declared.
+    r <= 1 to one of ``rewards``; both belong to this step only, so squared distances add up over
+    steps. Two live paths differ by 0 in transitions if they take the same one, else by the number
+    of them that count; in rewards by (r - r')^2 <= 1 in the same state, else by r^2 + r'^2 <= 2. A
+    path that ended adds nothing. The largest sum over pairs of paths, each of which may end at any
+    step, is a dynamic programme over pairs of states, from the last step: both go on, or one ended
+    and the other goes on alone. It is attained: every path that the policy can take is some user's,
+    and so is every reward of 0 or 1, by which the 1-norm is the same. Where pairs are too many, 2 L
+    is declared, L the largest for one path: entries are not negative, so
+    |Y - Y'|^2 <= |Y|^2 + |Y'|^2. Nothing less than 1 is declared.
     """
 
     support: Bools  # which transitions are possible, (S, A, S)
@@ -65,7 +65,7 @@ class PathCounts(LoopSums):
     horizon: int  # steps of an episode
     policy: Ints  # its actions, (H, S)
     version: int = 0  # its version
-    reward: float = 0.0  # squared weight b; 0 where rewards are known
+    rewards: bool = False  # whether they are unknown, and summed
     nonnegative = True
 
     def __post_init__(self) -> None:
@@ -91,11 +91,8 @@ class PathCounts(LoopSums):
             raise InvalidArgument(
                 f"policy must name actions 0..{A - 1} in a table {(self.horizon, S)}"
             )
-        if self.reward != 0.0 and not 1e-12 <= self.reward <= 1e12:
-            raise InvalidArgument(f"reward must be 0 or in [1e-12, 1e12], got {self.reward!r}")
-        given = {"policy": table, "reward": float(self.reward), "name": "path counts"}
-        for name, value in given.items():
-            object.__setattr__(self, name, value)
+        object.__setattr__(self, "policy", table)
+        object.__setattr__(self, "name", "path counts")
 
     @property
     def states(self) -> int:
@@ -126,9 +123,7 @@ class PathCounts(LoopSums):
     @cached_property
     def paying(self) -> Bools:
         """In which (h, s) rewards are summed."""
-        if self.reward == 0.0:
-            return np.zeros((self.horizon, self.states), dtype=bool)
-        return np.asarray(self.moves.any(axis=2))
+        return np.asarray(self.moves.any(axis=2)) & self.rewards
 
     @cached_property
     def layout(self) -> Layout:
@@ -136,15 +131,12 @@ class PathCounts(LoopSums):
         # A policy that nothing can be learnt from still has a release, of one entry.
         parts = [Part("transitions", (max(1, int(self.counted.sum())),))]
         if self.paying.any():
-            shape = (int(self.paying.sum()),)
-            parts.append(Part("rewards", shape, weight=math.sqrt(self.reward)))
+            parts.append(Part("rewards", (int(self.paying.sum()),)))
         return Layout(tuple(parts))
 
     @property
-    def one_hots(self) -> int | None:
+    def one_hots(self) -> int:
         """One per step that counts, and one per step whose rewards do."""
-        if self.reward > 1.0:
-            return None
         counted, paying = self.counted.any(axis=(1, 2)).sum(), self.paying.any(axis=1).sum()
         return max(1, int(counted + paying))
 
@@ -175,8 +167,9 @@ class PathCounts(LoopSums):
             sums[self.paying] = rewards
         return counts, sums
 
-    def _farthest(self, reward: float) -> tuple[float, float]:
-        """The largest distance of a path from none and of two, if rewards count so much."""
+    @cached_property
+    def _farthest(self) -> tuple[float, float]:
+        """The largest distance, squared, of a path from none and of two."""
         H, S = self.horizon, self.states
         live: Bools = np.asarray(self.moves.any(axis=2))
         now, after = live.sum(axis=1), self.moves.any(axis=1).sum(axis=1)
@@ -189,7 +182,7 @@ class PathCounts(LoopSums):
                 continue
             at, to = np.ix_(here, there), np.ix_(there, there)
             gain = np.where(self.moves[h][at], self.counted[h][at], -np.inf)
-            paid = reward * self.paying[h][here]
+            paid = 1.0 * self.paying[h][here]
             one, two = np.zeros(S), np.zeros((S, S))
             one[here] = paid + (gain + alone[there]).max(axis=1)
             if both:
@@ -209,24 +202,13 @@ class PathCounts(LoopSums):
         longest = float(alone[first].max())
         return longest, float(pair[np.ix_(first, first)].max()) if both else 2.0 * longest
 
-    @cached_property
-    def _found(self) -> dict[float, tuple[float, float]]:
-        return {}
-
-    def _bound(self, reward: float, relation: Relation) -> float:
+    def l1(self, relation: Relation) -> float:
         """At least 1, so that a release of nothing has its noise."""
-        if reward not in self._found:
-            self._found[reward] = self._farthest(reward)
-        replace = checked_relation(relation) is not Relation.ZERO_OUT
-        return max(1.0, self._found[reward][replace])
+        return max(1.0, self._farthest[checked_relation(relation) is not Relation.ZERO_OUT])
 
     def l2(self, relation: Relation) -> float:
         """See the class."""
-        return math.sqrt(self._bound(self.reward, relation))
-
-    def l1(self, relation: Relation) -> float:
-        """See the class."""
-        return self._bound(math.sqrt(self.reward), relation)
+        return math.sqrt(self.l1(relation))
 
     def aggregate(self, block: Block) -> Floats:
         """From a simulated block of what followed this policy, (H, S, S) and (H, S)."""
@@ -260,5 +242,4 @@ class PathCounts(LoopSums):
         sums = np.zeros((users if separate else 1, self.layout.size))
         public = self.start, self.policy, self.support
         count_paths(*steps, admitted, *public, places, visits, separate, sums)
-        sums[:, first:] *= math.sqrt(self.reward)
         return sums

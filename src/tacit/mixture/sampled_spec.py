@@ -19,7 +19,7 @@ from tacit.mixture.spec import check_weight_set
 from tacit.privacy.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from tacit.mixture.state_targets import StateTargets
+    from tacit.mixture.targeted_sums import StateTargets
 
 Sampler: TypeAlias = Callable[[NDArray[np.int64], NDArray[np.int64], np.random.Generator], Any]
 """A base model: next states (n,) of states (n,) and actions (n,), drawn one by one."""
@@ -90,7 +90,7 @@ class SampledSpec(ArraySpec, FiniteSpec):
 
     def targets(self) -> StateTargets:
         """What :class:`tacit.LinOptSampled` plans with, and asks by."""
-        from tacit.mixture.state_targets import StateTargets
+        from tacit.mixture.targeted_sums import StateTargets
 
         return StateTargets(self)
 

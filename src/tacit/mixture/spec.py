@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from tacit.core.sizes import Floats, check_bytes, numbers, read_only
-from tacit.finite.feature_spec import FeatureSpec, fingerprint
+from tacit.finite.feature_spec import FeatureSpec, fingerprint, finite
 from tacit.privacy.errors import InvalidArgument
 
 
@@ -142,16 +142,3 @@ def check_weight_set(
     if isinstance(radius, bool) or not isinstance(radius, kinds) or not 0.0 < radius < math.inf:
         raise InvalidArgument(f"radius must be a number > 0 and finite, got {radius!r}")
     return read_only(middle), read_only(basis), float(radius)
-
-
-def finite(name: str, array: NDArray[np.generic], *axes: str) -> Floats:
-    """Read-only finite numbers; where they are not, the first axes are named."""
-    good = np.isfinite(array)
-    if not good.all():
-        bad = np.argwhere(~good)[0].tolist()
-        where = ", ".join(f"{axis} {at}" for axis, at in zip(axes, bad, strict=False))
-        entry = ", ".join(map(str, bad[len(axes) :]))
-        raise InvalidArgument(
-            f"{name} at {where} must be finite, but entry {entry} is {array[tuple(bad)]}"
-        )
-    return read_only(array)

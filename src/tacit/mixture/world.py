@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tacit.core.sizes import Floats, check_size, numbers, read_only
-from tacit.finite.feature_spec import check_mean_rewards
+from tacit.finite.feature_spec import check_mean_rewards, finite
 from tacit.finite.model import FiniteModel
 from tacit.finite.world import BERNOULLI, FiniteWorld, bernoulli, start_distribution, weighed
 from tacit.mixture.spec import (
@@ -16,7 +16,6 @@ from tacit.mixture.spec import (
     check_reward_features,
     check_transition_features,
     check_weight_set,
-    finite,
 )
 from tacit.privacy.arguments import flag
 from tacit.privacy.errors import InvalidArgument

@@ -188,42 +188,37 @@ def mixture_from_tabular(world: Any, known_rewards: bool = False) -> MixtureWorl
     >>> spec.dimension, spec.free
     (72, 60)
     """
-    return _MixtureTable(world, flag("known_rewards", known_rewards))
-
-
-class _MixtureTable(MixtureWorld):
-    def __init__(self, world: Any, known_rewards: bool) -> None:
-        model = model_of(world)
-        S, A = model.states, model.actions
-        if S < 2:
-            raise InvalidArgument("world must have at least 2 states: with one, all is known")
-        d = S * A * S
-        needed = 8 * S * A * d * S
-        if needed > _MOST_ONE_HOT_BYTES:
-            raise InvalidArgument(
-                f"world has {S} states and {A} actions, so that there are {d:,} features of each "
-                f"next state, which need {needed:,} bytes; at most {_MOST_ONE_HOT_BYTES:,} are "
-                "allowed"
-            )
-        features = np.zeros((S * A, d, S))
-        for row in range(S * A):
-            features[row, row * S : (row + 1) * S] = np.eye(S)
-        of_row = _simplex(S)
-        super().__init__(
-            features.reshape(S, A, d, S),
-            model.transitions.reshape(-1, d),
-            model.mean_rewards,
-            model.horizon,
-            reward_features=np.eye(S * A).reshape(S, A, S * A),
-            start=model.start,
-            known_rewards=known_rewards,
-            center=np.tile(of_row["center"], S * A),
-            directions=np.kron(np.eye(S * A), of_row["directions"]),
-            # That of worlds without chance, which no row exceeds.
-            radius=math.sqrt(S * A * (1.0 - 1.0 / S)),
-            name=f"mixture_from_tabular({getattr(world, 'name', 'model')})",
+    model, known = model_of(world), flag("known_rewards", known_rewards)
+    S, A = model.states, model.actions
+    if S < 2:
+        raise InvalidArgument("world must have at least 2 states: with one, all is known")
+    d = S * A * S
+    needed = 8 * S * A * d * S
+    if needed > _MOST_ONE_HOT_BYTES:
+        raise InvalidArgument(
+            f"world has {S} states and {A} actions, so that there are {d:,} features of each "
+            f"next state, which need {needed:,} bytes; at most {_MOST_ONE_HOT_BYTES:,} are allowed"
         )
-        self._become(world)
+    features = np.zeros((S * A, d, S))
+    for row in range(S * A):
+        features[row, row * S : (row + 1) * S] = np.eye(S)
+    of_row = _simplex(S)
+    made = MixtureWorld(
+        features.reshape(S, A, d, S),
+        model.transitions.reshape(-1, d),
+        model.mean_rewards,
+        model.horizon,
+        reward_features=np.eye(S * A).reshape(S, A, S * A),
+        start=model.start,
+        known_rewards=known,
+        center=np.tile(of_row["center"], S * A),
+        directions=np.kron(np.eye(S * A), of_row["directions"]),
+        # That of worlds without chance, which no row exceeds.
+        radius=math.sqrt(S * A * (1.0 - 1.0 / S)),
+        name=f"mixture_from_tabular({getattr(world, 'name', 'model')})",
+    )
+    made._become(world)
+    return made
 
 
 def _simplex(d: int) -> dict[str, Any]:
@@ -284,8 +279,7 @@ def _sorted_weights(d: int) -> Floats:
     if d == 4:
         return np.array([0.7, 0.15, 0.1, 0.05])
     halved = 0.5 ** np.arange(d, dtype=np.float64)
-    weights: Floats = halved / halved.sum()
-    return weights
+    return np.asarray(halved / halved.sum())
 
 
 def _accepted(models: Floats, weights: Floats, goal: int, horizon: int) -> bool:

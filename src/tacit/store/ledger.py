@@ -95,7 +95,11 @@ def _problems(db: sa.Connection, expect: str) -> Iterator[str]:
             yield f"entry {entry.seq} does not continue the ledger"
         last, seen = entry.hash, seen or entry.hash == expect
         if entry.event == "release":
-            body = json.loads(entry.body)
+            try:
+                body = json.loads(entry.body)
+            except ValueError:
+                yield f"entry {entry.seq} cannot be read"
+                continue
             key = entry.run, body["block"]
             spent[key] = spent.get(key, Fraction(0)) + Fraction(body["cost"])
             who = released(db, *key)

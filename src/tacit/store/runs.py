@@ -37,13 +37,14 @@ from tacit.store.values import dump, load
 
 UNIT = 10**12
 """Parts of one mu^2 (or epsilon, under pure DP) in accounts."""
+_MOST = 2**62  # whatever it is, it hides nothing
 
 
 @dataclass(frozen=True)
 class Terms:
     """Under which terms people take part in a run."""
 
-    unit: str  # "mu^2" or "epsilon"; "" without accounts
+    unit: str  # "mu^2" or "epsilon", perhaps "(zero-out)"; "" without accounts
     limit: float  # that one episode may spend, in this unit
     cost: float  # that a person pays who takes part, with all her episodes
     episodes: int  # of one person, at most; 0: any number
@@ -72,7 +73,8 @@ def create(db: sa.Connection, run: str, fingerprint: str, terms: Terms, **values
     db.execute(update(stores).values(**kind))
     row = {"run": run, "fingerprint": fingerprint, "made": b"", "block": -1}
     row |= {"version": -1, "latest": -1, "users": terms.users} | values
-    row |= {"cost": -int(-Fraction(terms.cost) * UNIT // 1), "episodes": terms.episodes}
+    cost = min(-int(-Fraction(terms.cost) * UNIT // 1), _MOST)
+    row |= {"cost": cost, "episodes": terms.episodes}
     db.execute(insert(runs).values(**row, once=int(terms.once)))
     append(db, run, "start", fingerprint=fingerprint, **vars(terms))
     return find(db, run)
@@ -133,6 +135,8 @@ def admit(db: sa.Connection, run: Any, block: int, names: Sequence[str]) -> list
     """
     found, held = came(db, run, [name for name in names if name]), dict[str, int]()
     most = db.scalar(select(stores.c.most))
+    if most and not all(names):
+        raise InvalidArgument("people of this store have a limit over all runs: give user_ids")
     for some in parts([*set(names)]) if most else ():
         for row in db.execute(select(accounts).where(accounts.c.person.in_(some))):
             held[row.person] = row.spent + row.reserved

@@ -1,7 +1,6 @@
 """Tabular worlds: finite numbers of states and actions."""
 
-from tacit.tabular.sparse_world import SparseWorld
-from tacit.tabular.world import TabularWorld, load_world, world_schema
+from tacit.tabular.world import SparseWorld, TabularWorld, load_world, world_schema
 from tacit.tabular.worlds import deep_sea, grid, health_coach, random_mdp, riverswim
 
 __all__ = [

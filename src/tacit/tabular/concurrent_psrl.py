@@ -45,6 +45,8 @@ _ONE_BY_ONE, _STEPS_ONE_BY_ONE = 1 << 17, 1 << 22
 _LONGEST_HISTORY, _LARGEST_HISTORY = 1 << 10, 1 << 25
 # The noise of a running sum against that of a single release, before the first one.
 _RUNNING = 1.8
+# Explorers before a gain is shown, where users are too few to learn from.
+_UNSHOWN = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -234,13 +236,13 @@ class ConcurrentPSRL(FiniteAlgorithm[State]):
         if earned > 1e-6:
             paid = float(explore @ [explorer.known_value(actions) for actions in policies[1:]])
             stake = max(earned - at_random, 0.1 * earned)
-            cost = min(1.0, max(c.cheapest, (earned - paid) / stake))
+            cost = min(1.0, max(0.2, (earned - paid) / stake))
         share = min(1.0, spent / cost)
         shown = (known is not None and known.shown) or serving
         shown |= not state.posterior.evidence.noisy
         guarded = not shown and greedy.shown < (1.0 if self._too_few(at) else c.shown)
         if guarded and self._too_few(at):
-            share = min(share, c.unshown)
+            share = min(share, _UNSHOWN)
         weights = np.concatenate([[1.0 - share], share * explore])
         guarded &= share < 1.0
         if guarded:
@@ -281,21 +283,21 @@ class ConcurrentPSRL(FiniteAlgorithm[State]):
         value, learnt_at, before = (0.0, 0, 1.0)
         if known is not None:
             value, learnt_at, before = known.greedy_value, known.learnt_at, known.lost
-        moved = abs(earned - value) > c.moved * value
+        moved = abs(earned - value) > 0.15 * value
         if earned <= 1e-6 or moved:
             learnt_at = served
         # One plan's draws may be unlucky.
         both = min(lost, before)
         if earned <= 1e-6:
             return 1.0, learnt_at
-        urgent = c.urgent * (c.patience if serving else 1.0)
-        spent = float(min(1.0, max((lost / urgent) ** c.steepness, c.even * both)))
+        urgent = 0.2 * (2.0 if serving else 1.0)  # all may explore where greedy loses so much
+        spent = float(min(1.0, max((lost / urgent) ** 3.0, c.even * both)))
         if not served:
             return max(c.least, spent), learnt_at
         # What must not be missed is looked for ever less: all that it costs grows with the
         # logarithm of the users.
         age = learnt_at / served
-        spent = max(c.least * min(1.0, c.late * age), min(spent, (c.settled * age) ** 4))
+        spent = max(c.least * min(1.0, 20.0 * age), min(spent, (2.5 * age) ** 4))
         return spent, learnt_at
 
     def _explorer(self, state: State, rng: np.random.Generator) -> Explorer:
@@ -363,7 +365,7 @@ class ConcurrentPSRL(FiniteAlgorithm[State]):
                 why += (
                     f", and {users:,} are too few: until releases show a gain, "
                     f"{'uniform actions' if today is None else 'the policy of today'} serve all "
-                    f"but {self.options.exploration.unshown:.0%} of them"
+                    f"but {_UNSHOWN:.0%} of them"
                 )
         return why
 

@@ -22,23 +22,17 @@ from tacit.tabular.sparse_posterior import SpikeSlabPosterior
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
+_DETECT = 6.0  # visits, in noise, that a cell needs to become known
+
 
 @dataclass(frozen=True)
 class ExplorationConstants:
     """Chosen as those of :class:`~tacit.tabular.sparse_posterior.SparseConstants`."""
 
     explorers: int = 32  # policies that explore in parallel
-    detect: float = 6.0  # visits, in noise, that a cell needs to become known
-    least: float = 0.03  # of what is at stake that exploring costs,
-    late: float = 20.0  # up to so many times the users before greedy last changed; then less
-    urgent: float = 0.2  # it may cost all where greedy is expected to lose so much,
-    steepness: float = 3.0  # and little where much less
-    patience: float = 2.0  # and so many times as much is urgent once greedy serves most users,
-    certain: float = 0.7  # which only what is better in so many worlds may replace
+    least: float = 0.03  # of the value range that exploring costs, until greedy is stable
+    certain: float = 0.7  # who serves is replaced only by what is better in so many worlds
     covering: float = 0.8  # of the explorers, at least, are for what is unknown
-    cheapest: float = 0.2  # an explorer is taken to lose so much at least
-    settled: float = 2.5  # few explore once so many times the users that taught it are served
-    moved: float = 0.15  # by which the greedy value must change to count as learnt
     most: tuple[int, ...] = (2, 4, 8)  # how many cells may count of a user
     # Cells with more visits, in noise, are not asked.
     thresholds: tuple[float, ...] = (4.0, 8.0, 16.0, 32.0, np.inf)
@@ -46,18 +40,11 @@ class ExplorationConstants:
     paths: int = 2000  # on which expectations are taken
     whole_worlds: int = 32  # drawn for what greedy may lose
     even: float = 1.0  # exploring costs so many times what two plans in a row expect greedy to lose
-    # Once most users are served, what matters is covered: cells that matter to no world that may
-    # be true count so much beside others; by half where a row has so many visits, in noise; and
-    # so much of what explorers earn, beside all that they cover.
-    focused: bool = True
-    elsewhere: float = 0.3
-    resolved: float = 12.0
-    earning: float = 0.5
+    focused: bool = True  # once most users are served, what matters is covered first
     doubting: int = 4  # of so many covering policies one is planned in a world that may be true
-    # Greedy gains something if it is better than today's policy in so many worlds. Where users are
-    # too few to learn from it is in all of them, and until then so few explore.
+    # Greedy gains something if it is better than today's policy in so many worlds; where users are
+    # too few to learn from, in all of them.
     shown: float = 0.95
-    unshown: float = 0.05
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +101,7 @@ class Explorer:
 
     def best(self, P: Floats, r: Floats) -> tuple[Ints, float]:
         """The best actions (H, S) in a world, and their value; ties are broken at random."""
-        from tacit.tabular.first_visit_loops import best_actions
+        from tacit.tabular.loops import best_actions
 
         _, S, A = r.shape
         actions = np.zeros((self.horizon, S), dtype=np.int64)
@@ -123,7 +110,7 @@ class Explorer:
 
     def value(self, P: Floats, r: Floats, actions: Ints) -> float:
         """What a policy earns in a world."""
-        from tacit.tabular.first_visit_loops import value_of
+        from tacit.tabular.loops import value_of
 
         fixed = actions.view()
         fixed.flags.writeable = False  # the same kind always: loops are compiled for each
@@ -207,12 +194,13 @@ class Explorer:
         c, P, unknown = self.constants, self.posterior.transitions, 1.0 - self.posterior.known
         covered, found, earning = np.zeros(unknown.shape), [], np.zeros(unknown.shape)
         if c.focused and serving is not None:
-            rough = 1.0 / (1.0 + (self.posterior.visits / c.resolved) ** 2)
-            unknown = serving.worth * rough + c.elsewhere * unknown
+            # Cells that matter to no world that may be true count .3 beside others.
+            rough = 1.0 / (1.0 + (self.posterior.visits / 12.0) ** 2)
+            unknown = serving.worth * rough + 0.3 * unknown
             scale = self.best(P, unknown)[1] / max(serving.earned, 1e-9)
-            earning = c.earning * scale * self.posterior.rewards
+            earning = 0.5 * scale * self.posterior.rewards
         for i in range(count):
-            missing = unknown / (1.0 + (covered / (noise * c.detect)) ** 2)
+            missing = unknown / (1.0 + (covered / (noise * _DETECT)) ** 2)
             doubted = c.doubting > 0 and i % c.doubting == c.doubting - 1
             there = self.posterior.sample(self.rng)[0] if doubted else P
             actions, _ = self.best(there, missing + earning)
@@ -222,7 +210,7 @@ class Explorer:
 
     def _occupancy(self, P: Floats, actions: Ints) -> Floats:
         """Expected visits (L, S, A) as far as rows are known."""
-        from tacit.tabular.first_visit_loops import occupancy
+        from tacit.tabular.loops import occupancy
 
         visits = np.zeros(P.shape[:3])
         occupancy(P, self.start, actions, visits)
@@ -232,7 +220,7 @@ class Explorer:
 
     def walks(self, policies: Ints, weights: Floats) -> Walks:
         """Ways of users of a mixed policy, as far as is known."""
-        from tacit.tabular.first_visit_loops import walk
+        from tacit.tabular.loops import walk
 
         share, everybody = 1.0 - float(weights[0]), np.arange(len(weights))
         moves, found = np.cumsum(self.posterior.whole_rows(), axis=-1), []
@@ -259,7 +247,7 @@ class Explorer:
             for i, j in pairs:
                 expected = parts[i][0] + parts[j][1]
                 signal = users * expected / noise_of(most)
-                score = float(np.log1p(signal**2 / (c.detect**2 + visits**2)).sum())
+                score = float(np.log1p(signal**2 / (_DETECT**2 + visits**2)).sum())
                 if best is None or score > 1.02 * best_score:
                     best_score = score
                     best = Question(most, np.stack([sets[i], sets[j]]), expected)
@@ -276,7 +264,7 @@ class Walks:
 
     def parts(self, wanted: Bools, most: int) -> list[Floats]:
         """First visits to wanted cells that count, of one of all users: of both kinds of them."""
-        from tacit.tabular.first_visit_loops import count_paths
+        from tacit.tabular.loops import count_paths
 
         found, flat = [], np.ascontiguousarray(wanted).reshape(-1)
         for share, path in self.kinds:

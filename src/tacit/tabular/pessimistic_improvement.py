@@ -9,9 +9,7 @@ import numpy as np
 
 from tacit.core.algorithm import Floats, Queries
 from tacit.finite.offline import OfflineAlgorithm, OfflineOptions, TiltedPolicies
-from tacit.tabular.policy_improvement import ImprovementConstants
-from tacit.tabular.return_estimator import ReturnEstimator
-from tacit.tabular.return_posterior import ReturnPosterior
+from tacit.tabular.return_posterior import ImprovementConstants, ReturnEstimator, ReturnPosterior
 
 if TYPE_CHECKING:
     from tacit.core.problem import Problem

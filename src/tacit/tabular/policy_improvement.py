@@ -15,8 +15,7 @@ from tacit.finite.policy import Policy
 from tacit.finite.spec import FiniteSpec
 from tacit.privacy.arguments import instance_of
 from tacit.privacy.errors import InvalidArgument
-from tacit.tabular.return_estimator import ReturnEstimator
-from tacit.tabular.return_posterior import PosteriorConstants, ReturnPosterior
+from tacit.tabular.return_posterior import ImprovementConstants, ReturnEstimator, ReturnPosterior
 
 if TYPE_CHECKING:
     from tacit.core.problem import Problem
@@ -25,30 +24,17 @@ if TYPE_CHECKING:
 _IN_MEMORY = 1 << 17
 
 
-@dataclass(frozen=True)
-class ImprovementConstants(PosteriorConstants):
-    """Constants of what is asked, chosen as those of the posterior were."""
-
-    first: int = 10  # a user's first states that tell about values
-    share: float = 0.25  # of the budget that goes to values; the rest goes to advantages
-    trace: float = 0.5  # how much of later residuals an advantage has
-    length: float = 0.35  # of all of a user's residuals, at most, in units of the largest return
-    block: float = 60.0  # size of the first block, in units of noise over visits per user and cell
-    phases: int = 8  # of a horizon, at most
-    phased: float = 8.0  # smallest blocks, times the square of the phases, that a block needs
-
-
 @dataclass(frozen=True, kw_only=True)
 class ImprovementOptions:
     """Options of policy improvement.
 
     Attributes:
         growth: by how much the users served grow from block to block.
-        constants: the constants of what is asked, and of the posterior.
+        constants: the constants of what is asked.
     """
 
     growth: float = 4.0
-    constants: ImprovementConstants = ImprovementConstants()
+    constants: ImprovementConstants = ImprovementConstants()  # noqa: RUF009
 
     def __post_init__(self) -> None:
         instance_of("constants", self.constants, ImprovementConstants)

@@ -55,7 +55,7 @@ class UCBVI(TabularAlgorithm):
             rng: Of ties.
         """
         from tacit.numerics.projection import project
-        from tacit.tabular.plan_loops import plan
+        from tacit.tabular.loops import plan
 
         counts = state.counts()
         constants, scale = self.options.constants, self.options.scale
