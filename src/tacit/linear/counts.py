@@ -3,68 +3,22 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.algorithm import Floats, Plan
-from tacit.finite.evidence import CountEstimate, Counts
-from tacit.finite.flow import conserved
-from tacit.finite.visits import VisitCounts
-from tacit.linear.estimate import REWARD_VARIANCE, distributions, middle_of, spread_of
-
-if TYPE_CHECKING:
-    from tacit.linear.base import LinearAlgorithm
-    from tacit.linear.estimate import LinearWidths
-    from tacit.privacy.curator import Release
+from tacit.core.algorithm import Floats
+from tacit.finite.evidence import Counts
+from tacit.linear.estimate import (
+    REWARD_VARIANCE,
+    LinearWidths,
+    distributions,
+    middle_of,
+    spread_of,
+)
 
 # The ridge of a reward regression, in units of the variance of rewards.
 _REWARD_RIDGE = 4.0
-
-
-class CellEstimator:
-    """Adds up counts of what the block's policy can reach; what they add up to is a state."""
-
-    def __init__(self, algorithm: LinearAlgorithm) -> None:
-        self._of = algorithm
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """Of a table of cells, (L, S, A)."""
-        spec = self._of.spec
-        return 1 if self._of.pooled else spec.horizon, spec.states, spec.actions
-
-    def empty(self) -> CountEstimate:
-        """No counts."""
-        return CountEstimate.empty(self.shape, plain=not self._of.privacy.joint)
-
-    def statistic(self, one_by_one: bool, plan: Plan | None = None) -> VisitCounts:
-        """Transitions and rewards along a plan, with a cap where steps are pooled."""
-        of, spec = self._of, self._of.spec
-        capped = of.pooled and one_by_one
-        return VisitCounts(
-            spec.states,
-            spec.actions,
-            spec.horizon,
-            pooled=of.pooled,
-            cap=min(of.options.constants.cap, spec.horizon) if capped else None,
-            policy=None if plan is None else plan.policy.actions,
-            version=0 if plan is None else plan.policy.version,
-        )
-
-    def added(
-        self, known: CountEstimate, release: Release, statistic: VisitCounts, users: int
-    ) -> CountEstimate:
-        """With the counts of a block."""
-        counts = release if self._of.pooled else conserved(release, self._of.spec)
-        return known.added(counts, statistic, users)
-
-    def model(self, known: CountEstimate, variances: Floats | None) -> CellModel:
-        """Regressions on all counts so far, weighted by the variances of next values."""
-        of = self._of
-        pooled, least = (of.stationary, of.spec.stationary_rewards), of.options.constants.known
-        return CellModel(of.features, known.counts(), least, of.widths, pooled, variances)
 
 
 class CellModel:
@@ -80,7 +34,6 @@ class CellModel:
         self,
         features: Floats,
         counts: Counts,
-        known: float,
         widths: LinearWidths,
         pooled: tuple[bool, bool],
         variances: Floats | None = None,
@@ -92,7 +45,7 @@ class CellModel:
         self._pooled = pooled[0]
         S = self._shape[0]
         totals = counts.transitions.sum(axis=-1)
-        used = counts.reached & (totals > known * counts.noise * math.sqrt(S)) & (totals > 0)
+        used = counts.reached & (totals > counts.noise * math.sqrt(S)) & (totals > 0)
         self._row, state, action = np.nonzero(used)
         self._cells = features[state, action]
         self._visits = totals[used]

@@ -62,7 +62,6 @@ class LinearWidths:
 
     scale: float  # multiplies what widths owe to sampling and noise
     bias: float  # and what they owe to the ridge, which draws what is unknown to the middle
-    ridge: float  # in standard deviations of the Gram's noise times sqrt(d)
 
     def practical(self, squares: Floats, of_ridge: Floats) -> Floats:
         """Widths from variances by sampling and noise, and by what the ridge hides."""

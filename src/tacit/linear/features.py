@@ -4,82 +4,22 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tacit.core.algorithm import Floats, Plan
-from tacit.linear.estimate import REWARD_VARIANCE, Sums, distributions, middle_of, spread_of
-from tacit.linear.statistics import FeatureSums
-from tacit.numerics.block_sums import BlockSums
+from tacit.core.algorithm import Floats
+from tacit.linear.estimate import (
+    REWARD_VARIANCE,
+    LinearWidths,
+    Sums,
+    distributions,
+    middle_of,
+    spread_of,
+)
 from tacit.numerics.ridge import positive_part, ridge_inverse
-
-if TYPE_CHECKING:
-    from tacit.linear.base import LinearAlgorithm
-    from tacit.linear.estimate import LinearWidths
-    from tacit.privacy.curator import Release
 
 # Rows of probabilities are projected where there are at most this many in all.
 _MOST_PROBABILITIES = 1 << 22
-
-
-class FeatureEstimator:
-    """Adds up sums of features over blocks; what they add up to is a state."""
-
-    def __init__(self, algorithm: LinearAlgorithm) -> None:
-        self._of = algorithm
-
-    def empty(self) -> BlockSums:
-        """No sums."""
-        return BlockSums()
-
-    @cached_property
-    def _unweighted(self) -> dict[bool, FeatureSums]:
-        """Kept, as they do not depend on what was learnt: bounds by all pairs take time."""
-        return {one_by_one: self._sums(one_by_one, None) for one_by_one in (False, True)}
-
-    def _sums(self, one_by_one: bool, weights: Floats | None) -> FeatureSums:
-        of = self._of
-        return FeatureSums(
-            of.features,
-            of.spec.horizon,
-            pooled=of.pooled,
-            clip=of.clip if one_by_one else None,
-            reward=0.0 if of.spec.known_rewards is not None else 1.0,
-            weights=weights,
-        )
-
-    def statistic(self, one_by_one: bool, plan: Plan | None = None) -> FeatureSums:
-        """Grams of features and what followed them, weighted by what a plan says of variances."""
-        variances = None if plan is None else plan.memory.variances
-        if variances is None:
-            return self._unweighted[one_by_one]
-        return self._sums(one_by_one, step_weights(variances))
-
-    def added(
-        self, known: BlockSums, release: Release, statistic: FeatureSums, users: int
-    ) -> BlockSums:
-        """With the sums of a block of users; rewards not asked for are zero."""
-        unit = float(np.max(release.std["gram"])) * math.sqrt(statistic.gram)
-        parts = {name: release[name] for name in ("gram", "next")}
-        noise = {"gram": unit / math.sqrt(statistic.gram), "next": unit, "rewards": 0.0}
-        parts["rewards"] = np.zeros((statistic.rows, statistic.dimension))
-        if statistic.reward > 0.0:
-            parts["rewards"] = release["rewards"]
-            noise["rewards"] = unit / math.sqrt(statistic.reward)
-        return known.added(parts, noise, unit, users)
-
-    def model(self, known: BlockSums, variances: Floats | None) -> SumModel:
-        """Regressions on all sums so far, whose steps were weighted when they were asked."""
-        gram, following, rewards = (known.scaled(name) for name in ("gram", "next", "rewards"))
-        noises = (float(known.noise(name)) for name in ("next", "gram", "rewards"))
-        of, sums = self._of, Sums(gram, following, rewards, *noises)
-        return SumModel(
-            of.features,
-            sums.pooled() if of.stationary else sums,
-            sums.pooled() if of.spec.stationary_rewards else sums,
-            of.widths,
-        )
 
 
 def step_weights(variances: Floats) -> Floats:
@@ -94,7 +34,7 @@ class SumModel:
     """Regression on feature sums.
 
     With e_G, e_U, e_r the noise of Gram, next states and rewards, the ridge is
-    1 + k e_G sqrt(d), and the squared width of a prediction for V, with x = Lambda^-1 phi,
+    1 + e_G sqrt(d), and the squared width of a prediction for V, with x = Lambda^-1 phi,
     w the regression weights and R half the range of V, is
 
         var(V) phi'x + (e_U^2 |V - c|^2 + e_G^2 min(|w|^2, d R^2)) |x|^2,
@@ -115,7 +55,7 @@ class SumModel:
         self._lengths: dict[int, tuple[Floats, Floats]] = {}
 
     def _ridge_of(self, sums: Sums) -> float:
-        return 1.0 + self._widths.ridge * sums.gram_noise * math.sqrt(self._dimension)
+        return 1.0 + sums.gram_noise * math.sqrt(self._dimension)
 
     @cached_property
     def inverse(self) -> Floats:

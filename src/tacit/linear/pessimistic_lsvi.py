@@ -34,7 +34,7 @@ class FeaturePolicies(PlannedPolicies):
             self.algorithm.features,
             sums.pooled() if spec.stationary_transitions else sums,
             sums.pooled() if spec.stationary_rewards else sums,
-            LinearWidths(scale=self.caution, bias=min(1.0, 2.0 * self.caution), ridge=1.0),
+            LinearWidths(scale=self.caution, bias=min(1.0, 2.0 * self.caution)),
         )
 
     def lower_values(self, step: int, after: Floats, left: float) -> Floats:
