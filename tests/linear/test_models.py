@@ -31,9 +31,7 @@ from tacit.core.algorithm import Plan
 from tacit.finite.evidence import Counts
 from tacit.finite.visits import VisitCounts
 from tacit.linear import LinearWorld, linear_from_tabular, lsvi_ucb, two_state
-from tacit.linear.counts import CellModel
-from tacit.linear.estimate import LinearWidths, Sums
-from tacit.linear.features import SumModel
+from tacit.linear.estimate import CellModel, LinearWidths, SumModel, Sums
 from tacit.linear.statistics import FeatureSums
 from tacit.privacy import exact
 from tacit.privacy.noise import Noise

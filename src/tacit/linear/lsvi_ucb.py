@@ -2,8 +2,7 @@
 
 The page says what is asked, of every user once with the whole budget, and how values are planned
 backwards from what is known (:meth:`LSVIUCB.backward_induction`), which is a ridge regression with
-a bonus for what is uncertain, one for each statistic: :mod:`~tacit.linear.features` and
-:mod:`~tacit.linear.counts`.
+a bonus for what is uncertain, one for each statistic: :mod:`~tacit.linear.estimate`.
 """
 
 from __future__ import annotations
@@ -21,16 +20,13 @@ from tacit.finite.algorithm import SumAlgorithm, SumOptions
 from tacit.finite.evidence import CountEstimate
 from tacit.finite.flow import conserved
 from tacit.finite.visits import VisitCounts
-from tacit.linear.counts import CellModel
-from tacit.linear.estimate import LinearWidths, Sums
-from tacit.linear.features import SumModel, step_weights
+from tacit.linear.estimate import CellModel, LinearModel, LinearWidths, SumModel, Sums
 from tacit.linear.statistics import FeatureSums, unit_features
 from tacit.numerics.block_sums import BlockSums
 from tacit.privacy.errors import InvalidArgument
 
 if TYPE_CHECKING:
     from tacit.core.problem import Problem
-    from tacit.linear.estimate import LinearModel
     from tacit.linear.spec import LinearSpec
     from tacit.privacy.curator import Release
     from tacit.privacy.models import Privacy
@@ -299,6 +295,14 @@ class LSVIUCB(SumAlgorithm[State]):
     def switch(self, model: LinearModel, memory: Memory) -> Memory | None:
         """Memory of a new plan, or ``None`` to keep the last; by the schedule, always a new one."""
         return replace(memory, switches=memory.switches + 1)
+
+
+def step_weights(variances: Floats) -> Floats:
+    """Public weights in (0, 1] of steps: less where the next value varies more than usually."""
+    flat = variances.reshape(len(variances), -1)
+    typical = np.median(flat, axis=1)[:, np.newaxis, np.newaxis]
+    safe = np.where(variances > 0.0, variances, 1.0)
+    return np.where(variances > typical, typical / safe, 1.0).clip(0.05, 1.0)
 
 
 def next_variance(means: dict[str, Floats], square: Floats) -> Floats:

@@ -10,8 +10,7 @@ import numpy as np
 
 from tacit.core.algorithm import Floats, Queries, Query
 from tacit.finite.offline import OfflineAlgorithm, OfflineOptions, PlannedPolicies
-from tacit.linear.estimate import LinearWidths, Sums
-from tacit.linear.features import SumModel
+from tacit.linear.estimate import LinearWidths, SumModel, Sums
 from tacit.linear.spec import LinearSpec
 from tacit.linear.statistics import FeatureSums
 from tacit.privacy.arguments import instance_of
