@@ -36,7 +36,7 @@ class LinOptSampled(FiniteAlgorithm[BlockSums]):
     Private statistics: value-targeted sums of every block, once, with the whole budget and the
     values of the plan that was public when the block began. The first block has the plan for the
     centre of the weights. ``spec.targets()`` makes plans and sums, by the kind of states:
-    :class:`~tacit.mixture.targeted_sums.StateTargets`, or that of a
+    :class:`~tacit.mixture.sampled_spec.StateTargets`, or that of a
     :class:`~tacit.continuous.simulated_spec.SimulatedSpec`.
 
     Guarantee: that of its curator; see ``guarantee``.
