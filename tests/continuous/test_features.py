@@ -6,7 +6,7 @@ import pytest
 
 from tacit import InvalidArgument
 from tacit.continuous import Custom, FeatureMap, Grid, Polynomial
-from tacit.continuous.features import feature_arrays, features_of, loop_parameters
+from tacit.continuous.features import feature_arrays
 
 MAPS = [
     Grid((0.0,), (1.0,), (5,)),
@@ -171,22 +171,8 @@ def test_states_with_other_coordinates_are_refused(features):
         features(0.5)
 
 
-@pytest.mark.parametrize("features", MAPS, ids=repr)
-def test_a_map_survives_as_numbers(features):
-    kind, arrays = feature_arrays(features)
-    again = features_of(kind, arrays)
-    assert again == features
-    assert repr(again) == repr(features)
-    assert hash(again) == hash(features)
-
-
 def test_what_is_no_map_in_numbers():
     assert feature_arrays(Custom(square, 2)) is None
-    assert loop_parameters(Custom(square, 2)) is None
-    with pytest.raises(InvalidArgument, match="must be one of"):
-        features_of("spline", {})
-    with pytest.raises(InvalidArgument, match="must have highs, shape"):
-        features_of("grid", {"lows": np.zeros(1)})
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from tacit import (
 )
 from tacit.continuous import QPolicy, Quadrature, SimulatedSpec, line
 from tacit.continuous.statistics.embedding_sums import EmbeddingSums
-from tacit.continuous.statistics.targeted_moves import TargetedMoves
+from tacit.continuous.vector_targets import TargetedMoves
 from tacit.numerics.simplex import helmert
 from tacit.privacy.errors import InvalidArgument
 from tacit.simulation.run import run

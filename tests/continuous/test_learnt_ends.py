@@ -18,8 +18,7 @@ from tacit.continuous import (
 )
 from tacit.continuous.end_estimate import EndBox, EndModel, EndSigns
 from tacit.continuous.monomials import Monomials
-from tacit.continuous.statistics.end_places import BINS, GOING, EndPlaces
-from tacit.continuous.statistics.move_moments import EndMoments
+from tacit.continuous.statistics.move_moments import BINS, GOING, EndMoments, EndPlaces
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from tacit.continuous.base import NO_CLIP, BoxAlgorithm, box_spec, discount_of
-from tacit.continuous.features import default_polynomial
-from tacit.continuous.kernel_maps import kernel_features
+from tacit.continuous.features import default_polynomial, kernel_features
 from tacit.continuous.policy import GaussianPolicy, QPolicy, SoftmaxPolicy
 from tacit.continuous.statistics.policy_gradients import PolicyGradients
 from tacit.core.algorithm import BlockInfo, BlockSizes, Plan, Progress

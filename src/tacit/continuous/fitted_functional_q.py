@@ -34,8 +34,7 @@ from tacit.continuous.estimate import (
 )
 from tacit.continuous.features import Grid, default_polynomial, is_grid
 from tacit.continuous.policy import QPolicy
-from tacit.continuous.statistics.clipped_sums import ResidualSums, VisitSums
-from tacit.continuous.statistics.mean_rewards import MeanRewards
+from tacit.continuous.statistics.clipped_sums import MeanRewards, ResidualSums, VisitSums
 from tacit.core.algorithm import BlockInfo, BlockSizes, Plan, Progress, Queries, Query
 from tacit.core.schedule import Schedule
 from tacit.privacy.arguments import flag, instance_of, one_of

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from tacit.continuous.base import NO_CLIP, BoxAlgorithm, box_spec
-from tacit.continuous.kernel_maps import kernel_features, public_states
+from tacit.continuous.features import kernel_features, public_states
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.statistics.embedding_sums import EmbeddingSums
 from tacit.core.algorithm import BlockInfo, BlockSizes, Plan, Progress
@@ -60,7 +60,7 @@ class KernelLSVI(BoxAlgorithm[BlockSums]):
     """Least squares on a kernel's features, for every value function at once.
 
     Idea: in a kernel MDP what follows a state and an action is linear in z, a kernel's features of
-    the state (:func:`~.kernel_maps.kernel_features`), and so is the value of an action. A
+    the state (:func:`~.features.kernel_features`), and so is the value of an action. A
     regression of how features move finds it for all value functions at once; fitted value iteration
     on public states plans, with a bonus for what is uncertain by sampling or by noise. Moves are
     from where the user is, so that what is not known yet stays where it is.

@@ -41,8 +41,7 @@ class GridPlanner:
         shape = _shape(spec.dimension, angles_of(spec))
         self.grid = Grid(tuple(lows.tolist()), tuple(highs.tolist()), shape)
         self.spec, self.discount = spec, discount
-        known = self.grid.for_loops()
-        self._box, self._table = known.numbers, known.table
+        self._box, self._table = self.grid.for_loops()
         self._points = self.grid.points
 
     def plan(

@@ -18,10 +18,10 @@ from tacit.continuous.model_estimate import MODEL, ModelConstants, MoveModel
 from tacit.continuous.model_planner import MOST_COORDINATES, GridPlanner
 from tacit.continuous.monomials import Monomials
 from tacit.continuous.policy import QPolicy
-from tacit.continuous.statistics.end_places import EndPlaces
 from tacit.continuous.statistics.move_moments import (
     FIRST_POWER,
     EndMoments,
+    EndPlaces,
     MoveMoments,
     MoveScales,
     angles_of,
@@ -89,9 +89,8 @@ class ModelPosterior(BoxAlgorithm[State]):
     :class:`~.statistics.move_moments.MoveMoments` of steps, in a metric in which a step is as long
     as what it could tell. Each step has length one, so that no user is clipped and none is farther
     than sqrt(2) from another, however long episodes are. Where ends have to be learnt, a part of
-    every block's budget asks for them: :class:`~.statistics.end_places.EndPlaces`, histograms along
-    coordinates, as long as a box explains where episodes end, or else
-    :class:`~.statistics.move_moments.EndMoments`, for a regression.
+    every block's budget asks for them: ``EndPlaces``, histograms along coordinates, as long as a
+    box explains where episodes end, or else ``EndMoments``, for a regression.
 
     Plans: value iteration on a grid, of at most four coordinates and numbered actions.
 

@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.continuous.action_box import ActionBox, normals
-from tacit.continuous.features import FeatureMap, feature_arrays, features_of, loop_parameters
+from tacit.continuous.features import FeatureMap, Grid, Polynomial, feature_arrays
 from tacit.core.public_file import drawing, write_published
+from tacit.core.sizes import check_seed, check_size
 from tacit.privacy.arguments import fitting, instance_of
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Floats, Ints
@@ -51,7 +52,6 @@ class QPolicy:
         explorers: the part of users who hold random actions all the time, in [0, 1].
         bursts: how often others begin to, in [0, 1].
 
-    >>> from tacit.continuous.features import Grid
     >>> policy = QPolicy(Grid((0.0,), (1.0,), (2,)), [[1.0, 0.0], [0.0, 1.0]])
     >>> policy.greedy([[0.2], [0.9]]).tolist()
     [0, 1]
@@ -86,7 +86,7 @@ class QPolicy:
             raise InvalidArgument("weights must be finite")
         weights.setflags(write=False)
         object.__setattr__(self, "weights", weights)
-        epsilon, version = self.epsilon, self.version
+        epsilon = self.epsilon
         for name in ("explorers", "bursts"):
             if not 0.0 <= getattr(self, name) <= 1.0:
                 raise InvalidArgument(f"{name} must be in [0, 1], got {getattr(self, name)!r}")
@@ -97,11 +97,10 @@ class QPolicy:
         good = isinstance(epsilon, (int, float, np.integer, np.floating))
         if not good or isinstance(epsilon, bool) or not 0.0 <= epsilon <= 1.0:
             raise InvalidArgument(f"epsilon must be in [0, 1], got {epsilon!r}")
-        good = isinstance(version, (int, np.integer)) and not isinstance(version, bool)
-        if not good or not 0 <= version < 2**63:
-            raise InvalidArgument(f"version must be an integer >= 0 of 63 bits, got {version!r}")
+        if check_seed("version", self.version) >= 2**63:
+            raise InvalidArgument(f"version must be of 63 bits, got {self.version!r}")
         object.__setattr__(self, "epsilon", float(epsilon))
-        object.__setattr__(self, "version", int(version))
+        object.__setattr__(self, "version", int(self.version))
         order = range(len(weights)) if self.preference is None else self.preference
         object.__setattr__(self, "preference", _order("preference", order, len(weights)))
 
@@ -127,12 +126,9 @@ class QPolicy:
         >>> QPolicy.uniform(dimension=2, actions=4).probabilities([0.3, 0.1]).tolist()
         [0.25, 0.25, 0.25, 0.25]
         """
-        for name, size in (("dimension", dimension), ("actions", actions)):
-            if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 1:
-                raise InvalidArgument(f"{name} must be an integer >= 1, got {size!r}")
-        one = {"scales": np.ones(int(dimension)), "clip": np.array(1.0), "degree": np.array(0)}
-        constant = features_of("polynomial", one)
-        return cls(constant, np.zeros((int(actions), 1)), 1.0, version)
+        dimension, actions = check_size("dimension", dimension), check_size("actions", actions)
+        constant = Polynomial((1.0,) * dimension, 1.0, 0)
+        return cls(constant, np.zeros((actions, 1)), 1.0, version)
 
     @property
     def n_actions(self) -> int:
@@ -224,7 +220,6 @@ class QPolicy:
     def relabelled(self, permutation: Sequence[int]) -> Self:
         """The same policy where action ``a`` is called ``permutation[a]``.
 
-        >>> from tacit.continuous.features import Grid
         >>> policy = QPolicy(Grid((0.0,), (1.0,), (2,)), [[1.0, 0.0], [0.0, 1.0]])
         >>> policy.relabelled([1, 0]).greedy([[0.2], [0.9]]).tolist()
         [1, 0]
@@ -268,7 +263,6 @@ class QPolicy:
 class SoftmaxPolicy(QPolicy):
     """Every action with a chance proportional to exp(weights[a] @ features(state)).
 
-    >>> from tacit.continuous.features import Grid
     >>> policy = SoftmaxPolicy(Grid((0.0,), (1.0,), (2,)), [[0.0, 0.0], [1.0, 1.0]])
     >>> policy.probabilities([0.3]).round(3).tolist()
     [0.269, 0.731]
@@ -317,7 +311,6 @@ class GaussianPolicy(SoftmaxPolicy):
     Means and ``sigma`` are in units of the box, whose corners are -1 and 1. Actions are numbers of
     the mesh of ``box``; :meth:`action` is the vector itself. ``sigma=0`` takes the mean.
 
-    >>> from tacit.continuous.features import Grid
     >>> box = ActionBox((-2.0,), (2.0,))
     >>> policy = GaussianPolicy.of(Grid((0.0,), (1.0,), (2,)), [[0.0, 1.0]], box, 0.0)
     >>> policy.action([0.5]).tolist()
@@ -412,20 +405,19 @@ class GaussianPolicy(SoftmaxPolicy):
 
 
 def chooser(policy: QPolicy) -> Callable[[Floats], Ints]:
-    """The policy's greedy actions as a function of states, (n, D), compiled where it can be."""
-    known = loop_parameters(policy.features)
-    if known is None:
+    """The policy's greedy actions as a function of states, (n, D), compiled on grids."""
+    if type(policy.features) is not Grid:
         return policy.greedy
-    from tacit.continuous import world_loops
+    from tacit.continuous.world_loops import best_on_grid
 
-    best = world_loops.best_on_grid if known.kind == "grid" else world_loops.best_by_polynomial
+    box, table = policy.features.for_loops()
     weights = np.ascontiguousarray(policy.weights.T)
     preference = np.array(policy.preference, dtype=np.int64)
 
     def choose(states: Floats) -> Ints:
         actions = np.empty(len(states), dtype=np.int64)
         rows = np.ascontiguousarray(states)
-        best(known.numbers, known.table, weights, preference, rows, actions)
+        best_on_grid(box, table, weights, preference, rows, actions)
         return actions
 
     return choose

@@ -1,4 +1,4 @@
-"""Compiled sums over users' steps on a grid. Imported where they run: numba is slow to load."""
+"""Compiled sums over users' steps. Imported where they run: numba is slow to load."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tacit.numerics.compiled import Floats, Ints, compiled, fused, inner
 Steps: TypeAlias = tuple[Floats, Ints, Floats, Ints]
 """States (users, H + 1, D), actions, rewards (users, H) and lengths (users,)."""
 GridNumbers: TypeAlias = tuple[Floats, Ints]
-"""Numbers and table of a grid; see :class:`~tacit.continuous.features.LoopParameters`."""
+"""Numbers and table of a grid; see ``Grid.for_loops``."""
 Placed: TypeAlias = tuple[NDArray[np.int32], Floats, NDArray[np.int32], Floats]
 """Where users' steps are on a grid, which no question about them changes.
 
@@ -31,6 +31,8 @@ point, -1 for the state that an episode ended in. Taken (users, H): action x poi
 place. Rewards as above.
 """
 
+# A squared length below this counts as none: its digits are lost, and ratios could exceed one.
+_SMALLEST = 1e-280
 _BITS = 6
 FINE = 1 << _BITS
 """Places in a cell of a line; the first and the last are its two points."""
@@ -238,3 +240,55 @@ def residuals_on_grid(
                 for k in range(size):
                     sums[user, i + corners[k]] += e * here[k]
             here, there = there, here
+
+
+@compiled
+def policy_gradients(
+    features: Floats,
+    scores: Floats,
+    rewards: Floats,
+    valid: NDArray[np.bool_],
+    ended: NDArray[np.bool_],
+    critic: Floats,
+    discount: float,
+    trace: float,
+    actor_sums: Floats,
+    critic_sums: Floats,
+    moments: Floats,
+) -> None:
+    """For each user, sums over her steps of advantage x score x features and advantage x features.
+
+    And the mean of u u' with u the features at length one. Features are (n, H + 1, m), scores
+    (n, H, R), the rest (n, H). User by user, so that nobody's sums depend on anybody else.
+    """
+    users, steps, rows = scores.shape
+    m = features.shape[2]
+    values = np.empty(steps + 1)
+    for n in range(users):
+        for t in range(steps + 1):
+            values[t] = 0.0
+            for i in range(m):
+                values[t] += critic[i] * features[n, t, i]
+        ahead, counted = 0.0, 0
+        for t in range(steps - 1, -1, -1):
+            if not valid[n, t]:
+                ahead = 0.0
+                continue
+            later = 0.0 if ended[n, t] else values[t + 1]
+            ahead = rewards[n, t] + discount * later - values[t] + discount * trace * ahead
+            counted += 1
+            square = 0.0
+            for i in range(m):
+                z = features[n, t, i]
+                square += z * z
+                critic_sums[n, i] += ahead * z
+                for row in range(rows):
+                    actor_sums[n, row, i] += ahead * scores[n, t, row] * z
+            if square > _SMALLEST:
+                for i in range(m):
+                    part = features[n, t, i] / square
+                    for j in range(m):
+                        moments[n, i, j] += part * features[n, t, j]
+        for i in range(m):
+            for j in range(m):
+                moments[n, i, j] /= max(counted, 1)

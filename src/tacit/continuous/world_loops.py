@@ -25,8 +25,8 @@ def best_on_grid(
 ) -> None:
     """The best actions in states by values on a grid, the first in the preference among equals.
 
-    Numbers and table are :class:`~tacit.continuous.features.LoopParameters`; weights, (m, A), are
-    transposed, so that the actions' are beside each other.
+    Numbers and table are those of ``Grid.for_loops``; weights, (m, A), are transposed, so that the
+    actions' are beside each other.
     """
     users, D = states.shape
     # The corners of a state's cell: their weights and which points they are.
@@ -53,33 +53,6 @@ def best_on_grid(
             value = 0.0
             for k in range(found):
                 value += shares[k] * weights[corners[k], a]
-            if value > largest:
-                best, largest = a, value
-        out[n] = best
-
-
-@compiled
-def best_by_polynomial(
-    numbers: Floats, table: Ints, weights: Floats, preference: Ints, states: Floats, out: Ints
-) -> None:
-    """The same by values on monomials."""
-    users, D = states.shape
-    size = len(weights)
-    z, monomials = np.empty(D), np.empty(size)
-    monomials[0] = 1.0
-    for n in range(users):
-        known = size
-        for i in range(D):
-            if not math.isfinite(states[n, i]):
-                known = 0
-            z[i] = min(max(states[n, i] / numbers[0, i], -numbers[1, i]), numbers[1, i])
-        for k in range(1, known):
-            monomials[k] = monomials[table[k, 0]] * z[table[k, 1]]
-        best, largest = preference[0], -np.inf
-        for a in preference:
-            value = 0.0
-            for k in range(known):
-                value += monomials[k] * weights[k, a]
             if value > largest:
                 best, largest = a, value
         out[n] = best

@@ -13,9 +13,10 @@ import numpy as np
 
 from tacit.continuous.features import is_grid
 from tacit.continuous.statistics.steps import Steps, parts_of, shaped, steps_of
-from tacit.privacy.bounds.balls import ACUTE, InBall, scaled_back
+from tacit.privacy.bounds.balls import ACUTE, InBall, ball, scaled_back
+from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.statistic import Block, Bools, Floats, Ints, Part
+from tacit.privacy.statistic import Block, Bools, Floats, Ints, Layout, Part, Statistic
 from tacit.privacy.symmetric import pack
 
 if TYPE_CHECKING:
@@ -96,11 +97,9 @@ def places(block: Block, spec: BoxSpec, grid: Grid) -> Placed | OnLine:
     """Where users' steps are on a grid: all that is asked about them begins with it."""
     from tacit.continuous.sum_loops import placed, placed_on_line
 
-    loops = grid.for_loops()
-    steps, tables = raw_steps(block, spec), (loops.numbers, loops.table)
     # Two loops, of which a world needs one: what is not called is not compiled.
     look_up = placed_on_line if spec.dimension == 1 else placed
-    return look_up(steps, spec.actions, tables, *spec.reward_range)
+    return look_up(raw_steps(block, spec), spec.actions, grid.for_loops(), *spec.reward_range)
 
 
 def raw_steps(block: Block, spec: BoxSpec) -> tuple[Floats, Ints, Floats, Ints]:
@@ -267,3 +266,36 @@ class ResidualSums(ClippedSums):
         )[..., 0]
         rewards = (steps.rewards - self.centre) / self.unit
         return rewards + self.discount * ahead - predicted, valid
+
+
+@dataclass(frozen=True)
+class MeanRewards(Statistic):
+    """What users earn in a step, on average over the horizon; nothing after an end.
+
+    One part, ``earned``: the sum of a user's rewards over H, from the middle of the rewards' range
+    and in units of it. Steps that are not valid have earned the middle.
+
+    Sensitivity. A number in [-1/2, 1/2]: two users differ by at most 1, as those do who always earn
+    the least and the most, and zero is at most 1/2 away.
+    """
+
+    spec: BoxSpec
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "name", "mean rewards")
+
+    @cached_property
+    def layout(self) -> Layout:
+        """``earned``."""
+        return Layout((Part("earned", (1,)),))
+
+    def l2(self, relation: Relation) -> float:
+        """See the class."""
+        return ball(0.5, relation)
+
+    def vectors(self, block: Block) -> Floats:
+        """One number for each user."""
+        steps, (low, high) = steps_of(block, self.spec), self.spec.reward_range
+        units = np.where(steps.valid, (steps.rewards - low) / (high - low) - 0.5, 0.0)
+        means: Floats = units.mean(axis=1, keepdims=True)
+        return np.clip(means, -0.5, 0.5)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tacit.continuous.statistics.steps import Steps, parts_of, steps_of
+from tacit.continuous.statistics.steps import steps_of, vectors_by_part
 from tacit.privacy.arguments import positive
 from tacit.privacy.bounds.balls import ACUTE, ball
 from tacit.privacy.budget import Relation
@@ -74,14 +74,11 @@ class EmbeddingSums(Statistic):
     def vectors(self, block: Block) -> Floats:
         """One dense vector per user."""
         m = self.features.size
-        vectors = np.zeros((block.users, self.layout.size))
         numbers = self.spec.actions * (2 * m + 1) ** 2 + self.spec.horizon * 4 * m
-        for rows, part in parts_of(block, numbers):
-            vectors[rows] = self._sums(steps_of(part, self.spec))
-        return vectors
+        return vectors_by_part(block, self.layout.size, numbers, self._sums)
 
-    def _sums(self, steps: Steps) -> Floats:
-        A, m = self.spec.actions, self.features.size
+    def _sums(self, block: Block) -> Floats:
+        steps, A, m = steps_of(block, self.spec), self.spec.actions, self.features.size
         at = self.features(steps.states)
         low, high = self.spec.reward_range
         r = (2.0 * steps.rewards - low - high) / (high - low)
