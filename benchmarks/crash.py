@@ -53,7 +53,7 @@ import numpy as np
 import tacit
 from research.worlds import random_system
 from tacit.continuous import line
-from tacit.continuous.constants import FunctionalConstants
+from tacit.continuous.estimate import FunctionalConstants
 from tacit.core.kinds import maker
 from tacit.mixture import mixture_of_models
 from tacit.privacy import storage

@@ -265,9 +265,7 @@ class TestAgent:
     @pytest.mark.slow
     def test_pendulums_are_held_upright_by_vectors(self):
         world = from_gymnasium("Pendulum-v1", 200, (-16.3, 0.0), evaluation_users=20)
-        agent = ActorCritic(
-            world.spec, 1500, NonPrivate(), region=0.5, constants=constants(least=30)
-        )
+        agent = ActorCritic(world.spec, 1500, NonPrivate(), region=0.5, schedule="fixed:size=38")
         result = run(agent, world, progress=False)
         assert result.greedy_values[-1] > -250.0
 
@@ -287,9 +285,3 @@ class TestAgent:
         world = from_gymnasium("Pendulum-v1", 4, (-16.3, 0.0), evaluation_users=2, levels=9)
         make = partial(ActorCritic, privacy=JOINT, schedule="fixed:size=30")
         check_agent(make, world, users=90)
-
-
-def constants(**given):
-    from tacit.continuous.actor_critic import ActorCriticConstants
-
-    return ActorCriticConstants(**given)

@@ -15,8 +15,7 @@ from research.worlds import trap
 from research.worlds.cartpole import cartpole
 from tacit import FittedFunctionalQ, JointDP, LocalDP, NonPrivate
 from tacit.continuous import BoxSpec, BoxWorld, line
-from tacit.continuous.constants import GRID, MAP
-from tacit.continuous.estimate import Basis, Posterior, Units
+from tacit.continuous.estimate import GRID, MAP, Basis, Posterior, Units
 from tacit.continuous.statistics.clipped_sums import ResidualSums
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block

@@ -1,4 +1,4 @@
-"""Features, what is believed of Q a priori, and what all releases say of a sweep: a posterior."""
+"""Fitted Q with functional noise: the prior of Q, and the posterior of a sweep, from releases."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from tacit.continuous.features import is_grid
 from tacit.privacy.statistic import Floats
 
 if TYPE_CHECKING:
-    from tacit.continuous.constants import FunctionalConstants
     from tacit.continuous.features import FeatureMap
     from tacit.continuous.spec import BoxSpec
     from tacit.privacy.curator import Release
@@ -21,6 +20,56 @@ if TYPE_CHECKING:
 _SMALLEST = 1e-4
 NO_NOISE = 1e-6
 """Variance that stands for no noise at all."""
+
+
+@dataclass(frozen=True)
+class FunctionalConstants:
+    """Tuned numbers of the agent; lengths are parts of the box, rewards in units of their range.
+
+    ``signal`` is users x mu / (actions x modes): how far the sum of all users stands out of the
+    noise, per number that has to be learnt.
+    """
+
+    kernel_length: float = 0.2  # of the kernel that users' functions and the noise are made of
+    prior_length: float = 0.35  # of what Q is believed to look like
+    prior_reward: float = 0.4  # standard deviation of expected rewards, a priori
+    prior_moves: float = 0.03  # how far a step leads, a priori: what is believed of transitions
+    prior_drift: float = 0.05  # by how much targets may change between releases beside that
+    noise: float = 0.3  # standard deviation of a step's residual around its expectation
+    # Numbers that have to be learnt per coordinate and action; on a feature map it is one in so
+    # many.
+    modes: float = 3.0
+    depth: float = 4.2  # releases where ``signal`` is 1
+    depth_power: float = 0.6  # of ``signal`` that releases grow with
+    fewest: int = 4  # the smallest number of releases
+    clip: float = 0.13  # of users' functions, per root of ``signal`` and of the number of steps
+    largest_clip: float = 0.6  # the largest it gets, per root of the number of steps
+    clip_fall: float = 0.5  # the last clip over the first
+    growth: float = 1.05  # of mu^2 from release to release
+    visits: float = 0.05  # part of mu^2 that is spent on where users were
+    # Of users' visits: per root of the number of steps on a grid, per step on a map.
+    visits_clip: float = 1.0
+    averaged: int = 1  # over how many last value functions the greedy policy's is averaged
+
+
+GRID = FunctionalConstants()
+"""For grids."""
+
+GRID_ENDS = FunctionalConstants(prior_reward=0.3, noise=0.15)
+"""For grids where episodes may end, of which values are measured in units of the largest."""
+
+MAP = FunctionalConstants(
+    prior_reward=0.25,
+    prior_moves=0.2,
+    prior_drift=0.0,
+    noise=0.1,
+    clip=0.018,
+    largest_clip=0.065,
+    visits=0.2,
+    visits_clip=0.2,
+    averaged=5,
+)
+"""For other feature maps, whose features are of order one; what ends is worth one unit."""
 
 
 @dataclass(frozen=True)

@@ -22,12 +22,15 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import numpy as np
 
 from tacit.continuous.base import NO_CLIP, BoxAlgorithm, box_spec, discount_of
-from tacit.continuous.constants import GRID, GRID_ENDS, MAP, FunctionalConstants
 from tacit.continuous.estimate import (
+    GRID,
+    GRID_ENDS,
+    MAP,
     Basis,
     Belief,
     Evidence,
     Filter,
+    FunctionalConstants,
     Posterior,
     SweepAnswer,
     Units,
@@ -74,7 +77,7 @@ class FittedFunctionalQOptions:
         discount: of future rewards, at most; the spec's by default.
         ends: whether episodes may end early, which is then worth 0; by default if the spec says
             so, or has features that are no grid.
-        constants: tuned numbers; ``GRID`` or ``MAP`` of :mod:`tacit.continuous.constants` by
+        constants: tuned numbers; ``GRID`` or ``MAP`` of :mod:`tacit.continuous.estimate` by
             default.
     """
 

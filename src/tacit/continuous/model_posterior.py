@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tacit.continuous.base import BoxAlgorithm, box_spec, discount_of
 from tacit.continuous.end_estimate import EndBox, EndModel, EndSigns
 from tacit.continuous.features import Grid
-from tacit.continuous.model_estimate import MODEL, ModelConstants, MoveModel
+from tacit.continuous.model_estimate import MoveModel
 from tacit.continuous.model_planner import MOST_COORDINATES, GridPlanner
 from tacit.continuous.monomials import Monomials
 from tacit.continuous.policy import QPolicy
@@ -27,7 +27,6 @@ from tacit.continuous.statistics.move_moments import (
     angles_of,
 )
 from tacit.core.algorithm import BlockInfo, BlockSizes, Plan, Progress, Queries, Query
-from tacit.privacy.arguments import instance_of
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.sizing import check_question
 from tacit.privacy.statistic import Bools, Floats, Ints
@@ -35,6 +34,9 @@ from tacit.privacy.statistic import Bools, Floats, Ints
 if TYPE_CHECKING:
     from tacit.continuous.spec import BoxSpec
     from tacit.core.problem import Problem
+
+SCALES, ENDS = 0.2, 0.3
+"""Parts of mu^2 spent on scales, in the first block, and on ends, where they have to be learnt."""
 
 # Blocks above this size are simulated part by part.
 _IN_MEMORY = 4096
@@ -50,14 +52,9 @@ class ModelPosteriorOptions:
 
     Attributes:
         discount: of future rewards; the spec's by default.
-        constants: tuned numbers.
     """
 
     discount: float | None = None
-    constants: ModelConstants = MODEL
-
-    def __post_init__(self) -> None:
-        instance_of("constants", self.constants, ModelConstants)
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,7 +112,6 @@ class ModelPosterior(BoxAlgorithm[State]):
 
     def __init__(self, problem: Problem, options: ModelPosteriorOptions) -> None:
         self.spec = box_spec(problem)
-        self.constants = options.constants
         self.discount = discount_of(options.discount, self.spec)
         self.learns_rewards = getattr(self.spec, "reward", None) is None
         self.learns_ends = self.spec.may_end and getattr(self.spec, "ends", None) is None
@@ -133,20 +129,20 @@ class ModelPosterior(BoxAlgorithm[State]):
         """Moments of steps; and of the first block before that how far states move."""
         moves, ends, left = state.moves, state.ends, 1.0
         if moves is None:
-            release = yield Query(self._how_far(), share=self.constants.scales)
+            release = yield Query(self._how_far(), share=SCALES)
             moves, ends = self._prior(release.parts)
-            left = 1.0 - self.constants.scales
+            left = 1.0 - SCALES
         if ends is None:
             moments = yield Query(self._moments(moves))
         elif ends.boxed:
             asked = EndPlaces(self.spec, *ends.box.edges)
-            places = yield Query(asked, share=self.constants.ends * left)
+            places = yield Query(asked, share=ENDS * left)
             moments = yield Query(self._moments(moves))
             box = ends.box.after(places.parts, float(np.max(places.std["ends"])))
             ends = replace(ends, box=box)
         else:
             of_ends = EndMoments(self.spec, ends.signs.features)
-            signs = yield Query(of_ends, share=self.constants.ends * left)
+            signs = yield Query(of_ends, share=ENDS * left)
             moments = yield Query(self._moments(moves))
             std = float(np.max(signs.std["moments"]))
             ends = replace(ends, signs=ends.signs.after(signs["moments"], std))
@@ -172,14 +168,15 @@ class ModelPosterior(BoxAlgorithm[State]):
         if self.learns_rewards:
             low, high = self.spec.reward_range
             half = np.append(half, 0.5 * (high - low))
-        far = self.constants.widest * 2.0 ** (scales["moves"].argmax(axis=1) + FIRST_POWER)
+        # Weights are believed to lead as far as four root mean squares of a move.
+        far = 4.0 * 2.0 ** (scales["moves"].argmax(axis=1) + FIRST_POWER)
         ends = None
         if self.learns_ends:
             alone = replace(features, pushes=np.zeros((self.spec.actions, 0)))
             ends = EndModel(EndBox.of(EndPlaces(self.spec, lows, highs)), EndSigns.of(alone))
         # Without noise, what features miss of rewards is the largest error.
         misfit = self.learns_rewards and not self.privacy.private
-        return MoveModel.prior(features, np.minimum(far, half), self.constants, misfit), ends
+        return MoveModel.prior(features, np.minimum(far, half), misfit), ends
 
     def step(self, state: State, states: Floats, actions: Ints) -> tuple[Floats, Floats, Bools]:
         """What the model says: next states, rewards, and which episodes are over then."""
@@ -280,9 +277,8 @@ class ModelPosterior(BoxAlgorithm[State]):
         check_question(self._how_far(), self.privacy, "scales")
 
     def _block_sizes(self) -> BlockSizes:
-        constants, mu = self.constants, self.privacy.episode_mu
-        first = max(constants.least_first, math.ceil(constants.first / mu))
-        return BlockSizes(first=first, growth=constants.growth)
+        first = max(16, math.ceil(120.0 / self.privacy.episode_mu))
+        return BlockSizes(first=first, growth=2.0)
 
 
 def _with_margin(box: EndBox, lows: Floats, highs: Floats) -> tuple[Floats, Floats]:

@@ -218,7 +218,7 @@ class MoveMoments(Statistic):
             lengths = np.sqrt((y**2).sum(axis=1) * np.repeat(np.maximum(counts, 1), K))
         good = np.isfinite(lengths) & (lengths > _SHORTEST)
         y = np.where(good[:, np.newaxis], y, 0.0) / np.where(good, lengths, 1.0)[:, np.newaxis]
-        y = y.reshape(users, K, -1)
+        y = y.reshape(users, K, y.shape[1])
         return pack(y.swapaxes(1, 2) @ y)
 
 
@@ -268,7 +268,7 @@ class EndMoments(Statistic):
         others = steps.valid & ~steps.ended
         shares = 0.5 / np.maximum(others.sum(axis=1, keepdims=True), 1)
         weights = np.where(steps.ended, 0.5, np.where(others, shares, 0.0))
-        y = y.reshape(*weights.shape, -1) * np.sqrt(weights)[..., np.newaxis]
+        y = y.reshape(*weights.shape, y.shape[1]) * np.sqrt(weights)[..., np.newaxis]
         return pack(y.swapaxes(1, 2) @ y)
 
 
