@@ -43,7 +43,7 @@ def softmax(scale=1.0):
 
 
 def gaussian(sigma=0.5):
-    return GaussianPolicy.of(FEATURES, [[0.5, -0.2, 0.3]], BOX, sigma)
+    return GaussianPolicy(FEATURES, [[0.5, -0.2, 0.3]], box=BOX, sigma=sigma)
 
 
 def users(rng, n, actions=2, lowest=0.0):

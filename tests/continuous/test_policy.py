@@ -27,7 +27,6 @@ def test_the_largest_value_wins():
     assert policy.greedy([[0.25], [0.75]]).tolist() == [0, 1]
     assert policy.act(7, [0.75], RNG(0)) == 1
     assert policy.act_many(0, [[0.25], [0.75]], RNG(0)).tolist() == [0, 1]
-    assert policy.is_deterministic
 
 
 @pytest.mark.parametrize("features", [*MAPS, Custom(lambda s: s, 2)], ids=repr)

@@ -180,7 +180,7 @@ class ActorCritic(BoxAlgorithm[State]):
     def _drawing(self, state: State, at: Progress) -> SoftmaxPolicy:
         box = self.spec.action_box
         if box is not None:
-            return GaussianPolicy.of(self.features, state.theta, box, self._sigma(at))
+            return GaussianPolicy(self.features, state.theta, box=box, sigma=self._sigma(at))
         return SoftmaxPolicy(self.features, state.theta)
 
     def plan(self, state: State, last: Plan | None, at: Progress, rng: np.random.Generator) -> Plan:
@@ -189,7 +189,7 @@ class ActorCritic(BoxAlgorithm[State]):
         if last is None:
             return Plan(served, served)
         if box is not None:
-            return Plan(served, GaussianPolicy.of(self.features, state.theta, box, 0.0))
+            return Plan(served, GaussianPolicy(self.features, state.theta, box=box))
         return Plan(served, QPolicy.draw(self.features, state.theta, rng))
 
     # Choices made before the first user comes.

@@ -208,37 +208,33 @@ class Evidence:
     answers: tuple[SweepAnswer, ...] = ()
 
 
-@dataclass(frozen=True, eq=False)
-class Belief:
-    """Prior of targets f_a(V) = E[r + discount (V(s') - V(s)) | s, a].
+class Posterior:
+    """The posterior of targets f_a(V) = E[r + discount (V(s') - V(s)) | s, a], mode by mode.
 
-    Targets of two values V and W are jointly Gaussian, with the covariance
+    A priori targets of two values V and W are jointly Gaussian, with the covariance
 
         prior prior' (reward^2 + discount^2 moves^2 <V, W> + drift^2 min(i, j))
 
     where <V, W> is how alike the values are: linear in both, it is a Gaussian prior over reward
     *and* transition operator. So what users said about earlier values counts for the present ones,
     as far as these are alike. On maps that are no grid V(s) is not subtracted.
-    """
-
-    basis: Basis
-    constants: FunctionalConstants
-    actions: int
-    discount: float
-
-
-class Posterior:
-    """The posterior of a :class:`Belief` from all releases, mode by mode.
 
     Releases have the same Gram matrix up to the number of users, so one singular value
     decomposition turns all of them into independent problems with one number per release. Of them
     ``per_pass`` ask the same: without noise, an error is one.
     """
 
-    def __init__(self, belief: Belief, evidence: Evidence, per_pass: int) -> None:
-        self._belief = belief
-        basis, constants, answers = belief.basis, belief.constants, evidence.answers
-        gram = evidence.gram / belief.actions
+    def __init__(
+        self,
+        basis: Basis,
+        constants: FunctionalConstants,
+        discount: float,
+        evidence: Evidence,
+        per_pass: int,
+    ) -> None:
+        self._basis, self._constants, self._discount = basis, constants, discount
+        answers = evidence.answers
+        gram = evidence.gram / len(answers[0].sums)
         shares = np.array([answer.users / evidence.users for answer in answers])
         stds = np.array([answer.std for answer in answers]) / shares
         exact = not stds.any()
@@ -268,29 +264,29 @@ class Posterior:
     def targets(self, value: Floats) -> Floats:
         """The posterior mean of targets for values, as weights (actions, m)."""
         modes = self._weights @ self._with(value)
-        targets: Floats = modes @ self._modes @ self._belief.basis.prior.T
+        targets: Floats = modes @ self._modes @ self._basis.prior.T
         return targets
 
     def spread(self, value: Floats) -> Floats:
         """The posterior standard deviation of those weights, (m,); of all actions the same."""
         covariance = self._with(value)
-        constants, n = self._belief.constants, len(self._values)
+        constants, n = self._constants, len(self._values)
         alone = self._reward_and_moves(value[np.newaxis], value[np.newaxis])[0, 0]
         alone += constants.prior_drift**2 * n
         told = np.einsum("i,qij,j->q", covariance, self._inverse, covariance) * self._gains**2
-        shapes = self._belief.basis.prior @ self._modes.T
-        whole = (self._belief.basis.prior**2).sum(axis=1) * alone
+        shapes = self._basis.prior @ self._modes.T
+        whole = (self._basis.prior**2).sum(axis=1) * alone
         spread: Floats = np.sqrt(np.maximum(whole - shapes**2 @ told, 0.0))
         return spread
 
     def _reward_and_moves(self, one: Floats, other: Floats) -> Floats:
-        constants, discount = self._belief.constants, self._belief.discount
+        constants, discount = self._constants, self._discount
         moves = (discount * constants.prior_moves) ** 2
-        return constants.prior_reward**2 + moves * self._belief.basis.alike(one, other)
+        return constants.prior_reward**2 + moves * self._basis.alike(one, other)
 
     def _with(self, value: Floats) -> Floats:
         """The covariance of a target now with those that were asked about."""
-        drift = self._belief.constants.prior_drift**2 * np.arange(len(self._values))
+        drift = self._constants.prior_drift**2 * np.arange(len(self._values))
         covariance: Floats = self._reward_and_moves(value[np.newaxis], self._values)[0] + drift
         return covariance
 

@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 from tacit.continuous.action_box import ActionBox, normals
 from tacit.continuous.features import FeatureMap, Grid, Polynomial, feature_arrays
 from tacit.core.public_file import drawing, write_published
-from tacit.core.sizes import check_seed, check_size
-from tacit.privacy.arguments import fitting, instance_of
+from tacit.core.sizes import check_seed, check_size, numbers
+from tacit.privacy.arguments import instance_of
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Floats, Ints
 
@@ -70,18 +70,11 @@ class QPolicy:
     def __post_init__(self) -> None:
         if not isinstance(self.features, FeatureMap):
             raise InvalidArgument(f"features must be a feature map, got {self.features!r}")
-        weights = np.array(_table(self.weights), order="C")
-        if weights.dtype.kind not in "iuf" or weights.ndim != 2 or len(weights) < 1:
+        weights = np.array(numbers("weights", self.weights), dtype=np.float64, order="C")
+        if weights.ndim != 2 or not len(weights) or weights.shape[1] != self.features.size:
             raise InvalidArgument(
-                f"weights must be numbers of shape (actions, {self.features.size}), got "
-                f"{weights.dtype} of shape {weights.shape}"
+                f"weights must have shape (actions, {self.features.size}), got {weights.shape}"
             )
-        if weights.shape[1] != self.features.size:
-            raise InvalidArgument(
-                f"weights must have {self.features.size} columns, one for each feature, got shape "
-                f"{weights.shape}"
-            )
-        weights = weights.astype(np.float64, copy=False)
         if not np.isfinite(weights).all():
             raise InvalidArgument("weights must be finite")
         weights.setflags(write=False)
@@ -114,10 +107,9 @@ class QPolicy:
         version: int = 0,
     ) -> Self:
         """A policy whose preference among equal values is drawn."""
-        table = np.asarray(_table(weights))
-        actions = len(table) if table.ndim else 0
-        order = tuple(rng.permutation(actions).tolist())
-        return cls(features, table, epsilon, version, order)
+        table = numbers("weights", weights)
+        order = rng.permutation(len(table) if table.ndim else 0)
+        return cls(features, table, epsilon, version, tuple(order.tolist()))
 
     @classmethod
     def uniform(cls, dimension: int, actions: int, version: int = 0) -> QPolicy:
@@ -134,11 +126,6 @@ class QPolicy:
     def n_actions(self) -> int:
         """How many actions there are."""
         return len(self.weights)
-
-    @property
-    def is_deterministic(self) -> bool:
-        """Whether it never draws an action."""
-        return self.epsilon == 0.0
 
     @property
     def exploring(self) -> tuple[float, ...]:
@@ -270,11 +257,6 @@ class SoftmaxPolicy(QPolicy):
 
     kind: ClassVar[str] = "softmax"
 
-    @property
-    def is_deterministic(self) -> bool:
-        """Never."""
-        return False
-
     def probabilities(self, states: ArrayLike) -> Floats:
         """The probabilities of all actions, (..., A), in states, (..., D)."""
         values = self.values(states)
@@ -312,7 +294,7 @@ class GaussianPolicy(SoftmaxPolicy):
     the mesh of ``box``; :meth:`action` is the vector itself. ``sigma=0`` takes the mean.
 
     >>> box = ActionBox((-2.0,), (2.0,))
-    >>> policy = GaussianPolicy.of(Grid((0.0,), (1.0,), (2,)), [[0.0, 1.0]], box, 0.0)
+    >>> policy = GaussianPolicy(Grid((0.0,), (1.0,), (2,)), [[0.0, 1.0]], box=box)
     >>> policy.action([0.5]).tolist()
     [1.0]
     """
@@ -331,28 +313,10 @@ class GaussianPolicy(SoftmaxPolicy):
                 f"{len(self.weights)}, {self.sigma!r} and {self.epsilon!r}"
             )
 
-    @classmethod
-    def of(
-        cls,
-        features: FeatureMap,
-        weights: ArrayLike,
-        box: ActionBox,
-        sigma: float,
-        version: int = 0,
-    ) -> Self:
-        """The policy of such weights, (k, features)."""
-        table = np.asarray(weights, dtype=np.float64)
-        return cls(features, table, version=version, box=box, sigma=float(sigma))
-
     @property
     def n_actions(self) -> int:
         """How many points the mesh has."""
         return self.box.size
-
-    @property
-    def is_deterministic(self) -> bool:
-        """Whether it never draws an action."""
-        return self.sigma == 0.0
 
     @property
     def exploring(self) -> tuple[float, ...]:
@@ -421,11 +385,6 @@ def chooser(policy: QPolicy) -> Callable[[Floats], Ints]:
         return actions
 
     return choose
-
-
-def _table(weights: ArrayLike) -> ArrayLike:
-    """Weights; a list of them may be too long for an array."""
-    return weights if isinstance(weights, np.ndarray) else fitting("weights", weights)
 
 
 def _order(name: str, values: Any, actions: int) -> tuple[int, ...]:

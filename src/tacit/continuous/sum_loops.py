@@ -128,56 +128,6 @@ def tables_of(
     return discount * np.clip(ahead.max(axis=0) - offset, low, high).ravel(), predicted.ravel()
 
 
-@compiled
-def placed_on_line(
-    steps: Steps, actions_there: int, grid: GridNumbers, least: float, most: float
-) -> OnLine:
-    """Looks up all steps, as :func:`placed`."""
-    (states, actions, rewards, lengths), (box, table) = steps, grid
-    users, H = actions.shape
-    low, high, per, points = box[0, 0], box[1, 0], box[2, 0], table[0, 0]
-    places = np.empty((users, H + 1), dtype=np.int32)
-    taken = np.empty((users, H), dtype=np.int32)
-    paid = np.empty((users, H))
-    for user in range(users):
-        length, good_here = lengths[user], False
-        for t in range(H + 1):
-            x = states[user, t, 0]
-            good, place = t <= length and math.isfinite(x), 0
-            if good:
-                position = (min(max(x, low), high) - low) * per
-                cell = min(int(position), points - 2)
-                part = min(position - cell, 1.0)
-                place = (cell << _BITS) + int(part * (FINE - 1) + 0.5)
-            places[user, t] = place
-            if t > 0:
-                action, reward = actions[user, t - 1], rewards[user, t - 1]
-                taken[user, t - 1], paid[user, t - 1] = -1, 0.0
-                if good and good_here and math.isfinite(reward) and 0 <= action < actions_there:
-                    start = (action * points) << _BITS
-                    taken[user, t - 1] = start + places[user, t - 1]
-                    paid[user, t - 1] = min(max(reward, least), most)
-            good_here = good
-        if 0 < length <= H:
-            places[user, length] = -1
-    return places, taken, paid
-
-
-@compiled
-def visits_on_line(where: OnLine, sums: Floats) -> None:
-    """Users' visits of the points, (users, m)."""
-    places, taken, _ = where
-    part = np.arange(FINE) / (FINE - 1)
-    for user in range(len(places)):
-        sums[user] = 0.0
-        for t in range(taken.shape[1]):
-            if taken[user, t] >= 0:
-                place = places[user, t]
-                i, p = place >> _BITS, part[place & (FINE - 1)]
-                sums[user, i] += 1.0 - p
-                sums[user, i + 1] += p
-
-
 @fused
 def residuals_on_line(
     where: OnLine, ahead: Floats, predicted: Floats, about: Floats, sums: Floats

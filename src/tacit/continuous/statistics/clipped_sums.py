@@ -10,6 +10,7 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit.continuous.features import is_grid
 from tacit.continuous.statistics.steps import Steps, parts_of, shaped, steps_of
@@ -22,7 +23,6 @@ from tacit.privacy.symmetric import pack
 if TYPE_CHECKING:
     from tacit.continuous.features import FeatureMap, Grid
     from tacit.continuous.spec import BoxSpec
-    from tacit.continuous.sum_loops import OnLine, Placed
 
 
 # Users of a block on a grid that are summed at a time.
@@ -93,13 +93,22 @@ class ClippedSums(InBall):
         """Writes the same to ``sums`` on a grid, compiled, by way of (users, actions x points)."""
 
 
-def places(block: Block, spec: BoxSpec, grid: Grid) -> Placed | OnLine:
-    """Where users' steps are on a grid: all that is asked about them begins with it."""
-    from tacit.continuous.sum_loops import placed, placed_on_line
+def places(block: Block, spec: BoxSpec, grid: Grid) -> tuple[NDArray[Any], ...]:
+    """Where users' steps are on a grid, with which all queries about them begin.
 
-    # Two loops, of which a world needs one: what is not called is not compiled.
-    look_up = placed_on_line if spec.dimension == 1 else placed
-    return look_up(raw_steps(block, spec), spec.actions, grid.for_loops(), *spec.reward_range)
+    As ``Placed`` of the compiled loops; of one coordinate, rounded, with places and taken of
+    ``OnLine`` beside it.
+    """
+    from tacit.continuous.sum_loops import FINE, placed
+
+    where = placed(raw_steps(block, spec), spec.actions, grid.for_loops(), *spec.reward_range)
+    if spec.dimension > 1:
+        return where
+    cells, parts, taken, rewards = where
+    fine = (parts[..., 0] * (FINE - 1) + 0.5).astype(np.int32)
+    at = np.where(cells < 0, -1, cells * FINE + fine)
+    now = np.where(taken < 0, -1, taken * FINE + fine[:, :-1])
+    return cells, (fine / (FINE - 1))[..., np.newaxis], taken, rewards, at, now
 
 
 def raw_steps(block: Block, spec: BoxSpec) -> tuple[Floats, Ints, Floats, Ints]:
@@ -166,14 +175,11 @@ class VisitSums(ClippedSums):
         return pack(here.swapaxes(1, 2) @ here)
 
     def _add(self, where: Any, by_point: Floats, sums: Floats) -> None:
-        from tacit.continuous.sum_loops import add_visits, visits_on_line
+        from tacit.continuous.sum_loops import add_visits
 
         assert is_grid(self.features)  # noqa: S101
-        if self.spec.dimension == 1:
-            visits_on_line(where, sums)
-            return
         sums[:] = 0.0
-        add_visits(where, self.features.corners, sums)
+        add_visits(where[:4], self.features.corners, sums)
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,7 +252,7 @@ class ResidualSums(ClippedSums):
 
         assert is_grid(self.features)  # noqa: S101
         if self.spec.dimension == 1:
-            residuals_on_line(where, *self._tables, by_point)
+            residuals_on_line((where[4], where[5], where[3]), *self._tables, by_point)
         else:
             by_point[:] = 0.0
             residuals_on_grid(where, *self._tables, self.features.corners, by_point)
