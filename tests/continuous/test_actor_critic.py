@@ -16,8 +16,8 @@ from tacit.continuous import (
     Grid,
     QPolicy,
     SoftmaxPolicy,
-    gradient_loops,
     line,
+    sum_loops,
 )
 from tacit.continuous.action_box import normals
 from tacit.continuous.features import Custom
@@ -206,9 +206,9 @@ class TestStatistic:
         policy = SoftmaxPolicy(features, np.zeros((2, 1)))
         asked = PolicyGradients(spec, policy, np.zeros(1), 0.9, 0.9, (1e-4, 1e-4))
         check_statistic(asked, users, users=60, rounds=5)
-        loops = gradient_loops.policy_gradients.py_func
-        monkeypatch.setattr(gradient_loops, "SMALLEST", 0.0)
-        monkeypatch.setattr(gradient_loops, "policy_gradients", loops)
+        loops = sum_loops.policy_gradients.py_func
+        monkeypatch.setattr(sum_loops, "SMALLEST", 0.0)
+        monkeypatch.setattr(sum_loops, "policy_gradients", loops)
         with pytest.raises(CheckFailed, match="sensitivity"):
             check_statistic(asked, users, users=60, rounds=1)
 

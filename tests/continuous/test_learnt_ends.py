@@ -17,8 +17,8 @@ from tacit.continuous import (
     SmoothSpec,
 )
 from tacit.continuous.end_estimate import EndBox, EndModel, EndSigns
+from tacit.continuous.model_estimate import Monomials
 from tacit.continuous.model_posterior import ENDS, SCALES
-from tacit.continuous.monomials import Monomials
 from tacit.continuous.statistics.move_moments import BINS, GOING, EndMoments, EndPlaces
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument

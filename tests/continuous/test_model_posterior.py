@@ -20,9 +20,8 @@ from tacit.continuous import (
     SmoothSpec,
 )
 from tacit.continuous.end_estimate import EndSigns
-from tacit.continuous.model_estimate import FEWEST, MoveModel
-from tacit.continuous.model_planner import GridPlanner
-from tacit.continuous.monomials import Monomials
+from tacit.continuous.model_estimate import FEWEST, Monomials, MoveModel
+from tacit.continuous.model_posterior import GridPlanner
 from tacit.continuous.statistics.move_moments import (
     FIRST_POWER,
     EndMoments,

@@ -150,7 +150,7 @@ def test_repr():
     ("make", "match"),
     [
         (lambda: QPolicy(None, np.zeros((2, 3))), "feature map"),
-        (lambda: QPolicy(GRID, np.zeros((2, 4))), "3 columns"),
+        (lambda: QPolicy(GRID, np.zeros((2, 4))), r"shape \(actions, 3\)"),
         (lambda: QPolicy(GRID, np.zeros(3)), r"shape \(actions, 3\)"),
         (lambda: QPolicy(GRID, [["a", "b", "c"]]), "numbers"),
         (lambda: QPolicy(GRID, np.full((2, 3), np.nan)), "finite"),

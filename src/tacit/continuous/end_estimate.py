@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tacit.continuous.monomials import Monomials
+from tacit.continuous.model_estimate import Monomials
 from tacit.continuous.statistics.move_moments import BINS, GOING, EndPlaces
 from tacit.privacy.statistic import Bools, Floats, Ints
 

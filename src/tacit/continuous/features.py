@@ -8,11 +8,10 @@ not finite has the zero vector as its features: a user's values never raise.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import (
@@ -28,6 +27,8 @@ from typing import (
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tacit.core.sizes import check_seed, check_size, numbers
+from tacit.privacy.arguments import instance_of, positive
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Floats, Ints
 
@@ -73,7 +74,7 @@ class FeatureMap(Protocol):
 def set_corners(box: Any, *, finite: bool) -> None:
     """Checks and sets ``lows`` and ``highs``, which are finite, or may be infinite."""
     given = ((name, getattr(box, name)) for name in ("lows", "highs"))
-    lows, highs = (numbers(name, values, finite=finite) for name, values in given)
+    lows, highs = (vector(name, values, finite=finite) for name, values in given)
     if len(lows) != len(highs) or any(
         not (low < high and (math.isfinite(high - low) or not finite))
         for low, high in zip(lows, highs, strict=False)
@@ -86,34 +87,14 @@ def set_corners(box: Any, *, finite: bool) -> None:
     object.__setattr__(box, "highs", highs)
 
 
-def sequence(name: str, values: Any) -> Sequence[Any]:
-    """A list that is not empty."""
-    if isinstance(values, np.ndarray) and values.ndim == 1:
-        values = values.tolist()
-    if not isinstance(values, (tuple, list)) or not values:
-        raise InvalidArgument(f"{name} must be a sequence of numbers, got {values!r}")
-    return values
-
-
-def numbers(name: str, values: Any, *, finite: bool = True) -> tuple[float, ...]:
+def vector(name: str, values: Any, *, finite: bool = True) -> tuple[float, ...]:
     """Numbers, finite ones unless others will do."""
-    return tuple(number(name, value, finite=finite) for value in sequence(name, values))
-
-
-def number(name: str, value: Any, *, finite: bool = True) -> float:
-    """A number that is one."""
-    good = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-    with contextlib.suppress(OverflowError):
-        if good and (math.isfinite(value) or not (finite or math.isnan(value))):
-            return float(value)
-    raise InvalidArgument(f"{name} must be {'finite ' if finite else ''}numbers, got {value!r}")
-
-
-def whole(name: str, value: Any, least: int) -> int:
-    """An integer of at least ``least``."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise InvalidArgument(f"{name} must be integers >= {least}, got {value!r}")
-    return int(value)
+    array = numbers(name, values)
+    good = np.isfinite(array) if finite else ~np.isnan(array)
+    if array.ndim != 1 or not array.size or not good.all():
+        kind = "finite numbers" if finite else "numbers"
+        raise InvalidArgument(f"{name} must be a sequence of {kind}, got {values!r}")
+    return tuple(array.astype(np.float64).tolist())
 
 
 def check_count(name: str, count: int) -> None:
@@ -213,10 +194,11 @@ class Grid(BoxMap):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        shape = tuple(whole("shape", n, 2) for n in sequence("shape", self.shape))
-        if len(shape) != len(self.lows):
+        instance_of("shape", self.shape, (tuple, list, np.ndarray))
+        shape = tuple(check_size("shape", n) for n in self.shape)
+        if len(shape) != len(self.lows) or min(shape) < 2:
             raise InvalidArgument(
-                f"shape must have {len(self.lows)} numbers as lows has, got {self.shape!r}"
+                f"shape must have {len(self.lows)} numbers >= 2, as lows has, got {self.shape!r}"
             )
         if len(shape) > _MOST_GRID_COORDINATES:
             raise InvalidArgument(
@@ -304,13 +286,11 @@ class Polynomial(SafeMap):
     degree: int  # the largest number of factors, at least 0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "scales", numbers("scales", self.scales))
+        object.__setattr__(self, "scales", vector("scales", self.scales))
         if any(scale <= 0.0 for scale in self.scales):
             raise InvalidArgument(f"scales must be > 0, got {self.scales!r}")
-        object.__setattr__(self, "clip", number("clip", self.clip))
-        if self.clip <= 0.0:
-            raise InvalidArgument(f"clip must be > 0, got {self.clip!r}")
-        object.__setattr__(self, "degree", whole("degree", self.degree, 0))
+        object.__setattr__(self, "clip", positive("clip", self.clip))
+        object.__setattr__(self, "degree", check_seed("degree", self.degree))
         check_count("degree", self.size)
         try:
             finite = math.isfinite(self.bound)
@@ -411,10 +391,8 @@ class Quadrature(BoxMap):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "lengthscale", number("lengthscale", self.lengthscale))
-        if self.lengthscale <= 0.0:
-            raise InvalidArgument(f"lengthscale must be > 0, got {self.lengthscale!r}")
-        object.__setattr__(self, "nodes", whole("nodes", self.nodes, 1))
+        object.__setattr__(self, "lengthscale", positive("lengthscale", self.lengthscale))
+        object.__setattr__(self, "nodes", check_size("nodes", self.nodes))
         if self.nodes > 100:
             raise InvalidArgument(f"nodes must be at most 100, got {self.nodes!r}")
         check_count("nodes", self.size)
@@ -499,7 +477,7 @@ class Custom(SafeMap):
     def __post_init__(self) -> None:
         if not callable(self.function):
             raise InvalidArgument(f"function must be callable, got {self.function!r}")
-        object.__setattr__(self, "size", whole("size", self.size, 1))
+        object.__setattr__(self, "size", check_size("size", self.size))
         check_count("size", self.size)
         good = isinstance(self.bound, (int, float, np.integer, np.floating))
         if not good or isinstance(self.bound, bool) or not self.bound > 0.0:

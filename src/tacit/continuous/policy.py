@@ -127,11 +127,6 @@ class QPolicy:
         """How many actions there are."""
         return len(self.weights)
 
-    @property
-    def exploring(self) -> tuple[float, ...]:
-        """What its exploration is made of."""
-        return self.epsilon, self.explorers, self.bursts
-
     def values(self, states: ArrayLike) -> Floats:
         """The values of all actions, (..., A), in states, (..., D)."""
         points = np.asarray(states, dtype=np.float64)
@@ -189,7 +184,7 @@ class QPolicy:
         if self.epsilon == 0.0 or not coins.size:
             return None
         if self.explorers or self.bursts:
-            from tacit.continuous.model_loops import hold
+            from tacit.continuous.world_loops import hold
 
             tries = np.full(coins.shape, -1, dtype=np.int64)
             known = self.n_actions, self.explorers, self.bursts, _HOLDS
@@ -317,11 +312,6 @@ class GaussianPolicy(SoftmaxPolicy):
     def n_actions(self) -> int:
         """How many points the mesh has."""
         return self.box.size
-
-    @property
-    def exploring(self) -> tuple[float, ...]:
-        """What its exploration is made of."""
-        return (self.sigma,)
 
     def means(self, states: ArrayLike) -> Floats:
         """What actions aim at on average, (..., k), in units of the box."""

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tacit.continuous.action_box import ActionBox
-from tacit.continuous.features import FeatureMap, number, numbers, sequence, set_corners
+from tacit.continuous.features import FeatureMap, set_corners, vector
 from tacit.core.sizes import check_bytes, check_seed, check_size
-from tacit.privacy.arguments import flag, instance_of
+from tacit.privacy.arguments import checked_number, flag, instance_of
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Bools, Floats, Ints
 
@@ -70,15 +70,13 @@ class BoxSpec:
                     f"actions must be {self.action_box.size}, the points of the mesh of "
                     f"action_box, got {self.actions}"
                 )
-        ends = numbers("reward_range", self.reward_range, finite=False)
+        ends = vector("reward_range", self.reward_range, finite=False)
         if len(ends) != 2 or not (ends[0] < ends[1] and math.isfinite(ends[1] - ends[0])):
             raise InvalidArgument(
                 f"reward_range must be two finite numbers that increase, got {self.reward_range!r}"
             )
         object.__setattr__(self, "reward_range", ends)
-        discount = number("discount", self.discount, finite=False)
-        if not 0.0 <= discount < 1.0:
-            raise InvalidArgument(f"discount must be in [0, 1), got {self.discount!r}")
+        discount = checked_number("discount", self.discount, "in [0, 1)", lambda d: 0.0 <= d < 1.0)
         object.__setattr__(self, "discount", discount)
         if self.features is not None:
             self.check_features(self.features)
@@ -204,7 +202,8 @@ class SmoothSpec(_FunctionSpec):
                 )
         object.__setattr__(self, "angles", angles)
         if self.pushes is not None:
-            rows = tuple(numbers("pushes", row) for row in sequence("pushes", self.pushes))
+            instance_of("pushes", self.pushes, (tuple, list, np.ndarray))
+            rows = tuple(vector("pushes", row) for row in self.pushes)
             if len(rows) != self.actions or len({len(row) for row in rows}) > 1:
                 raise InvalidArgument(
                     f"pushes must be {self.actions} vectors of one length, got {self.pushes!r}"

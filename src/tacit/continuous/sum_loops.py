@@ -31,8 +31,8 @@ point, -1 for the state that an episode ended in. Taken (users, H): action x poi
 place. Rewards as above.
 """
 
-# A squared length below this counts as none: its digits are lost, and ratios could exceed one.
-_SMALLEST = 1e-280
+SMALLEST = 1e-280
+"""A squared length below this counts as none: its digits are lost, and ratios could exceed one."""
 _BITS = 6
 FINE = 1 << _BITS
 """Places in a cell of a line; the first and the last are its two points."""
@@ -234,7 +234,7 @@ def policy_gradients(
                 critic_sums[n, i] += ahead * z
                 for row in range(rows):
                     actor_sums[n, row, i] += ahead * scores[n, t, row] * z
-            if square > _SMALLEST:
+            if square > SMALLEST:
                 for i in range(m):
                     part = features[n, t, i] / square
                     for j in range(m):

@@ -52,6 +52,7 @@ class TargetedMoves(Statistic):
     unit: float
     most: float
     clip: float
+    name = "targeted moves"
 
     def __post_init__(self) -> None:
         A, m = self.spec.actions, self.features.size
@@ -66,7 +67,6 @@ class TargetedMoves(Statistic):
             object.__setattr__(self, name, array)
         for name in ("unit", "most", "clip"):
             object.__setattr__(self, name, positive(name, getattr(self, name)))
-        object.__setattr__(self, "name", "targeted moves")
 
     @cached_property
     def moments(self) -> GramCross:

@@ -286,9 +286,7 @@ class MeanRewards(Statistic):
     """
 
     spec: BoxSpec
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "name", "mean rewards")
+    name = "mean rewards"
 
     @cached_property
     def layout(self) -> Layout:

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from tacit.continuous.features import FeatureMap
     from tacit.continuous.spec import BoxSpec
 
+MOVING, PAYING = 2.0, 1.0
+"""Weights of the parts ``moves`` and ``rewards``, a and b."""
+
 
 @dataclass(frozen=True, eq=False)
 class EmbeddingSums(Statistic):
@@ -42,13 +45,10 @@ class EmbeddingSums(Statistic):
     spec: BoxSpec
     features: FeatureMap
     clip: float
-    moving: float = 2.0  # a
-    paying: float = 1.0  # b
+    name = "embedding sums"
 
     def __post_init__(self) -> None:
-        for name in ("clip", "moving", "paying"):
-            object.__setattr__(self, name, positive(name, getattr(self, name)))
-        object.__setattr__(self, "name", "embedding sums")
+        positive("clip", self.clip)
 
     @cached_property
     def layout(self) -> Layout:
@@ -57,8 +57,8 @@ class EmbeddingSums(Statistic):
         return Layout(
             (
                 Part("gram", (A, m, m), symmetric=True),
-                Part("moves", (A, m, self.targets), weight=self.moving),
-                Part("rewards", (A, m), weight=self.paying),
+                Part("moves", (A, m, self.targets), weight=MOVING),
+                Part("rewards", (A, m), weight=PAYING),
             )
         )
 
@@ -82,7 +82,7 @@ class EmbeddingSums(Statistic):
         at = self.features(steps.states)
         low, high = self.spec.reward_range
         r = (2.0 * steps.rewards - low - high) / (high - low)
-        a, b = self.moving / math.sqrt(2.0), self.paying / math.sqrt(2.0)
+        a, b = MOVING / math.sqrt(2.0), PAYING / math.sqrt(2.0)
         here, there, valid = at[:, :-1], at[:, 1:], steps.valid
         over = steps.ended[..., np.newaxis]
         if self.spec.may_end:

@@ -17,7 +17,7 @@ from tacit.privacy.statistic import Block, Bools, Floats, Ints, Layout, Part, St
 from tacit.privacy.symmetric import pack
 
 if TYPE_CHECKING:
-    from tacit.continuous.monomials import Monomials
+    from tacit.continuous.model_estimate import Monomials
     from tacit.continuous.spec import BoxSpec
 
 FIRST_POWER, POWERS = -24, 36
@@ -88,9 +88,7 @@ class MoveScales(Statistic):
     spec: BoxSpec
     rewards: bool = False
     nonnegative = True
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "name", "scales of moves")
+    name = "scales of moves"
 
     @property
     def outputs(self) -> int:
@@ -169,6 +167,7 @@ class MoveMoments(Statistic):
     model: Floats  # (p, outputs)
     scales: Floats  # (outputs,), > 0
     rewards: bool = False
+    name = "moments of moves"
 
     def __post_init__(self) -> None:
         p, n = self.features.size, self.spec.dimension + int(self.rewards)
@@ -180,7 +179,6 @@ class MoveMoments(Statistic):
             object.__setattr__(self, name, array)
         if not (self.scales > 0.0).all():
             raise InvalidArgument(f"scales must be > 0, got {self.scales}")
-        object.__setattr__(self, "name", "moments of moves")
 
     @cached_property
     def layout(self) -> Layout:
@@ -239,9 +237,7 @@ class EndMoments(Statistic):
 
     spec: BoxSpec
     features: Monomials
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "name", "moments of ends")
+    name = "moments of ends"
 
     @cached_property
     def layout(self) -> Layout:
@@ -292,6 +288,7 @@ class EndPlaces(Statistic):
     lows: Floats  # (D,), finite
     highs: Floats
     nonnegative = True
+    name = "places of ends"
 
     def __post_init__(self) -> None:
         for name in ("lows", "highs"):
@@ -308,7 +305,6 @@ class EndPlaces(Statistic):
             raise InvalidArgument(
                 f"lows must be below highs, by less than infinity, got {self.lows} and {self.highs}"
             )
-        object.__setattr__(self, "name", "places of ends")
 
     @cached_property
     def coordinates(self) -> Ints:

@@ -53,11 +53,11 @@ class PolicyGradients(Statistic):
     discount: float
     trace: float
     clips: tuple[float, float]  # the largest lengths of both gradients
+    name = "policy gradients"
 
     def __post_init__(self) -> None:
         for clip in self.clips:
             positive("clip", clip)
-        object.__setattr__(self, "name", "policy gradients")
 
     @cached_property
     def layout(self) -> Layout:
