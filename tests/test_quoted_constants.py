@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tacit.continuous import fitted_functional_q
-from tacit.continuous.constants import GRID, MAP
+from tacit.continuous.estimate import GRID, MAP
 from tacit.finite import algorithm as finite_algorithm
 from tacit.finite import flow, mirror
 from tacit.linear import lsvi_ucb

@@ -37,7 +37,7 @@ class LinOptSampled(FiniteAlgorithm[BlockSums]):
     values of the plan that was public when the block began. The first block has the plan for the
     centre of the weights. ``spec.targets()`` makes plans and sums, by the kind of states:
     :class:`~tacit.mixture.sampled_spec.StateTargets`, or that of a
-    :class:`~tacit.continuous.simulated_spec.SimulatedSpec`.
+    :class:`~tacit.continuous.spec.SimulatedSpec`.
 
     Guarantee: that of its curator; see ``guarantee``.
 
