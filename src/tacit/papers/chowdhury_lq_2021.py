@@ -11,10 +11,8 @@ What Assumption 1 assumes of users (norms of states at most 1, of controls at mo
 enforced for the statistics: a step enters them with the factor min(1, 1/|x|, gamma/|u|, 1/|x'|),
 which keeps x' = Theta' z + w true and is 1 where the assumption holds. Controls are not cut.
 
-These are simulations: the loop sees raw trajectories, as the pseudo-code does; what it plans with
-is the sums with H_k and L_k. The search for the optimistic model takes most of the time, some
-hundred microseconds an episode, so that the loop over episodes is not compiled, only what it calls.
-``docs/papers/chowdhury_lq_2021.md`` has the paper's lines beside the
+A simulation, whose loop sees raw trajectories and plans with the sums with H_k and L_k; it is not
+compiled, only what it calls. ``docs/papers/chowdhury_lq_2021.md`` has the paper's lines beside the
 code's.
 """
 
@@ -180,7 +178,6 @@ def private_ofu_rl(
     gamma: float = 1.0,
     failure: float = 0.1,
     beta: Literal["bound", "raw"] = "bound",
-    norm_bound: float | None = None,
     printed: bool = True,
     seed: int = 0,
 ) -> PaperResult:
@@ -197,7 +194,6 @@ def private_ofu_rl(
         failure: the paper's alpha.
         beta: the radius with a data-free "bound" on ln det, or from "raw" data as Lemma 1 prints
             it, which leaks (printed only; no guarantee).
-        norm_bound: of Theta; the world's public one by default.
         printed: the paper's constants, or those that are proven.
         seed: of the users, and of the noise (that of a simulation).
 
@@ -217,8 +213,8 @@ def private_ofu_rl(
         regularizer = REGULARIZERS[one_of("regularizer", regularizer, list(REGULARIZERS))]
     # Alg. 1, line 1.
     made = regularizer(sizes)
-    S = spec.norm_bound if norm_bound is None else positive("norm_bound", norm_bound)
-    bound, shift = spec.noise_bound, S * math.sqrt(made.level.lambda_max) + made.level.nu
+    S, bound = spec.norm_bound, spec.noise_bound
+    shift = S * math.sqrt(made.level.lambda_max) + made.level.nu
     beta_bound, least = radius(sizes, made.level, bound, S), made.level.lambda_min
     of = Constants(beta_bound, raw, sizes.failure, least, shift, bound, S, cap)
     true = np.ascontiguousarray(np.concatenate([world.A, world.B], axis=1).T)

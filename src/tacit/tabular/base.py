@@ -22,7 +22,7 @@ from tacit.finite.flow import conserved
 from tacit.finite.mixed_policy import MixedPolicy
 from tacit.finite.policy import Policy
 from tacit.finite.spec import FiniteSpec
-from tacit.finite.visits import VisitCounts, counts_of
+from tacit.finite.visits import VisitCounts
 from tacit.privacy.arguments import instance_of
 from tacit.privacy.curator import Release
 from tacit.privacy.sizing import users_above_noise
@@ -146,8 +146,10 @@ class TabularAlgorithm(FiniteAlgorithm[CountEstimate]):
 
     def _counts(self, cap: int | None, plan: Plan | None = None) -> VisitCounts:
         weight = math.sqrt(self.options.constants.reward_weight)
-        along = plan is not None and self.on_policy(plan)
-        return counts_of(self.spec)(
+        policy, actions = None if plan is None or not self.on_policy(plan) else plan.policy, None
+        if policy is not None:
+            actions = policy.tables if isinstance(policy, MixedPolicy) else policy.actions
+        return VisitCounts(
             self.spec.states,
             self.spec.actions,
             self.spec.horizon,
@@ -155,8 +157,9 @@ class TabularAlgorithm(FiniteAlgorithm[CountEstimate]):
             cap=cap,
             # Bits cost the same whatever they weigh.
             weight=1.0 if self.privacy.reports_bits else weight,
-            policy=_actions(plan.policy) if plan is not None and along else None,
-            version=plan.policy.version if plan is not None and along else 0,
+            policy=actions,
+            version=0 if policy is None else policy.version,
+            apart=not self.spec.last_state,
         )
 
     def update(
@@ -191,8 +194,3 @@ class TabularAlgorithm(FiniteAlgorithm[CountEstimate]):
         cap = min(constants.cap, self.spec.horizon) if self.stationary else None
         first = Plan(self.first_policy(self.problem.rng()), None)
         return users_above_noise(self._counts(cap, first), self.privacy, constants.first)
-
-
-def _actions(policy: Policy | MixedPolicy) -> Any:
-    """Actions of a policy, (H, S), or of all components of a mixed one."""
-    return policy.actions if isinstance(policy, Policy) else policy.tables

@@ -70,30 +70,13 @@ class UCBVI(TabularAlgorithm):
         project(counts.transitions.reshape(-1, S), known.reshape(-1), probabilities.reshape(-1, S))
         safe = np.where(known, totals, 1.0)
         rewards = np.where(known, np.clip(counts.rewards / safe, 0.0, 1.0), 0.0)
-        log_term = math.log(totals.size / 0.05)
-        q_values, bonuses = np.empty((H, S, A)), np.empty((H, S, A))
-        actions, greedy = np.empty((H, S), dtype=np.int64), np.empty((H, S), dtype=np.int64)
-        plan(
-            probabilities,
-            rewards,
-            lowered,
-            known,
-            counts.noise,
-            counts.reward_noise,
-            H,
-            scale * constants.sampling * math.sqrt(2.0 * log_term),
-            constants.privacy,
-            scale * constants.range_term,
-            rng.random((H, S, A)),
-            q_values,
-            bonuses,
-            actions,
-            greedy,
-        )
-        best, known_best = (
-            self.named(Policy.deterministic(table, A)) for table in (actions, greedy)
-        )
-        return q_values, Optimistic(probabilities, rewards, bonuses), (best, known_best)
+        sampling = scale * constants.sampling * math.sqrt(2.0 * math.log(totals.size / 0.05))
+        model = probabilities, rewards, lowered, known, counts.noise, counts.reward_noise
+        widths = sampling, constants.privacy, scale * constants.range_term
+        (q_values, bonuses), tables = np.empty((2, H, S, A)), np.empty((2, H, S), dtype=np.int64)
+        plan(*model, H, *widths, rng.random((H, S, A)), q_values, bonuses, *tables)
+        best, greedy = (self.named(Policy.deterministic(table, A)) for table in tables)
+        return q_values, Optimistic(probabilities, rewards, bonuses), (best, greedy)
 
     def expected_visits(self, world: Optimistic, policy: Policy) -> Floats | None:
         """The policy's occupancy in the model that it was planned in, which weighs its counts."""
