@@ -193,7 +193,6 @@ def plan(
     privacy: float,
     range_term: float,
     ties: Floats,
-    q_values: Floats,
     bonuses: Floats,
     actions: Ints,
     greedy: Ints,
@@ -205,10 +204,8 @@ def plan(
     numbers that decide between equal actions.
     """
     n_rows, n_states, n_actions = counts.shape
-    value = np.zeros(n_states)
-    plain = np.zeros(n_states)
-    next_value = np.zeros(n_states)
-    next_plain = np.zeros(n_states)
+    value, next_value = np.zeros(n_states), np.zeros(n_states)
+    plain, next_plain = np.zeros(n_states), np.zeros(n_states)
     for step in range(horizon - 1, -1, -1):
         at = max(step - (horizon - n_rows), 0)
         left = float(horizon - step)
@@ -241,7 +238,6 @@ def plan(
                     bonus = sampling * np.sqrt(variance / n + privacy**2 * private / n**2)
                     bonus += range_term * left / n
                     q = min(reward + mean + bonus, left)
-                q_values[step, state, action] = q
                 bonuses[step, state, action] = bonus
                 tie = ties[step, state, action]
                 if q > best or (q == best and tie > best_tie):

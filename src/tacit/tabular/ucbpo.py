@@ -11,6 +11,7 @@ import numpy as np
 from tacit.core.algorithm import BlockInfo, Floats, Plan, Progress
 from tacit.finite.evidence import CountEstimate
 from tacit.finite.mirror import MirrorOptions, drawn, improved
+from tacit.finite.model import uniform_policy
 from tacit.finite.policy import Policy
 from tacit.privacy.curator import Release
 from tacit.tabular.base import TabularOptions
@@ -52,11 +53,7 @@ class UCBPO(UCBVI):
         """Random actions, drawn once; uniform ones without privacy, where that saves nothing."""
         if self.privacy.private:
             return super().first_policy(rng)
-        return self.named(Policy.stochastic(self._uniform()))
-
-    def _uniform(self) -> Floats:
-        A = self.spec.actions
-        return np.full((self.spec.horizon, self.spec.states, A), 1.0 / A)
+        return self.named(uniform_policy(self.spec))
 
     def plan(
         self, state: CountEstimate, last: Plan | None, at: Progress, rng: np.random.Generator
@@ -66,9 +63,9 @@ class UCBPO(UCBVI):
             return super().plan(state, last, at, rng)
         # Value iteration gives the optimistic model's bonuses; the policy is improved against it.
         along = last is not None and self.on_policy(last)
-        _, world, (_, greedy) = self.value_iteration(state, along, rng)
+        world, (_, greedy) = self.value_iteration(state, along, rng)
         known = None if last is None else last.memory
-        before = self._uniform() if known is None else known.table
+        before = uniform_policy(self.spec).table() if known is None else known.table
         table = improved(before, world, self.spec, self.options)
         serving = drawn(table, rng) if self.privacy.private else Policy.stochastic(table)
         memory = Memory(table, self.expected_visits(world, serving))

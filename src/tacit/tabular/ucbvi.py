@@ -33,21 +33,18 @@ class UCBVI(TabularAlgorithm):
     def plan(
         self, state: CountEstimate, last: Plan | None, at: Progress, rng: np.random.Generator
     ) -> Plan:
-        """Estimates on the simplex, Bernstein bonuses, and both best policies in one loop.
-
-        They are the best of the optimistic world and of the estimated one.
-        """
+        """Estimates on the simplex, Bernstein bonuses, and both best policies in one loop."""
         if not state.reached.any():
             first = self.first_policy(rng)
             return Plan(first, first)
         along = last is not None and self.on_policy(last)
-        _, world, policies = self.value_iteration(state, along, rng)
+        world, policies = self.value_iteration(state, along, rng)
         return Plan(*policies, self.expected_visits(world, policies[0]))
 
     def value_iteration(
         self, state: CountEstimate, along: bool, rng: np.random.Generator
-    ) -> tuple[Floats, Optimistic, tuple[Policy, Policy]]:
-        """Optimistic action values (H, S, A), their world, and its policy and the greedy one.
+    ) -> tuple[Optimistic, tuple[Policy, Policy]]:
+        """The optimistic world, and the best policies of it and of the estimated one.
 
         Args:
             state: All counts so far.
@@ -73,10 +70,10 @@ class UCBVI(TabularAlgorithm):
         sampling = scale * constants.sampling * math.sqrt(2.0 * math.log(totals.size / 0.05))
         model = probabilities, rewards, lowered, known, counts.noise, counts.reward_noise
         widths = sampling, constants.privacy, scale * constants.range_term
-        (q_values, bonuses), tables = np.empty((2, H, S, A)), np.empty((2, H, S), dtype=np.int64)
-        plan(*model, H, *widths, rng.random((H, S, A)), q_values, bonuses, *tables)
+        bonuses, tables = np.empty((H, S, A)), np.empty((2, H, S), dtype=np.int64)
+        plan(*model, H, *widths, rng.random((H, S, A)), bonuses, *tables)
         best, greedy = (self.named(Policy.deterministic(table, A)) for table in tables)
-        return q_values, Optimistic(probabilities, rewards, bonuses), (best, greedy)
+        return Optimistic(probabilities, rewards, bonuses), (best, greedy)
 
     def expected_visits(self, world: Optimistic, policy: Policy) -> Floats | None:
         """The policy's occupancy in the model that it was planned in, which weighs its counts."""
