@@ -41,11 +41,7 @@ class TabularConstants:
     """The practical agent's constants, chosen on riverswim(6, 20) and four small random worlds."""
 
     sampling: float = 0.25  # scale of the whole bonus
-    privacy: float = 1.0  # scale of the part of it that is due to privacy noise
     range_term: float = 0.1  # scale of the term in (steps left) / n
-    lowering: float = 1.0  # counts are lowered by this many standard deviations of their noise
-    known: float = 0.5  # a cell is known once its count exceeds this many standard deviations
-    known_unmasked: float = 2.0  # the same where counts are not masked by the policy
     # the number of users served grows by at most this factor from block to block
     growth: float = 1.15
     blocks_per_cell: float = 1.8  # and by at most 1 + this / (states actions), but for 1.02
@@ -69,6 +65,15 @@ class TabularOptions(OptimismOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._settle(TabularConstants)
+
+
+@dataclass(frozen=True, eq=False)
+class Memory:
+    """What a plan leaves to the update and to the next plan."""
+
+    expected: Floats | None  # visits of a user, (L, S, A), which weigh the block's counts
+    # Of policy optimisation: the stochastic policy (H, S, A), of which with privacy a draw serves.
+    table: Floats | None = None
 
 
 class TabularAlgorithm(FiniteAlgorithm[CountEstimate]):
@@ -131,14 +136,11 @@ class TabularAlgorithm(FiniteAlgorithm[CountEstimate]):
         newest = plans[max(plans)]
         parts = [plan.policy for plan in plans.values()]
         policy = MixedPolicy(parts, weights, newest.policy.version)
-        return Plan(policy, newest.greedy, self._mean(plans, weights))
-
-    def _mean(self, plans: Mapping[int, Plan], weights: Floats) -> Any:
-        """Expected visits of a user who followed one of the plans."""
-        known = [plan.memory for plan in plans.values()]
-        if any(memory is None for memory in known):
-            return None
-        return sum(w * memory for w, memory in zip(weights, known, strict=True))
+        known: list[Any] = [plan.memory for plan in plans.values()]
+        if any(memory is None or memory.expected is None for memory in known):
+            return Plan(policy, newest.greedy)
+        expected = sum(w * memory.expected for w, memory in zip(weights, known, strict=True))
+        return Plan(policy, newest.greedy, Memory(expected, newest.memory.table))
 
     def query(self, state: CountEstimate, plan: Plan, block: BlockInfo) -> VisitCounts:
         """Counts along the block's policy."""
@@ -174,7 +176,7 @@ class TabularAlgorithm(FiniteAlgorithm[CountEstimate]):
         alone = isinstance(plan.policy, Policy)
         if alone and self.on_policy(plan) and not self.stationary:
             release = conserved(release, self.spec)
-        counts, expected = self.query(state, plan, block), plan.memory
+        counts, expected = self.query(state, plan, block), plan.memory and plan.memory.expected
         if expected is not None:
             expected = np.minimum(expected, counts.cap or self.spec.horizon)
         return state.added(release, counts, block.users, expected)

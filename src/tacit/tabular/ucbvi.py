@@ -11,7 +11,7 @@ from tacit.finite.evidence import CountEstimate
 from tacit.finite.mirror import Optimistic
 from tacit.finite.policy import Policy
 from tacit.finite.visits import row_of
-from tacit.tabular.base import TabularAlgorithm
+from tacit.tabular.base import Memory, TabularAlgorithm
 
 
 class UCBVI(TabularAlgorithm):
@@ -39,7 +39,7 @@ class UCBVI(TabularAlgorithm):
             return Plan(first, first)
         along = last is not None and self.on_policy(last)
         world, policies = self.value_iteration(state, along, rng)
-        return Plan(*policies, self.expected_visits(world, policies[0]))
+        return Plan(*policies, Memory(self.expected_visits(world, policies[0])))
 
     def value_iteration(
         self, state: CountEstimate, along: bool, rng: np.random.Generator
@@ -60,18 +60,17 @@ class UCBVI(TabularAlgorithm):
         totals = counts.transitions.sum(axis=-1)
         spread = counts.noise * math.sqrt(S)
         # Where the policy cannot tell which cells are empty, noise alone must not pass for visits.
-        threshold = constants.known if along else constants.known_unmasked
-        known = counts.reached & (totals > threshold * spread)
-        lowered = np.maximum(totals - constants.lowering * spread, 1e-3)
+        known = counts.reached & (totals > (0.5 if along else 2.0) * spread)
+        lowered = np.maximum(totals - spread, 1e-3)
         probabilities = np.empty_like(counts.transitions)
         project(counts.transitions.reshape(-1, S), known.reshape(-1), probabilities.reshape(-1, S))
         safe = np.where(known, totals, 1.0)
         rewards = np.where(known, np.clip(counts.rewards / safe, 0.0, 1.0), 0.0)
         sampling = scale * constants.sampling * math.sqrt(2.0 * math.log(totals.size / 0.05))
         model = probabilities, rewards, lowered, known, counts.noise, counts.reward_noise
-        widths = sampling, constants.privacy, scale * constants.range_term
         bonuses, tables = np.empty((H, S, A)), np.empty((2, H, S), dtype=np.int64)
-        plan(*model, H, *widths, rng.random((H, S, A)), bonuses, *tables)
+        range_term, ties = scale * constants.range_term, rng.random((H, S, A))
+        plan(*model, H, sampling, range_term, ties, bonuses, *tables)
         best, greedy = (self.named(Policy.deterministic(table, A)) for table in tables)
         return Optimistic(probabilities, rewards, bonuses), (best, greedy)
 
