@@ -1,0 +1,276 @@
+"""What two processes on one store do to each other, step by step, on both databases."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import sqlalchemy as sa
+from sqlalchemy import select, update
+
+import tacit
+from tacit.core import agent as agents
+from tacit.core.agent import Agent
+from tacit.finite.spec import FiniteSpec
+from tacit.privacy.statistic import Block
+from tacit.store import ledger
+from tacit.store.schema import accounts, releases, runs, stores, versions
+from tacit.store.store import Store
+from tacit.store.values import load
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:XDG_RUNTIME_DIR"),
+    pytest.mark.filterwarnings("ignore::tacit.privacy.errors.TacitWarning"),
+]
+SIZE, H = 4, 2
+PAID = (0.12, 0.24, 0.48, 0.96)  # to users of a block: any two sums of them are far apart
+SPEC = FiniteSpec(3, 2, H, stationary=False)
+LITTLE = tacit.JointDP(4e6, 1e-7)  # so little noise that sums can be compared
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    pgserver = pytest.importorskip("pgserver", reason="needs pgserver, which ships a PostgreSQL")
+    made = pgserver.get_server(tmp_path_factory.mktemp("pg") / "data", cleanup_mode="delete")
+    yield made.get_uri()
+    made.cleanup()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def where(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[str]:
+    monkeypatch.setattr(agents, "_GRACE", 0.0)  # all places are written here
+    if request.param == "sqlite":
+        yield os.fspath(tmp_path / "app.db")
+        return
+    url = sa.make_url(request.getfixturevalue("server")).set(drivername="postgresql+psycopg")
+    engine = sa.create_engine(url, isolation_level="AUTOCOMMIT")
+    name = f"t{abs(hash(request.node.name)) % 10**9}"
+    with engine.connect() as db:
+        db.execute(sa.text(f"CREATE DATABASE {name}"))
+    engine.dispose()
+    yield url.set(drivername="postgresql", database=name).render_as_string(hide_password=False)
+
+
+@pytest.fixture
+def both(where: str) -> Iterator[Callable[..., tuple[Agent, Agent]]]:
+    """The same run by two handles, as two processes have it."""
+    opened = [Store(where), Store(where)]
+
+    def made(kind: Any = tacit.UCBVI, **options: Any) -> tuple[Agent, Agent]:
+        given = {"schedule": f"fixed:size={SIZE}"} | options
+        one, two = (kind(SPEC, 1000, LITTLE, store=store, **given) for store in opened)
+        return one, two
+
+    yield made
+    for store in opened:
+        store.close()
+
+
+def send(agent: Agent, user: str, reward: float = 0.5, ticket: str | None = None) -> str:
+    """One user who reads the policy and sends an episode; what she is told."""
+    policy, ticket = agent.policy, agent.ticket() if ticket is None else ticket
+    agent.flush_places()
+    parts = getattr(policy, "components", (policy,))
+    states = np.zeros((1, H + 1), dtype=np.int64)
+    rng = np.random.default_rng(0)
+    actions = np.array([[parts[0].act(step, 0, rng) for step in range(H)]])
+    columns = {"states": states, "actions": actions, "rewards": np.full((1, H), reward)}
+    if len(parts) > 1:
+        columns["components"] = np.zeros(1, dtype=np.int64)
+    return agent.receive(Block(1, columns), [user], [user], [ticket])[0].status
+
+
+def fill(agent: Agent, name: str, users: int = SIZE) -> list[str]:
+    """So many users, each with a reward of her own."""
+    names = [f"{name}{k}" for k in range(users)]
+    told = [send(agent, user, PAID[k % 4]) for k, user in enumerate(names)]
+    assert told == ["waiting"] * users
+    return names
+
+
+def sums(agent: Agent) -> dict[int, float]:
+    """Rewards of a step in the releases, by block."""
+    with agent.store.read() as db:
+        rows = db.execute(select(releases)).all()
+    return {row.block: float(load(row.value)["rewards"].sum()) / H for row in rows}
+
+
+def near(paid: float) -> Any:
+    """Far less than one user off, and far more than noise."""
+    return pytest.approx(paid, abs=0.05)
+
+
+def well(agent: Agent) -> None:
+    assert ledger.verify(agent.store) == []
+
+
+def test_who_is_forgotten_while_her_block_is_summed_is_in_no_release(both: Any) -> None:
+    one, two = both()
+    fill(one, "u")
+    answer, told = one._curator.answer, list[Any]()
+
+    def meanwhile(*args: Any, **more: Any) -> Any:
+        if not told:
+            told.append(two.forget("u3"))
+        return answer(*args, **more)
+
+    one._curator.answer = meanwhile
+    while one.step():
+        pass
+    assert told == [{"removed": 1, "released": 0}]
+    with one.store.read() as db:
+        (name,) = one.store.pseudonyms(db, ["u3"])
+        assert name not in ledger.released(db, "run", 0)
+        assert len(ledger.released(db, "run", 0)) == SIZE - 1
+        assert db.execute(select(accounts).where(accounts.c.person == name)).one().reserved == 0
+    assert sums(two)[0] == near(sum(PAID[:3]))
+    assert send(two, "u3") == "forgotten"
+    well(one)
+
+
+def test_a_stream_of_forgetting_does_not_keep_a_block_from_its_release(both: Any) -> None:
+    """Also during a long plan, which has nothing to do with who waits for the next block."""
+    one, two = both()
+    fill(one, "u")
+    fill(one, "next", 3)
+    answer, plan, left = one._curator.answer, type(one.algorithm).plan, ["u0", "u1", "u2"]
+
+    def meanwhile(*args: Any, **more: Any) -> Any:
+        if left:
+            two.forget(left.pop())
+        return answer(*args, **more)
+
+    def long(self: Any, *args: Any) -> Any:
+        assert two.forget("next0")["removed"] + two.forget("next1")["removed"] == 2
+        return plan(self, *args)
+
+    one._curator.answer = meanwhile
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(type(one.algorithm), "plan", long)
+        while one.step():
+            pass
+    assert one.run_row().latest == 1
+    assert sums(two)[0] == near(PAID[3])
+    assert send(two, "last") == "waiting"
+    one._close()
+    assert sums(two)[1] == near(PAID[2] + 0.5)
+    well(one)
+
+
+def test_a_plan_that_raises_draws_nothing_again(both: Any) -> None:
+    one, two = both()
+    plan, calls, seen = type(one.algorithm).plan, [0], dict[int, bytes]()
+
+    def sometimes(self: Any, *args: Any) -> Any:
+        calls[0] += 1
+        if calls[0] % 2:
+            raise ZeroDivisionError
+        return plan(self, *args)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(type(one.algorithm), "plan", sometimes)
+        for block in range(3):
+            fill(one, f"{block}-")
+            with pytest.raises(ZeroDivisionError):
+                one.step()
+            with one.store.read() as db:
+                seen[block] = db.scalar(select(releases.c.value).where(releases.c.block == block))
+            assert two.step()  # whoever goes on, by the record
+    with one.store.read() as db:
+        rows = db.execute(select(releases)).all()
+    assert {row.block: row.value for row in rows} == seen
+    assert len(rows) == one.run_row().latest == 3
+    well(one)
+
+
+def test_rolling_back_between_the_commits_loses_nobody(both: Any) -> None:
+    one, two = both()
+    fill(one, "u")
+    early = [one.ticket() for _ in range(2)]  # of the next block, and of version 0
+    one.flush_places()
+
+    def cut_off(*_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(type(one.algorithm), "plan", cut_off)
+        with pytest.raises(KeyboardInterrupt):
+            one.step()
+    before = sums(two)
+    assert send(two, "early0", ticket=early[0]) == "waiting"
+    two.roll_back(0, pin=True)
+    assert send(two, "early1", ticket=early[1]) == "waiting"
+    row = two.run_row()
+    assert (row.version, row.latest, row.pinned) == (1, 1, 1)
+    assert not two.step()  # what was released stands, and teaches nothing
+    assert sums(one) == before
+    for k in range(2):
+        assert send(one, f"late{k}") == "waiting"  # they follow version 1, in the same block
+    while one.step():
+        pass
+    assert sums(two)[1] == near(4 * 0.5)
+    assert (two.run_row().version, two.run_row().latest) == (1, 2)
+    two.unpin()
+    fill(two, "v")
+    while two.step():
+        pass
+    assert two.run_row().version == two.run_row().latest
+    well(one)
+
+
+def test_counters_go_forward_when_a_version_is_rolled_back(both: Any) -> None:
+    one, two = both(tacit.ConcurrentPSRL, running=0)
+    assert one.algorithm.counter != "blocks"
+    size = one.block_users
+    for turn, agent in enumerate((one, two, one, two)):
+        fill(agent, f"{turn}-", size)
+        assert agent.step()
+        if turn == 1:
+            two.roll_back(0)
+    with one.store.read() as db:
+        found = [load(v) for v in db.scalars(select(releases.c.value).order_by(releases.c.block))]
+    assert [release.users for release in found] == [size, 2 * size, 3 * size, 4 * size]
+    assert one.run_row().latest == 5
+    well(one)
+
+
+def test_two_runs_do_not_both_take_a_last_budget(where: str) -> None:
+    with Store(where) as store:
+        given = {"schedule": f"fixed:size={SIZE}", "store": store}
+        one, two = (tacit.UCBVI(SPEC, 1000, LITTLE, name=name, **given) for name in "ab")
+        with store.write() as db:
+            db.execute(update(stores).values(most=db.scalar(select(runs.c.cost).limit(1))))
+        assert send(one, "ann") == "waiting"
+        assert send(two, "ann") == "refused"
+        assert one.forget("ann")["removed"] == 1
+        fill(two, "v", SIZE - 1)  # and her refused episode has left its place empty
+        fill(one, "u", SIZE - 1)
+        one._close()
+        assert ledger.verify(store) == []
+
+
+def test_a_clock_that_was_set_back_holds_nothing_up(
+    both: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = both()
+    now = agents.time.time()
+    monkeypatch.setattr(agents.time, "time", lambda: now + 86400.0)
+    assert one.lead("one")
+    one.window = two.window = 10.0
+    fill(one, "u", SIZE - 1)
+    assert one.ticket()
+    one.flush_places()
+    monkeypatch.setattr(agents.time, "time", lambda: now)
+    assert two.lead("two")
+    assert not two.step()
+    monkeypatch.setattr(agents.time, "time", lambda: now + 10.0)
+    assert two.step()
+    with two.store.read() as db:
+        assert len(db.execute(select(versions)).all()) == 2
+    assert len(sums(two)) == 1
