@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from tacit.privacy.arguments import flag, instance_of, positive
-from tacit.privacy.errors import InvalidArgument
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,13 +21,11 @@ class OptimismOptions:
     def __post_init__(self) -> None:
         positive("scale", self.scale)
 
-    def _settle(self, constants: type[Any], growth: float | None = None) -> None:
-        """What options of families have in common: ``stationary``, growth and constants."""
+    def _settle(self, constants: type[Any]) -> None:
+        """What options of families have in common: ``stationary`` and constants."""
         given: Any = vars(self)
         if given["stationary"] is not None:
             object.__setattr__(self, "stationary", flag("stationary", given["stationary"]))
-        if growth is not None and positive("growth", growth) <= 1.0:
-            raise InvalidArgument(f"growth must be > 1, got {growth!r}")
         if given["constants"] is None:
             object.__setattr__(self, "constants", constants())
         instance_of("constants", vars(self)["constants"], constants)
