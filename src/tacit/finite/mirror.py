@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tacit.core.algorithm import Floats
-from tacit.core.options import OptimismOptions
+from tacit.finite.algorithm import OptimismOptions
 from tacit.finite.policy import Policy
 from tacit.finite.spec import FiniteSpec
 from tacit.finite.visits import row_of

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit.core.algorithm import BlockInfo, BlockSizes, Floats, Plan, Progress
-from tacit.core.options import OptimismOptions
-from tacit.finite.algorithm import FiniteAlgorithm
+from tacit.finite.algorithm import FiniteAlgorithm, OptimismOptions
 from tacit.numerics.block_sums import BlockSums
 from tacit.numerics.ridge import ridge_inverse
 from tacit.privacy.errors import InvalidArgument
