@@ -19,8 +19,8 @@ from benchmarks.row import Row, at_least, at_most, noted
 from benchmarks.timing import seconds
 from tacit import LinOptVI
 from tacit.core.agent import Agent
+from tacit.mixture.estimate import RegressionModel
 from tacit.mixture.linopt_vi import LinOptVI as Algorithm
-from tacit.mixture.linopt_vi import RegressionModel
 from tacit.mixture.world import MixtureWorld
 from tacit.mixture.worlds import hard_mixture, mixture_of_models
 from tacit.privacy.models import JointDP

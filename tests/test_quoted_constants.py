@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from tacit.continuous import fitted_functional_q
-from tacit.continuous.constants import GRID, MAP
+from tacit.continuous.estimate import GRID, MAP
 from tacit.finite import algorithm as finite_algorithm
 from tacit.finite import flow, mirror
-from tacit.linear.options import LinearConstants
+from tacit.linear import lsvi_ucb
 from tacit.lq.certainty_equivalence import LQConstants
 from tacit.mixture import linopt_vi, model_sums
 from tacit.tabular import base as tabular_base
@@ -18,7 +18,7 @@ from tacit.tabular import policy_improvement
 from tacit.tabular.base import TabularConstants
 
 DOCS = Path(__file__).parents[1] / "docs"
-TABULAR, LINEAR, LQ = TabularConstants(), LinearConstants(), LQConstants()
+TABULAR, LQ = TabularConstants(), LQConstants()
 GROWTH = finite_algorithm.SumOptions().growth
 MIRROR = mirror.MirrorOptions()
 NUMBERS = {2: "two", 4: "four", 8: "eight"}
@@ -75,12 +75,12 @@ QUOTED = {
         f"Blocks of more than {policy_improvement._IN_MEMORY:,}",
     ],
     "algorithms/lsvi_ucb.md": [
-        f"grow by {grown(LINEAR.growth)} of the users served",
-        f"| standard deviations of sampling and noise, times {LINEAR.bonus:g}, and what the ridge",
-        f"pooled and capped at {LINEAR.cap} |",
-        f"bonus^2 = {LINEAR.bonus**2:g} (var(V)",
-        f"The first is {NUMBERS[LINEAR.first]} times as large as the noise of a sum",
-        f"| ridge 1 | {LINEAR.ridge:g} plus the noise of the Gram times sqrt(d)",
+        f"grow by {grown(GROWTH)} of the users served",
+        f"| standard deviations of sampling and noise, times {lsvi_ucb._BONUS:g}, and what the",
+        f"pooled and capped at {lsvi_ucb._CAP} |",
+        f"bonus^2 = {lsvi_ucb._BONUS**2:g} (var(V)",
+        "The first is four times as large as the noise of a sum",
+        "| ridge 1 | 1 plus the noise of the Gram times sqrt(d)",
     ],
     "algorithms/linopt_vi.md": [
         f"grow by {grown(GROWTH)} of the users served",

@@ -9,7 +9,7 @@ import numpy as np
 
 from tacit.continuous.features import Polynomial
 from tacit.continuous.policy import QPolicy
-from tacit.continuous.smooth_spec import SmoothSpec
+from tacit.continuous.spec import SmoothSpec
 from tacit.continuous.world import VectorWorld, roll_out
 from tacit.core.sizes import check_size
 from tacit.data.vector_episodes import VectorEpisodes

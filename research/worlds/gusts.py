@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tacit.continuous.policy import QPolicy
-from tacit.continuous.simulated_spec import SimulatedSpec
+from tacit.continuous.spec import SimulatedSpec
 from tacit.continuous.world import VectorWorld, roll_out
 from tacit.core.sizes import check_seed, check_size
 from tacit.data.vector_episodes import VectorEpisodes

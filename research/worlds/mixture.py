@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.algorithm import Progress
-from tacit.core.options import OptimismOptions
 from tacit.core.problem import Problem
 from tacit.core.sizes import Floats, check_bytes, check_seed, check_size
+from tacit.finite.algorithm import OptimismOptions
 from tacit.finite.sparse import SparseModel
 from tacit.finite.world import FiniteWorld
 from tacit.mixture import MixtureWorld, SampledSpec

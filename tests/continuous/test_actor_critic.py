@@ -16,8 +16,8 @@ from tacit.continuous import (
     Grid,
     QPolicy,
     SoftmaxPolicy,
-    gradient_loops,
     line,
+    sum_loops,
 )
 from tacit.continuous.action_box import normals
 from tacit.continuous.features import Custom
@@ -43,7 +43,7 @@ def softmax(scale=1.0):
 
 
 def gaussian(sigma=0.5):
-    return GaussianPolicy.of(FEATURES, [[0.5, -0.2, 0.3]], BOX, sigma)
+    return GaussianPolicy(FEATURES, [[0.5, -0.2, 0.3]], box=BOX, sigma=sigma)
 
 
 def users(rng, n, actions=2, lowest=0.0):
@@ -206,9 +206,9 @@ class TestStatistic:
         policy = SoftmaxPolicy(features, np.zeros((2, 1)))
         asked = PolicyGradients(spec, policy, np.zeros(1), 0.9, 0.9, (1e-4, 1e-4))
         check_statistic(asked, users, users=60, rounds=5)
-        loops = gradient_loops.policy_gradients.py_func
-        monkeypatch.setattr(gradient_loops, "SMALLEST", 0.0)
-        monkeypatch.setattr(gradient_loops, "policy_gradients", loops)
+        loops = sum_loops.policy_gradients.py_func
+        monkeypatch.setattr(sum_loops, "SMALLEST", 0.0)
+        monkeypatch.setattr(sum_loops, "policy_gradients", loops)
         with pytest.raises(CheckFailed, match="sensitivity"):
             check_statistic(asked, users, users=60, rounds=1)
 
@@ -265,9 +265,7 @@ class TestAgent:
     @pytest.mark.slow
     def test_pendulums_are_held_upright_by_vectors(self):
         world = from_gymnasium("Pendulum-v1", 200, (-16.3, 0.0), evaluation_users=20)
-        agent = ActorCritic(
-            world.spec, 1500, NonPrivate(), region=0.5, constants=constants(least=30)
-        )
+        agent = ActorCritic(world.spec, 1500, NonPrivate(), region=0.5, schedule="fixed:size=38")
         result = run(agent, world, progress=False)
         assert result.greedy_values[-1] > -250.0
 
@@ -287,9 +285,3 @@ class TestAgent:
         world = from_gymnasium("Pendulum-v1", 4, (-16.3, 0.0), evaluation_users=2, levels=9)
         make = partial(ActorCritic, privacy=JOINT, schedule="fixed:size=30")
         check_agent(make, world, users=90)
-
-
-def constants(**given):
-    from tacit.continuous.actor_critic import ActorCriticConstants
-
-    return ActorCriticConstants(**given)

@@ -15,8 +15,7 @@ from research.worlds import trap
 from research.worlds.cartpole import cartpole
 from tacit import FittedFunctionalQ, JointDP, LocalDP, NonPrivate
 from tacit.continuous import BoxSpec, BoxWorld, line
-from tacit.continuous.constants import GRID, MAP
-from tacit.continuous.estimate import Basis, Posterior, Units
+from tacit.continuous.estimate import GRID, MAP, Basis, Units
 from tacit.continuous.statistics.clipped_sums import ResidualSums
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block
@@ -167,7 +166,7 @@ def test_posterior_is_that_of_a_plain_gaussian_regression() -> None:
     agent = played(FittedFunctionalQ(LINE.spec, 30, JOINT, constants=THREE, noise_seed=1), LINE)
     algorithm, known = agent.algorithm, agent.state.evidence
     basis, constants, discount = algorithm.basis, algorithm.constants, agent.state.ahead.discount
-    fit = Posterior(algorithm._belief(agent.state.ahead), known, 3)
+    fit = algorithm._posterior(agent.state.ahead, known)
     gram = known.gram / 2
     across = basis.root.T @ gram @ basis.prior
     values = np.array([answer.value for answer in known.answers])

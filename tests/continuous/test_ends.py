@@ -22,7 +22,7 @@ from tacit.continuous import (
     QPolicy,
     SimulatedSpec,
 )
-from tacit.continuous.kernel_maps import Quadrature
+from tacit.continuous.features import Quadrature
 from tacit.continuous.statistics.embedding_sums import EmbeddingSums
 from tacit.continuous.world import VectorWorld, roll_out
 from tacit.data.vector_episodes import VectorEpisodes

@@ -27,7 +27,7 @@ from tacit import (
 )
 from tacit.continuous import QPolicy, Quadrature, SimulatedSpec, line
 from tacit.continuous.statistics.embedding_sums import EmbeddingSums
-from tacit.continuous.statistics.targeted_moves import TargetedMoves
+from tacit.continuous.vector_targets import TargetedMoves
 from tacit.numerics.simplex import helmert
 from tacit.privacy.errors import InvalidArgument
 from tacit.simulation.run import run
@@ -71,7 +71,7 @@ class TestMaps:
         ("make", "words"),
         [
             (lambda: Quadrature((0.0,), (1.0,), lengthscale=0.0), "lengthscale must be > 0"),
-            (lambda: Quadrature((0.0,), (1.0,), nodes=0), "nodes must be integers >= 1"),
+            (lambda: Quadrature((0.0,), (1.0,), nodes=0), "nodes must be an integer >= 1"),
         ],
     )
     def test_mistakes_are_named(self, make: Any, words: str) -> None:

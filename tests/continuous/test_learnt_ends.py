@@ -17,9 +17,9 @@ from tacit.continuous import (
     SmoothSpec,
 )
 from tacit.continuous.end_estimate import EndBox, EndModel, EndSigns
-from tacit.continuous.monomials import Monomials
-from tacit.continuous.statistics.end_places import BINS, GOING, EndPlaces
-from tacit.continuous.statistics.move_moments import EndMoments
+from tacit.continuous.model_estimate import Monomials
+from tacit.continuous.model_posterior import ENDS, SCALES
+from tacit.continuous.statistics.move_moments import BINS, GOING, EndMoments, EndPlaces
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block
@@ -366,10 +366,10 @@ def test_ends_cost_their_part_of_what_is_left_and_their_noise_is_known() -> None
     spec = replace(SQUARE, horizon=20)
     agent = ModelPosterior(spec, 40, JointDP(10.0, 1e-6), schedule="fixed:size=20", noise_seed=0)
     algorithm, rng, variance = agent.algorithm, np.random.default_rng(0), 0.0
-    constants, mu = algorithm.constants, algorithm.privacy.episode_mu
-    for left in (1.0 - constants.scales, 1.0):
+    mu = algorithm.privacy.episode_mu
+    for left in (1.0 - SCALES, 1.0):
         agent.learn(crossing(rng, agent, 20, nowhere, spec))
-        noise = asked(spec).l2(Relation.REPLACE_ONE) / (mu * math.sqrt(constants.ends * left))
+        noise = asked(spec).l2(Relation.REPLACE_ONE) / (mu * math.sqrt(ENDS * left))
         variance += noise**2
         # A little more, for what rounding to the grid can add.
         assert variance <= agent.state.ends.box.variance < variance * (1.0 + 5e-4)

@@ -20,9 +20,8 @@ from tacit.continuous import (
     SmoothSpec,
 )
 from tacit.continuous.end_estimate import EndSigns
-from tacit.continuous.model_estimate import MODEL, MoveModel
-from tacit.continuous.model_planner import GridPlanner
-from tacit.continuous.monomials import Monomials
+from tacit.continuous.model_estimate import FEWEST, Monomials, MoveModel
+from tacit.continuous.model_posterior import GridPlanner
 from tacit.continuous.statistics.move_moments import (
     FIRST_POWER,
     EndMoments,
@@ -280,7 +279,7 @@ def test_chance_is_told_from_what_is_not_known_yet() -> None:
     unknown = {}
     for chance in (False, True):
         rng = np.random.default_rng(0)
-        believed = MoveModel.prior(features, np.ones(1), MODEL, chance=chance)
+        believed = MoveModel.prior(features, np.ones(1), chance=chance)
         for _ in range(6):
             states = np.empty((200, 21, 1))
             states[:, 0], actions = rng.uniform(-1, 1, (200, 1)), rng.integers(0, 2, (200, 20))
@@ -313,7 +312,7 @@ def test_without_noise_the_model_is_the_world() -> None:
     lengths, versions = np.full(30, 21), np.zeros(30, dtype=np.int64)
     arrays = {"states": states, "actions": actions, "rewards": np.zeros((30, 20))}
     block = Block(30, arrays | {"lengths": lengths, "versions": versions})
-    believed = MoveModel.prior(features, np.full(2, 0.1), MODEL)
+    believed = MoveModel.prior(features, np.full(2, 0.1))
     for _ in range(6):
         metric, scales, _ = believed.metric()
         asked = MoveMoments(spec, features, metric, believed.model, scales)
@@ -325,7 +324,7 @@ def test_without_noise_the_model_is_the_world() -> None:
 
 def test_noise_that_drowns_everything_changes_nothing() -> None:
     features = moments().features
-    believed = MoveModel.prior(features, np.array([1.0, 2.0]), MODEL)
+    believed = MoveModel.prior(features, np.array([1.0, 2.0]))
     m = features.size + 2
     noise = np.random.default_rng(0).normal(size=(m, m)) * 1e4
     believed = believed.after(noise + noise.T, 1e4, 10)
@@ -379,7 +378,7 @@ def test_learns_rewards_and_ends_where_they_are_not_known() -> None:
     assert world.value(agent.greedy_policy) > -130.0
     assert "learnt rewards, learnt ends" in agent.why
     # Fewer explore, the more is known.
-    assert explorers[0] == 0.5 > 0.3 > explorers[-1] >= MODEL.fewest
+    assert explorers[0] == 0.5 > 0.3 > explorers[-1] >= FEWEST
 
 
 def test_says_what_it_is_told() -> None:

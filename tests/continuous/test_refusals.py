@@ -12,7 +12,7 @@ from tacit.continuous import (
     BoxSpec,
     line,
 )
-from tacit.continuous.constants import FunctionalConstants
+from tacit.continuous.estimate import FunctionalConstants
 from tacit.linear import two_state
 from tacit.linear.spec import LinearSpec
 from tacit.lq import double_integrator

@@ -277,7 +277,7 @@ def test_a_spec_says_what_is_wrong():
     wrong = [
         ({"lows": (1.0,)}, "less than highs"),
         ({"lows": (0.0, 0.0)}, "same length"),
-        ({"lows": (math.nan,)}, "lows must be numbers"),
+        ({"lows": (math.nan,)}, "lows must be a sequence of numbers"),
         ({"highs": (math.inf,)}, "finite unless there are features"),
         ({"actions": 0}, "actions"),
         ({"horizon": 2.5}, "horizon"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -336,3 +337,29 @@ def test_the_place_of_somebody_who_was_forgotten_stays_and_is_empty(
     assert (agent.served, agent.policy.version) == (10, 1)
     assert agent.learn(block_of(10), [5, *people(10, 9)]).counted == 10, "she may come again"
     assert ledger.verify(agent.store) == []
+
+
+def test_two_agents_of_one_run_fill_blocks_together(tmp_path: Path) -> None:
+    """Whoever finds a block full goes on with the next one, and none has too many."""
+    agents = [Adds(SPEC, 120, PRIVATE, store=tmp_path / "runs.db") for _ in range(3)]
+    errors = list[BaseException]()
+
+    def serve(which: int) -> None:
+        try:
+            for i in range(10):
+                first = 40 * which + 4 * i
+                agents[which].learn(block_of(4, seed=first), people(first, 4))
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=serve, args=(which,)) for which in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    assert [agent.served for agent in agents] == [120] * 3
+    with agents[0].store.read() as db:
+        rows = db.execute(sa.select(schema.blocks).order_by(schema.blocks.c.block)).all()
+    assert [row.users for row in rows] == [10] * 12 + [0]
+    assert ledger.verify(agents[0].store) == []

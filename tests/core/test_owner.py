@@ -45,6 +45,7 @@ def test_threads_take_turns() -> None:
     check(owner.threads(4, 6, "memory"))
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_signals_lose_nobody() -> None:
     check(owner.signals(8, "file"))
 

@@ -10,7 +10,7 @@ import pytest
 
 from tacit import Block, Relation, check_statistic
 from tacit.data.reading import read_codes, read_rewards
-from tacit.finite.visits import LastApart, VisitCounts
+from tacit.finite.visits import VisitCounts
 from tacit.privacy.errors import InvalidArgument
 
 H, S, A = 4, 3, 2
@@ -64,7 +64,7 @@ DESIGNS = [
 def made(options: dict) -> VisitCounts:
     """The statistic of a design; some have the last step apart."""
     given = {name: value for name, value in options.items() if name != "apart"}
-    return (LastApart if "apart" in options else VisitCounts)(S, A, H, **given)
+    return VisitCounts(S, A, H, apart="apart" in options, **given)
 
 
 @pytest.mark.parametrize("options", DESIGNS, ids=str)

@@ -252,7 +252,7 @@ def test_policies_are_replaced_when_enough_was_learnt(statistic: str, privacy: A
     while agent.block_users:
         before, last = (agent.policy, agent.greedy_policy), agent.plan.memory
         agent.learn(SIMPLEX.simulate(agent.policy, 20, rng, "episodes"))
-        new = agent.algorithm.estimator.model(agent.state, last.variances).precision()
+        new = agent.algorithm.model(agent.state, last.variances).precision()
         switch = old is None or any(
             eigh(n, o, eigvals_only=True)[-1] >= 2.0 for n, o in zip(new, old, strict=True)
         )

@@ -13,10 +13,16 @@ from tacit.finite.model import evaluate, optimal
 from tacit.finite.policy import Policy
 from tacit.finite.simulate import simulate_episodes
 from tacit.linear import linear_from_tabular, simplex, two_state
-from tacit.linear.expected_grams import believed_model
 from tacit.linear.linear_posterior import LinearPosteriorConstants
 from tacit.linear.outcome_sums import OutcomeSums
-from tacit.linear.posterior import OutcomePosterior, Outcomes, Prior, Worlds, d_optimal
+from tacit.linear.posterior import (
+    OutcomePosterior,
+    Outcomes,
+    Prior,
+    Worlds,
+    believed_model,
+    d_optimal,
+)
 from tacit.linear.posterior_loops import sample_box, sample_distributions
 from tacit.linear.statistics import weighted_grams
 from tacit.privacy.errors import InvalidArgument

@@ -30,11 +30,8 @@ from tacit.core.agent import Agent
 from tacit.core.algorithm import Plan
 from tacit.finite.evidence import Counts
 from tacit.finite.visits import VisitCounts
-from tacit.linear import LinearWorld, linear_from_tabular, two_state
-from tacit.linear.counts import CellModel
-from tacit.linear.estimate import LinearWidths, Sums
-from tacit.linear.features import SumModel
-from tacit.linear.options import LinearConstants
+from tacit.linear import LinearWorld, linear_from_tabular, lsvi_ucb, two_state
+from tacit.linear.estimate import CellModel, LinearWidths, SumModel, Sums
 from tacit.linear.statistics import FeatureSums
 from tacit.privacy import exact
 from tacit.privacy.noise import Noise
@@ -44,8 +41,6 @@ from tacit.tabular import riverswim
 Floats = NDArray[np.float64]
 
 JOINT = JointDP(3.0, 1e-6)
-# Nobody's steps are weighted down: what a clip does is the business of the statistics' own tests.
-UNCLIPPED = LinearConstants(clip=1e9, pooled_clip=1e9)
 
 
 def silent(self: Noise, pure: bool, scale: float, count: int) -> NDArray[np.int64]:
@@ -60,7 +55,14 @@ def fine_grid() -> Iterator[None]:
         patch.setattr(Noise, "steps", silent)
         patch.setattr(exact, "ROUNDING", 1e-11)
         patch.setattr(exact, "_SUMMING", 0.0)
+        unclipped(patch)
         yield
+
+
+def unclipped(patch: pytest.MonkeyPatch) -> None:
+    """Nobody's steps are weighted down: that is the business of the statistics' own tests."""
+    patch.setattr(lsvi_ucb, "_CLIP", 1e9)
+    patch.setattr(lsvi_ucb, "_POOLED_CLIP", 1e9)
 
 
 def random_world(
@@ -176,7 +178,7 @@ class SlowSums:
 
     def ridge(self, sums: Sums) -> float:
         d = self.features.shape[2]
-        return 1.0 + self.widths.ridge * sums.gram_noise * math.sqrt(d)
+        return 1.0 + sums.gram_noise * math.sqrt(d)
 
     # Predictions.
 
@@ -227,7 +229,6 @@ class SlowCells:
 
     features: Floats
     counts: Counts
-    known: float
     widths: LinearWidths
     pooled: tuple[bool, bool]
     variances: Floats | None = None
@@ -240,7 +241,7 @@ class SlowCells:
             total = sum(self.counts.transitions[index].tolist())
             noise = float(self.counts.noise[index])
             used = self.counts.reached[index] and total > 0
-            if used and total > self.known * noise * math.sqrt(S) and row in (None, index[0]):
+            if used and total > noise * math.sqrt(S) and row in (None, index[0]):
                 found.append(index)
         return found
 
@@ -399,7 +400,7 @@ def assert_pair(mine: tuple[Floats, Floats], slow: tuple[Floats, Floats]) -> Non
         np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-8)
 
 
-PRACTICAL = LinearWidths(scale=0.7, bias=0.6, ridge=1.3)
+PRACTICAL = LinearWidths(scale=0.7, bias=0.6)
 
 
 def agreeing_sums(
@@ -454,8 +455,8 @@ def test_cells_predict_what_the_slow_reference_predicts(
     features, _, rng = noisy_sums(seed, S, A, d, L, 0.0)
     counts = random_counts(seed, S, A, L, noise)
     variances = rng.random((1 if pooled[0] else L, S, A)) if weighted else None
-    widths = LinearWidths(scale=0.7, bias=0.6, ridge=1.0)
-    arguments = (features, counts, 1.1, widths, pooled, variances)
+    widths = LinearWidths(scale=0.7, bias=0.6)
+    arguments = (features, counts, widths, pooled, variances)
     model, slow = CellModel(*arguments), SlowCells(*arguments)
     values = value_functions(rng, S)
     for h in range(L):
@@ -481,8 +482,8 @@ def test_one_hot_cells_become_plain_frequencies() -> None:
             counts.noise,
             counts.reward_noise,
         )
-        widths = LinearWidths(scale=0.3, bias=1.0, ridge=1.0)
-        model = CellModel(world.spec.features, more, 1.0, widths, (True, True))
+        widths = LinearWidths(scale=0.3, bias=1.0)
+        model = CellModel(world.spec.features, more, widths, (True, True))
         means = model.next_values(0, value[np.newaxis])[0][0][visited[0]]
         gaps.append(np.abs(means - frequencies @ value).max())
         errors.append(np.abs(model.rewards(0)[0][visited[0]] - pay).max())
@@ -511,7 +512,7 @@ def made(
     world: LinearWorld, privacy: Any, statistic: str, cls: Any = LSVIUCB, **options: Any
 ) -> Agent:
     """An agent for three blocks whose releases have no noise, and which plans after each."""
-    defaults = {"constants": UNCLIPPED, "scale": 0.8, "noise_seed": 0}
+    defaults = {"scale": 0.8, "noise_seed": 0}
     arguments = defaults | {"schedule": f"fixed:size={SIZE}"} | options
     users = arguments.pop("users", 3 * SIZE)
     agent = cls(world.spec, users, privacy, statistic=statistic, **arguments)
@@ -521,7 +522,7 @@ def made(
 
 def values_of(agent: Agent, variances: Floats | None = None) -> dict[str, Floats]:
     """Values by what is known, with the variances that the plan before this one left."""
-    model = agent.algorithm.estimator.model(agent.state, variances)
+    model = agent.algorithm.model(agent.state, variances)
     Q: dict[str, Floats] = agent.algorithm.backward_induction(model)[0]
     return Q
 
@@ -571,7 +572,7 @@ def test_known_rewards_are_certain(stationary: bool, monkeypatch: pytest.MonkeyP
     assert table is not None
     assert len(table) == (1 if stationary else H)
     _, sums, _ = noisy_sums(1, 3, 2, 2, 1, 0.5)
-    widths = LinearWidths(scale=0.7, bias=0.6, ridge=1.0)
+    widths = LinearWidths(scale=0.7, bias=0.6)
     model = SumModel(algorithm.features, sums, sums, widths)
     monkeypatch.delattr(SumModel, "rewards")
     Q, _ = algorithm.backward_induction(model)
@@ -596,9 +597,8 @@ PRIVACY = st.sampled_from([NonPrivate(), JOINT])
 KINDS = st.sampled_from([*NAMES])
 
 
-def practical(agent: Agent) -> LinearWidths:
-    constants = agent.algorithm.options.constants
-    return LinearWidths(0.8 * constants.bonus, 0.8 * constants.bias, constants.ridge)
+def practical() -> LinearWidths:
+    return LinearWidths(0.8 * 0.3, 0.8)
 
 
 def of_all_agents(test: Any) -> Any:
@@ -640,7 +640,7 @@ def test_features_plan_what_the_slow_reference_plans(
             features,
             scaled.sums(stationary, pooled),
             scaled.sums(same_rewards, pooled),
-            practical(agent),
+            practical(),
             H,
         )
         Q, variances = plan(model, H, NAMES[cls], known=known, square=weights == "variance")
@@ -693,8 +693,7 @@ def test_counts_plan_what_the_slow_reference_plans(
         model = SlowCells(
             features,
             counts,
-            agent.algorithm.options.constants.known,
-            practical(agent),
+            practical(),
             (stationary, same_rewards),
             guessed,
         )
@@ -729,9 +728,12 @@ def test_both_ways_to_ask_agree_where_nothing_is_uncertain() -> None:
 
 
 @pytest.mark.parametrize(("statistic", "blocks"), [("features", 3), ("counts", 1)])
-def test_hardly_any_noise_is_as_good_as_none(statistic: str, blocks: int) -> None:
+def test_hardly_any_noise_is_as_good_as_none(
+    statistic: str, blocks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unclipped(monkeypatch)
     world = random_world(2, S=4, A=3, d=3, H=4, stationary=(False, True), signed=True)
-    options: dict[str, Any] = {"schedule": "fixed:size=50", "constants": UNCLIPPED}
+    options: dict[str, Any] = {"schedule": "fixed:size=50"}
     agents = [
         LSVIUCB(world.spec, 50 * blocks, privacy, statistic=statistic, noise_seed=0, **options)
         for privacy in (NonPrivate(), JointDP(1e6, 1e-6))

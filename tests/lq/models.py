@@ -4,7 +4,7 @@ import numpy as np
 
 from tacit.lq import LQSpec, riccati, riccati_loops
 from tacit.lq.riccati import expected_costs
-from tacit.papers import search_loops
+from tacit.papers import chowdhury_lq_2021 as search_loops
 
 
 def costs_in(gains, thetas, control_noise, start_moment, noise_covariance, Q, R):

@@ -31,7 +31,7 @@ from tacit import (
     Relation,
 )
 from tacit.continuous import line
-from tacit.continuous.constants import GRID
+from tacit.continuous.estimate import GRID
 from tacit.finite.visits import VisitCounts
 from tacit.lq import double_integrator
 from tacit.privacy import exact

@@ -6,6 +6,7 @@ What an agent earns, or prefers, by the names of its actions is an artefact of a
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,11 @@ from scipy.special import stdtr
 from research.planted.base import plant
 from research.planted_bugs import HOSTS
 from tacit import UCBPO, UCBVI, JointDP, NonPrivate
-from tacit.simulation.permuted import PermutedWorld
 from tacit.core.world import Form, World
 from tacit.finite.policy import Policy
 from tacit.privacy.errors import CheckFailed, require
 from tacit.privacy.statistic import Block, Floats
+from tacit.simulation.permuted import PermutedWorld
 from tacit.tabular import riverswim
 from tacit.testing.made_up_users import raw_block
 from tacit.testing.trial import SEED, Trial
@@ -140,27 +141,26 @@ class FirstAction:
     """Ties go to the action with the smallest number."""
 
     spec: Any
-    q_values: np.ndarray
-    releases: int
 
-    def plan(self) -> tuple[Policy, Policy]:
-        _, greedy = super().plan()  # type: ignore[misc]
-        best = self.q_values.argmax(axis=-1)
-        return Policy.deterministic(best, self.spec.actions, version=self.releases), greedy
+    def plan(self, state: Any, last: Any, at: Any, rng: Any) -> Any:
+        plan = super().plan(state, last, at, rng)  # type: ignore[misc]
+        if last is not None:
+            return plan
+        first = np.zeros(plan.policy.actions.shape, dtype=np.int64)
+        return replace(plan, policy=Policy.deterministic(first, self.spec.actions))
 
 
 class LikesNumbers:
     """Later on it follows the action with the largest number."""
 
     spec: Any
-    releases: int
 
-    def plan(self) -> tuple[Policy, Policy]:
-        policy, greedy = super().plan()  # type: ignore[misc]
-        if self.releases < 3:
-            return policy, greedy
-        last = np.full(policy.actions.shape, self.spec.actions - 1)
-        return Policy.deterministic(last, self.spec.actions, version=self.releases), greedy
+    def plan(self, state: Any, last: Any, at: Any, rng: Any) -> Any:
+        plan = super().plan(state, last, at, rng)  # type: ignore[misc]
+        if at.releases < 3:
+            return plan
+        most = np.full(plan.policy.actions.shape, self.spec.actions - 1)
+        return replace(plan, policy=Policy.deterministic(most, self.spec.actions))
 
 
 @pytest.mark.parametrize(

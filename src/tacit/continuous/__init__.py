@@ -1,12 +1,9 @@
 """Continuous states: worlds whose states are vectors, and values that are linear in features."""
 
 from tacit.continuous.action_box import ActionBox
-from tacit.continuous.features import Custom, FeatureMap, Grid, Polynomial
-from tacit.continuous.kernel_maps import Quadrature
+from tacit.continuous.features import Custom, FeatureMap, Grid, Polynomial, Quadrature
 from tacit.continuous.policy import GaussianPolicy, QPolicy, SoftmaxPolicy
-from tacit.continuous.simulated_spec import SimulatedSpec
-from tacit.continuous.smooth_spec import SmoothSpec
-from tacit.continuous.spec import BoxSpec
+from tacit.continuous.spec import BoxSpec, SimulatedSpec, SmoothSpec
 from tacit.continuous.world import BoxWorld, VectorWorld
 from tacit.continuous.worlds import line
 

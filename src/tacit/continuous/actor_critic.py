@@ -9,12 +9,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from tacit.continuous.base import NO_CLIP, BoxAlgorithm, box_spec, discount_of
-from tacit.continuous.features import default_polynomial
-from tacit.continuous.kernel_maps import kernel_features
+from tacit.continuous.features import default_polynomial, kernel_features
 from tacit.continuous.policy import GaussianPolicy, QPolicy, SoftmaxPolicy
 from tacit.continuous.statistics.policy_gradients import PolicyGradients
 from tacit.core.algorithm import BlockInfo, BlockSizes, Plan, Progress
-from tacit.privacy.arguments import checked_number, instance_of, positive
+from tacit.privacy.arguments import checked_number, positive
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.sizing import users_above_noise
 from tacit.privacy.statistic import Floats
@@ -26,19 +25,13 @@ if TYPE_CHECKING:
     from tacit.privacy.curator import Release
 
 
-@dataclass(frozen=True)
-class ActorCriticConstants:
-    """Practical constants."""
-
-    blocks: float = 40.0  # at most, unless users are few for them
-    above: float = 7.0  # users of a block, in deviations of a sum's noise times sqrt(parameters)
-    least: int = 150  # and at least
-    short: float = 0.5  # the part of users who should be within the clips
-    momentum: float = 0.7  # of gradients, from block to block
-    strict: float = 1.0  # deviations by which a squared gradient must exceed what noise explains
-    ridge: float = 0.05  # of the moments, in units of even ones
-    wide: float = 0.6  # the first sigma of actions that are vectors
-    narrow: float = 0.2  # and the last
+# Users of a block, at least; in deviations of a sum's noise times sqrt(parameters); and the most
+# blocks that all users are split into.
+_LEAST, _ABOVE, _BLOCKS = 150, 7.0, 40.0
+_SHORT = 0.5  # the part of users who should be within the clips
+_MOMENTUM = 0.7  # of gradients, from block to block
+_RIDGE = 0.05  # of the moments, in units of even ones
+_WIDE, _NARROW = 0.6, 0.2  # the first and the last sigma of actions that are vectors
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,18 +43,15 @@ class ActorCriticOptions:
             square change of its outputs, which are logits, or means in standard deviations.
         trace: how much of later errors of the critic an advantage has, lambda.
         discount: of future rewards; the spec's by default.
-        constants: the practical constants.
     """
 
     region: float = 0.3
     trace: float = 0.95
     discount: float | None = None
-    constants: ActorCriticConstants = ActorCriticConstants()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "region", positive("region", self.region))
         checked_number("trace", self.trace, "in [0, 1]", lambda part: 0.0 <= part <= 1.0)
-        instance_of("constants", self.constants, ActorCriticConstants)
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,15 +131,14 @@ class ActorCritic(BoxAlgorithm[State]):
     ) -> State:
         """A step of the critic, and one of the actor."""
         # Of devices nobody may have reported.
-        constants, n = self.options.constants, max(release.users, 1)
-        m = self.features.size
+        n, m = max(release.users, 1), self.features.size
         std = {name: float(np.max(value)) for name, value in release.std.items()}
         moments = state.moments + release["moments"]
         hidden = math.hypot(state.noise, std["moments"])
         metric, inverse = self._metric(moments, hidden, block.served + n)
         # The critic, by a Newton step on its squared errors.
         chance = 0.5 * n if self.privacy.private else 0.0
-        noise = m * std["critic"] ** 2 * (1.0 + constants.strict * math.sqrt(2.0 / m)) + chance
+        noise = m * std["critic"] ** 2 * (1.0 + math.sqrt(2.0 / m)) + chance
         told = _told(release["critic"], noise)
         size = n * self.spec.horizon * _square(self.features, self.spec)
         values = state.values + told * float(state.clips[1]) / size * (inverse @ release["critic"])
@@ -158,7 +147,7 @@ class ActorCritic(BoxAlgorithm[State]):
         if self.spec.action_box is None:
             # Chances add up to one: what all actions share means nothing.
             gradient = gradient - gradient.mean(axis=0)
-        keep = constants.momentum
+        keep = _MOMENTUM
         explained = keep**2 * state.explained + float((gradient**2).sum())
         gradient = keep * state.gradient + gradient
         step = gradient @ inverse
@@ -170,7 +159,7 @@ class ActorCritic(BoxAlgorithm[State]):
             theta = theta + far * scale / change * step
         if self.privacy.private:
             within = np.clip(0.5 * (release["short"] / n + 1.0), 0.0, 1.0)
-            clips = clips * np.exp(constants.short - within)
+            clips = clips * np.exp(_SHORT - within)
         return State(theta, values, gradient, moments, clips, explained, hidden)
 
     def _metric(self, moments: Floats, noise: float, users: int) -> tuple[Floats, Floats]:
@@ -178,21 +167,20 @@ class ActorCritic(BoxAlgorithm[State]):
         m = self.features.size
         eigenvalues, vectors = np.linalg.eigh(moments / users)
         hidden = 2.0 * math.sqrt(m) * noise / users
-        kept = np.maximum(eigenvalues, max(hidden, self.options.constants.ridge / m))
+        kept = np.maximum(eigenvalues, max(hidden, _RIDGE / m))
         return (vectors * kept) @ vectors.T, (vectors / kept) @ vectors.T
 
     def _sigma(self, at: Progress) -> float:
         """How far actions that are vectors stray; less from block to block, by public numbers."""
-        constants = self.options.constants
         done = min(at.served / max(self.users, 1), 1.0)
-        return float(constants.wide * (constants.narrow / constants.wide) ** done)
+        return float(_WIDE * (_NARROW / _WIDE) ** done)
 
     # What users follow.
 
     def _drawing(self, state: State, at: Progress) -> SoftmaxPolicy:
         box = self.spec.action_box
         if box is not None:
-            return GaussianPolicy.of(self.features, state.theta, box, self._sigma(at))
+            return GaussianPolicy(self.features, state.theta, box=box, sigma=self._sigma(at))
         return SoftmaxPolicy(self.features, state.theta)
 
     def plan(self, state: State, last: Plan | None, at: Progress, rng: np.random.Generator) -> Plan:
@@ -201,7 +189,7 @@ class ActorCritic(BoxAlgorithm[State]):
         if last is None:
             return Plan(served, served)
         if box is not None:
-            return Plan(served, GaussianPolicy.of(self.features, state.theta, box, 0.0))
+            return Plan(served, GaussianPolicy(self.features, state.theta, box=box))
         return Plan(served, QPolicy.draw(self.features, state.theta, rng))
 
     # Choices made before the first user comes.
@@ -215,11 +203,11 @@ class ActorCritic(BoxAlgorithm[State]):
 
     def _block_sizes(self) -> BlockSizes:
         """Blocks of one size, in which a gradient is as long as its noise, or a bit longer."""
-        constants, first = self.options.constants, self.init()
-        above = constants.above * math.sqrt(first.theta.size)
+        first = self.init()
+        above = _ABOVE * math.sqrt(first.theta.size)
         asked = self._gradients(first, self._drawing(first, Progress()))
         least = users_above_noise(asked, self.privacy, above)
-        size = max(constants.least, least, math.ceil(self.users / constants.blocks))
+        size = max(_LEAST, least, math.ceil(self.users / _BLOCKS))
         size = min(size, self.users)
         return BlockSizes(f"fixed:size={size}", size=size)
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
-import math
-import numbers
 from typing import TYPE_CHECKING, Any
 
 from tacit.continuous.policy import QPolicy
 from tacit.core.algorithm import Algorithm, BlockSizes, S
+from tacit.privacy.arguments import checked_number
 from tacit.privacy.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -49,19 +47,8 @@ def box_spec(problem: Problem) -> BoxSpec:
     return spec
 
 
-def real(name: str, value: Any) -> float:
-    """A finite number."""
-    if isinstance(value, numbers.Real) and not isinstance(value, bool):
-        with contextlib.suppress(OverflowError):
-            number = float(value)
-            if math.isfinite(number):
-                return number
-    raise InvalidArgument(f"{name} must be a finite number, got {value!r}")
-
-
 def discount_of(discount: Any, spec: BoxSpec) -> float:
     """A discount in [0, 1), the spec's if none is given."""
-    number = spec.discount if discount is None else real("discount", discount)
-    if not 0.0 <= number < 1.0:
-        raise InvalidArgument(f"discount must be in [0, 1), got {discount!r}")
-    return number
+    if discount is None:
+        return spec.discount
+    return checked_number("discount", discount, "in [0, 1)", lambda number: 0.0 <= number < 1.0)

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tacit.continuous.monomials import Monomials
-from tacit.continuous.statistics.end_places import BINS, GOING, EndPlaces
+from tacit.continuous.model_estimate import Monomials
+from tacit.continuous.statistics.move_moments import BINS, GOING, EndPlaces
 from tacit.privacy.statistic import Bools, Floats, Ints
 
 # Standard deviations of noise from which on ends are sure, and likely.

@@ -1,4 +1,4 @@
-"""Features, what is believed of Q a priori, and what all releases say of a sweep: a posterior."""
+"""Fitted Q with functional noise: the prior of Q, and the posterior of a sweep, from releases."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from tacit.continuous.features import is_grid
 from tacit.privacy.statistic import Floats
 
 if TYPE_CHECKING:
-    from tacit.continuous.constants import FunctionalConstants
     from tacit.continuous.features import FeatureMap
     from tacit.continuous.spec import BoxSpec
     from tacit.privacy.curator import Release
@@ -21,6 +20,56 @@ if TYPE_CHECKING:
 _SMALLEST = 1e-4
 NO_NOISE = 1e-6
 """Variance that stands for no noise at all."""
+
+
+@dataclass(frozen=True)
+class FunctionalConstants:
+    """Tuned numbers of the agent; lengths are parts of the box, rewards in units of their range.
+
+    ``signal`` is users x mu / (actions x modes): how far the sum of all users stands out of the
+    noise, per number that has to be learnt.
+    """
+
+    kernel_length: float = 0.2  # of the kernel that users' functions and the noise are made of
+    prior_length: float = 0.35  # of what Q is believed to look like
+    prior_reward: float = 0.4  # standard deviation of expected rewards, a priori
+    prior_moves: float = 0.03  # how far a step leads, a priori: what is believed of transitions
+    prior_drift: float = 0.05  # by how much targets may change between releases beside that
+    noise: float = 0.3  # standard deviation of a step's residual around its expectation
+    # Numbers that have to be learnt per coordinate and action; on a feature map it is one in so
+    # many.
+    modes: float = 3.0
+    depth: float = 4.2  # releases where ``signal`` is 1
+    depth_power: float = 0.6  # of ``signal`` that releases grow with
+    fewest: int = 4  # the smallest number of releases
+    clip: float = 0.13  # of users' functions, per root of ``signal`` and of the number of steps
+    largest_clip: float = 0.6  # the largest it gets, per root of the number of steps
+    clip_fall: float = 0.5  # the last clip over the first
+    growth: float = 1.05  # of mu^2 from release to release
+    visits: float = 0.05  # part of mu^2 that is spent on where users were
+    # Of users' visits: per root of the number of steps on a grid, per step on a map.
+    visits_clip: float = 1.0
+    averaged: int = 1  # over how many last value functions the greedy policy's is averaged
+
+
+GRID = FunctionalConstants()
+"""For grids."""
+
+GRID_ENDS = FunctionalConstants(prior_reward=0.3, noise=0.15)
+"""For grids where episodes may end, of which values are measured in units of the largest."""
+
+MAP = FunctionalConstants(
+    prior_reward=0.25,
+    prior_moves=0.2,
+    prior_drift=0.0,
+    noise=0.1,
+    clip=0.018,
+    largest_clip=0.065,
+    visits=0.2,
+    visits_clip=0.2,
+    averaged=5,
+)
+"""For other feature maps, whose features are of order one; what ends is worth one unit."""
 
 
 @dataclass(frozen=True)
@@ -159,37 +208,33 @@ class Evidence:
     answers: tuple[SweepAnswer, ...] = ()
 
 
-@dataclass(frozen=True, eq=False)
-class Belief:
-    """Prior of targets f_a(V) = E[r + discount (V(s') - V(s)) | s, a].
+class Posterior:
+    """The posterior of targets f_a(V) = E[r + discount (V(s') - V(s)) | s, a], mode by mode.
 
-    Targets of two values V and W are jointly Gaussian, with the covariance
+    A priori targets of two values V and W are jointly Gaussian, with the covariance
 
         prior prior' (reward^2 + discount^2 moves^2 <V, W> + drift^2 min(i, j))
 
     where <V, W> is how alike the values are: linear in both, it is a Gaussian prior over reward
     *and* transition operator. So what users said about earlier values counts for the present ones,
     as far as these are alike. On maps that are no grid V(s) is not subtracted.
-    """
-
-    basis: Basis
-    constants: FunctionalConstants
-    actions: int
-    discount: float
-
-
-class Posterior:
-    """The posterior of a :class:`Belief` from all releases, mode by mode.
 
     Releases have the same Gram matrix up to the number of users, so one singular value
     decomposition turns all of them into independent problems with one number per release. Of them
     ``per_pass`` ask the same: without noise, an error is one.
     """
 
-    def __init__(self, belief: Belief, evidence: Evidence, per_pass: int) -> None:
-        self._belief = belief
-        basis, constants, answers = belief.basis, belief.constants, evidence.answers
-        gram = evidence.gram / belief.actions
+    def __init__(
+        self,
+        basis: Basis,
+        constants: FunctionalConstants,
+        discount: float,
+        evidence: Evidence,
+        per_pass: int,
+    ) -> None:
+        self._basis, self._constants, self._discount = basis, constants, discount
+        answers = evidence.answers
+        gram = evidence.gram / len(answers[0].sums)
         shares = np.array([answer.users / evidence.users for answer in answers])
         stds = np.array([answer.std for answer in answers]) / shares
         exact = not stds.any()
@@ -219,29 +264,29 @@ class Posterior:
     def targets(self, value: Floats) -> Floats:
         """The posterior mean of targets for values, as weights (actions, m)."""
         modes = self._weights @ self._with(value)
-        targets: Floats = modes @ self._modes @ self._belief.basis.prior.T
+        targets: Floats = modes @ self._modes @ self._basis.prior.T
         return targets
 
     def spread(self, value: Floats) -> Floats:
         """The posterior standard deviation of those weights, (m,); of all actions the same."""
         covariance = self._with(value)
-        constants, n = self._belief.constants, len(self._values)
+        constants, n = self._constants, len(self._values)
         alone = self._reward_and_moves(value[np.newaxis], value[np.newaxis])[0, 0]
         alone += constants.prior_drift**2 * n
         told = np.einsum("i,qij,j->q", covariance, self._inverse, covariance) * self._gains**2
-        shapes = self._belief.basis.prior @ self._modes.T
-        whole = (self._belief.basis.prior**2).sum(axis=1) * alone
+        shapes = self._basis.prior @ self._modes.T
+        whole = (self._basis.prior**2).sum(axis=1) * alone
         spread: Floats = np.sqrt(np.maximum(whole - shapes**2 @ told, 0.0))
         return spread
 
     def _reward_and_moves(self, one: Floats, other: Floats) -> Floats:
-        constants, discount = self._belief.constants, self._belief.discount
+        constants, discount = self._constants, self._discount
         moves = (discount * constants.prior_moves) ** 2
-        return constants.prior_reward**2 + moves * self._belief.basis.alike(one, other)
+        return constants.prior_reward**2 + moves * self._basis.alike(one, other)
 
     def _with(self, value: Floats) -> Floats:
         """The covariance of a target now with those that were asked about."""
-        drift = self._belief.constants.prior_drift**2 * np.arange(len(self._values))
+        drift = self._constants.prior_drift**2 * np.arange(len(self._values))
         covariance: Floats = self._reward_and_moves(value[np.newaxis], self._values)[0] + drift
         return covariance
 

@@ -4,33 +4,45 @@ A map is public, and a frozen value: two maps that are equal do the same. Its ``
 largest Euclidean norm that any state's features have, which is what sensitivities need. It holds
 for every state, also outside of the declared box, since states are clipped first. A state that is
 not finite has the zero vector as its features: a user's values never raise.
-
-Maps that are made of numbers (:func:`made_of_numbers`) can be published and saved as such.
 """
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeGuard, TypeVar, cast, runtime_checkable
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Protocol,
+    TypeGuard,
+    cast,
+    runtime_checkable,
+)
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from tacit.core.sizes import check_seed, check_size, numbers
+from tacit.privacy.arguments import instance_of, positive
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Floats, Ints
+
+if TYPE_CHECKING:
+    from tacit.continuous.spec import BoxSpec
 
 # Features of a state; more are a mistake in a degree or a shape.
 _MOST_FEATURES = 1 << 20
 # A cell of a grid has 2^D corners.
 _MOST_GRID_COORDINATES = 12
-
-Map = TypeVar("Map", bound=type[Any])
+# A default polynomial is of degree two up to so many features.
+_MOST_BY_DEFAULT = 400
+# Frequencies along each coordinate of a default quadrature, up to three; more have three.
+_NODES = {1: 7, 2: 5, 3: 4}
 
 
 @runtime_checkable
@@ -62,7 +74,7 @@ class FeatureMap(Protocol):
 def set_corners(box: Any, *, finite: bool) -> None:
     """Checks and sets ``lows`` and ``highs``, which are finite, or may be infinite."""
     given = ((name, getattr(box, name)) for name in ("lows", "highs"))
-    lows, highs = (numbers(name, values, finite=finite) for name, values in given)
+    lows, highs = (vector(name, values, finite=finite) for name, values in given)
     if len(lows) != len(highs) or any(
         not (low < high and (math.isfinite(high - low) or not finite))
         for low, high in zip(lows, highs, strict=False)
@@ -75,34 +87,14 @@ def set_corners(box: Any, *, finite: bool) -> None:
     object.__setattr__(box, "highs", highs)
 
 
-def sequence(name: str, values: Any) -> Sequence[Any]:
-    """A list that is not empty."""
-    if isinstance(values, np.ndarray) and values.ndim == 1:
-        values = values.tolist()
-    if not isinstance(values, (tuple, list)) or not values:
-        raise InvalidArgument(f"{name} must be a sequence of numbers, got {values!r}")
-    return values
-
-
-def numbers(name: str, values: Any, *, finite: bool = True) -> tuple[float, ...]:
+def vector(name: str, values: Any, *, finite: bool = True) -> tuple[float, ...]:
     """Numbers, finite ones unless others will do."""
-    return tuple(number(name, value, finite=finite) for value in sequence(name, values))
-
-
-def number(name: str, value: Any, *, finite: bool = True) -> float:
-    """A number that is one."""
-    good = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-    with contextlib.suppress(OverflowError):
-        if good and (math.isfinite(value) or not (finite or math.isnan(value))):
-            return float(value)
-    raise InvalidArgument(f"{name} must be {'finite ' if finite else ''}numbers, got {value!r}")
-
-
-def whole(name: str, value: Any, least: int) -> int:
-    """An integer of at least ``least``."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise InvalidArgument(f"{name} must be integers >= {least}, got {value!r}")
-    return int(value)
+    array = numbers(name, values)
+    good = np.isfinite(array) if finite else ~np.isnan(array)
+    if array.ndim != 1 or not array.size or not good.all():
+        kind = "finite numbers" if finite else "numbers"
+        raise InvalidArgument(f"{name} must be a sequence of {kind}, got {values!r}")
+    return tuple(array.astype(np.float64).tolist())
 
 
 def check_count(name: str, count: int) -> None:
@@ -113,63 +105,19 @@ def check_count(name: str, count: int) -> None:
         )
 
 
-class LoopParameters(NamedTuple):
-    """A map as the compiled loops take it."""
-
-    kind: str  # "grid" or "polynomial"
-    # (3, D), lows, highs and points per unit of a grid; (2, D), a polynomial's scales and clip.
-    numbers: Floats
-    # (D, 2), points along each coordinate and their stride; (m, 2), a polynomial's chain.
-    table: Ints
-
-
-# Maps as plain numbers.
-
-_KINDS: dict[str, tuple[type[Any], tuple[str, ...]]] = {}
-
-
-def made_of_numbers(kind: str, *names: str) -> Callable[[Map], Map]:
-    """Files may hold maps of a class as numbers: a kind, and the constructor's attributes."""
-
-    def add(made: Map) -> Map:
-        _KINDS[kind] = made, names
-        return made
-
-    return add
-
-
 def feature_arrays(features: FeatureMap) -> tuple[str, dict[str, NDArray[Any]]] | None:
     """The kind of a map and its parameters as arrays; ``None`` for a map that is code.
 
-    >>> from tacit.continuous.features import Grid
     >>> kind, arrays = feature_arrays(Grid((0.0,), (1.0,), (3,)))
     >>> kind, {name: array.tolist() for name, array in arrays.items()}
     ('grid', {'lows': [0.0], 'highs': [1.0], 'shape': [3]})
     """
-    for kind, (made, names) in _KINDS.items():
-        if type(features) is made:
-            return kind, {name: np.array(getattr(features, name)) for name in names}
-    return None
-
-
-def features_of(kind: str, arrays: Mapping[str, NDArray[Any]]) -> FeatureMap:
-    """The inverse of :func:`feature_arrays`, to the bit; other arrays are ignored."""
-    if kind not in _KINDS:
-        raise InvalidArgument(f"kind is {kind!r}, but must be one of {list(_KINDS)}")
-    made, names = _KINDS[kind]
-    missing = [name for name in names if name not in arrays]
-    if missing:
-        raise InvalidArgument(f"arrays of a {kind} must have {', '.join(missing)}")
-    # Python's own numbers, so that maps made of arrays equal those made by hand.
-    values = [arrays[name].tolist() for name in names]
-    found: FeatureMap = made(*(tuple(v) if isinstance(v, list) else v for v in values))
-    return found
-
-
-def loop_parameters(features: FeatureMap) -> LoopParameters | None:
-    """What compiled loops need of a map; ``None`` if they do not know it, as any subclass."""
-    for_loops: Callable[[], LoopParameters] | None = getattr(features, "for_loops", None)
-    return None if for_loops is None or feature_arrays(features) is None else for_loops()
+    made: Any = features
+    kinds: dict[type, str] = {Grid: "grid", Polynomial: "polynomial", Quadrature: "quadrature"}
+    if type(made) not in kinds:
+        return None
+    parameters = {item.name: np.array(getattr(made, item.name)) for item in fields(made)}
+    return kinds[type(made)], parameters
 
 
 def is_grid(features: FeatureMap) -> TypeGuard[Grid]:
@@ -229,7 +177,6 @@ class BoxMap(SafeMap):
         return len(self.lows)
 
 
-@made_of_numbers("grid", "lows", "highs", "shape")
 @dataclass(frozen=True)
 class Grid(BoxMap):
     """Multilinear interpolation on a regular grid of points that includes the corners of a box.
@@ -247,10 +194,11 @@ class Grid(BoxMap):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        shape = tuple(whole("shape", n, 2) for n in sequence("shape", self.shape))
-        if len(shape) != len(self.lows):
+        instance_of("shape", self.shape, (tuple, list, np.ndarray))
+        shape = tuple(check_size("shape", n) for n in self.shape)
+        if len(shape) != len(self.lows) or min(shape) < 2:
             raise InvalidArgument(
-                f"shape must have {len(self.lows)} numbers as lows has, got {self.shape!r}"
+                f"shape must have {len(self.lows)} numbers >= 2, as lows has, got {self.shape!r}"
             )
         if len(shape) > _MOST_GRID_COORDINATES:
             raise InvalidArgument(
@@ -282,20 +230,19 @@ class Grid(BoxMap):
         """The map in a few words."""
         return f"interpolation on a grid of {' x '.join(map(str, self.shape))} points"
 
-    def for_loops(self) -> LoopParameters:
-        """The box and the strides; see :func:`loop_parameters`."""
-        box = list(zip(self.lows, self.highs, self.shape, strict=True))
+    def for_loops(self) -> tuple[Floats, Ints]:
+        """For compiled loops: (3, D), the box and points per unit; (D, 2), shape and strides."""
+        box = zip(self.lows, self.highs, self.shape, strict=True)
         scales = [_grid_scale(low, high, n) for low, high, n in box]
-        strides = [math.prod(self.shape[i + 1 :]) for i in range(len(box))]
+        strides = [math.prod(self.shape[i + 1 :]) for i in range(self.dimension)]
         table = np.array([self.shape, strides], dtype=np.int64).T.copy()
-        return LoopParameters("grid", np.array([self.lows, self.highs, scales]), table)
+        return np.array([self.lows, self.highs, scales]), table
 
     @cached_property
     def corners(self) -> Ints:
         """How far the 2^D points around a state are from its lower corner, in points."""
-        strides = [math.prod(self.shape[i + 1 :]) for i in range(self.dimension)]
         found = [0]
-        for stride in strides:
+        for stride in self.for_loops()[1][:, 1].tolist():
             found += [c + stride for c in found]
         return np.array(found, dtype=np.int64)
 
@@ -319,7 +266,6 @@ def _grid_scale(low: float, high: float, points: int) -> float:
     return (points - 1) / (high - low)
 
 
-@made_of_numbers("polynomial", "scales", "clip", "degree")
 @dataclass(frozen=True)
 class Polynomial(SafeMap):
     """All monomials up to a degree, of coordinates that are scaled and then clipped.
@@ -340,13 +286,11 @@ class Polynomial(SafeMap):
     degree: int  # the largest number of factors, at least 0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "scales", numbers("scales", self.scales))
+        object.__setattr__(self, "scales", vector("scales", self.scales))
         if any(scale <= 0.0 for scale in self.scales):
             raise InvalidArgument(f"scales must be > 0, got {self.scales!r}")
-        object.__setattr__(self, "clip", number("clip", self.clip))
-        if self.clip <= 0.0:
-            raise InvalidArgument(f"clip must be > 0, got {self.clip!r}")
-        object.__setattr__(self, "degree", whole("degree", self.degree, 0))
+        object.__setattr__(self, "clip", positive("clip", self.clip))
+        object.__setattr__(self, "degree", check_seed("degree", self.degree))
         check_count("degree", self.size)
         try:
             finite = math.isfinite(self.bound)
@@ -401,11 +345,6 @@ class Polynomial(SafeMap):
         """The map in a few words."""
         return f"{self.size} monomials up to degree {self.degree} of {self.dimension} coordinates"
 
-    def for_loops(self) -> LoopParameters:
-        """Scales, clip and chain; see :func:`loop_parameters`."""
-        numbers = np.array([self.scales, (self.clip,) * self.dimension])
-        return LoopParameters("polynomial", numbers, self.chain)
-
     def _evaluate(self, states: Floats) -> Floats:
         with np.errstate(over="ignore"):
             z = np.clip(states / np.array(self.scales), -self.clip, self.clip)
@@ -413,10 +352,6 @@ class Polynomial(SafeMap):
         for k, (before, coordinate) in enumerate(self.chain.tolist()[1:], start=1):
             features[:, k] = features[:, before] * z[:, coordinate]
         return features
-
-
-# A default map is of degree two up to so many features.
-_MOST_BY_DEFAULT = 400
 
 
 def default_polynomial(lows: tuple[float, ...], highs: tuple[float, ...]) -> Polynomial:
@@ -431,6 +366,89 @@ def default_polynomial(lows: tuple[float, ...], highs: tuple[float, ...]) -> Pol
     scales = tuple(max(abs(a), abs(b)) for a, b in zip(lows, highs, strict=True))
     degree = 2 if math.comb(len(lows) + 2, 2) <= _MOST_BY_DEFAULT else 1
     return Polynomial(scales, 1.0, degree)
+
+
+@dataclass(frozen=True)
+class Quadrature(BoxMap):
+    """Quadrature Fourier features of the squared exponential kernel (Mutny and Krause, 2018).
+
+    <z(s), z(s')> is about k(s, s'), so that functions of a kernel's space are about linear in z.
+
+    On the unit cube, k(x, x') = exp(-|x - x'|^2 / (2 l^2)) is the mean of cos(w' (x - x')) over
+    normal w of standard deviation 1 / l. With ``nodes`` points of a Gauss-Hermite rule along each
+    coordinate, of weights q, the mean is a sum; each pair w, -w gives the features
+    sqrt(2 q) cos(w' x) and sqrt(2 q) sin(w' x), and w = 0 gives sqrt(q). So there are nodes^D, and
+    their squares add up to the sum of all weights: every state's features have length 1.
+
+    >>> features = Quadrature((0.0,), (2.0,), lengthscale=0.5, nodes=9)
+    >>> z = features([[0.0], [1.0], [9.0]])
+    >>> (z @ z.T).round(6)[0, 1], round(math.exp(-0.5), 6), (z**2).sum(axis=1).round(12).tolist()
+    (np.float64(0.606531), 0.606531, [1.0, 1.0, 1.0])
+    """
+
+    lengthscale: float = 0.5  # l, in widths of the box
+    nodes: int = 7  # along each coordinate; odd ones have a constant among their features
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "lengthscale", positive("lengthscale", self.lengthscale))
+        object.__setattr__(self, "nodes", check_size("nodes", self.nodes))
+        if self.nodes > 100:
+            raise InvalidArgument(f"nodes must be at most 100, got {self.nodes!r}")
+        check_count("nodes", self.size)
+
+    @cached_property
+    def size(self) -> int:
+        """nodes^D."""
+        return int(self.nodes ** len(self.lows))
+
+    @property
+    def bound(self) -> float:
+        """1, the length of every state's features."""
+        return 1.0
+
+    @cached_property
+    def waves(self) -> tuple[Floats, Floats]:
+        """Frequencies (n, D), one of each pair, and their amplitudes (n,)."""
+        roots, weights = np.polynomial.hermite.hermgauss(self.nodes)
+        along = list(zip(roots * math.sqrt(2.0) / self.lengthscale, weights, strict=True))
+        kept, amplitudes = [], []
+        for nodes in itertools.product(along, repeat=len(self.lows)):
+            w = tuple(0.0 if abs(node) < 1e-12 else float(node) for node, _ in nodes)
+            q = math.prod(float(weight) / math.sqrt(math.pi) for _, weight in nodes)
+            first = next((x for x in w if x), 0.0)
+            if first >= 0.0:
+                kept.append(w)
+                amplitudes.append(math.sqrt(q if first == 0.0 else 2.0 * q))
+        return np.array(kept), np.array(amplitudes)
+
+    def describe(self) -> str:
+        """The map in a few words."""
+        return f"{self.size} quadrature Fourier features of lengthscale {self.lengthscale:g}"
+
+    def _evaluate(self, states: Floats) -> Floats:
+        frequencies, amplitudes = self.waves
+        lows, highs = np.array(self.lows), np.array(self.highs)
+        phase = (np.clip(states, lows, highs) - lows) / (highs - lows) @ frequencies.T
+        moving = np.abs(frequencies).sum(axis=1) > 0.0
+        waves = (amplitudes * np.cos(phase), amplitudes[moving] * np.sin(phase[:, moving]))
+        return np.concatenate(waves, axis=1)
+
+
+def kernel_features(spec: BoxSpec) -> FeatureMap:
+    """The spec's own features, or Fourier features of a kernel of half the width of the box."""
+    if spec.features is not None:
+        return spec.features
+    nodes, D = _NODES.get(spec.dimension, 3), spec.dimension
+    if nodes**D > 1000:
+        raise InvalidArgument(f"{nodes**D:,} features of {D} coordinates: give the spec features")
+    return Quadrature(spec.lows, spec.highs, 0.5, nodes)
+
+
+def public_states(spec: BoxSpec, most: int = 4096) -> Floats:
+    """States of the box, (n, D), to plan on: a grid, at most 101 along a coordinate."""
+    along = max(2, min(101, int(most ** (1.0 / spec.dimension))))
+    return Grid(spec.lows, spec.highs, (along,) * spec.dimension).points
 
 
 @dataclass(frozen=True, repr=False)
@@ -459,7 +477,7 @@ class Custom(SafeMap):
     def __post_init__(self) -> None:
         if not callable(self.function):
             raise InvalidArgument(f"function must be callable, got {self.function!r}")
-        object.__setattr__(self, "size", whole("size", self.size, 1))
+        object.__setattr__(self, "size", check_size("size", self.size))
         check_count("size", self.size)
         good = isinstance(self.bound, (int, float, np.integer, np.floating))
         if not good or isinstance(self.bound, bool) or not self.bound > 0.0:

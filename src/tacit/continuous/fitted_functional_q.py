@@ -22,20 +22,21 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import numpy as np
 
 from tacit.continuous.base import NO_CLIP, BoxAlgorithm, box_spec, discount_of
-from tacit.continuous.constants import GRID, GRID_ENDS, MAP, FunctionalConstants
 from tacit.continuous.estimate import (
+    GRID,
+    GRID_ENDS,
+    MAP,
     Basis,
-    Belief,
     Evidence,
     Filter,
+    FunctionalConstants,
     Posterior,
     SweepAnswer,
     Units,
 )
 from tacit.continuous.features import Grid, default_polynomial, is_grid
 from tacit.continuous.policy import QPolicy
-from tacit.continuous.statistics.clipped_sums import ResidualSums, VisitSums
-from tacit.continuous.statistics.mean_rewards import MeanRewards
+from tacit.continuous.statistics.clipped_sums import MeanRewards, ResidualSums, VisitSums
 from tacit.core.algorithm import BlockInfo, BlockSizes, Plan, Progress, Queries, Query
 from tacit.core.schedule import Schedule
 from tacit.privacy.arguments import flag, instance_of, one_of
@@ -75,7 +76,7 @@ class FittedFunctionalQOptions:
         discount: of future rewards, at most; the spec's by default.
         ends: whether episodes may end early, which is then worth 0; by default if the spec says
             so, or has features that are no grid.
-        constants: tuned numbers; ``GRID`` or ``MAP`` of :mod:`tacit.continuous.constants` by
+        constants: tuned numbers; ``GRID`` or ``MAP`` of :mod:`tacit.continuous.estimate` by
             default.
     """
 
@@ -123,8 +124,8 @@ class FittedFunctionalQ(BoxAlgorithm[State]):
 
     A block's users are first asked where they were, then in every sweep for the sum of their
     functions, clipped, which JointDP and NonPrivate allow and LocalDP does not. From all releases
-    so far follows the posterior mean of the next Q (:class:`tacit.continuous.estimate.Belief`). How
-    many there are, how far plans look ahead and how long a user's function may be follow from
+    so far follows the posterior mean of the next Q (:class:`~.estimate.Posterior`). How many there
+    are, how far plans look ahead and how long a user's function may be follow from
     public numbers: users, budget, actions and dimension. Several blocks carry on what is known.
 
     With ``serve="most"`` the first block is such a batch, as large as public numbers say it takes.
@@ -200,13 +201,13 @@ class FittedFunctionalQ(BoxAlgorithm[State]):
             begun = replace(self.init(), ahead=self._look_ahead(block.users))
             state = replace(begun, weights=state.weights, earned=state.earned)
         ahead, evidence, Q, users = state.ahead, state.evidence, state.last, block.users
-        J, belief = ahead.sweeps, self._belief(ahead)
+        J = ahead.sweeps
         mu_visits, mu_sweeps = self._split_of_budget(J)
         visits = yield Query(self._visits(), mu=mu_visits)
         gram = evidence.gram + visible_gram(visits, self.basis, users * self.spec.horizon)
         evidence = Evidence(gram, evidence.users + users, evidence.answers)
         found: list[Floats] = []
-        known = Posterior(belief, evidence, J) if evidence.answers else None
+        known = self._posterior(ahead, evidence) if evidence.answers else None
         for j in range(J):
             # V = max_a Q_a, and what all answers so far say of its targets.
             V, _ = self.basis.value(Q)
@@ -217,7 +218,7 @@ class FittedFunctionalQ(BoxAlgorithm[State]):
             std = float(np.max(release.std["residuals"]))
             answer = SweepAnswer(release.parts["residuals"], std, users, expected, V)
             evidence = replace(evidence, answers=(*evidence.answers, answer))
-            known = Posterior(belief, evidence, J)
+            known = self._posterior(ahead, evidence)
             Q = carried + known.targets(V)
             found.append(Q)
         weights = np.mean(found[-self.constants.averaged :], axis=0)
@@ -305,7 +306,7 @@ class FittedFunctionalQ(BoxAlgorithm[State]):
         if not state.evidence.answers:
             return np.full_like(state.weights, np.nan)
         value, _ = self.basis.value(state.last)
-        known = Posterior(self._belief(state.ahead), state.evidence, state.ahead.sweeps)
+        known = self._posterior(state.ahead, state.evidence)
         return np.broadcast_to(known.spread(value) * unit, state.weights.shape).copy()
 
     # The questions.
@@ -359,8 +360,8 @@ class FittedFunctionalQ(BoxAlgorithm[State]):
         discount = min(farthest, 1.0 - 1.0 / sweeps)
         return Lookahead(signal, sweeps, discount, Units.of(self.spec, discount, self.ends))
 
-    def _belief(self, ahead: Lookahead) -> Belief:
-        return Belief(self.basis, self.constants, self.spec.actions, ahead.discount)
+    def _posterior(self, ahead: Lookahead, evidence: Evidence) -> Posterior:
+        return Posterior(self.basis, self.constants, ahead.discount, evidence, ahead.sweeps)
 
     @property
     def _signal(self) -> float:

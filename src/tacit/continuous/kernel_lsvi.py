@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from tacit.continuous.base import NO_CLIP, BoxAlgorithm, box_spec
-from tacit.continuous.kernel_maps import kernel_features, public_states
+from tacit.continuous.features import kernel_features, public_states
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.statistics.embedding_sums import EmbeddingSums
 from tacit.core.algorithm import BlockInfo, BlockSizes, Plan, Progress
 from tacit.numerics.block_sums import BlockSums
 from tacit.numerics.ridge import ridge_inverse
-from tacit.privacy.arguments import instance_of, positive
+from tacit.privacy.arguments import positive
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.sizing import users_above_noise
 from tacit.privacy.statistic import Floats
@@ -26,17 +26,12 @@ if TYPE_CHECKING:
     from tacit.privacy.curator import Release
 
 
-@dataclass(frozen=True)
-class KernelConstants:
-    """Practical constants, chosen on other worlds than are reported."""
-
-    bonus: float = 0.1  # scale of widths
-    ridge: float = 1.0  # ridge in standard deviations of the Gram's noise, times sqrt(m)
-    growth: float = 2.0  # the users served grow by at most this factor from block to block
-    first: float = 24.0  # users of the first block, in standard deviations of a sum's noise
-    clip: float = 0.8  # the longest user, in steps
-    smooth: float = 3.0  # of value functions, in units of the regression's own ridge
-    uniform: float = 0.1  # chance of a uniform action, over the number of releases
+# Chosen on other worlds than are reported.
+_BONUS = 0.1  # scale of widths
+_CLIP = 0.8  # the longest user, in steps
+_SMOOTH = 3.0  # ridge of value functions, in units of the regression's own
+_UNIFORM = 0.1  # chance of a uniform action, over the number of releases
+_FIRST = 24.0  # users of the first block, in standard deviations of a sum's noise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,22 +40,19 @@ class KernelLSVIOptions:
 
     Attributes:
         scale: multiplies the bonus.
-        constants: the practical constants.
     """
 
     scale: float = 1.0
-    constants: KernelConstants = KernelConstants()
 
     def __post_init__(self) -> None:
         positive("scale", self.scale)
-        instance_of("constants", self.constants, KernelConstants)
 
 
 class KernelLSVI(BoxAlgorithm[BlockSums]):
     """Least squares on a kernel's features, for every value function at once.
 
     Idea: in a kernel MDP what follows a state and an action is linear in z, a kernel's features of
-    the state (:func:`~.kernel_maps.kernel_features`), and so is the value of an action. A
+    the state (:func:`~.features.kernel_features`), and so is the value of an action. A
     regression of how features move finds it for all value functions at once; fitted value iteration
     on public states plans, with a bonus for what is uncertain by sampling or by noise. Moves are
     from where the user is, so that what is not known yet stays where it is.
@@ -104,7 +96,7 @@ class KernelLSVI(BoxAlgorithm[BlockSums]):
         return self._embedding_sums()
 
     def _embedding_sums(self) -> EmbeddingSums:
-        share = self.options.constants.clip if self.privacy.private else NO_CLIP
+        share = _CLIP if self.privacy.private else NO_CLIP
         return EmbeddingSums(self.spec, self.features, share * self.spec.horizon)
 
     def update(
@@ -128,9 +120,8 @@ class KernelLSVI(BoxAlgorithm[BlockSums]):
         if not state.parts:
             first = self.behaviour()
             return Plan(first, first)
-        constants, m = self.options.constants, self.features.size
         noise = {name: float(state.noise(name)) for name in ("gram", "moves", "rewards")}
-        ridge = 1.0 + constants.ridge * noise["gram"] * math.sqrt(m)
+        ridge = 1.0 + noise["gram"] * math.sqrt(self.features.size)
         inverse = ridge_inverse(state.scaled("gram"), ridge)
         turned = np.einsum("nm,amk->nak", self._at, inverse)
         moves = np.einsum("nam,amk->nak", turned, state.scaled("moves"))
@@ -139,14 +130,14 @@ class KernelLSVI(BoxAlgorithm[BlockSums]):
         rewards = half * np.clip(rewards, -1.0, 1.0)
         leverage = np.maximum(np.einsum("nam,nm->na", turned, self._at), 0.0)
         length = (turned**2).sum(axis=-1)
-        scale = self.options.scale * constants.bonus
+        scale = self.options.scale * _BONUS
         steps = max(float(np.trace(state.scaled("gram"), axis1=1, axis2=2).mean()), 1.0)
         # Values are as smooth as moves can be told: features that drown in the noise have no part.
-        smooth = self._fitting(max(1e-6, constants.smooth * ridge / steps))
+        smooth = self._fitting(max(1e-6, _SMOOTH * ridge / steps))
         policies = []
         for bonus in (scale, 0.0):
             Q = self._iterated(rewards, moves, leverage, length, noise, half, bonus, smooth)
-            drawn = constants.uniform / at.releases if bonus else 0.0
+            drawn = _UNIFORM / at.releases if bonus else 0.0
             policies.append(QPolicy.draw(self.features, (self._fit @ Q).T, rng, drawn))
         return Plan(*policies)
 
@@ -200,8 +191,7 @@ class KernelLSVI(BoxAlgorithm[BlockSums]):
             )
 
     def _block_sizes(self) -> BlockSizes:
-        constants = self.options.constants
         # In users whose steps all are in one direction.
-        first = constants.first / self.spec.horizon
+        first = _FIRST / self.spec.horizon
         users = users_above_noise(self._embedding_sums(), self.privacy, first * self.features.size)
-        return BlockSizes(first=users, growth=constants.growth)
+        return BlockSizes(first=users, growth=2.0)

@@ -2,42 +2,117 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tacit.continuous.monomials import Monomials
-from tacit.privacy.statistic import Floats
+from tacit.privacy.statistic import Floats, Ints
 
+if TYPE_CHECKING:
+    from tacit.continuous.spec import BoxSpec
 
-@dataclass(frozen=True)
-class ModelConstants:
-    """Tuned numbers of the agent with a model, chosen on other seeds than are reported."""
-
-    first: float = 120.0  # users of the first block, over mu
-    least_first: int = 16  # and at least so many
-    growth: float = 2.0  # the users served grow by at most this factor from block to block
-    scales: float = 0.2  # part of the first block's mu^2 that is spent on scales
-    widest: float = 4.0  # how far weights are believed to lead, in root mean squares of a move
-    decay: float = 0.5  # of believed weights from degree to degree
-    weight: float = 8.0  # squared length of residuals in a step, beside features of length p
-    least_energy: float = 0.3  # by which a prior is scaled down at most, as residuals say,
-    most_energy: float = 4.0  # and up
-    ends: float = 0.3  # part of mu^2 that is spent on ends, where they have to be learnt
-    # Part of users who try held actions all the time, at most, at least, and over what is unknown:
-    explorers: float = 0.5
-    fewest: float = 0.02
-    curious: float = 50.0  # the posterior's part of the prior variance, times this
-    bursts: float = 0.2  # chance that others begin to, over how long they hold one and explorers
-
-
-MODEL = ModelConstants()
-"""What is taken by default."""
-
-
+# Chosen on other seeds than are reported.
+_DECAY = 0.5  # of believed weights from degree to degree
+_WEIGHT = 8.0  # squared length of residuals in a step, beside features of length p
+# By which a prior is scaled down, and up, at most, as residuals say.
+_LEAST_ENERGY, _MOST_ENERGY = 0.3, 4.0
+# Part of users who try held actions all the time, at most, at least, and over the posterior's part
+# of the prior variance; and the chance that others begin to, over how long they hold one.
+_EXPLORERS, FEWEST, _CURIOUS, _BURSTS = 0.5, 0.02, 50.0, 0.2
+# The largest degree, and how many features there may be for it to be so.
+_DEGREE, _MOST = 3, 128
 # Chance moves states by at most so much, in squares of the largest believed moves.
 _MOST_CHANCE = 0.25
+
+
+@dataclass(frozen=True, eq=False)
+class Monomials:
+    """Features of a state and an action, p of them, made of public numbers.
+
+    A coordinate is scaled to [-1, 1], from ``lows`` to ``highs``, and clipped to twice that; an
+    angle counts as its sine and its cosine. The features are all products of up to three of these
+    (of two or one where there would be more than 128), in which a cosine occurs at most once; and
+    the action's push times those of degree at most 1.
+    """
+
+    lows: Floats
+    highs: Floats
+    angles: tuple[int, ...]
+    pushes: Floats  # (A, k)
+
+    @classmethod
+    def of(cls, spec: BoxSpec, lows: Floats, highs: Floats) -> Monomials:
+        """For what is known of a world; pushes are contrasts of actions where nothing is."""
+        known = getattr(spec, "pushes", None)
+        pushes = _contrasts(spec.actions) if known is None else np.array(known, dtype=np.float64)
+        return cls(lows, highs, getattr(spec, "angles", ()), pushes)
+
+    @cached_property
+    def _simple(self) -> list[tuple[int, int]]:
+        """What is multiplied: 0 for a scaled coordinate, 1 for its sine, 2 for its cosine."""
+        found: list[tuple[int, int]] = []
+        for i in range(len(self.lows)):
+            found += [(1, i), (2, i)] if i in self.angles else [(0, i)]
+        return found
+
+    @cached_property
+    def products(self) -> list[tuple[int, ...]]:
+        """Which are multiplied in each feature without a push."""
+        simple = self._simple
+        for degree in range(_DEGREE, 0, -1):
+            found = [
+                chosen
+                for k in range(degree + 1)
+                for chosen in itertools.combinations_with_replacement(range(len(simple)), k)
+                if all(simple[v][0] != 2 or chosen.count(v) == 1 for v in chosen)
+            ]
+            if len(found) + self.pushes.shape[1] * (len(simple) + 1) <= _MOST or degree == 1:
+                return found
+        raise AssertionError
+
+    @cached_property
+    def degrees(self) -> Ints:
+        """Of every feature, (p,), that of the state alone."""
+        own = [len(chosen) for chosen in self.products]
+        return np.array(own + self.pushes.shape[1] * [own[i] for i in self._pushed], dtype=np.int64)
+
+    @property
+    def size(self) -> int:
+        """How many features there are, p."""
+        return len(self.degrees)
+
+    @cached_property
+    def _pushed(self) -> list[int]:
+        return [i for i, chosen in enumerate(self.products) if len(chosen) <= 1]
+
+    @cached_property
+    def _tables(self) -> tuple[Floats, Floats, Ints, Ints, Ints, Ints, Ints]:
+        index = {chosen: i for i, chosen in enumerate(self.products)}
+        chain = [(index[c[:-1]], c[-1]) if c else (0, 0) for c in self.products]
+        kinds, coordinates = np.array(self._simple, dtype=np.int64).T
+        parents, factors = np.array(chain, dtype=np.int64).T
+        middle, half = 0.5 * (self.lows + self.highs), 0.5 * (self.highs - self.lows)
+        order = (kinds, coordinates, parents, factors, np.array(self._pushed, dtype=np.int64))
+        contiguous = [np.ascontiguousarray(array) for array in order]
+        return middle, half, *contiguous  # type: ignore[return-value]
+
+    def __call__(self, states: Floats, actions: Ints) -> Floats:
+        """Features (n, p) of finite states (n, D) and actions (n,)."""
+        from tacit.continuous.world_loops import monomials
+
+        out = np.empty((len(states), self.size))
+        monomials(np.ascontiguousarray(states), self.pushes[actions], *self._tables, out)
+        return out
+
+
+def _contrasts(actions: int) -> Floats:
+    """Orthogonal rows with mean zero that tell actions apart, of length sqrt(A - 1)."""
+    values, vectors = np.linalg.eigh(np.eye(actions) - 1.0 / actions)
+    return np.ascontiguousarray(vectors[:, values > 0.5] * np.sqrt(actions))
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +122,6 @@ class MoveModel:
     Attributes:
         features: what moves are linear in, p of them.
         units: (outputs,), how large moves are.
-        constants: tuned numbers.
         chance: whether moves may stray by chance.
         model: (p, outputs), the posterior means.
         spread: (outputs, p, p), the posterior covariances, in squares of ``units``.
@@ -59,21 +133,17 @@ class MoveModel:
 
     features: Monomials
     units: Floats
-    constants: ModelConstants
     chance: bool
     model: Floats
     spread: Floats
     rest: Floats
 
     @classmethod
-    def prior(
-        cls, features: Monomials, units: Floats, constants: ModelConstants, chance: bool = False
-    ) -> MoveModel:
+    def prior(cls, features: Monomials, units: Floats, chance: bool = False) -> MoveModel:
         """Before any release."""
         p, n = features.size, len(units)
-        decay = constants.decay ** (2.0 * np.maximum(features.degrees - 1, 0))
-        spread = np.tile(np.diag(decay), (n, 1, 1))
-        return cls(features, units, constants, chance, np.zeros((p, n)), spread, np.zeros(n))
+        spread = np.tile(np.diag(_variances(features)), (n, 1, 1))
+        return cls(features, units, chance, np.zeros((p, n)), spread, np.zeros(n))
 
     def metric(self) -> tuple[Floats, Floats, Floats]:
         """What the next statistic measures steps by: metric, scales, and outputs' relative size.
@@ -90,7 +160,7 @@ class MoveModel:
         inverse = (vectors / np.sqrt(values)) @ vectors.T
         relative = np.array([np.trace(inverse @ self.spread[o] @ inverse) / p for o in range(n)])
         relative = relative * (1.0 + self.rest / traces)
-        weight = math.sqrt(self.constants.weight / p)
+        weight = math.sqrt(_WEIGHT / p)
         return root, self.units * np.sqrt(relative) / weight, relative
 
     def after(self, moments: Floats, std: float, users: int) -> MoveModel:
@@ -99,10 +169,10 @@ class MoveModel:
         With G the moments of features, C those with residuals and R of residuals, C = G d + noise
         for the weights d that the model lacks, in stretched units.
         """
-        constants, p = self.constants, self.features.size
+        p = self.features.size
         root, scales, relative = self.metric()
         inverse = np.linalg.inv(root)
-        weight = constants.weight / p
+        weight = _WEIGHT / p
         gram, cross = moments[:p, :p], moments[:p, p:]
         energy = np.diag(moments)[p:]
         values, vectors = np.linalg.eigh(gram)
@@ -146,19 +216,23 @@ class MoveModel:
     @property
     def unknown(self) -> float:
         """The part of the prior variance that is left, on average over outputs."""
-        prior = np.sum(self.constants.decay ** (2.0 * np.maximum(self.features.degrees - 1, 0)))
+        prior = np.sum(_variances(self.features))
         return float(np.trace(self.spread, axis1=1, axis2=2).mean() / prior)
 
     def exploration(self) -> tuple[float, float]:
         """What part of users explore, and how often others do: less, the more is known."""
-        constants = self.constants
-        wanted = constants.curious * self.unknown
-        explorers = min(constants.explorers, max(constants.fewest, wanted))
-        return explorers, constants.bursts * explorers
+        explorers = min(_EXPLORERS, max(FEWEST, _CURIOUS * self.unknown))
+        return explorers, _BURSTS * explorers
 
     def _believed(self, energy: float, std: float, expected: float) -> float:
         """By what a prior is scaled, as the released size of residuals says."""
         high = (max(energy, 0.0) + std) / expected
         if high > 1.0:
-            high = max(1.0, min((energy - std) / expected, self.constants.most_energy))
-        return max(high, self.constants.least_energy)
+            high = max(1.0, min((energy - std) / expected, _MOST_ENERGY))
+        return max(high, _LEAST_ENERGY)
+
+
+def _variances(features: Monomials) -> Floats:
+    """Of weights a priori, (p,), in squares of moves' units."""
+    variances: Floats = _DECAY ** (2.0 * np.maximum(features.degrees - 1, 0))
+    return variances

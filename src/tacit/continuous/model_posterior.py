@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -14,20 +14,17 @@ from numpy.typing import NDArray
 from tacit.continuous.base import BoxAlgorithm, box_spec, discount_of
 from tacit.continuous.end_estimate import EndBox, EndModel, EndSigns
 from tacit.continuous.features import Grid
-from tacit.continuous.model_estimate import MODEL, ModelConstants, MoveModel
-from tacit.continuous.model_planner import MOST_COORDINATES, GridPlanner
-from tacit.continuous.monomials import Monomials
+from tacit.continuous.model_estimate import Monomials, MoveModel
 from tacit.continuous.policy import QPolicy
-from tacit.continuous.statistics.end_places import EndPlaces
 from tacit.continuous.statistics.move_moments import (
     FIRST_POWER,
     EndMoments,
+    EndPlaces,
     MoveMoments,
     MoveScales,
     angles_of,
 )
 from tacit.core.algorithm import BlockInfo, BlockSizes, Plan, Progress, Queries, Query
-from tacit.privacy.arguments import instance_of
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.sizing import check_question
 from tacit.privacy.statistic import Bools, Floats, Ints
@@ -36,12 +33,31 @@ if TYPE_CHECKING:
     from tacit.continuous.spec import BoxSpec
     from tacit.core.problem import Problem
 
+SCALES, ENDS = 0.2, 0.3
+"""Parts of mu^2 spent on scales, in the first block, and on ends, where they have to be learnt."""
+
 # Blocks above this size are simulated part by part.
 _IN_MEMORY = 4096
 # States at which it is looked how far the box of states before an end reaches.
 _LOOKED_AT = 1 << 16
 # A grid reaches so much of the box beyond where episodes go on.
 _MARGIN = 0.02
+Step = Callable[[Floats, Ints], tuple[Floats, Floats, Bools]]
+"""Next states, rewards and which are at an end, of states (n, D) and actions (n,)."""
+
+# Points of a grid along each coordinate, by the number of coordinates.
+_POINTS = {1: 201, 2: 121, 3: 41, 4: 21}
+# Angles of four coordinates take fewer, so that others have more.
+_ANGLE = 15
+MOST_COORDINATES = 4
+"""Of a grid that is planned on."""
+# An action is held for at most so many steps, until most moves are half a cell long.
+_HELD, _MOVED = 2, 0.5
+_LOOKED_AT = 300
+# Iterations end when a sweep changes values by less than this part of a step's largest reward.
+_SWEEPS, _PRECISION = 300, 5e-3
+# Points that are moved at a time: their features stay in the cache.
+_ROWS = 4096
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,14 +66,9 @@ class ModelPosteriorOptions:
 
     Attributes:
         discount: of future rewards; the spec's by default.
-        constants: tuned numbers.
     """
 
     discount: float | None = None
-    constants: ModelConstants = MODEL
-
-    def __post_init__(self) -> None:
-        instance_of("constants", self.constants, ModelConstants)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,9 +100,8 @@ class ModelPosterior(BoxAlgorithm[State]):
     :class:`~.statistics.move_moments.MoveMoments` of steps, in a metric in which a step is as long
     as what it could tell. Each step has length one, so that no user is clipped and none is farther
     than sqrt(2) from another, however long episodes are. Where ends have to be learnt, a part of
-    every block's budget asks for them: :class:`~.statistics.end_places.EndPlaces`, histograms along
-    coordinates, as long as a box explains where episodes end, or else
-    :class:`~.statistics.move_moments.EndMoments`, for a regression.
+    every block's budget asks for them: ``EndPlaces``, histograms along coordinates, as long as a
+    box explains where episodes end, or else ``EndMoments``, for a regression.
 
     Plans: value iteration on a grid, of at most four coordinates and numbered actions.
 
@@ -116,7 +126,6 @@ class ModelPosterior(BoxAlgorithm[State]):
 
     def __init__(self, problem: Problem, options: ModelPosteriorOptions) -> None:
         self.spec = box_spec(problem)
-        self.constants = options.constants
         self.discount = discount_of(options.discount, self.spec)
         self.learns_rewards = getattr(self.spec, "reward", None) is None
         self.learns_ends = self.spec.may_end and getattr(self.spec, "ends", None) is None
@@ -134,20 +143,20 @@ class ModelPosterior(BoxAlgorithm[State]):
         """Moments of steps; and of the first block before that how far states move."""
         moves, ends, left = state.moves, state.ends, 1.0
         if moves is None:
-            release = yield Query(self._how_far(), share=self.constants.scales)
+            release = yield Query(self._how_far(), share=SCALES)
             moves, ends = self._prior(release.parts)
-            left = 1.0 - self.constants.scales
+            left = 1.0 - SCALES
         if ends is None:
             moments = yield Query(self._moments(moves))
         elif ends.boxed:
             asked = EndPlaces(self.spec, *ends.box.edges)
-            places = yield Query(asked, share=self.constants.ends * left)
+            places = yield Query(asked, share=ENDS * left)
             moments = yield Query(self._moments(moves))
             box = ends.box.after(places.parts, float(np.max(places.std["ends"])))
             ends = replace(ends, box=box)
         else:
             of_ends = EndMoments(self.spec, ends.signs.features)
-            signs = yield Query(of_ends, share=self.constants.ends * left)
+            signs = yield Query(of_ends, share=ENDS * left)
             moments = yield Query(self._moments(moves))
             std = float(np.max(signs.std["moments"]))
             ends = replace(ends, signs=ends.signs.after(signs["moments"], std))
@@ -173,14 +182,15 @@ class ModelPosterior(BoxAlgorithm[State]):
         if self.learns_rewards:
             low, high = self.spec.reward_range
             half = np.append(half, 0.5 * (high - low))
-        far = self.constants.widest * 2.0 ** (scales["moves"].argmax(axis=1) + FIRST_POWER)
+        # Weights are believed to lead as far as four root mean squares of a move.
+        far = 4.0 * 2.0 ** (scales["moves"].argmax(axis=1) + FIRST_POWER)
         ends = None
         if self.learns_ends:
             alone = replace(features, pushes=np.zeros((self.spec.actions, 0)))
             ends = EndModel(EndBox.of(EndPlaces(self.spec, lows, highs)), EndSigns.of(alone))
         # Without noise, what features miss of rewards is the largest error.
         misfit = self.learns_rewards and not self.privacy.private
-        return MoveModel.prior(features, np.minimum(far, half), self.constants, misfit), ends
+        return MoveModel.prior(features, np.minimum(far, half), misfit), ends
 
     def step(self, state: State, states: Floats, actions: Ints) -> tuple[Floats, Floats, Bools]:
         """What the model says: next states, rewards, and which episodes are over then."""
@@ -281,9 +291,8 @@ class ModelPosterior(BoxAlgorithm[State]):
         check_question(self._how_far(), self.privacy, "scales")
 
     def _block_sizes(self) -> BlockSizes:
-        constants, mu = self.constants, self.privacy.episode_mu
-        first = max(constants.least_first, math.ceil(constants.first / mu))
-        return BlockSizes(first=first, growth=constants.growth)
+        first = max(16, math.ceil(120.0 / self.privacy.episode_mu))
+        return BlockSizes(first=first, growth=2.0)
 
 
 def _with_margin(box: EndBox, lows: Floats, highs: Floats) -> tuple[Floats, Floats]:
@@ -317,3 +326,77 @@ def _before_ends(spec: Any, lows: Floats, highs: Floats) -> tuple[Floats, Floats
     margin = _MARGIN * (highs - lows)
     least, most = going.min(axis=0) - margin, going.max(axis=0) + margin
     return np.maximum(lows, least), np.minimum(highs, most)
+
+
+class GridPlanner:
+    """Values of actions at the points of a grid, by a model."""
+
+    def __init__(self, spec: BoxSpec, lows: Floats, highs: Floats, discount: float) -> None:
+        shape = _shape(spec.dimension, angles_of(spec))
+        self.grid = Grid(tuple(lows.tolist()), tuple(highs.tolist()), shape)
+        self.spec, self.discount = spec, discount
+        self._box, self._table = self.grid.for_loops()
+        self._points = self.grid.points
+
+    def plan(
+        self, step: Step, rng: np.random.Generator, values: NDArray[np.float32] | None = None
+    ) -> tuple[Floats, NDArray[np.float32]]:
+        """Values of actions, (A, m), and of states, (m,), which iterations may begin with."""
+        from tacit.continuous.world_loops import iterate, locate
+
+        A, m, D = self.spec.actions, self.grid.size, self.spec.dimension
+        held = self._choose_held(step, rng)
+        paid, kept = np.empty((2, m, A), dtype=np.float32)
+        cells, parts = np.empty((m, A), dtype=np.int32), np.empty((m, A, D), dtype=np.float32)
+        one_cell, one_part = np.empty(m, dtype=np.int32), np.empty((m, D), dtype=np.float32)
+        for action in range(A):
+            ends, paid[:, action], kept[:, action] = self._hold(step, action, held)
+            locate(ends, self._box, self._table, one_cell, one_part)
+            cells[:, action], parts[:, action] = one_cell, one_part
+        best = np.empty((m, A), dtype=np.float32)
+        precision = _PRECISION * (self.spec.reward_range[1] - self.spec.reward_range[0]) * held
+        strides = np.ascontiguousarray(self._table[:, 1])
+        found = np.zeros(m, dtype=np.float32) if values is None else values.copy()
+        iterate(paid, kept, cells, parts, strides, _SWEEPS, precision, found, best)
+        return best.T.astype(np.float64), found
+
+    def _hold(self, step: Step, action: int, held: int) -> tuple[Floats, Floats, Floats]:
+        """An action held: where it leads, what it pays, and how much the values there count."""
+        m = len(self._points)
+        reached, paid, kept = np.empty_like(self._points), np.zeros(m), np.ones(m)
+        for first in range(0, m, _ROWS):
+            some = slice(first, first + _ROWS)
+            here = self._points[some]
+            for _ in range(held):
+                here, rewards, over = step(here, np.full(len(here), action))
+                paid[some] += kept[some] * rewards
+                kept[some] = np.where(over, 0.0, self.discount * kept[some])
+            reached[some] = here
+        return reached, paid, kept
+
+    def _choose_held(self, step: Step, rng: np.random.Generator) -> int:
+        """Steps until the median move is half a cell along every coordinate, if that is soon."""
+        lows, highs = np.array(self.grid.lows), np.array(self.grid.highs)
+        start = here = rng.uniform(lows, highs, (_LOOKED_AT, len(lows)))
+        taken = rng.integers(self.spec.actions, size=_LOOKED_AT)
+        cell, turns = (highs - lows) / (np.array(self.grid.shape) - 1), angles_of(self.spec)
+        for held in range(1, _HELD + 1):
+            here = step(here, taken)[0]
+            moved = here - start
+            moved[:, turns] = (moved[:, turns] + math.pi) % (2.0 * math.pi) - math.pi
+            if np.median(np.abs(moved) / cell, axis=0).min() >= _MOVED:
+                return held
+        return _HELD
+
+
+def _shape(dimension: int, angles: Bools) -> tuple[int, ...]:
+    """Points along each coordinate, about as many in all whatever is an angle.
+
+    >>> _shape(4, np.array([True, True, False, False]))
+    (15, 15, 29, 29)
+    """
+    points, turns = _POINTS[dimension], int(angles.sum())
+    if dimension < MOST_COORDINATES or turns in (0, dimension):
+        return (points,) * dimension
+    others = (points**dimension / _ANGLE**turns) ** (1.0 / (dimension - turns))
+    return tuple(_ANGLE if turn else int(others) for turn in angles.tolist())

@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.continuous.action_box import ActionBox, normals
-from tacit.continuous.features import FeatureMap, feature_arrays, features_of, loop_parameters
+from tacit.continuous.features import FeatureMap, Grid, Polynomial, feature_arrays
 from tacit.core.public_file import drawing, write_published
-from tacit.privacy.arguments import fitting, instance_of
+from tacit.core.sizes import check_seed, check_size, numbers
+from tacit.privacy.arguments import instance_of
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Floats, Ints
 
@@ -51,7 +52,6 @@ class QPolicy:
         explorers: the part of users who hold random actions all the time, in [0, 1].
         bursts: how often others begin to, in [0, 1].
 
-    >>> from tacit.continuous.features import Grid
     >>> policy = QPolicy(Grid((0.0,), (1.0,), (2,)), [[1.0, 0.0], [0.0, 1.0]])
     >>> policy.greedy([[0.2], [0.9]]).tolist()
     [0, 1]
@@ -70,23 +70,16 @@ class QPolicy:
     def __post_init__(self) -> None:
         if not isinstance(self.features, FeatureMap):
             raise InvalidArgument(f"features must be a feature map, got {self.features!r}")
-        weights = np.array(_table(self.weights), order="C")
-        if weights.dtype.kind not in "iuf" or weights.ndim != 2 or len(weights) < 1:
+        weights = np.array(numbers("weights", self.weights), dtype=np.float64, order="C")
+        if weights.ndim != 2 or not len(weights) or weights.shape[1] != self.features.size:
             raise InvalidArgument(
-                f"weights must be numbers of shape (actions, {self.features.size}), got "
-                f"{weights.dtype} of shape {weights.shape}"
+                f"weights must have shape (actions, {self.features.size}), got {weights.shape}"
             )
-        if weights.shape[1] != self.features.size:
-            raise InvalidArgument(
-                f"weights must have {self.features.size} columns, one for each feature, got shape "
-                f"{weights.shape}"
-            )
-        weights = weights.astype(np.float64, copy=False)
         if not np.isfinite(weights).all():
             raise InvalidArgument("weights must be finite")
         weights.setflags(write=False)
         object.__setattr__(self, "weights", weights)
-        epsilon, version = self.epsilon, self.version
+        epsilon = self.epsilon
         for name in ("explorers", "bursts"):
             if not 0.0 <= getattr(self, name) <= 1.0:
                 raise InvalidArgument(f"{name} must be in [0, 1], got {getattr(self, name)!r}")
@@ -97,11 +90,10 @@ class QPolicy:
         good = isinstance(epsilon, (int, float, np.integer, np.floating))
         if not good or isinstance(epsilon, bool) or not 0.0 <= epsilon <= 1.0:
             raise InvalidArgument(f"epsilon must be in [0, 1], got {epsilon!r}")
-        good = isinstance(version, (int, np.integer)) and not isinstance(version, bool)
-        if not good or not 0 <= version < 2**63:
-            raise InvalidArgument(f"version must be an integer >= 0 of 63 bits, got {version!r}")
+        if check_seed("version", self.version) >= 2**63:
+            raise InvalidArgument(f"version must be of 63 bits, got {self.version!r}")
         object.__setattr__(self, "epsilon", float(epsilon))
-        object.__setattr__(self, "version", int(version))
+        object.__setattr__(self, "version", int(self.version))
         order = range(len(weights)) if self.preference is None else self.preference
         object.__setattr__(self, "preference", _order("preference", order, len(weights)))
 
@@ -115,10 +107,9 @@ class QPolicy:
         version: int = 0,
     ) -> Self:
         """A policy whose preference among equal values is drawn."""
-        table = np.asarray(_table(weights))
-        actions = len(table) if table.ndim else 0
-        order = tuple(rng.permutation(actions).tolist())
-        return cls(features, table, epsilon, version, order)
+        table = numbers("weights", weights)
+        order = rng.permutation(len(table) if table.ndim else 0)
+        return cls(features, table, epsilon, version, tuple(order.tolist()))
 
     @classmethod
     def uniform(cls, dimension: int, actions: int, version: int = 0) -> QPolicy:
@@ -127,27 +118,14 @@ class QPolicy:
         >>> QPolicy.uniform(dimension=2, actions=4).probabilities([0.3, 0.1]).tolist()
         [0.25, 0.25, 0.25, 0.25]
         """
-        for name, size in (("dimension", dimension), ("actions", actions)):
-            if isinstance(size, bool) or not isinstance(size, (int, np.integer)) or size < 1:
-                raise InvalidArgument(f"{name} must be an integer >= 1, got {size!r}")
-        one = {"scales": np.ones(int(dimension)), "clip": np.array(1.0), "degree": np.array(0)}
-        constant = features_of("polynomial", one)
-        return cls(constant, np.zeros((int(actions), 1)), 1.0, version)
+        dimension, actions = check_size("dimension", dimension), check_size("actions", actions)
+        constant = Polynomial((1.0,) * dimension, 1.0, 0)
+        return cls(constant, np.zeros((actions, 1)), 1.0, version)
 
     @property
     def n_actions(self) -> int:
         """How many actions there are."""
         return len(self.weights)
-
-    @property
-    def is_deterministic(self) -> bool:
-        """Whether it never draws an action."""
-        return self.epsilon == 0.0
-
-    @property
-    def exploring(self) -> tuple[float, ...]:
-        """What its exploration is made of."""
-        return self.epsilon, self.explorers, self.bursts
 
     def values(self, states: ArrayLike) -> Floats:
         """The values of all actions, (..., A), in states, (..., D)."""
@@ -206,7 +184,7 @@ class QPolicy:
         if self.epsilon == 0.0 or not coins.size:
             return None
         if self.explorers or self.bursts:
-            from tacit.continuous.model_loops import hold
+            from tacit.continuous.world_loops import hold
 
             tries = np.full(coins.shape, -1, dtype=np.int64)
             known = self.n_actions, self.explorers, self.bursts, _HOLDS
@@ -224,7 +202,6 @@ class QPolicy:
     def relabelled(self, permutation: Sequence[int]) -> Self:
         """The same policy where action ``a`` is called ``permutation[a]``.
 
-        >>> from tacit.continuous.features import Grid
         >>> policy = QPolicy(Grid((0.0,), (1.0,), (2,)), [[1.0, 0.0], [0.0, 1.0]])
         >>> policy.relabelled([1, 0]).greedy([[0.2], [0.9]]).tolist()
         [1, 0]
@@ -268,18 +245,12 @@ class QPolicy:
 class SoftmaxPolicy(QPolicy):
     """Every action with a chance proportional to exp(weights[a] @ features(state)).
 
-    >>> from tacit.continuous.features import Grid
     >>> policy = SoftmaxPolicy(Grid((0.0,), (1.0,), (2,)), [[0.0, 0.0], [1.0, 1.0]])
     >>> policy.probabilities([0.3]).round(3).tolist()
     [0.269, 0.731]
     """
 
     kind: ClassVar[str] = "softmax"
-
-    @property
-    def is_deterministic(self) -> bool:
-        """Never."""
-        return False
 
     def probabilities(self, states: ArrayLike) -> Floats:
         """The probabilities of all actions, (..., A), in states, (..., D)."""
@@ -317,9 +288,8 @@ class GaussianPolicy(SoftmaxPolicy):
     Means and ``sigma`` are in units of the box, whose corners are -1 and 1. Actions are numbers of
     the mesh of ``box``; :meth:`action` is the vector itself. ``sigma=0`` takes the mean.
 
-    >>> from tacit.continuous.features import Grid
     >>> box = ActionBox((-2.0,), (2.0,))
-    >>> policy = GaussianPolicy.of(Grid((0.0,), (1.0,), (2,)), [[0.0, 1.0]], box, 0.0)
+    >>> policy = GaussianPolicy(Grid((0.0,), (1.0,), (2,)), [[0.0, 1.0]], box=box)
     >>> policy.action([0.5]).tolist()
     [1.0]
     """
@@ -338,33 +308,10 @@ class GaussianPolicy(SoftmaxPolicy):
                 f"{len(self.weights)}, {self.sigma!r} and {self.epsilon!r}"
             )
 
-    @classmethod
-    def of(
-        cls,
-        features: FeatureMap,
-        weights: ArrayLike,
-        box: ActionBox,
-        sigma: float,
-        version: int = 0,
-    ) -> Self:
-        """The policy of such weights, (k, features)."""
-        table = np.asarray(weights, dtype=np.float64)
-        return cls(features, table, version=version, box=box, sigma=float(sigma))
-
     @property
     def n_actions(self) -> int:
         """How many points the mesh has."""
         return self.box.size
-
-    @property
-    def is_deterministic(self) -> bool:
-        """Whether it never draws an action."""
-        return self.sigma == 0.0
-
-    @property
-    def exploring(self) -> tuple[float, ...]:
-        """What its exploration is made of."""
-        return (self.sigma,)
 
     def means(self, states: ArrayLike) -> Floats:
         """What actions aim at on average, (..., k), in units of the box."""
@@ -412,28 +359,22 @@ class GaussianPolicy(SoftmaxPolicy):
 
 
 def chooser(policy: QPolicy) -> Callable[[Floats], Ints]:
-    """The policy's greedy actions as a function of states, (n, D), compiled where it can be."""
-    known = loop_parameters(policy.features)
-    if known is None:
+    """The policy's greedy actions as a function of states, (n, D), compiled on grids."""
+    if type(policy.features) is not Grid:
         return policy.greedy
-    from tacit.continuous import world_loops
+    from tacit.continuous.world_loops import best_on_grid
 
-    best = world_loops.best_on_grid if known.kind == "grid" else world_loops.best_by_polynomial
+    box, table = policy.features.for_loops()
     weights = np.ascontiguousarray(policy.weights.T)
     preference = np.array(policy.preference, dtype=np.int64)
 
     def choose(states: Floats) -> Ints:
         actions = np.empty(len(states), dtype=np.int64)
         rows = np.ascontiguousarray(states)
-        best(known.numbers, known.table, weights, preference, rows, actions)
+        best_on_grid(box, table, weights, preference, rows, actions)
         return actions
 
     return choose
-
-
-def _table(weights: ArrayLike) -> ArrayLike:
-    """Weights; a list of them may be too long for an array."""
-    return weights if isinstance(weights, np.ndarray) else fitting("weights", weights)
 
 
 def _order(name: str, values: Any, actions: int) -> tuple[int, ...]:

@@ -1,17 +1,26 @@
-"""What an agent may know of a world whose states are vectors."""
+"""What an agent may know of a world whose states are vectors; of smooth ones, and of mixtures."""
 
 from __future__ import annotations
 
+import hashlib
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
 
 from tacit.continuous.action_box import ActionBox
-from tacit.continuous.features import FeatureMap, number, numbers, set_corners
-from tacit.core.sizes import check_bytes, check_size
-from tacit.privacy.arguments import flag, instance_of
+from tacit.continuous.features import FeatureMap, set_corners, vector
+from tacit.core.sizes import check_bytes, check_seed, check_size
+from tacit.privacy.arguments import checked_number, flag, instance_of
 from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.statistic import Bools, Floats, Ints
+
+if TYPE_CHECKING:
+    from tacit.continuous.vector_targets import VectorTargets
 
 
 @dataclass(frozen=True)
@@ -61,15 +70,13 @@ class BoxSpec:
                     f"actions must be {self.action_box.size}, the points of the mesh of "
                     f"action_box, got {self.actions}"
                 )
-        ends = numbers("reward_range", self.reward_range, finite=False)
+        ends = vector("reward_range", self.reward_range, finite=False)
         if len(ends) != 2 or not (ends[0] < ends[1] and math.isfinite(ends[1] - ends[0])):
             raise InvalidArgument(
                 f"reward_range must be two finite numbers that increase, got {self.reward_range!r}"
             )
         object.__setattr__(self, "reward_range", ends)
-        discount = number("discount", self.discount, finite=False)
-        if not 0.0 <= discount < 1.0:
-            raise InvalidArgument(f"discount must be in [0, 1), got {self.discount!r}")
+        discount = checked_number("discount", self.discount, "in [0, 1)", lambda d: 0.0 <= d < 1.0)
         object.__setattr__(self, "discount", discount)
         if self.features is not None:
             self.check_features(self.features)
@@ -108,3 +115,213 @@ class BoxSpec:
         """Refuses more weights of features, or more entries of their Gram matrix, than fit."""
         check_bytes("weights", (self.actions, size))
         check_bytes("the Gram matrix of features", (size, size))
+
+
+MoveReward: TypeAlias = Callable[[Floats, Ints, Floats], ArrayLike]
+"""Rewards, (n,), of states (n, D), actions (n,) and next states (n, D)."""
+
+VectorSampler: TypeAlias = Callable[[Floats, Ints, np.random.Generator], ArrayLike]
+"""A base model: next states (n, D) of states (n, D) and actions (n,), drawn one by one."""
+
+# States, and actions there, at which functions are looked at for a fingerprint.
+_LOOKED_AT = 64
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class _FunctionSpec(BoxSpec):
+    """A spec that has public functions, which take finite states and must not raise.
+
+    Specs are equal if they say the same, functions if they do the same at some states.
+    """
+
+    said: ClassVar[tuple[str, ...]]  # what its text says beside the first fields of a BoxSpec
+    ends: Callable[[Floats], ArrayLike] | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.ends is not None:
+            if not callable(self.ends):
+                raise InvalidArgument(f"ends must be a function, got {self.ends!r}")
+            object.__setattr__(self, "may_end", True)
+
+    def ended(self, states: Floats) -> Bools:
+        """At which states, (..., D), an episode is over; nowhere, if nothing is known of it."""
+        if self.ends is None:
+            return np.zeros(states.shape[:-1], dtype=np.bool_)
+        rows = states.reshape(-1, self.dimension)
+        return (_rows("ends", self.ends(rows), rows, 0.0, 1.0) > 0.5).reshape(states.shape[:-1])
+
+    def __eq__(self, other: Any) -> bool:
+        return type(other) is type(self) and repr(other) == repr(self)
+
+    def __hash__(self) -> int:
+        return hash(repr(self))
+
+    def __repr__(self) -> str:
+        names = ["lows", "highs", "actions", "horizon", "reward_range", "discount", "features"]
+        values = (f"{name}={getattr(self, name)!r}" for name in [*names, *self.said])
+        return f"{type(self).__name__}({', '.join(values)})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SmoothSpec(_FunctionSpec):
+    """A :class:`BoxSpec`, and what else is public where states move smoothly.
+
+    The box may be open: an agent with a model finds out privately how large coordinates get.
+
+    Attributes:
+        angles: which coordinates are angles, in [-pi, pi], where both ends are one place.
+        pushes: a vector for each action, if it is known in which direction actions push and how
+            much; the moves of states are then believed to be linear in it.
+        reward: rewards of (states, actions, next states), if they are known; of rows, (n,).
+        ends: at which states, (n, D), an episode is over, if that is known; of rows, (n,).
+
+    >>> spec = SmoothSpec((-3.1415926535, -8.0), (3.1415926535, 8.0), actions=3, horizon=200,
+    ...                   angles=(0,), pushes=((-1.0,), (0.0,), (1.0,)))
+    >>> spec.knows_rewards
+    False
+    """
+
+    closed: ClassVar[bool] = False
+    said = ("names", "may_end", "action_box", "angles", "pushes", "knows_rewards", "digest")
+    angles: tuple[int, ...] = field(default=(), kw_only=True)
+    pushes: tuple[tuple[float, ...], ...] | None = field(default=None, kw_only=True)
+    reward: MoveReward | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        angles = tuple(int(i) for i in self.angles)
+        if len(set(angles)) < len(angles) or not all(0 <= i < self.dimension for i in angles):
+            raise InvalidArgument(
+                f"angles must be different coordinates of {self.dimension}, got {self.angles!r}"
+            )
+        for i in angles:
+            if abs(self.lows[i] + math.pi) > 1e-6 or abs(self.highs[i] - math.pi) > 1e-6:
+                raise InvalidArgument(
+                    f"an angle must be in [-pi, pi], got {self.lows[i]} to {self.highs[i]}"
+                )
+        object.__setattr__(self, "angles", angles)
+        if self.pushes is not None:
+            instance_of("pushes", self.pushes, (tuple, list, np.ndarray))
+            rows = tuple(vector("pushes", row) for row in self.pushes)
+            if len(rows) != self.actions or len({len(row) for row in rows}) > 1:
+                raise InvalidArgument(
+                    f"pushes must be {self.actions} vectors of one length, got {self.pushes!r}"
+                )
+            object.__setattr__(self, "pushes", rows)
+        if self.reward is not None and not callable(self.reward):
+            raise InvalidArgument(f"reward must be a function, got {self.reward!r}")
+
+    @property
+    def knows_rewards(self) -> bool:
+        """Whether rewards are known, and need not be asked for."""
+        return self.reward is not None
+
+    def rewards(self, states: Floats, actions: Ints, nexts: Floats) -> Floats:
+        """Known rewards (n,) of moves, cut to their range."""
+        assert self.reward is not None  # noqa: S101
+        return _rows("reward", self.reward(states, actions, nexts), states, *self.reward_range)
+
+    @cached_property
+    def digest(self) -> str:
+        """A fingerprint of the functions: what they say at some states."""
+        rng = np.random.default_rng(0)
+        lows, highs = np.maximum(self.lows, -10.0), np.minimum(self.highs, 10.0)
+        here, there = rng.uniform(lows, highs, (2, _LOOKED_AT, self.dimension))
+        taken = rng.integers(self.actions, size=_LOOKED_AT)
+        digest = hashlib.blake2b(self.ended(there).tobytes(), digest_size=8)
+        if self.reward is not None:
+            digest.update(self.rewards(here, taken, there).tobytes())
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SimulatedSpec(_FunctionSpec):
+    """A mixture of base models on vectors: P(. | s, a) = sum_i theta_i P_i(. | s, a).
+
+    The d simulators P_i and the reward of a new state are public. The weights theta are not; they
+    are at least 0 and add up to 1, the same at every step. Of each model, ``samples`` next states
+    are drawn at public states, from ``sampling_seed``; users' data never meet a simulator.
+
+    Attributes:
+        models: d simulators, ``model(states, actions, rng) -> next states``.
+        reward: the known mean rewards, (n,), of new states, (n, D).
+        samples: next states drawn of every model, public state and action.
+        sampling_seed: of these draws.
+        ends: at which new states, (n, D), an episode is over, if any; of rows, (n,).
+
+    >>> ahead = lambda states, actions, rng: states + 0.1
+    >>> stays = lambda states, actions, rng: states
+    >>> spec = SimulatedSpec((0.0,), (1.0,), actions=1, horizon=5, models=(ahead, stays),
+    ...                      reward=lambda states: states[:, 0])
+    >>> spec.drawn(np.array([[0.5], [0.95]]), 0, 0)[:, 0].round(2).tolist()
+    [[0.6], [1.0]]
+    """
+
+    said = ("mixed", "samples", "sampling_seed", "digest")
+    models: tuple[VectorSampler, ...] = field(kw_only=True)
+    reward: Callable[[Floats], ArrayLike] = field(kw_only=True)
+    samples: int = field(default=64, kw_only=True)
+    sampling_seed: int = field(default=0, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        models = tuple(self.models)
+        if len(models) < 2 or not all(callable(model) for model in (*models, self.reward)):
+            raise InvalidArgument("models must be two functions or more, and reward a function")
+        object.__setattr__(self, "models", models)
+        object.__setattr__(self, "samples", check_size("samples", self.samples))
+        check_seed("sampling_seed", self.sampling_seed)
+
+    def targets(self) -> VectorTargets:
+        """What :class:`tacit.LinOptSampled` plans with, and asks by."""
+        from tacit.continuous.vector_targets import VectorTargets
+
+        return VectorTargets(self)
+
+    @property
+    def mixed(self) -> int:
+        """How many models and weights, d."""
+        return len(self.models)
+
+    def drawn(self, states: Floats, action: int, model: int) -> Floats:
+        """What a model drew at public states, (n, samples, D), within the box."""
+        n, D, m = len(states), self.dimension, self.samples
+        seed = np.random.SeedSequence([self.sampling_seed, action, model])
+        here, actions = np.repeat(states, m, axis=0), np.full(n * m, action)
+        found = self.models[model](here, actions, np.random.default_rng(seed))
+        array = np.asarray(found, dtype=np.float64)
+        if array.shape != (n * m, D) or not np.isfinite(array).all():
+            raise InvalidArgument(
+                f"models[{model}] must return finite states of shape {(n * m, D)}, got "
+                f"{array.shape}"
+            )
+        return np.clip(array, self.lows, self.highs).reshape(n, m, D)
+
+    def rewards(self, states: Floats) -> Floats:
+        """Known rewards, (...,), of new states (..., D), cut to their range; never raises."""
+        rows = states.reshape(-1, self.dimension)
+        with np.errstate(all="ignore"):
+            found = self.reward(np.clip(rows, self.lows, self.highs))
+        return _rows("reward", found, rows, *self.reward_range).reshape(states.shape[:-1])
+
+    @cached_property
+    def digest(self) -> str:
+        """A fingerprint; models and rewards are told apart by what they do at some states."""
+        rng = np.random.default_rng(0)
+        at = rng.uniform(self.lows, self.highs, (_LOOKED_AT, self.dimension))
+        digest = hashlib.blake2b(self.rewards(at).tobytes(), digest_size=8)
+        if self.ends is not None:
+            digest.update(self.ended(at).tobytes())
+        for action in range(self.actions):
+            for model in range(self.mixed):
+                digest.update(self.drawn(at, action, model).tobytes())
+        return digest.hexdigest()
+
+
+def _rows(name: str, found: ArrayLike, states: Floats, low: float, high: float) -> Floats:
+    """What a function says of states, (n,), cut to a range."""
+    array, users = np.asarray(found, dtype=np.float64), len(states)
+    if array.shape != (users,):
+        raise InvalidArgument(f"{name} must return an array of shape ({users},), got {array.shape}")
+    return np.clip(np.nan_to_num(array, nan=low), low, high)

@@ -1,4 +1,4 @@
-"""Compiled sums over users' steps on a grid. Imported where they run: numba is slow to load."""
+"""Compiled sums over users' steps. Imported where they run: numba is slow to load."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tacit.numerics.compiled import Floats, Ints, compiled, fused, inner
 Steps: TypeAlias = tuple[Floats, Ints, Floats, Ints]
 """States (users, H + 1, D), actions, rewards (users, H) and lengths (users,)."""
 GridNumbers: TypeAlias = tuple[Floats, Ints]
-"""Numbers and table of a grid; see :class:`~tacit.continuous.features.LoopParameters`."""
+"""Numbers and table of a grid; see ``Grid.for_loops``."""
 Placed: TypeAlias = tuple[NDArray[np.int32], Floats, NDArray[np.int32], Floats]
 """Where users' steps are on a grid, which no question about them changes.
 
@@ -31,6 +31,8 @@ point, -1 for the state that an episode ended in. Taken (users, H): action x poi
 place. Rewards as above.
 """
 
+SMALLEST = 1e-280
+"""A squared length below this counts as none: its digits are lost, and ratios could exceed one."""
 _BITS = 6
 FINE = 1 << _BITS
 """Places in a cell of a line; the first and the last are its two points."""
@@ -126,56 +128,6 @@ def tables_of(
     return discount * np.clip(ahead.max(axis=0) - offset, low, high).ravel(), predicted.ravel()
 
 
-@compiled
-def placed_on_line(
-    steps: Steps, actions_there: int, grid: GridNumbers, least: float, most: float
-) -> OnLine:
-    """Looks up all steps, as :func:`placed`."""
-    (states, actions, rewards, lengths), (box, table) = steps, grid
-    users, H = actions.shape
-    low, high, per, points = box[0, 0], box[1, 0], box[2, 0], table[0, 0]
-    places = np.empty((users, H + 1), dtype=np.int32)
-    taken = np.empty((users, H), dtype=np.int32)
-    paid = np.empty((users, H))
-    for user in range(users):
-        length, good_here = lengths[user], False
-        for t in range(H + 1):
-            x = states[user, t, 0]
-            good, place = t <= length and math.isfinite(x), 0
-            if good:
-                position = (min(max(x, low), high) - low) * per
-                cell = min(int(position), points - 2)
-                part = min(position - cell, 1.0)
-                place = (cell << _BITS) + int(part * (FINE - 1) + 0.5)
-            places[user, t] = place
-            if t > 0:
-                action, reward = actions[user, t - 1], rewards[user, t - 1]
-                taken[user, t - 1], paid[user, t - 1] = -1, 0.0
-                if good and good_here and math.isfinite(reward) and 0 <= action < actions_there:
-                    start = (action * points) << _BITS
-                    taken[user, t - 1] = start + places[user, t - 1]
-                    paid[user, t - 1] = min(max(reward, least), most)
-            good_here = good
-        if 0 < length <= H:
-            places[user, length] = -1
-    return places, taken, paid
-
-
-@compiled
-def visits_on_line(where: OnLine, sums: Floats) -> None:
-    """Users' visits of the points, (users, m)."""
-    places, taken, _ = where
-    part = np.arange(FINE) / (FINE - 1)
-    for user in range(len(places)):
-        sums[user] = 0.0
-        for t in range(taken.shape[1]):
-            if taken[user, t] >= 0:
-                place = places[user, t]
-                i, p = place >> _BITS, part[place & (FINE - 1)]
-                sums[user, i] += 1.0 - p
-                sums[user, i + 1] += p
-
-
 @fused
 def residuals_on_line(
     where: OnLine, ahead: Floats, predicted: Floats, about: Floats, sums: Floats
@@ -238,3 +190,55 @@ def residuals_on_grid(
                 for k in range(size):
                     sums[user, i + corners[k]] += e * here[k]
             here, there = there, here
+
+
+@compiled
+def policy_gradients(
+    features: Floats,
+    scores: Floats,
+    rewards: Floats,
+    valid: NDArray[np.bool_],
+    ended: NDArray[np.bool_],
+    critic: Floats,
+    discount: float,
+    trace: float,
+    actor_sums: Floats,
+    critic_sums: Floats,
+    moments: Floats,
+) -> None:
+    """For each user, sums over her steps of advantage x score x features and advantage x features.
+
+    And the mean of u u' with u the features at length one. Features are (n, H + 1, m), scores
+    (n, H, R), the rest (n, H). User by user, so that nobody's sums depend on anybody else.
+    """
+    users, steps, rows = scores.shape
+    m = features.shape[2]
+    values = np.empty(steps + 1)
+    for n in range(users):
+        for t in range(steps + 1):
+            values[t] = 0.0
+            for i in range(m):
+                values[t] += critic[i] * features[n, t, i]
+        ahead, counted = 0.0, 0
+        for t in range(steps - 1, -1, -1):
+            if not valid[n, t]:
+                ahead = 0.0
+                continue
+            later = 0.0 if ended[n, t] else values[t + 1]
+            ahead = rewards[n, t] + discount * later - values[t] + discount * trace * ahead
+            counted += 1
+            square = 0.0
+            for i in range(m):
+                z = features[n, t, i]
+                square += z * z
+                critic_sums[n, i] += ahead * z
+                for row in range(rows):
+                    actor_sums[n, row, i] += ahead * scores[n, t, row] * z
+            if square > SMALLEST:
+                for i in range(m):
+                    part = features[n, t, i] / square
+                    for j in range(m):
+                        moments[n, i, j] += part * features[n, t, j]
+        for i in range(m):
+            for j in range(m):
+                moments[n, i, j] /= max(counted, 1)

@@ -102,7 +102,8 @@ class VectorWorld(ABC):
         key: Any = "uniform"
         if policy.epsilon < 1.0:
             known = policy.features, policy.weights.tobytes(), policy.preference
-            key = (policy.kind, *known, *policy.exploring)
+            drawn = policy.epsilon, policy.explorers, policy.bursts, getattr(policy, "sigma", None)
+            key = (policy.kind, *known, *drawn)
         if key not in self._values:
             if len(self._values) >= _KEPT:
                 self._values.clear()

@@ -265,7 +265,7 @@ class Agent(Uncopyable):
             try:
                 yield
             except BaseException:
-                self._seen = None
+                self._seen = self._came = None
                 raise
 
     # Users, in the library.
@@ -328,7 +328,7 @@ class Agent(Uncopyable):
         with self._alone("learn_sum"):
             if not isinstance(self._curator, DistributedCurator):
                 raise InvalidArgument("opened sums are for DistributedDP")
-            devices = self._room()
+            devices = self._room(self._look())
             sizes = {"devices": devices, "stayed": devices if stayed is None else stayed}
             return self._take(self._curator.checked_sum(self.statistic, total, **sizes), None, None)
 
@@ -349,24 +349,26 @@ class Agent(Uncopyable):
             found = Receipt(given, retired=came.rows.users - users, known=known, version=version)
             on_policy = self.algorithm.on_policy(view.now.plan) and not data.aggregate
             while start < users:
-                room, block = self._room(), self._look().open.block
-                before = self._taken(self._look().run)
+                here = self._look()
+                room, before = self._room(here), self._taken(here.run)
                 if not room:
-                    raise HorizonExceeded(
-                        f"no block is left for {users - start} more users: the schedule ended"
-                    )
+                    self._wait_for_room(users - start)
+                    continue
                 if data.aggregate and users != room:
                     raise InvalidArgument(
                         f"sums must be of one whole block: {room} users, got {users}"
                     )
                 # Who followed a policy goes into its block, however many they are.
                 stop = users if on_policy else min(users, start + room)
-                told, published = self._put(coming.only(range(start, stop))), list[int]()
+                told = self._put(coming.only(range(start, stop)), here.open)
+                published = list[int]()
+                if told is None:
+                    continue  # another process was faster
                 start = stop
                 while self._step():
                     published.append(self._look().run.latest)
                 after = self._look()
-                if after.first.block > block:
+                if after.first.block > here.open.block:
                     told = replace(told, counted=told.waiting, waiting=0)
                 version = after.run.version
                 found = found.with_part(replace(told, version=version, published=tuple(published)))
@@ -378,6 +380,18 @@ class Agent(Uncopyable):
             _say_who(error, given if start == users > 0 else int(last), given)
             raise
         return found
+
+    def _wait_for_room(self, users: int) -> None:
+        """Goes on with a block that another process filled, or waits for it."""
+        block = self._look().open
+        if block.size and block.stage != "closed":
+            if not self._step():
+                time.sleep(0.01)
+            return
+        raise HorizonExceeded(
+            f"no block is left for {users} more users: the schedule ended, or the block waits for "
+            "devices that have a place in it"
+        )
 
     def _named(self, data: Block, ids: Ids, events: Sequence[str] | None) -> Coming:
         """A call's users, by the hashes of their names and events, where they have any."""
@@ -447,8 +461,8 @@ class Agent(Uncopyable):
         )
         return found
 
-    def _put(self, coming: Coming) -> Receipt:
-        """Puts users into the block that fills."""
+    def _put(self, coming: Coming, seen: Any) -> Receipt | None:
+        """Puts users into the block that fills; None if it is not as it was seen."""
         users, names = coming.rows.users, coming.names
         if not coming.keys and not self.store.durable:
             kept = self._admitted(coming)
@@ -458,6 +472,9 @@ class Agent(Uncopyable):
         else:
             with self.store.write() as db:
                 run = runs.find(db, self.run_name)
+                now = runs.block_of(db, self.run_name, run.block)
+                if (now.block, now.stage, now.places) != (seen.block, seen.stage, seen.places):
+                    return None
                 pays = runs.admit(db, run, run.block, names or [""] * users)
                 kept = coming.only([i for i, cost in enumerate(pays) if cost >= 0])
                 cost = [cost for cost in pays if cost >= 0]
@@ -476,6 +493,8 @@ class Agent(Uncopyable):
         if self._came is None and coming.names:
             with self.store.read() as db:
                 self._came = runs.came(db, run)
+            for name in self._waiting.names if self._waiting.of(block) else ():
+                self._came[name] = (self._came.get(name, (0, -1))[0] + 1, block)
         rows, came = list[int](), self._came or {}
         for i, name in enumerate(coming.names):
             count, last = came.get(name, (0, -1))
@@ -997,7 +1016,7 @@ class Agent(Uncopyable):
     def block_users(self) -> int:
         """How many more users the block takes that fills."""
         with self._alone("block_users"):
-            return self._room()
+            return self._room(self._look())
 
     @property
     def taken(self) -> int:
@@ -1239,8 +1258,8 @@ class Agent(Uncopyable):
     def _taken(self, run: Any) -> int:
         return int(run.taken) + self._waiting.of(run.block)
 
-    def _room(self) -> int:
-        block = self._look().open
+    def _room(self, view: View) -> int:
+        block = view.open
         if block.stage != "open":
             return 0
         return max(0, int(block.size - block.places) - self._waiting.of(block.block))

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.special import betaincinv, ndtri
 
 from tacit.data.reading import read_rewards, read_steps
+from tacit.finite.spec import settle
 from tacit.privacy.arguments import whole_number
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
@@ -44,11 +45,9 @@ class ActionCounts(LoopSums):
         allowed = np.array(self.allowed, dtype=bool)
         if allowed.ndim != 2 or not allowed.any():
             raise InvalidArgument(f"allowed must be a table (S, A), got shape {allowed.shape}")
-        allowed.setflags(write=False)
-        object.__setattr__(self, "allowed", allowed)
         whole_number("horizon", self.horizon)
         whole_number("first", self.first)
-        object.__setattr__(self, "name", "action counts")
+        settle(self, name="action counts", allowed=allowed)
 
     @cached_property
     def layout(self) -> Layout:

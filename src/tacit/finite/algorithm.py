@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import numpy as np
 
 from tacit.core.algorithm import Algorithm, BlockInfo, BlockSizes, Floats, Plan, Progress, S
-from tacit.core.options import OptimismOptions
 from tacit.finite.mixed_policy import MixedPolicy
 from tacit.finite.policy import Policy
-from tacit.privacy.arguments import flag, positive
+from tacit.privacy.arguments import flag, instance_of, positive
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.sizing import users_above_noise
 
@@ -58,6 +57,29 @@ class FiniteAlgorithm(Algorithm[S]):
         """The policy with the spec's labels, if it has any."""
         labels = [getattr(self.spec, f"{part}_labels", None) for part in ("state", "action")]
         return policy if labels == [None, None] else policy.labelled(*labels)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OptimismOptions:
+    """How optimistic an algorithm is.
+
+    Attributes:
+        scale: multiplies the bonus.
+    """
+
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        positive("scale", self.scale)
+
+    def _settle(self, constants: type[Any]) -> None:
+        """What options of families have in common: ``stationary`` and constants."""
+        given: Any = vars(self)
+        if given["stationary"] is not None:
+            object.__setattr__(self, "stationary", flag("stationary", given["stationary"]))
+        if given["constants"] is None:
+            object.__setattr__(self, "constants", constants())
+        instance_of("constants", vars(self)["constants"], constants)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tacit.core.sizes import Floats, numbers, read_only
 from tacit.core.spec import ArraySpec
-from tacit.finite.spec import FiniteSpec
+from tacit.finite.spec import FiniteSpec, settle
 from tacit.privacy.arguments import flag
 from tacit.privacy.errors import InvalidArgument
 
@@ -27,9 +27,8 @@ class FeatureSpec(ArraySpec, FiniteSpec):
 
     def __post_init__(self) -> None:
         for name in ("stationary_transitions", "stationary_rewards"):
-            object.__setattr__(self, name, flag(name, getattr(self, name)))
-        both = self.stationary_transitions and self.stationary_rewards
-        object.__setattr__(self, "stationary", both)
+            settle(self, **{name: flag(name, getattr(self, name))})
+        settle(self, stationary=self.stationary_transitions and self.stationary_rewards)
         super().__post_init__()
 
     def _check_known_rewards(self) -> None:
@@ -39,7 +38,7 @@ class FeatureSpec(ArraySpec, FiniteSpec):
         table = check_mean_rewards("known_rewards", self.known_rewards, self.horizon, sizes)
         if not ((table >= 0) & (table <= 1)).all():
             raise InvalidArgument("known_rewards must be in [0, 1]")
-        object.__setattr__(self, "known_rewards", table)
+        settle(self, known_rewards=table)
 
     def _text(self, digest: str, **sizes: int) -> str:
         """The short form: sizes, what is known, and a fingerprint of the rest."""

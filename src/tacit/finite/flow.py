@@ -57,15 +57,18 @@ def conserve(counts: Floats, users: float, start: Floats | None) -> Floats:
         gram[h, everywhere, h, everywhere] = S if h == 0 else 2.0 * S
         if h > 0:
             gram[h, :, h - 1, :] = gram[h - 1, :, h, :] = -1.0
-    equations, first = gram.reshape(H * S, H * S), np.array([counts[0].sum() - users])
-    # One equation for the total in place of S: the multipliers of step 0 are all the same.
-    keep = np.eye(H * S)[S - 1 :]
-    keep[0, :S] = 1.0
+    equations = gram.reshape(H * S, H * S)
+    missing = counts[1:].sum(axis=2) - counts[:-1].sum(axis=1)
     if start is not None and (start == 1.0).any():
-        keep, first = np.eye(H * S), counts[0].sum(axis=1) - users * start
-    residual = np.append(first, counts[1:].sum(axis=2) - counts[:-1].sum(axis=1))
-    found = np.linalg.solve(keep @ equations @ keep.T, residual)
-    multipliers = (keep.T @ found).reshape(H, S)
+        residual = np.append(counts[0].sum(axis=1) - users * start, missing)
+        multipliers = np.linalg.solve(equations, residual)
+    else:
+        # One equation for the total in place of S: the multipliers of step 0 are all the same.
+        keep = np.eye(H * S)[S - 1 :]
+        keep[0, :S] = 1.0
+        residual = np.append(counts[0].sum() - users, missing)
+        multipliers = keep.T @ np.linalg.solve(keep @ equations @ keep.T, residual)
+    multipliers = multipliers.reshape(H, S)
     corrected = counts - multipliers[:, :, np.newaxis]
     corrected[:-1] += multipliers[1:, np.newaxis, :]
     return corrected

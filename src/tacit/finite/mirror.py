@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tacit.core.algorithm import Floats
-from tacit.core.options import OptimismOptions
+from tacit.finite.algorithm import OptimismOptions
 from tacit.finite.policy import Policy
 from tacit.finite.spec import FiniteSpec
 from tacit.finite.visits import row_of
@@ -32,8 +32,6 @@ from tacit.privacy.arguments import positive, whole_number
 # No action is less likely than this before the steps of a release: nothing that was learnt from
 # less is held against it for ever.
 _FLOOR = 1e-3
-# How much larger each step is than the one before: what is nearly a tie is soon decided.
-_GROWTH = 1.1
 
 
 class Optimistic(NamedTuple):
@@ -91,18 +89,10 @@ def improved(table: Floats, world: Optimistic, spec: FiniteSpec, options: Mirror
     allowed = options.error * float(start @ width) + 1e-9 * H
     table = np.maximum(table, _FLOOR)
     table = table / table.sum(axis=-1, keepdims=True)
-    rows = row_of(np.arange(H), H, len(world.rewards))
-    mirror_steps(
-        np.ascontiguousarray(world.transitions),
-        world.rewards[rows] + world.bonus,
-        start,
-        float(start @ value) - allowed,
-        options.eta,
-        _GROWTH,
-        options.steps,
-        table,
-        np.empty(table.shape),
-    )
+    paid = world.rewards[row_of(np.arange(H), H, len(world.rewards))] + world.bonus
+    given = np.ascontiguousarray(world.transitions), paid, start, float(start @ value) - allowed
+    # Each step is a tenth larger than the one before: what is nearly a tie is soon decided.
+    mirror_steps(*given, options.eta, 1.1, options.steps, table, np.empty(table.shape))
     return table
 
 

@@ -90,13 +90,6 @@ class MixedPolicy:
         """Whether all components are."""
         return self.components[0].is_deterministic
 
-    @property
-    def played(self) -> NDArray[np.bool_]:
-        """Which actions anybody may take, (H, S, A)."""
-        possible = [self.components[m].table() > 0 for m in np.flatnonzero(self.weights)]
-        found: NDArray[np.bool_] = np.any(possible, axis=0)
-        return found
-
     def table(self) -> Floats:
         """The chance of each action, (H, S, A), if nothing is known of the user's earlier steps."""
         mean: Floats = np.tensordot(

@@ -16,7 +16,13 @@ from numpy.typing import ArrayLike
 from tacit.core.sizes import Floats, check_bytes, check_size
 from tacit.finite.mixed_policy import AnyPolicy, MixedPolicy
 from tacit.finite.policy import Policy
-from tacit.finite.spec import TOLERANCE, FiniteSpec, check_distributions, check_reward_values
+from tacit.finite.spec import (
+    TOLERANCE,
+    FiniteSpec,
+    check_distributions,
+    check_reward_values,
+    settle,
+)
 from tacit.privacy.arguments import fitting
 from tacit.privacy.errors import InvalidArgument
 
@@ -59,15 +65,10 @@ class FiniteModel:
         check_bytes("values of all steps (horizon)", (horizon + 1, shape[1]))
         shapes = {"transitions": shape, "reward_probabilities": given, "start": (shape[1],)}
         fields = {n: check_distributions(n, getattr(self, n), of) for n, of in shapes.items()}
-        for name, array in (fields | {"reward_values": values}).items():
-            array.setflags(write=False)
-            object.__setattr__(self, name, array)
         sizes = {"horizon": horizon, "states": int(shape[1]), "actions": int(shape[2])}
-        for name, size in sizes.items():
-            object.__setattr__(self, name, size)
+        settle(self, reward_values=values, **fields, **sizes)
         if self.transition_rewards is not None:
-            table = _transition_rewards(self, self.transition_rewards)
-            object.__setattr__(self, "transition_rewards", table)
+            settle(self, transition_rewards=_transition_rewards(self, self.transition_rewards))
 
     @property
     def allowed(self) -> None:
@@ -213,7 +214,7 @@ def check_policy(model: FiniteModel | SparseModel | FiniteSpec, policy: AnyPolic
 
 
 def _transition_rewards(model: FiniteModel, values: ArrayLike) -> Floats:
-    """A read-only copy that says the same as the model's reward probabilities."""
+    """A copy that says the same as the model's reward probabilities."""
     shape = (model.states, model.actions, model.states)
     table = np.array(fitting("transition_rewards", values), dtype=np.float64)
     if not model.stationary or table.shape != shape:
@@ -232,7 +233,6 @@ def _transition_rewards(model: FiniteModel, values: ArrayLike) -> Floats:
                 f"transition_rewards at state {state}, action {action} must be distributed as "
                 f"reward_probabilities say, but the probability of {value} differs"
             )
-    table.setflags(write=False)
     return table
 
 

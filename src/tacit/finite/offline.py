@@ -42,6 +42,10 @@ from tacit.store.store import Store
 if TYPE_CHECKING:
     from tacit.core.problem import Problem
 
+# How bold policies are: the second moment of weights, as predicted.
+_MOMENTS = (1.1, 1.3, 1.7, 2.5, 5.0, 12.0)
+# Where behaviour is unknown, its share of the budget, and that of the failure probability.
+_COUNTED, _DOUBTED = 0.2, 0.2
 # Larger blocks are made part by part, where users are simulated.
 _IN_MEMORY = 1 << 17
 _WORDS = ("uniform", "logged", "unknown")
@@ -56,12 +60,7 @@ _METHODS = {
 class OfflineConstants:
     """Chosen on sparse_mdp with 200 and 500 states, seeds 320 and 321."""
 
-    # How bold policies are: the second moment of weights, as predicted
-    moments: tuple[float, ...] = (1.1, 1.3, 1.7, 2.5, 5.0, 12.0)
     caution: float = 0.5  # standard deviations that are taken off what is believed of an action
-    cut: float = 4.0  # of weights, in units of what noise and range make of one standard error
-    counted: float = 0.2  # share of the budget for what people do, where that is unknown
-    doubted: float = 0.2  # share of the failure probability for it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -237,24 +236,24 @@ class OfflineAlgorithm(FiniteAlgorithm[OfflineState]):
         self, state: OfflineState, plan: Plan, block: BlockInfo, rng: np.random.Generator
     ) -> Queries[OfflineState]:
         """Of the first block what is learnt from; of the second returns under other policies."""
-        constants, failure = self.options.constants, 1.0 - self.options.confidence
+        failure = 1.0 - self.options.confidence
         if state.learnt is None:
             left = 1.0
             if self.how != "known":
-                logged, doubted = self.how == "logged", constants.doubted * failure
+                logged, doubted = self.how == "logged", _DOUBTED * failure
                 counts = ActionCounts(self.allowed, self.spec.horizon, logged=logged)
-                release = yield Query(counts, share=constants.counted)
+                release = yield Query(counts, share=_COUNTED)
                 noise = float(np.max(release.std["counts"]))
                 found = propensities(release["counts"], noise, self.allowed, doubted)
                 behaviour, bounds = (table[np.newaxis] for table in found)
                 state = replace(state, behaviour=behaviour, bounds=bounds)
-                left -= constants.counted
+                left -= _COUNTED
             learnt = yield from _scaled(self.first_queries(state.behaviour), left)
             return replace(state, learnt=learnt)
         statistic = self._weighted(plan.memory, state.bounds)
         release = yield Query(statistic)
         if self.how == "unknown":
-            failure *= 1.0 - constants.doubted
+            failure *= 1.0 - _DOUBTED
         intervals = value_intervals(release, statistic, failure, _slack(statistic, release.users))
         return replace(state, judged=plan.memory, intervals=tuple(intervals))
 
@@ -273,7 +272,7 @@ class OfflineAlgorithm(FiniteAlgorithm[OfflineState]):
         R, n, K = self.spec.most_return, self.schedule.blocks[1], len(ratios)
         # Noise and range cost about (4 sqrt(2 K) / mu + 15) M / n, a return about R / sqrt(4 n).
         noise = 4.0 * math.sqrt(2.0 * K) / self.privacy.episode_mu + 15.0
-        usual = self.options.constants.cut * math.sqrt(n) / (2.0 * noise)
+        usual = 4.0 * math.sqrt(n) / (2.0 * noise)
         cuts = [max(1.5, usual * math.sqrt(moment)) for moment in judged.moments]
         largest = ratios.reshape(K, ratios.shape[1], -1).max(axis=2)
         steps = self.spec.horizon if ratios.shape[1] == 1 else 1
@@ -306,7 +305,7 @@ class OfflineAlgorithm(FiniteAlgorithm[OfflineState]):
         greedy = self.named(Policy.deterministic(best, self.spec.actions))
         found = self.recommendation(state)
         if found is None:
-            return Plan(today, greedy, policies.candidates(self.options.constants.moments))
+            return Plan(today, greedy, policies.candidates(_MOMENTS))
         return Plan(found.policy, greedy, state.judged)
 
     def recommendation(self, state: OfflineState) -> Recommendation | None:

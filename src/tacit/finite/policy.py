@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tacit.core.public_file import published, write_published
 from tacit.data.columns import Labels, checked_labels, code_of
+from tacit.finite.spec import settle
 from tacit.privacy.arguments import fitting
 from tacit.privacy.errors import CorruptFile, InvalidArgument
 
@@ -53,12 +54,10 @@ class Policy:
     action_labels: Labels = None
 
     def __post_init__(self) -> None:
-        probabilities = _frozen(self.probabilities, "probabilities", np.float64, "iuf")
-        actions = _frozen(self.actions, "actions", np.int64, "iu")
-        n_actions, version = (
-            _integer("n_actions", self.n_actions, 0),
-            _integer("version", self.version, 0),
-        )
+        probabilities = _copied(self.probabilities, "probabilities", np.float64, "iuf")
+        actions = _copied(self.actions, "actions", np.int64, "iu")
+        n_actions = _integer("n_actions", self.n_actions, 0)
+        version = _integer("version", self.version, 0)
         if n_actions == 0:
             if probabilities is None:
                 raise InvalidArgument("n_actions must be given, and >= 1, beside actions")
@@ -68,13 +67,11 @@ class Policy:
                 published().check(probabilities, actions, n_actions)
             except ValueError as error:
                 raise InvalidArgument(str(error)) from None
-        object.__setattr__(self, "probabilities", probabilities)
-        object.__setattr__(self, "actions", actions)
-        object.__setattr__(self, "n_actions", n_actions)
-        object.__setattr__(self, "version", version)
+        settle(self, probabilities=probabilities, actions=actions)
+        settle(self, n_actions=n_actions, version=version)
         if self.state_labels is not None or self.action_labels is not None:
             for name, size in (("state_labels", self.states), ("action_labels", n_actions)):
-                object.__setattr__(self, name, checked_labels(name, getattr(self, name), size))
+                settle(self, **{name: checked_labels(name, getattr(self, name), size)})
 
     @classmethod
     def deterministic(cls, actions: ArrayLike, n_actions: int, version: int = 0) -> Policy:
@@ -239,8 +236,8 @@ def _valid(actions: Ints, n_actions: int) -> bool:
     return right and bool(actions.min() >= 0) and bool(actions.max() < n_actions)
 
 
-def _frozen(array: Any, name: str, dtype: type[np.generic], kinds: str) -> NDArray[Any] | None:
-    """A read-only copy, or ``None``."""
+def _copied(array: Any, name: str, dtype: type[np.generic], kinds: str) -> NDArray[Any] | None:
+    """A copy of numbers, or ``None``."""
     if array is None:
         return None
     given = array if isinstance(array, np.ndarray) else np.asarray(fitting(name, array))
@@ -248,9 +245,7 @@ def _frozen(array: Any, name: str, dtype: type[np.generic], kinds: str) -> NDArr
         raise InvalidArgument(
             f"{name} must be numbers of dtype {dtype.__name__}, got {given.dtype}"
         )
-    copy = np.array(given, dtype=dtype, order="C")
-    copy.setflags(write=False)
-    return copy
+    return np.array(given, dtype=dtype, order="C")
 
 
 def softmax(logits: Floats) -> Floats:

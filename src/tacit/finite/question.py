@@ -28,7 +28,7 @@ def question(statistic: Statistic, privacy: LocalDP) -> str:
     ('visit counts', 'gaussian')
     """
     instance_of("privacy", privacy, LocalDP)
-    if type(statistic) is not VisitCounts:
+    if type(statistic) is not VisitCounts or statistic.apart:
         raise InvalidArgument(
             f"questions for other languages are about visit counts, not {statistic.name}: UCBVI "
             "and its kin ask for them"

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.reading import read_steps
+from tacit.finite.spec import settle
 from tacit.privacy.arguments import positive, whole_number
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
@@ -75,11 +76,7 @@ class ReturnSums(LoopSums):
             raise InvalidArgument(f"length must be > 0, got {self.length!r}")
         positive("most", self.most)
         whole_number("first", self.first)
-        cells = cells.astype(np.int64)
-        for name, array in (("cells", cells), ("centre", centre)):
-            array.setflags(write=False)
-            object.__setattr__(self, name, array)
-        object.__setattr__(self, "name", "return sums")
+        settle(self, name="return sums", cells=cells.astype(np.int64), centre=centre)
 
     @property
     def horizon(self) -> int:
@@ -145,18 +142,7 @@ class ReturnSums(LoopSums):
         from tacit.finite.sum_loops import sum_returns
 
         steps = read_steps(block, self.horizon, np.zeros(self.cells.shape[1:], dtype=np.int64))
-        rows = block.users if separate else 1
-        sums, visits = np.zeros((rows, self.size)), np.zeros((rows, self.size))
-        sum_returns(
-            *steps,
-            self.cells,
-            self.centre,
-            self.trace,
-            self._kept,
-            self.most,
-            self._longest,
-            separate,
-            sums,
-            visits,
-        )
+        rows, limits = block.users if separate else 1, (self._kept, self.most, self._longest)
+        sums, visits = np.zeros((2, rows, self.size))
+        sum_returns(*steps, self.cells, self.centre, self.trace, *limits, separate, sums, visits)
         return self.layout.pack({"returns": sums, "visits": visits}, users=rows)

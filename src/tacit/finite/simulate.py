@@ -169,17 +169,9 @@ def _count_moves(
     """Fills transitions, (H or 1, S, A or 1, S); returns visits, (H, S, A or 1)."""
     from tacit.finite.simulate_loops import count_moves
 
-    users = check_users(users)
     visits = np.zeros((model.horizon, *transitions.shape[1:3]), dtype=np.int64)
-    count_moves(
-        rng,
-        users,
-        model.first_states.successors[0],
-        model.first_states.conditional[0],
-        model.moves.successors,
-        model.moves.conditional,
-        *_choices(policy, conditional_chances),
-        visits,
-        transitions,
-    )
+    first, moves = model.first_states, model.moves
+    drawn = first.successors[0], first.conditional[0], moves.successors, moves.conditional
+    chosen = _choices(policy, conditional_chances)
+    count_moves(rng, check_users(users), *drawn, *chosen, visits, transitions)
     return visits

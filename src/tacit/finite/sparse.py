@@ -16,7 +16,13 @@ from scipy.sparse import csr_matrix
 
 from tacit.core.sizes import Floats, check_bytes, check_size, numbers
 from tacit.finite.model import cumulative_chances
-from tacit.finite.spec import TOLERANCE, FiniteSpec, check_distributions, check_reward_values
+from tacit.finite.spec import (
+    TOLERANCE,
+    FiniteSpec,
+    check_distributions,
+    check_reward_values,
+    settle,
+)
 from tacit.privacy.errors import InvalidArgument
 
 Ints = NDArray[np.int64]
@@ -68,7 +74,9 @@ class SparseModel:
     largest_return: float | None = None  # see FiniteSpec
 
     def __post_init__(self) -> None:
-        sizes = {name: check_size(name, getattr(self, name)) for name in _SIZES}
+        sizes = {
+            name: check_size(name, getattr(self, name)) for name in ("states", "actions", "horizon")
+        }
         S, A = sizes["states"], sizes["actions"]
         check_bytes("values of all steps (horizon)", (sizes["horizon"] + 1, S))
         check_bytes("cells", (S, A))
@@ -93,11 +101,7 @@ class SparseModel:
         if not ((columns["reward"] >= 0) & (columns["reward"] <= 1)).all():
             raise InvalidArgument("reward must be in [0, 1]")
         columns["start"] = check_distributions("start", self.start, (S,))
-        for name, array in columns.items():
-            array.setflags(write=False)
-            object.__setattr__(self, name, array)
-        for name, size in sizes.items():
-            object.__setattr__(self, name, size)
+        settle(self, **columns, **sizes)
         missing = np.flatnonzero(~self.allowed.any(axis=1))
         if len(missing):
             raise InvalidArgument(f"state {missing[0]} must allow an action: it has no transitions")
@@ -196,9 +200,6 @@ class SparseModel:
             f"<SparseModel: {self.states} states, {self.actions} actions, {self.horizon} steps, "
             f"{len(self.source)} possible transitions>"
         )
-
-
-_SIZES = ("states", "actions", "horizon")
 
 
 def _codes(name: str, values: ArrayLike) -> NDArray[Any]:

@@ -61,22 +61,19 @@ class FiniteSpec:
 
     def __post_init__(self) -> None:
         for name in ("states", "actions", "horizon"):
-            object.__setattr__(self, name, check_size(name, getattr(self, name)))
+            settle(self, **{name: check_size(name, getattr(self, name))})
         for name in ("stationary", "last_state"):
-            object.__setattr__(self, name, flag(name, getattr(self, name)))
-        values = tuple(check_reward_values(self.reward_values).tolist())
-        object.__setattr__(self, "reward_values", values)
+            settle(self, **{name: flag(name, getattr(self, name))})
+        settle(self, reward_values=tuple(check_reward_values(self.reward_values).tolist()))
         if self.start is not None:
             start = check_distributions("start", self.start, (self.states,))
-            object.__setattr__(self, "start", tuple(start.tolist()))
+            settle(self, start=tuple(start.tolist()))
         if self.admissible is not None:
-            allowed = check_admissible(self.admissible, self.states, self.actions)
-            object.__setattr__(self, "admissible", allowed)
+            settle(self, admissible=check_admissible(self.admissible, self.states, self.actions))
         if self.largest_return is not None:
-            largest = positive("largest_return", self.largest_return)
-            object.__setattr__(self, "largest_return", largest)
+            settle(self, largest_return=positive("largest_return", self.largest_return))
         for name, size in (("state_labels", self.states), ("action_labels", self.actions)):
-            object.__setattr__(self, name, checked_labels(name, getattr(self, name), size))
+            settle(self, **{name: checked_labels(name, getattr(self, name), size)})
 
     @classmethod
     def named(cls, states: Sequence[str], actions: Sequence[str], **rest: Any) -> Self:
@@ -107,6 +104,14 @@ class FiniteSpec:
         """What an episode's rewards add up to at most."""
         most = self.horizon * (max(self.reward_values) or 1.0)
         return most if self.largest_return is None else min(most, self.largest_return)
+
+
+def settle(made: Any, **values: Any) -> None:
+    """Sets fields of a frozen dataclass that is being made; arrays become read-only."""
+    for name, value in values.items():
+        if isinstance(value, np.ndarray):
+            value.setflags(write=False)
+        object.__setattr__(made, name, value)
 
 
 def check_admissible(values: Any, states: int, actions: int) -> tuple[tuple[int, ...], ...]:

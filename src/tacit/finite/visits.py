@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.reading import read_steps
 from tacit.finite.mixed_policy import followed
+from tacit.finite.spec import settle
+from tacit.privacy.arguments import positive
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, Bools, Floats, Layout, LoopSums, Part
@@ -32,7 +34,7 @@ class VisitCounts(LoopSums):
 
     A *cell* is what a step is counted under: (step, s, a), or (s, a) when ``pooled``. What follows
     the last step makes no difference where it has cells of its own: if that is no state, it counts
-    as state 0. With a
+    as state 0. When pooled it has them if it is ``apart``, as for logs that end with it. With a
     deterministic ``policy`` there are only the cells it can reach, so no noise is spent on others.
     ``cap`` (pooled only) counts a user's first ``cap`` steps in a cell. Whether a step is among
     the first depends on the past only, so what follows it is still an unbiased sample.
@@ -49,7 +51,8 @@ class VisitCounts(LoopSums):
     by at most max(n_i, n'_i), and the larger of the two uses at most 2 H steps in all:
     sum max(n_i, n'_i)^2 <= F(2 H). So L2^2 = 2 F(H) + w^2 F(2 H) for replace-one and
     (1 + w^2) F(H) against zero. In the 1-norm, with T(m) = min(m, M cap):
-    L1 = 2 T(H) + w T(2 H), and (1 + w) T(H).
+    L1 = 2 T(H) + w T(2 H), and (1 + w) T(H). With a last step ``apart`` F(n) is that of n - 1
+    steps, plus 1, and F(2 n) that of 2 n - 2, plus 2.
     """
 
     states: int
@@ -60,7 +63,7 @@ class VisitCounts(LoopSums):
     weight: float = 1.0
     policy: Ints | None = None
     version: int = 0
-    apart: ClassVar[bool] = False
+    apart: bool = False
     nonnegative = True
 
     def __post_init__(self) -> None:
@@ -69,8 +72,7 @@ class VisitCounts(LoopSums):
             raise InvalidArgument(f"states, actions and horizon must be >= 1, got {sizes}")
         if self.cap is not None and (not self.pooled or self.cap < 1):
             raise InvalidArgument(f"cap must be >= 1 and goes with pooled, got {self.cap!r}")
-        if not (math.isfinite(self.weight) and self.weight > 0):
-            raise InvalidArgument(f"weight must be > 0, got {self.weight!r}")
+        positive("weight", self.weight)
         if self.policy is not None:
             table = np.array(self.policy, dtype=np.int64)
             if table.shape[-2:] != (self.horizon, self.states) or table.ndim not in (2, 3):
@@ -79,9 +81,8 @@ class VisitCounts(LoopSums):
                 )
             if table.min() < 0 or table.max() >= self.actions:
                 raise InvalidArgument(f"policy must name actions 0..{self.actions - 1}")
-            table.setflags(write=False)
-            object.__setattr__(self, "policy", table)
-        object.__setattr__(self, "name", "visit counts")
+            settle(self, policy=table)
+        settle(self, name="visit counts")
 
     @property
     def rows(self) -> int:
@@ -165,15 +166,9 @@ class VisitCounts(LoopSums):
         """From transitions and rewards of a simulated block: "counts", "pooled" or "occupancy"."""
         if self.cap is not None and self.cap < self.horizon:
             raise InvalidArgument("capped counts need users one by one, not an aggregate block")
-        counts = np.asarray(block["transitions"], dtype=np.float64)
-        sums = np.asarray(block["rewards"], dtype=np.float64)
+        counts, sums = (np.asarray(block[x], np.float64) for x in ("transitions", "rewards"))
         if "actions" in block.arrays:
-            counts, sums = self._of_occupancy(block["actions"], counts, sums)
-        else:
-            counts, sums = self._of_counts(counts, sums)
-        return self.layout.pack({"transitions": counts, "rewards": sums})
-
-    def _of_counts(self, counts: Floats, sums: Floats) -> tuple[Floats, Floats]:
+            return self._of_occupancy(block["actions"], counts, sums)
         steps = counts.shape[0] if counts.ndim == 4 else 0
         shape = (steps, self.states, self.actions, self.states)
         allowed = (1, self.horizon) if self.rows == 1 else (self.horizon,)
@@ -182,11 +177,10 @@ class VisitCounts(LoopSums):
                 f"transitions must be (steps, S, A, S) with steps in {allowed} and rewards "
                 f"(steps, S, A), got {counts.shape} and {sums.shape}"
             )
-        return by_row(counts, self.rows)[self.where], by_row(sums, self.rows)[self.where]
+        counts, sums = (by_row(array, self.rows)[self.where] for array in (counts, sums))
+        return self.layout.pack({"transitions": counts, "rewards": sums})
 
-    def _of_occupancy(
-        self, actions: NDArray[np.generic], counts: Floats, sums: Floats
-    ) -> tuple[Floats, Floats]:
+    def _of_occupancy(self, actions: NDArray[Any], counts: Floats, sums: Floats) -> Floats:
         check_occupancy((self.horizon, self.states), actions, counts, sums)
         steps = np.arange(self.horizon)[:, np.newaxis]
         cells = self.cells[steps, np.arange(self.states), np.asarray(actions, dtype=np.int64)]
@@ -194,7 +188,7 @@ class VisitCounts(LoopSums):
         of_cells, of_rewards = np.zeros((self.size, self.states)), np.zeros(self.size)
         np.add.at(of_cells, cells[kept], counts[kept])
         np.add.at(of_rewards, cells[kept], sums[kept])
-        return of_cells, of_rewards
+        return self.layout.pack({"transitions": of_cells, "rewards": of_rewards})
 
     def monitored(self, release: Any) -> dict[str, tuple[Floats, Floats]]:
         """Rewards of all steps that count, and visits of each state."""
@@ -216,33 +210,16 @@ class VisitCounts(LoopSums):
 
         users, H = block.users, self.horizon
         free = self.rows > 1 or H == 1
-        steps = read_steps(block, H, np.zeros(self.cells.shape[1:], int) if free else None)
+        follows = np.zeros(self.cells.shape[1:], int) if free else None
+        states, taken, rewards = read_steps(block, H, follows)
         admitted = np.ones(users, dtype=bool)
         if self.policy is not None:
-            states, taken, rewards = steps
             admitted, taken = followed(block, states, taken, self.policy, self.version)
-            steps = states, taken, rewards
         rows = users if separate else 1
-        transitions = np.zeros((rows, self.size, self.states))
-        sums = np.zeros((rows, self.size))
-        cap = self.cap if self.pooled and self.cap is not None else H
-        count_visits(*steps, admitted, self.cells, cap, separate, transitions, sums)
-        return self.layout.pack({"transitions": transitions, "rewards": sums}, users=rows)
-
-
-class LastApart(VisitCounts):
-    """The same where a ``pooled`` last step has cells of its own: those of logs that end with it.
-
-    Sensitivity: of a user's n steps one is apart, so that F(n) is that of n - 1 steps, plus 1, and
-    F(2 n) that of 2 n - 2, plus 2.
-    """
-
-    apart = True
-
-
-def counts_of(spec: Any) -> type[VisitCounts]:
-    """The counts of a world: of one without a last state, the last step is apart."""
-    return VisitCounts if spec.last_state else LastApart
+        sums = {part.name: np.zeros((rows, *part.shape)) for part in self.layout.parts}
+        steps, cap = (states, taken, rewards, admitted), H if self.cap is None else self.cap
+        count_visits(*steps, self.cells, cap, separate, *sums.values())
+        return self.layout.pack(sums, users=rows)
 
 
 def row_of(step: Any, horizon: int, rows: int) -> Any:

@@ -22,6 +22,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from tacit.data.reading import read_rewards, read_steps
+from tacit.finite.spec import settle
 from tacit.privacy.arguments import positive
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.curator import Release
@@ -81,10 +82,7 @@ class WeightedReturns(Statistic):
         if most.shape != ratios.shape[:1] or not (np.isfinite(most) & (most > 0)).all():
             raise InvalidArgument(f"most must be {len(ratios)} numbers > 0, got {most!r}")
         positive("largest", self.largest)
-        for name, array in (("ratios", ratios), ("most", most)):
-            array.setflags(write=False)
-            object.__setattr__(self, name, array)
-        object.__setattr__(self, "name", "weighted returns")
+        settle(self, name="weighted returns", ratios=ratios, most=most)
 
     @property
     def policies(self) -> int:

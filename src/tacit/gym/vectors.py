@@ -13,8 +13,7 @@ from gymnasium import spaces
 
 from tacit.continuous.action_box import ActionBox
 from tacit.continuous.policy import QPolicy
-from tacit.continuous.smooth_spec import SmoothSpec
-from tacit.continuous.spec import BoxSpec
+from tacit.continuous.spec import BoxSpec, SmoothSpec
 from tacit.continuous.world import VectorWorld, roll_out
 from tacit.core.sizes import check_size
 from tacit.data.vector_episodes import VectorEpisodes

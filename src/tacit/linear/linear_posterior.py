@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 _ROUNDING = 1e-6
 # Worlds whose best policies some users try, and the most users who do.
 _LIKELY, _MOST_TRY = 8, 0.4
+# The longest a user's sum of r phi may be, and how long it is, once weighted, beside the other.
+_REWARD_CLIP, _REWARD_SHARE = 1.5, 0.67
 
 
 @dataclass(frozen=True)
@@ -34,18 +36,12 @@ class LinearPosteriorConstants:
     """Practical constants, chosen on other seeds of the worlds than are reported."""
 
     prior: Prior = Prior()  # noqa: RUF009  (frozen)
-    clip: float = 1.0  # of sums over all steps, in lengths of a user who goes to every state twice
-    reward_clip: float = 1.5  # of a user's sum of r phi
-    reward_share: float = 0.67  # how long that sum may be, once weighted, beside the other
-    later: float = 0.5  # the weight of a step falls like the steps left to this power
     first: float = 3.5  # what the first block's sums are beside their noise,
     first_per_step: float = 1.9  # and the same where steps have sums of their own
     ready: float = 0.25  # expected loss of greedy from which on most users are served by it
     growth: float = 1.6  # the users served grow by at most this factor from block to block
-    # explorers may lose users this share of what greedy loses, at most so much, and are never fewer
-    explore: float = 0.4
-    most_lost: float = 0.02
-    fewest: float = 0.02
+    explore: float = 0.4  # explorers may lose users this share of what greedy loses,
+    fewest: float = 0.02  # and are never fewer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,11 +62,8 @@ class LinearPosteriorOptions:
         instance_of("constants", self.constants, LinearPosteriorConstants)
 
 
-@dataclass(frozen=True, eq=False)
-class State:
-    """All blocks that were learnt from; worlds that may be the true one are a plan's memory."""
-
-    blocks: tuple[Outcomes, ...] = ()
+State: TypeAlias = tuple[Outcomes, ...]
+"""All blocks that were learnt from; worlds that may be the true one are a plan's memory."""
 
 
 class LinearPosterior(FiniteAlgorithm[State]):
@@ -108,7 +101,7 @@ class LinearPosterior(FiniteAlgorithm[State]):
         given = options.stationary
         self.stationary = spec.stationary_transitions if given is None else given
         self.design: Floats = 0.5 * d_optimal(spec.features) + 0.5 / spec.actions
-        self.statistic = self._statistic(spec, options.constants)
+        self.statistic = self._statistic(spec)
         known = None if spec.known_rewards is None else np.asarray(spec.known_rewards)
         start = np.asarray(spec.start, dtype=np.float64)
         self.posterior = OutcomePosterior(self.statistic, start, options.constants.prior, known)
@@ -116,30 +109,32 @@ class LinearPosterior(FiniteAlgorithm[State]):
 
     def init(self) -> State:
         """No blocks."""
-        return State()
+        return ()
 
     # What is asked.
 
-    def _statistic(self, spec: LinearSpec, constants: LinearPosteriorConstants) -> OutcomeSums:
-        """Sums over all steps, clipped to a typical length; per step, by the steps left."""
+    def _statistic(self, spec: LinearSpec) -> OutcomeSums:
+        """Sums over all steps, clipped to a typical length; per step, by the steps left.
+
+        Typical is a user who goes to every state twice.
+        """
         H, squares = spec.horizon, (spec.features**2).sum(axis=-1)
         if self.stationary:
             weights = np.ones(1)
-            typical = math.sqrt(2.0 * H * float((self.design * squares).sum(axis=1).mean()))
-            clip = longest = constants.clip * typical
+            longest = math.sqrt(2.0 * H * float((self.design * squares).sum(axis=1).mean()))
+            clip: float | None = longest
         else:
             # After the last step comes nothing, and after the last but one hardly anything.
-            weights = (np.arange(H - 1, -1, -1.0) / max(1, H - 1)) ** (constants.later / 2.0)
+            weights = (np.arange(H - 1, -1, -1.0) / max(1, H - 1)) ** 0.25
             weights = weights if H > 1 else np.ones(1)
             clip, longest = None, math.sqrt(float((weights**2).sum() * squares.max()))
-        share = constants.reward_share * longest / constants.reward_clip
         return OutcomeSums(
             spec.features,
             H,
             weights,
             clip=clip,
-            reward_clip=constants.reward_clip,
-            reward=share if spec.known_rewards is None else 0.0,
+            reward_clip=_REWARD_CLIP,
+            reward=_REWARD_SHARE * longest / _REWARD_CLIP if spec.known_rewards is None else 0.0,
             reward_rows=1 if spec.stationary_rewards else H,
         )
 
@@ -165,7 +160,7 @@ class LinearPosterior(FiniteAlgorithm[State]):
             users=block.users,
             policy=plan.policy,
         )
-        return State((*state.blocks, added))
+        return (*state, added)
 
     # What is estimated, and how it plans.
 
@@ -175,14 +170,14 @@ class LinearPosterior(FiniteAlgorithm[State]):
         if last is None:
             mixed = MixedPolicy([explorer, explorer], [0.0, 1.0])
             return Plan(self.named(mixed), self.named(explorer), self.posterior.first)
-        worlds = self.posterior.worlds(state.blocks, last.memory, rng)
+        worlds = self.posterior.worlds(state, last.memory, rng)
         greedy = self.best(self.posterior.values(worlds.average)[0][0], rng)
         expected_loss = self._loss(worlds, greedy)
         # The best policies of worlds that may be the true one explore at a low price.
         likely = self.posterior.values(worlds.some(_LIKELY))[0]
         others = [self.best(values, rng) for values in likely]
         # What either kind of explorers may lose all users, on average.
-        spent = min(constants.explore * expected_loss, constants.most_lost)
+        spent = min(constants.explore * expected_loss, 0.02)
         exploring, trying = 1.0, 0.0
         if expected_loss <= constants.ready:
             of_design = max(self._loss(worlds, explorer), 0.02)

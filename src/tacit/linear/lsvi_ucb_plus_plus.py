@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tacit.core.algorithm import Floats
-from tacit.linear.base import Memory
-from tacit.linear.lsvi_ucb import LSVIUCB
+from tacit.linear.lsvi_ucb import LSVIUCB, Memory
 
 if TYPE_CHECKING:
     from tacit.linear.estimate import LinearModel

@@ -12,14 +12,11 @@ from numpy.typing import ArrayLike
 
 from tacit.core.sizes import check_size, numbers, read_only
 from tacit.data.reading import read_steps
-from tacit.linear.tables import told_of_features, unit_features
+from tacit.linear.statistics import ROUNDING, told_of_features, unit_features
 from tacit.privacy.bounds.features import SHORTEST
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, Floats, Layout, LoopSums, Part
-
-# Rounding of the running length; a billionth of the budget is nobody's loss.
-_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,9 +149,7 @@ class OutcomeSums(LoopSums):
         paid = np.zeros((rows, self.reward_rows, d))
         visits = np.zeros((len(self.weights), S, A))
         paying = np.zeros((self.reward_rows, S, A))
-        limit, reward_limit = (
-            (C * (1.0 - _ROUNDING)) ** 2 for C in (self.bound, self.reward_bound)
-        )
+        limit, reward_limit = ((C * (1.0 - ROUNDING)) ** 2 for C in (self.bound, self.reward_bound))
         tables = self.features, self.weights, self._lengths
         sums = following, paid, visits, paying
         free = len(self.weights) == self.horizon

@@ -10,8 +10,7 @@ import numpy as np
 
 from tacit.core.algorithm import Floats, Queries, Query
 from tacit.finite.offline import OfflineAlgorithm, OfflineOptions, PlannedPolicies
-from tacit.linear.estimate import LinearWidths, Sums
-from tacit.linear.features import SumModel
+from tacit.linear.estimate import LinearWidths, SumModel, Sums
 from tacit.linear.spec import LinearSpec
 from tacit.linear.statistics import FeatureSums
 from tacit.privacy.arguments import instance_of
@@ -34,7 +33,7 @@ class FeaturePolicies(PlannedPolicies):
             self.algorithm.features,
             sums.pooled() if spec.stationary_transitions else sums,
             sums.pooled() if spec.stationary_rewards else sums,
-            LinearWidths(scale=self.caution, bias=min(1.0, 2.0 * self.caution), ridge=1.0),
+            LinearWidths(scale=self.caution, bias=min(1.0, 2.0 * self.caution)),
         )
 
     def lower_values(self, step: int, after: Floats, left: float) -> Floats:

@@ -19,7 +19,11 @@ import numpy as np
 
 from tacit.core.sizes import Floats
 from tacit.finite.mixed_policy import AnyPolicy
+from tacit.finite.model import FiniteModel
+from tacit.finite.simulate import simulate_episodes
+from tacit.finite.world import BERNOULLI
 from tacit.linear.outcome_sums import OutcomeSums
+from tacit.linear.statistics import weighted_grams
 
 # Draws from a prior that leaps choose from.
 _DRAWS = 4096
@@ -131,13 +135,15 @@ class OutcomePosterior:
         self, world: Worlds, policy: AnyPolicy, users: int, rng: np.random.Generator
     ) -> Grams:
         """What to expect of users who follow a policy in one world."""
-        from tacit.linear.expected_grams import believed_model, expected_grams
-
         means = np.clip(self._means(world.rewards[0]), 0.0, 1.0)
         believed = world.measures[0], means, self._start
         model = believed_model(self.features, believed, self.statistic.horizon)
-        found = expected_grams(self.statistic, model, policy, _SIMULATED, rng)
-        return users * found[0], users * found[1]
+        block = simulate_episodes(model, policy, _SIMULATED, rng).block()
+        of_next, of_paid = (
+            users * (weighted_grams(self.features, visits) / _SIMULATED)
+            for visits in self.statistic.visits(block)
+        )
+        return of_next, of_paid
 
     def _given(
         self,
@@ -172,18 +178,12 @@ class OutcomePosterior:
         return Worlds(measures, self._paid(paid_precision, paid_linear, paid_begin, rng))
 
     def _measures(
-        self,
-        precision: Floats,
-        linear: Floats,
-        begin: Floats,
-        rng: np.random.Generator,
+        self, precision: Floats, linear: Floats, begin: Floats, rng: np.random.Generator
     ) -> tuple[Floats, float]:
         """Measures, and how badly they explain the releases, with a penalty for freedom."""
         from tacit.linear.posterior_loops import sample_distributions
 
-        L, d, S = linear.shape
-        samples = np.empty((_KEEP, L, d, S))
-        chain = np.array(begin)
+        samples, chain = np.empty((_KEEP, *linear.shape)), np.array(begin)
         prior = self._shares, self._prior.spread
         sample_distributions(rng, precision, linear, *prior, _SKIP, chain, samples)
 
@@ -194,11 +194,7 @@ class OutcomePosterior:
         return samples, float(2.0 * of_samples - of_mean)
 
     def _paid(
-        self,
-        precision: Floats,
-        linear: Floats,
-        begin: Floats,
-        rng: np.random.Generator,
+        self, precision: Floats, linear: Floats, begin: Floats, rng: np.random.Generator
     ) -> Floats:
         from tacit.linear.posterior_loops import sample_box
 
@@ -226,6 +222,21 @@ class OutcomePosterior:
             Q[:, h] += np.einsum("sai,ki->ksa", self.features, factors, optimize=True)
             V = Q[:, h].max(axis=-1) if policy is None else (Q[:, h] * policy[h]).sum(axis=-1)
         return Q, V @ self._start
+
+
+def believed_model(
+    features: Floats, world: tuple[Floats, Floats, Floats], horizon: int
+) -> FiniteModel:
+    """A model of measures (L, d, S), mean rewards (M, S, A) and first states (S,)."""
+    measures, means, start = world
+    P = np.einsum("sai,lij->lsaj", features, measures, optimize=True)
+    return FiniteModel(
+        transitions=P / P.sum(axis=-1, keepdims=True),
+        reward_probabilities=np.stack([1.0 - means, means], axis=-1),
+        reward_values=BERNOULLI,
+        start=start,
+        horizon=horizon,
+    )
 
 
 def d_optimal(features: Floats, turns: int = 300) -> Floats:

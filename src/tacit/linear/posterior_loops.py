@@ -83,6 +83,7 @@ def _permute(rng: np.random.Generator, order: Ints) -> None:
         order[i], order[j] = order[j], order[i]
 
 
+@compiled
 def sample_distributions(
     rng: np.random.Generator,
     precision: Floats,
@@ -100,44 +101,16 @@ def sample_distributions(
     known. ``current`` is where the chain begins and ends. A sample is taken after every sweep but
     the first ``skip``; ``samples`` (K, L, d, S) decides how many.
     """
-    gradients = linear - precision @ current
-    sweep_rows(rng, precision, gradients, draws, shape, skip, current, samples)
-
-
-def sample_box(
-    rng: np.random.Generator,
-    precision: Floats,
-    linear: Floats,
-    draws: Floats,
-    shape: float,
-    skip: int,
-    current: Floats,
-    samples: Floats,
-) -> None:
-    """Samples x (M, d) in [0, 1]^d from prior times exp(b'x - x'Lambda x / 2), entry by entry.
-
-    Entries are Beta(shape, shape) before anything is known.
-    """
-    gradients = linear - np.stack([lam @ x for lam, x in zip(precision, current, strict=True)])
-    sweep_box(rng, precision, gradients, draws, shape, skip, current, samples)
-
-
-@compiled
-def sweep_rows(
-    rng: np.random.Generator,
-    precision: Floats,
-    gradients: Floats,
-    draws: Floats,
-    shape: float,
-    skip: int,
-    current: Floats,
-    samples: Floats,
-) -> None:
-    """The sweeps of :func:`sample_distributions`; ``gradients`` are used up."""
     steps, dimension, states = current.shape
     scores, order = np.empty(_TRIES), np.empty(states, dtype=np.int64)
+    gradient = np.empty((dimension, states))
     for at in range(steps):
-        x, lam, gradient = current[at], precision[at], gradients[at]
+        x, lam = current[at], precision[at]
+        for i in range(dimension):
+            for j in range(states):
+                gradient[i, j] = linear[at, i, j]
+                for m in range(dimension):
+                    gradient[i, j] -= lam[i, m] * x[m, j]
         for sweep in range(skip + len(samples)):
             for i in range(dimension):
                 _permute(rng, order)
@@ -163,21 +136,28 @@ def sweep_rows(
 
 
 @compiled
-def sweep_box(
+def sample_box(
     rng: np.random.Generator,
     precision: Floats,
-    gradients: Floats,
+    linear: Floats,
     draws: Floats,
     shape: float,
     skip: int,
     current: Floats,
     samples: Floats,
 ) -> None:
-    """The sweeps of :func:`sample_box`; ``gradients`` are used up."""
+    """Samples x (M, d) in [0, 1]^d from prior times exp(b'x - x'Lambda x / 2), entry by entry.
+
+    Entries are Beta(shape, shape) before anything is known.
+    """
     rows, dimension = current.shape
-    scores = np.empty(_TRIES)
+    scores, gradient = np.empty(_TRIES), np.empty(dimension)
     for at in range(rows):
-        x, lam, gradient = current[at], precision[at], gradients[at]
+        x, lam = current[at], precision[at]
+        for i in range(dimension):
+            gradient[i] = linear[at, i]
+            for m in range(dimension):
+                gradient[i] -= lam[i, m] * x[m]
         for sweep in range(skip + len(samples)):
             for i in range(dimension):
                 old, bend = x[i], lam[i, i]

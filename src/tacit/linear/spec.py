@@ -6,9 +6,10 @@ import math
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from tacit.core.sizes import Floats
-from tacit.finite.feature_spec import FeatureSpec, fingerprint
-from tacit.linear.tables import check_features
+from numpy.typing import ArrayLike
+
+from tacit.core.sizes import Floats, check_bytes, numbers
+from tacit.finite.feature_spec import FeatureSpec, fingerprint, finite
 from tacit.privacy.errors import InvalidArgument
 
 
@@ -73,3 +74,12 @@ class LinearSpec(FeatureSpec):
 
     def __repr__(self) -> str:
         return self._text(self.digest, dimension=self.dimension)
+
+
+def check_features(values: ArrayLike) -> Floats:
+    """A read-only copy of features, (S, A, d)."""
+    array = numbers("features", values)
+    if array.ndim != 3 or 0 in array.shape:
+        raise InvalidArgument(f"features must have shape (S, A, d), got {array.shape}")
+    check_bytes("features", array.shape)
+    return finite("features", array, "state", "action")

@@ -17,7 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 from tacit.core.sizes import check_size, numbers
 from tacit.data.reading import read_steps
 from tacit.finite.visits import check_occupancy
-from tacit.linear.tables import told_of_features, unit_features
+from tacit.linear.spec import check_features
+from tacit.numerics.ridge import always_one
 from tacit.privacy.bounds.features import SHORTEST, BoundedSteps
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, Floats, Layout, LoopSums, Part
@@ -26,8 +27,45 @@ Occupancy: TypeAlias = tuple[NDArray[np.int64], NDArray[np.generic], NDArray[np.
 
 # The largest table of all phi phi' that is made.
 _OUTER = 1 << 22
-# Rounding of the running length; a billionth of the budget is nobody's loss.
-_ROUNDING = 1e-9
+ROUNDING = 1e-9
+"""Of the running length; a billionth of the budget is nobody's loss."""
+
+
+def unit_features(features: ArrayLike) -> Floats:
+    """Features (S, A, d), read-only, each cut to length 1."""
+    table = check_features(features)
+    largest = np.abs(table).max(axis=-1, keepdims=True)
+    # Squares of the longest features would be infinite.
+    scaled = table / np.where(largest > 0, largest, 1.0)
+    length = np.linalg.norm(scaled, axis=-1, keepdims=True)
+    long = length > 1.0 / np.maximum(largest, SHORTEST)
+    table = np.where(long, scaled / np.maximum(length, 1.0), table)
+    table.setflags(write=False)
+    return table
+
+
+def told_of_features(features: Floats, release: Any, weights: Floats) -> dict[str, tuple[Any, Any]]:
+    """What sums of w phi e_{s'}' (L, d, S) and of r phi (M, d) tell of users as a whole.
+
+    The weights w > 0 of rows are public; a row without one tells nothing.
+    """
+    one, found = always_one(features), dict[str, tuple[Any, Any]]()
+    if one is None:
+        return found
+    length = float(np.linalg.norm(one))
+    noise = {name: float(np.max(std)) for name, std in release.std.items()}
+    if "next" in release.parts:
+        heard = weights > 0.0
+        rows = np.einsum("d,lds->ls", one, release["next"])[heard] / weights[heard, np.newaxis]
+        spread = noise["next"] * length * math.sqrt(float((1.0 / weights[heard] ** 2).sum()))
+        found["visits"] = rows.sum(axis=0), np.full(rows.shape[1], spread)
+    if "rewards" in release.parts:
+        paid = release["rewards"]
+        found["rewards"] = (
+            float((paid @ one).sum()),
+            noise["rewards"] * length * math.sqrt(len(paid)),
+        )
+    return found
 
 
 def weighted_grams(features: Floats, weights: Floats) -> Floats:
@@ -166,7 +204,7 @@ class FeatureSums(LoopSums, BoundedSteps):
         visits = np.zeros((rows, L, *self.features.shape[:2]))
         following = np.zeros((rows, L, d, self.states))
         paid = np.zeros((rows, L, d))
-        limit = self.bound**2 * (1.0 - _ROUNDING) if self.clips else math.inf
+        limit = self.bound**2 * (1.0 - ROUNDING) if self.clips else math.inf
         sum_features(
             *steps,
             self.features,

@@ -17,8 +17,7 @@ from tacit.finite.world import (
     start_distribution,
     weighed,
 )
-from tacit.linear.spec import LinearSpec
-from tacit.linear.tables import check_features
+from tacit.linear.spec import LinearSpec, check_features
 from tacit.privacy.arguments import flag
 from tacit.privacy.errors import InvalidArgument
 

@@ -154,7 +154,19 @@ def linear_from_tabular(world: Any) -> LinearWorld:
     >>> linear_from_tabular(build_world("riverswim")).spec.dimension
     12
     """
-    return _LinearTable(world)
+    model = model_of(world)
+    S, A = model.states, model.actions
+    check_bytes("features", (S, A, S * A))
+    made = LinearWorld(
+        np.eye(S * A).reshape(S, A, S * A),
+        model.transitions.reshape(-1, S * A, S),
+        model.mean_rewards.reshape(-1, S * A),
+        model.horizon,
+        start=model.start,
+        name=f"linear_from_tabular({getattr(world, 'name', 'model')})",
+    )
+    made._become(world)
+    return made
 
 
 def _at_least(least: int, name: str, value: int) -> int:
@@ -164,22 +176,6 @@ def _at_least(least: int, name: str, value: int) -> int:
             f"{name} must be >= {least}, got {value!r}: with less, what pays most at once is best"
         )
     return size
-
-
-class _LinearTable(LinearWorld):
-    def __init__(self, world: Any) -> None:
-        model = model_of(world)
-        S, A = model.states, model.actions
-        check_bytes("features", (S, A, S * A))
-        super().__init__(
-            np.eye(S * A).reshape(S, A, S * A),
-            model.transitions.reshape(-1, S * A, S),
-            model.mean_rewards.reshape(-1, S * A),
-            model.horizon,
-            start=model.start,
-            name=f"linear_from_tabular({getattr(world, 'name', 'model')})",
-        )
-        self._become(world)
 
 
 _Parts = tuple[Floats, Floats, Floats]

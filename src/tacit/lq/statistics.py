@@ -45,6 +45,7 @@ class TrajectorySums(Statistic):
     ``floor`` is 0 and the spread does not reach some p.
     """
 
+    name = "trajectory sums"
     _adds_bounded = True  # its loop brings each user within tau before it adds her
 
     states: int  # n
@@ -80,7 +81,6 @@ class TrajectorySums(Statistic):
                 )
             array.setflags(write=False)
             object.__setattr__(self, name, array)
-        object.__setattr__(self, "name", "trajectory sums")
 
     @property
     def rows(self) -> int:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit.core.algorithm import BlockInfo, BlockSizes, Floats, Plan, Progress
-from tacit.core.options import OptimismOptions
-from tacit.finite.algorithm import FiniteAlgorithm
+from tacit.finite.algorithm import FiniteAlgorithm, OptimismOptions
 from tacit.numerics.block_sums import BlockSums
 from tacit.numerics.ridge import ridge_inverse
 from tacit.privacy.errors import InvalidArgument
@@ -36,8 +35,8 @@ class LinOptSampled(FiniteAlgorithm[BlockSums]):
     Private statistics: value-targeted sums of every block, once, with the whole budget and the
     values of the plan that was public when the block began. The first block has the plan for the
     centre of the weights. ``spec.targets()`` makes plans and sums, by the kind of states:
-    :class:`~tacit.mixture.targeted_sums.StateTargets`, or that of a
-    :class:`~tacit.continuous.simulated_spec.SimulatedSpec`.
+    :class:`~tacit.mixture.sampled_spec.StateTargets`, or that of a
+    :class:`~tacit.continuous.spec.SimulatedSpec`.
 
     Guarantee: that of its curator; see ``guarantee``.
 

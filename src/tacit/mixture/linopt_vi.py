@@ -194,8 +194,8 @@ class LinOptVI(SumAlgorithm[BlockSums]):
         """A regression for each row of sums."""
         how = self.options.scale * _BONUS, bound
         return [
-            Regression(self.regularised(gram, float(noise[0])), cross, noise, *how)
-            for gram, cross, *noise in zip(*rows, strict=True)
+            Regression(self.regularised(gram, spread), cross, (spread, of_cross), *how)
+            for gram, cross, spread, of_cross in zip(*rows, strict=True)
         ]
 
     def regularised(self, gram: Floats, noise: float) -> Floats:

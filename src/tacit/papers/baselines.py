@@ -179,24 +179,22 @@ def batched_lsvi_ucb(
     episodes: int,
     epsilon: float,
     delta: float,
-    batches: int | None = None,
     failure: float = 0.1,
     adaptive: bool = False,
     seed: int = 0,
 ) -> PaperResult:
     """Private LSVI-UCB with batches, after Luyo et al. (2021), reconstructed.
 
-    A policy serves a batch of users, all of one size; after each, Gram matrices are released by a
-    binary tree over batches, and all regression vectors anew. Two users' Gram matrices are sqrt(2)
-    apart at every step and in every node of the tree, their vectors 2 H at every step and update:
-    mu^2 = 2 H nodes / s_G^2 + 4 H^3 updates / s^2.
+    A policy serves a batch of users, of which there are K^(2/5), to balance delay and noise; after
+    each, Gram matrices are released by a binary tree over batches, and all regression vectors anew.
+    Two users' Gram matrices are sqrt(2) apart at every step and in every node of the tree, their
+    vectors 2 H at every step and update: mu^2 = 2 H nodes / s_G^2 + 4 H^3 updates / s^2.
 
     Args:
         world: a linear MDP; its mean rewards are known.
         episodes: K.
         epsilon: with ``delta``, the budget, half of it (of mu^2) for Gram matrices.
         delta: see ``epsilon``.
-        batches: how many; K^(2/5) by default, the order that balances delay and noise.
         failure: the probability with which radii may be too small.
         adaptive: batches of one user, and updates by determinants: :func:`adaptive_lsvi_ucb`.
         seed: of the users, and of the noise (that of a simulation).
@@ -207,8 +205,7 @@ def batched_lsvi_ucb(
     exact accounting of 4 nodes and 12 updates
     """
     K = whole_number("episodes", episodes, 2, 10**8)
-    count = min(K, whole_number("batches", math.ceil(K**0.4) if batches is None else batches, 2))
-    batch = 1 if adaptive else math.ceil(K / count)
+    batch = 1 if adaptive else math.ceil(K / max(2, math.ceil(K**0.4)))
     budget, H, S = Budget(epsilon, delta), world.model.horizon, world.model.states
     failure, phi = failure_of(failure), linear.unit_features(world)
     d, looks = phi.shape[2], math.ceil(K / batch) - 1

@@ -26,28 +26,16 @@ from tacit.privacy.noise import Noise
 
 @dataclass(frozen=True)
 class Question:
-    """Sizes and budget.
+    """Sizes and budget."""
 
-    Attributes:
-        episodes: K.
-        horizon: H.
-        states: S; coordinates n of the state in LQ control.
-        actions: A; coordinates d of the control in LQ control.
-        dimension: d of features.
-        epsilon: with ``delta``, the budget.
-        delta: see ``epsilon``; with 0 there are the tabular theorems, the noise of all others is
-            Gaussian.
-        failure: the probability with which a theorem may fail.
-    """
-
-    episodes: int
-    horizon: int
-    states: int
-    actions: int
-    dimension: int
+    episodes: int  # K
+    horizon: int  # H
+    states: int  # S; coordinates n of the state in LQ control
+    actions: int  # A; coordinates d of the control in LQ control
+    dimension: int  # d of features
     epsilon: float
-    delta: float
-    failure: float = 0.1
+    delta: float  # with 0 there are the tabular theorems: the noise of all others is Gaussian
+    failure: float = 0.1  # the probability with which a theorem may fail
 
     def __post_init__(self) -> None:
         for name in ("horizon", "states", "actions", "dimension"):

@@ -8,9 +8,8 @@ Remark 7 (Gaussian and Bernoulli noise on the device), or your own.
 The paper minimises costs; a world has rewards. The cost of a step is 1 - reward, so that regret is
 the same. K episodes, H steps, S states, A actions, T = KH.
 
-These are simulations. The loop below sees raw trajectories, as the paper's pseudo-code does; what
-it plans with is what its PRIVATIZER gives it. ``docs/papers/chowdhury_tabular_2021.md`` has the
-paper's lines beside the code's.
+A simulation, whose loop sees raw trajectories and plans with what its PRIVATIZER gives it.
+``docs/papers/chowdhury_tabular_2021.md`` has the paper's lines beside the code's.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ before the loop, as line 1 says, and is not private. ``printed=False`` releases 
 a binary tree and the regression vectors at switches alone, whose number is capped, with radii that
 are proven for finitely many states.
 
-These are simulations: the loop sees raw trajectories, as the pseudo-code does.
-``docs/papers/sahu_linear_2025.md`` has the paper's lines beside the code's.
+A simulation, whose loop sees raw trajectories. ``docs/papers/sahu_linear_2025.md`` has the paper's
+lines beside the code's.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from tacit.papers.counters import (
     vector_width,
 )
 from tacit.papers.result import PaperResult, Proof, failure_of, gaussian_proof
-from tacit.privacy.arguments import flag, one_of, positive, whole_number
+from tacit.privacy.arguments import flag, one_of, whole_number
 from tacit.privacy.budget import Budget
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.gaussian_dp import checked_delta
@@ -179,7 +179,6 @@ def dp_lsvi_ucb_plus_plus(
     noise: Literal["fresh", "once"] = "fresh",
     failure: float = 0.1,
     printed: bool = True,
-    weight_bound: float | None = None,
     constants: Constants | None = None,
     seed: int = 0,
 ) -> PaperResult:
@@ -193,7 +192,6 @@ def dp_lsvi_ucb_plus_plus(
         noise: drawn "fresh" for every episode and step, or "once" as in line 1 (printed only).
         failure: the paper's delta.
         printed: the paper's constants, or those that are proven.
-        weight_bound: of |sum mu(s') v(s')| for |v| <= 1; the world's own by default (corrected).
         constants: other constants than those of ``printed``, at your own risk: no guarantee.
         seed: of the users, and of the noise (that of a simulation).
 
@@ -221,10 +219,7 @@ def dp_lsvi_ucb_plus_plus(
             told = f"{budget}-JDP", mechanism, _WEIGHTS
             proof = gaussian_proof(mu, budget.delta, K - 1, *told)
     else:
-        weight = (
-            weight_of(world) if weight_bound is None else positive("weight_bound", weight_bound)
-        )
-        of = corrected_constants(K, H, d, S, budget.mu, failure, weight)
+        of = corrected_constants(K, H, d, S, budget.mu, failure, weight_of(world))
         mechanism = "binary tree of Gram matrices, capped releases of vectors, Gaussian noise"
         reason = f"exact accounting of {tree_nodes(K - 1)} nodes and {of.most_switches} switches"
         proven = budget.mu, budget.delta, K - 1, _CLAIM, mechanism, reason
@@ -301,14 +296,8 @@ def _update(h: int, users: loops.Users, phi: Floats, of: Constants, work: Work) 
             # Alg. 1, line 12.
             low = r[s, a] + loops.dot(work.w[h, 1], phi[s, a]) - width
             work.Q[1, h, s, a] = max(low, work.Q[1, h, s, a], 0.0)
-
-
-@inner
-def _values(h: int, work: Work) -> None:
-    """Alg. 1, line 18; Alg. 1, line 19."""
-    for i in range(2):
-        for s in range(work.Q.shape[2]):
-            work.V[i, h, s] = work.Q[i, h, s].max()
+        # Alg. 1, line 18; Alg. 1, line 19.
+        work.V[0, h, s], work.V[1, h, s] = work.Q[0, h, s].max(), work.Q[1, h, s].max()
 
 
 @inner
@@ -383,7 +372,6 @@ def _learn(
             # Alg. 1, line 14 to 17: else Q stays as it is.
             if switch:
                 _update(h, users, phi, of, work)
-                _values(h, work)
                 # Alg. 1, line 13: the determinants that the next test compares with.
                 work.log_det[1, h] = work.log_det[0, h]
         if k == 0:

@@ -4,7 +4,7 @@ Baoxiang Wang and Nidhi Hegde, Privacy-preserving Q-Learning with Functional Noi
 Spaces, NeurIPS 2019 (arXiv:1901.10634). Algorithm 1, with sigma from the formula of Theorem 5.
 
 States in [0, 1], m actions. The relation is the paper's: two reward functions r and r' with
-|r - r'| <= eta everywhere (1 in the paper) are to look alike; transitions are public.
+|r - r'| <= 1 everywhere are to look alike; transitions are public.
 
 ``printed=True`` is Algorithm 1: a network whose every look is noisy and which itself is not. It has
 no guarantee at any sigma. ``printed=False`` is what the same idea needs to be private: the state
@@ -13,15 +13,14 @@ no guarantee at any sigma. ``printed=False`` is what the same idea needs to be p
     F_(j+1),a = F_j,a - (alpha / B) sum_t 1{a_t = a} (F_j,a_t(s_t) - y_t) K(s_t, .) + g_j,a
 
 with a fresh path g_j,a of the Gaussian process of kernel sigma^2 K for every batch and action. Two
-reward functions move a batch's update by at most alpha eta in the norm of K's space, so T/B batches
-cost mu = alpha eta sqrt(T/B) / sigma. With ``protect="episode"`` a batch is some whole episodes,
+reward functions move a batch's update by at most alpha in the norm of K's space, so T/B batches
+cost mu = alpha sqrt(T/B) / sigma. With ``protect="episode"`` a batch is some whole episodes,
 the unit is one user's rewards, and each user is in one batch: mu = alpha R / (U sigma), R the range
 of rewards and U the users of a batch. :func:`network_q` does the same for the parameters of a
 network.
 
-These are simulations: the loop sees raw rewards, as the pseudo-code does. They are not compiled:
-T is some thousand steps. ``docs/papers/wang_functional_2019.md`` has the paper's lines beside the
-code's.
+A simulation, whose loop sees raw rewards. ``docs/papers/wang_functional_2019.md`` has the paper's
+lines beside the code's.
 """
 
 from __future__ import annotations
@@ -284,9 +283,7 @@ def functional_q(
     delta: float,
     setting: Setting = Setting(),  # noqa: B008
     sigma: float | None = None,
-    eta: float = 1.0,
     protect: Literal["reward function", "episode"] = "reward function",
-    grid: int = 50,
     printed: bool = True,
     seed: int = 0,
 ) -> PaperResult:
@@ -301,9 +298,7 @@ def functional_q(
         delta: see ``epsilon``.
         setting: the parameters of line 2.
         sigma: another noise than Theorem 5's (printed only); the paper reports 0.32 and 0.74.
-        eta: how far two reward functions are apart (corrected only).
         protect: the reward function, or one user's rewards (corrected only).
-        grid: cells of the public grid (corrected only).
         printed: Algorithm 1, which has no guarantee, or the function itself as the state.
         seed: of the users, the network and the noise (that of a simulation).
 
@@ -320,8 +315,7 @@ def functional_q(
         return _algorithm_1(world, budget, setting, sigma, seed)
     if sigma is not None:
         raise InvalidArgument("sigma must be None where printed is False: the budget says it")
-    protect, eta = one_of("protect", protect, ("reward function", "episode")), positive("eta", eta)
-    grid = whole_number("grid", grid)
+    one_of("protect", protect, ("reward function", "episode"))
     m, H, alpha = world.spec.actions, world.spec.horizon, setting.alpha
     low, high = world.spec.reward_range
     if protect == "episode":
@@ -329,10 +323,10 @@ def functional_q(
         size, distance, unit = users * H, alpha * (high - low) / users, _EPISODE
     else:
         size, batches = setting.B, setting.batches
-        distance, unit = alpha * eta * math.sqrt(batches), f"{_FUNCTION} {eta:g} apart"
+        distance, unit = alpha * math.sqrt(batches), _FUNCTION
     sigma = distance / budget.mu
     rng, noise = np.random.default_rng([seed, 1]), Noise(seed)
-    F, walk = GridFunction(grid, m, 1.0), Walk(world, rng)
+    F, walk = GridFunction(50, m, 1.0), Walk(world, rng)
     for _ in range(batches):
         steps = []
         for _ in range(size):
@@ -528,7 +522,7 @@ def _whole_episodes(setting: Setting, horizon: int) -> tuple[int, int]:
 
 
 _EPISODE = "one user's rewards; states and actions are public"
-_FUNCTION = "the reward function; two are at most"
+_FUNCTION = "the reward function; two are at most 1 apart"
 
 
 def _result(

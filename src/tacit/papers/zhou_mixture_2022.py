@@ -10,9 +10,8 @@ K episodes, H steps, P_h(s' | s, a) = <psi(s' | s, a), theta_p>, d1 weights; mea
 <varphi(s, a), theta_r>, d2 weights. Where a world's rewards are known and have no features, varphi
 is the mean reward itself, and its one weight is estimated as the paper does.
 
-These are simulations: the loop sees raw trajectories, as the pseudo-code does; what it plans with
-is what its REGULARIZER makes of them. ``docs/papers/zhou_mixture_2022.md`` has the paper's lines
-beside the code's.
+A simulation, whose loop sees raw trajectories and plans with what its REGULARIZER makes of them.
+``docs/papers/zhou_mixture_2022.md`` has the paper's lines beside the code's.
 """
 
 from __future__ import annotations

@@ -78,7 +78,12 @@ def _enter(db: sa.Connection) -> set[str]:
         if (each.run, each.block, each.number) not in known:
             wrong.add(each.run)
             who = ledger.released(db, each.run, each.block)
-            body = {"block": each.block, "number": each.number, "users": len(who), "cost": each.cost}
+            body = {
+                "block": each.block,
+                "number": each.number,
+                "users": len(who),
+                "cost": each.cost,
+            }
             body |= {"limit": limits.get(each.run, each.cost), "people": ledger.digest(who)}
             ledger.append(db, each.run, "release", **body)
     return wrong

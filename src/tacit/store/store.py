@@ -65,7 +65,6 @@ class Store:
         check: bool = True,
     ) -> None:
         self.where = os.fspath(where)
-        self._local = threading.local()
         self._pid = os.getpid()
         self.postgres = self.where.startswith(("postgresql", "postgres:"))
         # SQLite: one connection, on which threads take turns. An interrupt inside SQLAlchemy would
@@ -125,7 +124,9 @@ class Store:
             except OSError as error:
                 raise StoreGone(f"{self.where!r} cannot be made: {error.strerror}") from None
         self._only = _Kept.open(self.where or ":memory:")
-        engine = sa.create_engine("sqlite://", poolclass=StaticPool, creator=lambda: self._only)
+        engine = sa.create_engine(
+            "sqlite://", poolclass=StaticPool, creator=lambda: self._only, hide_parameters=True
+        )
         sa.event.listen(engine, "begin", _begin)
         return engine
 
@@ -139,7 +140,12 @@ class Store:
             "keepalives_interval": 5,
             "keepalives_count": 3,
         }
-        return sa.create_engine(url, pool_pre_ping=True, connect_args=alive | {"options": limits})
+        return sa.create_engine(
+            url,
+            pool_pre_ping=True,
+            hide_parameters=True,
+            connect_args=alive | {"options": limits},
+        )
 
     # Transactions.
 
@@ -165,17 +171,12 @@ class Store:
     def _transaction(self, *, write: bool) -> Iterator[sa.Connection]:
         if os.getpid() != self._pid:
             raise InvalidArgument("a store is not used after a fork: open it again in the child")
-        if getattr(self._local, "inside", False):
-            raise RuntimeError("a transaction within a transaction of the same thread")
         with self._turn:
-            self._local.inside = True
             try:
                 with self._engine.execution_options(write=write).begin() as db:
                     yield db
             except (sa.exc.OperationalError, sa.exc.InterfaceError, OSError) as error:
                 raise StoreGone(f"the database does not answer: {_cause(error)}") from error
-            finally:
-                self._local.inside = False
 
     def _create(self, witness: str) -> None:
         with self._transaction(write=True) as db:
@@ -282,8 +283,9 @@ class Store:
         """
         if self.postgres or not self.where:
             return not self.postgres
-        with self._turn:
+        with self._turn, suppress(sqlite3.OperationalError):  # somebody reads
             return bool(self._only.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0] == 0)
+        return False
 
 
 def read_witness(where: str) -> str:

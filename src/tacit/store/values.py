@@ -111,6 +111,8 @@ def load(data: bytes, code: Sequence[Any] = (), built: bool = False) -> Any:
         return {"b": cut, "f": float, "e": lambda pair: _class(pair[0])[pair[1]]}[kind](body)
 
     try:
+        if end > len(data):
+            raise ValueError("it is cut off")
         return value(json.loads(data[8:end]))
     except (ValueError, TypeError, LookupError, AttributeError, ImportError) as error:
         raise CorruptFile(f"this is no saved value ({error})") from None

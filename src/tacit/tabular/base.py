@@ -14,15 +14,14 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from tacit.core.algorithm import BlockInfo, BlockSizes, Floats, Plan, Progress
-from tacit.core.options import OptimismOptions
 from tacit.core.sizes import check_bytes
-from tacit.finite.algorithm import FiniteAlgorithm
+from tacit.finite.algorithm import FiniteAlgorithm, OptimismOptions
 from tacit.finite.evidence import CountEstimate
 from tacit.finite.flow import conserved
 from tacit.finite.mixed_policy import MixedPolicy
 from tacit.finite.policy import Policy
 from tacit.finite.spec import FiniteSpec
-from tacit.finite.visits import VisitCounts, counts_of
+from tacit.finite.visits import VisitCounts
 from tacit.privacy.arguments import instance_of
 from tacit.privacy.curator import Release
 from tacit.privacy.sizing import users_above_noise
@@ -41,11 +40,7 @@ class TabularConstants:
     """The practical agent's constants, chosen on riverswim(6, 20) and four small random worlds."""
 
     sampling: float = 0.25  # scale of the whole bonus
-    privacy: float = 1.0  # scale of the part of it that is due to privacy noise
     range_term: float = 0.1  # scale of the term in (steps left) / n
-    lowering: float = 1.0  # counts are lowered by this many standard deviations of their noise
-    known: float = 0.5  # a cell is known once its count exceeds this many standard deviations
-    known_unmasked: float = 2.0  # the same where counts are not masked by the policy
     # the number of users served grows by at most this factor from block to block
     growth: float = 1.15
     blocks_per_cell: float = 1.8  # and by at most 1 + this / (states actions), but for 1.02
@@ -69,6 +64,15 @@ class TabularOptions(OptimismOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._settle(TabularConstants)
+
+
+@dataclass(frozen=True, eq=False)
+class Memory:
+    """What a plan leaves to the update and to the next plan."""
+
+    expected: Floats | None  # visits of a user, (L, S, A), which weigh the block's counts
+    # Of policy optimisation: the stochastic policy (H, S, A), of which with privacy a draw serves.
+    table: Floats | None = None
 
 
 class TabularAlgorithm(FiniteAlgorithm[CountEstimate]):
@@ -131,14 +135,11 @@ class TabularAlgorithm(FiniteAlgorithm[CountEstimate]):
         newest = plans[max(plans)]
         parts = [plan.policy for plan in plans.values()]
         policy = MixedPolicy(parts, weights, newest.policy.version)
-        return Plan(policy, newest.greedy, self._mean(plans, weights))
-
-    def _mean(self, plans: Mapping[int, Plan], weights: Floats) -> Any:
-        """Expected visits of a user who followed one of the plans."""
-        known = [plan.memory for plan in plans.values()]
-        if any(memory is None for memory in known):
-            return None
-        return sum(w * memory for w, memory in zip(weights, known, strict=True))
+        known: list[Any] = [plan.memory for plan in plans.values()]
+        if any(memory is None or memory.expected is None for memory in known):
+            return Plan(policy, newest.greedy)
+        expected = sum(w * memory.expected for w, memory in zip(weights, known, strict=True))
+        return Plan(policy, newest.greedy, Memory(expected, newest.memory.table))
 
     def query(self, state: CountEstimate, plan: Plan, block: BlockInfo) -> VisitCounts:
         """Counts along the block's policy."""
@@ -146,8 +147,10 @@ class TabularAlgorithm(FiniteAlgorithm[CountEstimate]):
 
     def _counts(self, cap: int | None, plan: Plan | None = None) -> VisitCounts:
         weight = math.sqrt(self.options.constants.reward_weight)
-        along = plan is not None and self.on_policy(plan)
-        return counts_of(self.spec)(
+        policy, actions = None if plan is None or not self.on_policy(plan) else plan.policy, None
+        if policy is not None:
+            actions = policy.tables if isinstance(policy, MixedPolicy) else policy.actions
+        return VisitCounts(
             self.spec.states,
             self.spec.actions,
             self.spec.horizon,
@@ -155,8 +158,9 @@ class TabularAlgorithm(FiniteAlgorithm[CountEstimate]):
             cap=cap,
             # Bits cost the same whatever they weigh.
             weight=1.0 if self.privacy.reports_bits else weight,
-            policy=_actions(plan.policy) if plan is not None and along else None,
-            version=plan.policy.version if plan is not None and along else 0,
+            policy=actions,
+            version=0 if policy is None else policy.version,
+            apart=not self.spec.last_state,
         )
 
     def update(
@@ -171,7 +175,7 @@ class TabularAlgorithm(FiniteAlgorithm[CountEstimate]):
         alone = isinstance(plan.policy, Policy)
         if alone and self.on_policy(plan) and not self.stationary:
             release = conserved(release, self.spec)
-        counts, expected = self.query(state, plan, block), plan.memory
+        counts, expected = self.query(state, plan, block), plan.memory and plan.memory.expected
         if expected is not None:
             expected = np.minimum(expected, counts.cap or self.spec.horizon)
         return state.added(release, counts, block.users, expected)
@@ -191,8 +195,3 @@ class TabularAlgorithm(FiniteAlgorithm[CountEstimate]):
         cap = min(constants.cap, self.spec.horizon) if self.stationary else None
         first = Plan(self.first_policy(self.problem.rng()), None)
         return users_above_noise(self._counts(cap, first), self.privacy, constants.first)
-
-
-def _actions(policy: Policy | MixedPolicy) -> Any:
-    """Actions of a policy, (H, S), or of all components of a mixed one."""
-    return policy.actions if isinstance(policy, Policy) else policy.tables

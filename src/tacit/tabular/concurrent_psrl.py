@@ -22,13 +22,7 @@ from tacit.privacy.arguments import flag, instance_of, whole_number
 from tacit.privacy.counters.dense import MOST_OPTIMAL, NormalisedSquareRoot, Optimal
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.sizing import release_noise
-from tacit.tabular.exploration import (
-    ExplorationConstants,
-    Explorer,
-    Question,
-    gains,
-    shares,
-)
+from tacit.tabular.exploration import ExplorationConstants, Explorer, Question, gains, shares
 from tacit.tabular.first_visits import FirstVisits
 from tacit.tabular.sparse_posterior import SparseConstants, SpikeSlabPosterior
 from tacit.tabular.visit_evidence import VisitEstimate
@@ -55,8 +49,6 @@ class ConcurrentOptions:
 
     Attributes:
         stationary: one model for all steps (the world's own by default), or one per step.
-        growth: by which the users served grow from block to block.
-        first: users of the first block, in standard deviations of a count's noise.
         running: cells of a world above which releases are running sums over all users, and not of
             each block.
         today: the policy that users are served today, if it is not uniform actions: it serves on
@@ -66,8 +58,6 @@ class ConcurrentOptions:
     """
 
     stationary: bool | None = None
-    growth: float = 1.2
-    first: float = 20.0
     running: int = 24
     today: Policy | None = None
     sparse: SparseConstants = SparseConstants()  # noqa: RUF009
@@ -76,10 +66,6 @@ class ConcurrentOptions:
     def __post_init__(self) -> None:
         if self.stationary is not None:
             object.__setattr__(self, "stationary", flag("stationary", self.stationary))
-        if not (math.isfinite(self.growth) and self.growth > 1.0):
-            raise InvalidArgument(f"growth must be > 1, got {self.growth!r}")
-        if not (math.isfinite(self.first) and self.first > 0.0):
-            raise InvalidArgument(f"first must be > 0, got {self.first!r}")
         object.__setattr__(self, "running", whole_number("running", self.running, least=0))
         if self.today is not None:
             instance_of("today", self.today, Policy)
@@ -150,10 +136,14 @@ class ConcurrentPSRL(FiniteAlgorithm[State]):
         self._running &= math.prod(self.shape) > options.running
         super().__init__(problem, options)
 
+    @property
+    def _counter(self) -> tuple[str, int]:
+        """Kind and releases of the counter that blocks go through; ("", 0) if none."""
+        return ("", 0) if self.counter == "blocks" else (self.counter, self.schedule.releases)
+
     def init(self) -> State:
         """Nothing is known."""
-        counter = ("", 0) if self.counter == "blocks" else (self.counter, self.schedule.releases)
-        evidence = VisitEstimate.empty(self.shape, self.privacy.private, counter)
+        evidence = VisitEstimate.empty(self.shape, self.privacy.private, self._counter)
         apart = not self.spec.last_state
         return State(SpikeSlabPosterior.prior(evidence, self.options.sparse, apart))
 
@@ -187,12 +177,9 @@ class ConcurrentPSRL(FiniteAlgorithm[State]):
         if not evidence.noisy:
             parts = {name: array / statistic.unit for name, array in parts.items()}
             unit = float(block.users)
-        often = walks.visits
-        asked, came = question.expected, np.zeros(often.shape)
+        often, asked, came = walks.visits, question.expected, walks.came
         if statistic.whole:
-            asked = often
-        else:
-            came = walks.came
+            asked, came = often, np.zeros(often.shape)
         added = evidence.added(parts, release.std, (unit * asked, unit * came, unit * often))
         noise = float(np.max(release.std["transitions"]))
         return State(state.posterior.after(added), noise)
@@ -280,18 +267,16 @@ class ConcurrentPSRL(FiniteAlgorithm[State]):
         decays once its value is stable.
         """
         c, served = self.options.exploration, at.all_served
-        value, learnt_at, before = (0.0, 0, 1.0)
+        value, learnt_at, before = 0.0, 0, 1.0
         if known is not None:
             value, learnt_at, before = known.greedy_value, known.learnt_at, known.lost
-        moved = abs(earned - value) > 0.15 * value
-        if earned <= 1e-6 or moved:
-            learnt_at = served
-        # One plan's draws may be unlucky.
-        both = min(lost, before)
         if earned <= 1e-6:
-            return 1.0, learnt_at
+            return 1.0, served
+        if abs(earned - value) > 0.15 * value:
+            learnt_at = served
         urgent = 0.2 * (2.0 if serving else 1.0)  # all may explore where greedy loses so much
-        spent = float(min(1.0, max((lost / urgent) ** 3.0, c.even * both)))
+        # One plan's draws may be unlucky: the better of two counts.
+        spent = float(min(1.0, max((lost / urgent) ** 3.0, c.even * min(lost, before))))
         if not served:
             return max(c.least, spent), learnt_at
         # What must not be missed is looked for ever less: all that it costs grows with the
@@ -354,10 +339,8 @@ class ConcurrentPSRL(FiniteAlgorithm[State]):
             how += " counter"
         elif cells <= running:
             how = f"{cells} cells, at most {running}: {how}"
-        why = (
-            f"{self.schedule.releases} releases ({self.schedule.name}); {how}; most users follow "
-            f"what is known, {self.options.exploration.explorers} policies explore beside it"
-        )
+        why = f"{super().why}; {how}; most users follow what is known, "
+        why += f"{self.options.exploration.explorers} policies explore beside it"
         users, today = self.users, self.options.today
         if self.privacy.private and users < self.needed:
             why += f"; about {self.needed:,} users are needed at this budget, by rule of thumb"
@@ -373,18 +356,16 @@ class ConcurrentPSRL(FiniteAlgorithm[State]):
         """Standard deviation of the noise, in visits, if so many cells of a user count, or 1."""
         tables = np.zeros((1, self.spec.horizon, self.shape[1]), dtype=np.int64)
         statistic = self._first_visits(np.ones(self.shape, dtype=bool), most, tables, 0)
-        if state is None or not at.releases:
-            more = _RUNNING if self._running else 1.0
-            noise = more * release_noise(statistic, self.privacy, 1)
-        else:
-            noise = state.noise
-        return max(1.0, noise / statistic.unit)
+        if state is not None and at.releases:
+            return max(1.0, state.noise / statistic.unit)
+        more = _RUNNING if self._running else 1.0
+        return max(1.0, more * release_noise(statistic, self.privacy, 1) / statistic.unit)
 
     # Choices made before the first user comes.
 
     @cached_property
     def _smallest_block(self) -> int:
-        return math.ceil(self.options.first * self.noise_of(None, Progress(), 4))
+        return math.ceil(20.0 * self.noise_of(None, Progress(), 4))
 
     def _choose_counter(self) -> str:
         """Running sums where there are many cells, each of which is seen in many blocks."""
@@ -396,7 +377,7 @@ class ConcurrentPSRL(FiniteAlgorithm[State]):
         return Optimal.kind if releases <= MOST_OPTIMAL else NormalisedSquareRoot.kind
 
     def _block_sizes(self) -> BlockSizes:
-        return BlockSizes(first=self._smallest_block, growth=self.options.growth)
+        return BlockSizes(first=self._smallest_block, growth=1.2)
 
     def _next_block(self, at: Progress) -> int:
         """Users of the block that is planned for."""
@@ -408,10 +389,8 @@ class ConcurrentPSRL(FiniteAlgorithm[State]):
 
     def successor_state(self, state: State) -> State:
         """What is known stays; a counter of its own begins."""
-        counter = ("", 0) if self.counter == "blocks" else (self.counter, self.schedule.releases)
-        evidence = state.posterior.evidence
-        posterior = copy(state.posterior)
-        posterior.evidence = replace(evidence, sums=evidence.sums[:0], counter=counter)
+        posterior, evidence = copy(state.posterior), state.posterior.evidence
+        posterior.evidence = replace(evidence, sums=evidence.sums[:0], counter=self._counter)
         return replace(state, posterior=posterior)
 
 

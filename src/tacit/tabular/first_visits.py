@@ -11,8 +11,9 @@ import numpy as np
 
 from tacit.data.reading import read_codes, read_steps
 from tacit.finite.mixed_policy import followed
+from tacit.finite.spec import settle
 from tacit.finite.visits import by_row
-from tacit.privacy.arguments import one_of
+from tacit.privacy.arguments import one_of, positive, whole_number
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, Bools, Floats, Ints, Layout, LoopSums, Part
@@ -78,17 +79,11 @@ class FirstVisits(LoopSums):
             raise InvalidArgument("wanted must be of all steps or of each of them, or the last")
         if policy.min() < 0 or policy.max() >= cells[2]:
             raise InvalidArgument(f"policy must name actions 0..{cells[2] - 1}")
-        if isinstance(self.most, bool) or int(self.most) != self.most or self.most < 1:
-            raise InvalidArgument(f"most must be a whole number >= 1, got {self.most!r}")
+        whole_number("most", self.most)
         for name in ("weight", "paid_weight"):
-            value = getattr(self, name)
-            if not (math.isfinite(value) and value > 0):
-                raise InvalidArgument(f"{name} must be > 0, got {value!r}")
+            positive(name, getattr(self, name))
         one_of("norm", self.norm, ("l2", "l1"))
-        for name, array in (("wanted", wanted), ("policy", policy)):
-            array.setflags(write=False)
-            object.__setattr__(self, name, array)
-        object.__setattr__(self, "name", "first visits")
+        settle(self, name="first visits", wanted=wanted, policy=policy)
 
     @property
     def horizon(self) -> int:
@@ -109,13 +104,9 @@ class FirstVisits(LoopSums):
     def layout(self) -> Layout:
         """``transitions``, ``rewards`` and ``first_paid``, the same whatever is wanted."""
         cells = self.cells
-        return Layout(
-            (
-                Part("transitions", (*cells, self.states)),
-                Part("rewards", cells, weight=self.weight),
-                Part("first_paid", cells, weight=self.paid_weight),
-            )
-        )
+        rewards = Part("rewards", cells, weight=self.weight)
+        first_paid = Part("first_paid", cells, weight=self.paid_weight)
+        return Layout((Part("transitions", (*cells, self.states)), rewards, first_paid))
 
     def monitored(self, release: Any) -> dict[str, tuple[Any, Any]]:
         """Rewards of the steps that count, and visits of each state, both times ``unit``."""
@@ -167,8 +158,7 @@ class FirstVisits(LoopSums):
         """From transitions and rewards of a simulated block, where all steps count."""
         if not self.whole:
             raise InvalidArgument("first visits need users one by one, not an aggregate block")
-        counts = np.asarray(block["transitions"], dtype=np.float64)
-        sums = np.asarray(block["rewards"], dtype=np.float64)
+        counts, sums = (np.asarray(block[x], np.float64) for x in ("transitions", "rewards"))
         cells = self.cells
         if len(counts) == len(sums) == self.horizon:
             counts, sums = by_row(counts, cells[0]), by_row(sums, cells[0])

@@ -190,10 +190,8 @@ def plan(
     reward_noise: Floats,
     horizon: int,
     sampling: float,
-    privacy: float,
     range_term: float,
     ties: Floats,
-    q_values: Floats,
     bonuses: Floats,
     actions: Ints,
     greedy: Ints,
@@ -205,10 +203,8 @@ def plan(
     numbers that decide between equal actions.
     """
     n_rows, n_states, n_actions = counts.shape
-    value = np.zeros(n_states)
-    plain = np.zeros(n_states)
-    next_value = np.zeros(n_states)
-    next_plain = np.zeros(n_states)
+    value, next_value = np.zeros(n_states), np.zeros(n_states)
+    plain, next_plain = np.zeros(n_states), np.zeros(n_states)
     for step in range(horizon - 1, -1, -1):
         at = max(step - (horizon - n_rows), 0)
         left = float(horizon - step)
@@ -238,10 +234,9 @@ def plan(
                         noise[at, state, action] ** 2 * spread
                         + reward_noise[at, state, action] ** 2
                     )
-                    bonus = sampling * np.sqrt(variance / n + privacy**2 * private / n**2)
+                    bonus = sampling * np.sqrt(variance / n + private / n**2)
                     bonus += range_term * left / n
                     q = min(reward + mean + bonus, left)
-                q_values[step, state, action] = q
                 bonuses[step, state, action] = bonus
                 tie = ties[step, state, action]
                 if q > best or (q == best and tie > best_tie):

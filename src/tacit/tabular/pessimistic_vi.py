@@ -11,7 +11,7 @@ import numpy as np
 
 from tacit.core.algorithm import Floats, Queries, Query
 from tacit.finite.offline import OfflineAlgorithm, OfflineOptions, PlannedPolicies
-from tacit.finite.visits import VisitCounts, counts_of, row_of
+from tacit.finite.visits import VisitCounts, row_of
 from tacit.privacy.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -111,10 +111,9 @@ class PessimisticVI(OfflineAlgorithm):
     def counts(self) -> VisitCounts:
         """Where users' first two steps in a cell led, or each step by itself."""
         spec, pooled = self.spec, self.spec.stationary
-        cap = min(2, spec.horizon) if pooled else None
-        return counts_of(spec)(
-            spec.states, spec.actions, spec.horizon, pooled=pooled, cap=cap, weight=math.sqrt(0.2)
-        )
+        how = {"pooled": pooled, "cap": min(2, spec.horizon) if pooled else None}
+        sizes, apart = (spec.states, spec.actions, spec.horizon), not spec.last_state
+        return VisitCounts(*sizes, **how, weight=math.sqrt(0.2), apart=apart)
 
     def first_queries(self, behaviour: Floats) -> Queries[LogCounts]:
         """Counts, with the whole budget."""

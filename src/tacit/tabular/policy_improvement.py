@@ -118,8 +118,8 @@ class PolicyImprovement(FiniteAlgorithm[State]):
         if at.releases >= self.schedule.releases:
             return Plan(greedy, greedy, behaviour)
         behaviour = self.estimator.exploring(known, self.block_users(at))
-        table = behaviour[phase(len(behaviour))]
-        return Plan(self.named(Policy.stochastic(table)), greedy, behaviour)
+        serving = Policy.stochastic(behaviour[phase(len(behaviour))])
+        return Plan(self.named(serving), greedy, behaviour)
 
     # When.
 

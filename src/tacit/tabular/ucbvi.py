@@ -11,7 +11,7 @@ from tacit.finite.evidence import CountEstimate
 from tacit.finite.mirror import Optimistic
 from tacit.finite.policy import Policy
 from tacit.finite.visits import row_of
-from tacit.tabular.base import TabularAlgorithm
+from tacit.tabular.base import Memory, TabularAlgorithm
 
 
 class UCBVI(TabularAlgorithm):
@@ -33,21 +33,18 @@ class UCBVI(TabularAlgorithm):
     def plan(
         self, state: CountEstimate, last: Plan | None, at: Progress, rng: np.random.Generator
     ) -> Plan:
-        """Estimates on the simplex, Bernstein bonuses, and both best policies in one loop.
-
-        They are the best of the optimistic world and of the estimated one.
-        """
+        """Estimates on the simplex, Bernstein bonuses, and both best policies in one loop."""
         if not state.reached.any():
             first = self.first_policy(rng)
             return Plan(first, first)
         along = last is not None and self.on_policy(last)
-        _, world, policies = self.value_iteration(state, along, rng)
-        return Plan(*policies, self.expected_visits(world, policies[0]))
+        world, policies = self.value_iteration(state, along, rng)
+        return Plan(*policies, Memory(self.expected_visits(world, policies[0])))
 
     def value_iteration(
         self, state: CountEstimate, along: bool, rng: np.random.Generator
-    ) -> tuple[Floats, Optimistic, tuple[Policy, Policy]]:
-        """Optimistic action values (H, S, A), their world, and its policy and the greedy one.
+    ) -> tuple[Optimistic, tuple[Policy, Policy]]:
+        """The optimistic world, and the best policies of it and of the estimated one.
 
         Args:
             state: All counts so far.
@@ -63,37 +60,19 @@ class UCBVI(TabularAlgorithm):
         totals = counts.transitions.sum(axis=-1)
         spread = counts.noise * math.sqrt(S)
         # Where the policy cannot tell which cells are empty, noise alone must not pass for visits.
-        threshold = constants.known if along else constants.known_unmasked
-        known = counts.reached & (totals > threshold * spread)
-        lowered = np.maximum(totals - constants.lowering * spread, 1e-3)
+        known = counts.reached & (totals > (0.5 if along else 2.0) * spread)
+        lowered = np.maximum(totals - spread, 1e-3)
         probabilities = np.empty_like(counts.transitions)
         project(counts.transitions.reshape(-1, S), known.reshape(-1), probabilities.reshape(-1, S))
         safe = np.where(known, totals, 1.0)
         rewards = np.where(known, np.clip(counts.rewards / safe, 0.0, 1.0), 0.0)
-        log_term = math.log(totals.size / 0.05)
-        q_values, bonuses = np.empty((H, S, A)), np.empty((H, S, A))
-        actions, greedy = np.empty((H, S), dtype=np.int64), np.empty((H, S), dtype=np.int64)
-        plan(
-            probabilities,
-            rewards,
-            lowered,
-            known,
-            counts.noise,
-            counts.reward_noise,
-            H,
-            scale * constants.sampling * math.sqrt(2.0 * log_term),
-            constants.privacy,
-            scale * constants.range_term,
-            rng.random((H, S, A)),
-            q_values,
-            bonuses,
-            actions,
-            greedy,
-        )
-        best, known_best = (
-            self.named(Policy.deterministic(table, A)) for table in (actions, greedy)
-        )
-        return q_values, Optimistic(probabilities, rewards, bonuses), (best, known_best)
+        sampling = scale * constants.sampling * math.sqrt(2.0 * math.log(totals.size / 0.05))
+        model = probabilities, rewards, lowered, known, counts.noise, counts.reward_noise
+        bonuses, tables = np.empty((H, S, A)), np.empty((2, H, S), dtype=np.int64)
+        range_term, ties = scale * constants.range_term, rng.random((H, S, A))
+        plan(*model, H, sampling, range_term, ties, bonuses, *tables)
+        best, greedy = (self.named(Policy.deterministic(table, A)) for table in tables)
+        return Optimistic(probabilities, rewards, bonuses), (best, greedy)
 
     def expected_visits(self, world: Optimistic, policy: Policy) -> Floats | None:
         """The policy's occupancy in the model that it was planned in, which weighs its counts."""

@@ -10,18 +10,19 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit.continuous.features import is_grid
 from tacit.continuous.statistics.steps import Steps, parts_of, shaped, steps_of
-from tacit.privacy.bounds.balls import ACUTE, InBall, scaled_back
+from tacit.privacy.bounds.balls import ACUTE, InBall, ball, scaled_back
+from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.statistic import Block, Bools, Floats, Ints, Part
+from tacit.privacy.statistic import Block, Bools, Floats, Ints, Layout, Part, Statistic
 from tacit.privacy.symmetric import pack
 
 if TYPE_CHECKING:
     from tacit.continuous.features import FeatureMap, Grid
     from tacit.continuous.spec import BoxSpec
-    from tacit.continuous.sum_loops import OnLine, Placed
 
 
 # Users of a block on a grid that are summed at a time.
@@ -92,15 +93,22 @@ class ClippedSums(InBall):
         """Writes the same to ``sums`` on a grid, compiled, by way of (users, actions x points)."""
 
 
-def places(block: Block, spec: BoxSpec, grid: Grid) -> Placed | OnLine:
-    """Where users' steps are on a grid: all that is asked about them begins with it."""
-    from tacit.continuous.sum_loops import placed, placed_on_line
+def places(block: Block, spec: BoxSpec, grid: Grid) -> tuple[NDArray[Any], ...]:
+    """Where users' steps are on a grid, with which all queries about them begin.
 
-    loops = grid.for_loops()
-    steps, tables = raw_steps(block, spec), (loops.numbers, loops.table)
-    # Two loops, of which a world needs one: what is not called is not compiled.
-    look_up = placed_on_line if spec.dimension == 1 else placed
-    return look_up(steps, spec.actions, tables, *spec.reward_range)
+    As ``Placed`` of the compiled loops; of one coordinate, rounded, with places and taken of
+    ``OnLine`` beside it.
+    """
+    from tacit.continuous.sum_loops import FINE, placed
+
+    where = placed(raw_steps(block, spec), spec.actions, grid.for_loops(), *spec.reward_range)
+    if spec.dimension > 1:
+        return where
+    cells, parts, taken, rewards = where
+    fine = (parts[..., 0] * (FINE - 1) + 0.5).astype(np.int32)
+    at = np.where(cells < 0, -1, cells * FINE + fine)
+    now = np.where(taken < 0, -1, taken * FINE + fine[:, :-1])
+    return cells, (fine / (FINE - 1))[..., np.newaxis], taken, rewards, at, now
 
 
 def raw_steps(block: Block, spec: BoxSpec) -> tuple[Floats, Ints, Floats, Ints]:
@@ -167,14 +175,11 @@ class VisitSums(ClippedSums):
         return pack(here.swapaxes(1, 2) @ here)
 
     def _add(self, where: Any, by_point: Floats, sums: Floats) -> None:
-        from tacit.continuous.sum_loops import add_visits, visits_on_line
+        from tacit.continuous.sum_loops import add_visits
 
         assert is_grid(self.features)  # noqa: S101
-        if self.spec.dimension == 1:
-            visits_on_line(where, sums)
-            return
         sums[:] = 0.0
-        add_visits(where, self.features.corners, sums)
+        add_visits(where[:4], self.features.corners, sums)
 
 
 @dataclass(frozen=True, eq=False)
@@ -247,7 +252,7 @@ class ResidualSums(ClippedSums):
 
         assert is_grid(self.features)  # noqa: S101
         if self.spec.dimension == 1:
-            residuals_on_line(where, *self._tables, by_point)
+            residuals_on_line((where[4], where[5], where[3]), *self._tables, by_point)
         else:
             by_point[:] = 0.0
             residuals_on_grid(where, *self._tables, self.features.corners, by_point)
@@ -267,3 +272,34 @@ class ResidualSums(ClippedSums):
         )[..., 0]
         rewards = (steps.rewards - self.centre) / self.unit
         return rewards + self.discount * ahead - predicted, valid
+
+
+@dataclass(frozen=True)
+class MeanRewards(Statistic):
+    """What users earn in a step, on average over the horizon; nothing after an end.
+
+    One part, ``earned``: the sum of a user's rewards over H, from the middle of the rewards' range
+    and in units of it. Steps that are not valid have earned the middle.
+
+    Sensitivity. A number in [-1/2, 1/2]: two users differ by at most 1, as those do who always earn
+    the least and the most, and zero is at most 1/2 away.
+    """
+
+    spec: BoxSpec
+    name = "mean rewards"
+
+    @cached_property
+    def layout(self) -> Layout:
+        """``earned``."""
+        return Layout((Part("earned", (1,)),))
+
+    def l2(self, relation: Relation) -> float:
+        """See the class."""
+        return ball(0.5, relation)
+
+    def vectors(self, block: Block) -> Floats:
+        """One number for each user."""
+        steps, (low, high) = steps_of(block, self.spec), self.spec.reward_range
+        units = np.where(steps.valid, (steps.rewards - low) / (high - low) - 0.5, 0.0)
+        means: Floats = units.mean(axis=1, keepdims=True)
+        return np.clip(means, -0.5, 0.5)

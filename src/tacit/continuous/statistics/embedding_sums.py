@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tacit.continuous.statistics.steps import Steps, parts_of, steps_of
+from tacit.continuous.statistics.steps import steps_of, vectors_by_part
 from tacit.privacy.arguments import positive
 from tacit.privacy.bounds.balls import ACUTE, ball
 from tacit.privacy.budget import Relation
@@ -18,6 +18,9 @@ from tacit.privacy.statistic import Block, Floats, Layout, Part, Statistic
 if TYPE_CHECKING:
     from tacit.continuous.features import FeatureMap
     from tacit.continuous.spec import BoxSpec
+
+MOVING, PAYING = 2.0, 1.0
+"""Weights of the parts ``moves`` and ``rewards``, a and b."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,13 +45,10 @@ class EmbeddingSums(Statistic):
     spec: BoxSpec
     features: FeatureMap
     clip: float
-    moving: float = 2.0  # a
-    paying: float = 1.0  # b
+    name = "embedding sums"
 
     def __post_init__(self) -> None:
-        for name in ("clip", "moving", "paying"):
-            object.__setattr__(self, name, positive(name, getattr(self, name)))
-        object.__setattr__(self, "name", "embedding sums")
+        positive("clip", self.clip)
 
     @cached_property
     def layout(self) -> Layout:
@@ -57,8 +57,8 @@ class EmbeddingSums(Statistic):
         return Layout(
             (
                 Part("gram", (A, m, m), symmetric=True),
-                Part("moves", (A, m, self.targets), weight=self.moving),
-                Part("rewards", (A, m), weight=self.paying),
+                Part("moves", (A, m, self.targets), weight=MOVING),
+                Part("rewards", (A, m), weight=PAYING),
             )
         )
 
@@ -74,18 +74,15 @@ class EmbeddingSums(Statistic):
     def vectors(self, block: Block) -> Floats:
         """One dense vector per user."""
         m = self.features.size
-        vectors = np.zeros((block.users, self.layout.size))
         numbers = self.spec.actions * (2 * m + 1) ** 2 + self.spec.horizon * 4 * m
-        for rows, part in parts_of(block, numbers):
-            vectors[rows] = self._sums(steps_of(part, self.spec))
-        return vectors
+        return vectors_by_part(block, self.layout.size, numbers, self._sums)
 
-    def _sums(self, steps: Steps) -> Floats:
-        A, m = self.spec.actions, self.features.size
+    def _sums(self, block: Block) -> Floats:
+        steps, A, m = steps_of(block, self.spec), self.spec.actions, self.features.size
         at = self.features(steps.states)
         low, high = self.spec.reward_range
         r = (2.0 * steps.rewards - low - high) / (high - low)
-        a, b = self.moving / math.sqrt(2.0), self.paying / math.sqrt(2.0)
+        a, b = MOVING / math.sqrt(2.0), PAYING / math.sqrt(2.0)
         here, there, valid = at[:, :-1], at[:, 1:], steps.valid
         over = steps.ended[..., np.newaxis]
         if self.spec.may_end:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from tacit.continuous.statistics.steps import parts_of, steps_of
+from tacit.continuous.statistics.steps import steps_of, vectors_by_part
 from tacit.privacy.bounds.balls import ACUTE, ball
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument
@@ -18,11 +17,16 @@ from tacit.privacy.statistic import Block, Bools, Floats, Ints, Layout, Part, St
 from tacit.privacy.symmetric import pack
 
 if TYPE_CHECKING:
-    from tacit.continuous.monomials import Monomials
+    from tacit.continuous.model_estimate import Monomials
     from tacit.continuous.spec import BoxSpec
 
 FIRST_POWER, POWERS = -24, 36
 """Bins are powers of two, of which the first and so many are told apart."""
+
+BINS = 32
+"""Places of a coordinate that are told apart, where episodes end."""
+GOING = 0.5
+"""What going on weighs, beside an end."""
 
 # Steps of a user that count, spread over her episode: more add little but work.
 _COUNTED = 64
@@ -84,9 +88,7 @@ class MoveScales(Statistic):
     spec: BoxSpec
     rewards: bool = False
     nonnegative = True
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "name", "scales of moves")
+    name = "scales of moves"
 
     @property
     def outputs(self) -> int:
@@ -165,6 +167,7 @@ class MoveMoments(Statistic):
     model: Floats  # (p, outputs)
     scales: Floats  # (outputs,), > 0
     rewards: bool = False
+    name = "moments of moves"
 
     def __post_init__(self) -> None:
         p, n = self.features.size, self.spec.dimension + int(self.rewards)
@@ -176,7 +179,6 @@ class MoveMoments(Statistic):
             object.__setattr__(self, name, array)
         if not (self.scales > 0.0).all():
             raise InvalidArgument(f"scales must be > 0, got {self.scales}")
-        object.__setattr__(self, "name", "moments of moves")
 
     @cached_property
     def layout(self) -> Layout:
@@ -190,36 +192,32 @@ class MoveMoments(Statistic):
 
     def vectors(self, block: Block) -> Floats:
         """One matrix for each user."""
-        found = np.zeros((block.users, self.layout.size))
-        for rows, y in self._steps(block):
-            found[rows] = pack(y.swapaxes(1, 2) @ y)
-        return found
+        K, m = min(self.spec.horizon, _COUNTED), self.features.size + len(self.scales)
+        numbers = max((self.spec.horizon + 1) * 8, 4 * K * m)
+        return vectors_by_part(block, self.layout.size, numbers, self._matrices)
 
-    def _steps(self, block: Block) -> Iterator[tuple[slice, Floats]]:
-        """Users' steps, (users, 64, m), with lengths whose squares add up to one for each user.
+    def _matrices(self, block: Block) -> Floats:
+        """Sums of users' steps, (users, 64, m), whose squared lengths add up to one for each user.
 
         Every user has as many rows, zero where there is no step: how a product of matrices is
         rounded depends on its shape, and must not depend on what others did.
         """
-        p, K = self.features.size, min(self.spec.horizon, _COUNTED)
-        m = p + len(self.scales)
-        for rows, part in parts_of(block, max((self.spec.horizon + 1) * 8, 4 * K * m)):
-            moves = _moves(part, self.spec, self.rewards)
-            counts = np.bincount(moves.users, minlength=part.users)
-            first = np.cumsum(counts) - counts
-            at = moves.users, np.arange(len(moves.users)) - first[moves.users]
-            own, told = np.zeros((part.users, K, p)), np.zeros((part.users, K, len(self.scales)))
-            own[at], told[at] = self.features(moves.states, moves.actions), moves.targets
-            f, t = own.reshape(-1, p), told.reshape(-1, len(self.scales))
-            y = np.empty((len(f), m))
-            with np.errstate(all="ignore"):
-                y[:, :p] = f @ self.metric.T
-                y[:, p:] = (t - f @ self.model) / self.scales
-                y = np.clip(y, -_FARTHEST, _FARTHEST)
-                lengths = np.sqrt((y**2).sum(axis=1) * np.repeat(np.maximum(counts, 1), K))
-            good = np.isfinite(lengths) & (lengths > _SHORTEST)
-            y = np.where(good[:, np.newaxis], y, 0.0) / np.where(good, lengths, 1.0)[:, np.newaxis]
-            yield slice(rows.start, rows.start + part.users), y.reshape(part.users, K, m)
+        users, p, K = block.users, self.features.size, min(self.spec.horizon, _COUNTED)
+        moves = _moves(block, self.spec, self.rewards)
+        counts = np.bincount(moves.users, minlength=users)
+        first = np.cumsum(counts) - counts
+        at = moves.users, np.arange(len(moves.users)) - first[moves.users]
+        own, told = np.zeros((users, K, p)), np.zeros((users, K, len(self.scales)))
+        own[at], told[at] = self.features(moves.states, moves.actions), moves.targets
+        f, t = own.reshape(-1, p), told.reshape(-1, len(self.scales))
+        with np.errstate(all="ignore"):
+            y = np.concatenate([f @ self.metric.T, (t - f @ self.model) / self.scales], axis=1)
+            y = np.clip(y, -_FARTHEST, _FARTHEST)
+            lengths = np.sqrt((y**2).sum(axis=1) * np.repeat(np.maximum(counts, 1), K))
+        good = np.isfinite(lengths) & (lengths > _SHORTEST)
+        y = np.where(good[:, np.newaxis], y, 0.0) / np.where(good, lengths, 1.0)[:, np.newaxis]
+        y = y.reshape(users, K, y.shape[1])
+        return pack(y.swapaxes(1, 2) @ y)
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,9 +237,7 @@ class EndMoments(Statistic):
 
     spec: BoxSpec
     features: Monomials
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "name", "moments of ends")
+    name = "moments of ends"
 
     @cached_property
     def layout(self) -> Layout:
@@ -255,18 +251,106 @@ class EndMoments(Statistic):
 
     def vectors(self, block: Block) -> Floats:
         """One matrix for each user."""
-        m, H = self.features.size + 1, self.spec.horizon
-        found = np.zeros((block.users, self.layout.size))
-        for rows, part in parts_of(block, H * (m + self.spec.dimension + 2)):
-            steps = steps_of(part, self.spec)
-            flat = steps.states[:, 1:].reshape(-1, self.spec.dimension)
-            z = self.features(flat, np.zeros(len(flat), dtype=np.int64))
-            signs = np.where(steps.ended, 1.0, -1.0).reshape(-1, 1)
-            y = np.concatenate([z, signs], axis=1)
-            y /= np.linalg.norm(y, axis=1, keepdims=True)
-            others = steps.valid & ~steps.ended
-            shares = 0.5 / np.maximum(others.sum(axis=1, keepdims=True), 1)
-            weights = np.where(steps.ended, 0.5, np.where(others, shares, 0.0))
-            y = y.reshape(part.users, H, m) * np.sqrt(weights)[..., np.newaxis]
-            found[rows] = pack(y.swapaxes(1, 2) @ y)
-        return found
+        numbers = self.spec.horizon * (self.features.size + self.spec.dimension + 3)
+        return vectors_by_part(block, self.layout.size, numbers, self._matrices)
+
+    def _matrices(self, block: Block) -> Floats:
+        steps = steps_of(block, self.spec)
+        flat = steps.states[:, 1:].reshape(-1, self.spec.dimension)
+        z = self.features(flat, np.zeros(len(flat), dtype=np.int64))
+        signs = np.where(steps.ended, 1.0, -1.0).reshape(-1, 1)
+        y = np.concatenate([z, signs], axis=1)
+        y /= np.linalg.norm(y, axis=1, keepdims=True)
+        others = steps.valid & ~steps.ended
+        shares = 0.5 / np.maximum(others.sum(axis=1, keepdims=True), 1)
+        weights = np.where(steps.ended, 0.5, np.where(others, shares, 0.0))
+        y = y.reshape(*weights.shape, y.shape[1]) * np.sqrt(weights)[..., np.newaxis]
+        return pack(y.swapaxes(1, 2) @ y)
+
+
+@dataclass(frozen=True, eq=False)
+class EndPlaces(Statistic):
+    """At which places of every coordinate episodes end, and at which they go on.
+
+    The box from ``lows`` to ``highs`` is cut into 32 bins along each coordinate that is no angle,
+    c of them; states outside count for the outermost. Part ``ends`` (c, 32): a 1 at the bin of the
+    state at which her episode ended, in every coordinate. Part ``going`` (c, 32): the share of her
+    other valid steps that led to a bin, which weighs a half. Part ``lengths``: a 1 at the power of
+    two below the length of her episode, if it ended, from 1 to the horizon.
+
+    Sensitivity. A user's entries are >= 0, so that two of them are at no obtuse angle, and their
+    squares, as weighed, add up to c for ends, at most c / 4 for shares, and 1: two users are at
+    most sqrt(2) times sqrt(1.25 c + 1) apart, as users are who stay at different places, end at
+    others, and after different times. Zero is sqrt(1.25 c + 1) away.
+    """
+
+    spec: BoxSpec
+    lows: Floats  # (D,), finite
+    highs: Floats
+    nonnegative = True
+    name = "places of ends"
+
+    def __post_init__(self) -> None:
+        for name in ("lows", "highs"):
+            array = np.array(getattr(self, name), dtype=np.float64)
+            if array.shape != (self.spec.dimension,) or not np.isfinite(array).all():
+                raise InvalidArgument(
+                    f"{name} must be {self.spec.dimension} finite numbers, got {array}"
+                )
+            array.setflags(write=False)
+            object.__setattr__(self, name, array)
+        with np.errstate(over="ignore"):
+            sizes = self.highs - self.lows
+        if not ((sizes > 0.0) & np.isfinite(sizes)).all():
+            raise InvalidArgument(
+                f"lows must be below highs, by less than infinity, got {self.lows} and {self.highs}"
+            )
+
+    @cached_property
+    def coordinates(self) -> Ints:
+        """Those that are no angles, (c,)."""
+        return np.flatnonzero(~angles_of(self.spec))
+
+    @cached_property
+    def layout(self) -> Layout:
+        """``ends``, ``going``, ``lengths``."""
+        c, powers = len(self.coordinates), self.spec.horizon.bit_length()
+        going = Part("going", (c, BINS), weight=GOING)
+        return Layout((Part("ends", (c, BINS)), going, Part("lengths", (powers,))))
+
+    def l2(self, relation: Relation) -> float:
+        """See the class."""
+        return ball(math.sqrt((1.0 + GOING**2) * len(self.coordinates) + 1.0), relation, ACUTE)
+
+    def vectors(self, block: Block) -> Floats:
+        """Histograms of each user."""
+        c, H = len(self.coordinates), self.spec.horizon
+        numbers = H * (self.spec.dimension + 4 * c) + 2 * self.layout.size
+        return vectors_by_part(block, self.layout.size, numbers, self._histograms)
+
+    def _histograms(self, block: Block) -> Floats:
+        low, size = (part[self.coordinates] for part in (self.lows, self.highs - self.lows))
+        steps = steps_of(block, self.spec)
+        with np.errstate(all="ignore"):
+            along = (steps.states[:, 1:, self.coordinates] - low) / size * BINS
+        bins = np.clip(along, 0, BINS - 1).astype(np.int64)
+        others = steps.valid & ~steps.ended
+        shares = 1.0 / np.maximum(others.sum(axis=1), 1)
+        users, at = np.nonzero(steps.ended)
+        lengths = np.zeros((block.users, self.spec.horizon.bit_length()))
+        lengths[users, np.floor(np.log2(at + 1.0)).astype(np.int64)] = 1.0
+        parts = {
+            "ends": _counts(steps.ended, bins),
+            "going": _counts(others, bins) * shares[:, np.newaxis, np.newaxis],
+            "lengths": lengths,
+        }
+        return self.layout.pack(parts, users=block.users)
+
+
+def _counts(chosen: Bools, bins: Ints) -> Floats:
+    """How often each user's (row's) chosen steps led to each bin of a coordinate, (n, c, 32)."""
+    n, _, c = bins.shape
+    users, at = np.nonzero(chosen)
+    cells = (users[:, np.newaxis] * c + np.arange(c)) * BINS + bins[users, at]
+    counts = np.bincount(cells.ravel(), minlength=n * c * BINS)
+    return counts.reshape(n, c, BINS).astype(np.float64)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tacit.continuous.statistics.steps import parts_of, steps_of
+from tacit.continuous.statistics.steps import steps_of, vectors_by_part
 from tacit.privacy.arguments import positive
 from tacit.privacy.bounds.balls import scaled_back
 from tacit.privacy.budget import Relation, checked_relation
@@ -53,11 +53,11 @@ class PolicyGradients(Statistic):
     discount: float
     trace: float
     clips: tuple[float, float]  # the largest lengths of both gradients
+    name = "policy gradients"
 
     def __post_init__(self) -> None:
         for clip in self.clips:
             positive("clip", clip)
-        object.__setattr__(self, "name", "policy gradients")
 
     @cached_property
     def layout(self) -> Layout:
@@ -81,19 +81,12 @@ class PolicyGradients(Statistic):
 
     def vectors(self, block: Block) -> Floats:
         """One dense vector per user."""
-        vectors = np.empty((block.users, self.layout.size))
-        m = self.features_size
-        for rows, part in parts_of(block, self.spec.horizon * 2 * m + m * m):
-            vectors[rows] = self._of(part)
-        return vectors
-
-    @property
-    def features_size(self) -> int:
-        """How many features there are."""
-        return int(self.policy.weights.shape[1])
+        m = self.policy.weights.shape[1]
+        numbers = self.spec.horizon * 2 * m + m * m
+        return vectors_by_part(block, self.layout.size, numbers, self._of)
 
     def _of(self, block: Block) -> Floats:
-        from tacit.continuous.gradient_loops import policy_gradients
+        from tacit.continuous.sum_loops import policy_gradients
 
         steps = steps_of(block, self.spec)
         rows, m = self.policy.weights.shape

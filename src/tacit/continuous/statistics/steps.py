@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -29,8 +29,8 @@ class Steps(NamedTuple):
     ended: Bools  # which of them are the last of an episode that ended
 
 
-def steps_of(block: Block, spec: BoxSpec, *, inside: bool = False) -> Steps:
-    """The steps of a block's users; ``inside`` for states that are clipped to the box.
+def steps_of(block: Block, spec: BoxSpec) -> Steps:
+    """The steps of a block's users.
 
     A step counts if its state, action, reward and next state are valid and the episode was not
     over.
@@ -43,9 +43,8 @@ def steps_of(block: Block, spec: BoxSpec, *, inside: bool = False) -> Steps:
     valid = finite[:, :-1] & finite[:, 1:] & np.isfinite(paid)
     valid &= (labels >= 0) & (labels < spec.actions) & (labels == np.floor(labels))
     valid &= np.arange(H) < lengths
-    states = np.where(finite[..., np.newaxis], states, 0.0)
     return Steps(
-        states=np.clip(states, spec.lows, spec.highs) if inside else states,
+        states=np.where(finite[..., np.newaxis], states, 0.0),
         actions=np.where(valid, labels, 0.0).astype(np.int64),
         rewards=np.where(valid, np.clip(paid, *spec.reward_range), 0.0),
         valid=valid,
@@ -75,3 +74,11 @@ def parts_of(block: Block, numbers: int) -> Iterator[tuple[slice, Block]]:
     for start in range(0, max(1, block.users), size):
         rows = slice(start, min(block.users, start + size))
         yield rows, block.take(rows)
+
+
+def vectors_by_part(block: Block, size: int, numbers: int, of: Callable[[Block], Floats]) -> Floats:
+    """Vectors (users, size), made of some users after the other; see :func:`parts_of`."""
+    vectors = np.zeros((block.users, size))
+    for rows, part in parts_of(block, numbers):
+        vectors[rows] = of(part)
+    return vectors
