@@ -24,7 +24,7 @@ def test_check_finds_what_is_wrong(tmp_path: Path) -> None:
     assert before["well"]
     assert not (tmp_path / "app.db").exists()  # a check makes nothing
     with running(make_app(tmp_path)) as run:
-        come(run.client(), 20)
+        come(run.client(), 8)
         state = run.wait(lambda s: s["version"] == 1)
     found = content(call("serve", path, "--check", "--json"))
     assert found["well"], found

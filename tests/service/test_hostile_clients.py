@@ -23,7 +23,7 @@ CHECKS = (
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    app = make_app(tmp_path_factory.mktemp("hostile"), serve="body = 20000")
+    app = make_app(tmp_path_factory.mktemp("hostile"), serve="body = 20000", window=3600)
     with running(app) as made:
         yield made
 

@@ -34,10 +34,10 @@ def test_two_services_release_a_block_once(tmp_path: Path, database: str) -> Non
         body = episode(devices[0].policy(), devices[0]._ticket)
         answers = [device.post("/v1/episodes", body) for device in devices]
         assert answers[0] == answers[1]
-        assert come(devices[0], 10) + come(devices[1], 9) == ["waiting"] * 19
+        assert come(devices[0], 4) + come(devices[1], 3) == ["waiting"] * 7
         for run in (one, two):
             state = run.wait(lambda s: s["version"] == 1)
-            assert (state["served"], state["waiting"]) == (20, 0)
+            assert (state["served"], state["waiting"]) == (8, 0)
         removed = two.client("curator").post("/v1/forget", {"user": body["user"]})
         assert (removed["removed"], removed["released"], removed["erased"]) == (0, 1, False)
         assert "PostgreSQL keeps what was erased" in removed["remains"]
@@ -45,11 +45,11 @@ def test_two_services_release_a_block_once(tmp_path: Path, database: str) -> Non
         # Whoever is left leads, and goes on from what is on disk.
         wait_for(lambda: two.service.loop.leads)
         assert reads(two.client()).version == 1
-        assert come(two.client(), 19) == ["waiting"] * 19
+        assert come(two.client(), 7) == ["waiting"] * 7
         with two.service.store.read() as db:
             fates = db.execute(select(events.c.fate, func.count()).group_by(events.c.fate)).all()
-            assert sorted(fates) == [("counted", 20), ("waiting", 19)]
-            assert db.scalar(select(func.sum(packets.c.users))) == 19
+            assert sorted(fates) == [("counted", 8), ("waiting", 7)]
+            assert db.scalar(select(func.sum(packets.c.users))) == 7
         assert ledger.verify(two.service.store) == []
 
 

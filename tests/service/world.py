@@ -43,7 +43,7 @@ def write_app(
     *,
     agent: str = "ucbvi",
     users: int = 100000,
-    size: int = 20,
+    size: int = 8,
     privacy: str = "",
     serve: str = "",
     store: str = "app.db",

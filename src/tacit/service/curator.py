@@ -22,38 +22,30 @@ class Loop:
 
     def __init__(self, agent: Agent, heard: Callable[[], None]) -> None:
         self._agent, self._heard = agent, heard
-        self._wanted, self._ended, self._pause = threading.Event(), threading.Event(), _PAUSE
-        self._name = secrets.token_hex(8)
+        self._ended, self._name = threading.Event(), secrets.token_hex(8)
         self.leads = False
         """Whether this process holds the lease."""
         self._thread = threading.Thread(target=self._run, name="tacit-curator", daemon=True)
         self._thread.start()
 
-    def wake(self) -> None:
-        """Somebody came: look now."""
-        self._wanted.set()
-
     def close(self) -> None:
         """Ends after the step that it is in."""
         self._ended.set()
-        self._wanted.set()
         self._thread.join(timeout=60.0)
 
     def _run(self) -> None:
-        while not self._ended.is_set():
-            self._wanted.wait(_PAUSE)
-            self._wanted.clear()
+        pause = _PAUSE
+        while not self._ended.wait(pause):
             try:
                 self._turn()
-                self._pause = _PAUSE
+                pause = _PAUSE
             except Exception as error:
                 # The store is as before or after a commit, and the next turn goes on from there.
                 said = trouble("step", error)
                 with contextlib.suppress(TacitError):
                     self._agent.trouble(said)
                 self._heard()
-                self._ended.wait(self._pause)
-                self._pause = min(2.0 * self._pause, _LONGEST)
+                pause = min(2.0 * pause, _LONGEST)
 
     def _turn(self) -> None:
         self.leads = self._agent.lead(self._name)

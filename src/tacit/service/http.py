@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import json
 import math
+import re
 import threading
 import time
 import warnings
@@ -64,6 +65,7 @@ _WORDS = {
 }
 _MOST_CALLERS = 10_000
 _POLICIES = 4
+_TICKET = re.compile(r"[\w.]+", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,7 @@ class Service:
         self.reachable = True
         self.seen = self._look(None)
         self.loop = Loop(computes, self.watch)
-        self.intake = Intake(self.agent, self.form, self.loop.wake)
+        self.intake = Intake(self.agent, self.form)
         self._watcher = threading.Thread(target=self._watch, name="tacit-watch", daemon=True)
         self._watcher.start()
         note("started", version=self.seen.run.version)
@@ -245,7 +247,7 @@ class Service:
         await self.caught_up(version)
         if version == self.seen.run.version and self.seen.report is not None:
             return int(self.seen.report["size"])
-        return len(report) if isinstance(report, list) else 0
+        return max(1, len(report)) if isinstance(report, list) else 1
 
     async def take(self, request: Request, kind: str) -> Response:
         """A device's episode or report."""
@@ -260,7 +262,9 @@ class Service:
             wrong = self.form.fits(body, await self._size(body) if self.form.local else 0)
         if wrong:
             raise HTTPException(422, wrong)
-        coming = Arrival(body["user"], body["event"], body["ticket"], self.form.pack(body))
+        # A database may refuse letters that no ticket has.
+        ticket = body["ticket"] if _TICKET.fullmatch(body["ticket"]) else ""
+        coming = Arrival(body["user"], body["event"], ticket, self.form.pack(body))
         loop = asyncio.get_running_loop()
         found: asyncio.Future[Answer | None] = loop.create_future()
 
@@ -501,7 +505,6 @@ def obey(service: Service, what: str, version: int, by: str) -> dict[str, Any]:
         raise HTTPException(503, "something else changed: again", {"Retry-After": "1"}) from None
     note("command", what=what, version=version, token=by)
     service.watch()
-    service.loop.wake()
     return {"what": what, "version": service.seen.run.version}
 
 

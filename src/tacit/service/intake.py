@@ -11,6 +11,7 @@ import math
 import queue
 import struct
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -140,13 +141,18 @@ Told = Callable[["Answer | None"], None]
 class Intake:
     """A thread that takes devices in, as many in a transaction as came by then."""
 
-    def __init__(self, agent: Agent, form: Form, taken: Callable[[], None]) -> None:
-        self._agent, self._form, self._taken = agent, form, taken
+    def __init__(self, agent: Agent, form: Form) -> None:
+        self._agent, self._form = agent, form
+        self._failed = -math.inf, ""
         self._queue: queue.Queue[tuple[Arrival, Told] | None] = queue.Queue(maxsize=8 * _MOST)
         self._thread = threading.Thread(target=self._run, name="tacit-intake", daemon=True)
         self._thread.start()
-        self.problem = ""
-        """Why nobody is taken in, if something went wrong; public words."""
+
+    @property
+    def problem(self) -> str:
+        """What went wrong with the last who came, a minute ago at most; public words."""
+        at, words = self._failed
+        return words if time.monotonic() - at < 60.0 else ""
 
     def put(self, arrival: Arrival, told: Told) -> bool:
         """Queues a device; ``told`` is called with its answer, or ``None`` if that is not known.
@@ -187,15 +193,14 @@ class Intake:
                 [a.event for a in came],
                 [a.ticket for a in came],
             )
-            self.problem = ""
+            self._failed = -math.inf, ""
         except Exception as error:
             # Perhaps they are in, perhaps not: whoever sends it again is told. This thread goes on
             # whatever it was: nobody else takes users in.
-            self.problem = trouble("intake", error)
+            self._failed = time.monotonic(), trouble("intake", error)
             if len(batch) > 1 and not isinstance(error, StoreGone):
                 for item in batch:  # one of them must not cost the others their places
                     self._take([item])
                 return
         for (_, told), answer in zip(batch, answers, strict=True):
             told(answer)
-        self._taken()
