@@ -14,6 +14,7 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
+from tacit.privacy.curators import joint, local
 
 from research.planted.in_tacit import (
     InTacit,
@@ -25,7 +26,6 @@ from research.planted.in_tacit import (
     number_of_draw,
 )
 from tacit.privacy import exact
-from tacit.privacy.curators import joint, local
 from tacit.privacy.curator import JointCurator
 from tacit.privacy.deviates import Ints, Scale
 from tacit.privacy.exact import CHUNK
