@@ -34,7 +34,7 @@ class GainPolicy:
     def __post_init__(self) -> None:
         gains: ArrayLike = self.gains
         object.__setattr__(self, "gains", check_array("gains", gains, None, None, None))
-        object.__setattr__(self, "noise", check_number("noise", self.noise, 0.0))
+        object.__setattr__(self, "noise", check_number("noise", self.noise))
         object.__setattr__(self, "version", check_seed("version", self.version))
 
     @classmethod
