@@ -251,6 +251,8 @@ class SampledWorld:
             low, high = return_range
         self._env, self.assumed, self.name = env, tuple(assumed), name
         space: Any = env.observation_space
+        self._sizes: list[int]
+        self._starts: list[int]
         # How many values each part of an observation has, and the smallest of them.
         if isinstance(space, spaces.MultiDiscrete):
             self._sizes, self._starts = space.nvec.ravel().tolist(), space.start.ravel().tolist()
