@@ -26,12 +26,13 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from tacit.service.store import Store, new_token
+
 from benchmarks.row import Row, at_least, at_most, noted
 from research.serve_crashes import APP, _free_port
 from research.serve_warm import serve
 from tacit.service.app_file import read_app
 from tacit.service.client import Client
-from tacit.service.store import Store, new_token
 
 USERS, BLOCK, CONNECTIONS, SECONDS, TURNS = 100_000, 1000, 64, 2.0, 5
 _INSERT = (

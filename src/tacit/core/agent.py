@@ -96,7 +96,7 @@ class Coming(NamedTuple):
         """Some of them."""
         if len(rows) == self.rows.users:
             return self
-        rest = ([each[i] for i in rows] if each else each for each in self[1:])
+        rest: Any = ([each[i] for i in rows] if each else each for each in self[1:])
         return Coming(_rows(self.rows, rows), *rest)
 
 

@@ -90,14 +90,15 @@ def simulate_occupancy(
     transitions, rewards = np.zeros((H, S, 1, S), dtype=np.int64), np.zeros((H, S, 1))
     visits, everywhere = _count_moves(model, policy, users, rng, transitions), np.arange(S)
     if model.transition_rewards is not None:
-        paid = model.transition_rewards[everywhere, actions]
-        rewards[:, :, 0] = (transitions[:, :, 0] * paid).sum(axis=2)
+        table = model.transition_rewards[everywhere, actions]
+        rewards[:, :, 0] = (transitions[:, :, 0] * table).sum(axis=2)
     else:
         paying = np.minimum(np.arange(H), len(model.reward_probabilities) - 1)[:, np.newaxis]
         table = model.conditional_rewards[paying, everywhere, actions]
         sum_rewards(rng, visits, table[:, :, np.newaxis], model.reward_values, rewards)
-    sums = {"transitions": transitions[:, :, 0], "rewards": rewards[:, :, 0]}
-    return Block(int(users), {"actions": actions} | sums, aggregate=True)
+    moves, paid = transitions[:, :, 0], rewards[:, :, 0]
+    arrays = {"actions": actions, "transitions": moves, "rewards": paid}
+    return Block(int(users), arrays, aggregate=True)
 
 
 def simulate_streamed(

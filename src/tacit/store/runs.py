@@ -69,8 +69,8 @@ def create(db: sa.Connection, run: str, fingerprint: str, terms: Terms, **values
         raise InvalidArgument(f"this store is one of {kind}, for ever")
     if store.unit and terms.unit and store.unit != terms.unit:
         raise InvalidArgument(f"accounts of this store are in {store.unit}, not in {terms.unit}")
-    kind = {"simulation": int(terms.simulation), "unit": terms.unit or store.unit}
-    db.execute(update(stores).values(**kind))
+    of = {"simulation": int(terms.simulation), "unit": terms.unit or store.unit}
+    db.execute(update(stores).values(**of))
     row = {"run": run, "fingerprint": fingerprint, "made": b"", "block": -1}
     row |= {"version": -1, "latest": -1, "users": terms.users} | values
     cost = min(-int(-Fraction(terms.cost) * UNIT // 1), _MOST)

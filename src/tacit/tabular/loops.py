@@ -192,6 +192,7 @@ def plan(
     sampling: float,
     range_term: float,
     ties: Floats,
+    q_values: Floats,
     bonuses: Floats,
     actions: Ints,
     greedy: Ints,
@@ -237,6 +238,7 @@ def plan(
                     bonus = sampling * np.sqrt(variance / n + private / n**2)
                     bonus += range_term * left / n
                     q = min(reward + mean + bonus, left)
+                q_values[step, state, action] = q
                 bonuses[step, state, action] = bonus
                 tie = ties[step, state, action]
                 if q > best or (q == best and tie > best_tie):

@@ -239,11 +239,11 @@ class _AgentAuditor:
             attacked.append(found)
             pairs.setdefault(questions[k][1], pair)
         for b in blocks:
-            asked = self._asked(b)
-            if b not in pairs and asked:
-                pairs[b] = self._attack(asked[0][0], b)[1]
-            if len(asked) > 1:
-                together = _Together(tuple((s, abs(gain)) for s, gain in asked))
+            all_asked = self._asked(b)
+            if b not in pairs and all_asked:
+                pairs[b] = self._attack(all_asked[0][0], b)[1]
+            if len(all_asked) > 1:
+                together = _Together(tuple((s, abs(gain)) for s, gain in all_asked))
                 pairs[b] = self._attack(together, b)[1]
         return attacked, pairs
 

@@ -322,4 +322,5 @@ def _check_resume(build: _Builder) -> None:
 
 def _read_again(counter: Counter, source: Noise) -> Counter:
     """The counter as a store gives it back: from its bytes."""
-    return revive_counter(*load(dump(counter.dump())), source)
+    meta, arrays = load(dump(counter.dump()))
+    return revive_counter(meta, arrays, source)

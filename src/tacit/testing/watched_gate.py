@@ -107,7 +107,8 @@ class WatchedGate:
                 self.inside = False
             if isinstance(gate, Stream):
                 return self._write_down(gate._curator, gate, gate.statistic, asked[0], "", result)
-            return self._write_down(gate, None, *asked, repr(options), result)
+            statistic, raw = asked
+            return self._write_down(gate, None, statistic, raw, repr(options), result)
 
         return answer
 
