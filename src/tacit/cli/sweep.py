@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 from tacit.cli import options
-from tacit.cli.options import asked, flag, given
+from tacit.cli.options import asked, given
 from tacit.cli.output import print_json, print_table, say
 from tacit.cli.run import say_files
 from tacit.names.texts import whole_number
@@ -23,8 +23,6 @@ _KEYS = ("worlds", "agents", "epsilons", "delta", "privacy", "users", "seeds", "
 def sweep_command(
     file: Annotated[str, given("FILE.toml", "What to run.")],
     folder: Annotated[str, asked("FOLDER", "Where results are kept.")] = "runs",
-    again: Annotated[bool, flag("Do not use what is kept.", "--again")] = False,
-    so_far: Annotated[bool, flag("Run nothing: the tables of what is kept.", "--so-far")] = False,
     allow_code: options.AllowCode = False,
     workers: options.Workers = None,
     plot: options.Plot = None,
@@ -33,15 +31,13 @@ def sweep_command(
 ) -> None:
     """Runs what a file describes."""
     from tacit.registry import names_of
-    from tacit.simulation.sweep import ResultFolder, SweepFailed, sweep
+    from tacit.simulation.sweep import SweepFailed, sweep
 
     asked_for, failed = read_sweep(file), None
     options.check_outputs(plot, save)
-    asked_for |= {"folder": ResultFolder(folder, again=again), "only_kept": so_far}
-    asked_for["workers"] = options.worker_count(workers)
     with names_of(file, allow_code):
         try:
-            made = sweep(**asked_for)
+            made = sweep(**asked_for, folder=folder, workers=options.worker_count(workers))
         except SweepFailed as error:
             made, failed = error.sweep, error
     _show(made, as_json)

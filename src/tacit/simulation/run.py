@@ -25,7 +25,7 @@ from tacit.privacy.arguments import whole_number
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import Privacy
 from tacit.simulation.permuted import PermutedWorld
-from tacit.simulation.progress import Clock, Progress, progress_bar
+from tacit.simulation.progress import Clock, progress_bar
 from tacit.simulation.result import WORLD_VALUES, Result
 
 LOGGER = logging.getLogger("tacit")
@@ -62,7 +62,7 @@ def run(
     agent: Any,
     world: World | str,
     seed: int = 0,
-    progress: Progress = True,
+    progress: bool = True,
     *,
     users: int | None = None,
     privacy: Privacy | None = None,
