@@ -104,52 +104,6 @@ class Episodes(UserRows):
         self._hold(columns, user_ids)
 
     @classmethod
-    def from_records(
-        cls,
-        user: ArrayLike,
-        step: ArrayLike,
-        state: ArrayLike,
-        action: ArrayLike,
-        reward: ArrayLike,
-        next_state: ArrayLike,
-        *,
-        horizon: int,
-        version: ArrayLike | None = None,
-        episode: ArrayLike | None = None,
-        component: ArrayLike | None = None,
-    ) -> Episodes:
-        """Episodes from a log: columns with an entry per step that somebody took, in any order.
-
-        Everybody who occurs gets a row, in the order of first occurrence, whatever her entries
-        hold. A step that is missing has state and action -1; what is given twice, contradicts
-        itself or is no number is -3. Steps from ``horizon`` on are left out.
-
-        Args:
-            user: who, as integers or text.
-            step: when, from 0.
-            state: before the action.
-            action: that was taken.
-            reward: received.
-            next_state: after it.
-            horizon: steps of an episode; not found in the data, because shapes are public.
-            version: which policy version was followed; -1 for an episode with different ones.
-            episode: for users with several episodes, each of which gets a row of its own.
-            component: which policy of a mixed one was drawn; -1 for an episode with different ones.
-
-        >>> log = Episodes.from_records(
-        ...     user=["ann", "bob", "ann"], step=[0, 0, 1], state=[0, 0, 2], action=[1, 0, 1],
-        ...     reward=[0.0, 0.5, 1.0], next_state=[2, 1, 3], horizon=2)
-        >>> log.user_ids
-        ('ann', 'bob')
-        >>> log.states.tolist()
-        [[0, 2, 3], [0, 1, -1]]
-        """
-        given = {k: v for k, v in locals().items() if k not in ("cls", "horizon") and v is not None}
-        optional: dict[str, Any] = {k: k for k in ("version", "episode", "component") if k in given}
-        log = LogFormat(horizon=horizon, **optional)
-        return log.episodes(log.read(given))
-
-    @classmethod
     def from_frame(
         cls,
         frame: Any,
@@ -175,6 +129,10 @@ class Episodes(UserRows):
         missing_reward: float | None = None,
     ) -> Episodes:
         """Episodes from a table with an entry per step that somebody took, in any order.
+
+        Everybody who occurs gets a row, in the order of first occurrence, whatever her entries
+        hold. A step that is missing has state and action -1; what is given twice, contradicts
+        itself or is no number is -3. Steps from ``horizon`` on are left out.
 
         A table is anything whose ``frame[name]`` is a column: a pandas or Polars frame, an Arrow
         table, a structured array, a dictionary. A column's type is schema: one of text or
