@@ -47,11 +47,11 @@ def given(metavar: str, words: str) -> Any:
     return typer.Argument(metavar=metavar, help=words)
 
 
-def command(app: typer.Typer, group: str = "", name: str = "") -> Callable[[Any], Any]:
+def command(app: typer.Typer, group: str = "") -> Callable[[Any], Any]:
     """Adds a command, with the help that ``help.md`` has of it."""
 
     def added(function: Callable[..., None]) -> Callable[..., None]:
-        called = name or function.__name__
+        called = function.__name__.removesuffix("_command")
         text = texts("help.md")[f"{group} {called}".strip()]
         app.command(called, help=text.replace("[", "\\["))(function)  # no markup
         return function
@@ -117,7 +117,6 @@ AllowCode = Annotated[
     bool, flag("Import and run what the file names as my_file.py:X or my_module.X.", "--allow-code")
 ]
 Store = Annotated[str, given("STORE", "A store: its file, or its URL, postgresql://...")]
-AtDelta = Annotated[str | None, asked("NUMBER", "At which delta. \\[default: what was declared]")]
 Json = Annotated[bool, flag("Print one JSON object.", "--json")]
 Plot = Annotated[
     str | None, asked("FILE", "Draw regret and values, as PNG, PDF or SVG by the name's end.")

@@ -1,4 +1,4 @@
-"""``tacit sweep``: many runs that a file describes."""
+"""``tacit sweep``: many runs that a file describes; ``tacit plot``: saved runs, drawn again."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import itertools
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
+
 from tacit.cli import options
-from tacit.cli.options import asked, given
+from tacit.cli.options import asked, flag, given
 from tacit.cli.output import print_json, print_table, say
 from tacit.cli.run import say_files
 from tacit.names.texts import whole_number
@@ -65,6 +67,25 @@ def _show(made: Sweep, as_json: bool) -> None:
     for world, (titles, *lines) in tables.items():
         say(world)
         print_table(titles, lines)
+
+
+def plot_command(
+    files: Annotated[list[str], given("FILE...", "Saved runs.")],
+    output: Annotated[
+        str, asked("FILE", "The picture, as PNG, PDF or SVG by its end.")
+    ] = "plot.png",
+    by_world: Annotated[bool, flag("A row for every world.", "--by-world")] = False,
+) -> None:
+    """Draws saved runs."""
+    from tacit.simulation.plots import plot_results
+    from tacit.simulation.tables import load_results, merged, rows
+
+    options.check_writable("--output", output, endings=options.PICTURES)
+    whole = merged([load_results(file) for file in files])
+    plot_results(whole, output, by_world=by_world)
+    titles, *lines = rows(whole)
+    print_table(titles, lines)
+    typer.echo(f"The picture is {output}")
 
 
 def read_sweep(file: str) -> dict[str, Any]:
