@@ -216,7 +216,6 @@ class Episodes(UserRows):
         *,
         spec: FiniteSpace | None = None,
         episodes_per_user: int = 1,
-        users: int | None = None,
         executor: Executor | None = None,
         batch: int = 1 << 18,
         **log: Any,
@@ -232,8 +231,6 @@ class Episodes(UserRows):
             path: a file, a folder, or several.
             spec: a spec to take horizon and vocabularies from.
             episodes_per_user: further ones of a user do not count.
-            users: how many episodes there are, if that is known: then the ids of a single file are
-                read once and not twice. A sum over other than so many is refused.
             executor: any of :mod:`concurrent.futures`, Dask's included: a job for each file.
             batch: entries in memory at a time, and the longest log of one user.
             **log: see :meth:`from_frame`.
@@ -241,9 +238,7 @@ class Episodes(UserRows):
         made = LogFormat(**format_of(spec, log))
         whole_number("batch", batch)
         most = whole_number("episodes_per_user", episodes_per_user)
-        if users is not None:
-            whole_number("users", users, least=0)
-        return filed_block(path, made, batch, most, executor, users)
+        return filed_block(path, made, batch, most, executor)
 
 
 @dataclass(frozen=True)
