@@ -41,7 +41,7 @@ from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.local import noise_scale, report
 from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Block, Floats, Layout, Part, Statistic
-from tacit.simulation.progress import Progress, progress_bar
+from tacit.simulation.progress import progress_bar
 from tacit.testing.check_agent import Outcome, agent_outcomes, require_releases
 from tacit.testing.check_statistic import check_statistic
 from tacit.testing.gate_noise import Flips, Measured, Tally, measured, noise_failures
@@ -76,7 +76,7 @@ def audit_agent(
     behaviour: bool = True,
     rounds: int = 80,
     sample: Sample | None = None,
-    progress: Progress = True,
+    progress: bool = True,
 ) -> AgentAudit:
     """Audits an agent on simulated users; see the module.
 
