@@ -29,16 +29,16 @@ from typing import Any
 from tacit.service.store import Store, new_token
 
 from benchmarks.row import Row, at_least, at_most, noted
-from research.serve_crashes import APP, _free_port
+from research.serve_crashes import app_text, free_port
 from research.serve_warm import serve
 from tacit.service.app_file import read_app
 from tacit.service.client import Client
+from tacit.service.tokens import new_token
+from tacit.store.store import Store
 
 USERS, BLOCK, CONNECTIONS, SECONDS, TURNS = 100_000, 1000, 64, 2.0, 5
-_INSERT = (
-    "INSERT INTO episodes (event, person, block, version, state, body) "
-    "VALUES (?, ?, 0, 0, 'waiting', ?)"
-)
+_TABLE = "CREATE TABLE episodes (event TEXT PRIMARY KEY, person TEXT, block INTEGER, body BLOB)"
+_INSERT = "INSERT INTO episodes VALUES (?, ?, 0, ?)"
 
 
 def bare(port: int, body: bytes) -> None:
@@ -70,13 +70,18 @@ def process(target: Callable[..., None], *args: Any) -> Iterator[Any]:
 # A device that is as cheap as one can be: what is measured is the server.
 
 
-async def _ask(port: int, texts: Iterable[bytes], codes: dict[int, int]) -> None:
+async def _ask(
+    port: int, texts: Iterable[bytes], codes: dict[int, int], tickets: list[str]
+) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     for text in texts:
         writer.write(text)
         head = await reader.readuntil(b"\r\n\r\n")
         code = int(head[9:12])
         codes[code] = codes.get(code, 0) + 1
+        _, found, rest = head.partition(b"tacit-ticket: ")
+        if found:
+            tickets.append(rest.partition(b"\r\n")[0].decode())
         if code == 304:
             continue
         start = head.lower().index(b"content-length:") + 15
@@ -84,15 +89,16 @@ async def _ask(port: int, texts: Iterable[bytes], codes: dict[int, int]) -> None
     writer.close()
 
 
-def asked(port: int, sources: list[Iterable[bytes]]) -> dict[int, int]:
-    """Sends requests over several connections; how often each code was answered."""
+def asked(port: int, sources: list[Iterable[bytes]]) -> tuple[dict[int, int], list[str]]:
+    """Sends requests over several connections; how often each code was answered, and tickets."""
     codes: dict[int, int] = {}
+    tickets: list[str] = []
 
     async def everybody() -> None:
-        await asyncio.gather(*(_ask(port, texts, codes) for texts in sources))
+        await asyncio.gather(*(_ask(port, texts, codes, tickets) for texts in sources))
 
     asyncio.run(everybody())
-    return codes
+    return codes, tickets
 
 
 def request(method: str, path: str, token: str, body: bytes = b"") -> bytes:
@@ -116,32 +122,33 @@ def reads(port: int, token: str) -> float:
             yield text
 
     start = time.monotonic()
-    codes = asked(port, [texts() for _ in range(CONNECTIONS)])
+    codes, _ = asked(port, [texts() for _ in range(CONNECTIONS)])
     _only(codes, 200)
     return codes[200] / (time.monotonic() - start)
 
 
-def episodes(token: str, version: int, ticket: str, users: int) -> list[bytes]:
-    """Requests of so many users who follow one version."""
-    raw = {"version": version, "ticket": ticket, "states": [0, 1, 2, 0], "actions": [0, 1, 0]}
+def episodes(port: int, token: str, users: int) -> list[bytes]:
+    """Requests of so many users, each of whom has read the policy."""
+    text = request("GET", "/v1/policy?place=1", token)
+    _, tickets = asked(port, [[text] * -(-users // CONNECTIONS)] * CONNECTIONS)
+    raw = {"states": [0, 1, 2, 0], "actions": [0, 1, 0]}
     return [
         request(
             "POST",
             "/v1/episodes",
             token,
-            json.dumps(raw | {"user": u, "event": u, "rewards": [0, 1, 0]}).encode(),
+            json.dumps(raw | {"user": u, "event": u, "rewards": [0, 1, 0], "ticket": t}).encode(),
         )
-        for u in (secrets.token_hex(8) for _ in range(users))
+        for u, t in ((secrets.token_hex(8), ticket) for ticket in tickets[:users])
     ]
 
 
 def direct(path: Path, users: int) -> float:
     """The same rows, a transaction each, by whoever holds the database: per second."""
-    store = Store(os.fspath(path))
-    store.close_all()
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("PRAGMA journal_mode = WAL")
     connection.execute("PRAGMA synchronous = FULL")
+    connection.execute(_TABLE)
     body = b"0" * 56
     names = [(secrets.token_hex(16), secrets.token_hex(16), body) for _ in range(users)]
     start = time.monotonic()
@@ -163,13 +170,12 @@ def memory(pid: int) -> float:
 @contextlib.contextmanager
 def service(folder: Path, block: int, users: int) -> Iterator[tuple[int, str, int]]:
     """A service with SQLite: its port, a device's token, and its process."""
-    text = APP.replace("DATABASE", "service.db").replace("size=24", f"size={block}")
-    text = text.replace("users = 100000", f"users = {users}")
-    file, port = folder / "app.toml", _free_port()
+    text = app_text("ucbvi", "joint", "app.db").replace("size=24", f"size={block}")
+    text = text.replace("users = 1000000", f"users = {users}")
+    file, port = folder / "app.toml", free_port()
     file.write_text(text)
-    store = Store(read_app(os.fspath(file), logs=False).database)
-    token = new_token(store, "device")
-    store.close_all()
+    with Store(read_app(os.fspath(file), logs=False).store) as store:
+        token = new_token(store, "device")
     with process(serve, os.fspath(file), port, 0.0) as made:
         Client(f"http://127.0.0.1:{port}", token, tries=200).policy()
         yield port, token, made.pid
@@ -181,15 +187,14 @@ def rows() -> Iterator[Row]:
         folder = Path(name)
         with service(folder, 10**6, 10**7) as (port, token, _):
             client = Client(f"http://127.0.0.1:{port}", token)
-            client.policy()
             yield from _reading(port, token, client)
-            yield from _taking(port, token, client, folder)
+            yield from _taking(port, token, folder)
             client.close()
     yield from _many()
 
 
 def _reading(port: int, token: str, client: Client) -> Iterator[Row]:
-    body, other = client.request("GET", "/v1/policy")[2], _free_port()
+    body, other = client.request("GET", "/v1/policy")[2], free_port()
     with process(bare, other, body):
         Client(f"http://127.0.0.1:{other}", token, tries=200).request("GET", "/v1/policy")
         pairs = [(reads(port, token), reads(other, token)) for _ in range(TURNS)]
@@ -199,12 +204,12 @@ def _reading(port: int, token: str, client: Client) -> Iterator[Row]:
     yield at_least("serve", "policy reads over the bare framework's", ratio, 0.5)
 
 
-def _taking(port: int, token: str, client: Client, folder: Path) -> Iterator[Row]:
+def _taking(port: int, token: str, folder: Path) -> Iterator[Row]:
     users, pairs = 2000, []
     for turn in range(TURNS):
-        texts = episodes(token, 0, client._ticket, users)
+        texts = episodes(port, token, users)
         start = time.monotonic()
-        codes = asked(port, [texts[k::CONNECTIONS] for k in range(CONNECTIONS)])
+        codes, _ = asked(port, [texts[k::CONNECTIONS] for k in range(CONNECTIONS)])
         _only(codes, 202)
         mine = users / (time.monotonic() - start)
         pairs.append((mine, direct(folder / f"direct-{turn}.db", users)))
@@ -219,17 +224,14 @@ def _many() -> Iterator[Row]:
         tempfile.TemporaryDirectory() as name,
         service(Path(name), BLOCK, 2 * USERS) as (port, token, pid),
     ):
-        client = Client(f"http://127.0.0.1:{port}", token)
         taken, early = 0, 0.0
         start = time.monotonic()
         while taken < USERS:
-            policy = client.policy()
-            texts = episodes(token, policy.version, client._ticket, BLOCK)
-            codes = asked(port, [texts[k::CONNECTIONS] for k in range(CONNECTIONS)])
+            texts = episodes(port, token, BLOCK)
+            codes, _ = asked(port, [texts[k::CONNECTIONS] for k in range(CONNECTIONS)])
             taken += codes.get(202, 0)
             if not early and taken >= USERS / 10:
                 early = memory(pid)
         rate, late = taken / (time.monotonic() - start), memory(pid)
-        client.close()
     yield noted("serve", f"{taken:,} users in one go, blocks included", rate, " / s")
     yield at_most("serve", "memory then over that at a tenth of them", late / early, 1.25)

@@ -358,6 +358,8 @@ class Curator:
         self._thread.join()
         for what in ("start", "unpin"):
             self.ask("/v1/commands", {"what": what})
+        for client in self._clients:
+            client.close()
 
     def _run(self) -> None:
         while not self._ended.wait(self._rng.expovariate(4.0)):

@@ -14,7 +14,6 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
-from tacit.privacy.curators import joint, local
 
 from research.planted.in_tacit import (
     InTacit,
