@@ -18,20 +18,21 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tacit.core.session import Waiting
-from tacit.privacy.curators import saves
-from tacit.privacy.curators.accounts import BlockAccounts
-from tacit.privacy.curators.participants import Participants
-from tacit.privacy.ledger import Ledger
-from tacit.privacy.pseudonyms import NAME_BYTES, Name
 
 from research.planted.in_tacit import InTacit, Patch, everywhere
+from tacit.core.session import Waiting
 from tacit.privacy import gaussian_dp, guarantee, pseudonyms, storage
-from tacit.privacy.curator import Curator, JointCurator, Release
+from tacit.privacy.curators import saves
+from tacit.privacy.curators.accounts import BlockAccounts
+from tacit.privacy.curator import Curator, Release
+from tacit.privacy.curator import JointCurator
+from tacit.privacy.curators.participants import Participants
 from tacit.privacy.guarantee import Guarantee
+from tacit.privacy.ledger import Ledger
 from tacit.privacy.models import JointDP
 from tacit.privacy.noise import NoiseSource
 from tacit.privacy.owner import Owner
+from tacit.privacy.pseudonyms import NAME_BYTES, Name
 from tacit.privacy.statistic import Block
 
 # b. After a resume.

@@ -14,7 +14,6 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
-from tacit.privacy.curators import joint, local
 
 from research.planted.in_tacit import (
     InTacit,
@@ -26,6 +25,7 @@ from research.planted.in_tacit import (
     number_of_draw,
 )
 from tacit.privacy import exact
+from tacit.privacy.curators import joint, local
 from tacit.privacy.curator import JointCurator
 from tacit.privacy.deviates import Ints, Scale
 from tacit.privacy.exact import CHUNK
