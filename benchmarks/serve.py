@@ -26,8 +26,6 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tacit.service.store import Store, new_token
-
 from benchmarks.row import Row, at_least, at_most, noted
 from research.serve_crashes import app_text, free_port
 from research.serve_warm import serve

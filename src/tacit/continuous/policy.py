@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from tacit.continuous.action_box import ActionBox, normals
 from tacit.continuous.features import FeatureMap, Grid, Polynomial, feature_arrays
 from tacit.core.public_file import drawing, write_published
-from tacit.core.sizes import check_seed, check_size, numbers
+from tacit.data.sizes import check_seed, check_size, numbers
 from tacit.privacy.arguments import checked_number, instance_of
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Floats, Ints

@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike
 from tacit.continuous.features import FeatureMap
 from tacit.continuous.policy import QPolicy, SoftmaxPolicy, chooser
 from tacit.continuous.spec import BoxSpec
-from tacit.core.sizes import check_bytes, check_users
 from tacit.core.world import Form
+from tacit.data.sizes import check_bytes, check_users
 from tacit.data.vector_episodes import VectorEpisodes
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, Bools, Floats, Ints, StreamedBlock

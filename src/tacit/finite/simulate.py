@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.sizes import Floats, check_bytes, check_users
 from tacit.data.episodes import Episodes
+from tacit.data.sizes import Floats, check_bytes, check_users
 from tacit.finite.mixed_policy import AnyPolicy, MixedPolicy
 from tacit.finite.model import FiniteModel, check_policy, conditional_chances, cumulative_chances
 from tacit.finite.policy import Policy

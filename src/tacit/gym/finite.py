@@ -25,9 +25,9 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from tacit.core.sizes import check_bytes, check_size, check_users
 from tacit.core.world import Form
 from tacit.data.episodes import Episodes
+from tacit.data.sizes import check_bytes, check_size, check_users
 from tacit.finite.mixed_policy import AnyPolicy, MixedPolicy
 from tacit.finite.model import FiniteModel, check_policy
 from tacit.finite.policy import Policy

@@ -27,7 +27,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
-from tacit.core.sizes import check_size
+from tacit.data.sizes import check_size
 from tacit.gym.envs import EpisodeEnv
 from tacit.privacy.errors import InvalidArgument
 

@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit.core.sizes import numbers
+from tacit.data.sizes import numbers
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Floats
 

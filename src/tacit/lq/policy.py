@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tacit.core.public_file import drawing, write_published
-from tacit.core.sizes import check_seed
+from tacit.data.sizes import check_seed
 from tacit.lq.arguments import check_array, check_number
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Floats

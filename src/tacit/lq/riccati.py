@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit.core.sizes import check_size, read_only
+from tacit.data.sizes import check_size, read_only
 from tacit.lq.arguments import check_array, check_semidefinite
 from tacit.privacy.statistic import Floats
 

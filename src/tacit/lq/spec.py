@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.core.sizes import check_size
-from tacit.core.spec import ArraySpec
+from tacit.data.sizes import ArraySpec, check_size
 from tacit.lq.arguments import check_number, check_semidefinite
 from tacit.privacy.arguments import positive
 from tacit.privacy.statistic import Floats

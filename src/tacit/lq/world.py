@@ -11,8 +11,8 @@ from typing import ClassVar, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit.core.sizes import check_bytes, check_seed, check_size
 from tacit.core.world import Form
+from tacit.data.sizes import check_bytes, check_seed, check_size
 from tacit.data.vector_episodes import VectorEpisodes
 from tacit.lq import riccati
 from tacit.lq.arguments import check_array, check_number, check_semidefinite

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit.core.sizes import check_bytes, check_size
+from tacit.data.sizes import check_bytes, check_size
 from tacit.lq.arguments import check_array, check_number
 from tacit.lq.world import Ball, LQWorld, Start, UniformBall
 from tacit.privacy.arguments import positive

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from tacit.core.algorithm import BlockInfo, BlockSizes, Floats, Plan, Progress
-from tacit.core.sizes import check_bytes
+from tacit.data.sizes import check_bytes
 from tacit.finite.algorithm import FiniteAlgorithm, OptimismOptions
 from tacit.finite.evidence import CountEstimate
 from tacit.finite.flow import conserved
