@@ -840,6 +840,7 @@ class Agent(Uncopyable):
         answers = [load(row.value) for row in done]
         spent = sum((Fraction(row.cost) for row in done), Fraction(0))
         asked, query = list[Statistic](), next(queries)
+        limit = Fraction(getattr(self._curator, "limit", 1))  # of devices, one report
         only = type(self.algorithm).learn is Algorithm.learn
         while True:
             if len(asked) == len(answers):
@@ -855,7 +856,7 @@ class Agent(Uncopyable):
                     if not raw.aggregate and not self.privacy.devices_add:
                         release = replace(release, users=block.places)
                 cost, value = self._curator.price(release), dump(release)
-                drawn = (len(asked), value, cost, spent, self._limit, self._secrets(), only)
+                drawn = (len(asked), value, cost, spent, limit, self._secrets(), only)
                 with self.store.write() as db:
                     runs.release(db, self.store, run, block, runs.Draw(*drawn))
                     run = runs.find(db, self.run_name)
@@ -875,11 +876,6 @@ class Agent(Uncopyable):
             mu = math.sqrt(query.share) * self.algorithm.privacy.episode_mu
         # Without privacy nothing costs anything.
         return mu if mu is not None and math.isfinite(mu) else None
-
-    @property
-    def _limit(self) -> Fraction:
-        # Of devices, one report.
-        return Fraction(self._curator.limit if isinstance(self._curator, JointCurator) else 1)
 
     def _commit(
         self,
