@@ -258,18 +258,6 @@ def world_entry(name: str) -> NamedMaker:
     )
 
 
-def named_world(name: str) -> tuple[NamedMaker | None, str]:
-    """What makes the world of a text, and its options; nothing of others' is imported.
-
-    ``None`` makes it where the text is a file that describes a world.
-    """
-    imported = name.partition(":")[0].strip() in GYM
-    if PurePath(name).suffix.lower() in WORLD_FILES and not imported:
-        return None, ""
-    kind, options = split(name)
-    return world_entry(kind), options
-
-
 def build_world(name: str) -> World:
     """The world of a text; an InvalidArgument says what is allowed.
 
@@ -284,12 +272,14 @@ def build_world(name: str) -> World:
     tacit.privacy.errors.InvalidArgument: riverswim has no option 'depth'; it takes states=6, \
 horizon=20
     """
-    entry, options = named_world(name)
-    if entry is None:
+    imported = name.partition(":")[0].strip() in GYM
+    if PurePath(name).suffix.lower() in WORLD_FILES and not imported:
         from tacit.tabular.world import load_world
 
         return load_world(name)
-    if entry.name == GYM[0]:
+    kind, options = split(name)
+    entry = world_entry(kind)
+    if imported:
         return _imported(entry, options)
     own = _world_target(entry.name) is not None
     # What makes an environment takes, besides its own options, those of any environment.

@@ -267,15 +267,10 @@ class EpisodesReport:
 
     def __str__(self) -> str:
         found = "all valid" if self.valid else f"{self.affected_users:,} episodes hold mistakes"
-        names = ("unknown_states", "unknown_actions", "invalid_states", "invalid_actions")
-        counts = {name: getattr(self, name) for name in (*names, "invalid_rewards")}
-        words = [f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items() if count]
-        more = [
-            f"{count:,} steps {what}"
-            for count, what in ((self.ended, "after an end"), (self.gaps, "in gaps"))
-            if count
-        ]
-        parts = ", ".join([*words, *more])
+        words = {"ended": "steps after an end", "gaps": "steps in gaps"}
+        counts = {words.get(k, k.replace("_", " ")): n for k, n in vars(self).items()}
+        listed = list(counts.items())[2:-1]
+        parts = ", ".join(f"{count:,} {what}" for what, count in listed if count)
         left_out = f" ({parts}; a statistic leaves them out)" if parts else ""
         return (
             f"{self.users:,} episodes, {self.steps:,} steps: {found}{left_out}. These are raw "
