@@ -29,7 +29,7 @@ import threading
 import time
 import urllib.request
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -313,7 +313,7 @@ class Devices:
         if bad:
             rewards = [float("nan")] * H if local else ["nonsense"] * H
         given = {"user": user, "event": secrets.token_hex(8), "ticket": client._ticket}
-        sent = Sent(**given, rewards=0.0 if bad else sum(rewards), steps=0 if bad else H)
+        sent = Sent(*given.values(), 0.0 if bad else sum(rewards), 0 if bad else H)
         raw: dict[str, Any] = {"states": states, "actions": actions, "rewards": rewards}
         if hasattr(policy, "component"):
             raw["component"] = policy.component
@@ -465,7 +465,7 @@ def _events(
     wrong += ["a ticket was accepted twice"] * (max(tickets.values(), default=1) > 1)
 
 
-def _people(journal: Journal, mine: dict[str, str], rows: list[Any], wrong: list[str]) -> None:
+def _people(journal: Journal, mine: dict[str, str], rows: Sequence[Any], wrong: list[str]) -> None:
     count = Counter(row.person for row in rows)
     released = {row.person for row in rows if row.fate == "released"}
     accepted = Counter(s.user for s in journal.sent if s.accepted)
@@ -482,7 +482,7 @@ def _people(journal: Journal, mine: dict[str, str], rows: list[Any], wrong: list
         wrong.append("people have places who were never accepted")
 
 
-def _accounts(db: Any, run: Any, rows: list[Any], wrong: list[str]) -> None:
+def _accounts(db: Any, run: Any, rows: Sequence[Any], wrong: list[str]) -> None:
     spent, reserved = Counter[str](), Counter[str]()
     for row in rows:
         (spent if row.fate == "released" else reserved)[row.person] += row.pays
@@ -622,8 +622,8 @@ def _settled(store: Store, told: Told, seconds: float = 60.0) -> None:
 
 def table(held: dict[str, Any]) -> list[str]:
     """The rows of the page, one per campaign."""
-    names = ("kills", "leaders", "stops", "ends", "databases", "clocks", "commands")
-    names += ("accepted", "forgotten", "releases", "sums")
+    names = ["kills", "leaders", "stops", "ends", "databases", "clocks", "commands"]
+    names += ["accepted", "forgotten", "releases", "sums"]
     rows = []
     for key in sorted(held):
         cells = [f"{held[key][name]:,}" for name in names]

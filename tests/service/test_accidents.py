@@ -62,9 +62,9 @@ def both(where: str) -> Iterator[Callable[..., tuple[Agent, Agent]]]:
     """The same run by two handles, as two processes have it."""
     opened = [Store(where), Store(where)]
 
-    def made(kind: Any = tacit.UCBVI, **options: Any) -> tuple[Agent, Agent]:
+    def made(kind: Any = tacit.UCBVI, privacy: Any = LITTLE, **options: Any) -> tuple[Agent, Agent]:
         given = {"schedule": f"fixed:size={SIZE}"} | options
-        one, two = (kind(SPEC, 1000, LITTLE, store=store, **given) for store in opened)
+        one, two = (kind(SPEC, 1000, privacy, store=store, **given) for store in opened)
         return one, two
 
     yield made
@@ -274,3 +274,21 @@ def test_a_clock_that_was_set_back_holds_nothing_up(
     with two.store.read() as db:
         assert len(db.execute(select(versions)).all()) == 2
     assert len(sums(two)) == 1
+
+
+def test_a_report_that_no_device_makes_costs_nobody_else_theirs(both: Any) -> None:
+    one, two = both(privacy=tacit.LocalDP(4e6, 1e-7))
+    statistic, model = one.statistic, one.privacy
+    size = statistic.layout.size
+    for k, odd in enumerate((None, np.nan, 1e300, -np.inf)):
+        data = {"states": np.zeros((1, H + 1), int), "rewards": np.full((1, H), 0.5)}
+        data["actions"] = np.array([[one.policy.act(step, 0) for step in range(H)]])
+        data["versions"] = np.zeros(1, int)
+        report = tacit.local.report(statistic, Block(1, data), model)
+        rows = report[np.newaxis] if odd is None else np.full((1, size), odd)
+        ticket = one.ticket()
+        assert one.receive(Block(1, {"reports": rows}), [f"{k}"], ["e"], [ticket])[0].accepted
+    while two.step():
+        pass
+    assert two.run_row().latest == 1
+    assert sums(two) == {0: near(0.5)}

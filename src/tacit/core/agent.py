@@ -778,8 +778,10 @@ class Agent(Uncopyable):
                 if held is None:
                     aggregate, arrays = load(data)
                     held = Block(users, arrays, aggregate)
-                if made == "reports" and made in held.arrays:
-                    self._curator.checked_reports(asked, held[made])  # type: ignore[attr-defined]
+                if isinstance(self._curator, LocalCurator) and made in held.arrays:
+                    # One that no device makes counts as zero: sums with it would be lost.
+                    checked = self._curator.checked_reports(asked, held[made])
+                    held = Block(users, {**held.arrays, **checked.arrays})
                 elif made not in held.arrays:
                     asked.check(held)
                 found.append(held)
