@@ -312,8 +312,9 @@ class Devices:
         local, bad = client.task()["model"] == "local", rng.random() < 0.05
         if bad:
             rewards = [float("nan")] * H if local else ["nonsense"] * H
-        given = {"user": user, "event": secrets.token_hex(8), "ticket": client._ticket}
-        sent = Sent(*given.values(), 0.0 if bad else sum(rewards), 0 if bad else H)
+        event, counted = secrets.token_hex(8), (0.0, 0) if bad else (sum(rewards), H)
+        sent = Sent(user, event, client._ticket, *counted)
+        given = {"user": user, "event": event, "ticket": client._ticket}
         raw: dict[str, Any] = {"states": states, "actions": actions, "rewards": rewards}
         if hasattr(policy, "component"):
             raw["component"] = policy.component

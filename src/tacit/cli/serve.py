@@ -74,7 +74,8 @@ def _serve(app: App) -> None:
     except ImportError:
         raise MissingExtra("serving needs more: pip install 'tacit[serve]'") from None
     serving = app.serving
-    app.agent().store.close()  # the run in the store, or why it is not this one, before anything listens
+    # The run in the store, or why it is not this one, before anything listens.
+    app.agent().store.close()
     say(f"http{'s' if serving.certificate else ''}://{serving.host}:{serving.port}")
     uvicorn.run(
         "tacit.cli.serve:worker",
