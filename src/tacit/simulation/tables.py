@@ -157,7 +157,7 @@ def columns(results: Labelled) -> dict[str, NDArray[Any]]:
 def frame(results: Labelled) -> Any:
     """The columns as a data frame of pandas."""
     try:
-        import pandas
+        import pandas  # type: ignore[import-untyped]
     except ImportError as error:
         raise MissingExtra("a frame needs pandas: pip install 'tacit[frames]'") from error
     return pandas.DataFrame(columns(results))
