@@ -13,7 +13,6 @@ import json
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -158,7 +157,7 @@ def columns(results: Labelled) -> dict[str, NDArray[Any]]:
 def frame(results: Labelled) -> Any:
     """The columns as a data frame of pandas."""
     try:
-        pandas = import_module("pandas")
+        import pandas  # type: ignore[import-untyped]
     except ImportError as error:
         raise MissingExtra("a frame needs pandas: pip install 'tacit[frames]'") from error
     return pandas.DataFrame(columns(results))
