@@ -60,8 +60,9 @@ class UCBVI(TabularAlgorithm):
         totals = counts.transitions.sum(axis=-1)
         spread = counts.noise * math.sqrt(S)
         # Where the policy cannot tell which cells are empty, noise alone must not pass for visits.
-        known = counts.reached & (totals > (0.5 if along else 2.0) * spread)
-        lowered = np.maximum(totals - spread, 1e-3)
+        threshold = constants.known if along else constants.known_unmasked
+        known = counts.reached & (totals > threshold * spread)
+        lowered = np.maximum(totals - constants.lowering * spread, 1e-3)
         probabilities = np.empty_like(counts.transitions)
         project(counts.transitions.reshape(-1, S), known.reshape(-1), probabilities.reshape(-1, S))
         safe = np.where(known, totals, 1.0)
@@ -69,8 +70,8 @@ class UCBVI(TabularAlgorithm):
         sampling = scale * constants.sampling * math.sqrt(2.0 * math.log(totals.size / 0.05))
         model = probabilities, rewards, lowered, known, counts.noise, counts.reward_noise
         (q_values, bonuses), tables = np.empty((2, H, S, A)), np.empty((2, H, S), dtype=np.int64)
-        range_term, ties = scale * constants.range_term, rng.random((H, S, A))
-        plan(*model, H, sampling, range_term, ties, q_values, bonuses, *tables)
+        widths = sampling, constants.privacy, scale * constants.range_term
+        plan(*model, H, *widths, rng.random((H, S, A)), q_values, bonuses, *tables)
         best, greedy = (self.named(Policy.deterministic(table, A)) for table in tables)
         return q_values, Optimistic(probabilities, rewards, bonuses), (best, greedy)
 
