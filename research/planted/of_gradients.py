@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from tacit.continuous.statistics.policy_gradients import PolicyGradients
 
 from research.planted.base import Asking, Leaking
+from tacit.continuous.actor_critic import PolicyGradients
 from tacit.privacy.statistic import Block, Floats
 
 _FAR = 1e6
