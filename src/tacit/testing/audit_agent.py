@@ -36,7 +36,6 @@ from tacit.core.algorithm import BlockInfo
 from tacit.core.world import World
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import CheckFailed, InvalidArgument
-from tacit.privacy.gaussian_dp import epsilon_from_mu
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.local import noise_scale, report
 from tacit.privacy.noise import Noise
@@ -54,9 +53,10 @@ Unit: TypeAlias = Literal["mu", "epsilon"]
 FALSE_ALARM = 1e-3
 """The chance that all tests of one audit together alarm although nothing is wrong, at most.
 
-Two views from outside have 1e-4 each, at the usual confidence, the checks of behaviour 1e-5, and
-a few tests of noise 1e-11 each.
+Two views from outside have 1e-4 each, the checks of behaviour 1e-5, and a few tests of noise 1e-11
+each.
 """
+_CONFIDENCE = 0.9999
 
 # Statistics that are attacked at most, one by one.
 _ATTACKED = 6
@@ -71,7 +71,6 @@ def audit_agent(
     *,
     users: int = 400,
     runs: int = 1000,
-    confidence: float = 0.9999,
     seed: int = 0,
     behaviour: bool = True,
     rounds: int = 80,
@@ -86,7 +85,6 @@ def audit_agent(
         world: a small world.
         users: how many users the audited agents serve; three releases are needed at least.
         runs: how often the agent runs with each of the two users, per audited block.
-        confidence: of the lower bound from outside.
         seed: of the users and the attack.
         behaviour: whether to make the checks of :func:`tacit.check_agent` as well.
         rounds: of the search for the farthest pair.
@@ -112,24 +110,22 @@ def audit_agent(
             broken.append("what is released by way of the store is not what is released without")
         for block, pair in sorted(pairs.items()):
             try:
-                transcripts.append(auditor.transcript(block, pair, runs, confidence, advance))
+                transcripts.append(auditor.transcript(block, pair, runs, advance))
             except Exception as error:
                 broken.append(f"block {block}: {type(error).__name__}: {error}")
         for outcome in agent_outcomes(make_agent, world, **same) if behaviour else ():
             outcomes.append(outcome)
             advance(runs // 10)
-    privacy = auditor.privacy
     return AgentAudit(
         agent=auditor.name,
         world=world.name,
-        privacy=repr(privacy),
+        privacy=repr(auditor.privacy),
         guarantee=auditor.guarantee,
         releases=auditor.releases,
         passages=len(auditor.passages),
         statistics=tuple(statistics),
         transcripts=tuple(transcripts),
         outcomes=tuple(outcomes),
-        delta=privacy.delta if privacy.delta > 0.0 else 1e-6,
         broken=tuple(broken),
     )
 
@@ -273,7 +269,7 @@ class _AgentAuditor:
     # Runs.
 
     def transcript(
-        self, block: int, pair: Block, runs: int, confidence: float, advance: Callable[[int], None]
+        self, block: int, pair: Block, runs: int, advance: Callable[[int], None]
     ) -> Transcript:
         measure = self._device if self.privacy.local else self._run
         seen: tuple[list[_Seen], list[_Seen]] = [], []
@@ -308,7 +304,7 @@ class _AgentAuditor:
             noise_ratio=noise.ratio,
             noise_values=noise.values,
             loss_variance=float(np.var([s.loss for s in seen[0]])),
-            outside=audit_samples(scores[1], scores[0], confidence=confidence),
+            outside=audit_samples(scores[1], scores[0], confidence=_CONFIDENCE),
             along=along.ratio if along.values else math.nan,
             noise_findings=tuple(failures),
         )
@@ -582,7 +578,6 @@ class AgentAudit:
         passages: releases through the gate in a run.
         transcripts: by audited block.
         outcomes: the checks of behaviour.
-        delta: at which lower bounds on mu are also given as an epsilon.
         broken: what ended runs of the transcript before they were through, in words.
     """
 
@@ -595,7 +590,6 @@ class AgentAudit:
     statistics: tuple[Attacked, ...]
     transcripts: tuple[Transcript, ...]
     outcomes: tuple[Outcome, ...] = ()
-    delta: float = 1e-6
     broken: tuple[str, ...] = ()
 
     @property
@@ -628,20 +622,18 @@ class AgentAudit:
         return not self.findings
 
     @property
-    def lower_bounds(self) -> tuple[float, float]:
-        """The largest mu that was shown from outside, and as an epsilon at ``delta``."""
-        mu = max((t.outside.mu for t in self.transcripts), default=0.0)
-        return mu, epsilon_from_mu(mu, self.delta) if mu > 0.0 else 0.0
+    def delta(self) -> float:
+        """At which lower bounds on mu are also given as an epsilon."""
+        return self.guarantee.delta or 1e-6
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain values."""
-        mu, epsilon = self.lower_bounds
+        outside = [t.outside for t in self.transcripts]
+        names = ("agent", "world", "privacy", "releases", "passages")
         return {
             "verdict": "pass" if self.passed else "fail",
-            **{name: getattr(self, name) for name in ("agent", "world", "privacy")},
+            **{name: getattr(self, name) for name in names},
             "guarantee": self.guarantee.to_dict(),
-            "releases": self.releases,
-            "passages": self.passages,
             "statistics": [
                 {n: getattr(s, n) for n in ("name", "declared", "found", "tightness")}
                 | {"passed": s.failure is None}
@@ -649,8 +641,8 @@ class AgentAudit:
             ],
             "transcripts": [t.to_dict() for t in self.transcripts],
             "mu_estimate": max((t.estimate for t in self.transcripts), default=None),
-            "mu_lower_bound": mu,
-            "epsilon_lower_bound": epsilon,
+            "mu_lower_bound": max((o.mu for o in outside), default=0.0),
+            "epsilon_lower_bound": max((o.epsilon(self.delta) for o in outside), default=0.0),
             "checks": [
                 {"name": o.name, "outcome": o.verdict, "reason": o.reason} for o in self.outcomes
             ],
@@ -686,6 +678,6 @@ class AgentAudit:
                 f"variance {t.loss_variance:.4f}, claimed is {t.claimed**2:.4f} at most; "
                 f"{t.along:.3f} of the claimed noise in the direction of these two"
             )
-        epsilon = f"epsilon >= {self.lower_bounds[1]:.3g} at {self.delta:g}"
+        epsilon = f"epsilon >= {t.outside.epsilon(self.delta):.3g} at {self.delta:g}"
         words["from outside"] = f"{t.outside}, so {epsilon}"
         return words
