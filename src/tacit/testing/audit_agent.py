@@ -303,7 +303,6 @@ class _AgentAuditor:
             accounted=max(s.cost for s in everything),
             noise_ratio=noise.ratio,
             noise_values=noise.values,
-            loss_variance=float(np.var([s.loss for s in seen[0]])),
             outside=audit_samples(scores[1], scores[0], confidence=_CONFIDENCE),
             along=along.ratio if along.values else math.nan,
             noise_findings=tuple(failures),
@@ -515,7 +514,6 @@ class Transcript:
             that the block is in and their claimed noise.
         accounted: the exact cost of telling these two apart, with the claimed noise.
         noise_ratio: measured over claimed variance of the noise, from so many values.
-        loss_variance: of the log-likelihood ratios of runs with the first user.
         along: measured over claimed variance of the noise in the direction that tells them apart,
             which is that of their losses; ``nan`` where it is not Gaussian.
         outside: the bound from a threshold.
@@ -530,7 +528,6 @@ class Transcript:
     accounted: float
     noise_ratio: float
     noise_values: int
-    loss_variance: float
     along: float
     outside: EmpiricalAudit
     noise_findings: tuple[tuple[str, str], ...] = ()
@@ -560,7 +557,7 @@ class Transcript:
     def to_dict(self) -> dict[str, Any]:
         """The numbers."""
         names = ["block", "runs", "unit", "claimed", "bound", "accounted", "estimate"]
-        names += ["noise_ratio", "noise_values", "loss_variance"]
+        names += ["noise_ratio", "noise_values"]
         return {name: getattr(self, name) for name in names} | {
             "loss_ratio": None if math.isnan(self.along) else self.along,
             "lower_bound_mu": self.outside.mu,
@@ -654,10 +651,9 @@ class AgentAudit:
     def words(self) -> Mapping[str, str]:
         """The claim and the main numbers as labelled texts, for a terminal."""
         g = self.guarantee
+        published = f"{self.passages:,} through the gate, {self.releases:,} policies published"
         words = {"claim": g.short, "unit": g.unit, "relation": g.relation.value}
-        words["mechanism"] = g.mechanism
-        words["releases"] = f"{self.passages:,} through the gate, {self.releases:,} policies "
-        words["releases"] += "published"
+        words |= {"mechanism": g.mechanism, "releases": published}
         # Several statistics may have one name: the worst of them is shown.
         for s in sorted(self.statistics, key=lambda s: (s.failure is not None, s.tightness)):
             found = f"declared {s.declared:.4g}, found {s.found:.4g} ({s.tightness:.1%})"
@@ -674,10 +670,7 @@ class AgentAudit:
         )
         words["noise"] = f"{t.noise_ratio:.4f} of the claimed variance ({t.noise_values:,} values)"
         if not math.isnan(t.along):
-            words["privacy loss"] = (
-                f"variance {t.loss_variance:.4f}, claimed is {t.claimed**2:.4f} at most; "
-                f"{t.along:.3f} of the claimed noise in the direction of these two"
-            )
+            words["privacy loss"] = f"{t.along:.3f} of the claimed variance ({2 * t.runs:,} runs)"
         epsilon = f"epsilon >= {t.outside.epsilon(self.delta):.3g} at {self.delta:g}"
         words["from outside"] = f"{t.outside}, so {epsilon}"
         return words

@@ -55,8 +55,6 @@ from tacit.testing.watched_gate import WatchedGate, require_same, snapshot
 
 Warn: TypeAlias = Literal["always", "error"]
 
-# Statistics that are attacked.
-_STATISTICS = 3
 # Numbers of noise that are looked at, runs that they come from at most, and reports of bits.
 _NOISE_VALUES, _NOISE_RUNS, _REPORTS = 1000, 6, 300
 # Transactions of a block at most, each of which is interrupted twice.
@@ -265,8 +263,7 @@ def check_sensitivity(trial: Trial) -> None:
     for place, passage in enumerate(passages):
         distinct.setdefault(passage.statistic.fingerprint, place)
     places = list(distinct.values())
-    some = {places[0], places[len(places) // 2], places[-1]}
-    for place in sorted(some)[:_STATISTICS]:
+    for place in sorted({places[0], places[len(places) // 2], places[-1]}):
         passage = passages[place]
         raw = trial.first.gate.blocks[passage.gate, passage.block]
         own = sampler_of(raw, trial.first.policies[passage.block])
@@ -355,13 +352,9 @@ def _check_returning(trial: Trial) -> None:
     counted = _counted([who for some in ids for who in some], trial.privacy, sizes)
     expected = everybody.take(counted)
     refused, out = sum(r.refused for r in receipts), everybody.users - expected.users
-    true = (
-        refused == out
-        and sum(r.counted for r in receipts) + sum(r.waiting for r in receipts)
-        == everybody.users - out
-    )
+    kept = sum(r.counted + r.waiting for r in receipts)
     require(
-        true,
+        (refused, kept) == (out, expected.users),
         f"of {everybody.users} users, some of whom came again, {out} may not count; receipts say "
         f"that {refused} do not",
     )

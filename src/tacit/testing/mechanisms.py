@@ -58,11 +58,6 @@ class ExactAudit:
     draws: int
 
     @property
-    def worst(self) -> int:
-        """Where the cost is attained."""
-        return int(self.costs.argmax())
-
-    @property
     def cost(self) -> float:
         """The exact cost."""
         return float(self.costs.max())
@@ -87,7 +82,8 @@ class ExactAudit:
     def __str__(self) -> str:
         claim = "no claim" if self.claimed is None else f"claimed {self.claimed:.6g}"
         verdict = "covered" if self.passed else "NOT COVERED"
-        return f"exact {self.unit} {self.cost:.6g} (item {self.worst}), {claim}: {verdict}"
+        worst = int(self.costs.argmax())
+        return f"exact {self.unit} {self.cost:.6g} (item {worst}), {claim}: {verdict}"
 
 
 class BasisNoise:

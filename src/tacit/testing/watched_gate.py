@@ -181,15 +181,13 @@ def _attributes(value: object) -> list[tuple[str, object]]:
     return [(name, getattr(value, name)) for name in names if not name.startswith("_")]
 
 
-_NAMES = (
-    *("policy", "greedy_policy", "block_users", "form", "releases", "users", "state", "record"),
-    "guarantee",
-)
+_NAMES = {"policy", "greedy_policy", "block_users", "form", "releases", "users", "state"}
+_NAMES |= {"record", "guarantee"}
 
 
 def snapshot(agent: Any) -> dict[str, str]:
     """All that is public of an agent and its algorithm, by name."""
-    public = {name: digest_of(getattr(agent, name)) for name in _NAMES}
+    public = {name: digest_of(getattr(agent, name)) for name in sorted(_NAMES)}
     # What is computed when it is asked for may not be yet; of a run's seed its store knows.
     kind, shown = type(agent.algorithm), dict(_attributes(agent.algorithm))
     once = {n for n in shown if isinstance(getattr(kind, n, None), cached_property)}
