@@ -98,7 +98,7 @@ def audit_agent(
         raise InvalidArgument(f"runs must be at least {_FEWEST_RUNS}, got {runs!r}")
     auditor = _AgentAuditor(make_agent, world, users, seed, rounds, sample)
     if behaviour:
-        require_releases(auditor.make(0), auditor.releases)
+        require_releases(auditor.make(), auditor.releases)
     # The first block, whose users are in most releases of a counter, and a later one.
     blocks = sorted({0, auditor.releases // 2} & set(range(auditor.releases)))
     units = len(blocks) * 2 * runs + 12 * behaviour * (runs // 10)
@@ -143,7 +143,7 @@ class _AgentAuditor:
 
     def __post_init__(self) -> None:
         self._flips: Flips | None = None
-        agent = self.make(0)
+        agent = self.make()
         self.privacy: Any = agent.privacy
         if not self.privacy.private:
             raise InvalidArgument(f"privacy is {self.privacy!r}: there is nothing to audit")
@@ -166,7 +166,7 @@ class _AgentAuditor:
                 self.blocks.append(raw_block(served))
                 self.policies.append(policy)
         self.passages = self.gate.passages
-        self.agent = self.make(0)
+        self.agent = self.make()
         self.releases = len(self.blocks)
         group = max((p.statistic.group_size for p in self.passages), default=1)
         if group > 1:
@@ -175,10 +175,9 @@ class _AgentAuditor:
                 "an audit replaces one"
             )
 
-    def make(self, noise_seed: int) -> Any:
-        return self.make_agent(
-            self.world.spec, users=self.users, seed=self.seed, noise_seed=self._noise(noise_seed)
-        )
+    def make(self) -> Any:
+        known = {"users": self.users, "seed": self.seed, "noise_seed": self._noise(0)}
+        return self.make_agent(self.world.spec, **known)
 
     def _noise(self, seed: int) -> int:
         # Audits with different seeds share no noise.
