@@ -275,7 +275,7 @@ def test_the_privacy_loss_is_looked_at_by_itself() -> None:
     known = HOSTS["UCBVI"]
     auditor = _AgentAuditor(known.make(), known.world(), 160, 0)
     pair = auditor.attack([0])[1][0]
-    whole = auditor.transcript(0, pair, 100, 0.9999, lambda _: None)
+    whole = auditor.transcript(0, pair, 100, lambda _: None)
     assert whole.findings == ()
     assert whole.along == pytest.approx(1.0, abs=0.5)
     assert whole.accounted <= whole.bound * (1.0 + 1e-9) <= whole.claimed * (1.0 + 2e-9)
@@ -289,7 +289,7 @@ def test_the_privacy_loss_is_looked_at_by_itself() -> None:
         return seen
 
     auditor._run = with_less  # type: ignore[method-assign]
-    found = auditor.transcript(0, pair, 100, 0.9999, lambda _: None)
+    found = auditor.transcript(0, pair, 100, lambda _: None)
     assert found.along == pytest.approx(0.25 * whole.along)
     assert [name for name, _ in found.findings] == ["privacy loss"]
 
