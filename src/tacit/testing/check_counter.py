@@ -317,4 +317,4 @@ def _check_resume(build: _Builder) -> None:
 def _read_again(counter: Counter, source: Noise) -> Counter:
     """The counter as a store gives it back: from its bytes."""
     meta, arrays = load(dump(counter.dump()))
-    return revive_counter(meta, arrays, source)
+    return revive_counter(meta, arrays, source, type(counter))
