@@ -115,7 +115,7 @@ def maker(
             releases = getattr(getattr(agent, "schedule", None), "releases", 0)
             if releases >= 3:
                 return make, 2**power
-            if releases and getattr(agent, "batch", False):
+            if releases and agent.algorithm.offline:
                 return make, _BLOCK * int(releases)
     raise InvalidArgument("this agent publishes less than three times: give users or a schedule")
 

@@ -135,6 +135,7 @@ class Agent(Uncopyable):
         if noise_seed is None:
             # Before a store is touched: where warnings are errors, nothing has happened.
             warn_of_budget(algorithm.privacy, algorithm.users)
+        instance_of("name", name, str)
         self.algorithm, self.run_name = algorithm, name
         self.store = store if isinstance(store, Store) else Store(store)
         self._lock = new_lock()
@@ -397,7 +398,6 @@ class Agent(Uncopyable):
         """A call's users, by the hashes of their names and events, where they have any."""
         names, keys = list[str](), list[str]()
         if ids is not None:
-            ids = [*ids]
             row_ids(ids, data.users)
             names = [self.store.keyed("person", str(name)) for name in ids]
         if events is not None:
