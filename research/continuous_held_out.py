@@ -24,7 +24,6 @@ from research.jobs import RUNS, WORKERS, Job, Run, _world, run_jobs, spread
 from research.tables import ColumnTable, columns_main
 from research.wang_public_code import public_code
 from tacit.continuous import line
-from tacit.papers import baselines
 from tacit.papers.result import PaperResult
 from tacit.papers.wang_functional_2019 import Setting, network_q
 from tacit.privacy.models import JointDP, NonPrivate, Privacy

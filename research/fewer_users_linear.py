@@ -25,7 +25,7 @@ from tacit.linear.linear_posterior import LinearPosteriorConstants
 from tacit.linear.posterior import Prior
 from tacit.privacy.files import write_atomic
 from tacit.privacy.models import NonPrivate, Privacy
-from tacit.simulation.limits import fewest_users
+from tacit.simulation.plan import fewest_users
 
 STORED = Path(__file__).with_suffix(".json")
 

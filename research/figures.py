@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tacit.core.sizes import Floats
+from tacit.data.sizes import Floats
 from tacit.privacy.errors import InvalidArgument
 from tacit.simulation import plots
 from tacit.simulation.plots import FORMATS, INK, PALE, STYLE, Pen, curves

@@ -22,6 +22,7 @@ from research.planted.base import Admitting, Curated, Drawing, Leaking, Tampered
 from research.planted.of_accounts import IdsDropped
 from research.planted.of_noise import HalfTheNoise
 from tacit import UCBPO, UCBVI, ConcurrentPSRL, JointDP, LocalDP, NonPrivate
+from tacit.core.receipt import Receipt
 from tacit.privacy.errors import CheckFailed, InvalidArgument
 from tacit.privacy.statistic import Block
 from tacit.tabular import riverswim
@@ -161,10 +162,10 @@ class SameVersion(Tampered):
     def tamper(cls, agent: Any) -> None:
         look = agent._look
 
-        def same() -> Any:
-            run, now = look()
-            policy = now.plan.policy.as_version(0)
-            return run, replace(now, plan=replace(now.plan, policy=policy))
+        def same(fresh: bool = False) -> Any:
+            view = look(fresh)
+            policy = view.now.plan.policy.as_version(0)
+            return view._replace(now=replace(view.now, plan=replace(view.now.plan, policy=policy)))
 
         agent._look = same
 
@@ -205,15 +206,16 @@ class ForgetsWaiting(Tampered):
 
     @classmethod
     def tamper(cls, agent: Any) -> None:
-        write = agent._write
+        put = agent._put
 
-        def kept(part: Block, ids: Any) -> int:
-            if ids is not None:
-                return int(write(part, ids))
-            agent._waiting.add(part, agent._look()[0].block)
-            return 0
+        def kept(coming: Any, seen: Any) -> Any:
+            users = coming.rows.users
+            if coming.names:
+                return put(coming, seen)
+            agent._waiting.add(coming.rows, seen.block, [""] * users)
+            return Receipt(users, waiting=users)
 
-        agent._write = kept
+        agent._put = kept
 
 
 class KeepsEpisodes(Tampered):

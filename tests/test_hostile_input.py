@@ -222,8 +222,9 @@ _ABSURD = """
         "releases": lambda: tacit.counter(tacit.Budget(1.0, 1e-6), 1.0, 10**18, kind="blocks"),
         "schedule": lambda: Schedule.parse("geometric:growth=1.0000000001", 10**18),
         "every": lambda: Schedule.parse("every", 10**18),
-        "log": lambda: tacit.Episodes.from_records(
-            ["a"], [0], [0], [0], [0.0], [0], horizon=10**12
+        "log": lambda: tacit.Episodes.from_frame(
+            dict.fromkeys(("user", "step", "state", "action", "reward", "next_state"), [0]),
+            horizon=10**12,
         ),
         "policy": lambda: tacit.Policy.uniform(10**6, 10**6, 10**6),
         "block": lambda: joint.curator(noise_seed=0).release(tacit.ClippedSum(2), block=10**400),

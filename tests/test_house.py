@@ -19,7 +19,7 @@ def sizes() -> Counter[str]:
     """Lines by room; modules beside the rooms are one room."""
     found: Counter[str] = Counter()
     for path, text in FILES.items():
-        found[path.parts[0] if len(path.parts) > 1 else "names"] += len(text.splitlines())
+        found[path.parts[0] if len(path.parts) > 1 else "hallway"] += len(text.splitlines())
     return found
 
 

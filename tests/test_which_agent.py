@@ -13,7 +13,7 @@ from tacit.finite.spec import FiniteSpec
 from tacit.privacy.statistic import WHOLE_EPISODE
 from tacit.registry import agent_entry, agent_names, build_world, choose_agent
 from tacit.which_agent import MANY_CELLS, RULES, agent, choose, rules_table
-from tests.cli.calls import BUDGET, call, content
+from tests.cli.calls import BUDGET, call, entry
 
 JOINT, PURE, NONE = JointDP(1.0, 1e-6), JointDP(1.0, 0.0), NonPrivate()
 LOCAL, LOCAL_PURE = LocalDP(4.0, 1e-6), LocalDP(4.0, 0.0)
@@ -152,7 +152,7 @@ def test_auto_is_a_name_of_the_command_line():
 
 def test_a_run_says_what_was_chosen():
     common = ("--world", SMALL, "--users", 1000, "--workers", 1)
-    made = content(call("run", *common, *BUDGET, "--json"))
+    made = entry(call("run", *common, *BUDGET, "--json"))
     assert made["agent"] == "concurrent_psrl"
     assert made["chosen"].startswith("finite world, joint DP: ")
     words = " ".join(call("run", *common, "--privacy", "none").stdout.split())

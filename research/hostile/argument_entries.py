@@ -104,9 +104,6 @@ def _data_calls() -> dict[str, Call]:
         "FiniteSpec": Call(FiniteSpec, constant(**finite)),
         "Episodes": Call(Episodes, constant(**episodes)),
         "VectorEpisodes": Call(VectorEpisodes, constant(**vectors)),
-        "Episodes.from_records": Call(
-            Episodes.from_records, lambda: small_log() | {"horizon": 2, "version": None}
-        ),
         "Episodes.from_frame": Call(
             Episodes.from_frame, lambda: {"frame": small_log(), "horizon": 2, "user": "user"}
         ),

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from hypothesis import strategies as st
 
-from tacit.simulation.result import _digest
+from tacit.simulation.tables import digest
 
 Forger: TypeAlias = Callable[[bytes, int, Any, bool], bytes]
 """Replaces one entry of a file: its bytes, which entry, by what, or whether it is left out."""
@@ -118,7 +118,7 @@ def forged_result(data: bytes, pick: int, new: Any, drop: bool) -> bytes:
     content = json.loads(data)
     content.pop("sha256")
     content = _forged(content, pick, new, drop)
-    return json.dumps(content | {"sha256": _digest(content)}).encode()
+    return json.dumps(content | {"sha256": digest(content)}).encode()
 
 
 def forged_archive(data: bytes, pick: int, new: Any, drop: bool) -> bytes:

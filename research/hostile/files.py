@@ -34,7 +34,7 @@ from research.hostile.fuzzing import Broken, EntryPoint, Strategy
 from research.hostile.small import small_agents, small_result, small_ucbvi
 from tacit import published
 from tacit.privacy.errors import TacitError
-from tacit.simulation.tables import load_results
+from tacit.simulation.tables import load_results, save_results
 from tacit.tabular.world import load_world
 
 
@@ -104,7 +104,7 @@ def file_cases() -> tuple[FileCase, ...]:
         FileCase("Result.load", small_result().save, tacit.Result.load, forged_result),
         FileCase("load_world: .json", _write_json, load_world, forged_text, suffix=".json"),
         FileCase("load_world: .toml", _write_toml, load_world, not_forged, suffix=".toml"),
-        FileCase("load_results", _write_results, load_results, forged_text),
+        FileCase("load_results", _write_results, load_results, forged_result),
         FileCase(
             "Policy.load",
             tacit.Policy.deterministic([[0, 1], [1, 0]], 2).publish,
@@ -127,9 +127,7 @@ def _write_toml(path: Path) -> None:
 
 
 def _write_results(path: Path) -> None:
-    result = small_result().to_dict()
-    content = {"format": "tacit-runs", "version": 1, "results": {"a": [result], "b": [result]}}
-    path.write_text(json.dumps(content))
+    save_results({"a": [small_result()], "b": [small_result()]}, path)
 
 
 def _policy_cases() -> list[FileCase]:

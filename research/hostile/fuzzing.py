@@ -156,7 +156,7 @@ def _own_folder() -> Iterator[Path]:
 @contextlib.contextmanager
 def _little_memory() -> Iterator[None]:
     """Little memory, where the system can say so: absurd sizes must show."""
-    with mock.patch("tacit.core.sizes.MOST_BYTES", _MEMORY // 4):
+    with mock.patch("tacit.data.sizes.MOST_BYTES", _MEMORY // 4):
         if not _USED.exists():  # not Linux
             yield
             return

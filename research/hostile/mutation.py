@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from research.hostile.corruption import Forger
-from tacit.simulation.result import _digest
+from tacit.simulation.tables import digest
 
 Rng = np.random.Generator
 
@@ -109,7 +109,7 @@ def _resealed(data: bytes) -> bytes:
     with contextlib.suppress(ValueError, RecursionError):
         content = json.loads(data)
         if isinstance(content, dict) and content.pop("sha256", None):
-            return json.dumps(content | {"sha256": _digest(content)}).encode()
+            return json.dumps(content | {"sha256": digest(content)}).encode()
     return data
 
 

@@ -39,6 +39,7 @@ from typing import Any
 import numpy as np
 
 import tacit
+from tacit import published
 from tacit.core.agent import Agent
 from tacit.core.algorithm import Algorithm, BlockInfo, BlockSizes, Plan, Progress
 from tacit.core.kinds import AgentKind
@@ -323,7 +324,7 @@ def one_line(what: str, place: int, error: type[BaseException], again: bool, run
             agent.forget(5)  # twice does no harm
             run.forgotten.add(5)
         if what == "publish" and (run.folder / "policy.npz").exists():
-            run.expect(tacit.published.about(run.folder / "policy.npz") is not None, "half a file")
+            run.expect(published.about(run.folder / "policy.npz") is not None, "half a file")
         if what == "successor":
             run.heir = True
             with suppress(tacit.HorizonExceeded):  # it has one

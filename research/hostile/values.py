@@ -45,11 +45,14 @@ def value_entries() -> list[EntryPoint]:
     }
     vectors = episodes | {"states": [[[0.1], [0.2], [0.3]]] * 3, "lengths": [2, 1, 2]}
     log = small_log() | {"version": [0, 0, 0]}
-    records = partial(Episodes.from_records, horizon=2)
+
+    def read(**table: Any) -> Episodes:
+        return Episodes.from_frame(table, horizon=2, version="version")
+
     return [
         _table_entry("Episodes: users' values", Episodes, episodes),
         _table_entry("VectorEpisodes: users' values", VectorEpisodes, vectors),
-        _table_entry("from_records: users' values", records, log),
+        _table_entry("from_frame: users' values", read, log),
         *(_episodes_entry(small) for small in small_agents()),
         *(_reports_entry(small) for small in local_agents()),
     ]

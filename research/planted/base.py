@@ -70,7 +70,7 @@ class Drawing(JointCurator):
     """A curator that changes what is drawn."""
 
     @property
-    def source(self) -> Any:  # type: ignore[override]
+    def source(self) -> Any:
         """Of noise, as it is changed."""
         return _Changed(self)
 

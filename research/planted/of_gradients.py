@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from research.planted.base import Asking, Leaking
-from tacit.continuous.statistics.policy_gradients import PolicyGradients
+from tacit.continuous.actor_critic import PolicyGradients
 from tacit.privacy.statistic import Block, Floats
 
 _FAR = 1e6

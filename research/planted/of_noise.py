@@ -87,9 +87,8 @@ class _Redrawn(Optimal):
     def _released(self, steps: Any, fresh: Any) -> Floats:
         rows = [*(self._draw() for _ in range(self.released - 1)), fresh]
         noise = np.ldexp(np.array(rows, dtype=np.float64), -self._places())
-        published: Floats = (
-            self._sum + self.factor.inverse[self.released - 1, : self.released] @ noise
-        )
+        row = self.factor.inverse[self.released - 1, : self.released]
+        published: Floats = self._sum + row @ noise
         return published
 
 

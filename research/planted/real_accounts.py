@@ -23,7 +23,7 @@ from tacit.privacy.curator import JointCurator, Release
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.models import JointDP
 from tacit.privacy.statistic import Block
-from tacit.store import runs, store
+from tacit.store import runs
 from tacit.store.store import Store
 
 # b. When a store is opened again.
@@ -166,7 +166,7 @@ class StoreReadable(InTacit):
     def patches(self) -> Iterator[Patch]:
         """How its file is made."""
         right = Path.touch
-        yield store.Path, "touch", lambda path, mode=0o666: right(path, mode=0o644)
+        yield Path, "touch", lambda path, mode=0o666: right(path, mode=0o644)
 
 
 class BlocksSpilled(InTacit):

@@ -11,7 +11,7 @@ import numpy as np
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.spec import SimulatedSpec
 from tacit.continuous.world import VectorWorld, roll_out
-from tacit.core.sizes import check_seed, check_size
+from tacit.data.sizes import check_seed, check_size
 from tacit.data.vector_episodes import VectorEpisodes
 from tacit.numerics.simplex import halved
 from tacit.privacy.errors import InvalidArgument

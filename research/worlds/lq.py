@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tacit.core.sizes import check_bytes, check_seed, check_size
+from tacit.data.sizes import check_bytes, check_seed, check_size
 from tacit.lq import LQWorld, Sphere, UniformBall, riccati
 from tacit.privacy.errors import InvalidArgument
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tacit.core.algorithm import Progress
 from tacit.core.problem import Problem
-from tacit.core.sizes import Floats, check_bytes, check_seed, check_size
+from tacit.data.sizes import Floats, check_bytes, check_seed, check_size
 from tacit.finite.algorithm import OptimismOptions
 from tacit.finite.sparse import SparseModel
 from tacit.finite.world import FiniteWorld

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit.core.sizes import Floats, check_bytes, check_seed, check_size
 from tacit.data.episodes import Episodes
+from tacit.data.sizes import Floats, check_bytes, check_seed, check_size
 from tacit.finite.policy import Policy
 from tacit.privacy.arguments import checked_number
 from tacit.privacy.errors import InvalidArgument

@@ -76,8 +76,6 @@ AUTO = "auto"
 """For an agent: the one of :data:`tacit.which_agent.RULES`."""
 _AUTO_TARGET = "tacit.which_agent:agent"
 
-_KEYWORD = inspect.Parameter.KEYWORD_ONLY
-
 # The file whose texts are read, if it may not have code imported.
 _READ: ContextVar[str] = ContextVar("_READ", default="")
 
@@ -188,23 +186,6 @@ class NamedMaker:
         guessed = {key: Option(key, Any, None) for key in values}
         return {k: (guessed | options)[k].read(v, self.name) for k, v in values.items()}
 
-    def check_makes(self, *methods: str) -> None:
-        """Refuses, before it is called, what says of itself that it makes something else.
-
-        A class does, and a function with a type; of any other function, what it makes is looked at.
-        """
-        made: Any = self.make
-        if not inspect.isclass(made):
-            with contextlib.suppress(TypeError, ValueError):
-                kind = inspect.signature(made).return_annotation
-                made = annotation_of(made, inspect.Parameter("made", _KEYWORD, annotation=kind))
-        known = inspect.isclass(made) and made not in (Any, object)
-        if known and not any(hasattr(made, method) for method in methods):
-            raise InvalidArgument(
-                f"{self.name!r} makes {made.__name__}, which has no {' or '.join(methods)}; it was "
-                "not called"
-            )
-
 
 # What files may name.
 
@@ -277,18 +258,6 @@ def world_entry(name: str) -> NamedMaker:
     )
 
 
-def named_world(name: str) -> tuple[NamedMaker | None, str]:
-    """What makes the world of a text, and its options; nothing of others' is imported.
-
-    ``None`` makes it where the text is a file that describes a world.
-    """
-    imported = name.partition(":")[0].strip() in GYM
-    if PurePath(name).suffix.lower() in WORLD_FILES and not imported:
-        return None, ""
-    kind, options = split(name)
-    return world_entry(kind), options
-
-
 def build_world(name: str) -> World:
     """The world of a text; an InvalidArgument says what is allowed.
 
@@ -303,16 +272,16 @@ def build_world(name: str) -> World:
     tacit.privacy.errors.InvalidArgument: riverswim has no option 'depth'; it takes states=6, \
 horizon=20
     """
-    entry, options = named_world(name)
-    if entry is None:
+    imported = name.partition(":")[0].strip() in GYM
+    if PurePath(name).suffix.lower() in WORLD_FILES and not imported:
         from tacit.tabular.world import load_world
 
         return load_world(name)
-    if entry.name == GYM[0]:
+    kind, options = split(name)
+    entry = world_entry(kind)
+    if imported:
         return _imported(entry, options)
     own = _world_target(entry.name) is not None
-    if not own:
-        entry.check_makes("simulate", "reset")
     # What makes an environment takes, besides its own options, those of any environment.
     more = {} if own or not options else _environment_options(entry)
     given = entry.read(options, more)
@@ -380,8 +349,6 @@ def _imported(entry: NamedMaker, text: str) -> World:
     for word in (name, *re.split("[,=]", rest)):
         if _READ.get() and ":" in word and (word is name or re.search(r"[^-+.\de:]", word)):
             _check_code(word, word.partition(":")[0])
-    if name.startswith("tacit/"):
-        return _named_environment(name, rest)
     try:
         made: World = entry.make(name, **entry.read(rest))
     except InvalidArgument:
@@ -392,30 +359,8 @@ def _imported(entry: NamedMaker, text: str) -> World:
     return made
 
 
-def imported_entry(made: World) -> NamedMaker:
-    """What made a world of an environment's text."""
-    if not hasattr(made, "assumed"):
-        return world_entry(split(made.name)[0])  # ours, or one of arrays
-    return _gym_entry()
-
-
 def _gym_entry() -> NamedMaker:
     return NamedMaker("gym", "tacit.gym.worlds:from_gymnasium", ("env_or_id",))
-
-
-def _named_environment(name: str, options: str) -> World:
-    """The world behind an environment of ours: it is known exactly."""
-    from tacit.gym import GIVEN, NAMES
-
-    known = {f"tacit/{env}-v0": world for names in NAMES.values() for env, world in names.items()}
-    if name not in known:
-        near = hint(name, known)
-        raise InvalidArgument(f"no environment {name!r}{near}; there are {', '.join(known)}")
-    given = [f"{key}={value}" for key, value in GIVEN.get(known[name], {}).items()]
-    set_already = {part.partition("=")[0].strip() for part in options.split(",")}
-    kept = [part for part in given if part.partition("=")[0] not in set_already]
-    whole = ",".join([*filter(None, [options]), *kept])
-    return build_world(f"{known[name]}:{whole}" if whole else known[name])
 
 
 # Agents.
@@ -520,8 +465,6 @@ def choose_agent(text: str) -> AgentChoice:
     """
     kind, rest = split(text)
     entry = agent_entry(kind)
-    if kind != AUTO and _agent_target(kind) is None:
-        entry.check_makes("learn")
     values = entry.read(rest, extra=_BUDGET)
     return AgentChoice(
         text=text.strip(),

@@ -268,7 +268,7 @@ def _world(rule: Rule) -> str:
 
 
 def _why(rule: Rule, users: int, privacy: Privacy, kind: str) -> str:
-    from tacit.simulation.limits import fewest_users
+    from tacit.simulation.plan import fewest_users
 
     why = f"{_world(rule)}, {kind}: {rule.why}"
     least = fewest_users(privacy)

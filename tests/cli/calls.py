@@ -25,6 +25,13 @@ def content(outcome):
     return json.loads(outcome.stdout)
 
 
+def entry(outcome):
+    """What ``tacit run --json`` says of its only agent, and of the world."""
+    made = content(outcome)
+    (one,) = made.pop("entries")
+    return made | one
+
+
 def without_times(values):
     return {key: value for key, value in values.items() if key != "seconds"}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tacit.simulation.tables import load_results
-from tests.cli.calls import BUDGET, call, content, one_line, run
+from tests.cli.calls import BUDGET, call, content, entry, one_line, run
 
 
 def compare(*arguments):
@@ -41,7 +41,7 @@ def test_agents_times_budgets(tmp_path):
     assert {label: len(runs) for label, runs in load_results(file).items()} == dict.fromkeys(
         seen, 2
     )
-    single = content(run(*BUDGET, "--seeds", 2, "--json"))
+    single = entry(run(*BUDGET, "--seeds", 2, "--json"))
     again = next(e for e in made["entries"] if e["label"] == "scripted, epsilon 1")
     assert again["runs"] == single["runs"]
 

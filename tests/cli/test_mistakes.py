@@ -67,19 +67,18 @@ MISTAKES = {
     "a folder as a save": (("--save", "folder.json"), "--save is 'folder.json', which is a folder"),
     "no suffix of a save": (
         ("--save", "x"),
-        "--save is 'x', but must end in .json, .csv, .parquet",
+        "--save is 'x', but must end in .json, .csv",
     ),
-    "a sheet": (("--save", "x.xlsx"), "--save is 'x.xlsx', but must end in .json, .csv, .parquet"),
+    "a sheet": (("--save", "x.xlsx"), "--save is 'x.xlsx', but must end in .json, .csv"),
     "half a seed": (("--seed", "1.5"), "seed is '1.5', but must be a whole number from 0"),
     "seeds in words": (("--seeds", "few"), "seeds is 'few', but must be a whole number from 1"),
 }
 OTHERS = {
     "nothing to plot": (("plot", "--output", "x.png"), "FILE..."),
     "no such run": (("plot", "none.json", "--output", "x.png"), "'none.json': No such file"),
-    "a table to plot": (("plot", "runs.csv", "--output", "x.png"), "load the .json or .parquet"),
-    "no runs": (("plot", "file", "--output", "x.png"), "'file' is not JSON"),
-    "other JSON": (("plot", "other.json", "--output", "x.png"), "must be a file of runs"),
-    "no Parquet": (("plot", "bad.parquet", "--output", "x.png"), "not a file of runs"),
+    "a table to plot": (("plot", "runs.csv", "--output", "x.png"), "load the .json of it"),
+    "no runs": (("plot", "file", "--output", "x.png"), "'file': not a file of runs"),
+    "other JSON": (("plot", "other.json", "--output", "x.png"), "'other.json': not a file of runs"),
     "no picture": (("plot", "other.json", "--output", "x.jpeg"), "must end in .png, .pdf, .svg"),
     "no kind": (("show", "thing", "x"), "what to show is 'thing', but must be one of world"),
     "no sweep": (("sweep", "file"), "'file' is not TOML"),
@@ -109,7 +108,6 @@ def files(tmp_path_factory, monkeypatch):
     (folder / "file").write_text("[")
     (folder / "runs.csv").write_text("label\n")
     (folder / "other.json").write_text("{}")
-    (folder / "bad.parquet").write_bytes(b"PAR1 and no more")
     (folder / "keys.toml").write_text("colour = 1\n")
     lines = 'worlds = ["two_coins"]\nagents = ["scripted"]\nprivacy = "none"\nseeds = [-1]\n'
     (folder / "seeds.toml").write_text(lines)

@@ -20,8 +20,8 @@ from tacit.continuous import (
     sum_loops,
 )
 from tacit.continuous.action_box import normals
+from tacit.continuous.actor_critic import PolicyGradients
 from tacit.continuous.features import Custom
-from tacit.continuous.statistics.policy_gradients import PolicyGradients
 from tacit.data.vector_episodes import VectorEpisodes
 from tacit.gym import from_gymnasium
 from tacit.privacy.errors import CheckFailed, InvalidArgument
@@ -213,9 +213,7 @@ class TestStatistic:
             check_statistic(asked, users, users=60, rounds=1)
 
     def test_a_missing_clip_is_found(self, monkeypatch):
-        monkeypatch.setattr(
-            "tacit.continuous.statistics.policy_gradients.scaled_back", lambda rows, _: rows
-        )
+        monkeypatch.setattr("tacit.continuous.actor_critic.scaled_back", lambda rows, _: rows)
         with pytest.raises(CheckFailed):
             check_statistic(statistic(), users, users=60, rounds=5)
 

@@ -23,7 +23,7 @@ from tacit.continuous import (
     SimulatedSpec,
 )
 from tacit.continuous.features import Quadrature
-from tacit.continuous.statistics.embedding_sums import EmbeddingSums
+from tacit.continuous.kernel_lsvi import EmbeddingSums
 from tacit.continuous.world import VectorWorld, roll_out
 from tacit.data.vector_episodes import VectorEpisodes
 from tacit.privacy.budget import Relation

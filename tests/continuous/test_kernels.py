@@ -26,7 +26,7 @@ from tacit import (
     published,
 )
 from tacit.continuous import QPolicy, Quadrature, SimulatedSpec, line
-from tacit.continuous.statistics.embedding_sums import EmbeddingSums
+from tacit.continuous.kernel_lsvi import EmbeddingSums
 from tacit.continuous.vector_targets import TargetedMoves
 from tacit.numerics.simplex import helmert
 from tacit.privacy.errors import InvalidArgument

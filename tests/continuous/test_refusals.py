@@ -39,7 +39,7 @@ NO_NUMBER = ("much", 1j, None, True, float("nan"), object(), [1.0])
 def test_options_are_refused_in_words(make, name, values, tmp_path: Path) -> None:
     for value in values:
         with pytest.raises(InvalidArgument, match=name):
-            make(WORLD.spec, 10, JOINT, ledger=tmp_path / "ledger", **{name: value})
+            make(WORLD.spec, 10, JOINT, store=tmp_path / "runs.db", **{name: value})
     assert list(tmp_path.iterdir()) == []
 
 

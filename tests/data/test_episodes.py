@@ -130,13 +130,18 @@ def test_what_is_no_state_becomes_one_that_is_visibly_invalid():
     assert Episodes(small, [[0]], [[0]]).states.tolist() == [[200, 7]]
 
 
+def read_log(log, horizon):
+    named = {name: name for name in ("version", "episode") if name in log}
+    return Episodes.from_frame(log, horizon=horizon, **named)
+
+
 @settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 2**32), users=st.integers(1, 8))
 def test_a_log_in_any_order_gives_back_the_episodes(seed, users):
     rng = np.random.default_rng(seed)
     episodes = random_episodes(rng, users)
     log = shuffled(to_log(episodes), rng.permutation(users * 3))
-    again = Episodes.from_records(**log, horizon=3)
+    again = read_log(log, horizon=3)
     assert rows(again) == rows(episodes)
     assert list(again.user_ids) == list(dict.fromkeys(log["user"])), "order of first occurrence"
 
@@ -146,7 +151,7 @@ def test_a_log_in_any_order_gives_back_the_episodes(seed, users):
 def test_one_users_log_changes_nobody_elses_row(seed):
     rng = np.random.default_rng(seed)
     log = to_log(random_episodes(rng, 4))
-    before = rows(Episodes.from_records(**log, horizon=3))
+    before = rows(read_log(log, horizon=3))
     victim = log["user"][0]
     changed = {name: list(column) for name, column in log.items()}
     for i in range(len(changed["user"])):
@@ -154,22 +159,15 @@ def test_one_users_log_changes_nobody_elses_row(seed):
             for name in ("step", "state", "action", "reward", "next_state", "version"):
                 if rng.random() < 0.5:
                     changed[name][i] = rng.choice(HOSTILE)
-    after = rows(Episodes.from_records(**changed, horizon=3))
+    after = rows(read_log(changed, horizon=3))
     assert after.keys() == before.keys(), "nobody appears or disappears"
     del before[victim], after[victim]
     assert after == before
 
 
 def test_short_episodes_are_filled_with_invalid_steps():
-    episodes = Episodes.from_records(
-        user=[1, 1, 2],
-        step=[0, 1, 0],
-        state=[0, 1, 2],
-        action=[0, 1, 2],
-        reward=[0.0, 0.5, 1.0],
-        next_state=[1, 3, 0],
-        horizon=4,
-    )
+    log = {"user": [1, 1, 2], "step": [0, 1, 0], "state": [0, 1, 2], "action": [0, 1, 2]}
+    episodes = read_log(log | {"reward": [0.0, 0.5, 1.0], "next_state": [1, 3, 0]}, horizon=4)
     assert episodes.states.tolist() == [[0, 1, 3, -1, -1], [2, 0, -1, -1, -1]]
     assert episodes.actions.tolist() == [[0, 1, -1, -1], [2, -1, -1, -1]]
     assert np.isnan(episodes.rewards[:, 2:]).all()
@@ -180,24 +178,21 @@ def test_gaps_doubles_disagreements_and_late_steps_are_invalid():
     def states(step, state, next_state):
         log = {"user": [0] * len(step), "step": step, "state": state, "next_state": next_state}
         rest = {"action": [0] * len(step), "reward": [0] * len(step)}
-        return Episodes.from_records(**log, **rest, horizon=3).states.tolist()[0]
+        return read_log(log | rest, horizon=3).states.tolist()[0]
 
     assert states([0, 2], [1, 2], [3, 0]) == [1, 3, 2, 0]  # step 1 has no action
     assert states([0, 1, 1, 2], [1, 2, 2, 0], [2, 0, 0, 3]) == [1, 2, 0, 3]  # nor here
     assert states([0, 1, 2], [1, 2, 0], [2, 3, 3]) == [1, 2, -3, 3]  # 3 or 0?
     assert states([0, 3, 4, -1], [1, 2, 2, 2], [2, 3, 3, 3]) == [1, 2, -1, -1]
     assert states([5], [1], [1]) == [-1, -1, -1, -1]
-    doubled = Episodes.from_records(
-        user=[0, 0], step=[1, 1], state=[0, 0], action=[0, 0], reward=[0, 0], next_state=[0, 0],
-        horizon=2,
-    )  # fmt: skip
+    doubled = read_log({name: [0, 0] for name in COLUMNS} | {"step": [1, 1]}, horizon=2)
     assert doubled.actions.tolist() == [[-1, -3]]
 
 
 def test_several_episodes_of_a_user_get_a_row_each():
     log = {"user": ["a", "a", "b"], "episode": [1, 2, 1], "state": [0, 1, 2], "version": [3, 4, 5]}
     same = {name: [0, 0, 0] for name in ("step", "action", "reward", "next_state")}
-    episodes = Episodes.from_records(**log, **same, horizon=1)
+    episodes = read_log(log | same, horizon=1)
     assert episodes.user_ids == ("a", "a", "b")
     assert episodes.states[:, 0].tolist() == [0, 1, 2]
     assert episodes.versions.tolist() == [3, 4, 5]
@@ -206,13 +201,13 @@ def test_several_episodes_of_a_user_get_a_row_each():
 def test_an_episode_under_two_versions_has_an_unknown_one():
     log = to_log(random_episodes(np.random.default_rng(2), 2))
     log["version"] = [7, 7, 7, 7, 7, 8]
-    assert Episodes.from_records(**log, horizon=3).versions.tolist() == [7, -1]
+    assert read_log(log, horizon=3).versions.tolist() == [7, -1]
 
 
 def test_ids_of_text_and_integers_stay_apart():
-    episodes = Episodes.from_records([7, "7"], [0, 0], [0, 0], [0, 0], [0, 0], [0, 0], horizon=1)
+    episodes = read_log({name: [0, 0] for name in COLUMNS} | {"user": [7, "7"]}, horizon=1)
     assert episodes.user_ids == (7, "7")
-    arrays = Episodes.from_records(*(np.array([3, 3, 4]),) * 6, horizon=9)
+    arrays = read_log(dict.fromkeys(COLUMNS, np.array([3, 3, 4])), horizon=9)
     assert arrays.user_ids == (3, 4)
     assert all(type(user) is int for user in arrays.user_ids)
 
@@ -267,9 +262,9 @@ def test_columns_like_those_of_a_data_frame_are_read():
     ],
 )
 def test_wrong_logs_are_refused(change, words):
-    log = {name: [0, 1] for name in COLUMNS} | {"horizon": 2}
+    log = {name: [0, 1] for name in COLUMNS} | {"horizon": 2} | change
     with pytest.raises(InvalidArgument, match=words):
-        Episodes.from_records(**(log | change))
+        read_log(log, log.pop("horizon"))
 
 
 def test_a_missing_column_is_named():
@@ -278,7 +273,7 @@ def test_a_missing_column_is_named():
 
 
 def test_an_empty_log_has_no_users():
-    episodes = Episodes.from_records([], [], [], [], [], [], horizon=2)
+    episodes = read_log({name: [] for name in COLUMNS}, horizon=2)
     assert (episodes.users, episodes.horizon) == (0, 2)
     assert validate_episodes(episodes, SimpleNamespace(**(vars(SPEC) | {"horizon": 2}))).valid
 

@@ -328,8 +328,6 @@ def test_lists_of_text_need_a_vocabulary_as_frames_do() -> None:
     for given in (log, log | {"state": [0, 1, 0], "action": ("wait", "ask", "wait")}):
         with pytest.raises(InvalidArgument, match=r"is no number by its type .a list of texts"):
             Episodes.from_frame(given, horizon=2)
-        with pytest.raises(InvalidArgument, match="is no number by its type"):
-            Episodes.from_records(**given, horizon=2)
     odd = Episodes.from_frame(log | {"state": [0, "idle", 1]}, horizon=2)
     assert odd.states[:, 0].tolist() == [0, 1]
     assert Episodes.from_frame(log | {"state": [None] * 3}, horizon=2).states[0, 0] == -3

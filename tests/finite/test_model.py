@@ -7,7 +7,7 @@ import pytest
 from scipy.special import chdtrc, ndtr
 
 from tacit import InvalidArgument
-from tacit.core import sizes
+from tacit.data import sizes
 from tacit.finite.model import FiniteModel, evaluate, optimal, policy_values
 from tacit.finite.policy import Policy
 from tacit.finite.simulate import simulate_counts, simulate_episodes, simulate_occupancy

@@ -14,7 +14,7 @@ from gymnasium import spaces
 import tacit
 from tacit import InvalidArgument, NonPrivate
 from tacit.continuous import QPolicy
-from tacit.gym import GIVEN, NAMES, from_gymnasium
+from tacit.gym import NAMES, from_gymnasium
 from tacit.registry import build_world
 
 
@@ -136,12 +136,8 @@ def test_an_optimum_below_the_baseline_is_refused():
 @pytest.mark.parametrize("family", NAMES)
 def test_our_environments_are_their_worlds(family):
     for name, world in NAMES[family].items():
-        found = build_world(f"gym:tacit/{name}-v0")
         made = gymnasium.make(f"tacit.gym:tacit/{name}-v0")
-        assert found.name == tacit.world(made).name
-        assert found.name.startswith(world)
-    assert build_world("gym:tacit/RiverSwim-v0,states=4").name == "riverswim:states=4,horizon=20"
-    assert f"states={GIVEN['random_mdp']['states']}" in build_world("gym:tacit/RandomMDP-v0").name
+        assert tacit.world(made).name.startswith(world)
 
 
 @pytest.mark.parametrize("first", ["gymnasium, tacit", "tacit.gym, gymnasium"])

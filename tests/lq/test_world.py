@@ -281,7 +281,7 @@ GOOD = {
         ({"start": Point((1.0,))}, "the centre of start must have 2 coordinates, got 1"),
         ({"norm_bound": 0.1}, r"norm_bound must be at least 2, got 0.1"),
         ({"gain_bound": 1e-9}, "gain_bound must be at least"),
-        ({"norm_bound": -1.0}, "norm_bound must be a finite number > 0"),
+        ({"norm_bound": -1.0}, "norm_bound must be > 0 and finite"),
     ],
 )
 def test_wrong_worlds_are_refused(change, words):

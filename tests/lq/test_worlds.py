@@ -72,7 +72,7 @@ def test_names_rebuild_worlds(world):
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: double_integrator(step=0.0), "step must be a finite number > 0"),
+        (lambda: double_integrator(step=0.0), "step must be > 0 and finite"),
         (lambda: double_integrator(step=1.5), "step must be at most 1"),
         (lambda: double_integrator(noise=-0.1), "noise must be a finite number >= 0"),
         (lambda: double_integrator(horizon=0), "horizon must be an integer >= 1"),

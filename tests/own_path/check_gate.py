@@ -116,6 +116,9 @@ def _flow(trial: real.RealTrial) -> list[str]:
             seen.append(plain.play(agent, users=users, script=first.script, show=True))
         _, one, two = seen
         plain.same("real runs with the same releases and other users", two, one)
+        for shown in (*one.shown, *two.shown):  # whose hashes have a key and a clock of their own
+            for name in ("the published file", "the ledger"):
+                shown.pop(name, None)
         for a, b in zip(one.shown, two.shown, strict=True):
             require_same(a, b, "real runs with the same releases and other users:")
         if one.said != two.said:

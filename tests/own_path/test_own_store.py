@@ -35,8 +35,8 @@ def twice(f: Any, db: Any, run: Any, block: int, names: Any) -> Any:
 DEFECTS = {
     "names of a process": (
         Store,
-        "pseudonyms",
-        lambda f, self, db, names: f(self, db, [f"{id(self)} {n}" for n in names]),
+        "keyed",
+        lambda f, self, *words: f(self, *words[:-1], f"{id(self)} {words[-1]}"),
         "people",
     ),
     "twice in a block": (runs, "admit", twice, "people"),

@@ -32,7 +32,16 @@ def test_page_names_the_lines_where_they_are(name: str) -> None:
 
 PLUMBING = {
     *("finite_loops", "result", "counters"),  # of tacit.papers
-    *("compiled", "arguments", "budget", "errors", "guarantee", "noise", "statistic", "gaussian_dp"),
+    *(
+        "compiled",
+        "arguments",
+        "budget",
+        "errors",
+        "guarantee",
+        "noise",
+        "statistic",
+        "gaussian_dp",
+    ),
     *("riccati_loops", "world_loops"),  # arithmetic
     *("features", "policy", "world"),  # what is simulated, and what comes out
 }

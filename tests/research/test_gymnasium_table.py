@@ -46,11 +46,11 @@ def test_a_cells_command_is_one_that_the_program_takes(row):
 
 def test_a_cell_is_what_the_command_prints():
     """Run 0 of a cell, in a smaller one."""
-    from tests.cli.calls import call, content
+    from tests.cli.calls import call, entry
 
     row = gymnasium.Row("CliffWalking-v1", 1, users=50)
     found = gymnasium.measured(row, "not private", range(1))
-    printed = content(call(*row.command("not private").split()[1:], "--json"))
+    printed = entry(call(*row.command("not private").split()[1:], "--json"))
     assert round(printed["runs"][0]["greedy_value"], 4) == found["greedy"][0]
     assert round(printed["runs"][0]["served_value"], 4) == found["served"][0]
     assert (round(printed["optimal_value"], 4), found["optimum"]) == (-13.0, -13.0)

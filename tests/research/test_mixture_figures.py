@@ -107,7 +107,7 @@ class TestOrders:
             epsilon = {"none": None, "joint": 0.3, "local": 10.0}[line.model]
             assert (agent.guarantee and agent.guarantee.epsilon) == epsilon
             kind = {"joint": "counts"}.get(line.model, "model")
-            assert agent.statistic_kind == kind
+            assert agent.algorithm.statistic_kind == kind
 
     def test_slopes_are_on_logarithmic_axes(self):
         assert self.measured(0.75).slope("users", LINES[0]) == pytest.approx(0.75)

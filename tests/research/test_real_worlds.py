@@ -65,8 +65,9 @@ def test_the_trial_can_be_learnt_from() -> None:
     rng = np.random.default_rng(0)
     while agent.block_users:
         agent.learn(world.simulate(agent.policy, agent.block_users, rng))
-    assert agent.recommendation.better
-    assert world.value(agent.recommendation.policy) > world.people_value + 0.05
+    recommended = agent.algorithm.recommendation(agent.state)
+    assert recommended.better
+    assert world.value(recommended.policy) > world.people_value + 0.05
     with pytest.raises(InvalidArgument, match="cost is"):
         incentives(cost=0.5)
 

@@ -71,7 +71,7 @@ def test_a_seed_means_one_thing(tmp_path):
         assert other.values.tobytes() == mine.values.tobytes()
         assert other.served.tolist() == mine.served.tolist()
         assert other.guarantee == mine.guarantee
-    several = tmp_path / "s.parquet"
+    several = tmp_path / "s.json"
     given = ("run", "--world", WORLD, *BUDGET, "--users", 1000, "--seed", 2, "--seeds", 2)
     assert call(*given, "--workers", 1, "--save", several).exit_code == 0
     (runs,) = tacit.simulation.tables.load_results(several).values()
@@ -118,7 +118,8 @@ def _named(agent):
 def test_an_unknown_optimum_is_null_and_drawn_as_such(tmp_path):
     result = tacit.Result(**_named("a") | {"optimal_value": None})
     result.save(tmp_path / "r.json")
-    assert json.loads((tmp_path / "r.json").read_text())["summary"]["regret"] is None
+    [saved] = json.loads((tmp_path / "r.json").read_text())["results"]["a"]
+    assert saved["summary"]["regret"] is None
     figure = tacit.simulation.plots.plot_results({"a": [result], "b": [result]})
     left, right = figure.axes
     assert "the optimum is not known" in [text.get_text() for text in left.texts]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from tacit import JointDP, LocalDP, NonPrivate
-from tacit.simulation.limits import fewest_users
+from tacit.simulation.plan import fewest_users
 
 Z = 1.2815515655446004  # one in ten is larger
 

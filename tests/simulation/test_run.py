@@ -2,12 +2,14 @@
 
 import contextlib
 import importlib
+import io
 import json
 import math
 import os
 import pickle
 import signal
 import stat
+import sys
 import threading
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -359,14 +361,18 @@ def test_public_mistakes_are_refused():
         run(agent, Coins())
 
 
-def test_progress_is_shown_when_asked_and_not_otherwise(capfd):
+def test_progress_is_shown_on_a_terminal_and_not_otherwise(capfd, monkeypatch):
     run(Learner(Coins().spec), Coins())
     run_seeds(make_learner, Coins(), [0, 1], workers=1)
     assert capfd.readouterr() == ("", "")
-    run(Learner(Coins().spec), Coins(), progress="always")
-    out, err = capfd.readouterr()
-    assert out == ""
-    assert "coins" in err
+    screen = io.StringIO()
+    monkeypatch.setattr(screen, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stderr", screen)
+    run(Learner(Coins().spec), Coins(), progress=False)
+    assert screen.getvalue() == ""
+    run(Learner(Coins().spec), Coins())
+    assert "coins" in screen.getvalue()
+    assert capfd.readouterr().out == ""
 
 
 # Permuted labels.
@@ -594,7 +600,7 @@ def test_a_file_is_readable_by_others_and_by_people(tmp_path):
     path = tmp_path / "result.json"
     make_result().save(path)
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o644 & ~current_umask()
-    content = json.loads(path.read_text())
+    [content] = json.loads(path.read_text())["results"]["UCBVI"]
     assert content["summary"]["regret"] == 27.5
     assert content["summary"]["users_to_90"] is None
     assert sorted(os.listdir(tmp_path)) == ["result.json"]
@@ -626,13 +632,13 @@ def test_damage_is_noticed(tmp_path):
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"", "not JSON"),
-        (b"\x89PNG\r\n", "not JSON"),
-        (b"[1, 2]", "not a result"),
-        (b'{"format": "tacit-guarantee"}', "not a result"),
-        (b'{"format": "tacit-result", "version": 2}', "version is 2"),
-        (b'{"format": "tacit-result", "version": 1}', "checksum"),
-        (b"[" * 100_000, "not JSON"),
+        (b"", "not a file of runs"),
+        (b"\x89PNG\r\n", "not a file of runs"),
+        (b"[1, 2]", "not a file of runs"),
+        (b'{"format": "tacit-guarantee", "version": 1}', "it must be 'tacit-runs'"),
+        (b'{"format": "tacit-runs", "version": 2}', "version 1"),
+        (b'{"format": "tacit-runs", "version": 1, "sha256": ""}', "checksum"),
+        (b"[" * 100_000, "not a file of runs"),
     ],
 )
 def test_foreign_and_newer_files_are_refused(tmp_path, content, words):

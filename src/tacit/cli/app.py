@@ -28,7 +28,6 @@ from tacit.cli import (
     ledger,
     paper,
     plan,
-    plot,
     policy,
     report,
     run,
@@ -144,9 +143,12 @@ def tacit(
     print_help_if_alone(context)
 
 
-for _module in (learn, serve, run, sweep, plot, plan, paper, audit, report, show, doctor):
-    _name = _module.__name__.rpartition(".")[2]
-    command(app, name=_name)(getattr(_module, f"{_name}_command"))
+for _function in (
+    *(learn.learn_command, serve.serve_command, run.run_command, sweep.sweep_command),
+    *(sweep.plot_command, plan.plan_command, paper.paper_command, audit.audit_command),
+    *(report.report_command, show.show_command, doctor.doctor_command),
+):
+    command(app)(_function)
 app.add_typer(policy.app, name="policy")
 app.add_typer(ledger.app, name="ledger")
 

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from tacit.core.world import World
     from tacit.privacy.models import Privacy
     from tacit.registry import AgentChoice
-    from tacit.simulation.progress import Progress
     from tacit.testing.audit_agent import AgentAudit
 
 # Blocks of an audited agent: few and small, because it runs thousands of times. The mechanism is
@@ -75,7 +74,7 @@ def audit_choice(
     runs: int | None = None,
     quick: bool = False,
     seed: int = 0,
-    progress: Progress = True,
+    progress: bool = True,
 ) -> AgentAudit:
     """Audits the agent of a text in a small world; see :func:`tacit.audit_agent`.
 
@@ -116,7 +115,7 @@ def maker(
             releases = getattr(getattr(agent, "schedule", None), "releases", 0)
             if releases >= 3:
                 return make, 2**power
-            if releases and getattr(agent, "batch", False):
+            if releases and agent.algorithm.offline:
                 return make, _BLOCK * int(releases)
     raise InvalidArgument("this agent publishes less than three times: give users or a schedule")
 

@@ -73,15 +73,14 @@ def _installed(name: str, purpose: str = "") -> Check:
     """A package that must be there, or may be: then it has a purpose."""
     try:
         version = importlib.metadata.version(name)
+        importlib.import_module(name)
+        return Check(name, "ok", version)
     except importlib.metadata.PackageNotFoundError:
         if purpose:
             return Check(name, "missing", f"optional, for {purpose}")
         return Check(name, "failed", f"not installed: pip install {name}")
-    try:
-        importlib.import_module(name)
     except Exception as error:  # a broken installation may raise anything
-        return Check(name, "failed", f"{version} does not import: {error}")
-    return Check(name, "ok", version)
+        return Check(name, "failed", f"does not import: {error}")
 
 
 def _cache(title: str) -> Check:

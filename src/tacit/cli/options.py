@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 PICTURES = (".png", ".pdf", ".svg")
 """How the names of pictures end."""
 
-RESULTS = (".json", ".csv", ".parquet")
+RESULTS = (".json", ".csv")
 """How the names of results end, as in :mod:`tacit.simulation.tables`, which is slow to load."""
 
 MODELS, _NAMED = ("joint", "local", "distributed", "none"), "NAME[:key=value,...]"
@@ -47,11 +47,11 @@ def given(metavar: str, words: str) -> Any:
     return typer.Argument(metavar=metavar, help=words)
 
 
-def command(app: typer.Typer, group: str = "", name: str = "") -> Callable[[Any], Any]:
+def command(app: typer.Typer, group: str = "") -> Callable[[Any], Any]:
     """Adds a command, with the help that ``help.md`` has of it."""
 
     def added(function: Callable[..., None]) -> Callable[..., None]:
-        called = name or function.__name__
+        called = function.__name__.removesuffix("_command")
         text = texts("help.md")[f"{group} {called}".strip()]
         app.command(called, help=text.replace("[", "\\["))(function)  # no markup
         return function
@@ -117,14 +117,13 @@ AllowCode = Annotated[
     bool, flag("Import and run what the file names as my_file.py:X or my_module.X.", "--allow-code")
 ]
 Store = Annotated[str, given("STORE", "A store: its file, or its URL, postgresql://...")]
-AtDelta = Annotated[str | None, asked("NUMBER", "At which delta. \\[default: what was declared]")]
 Json = Annotated[bool, flag("Print one JSON object.", "--json")]
 Plot = Annotated[
     str | None, asked("FILE", "Draw regret and values, as PNG, PDF or SVG by the name's end.")
 ]
 Save = Annotated[
     str | None,
-    asked("FILE", "Write every release of every run, as JSON, CSV or Parquet by the name's end."),
+    asked("FILE", "Write every run as JSON, or their releases as CSV, by the name's end."),
 ]
 
 
@@ -141,12 +140,9 @@ def privacy_model(kind: str, epsilon: Any, delta: Any) -> PrivacyModel:
 
 
 def chosen_privacy(
-    agent: AgentChoice, model: str, epsilon: str | None, delta: str | None, *, alone: bool = True
+    agent: AgentChoice, model: str, epsilon: str | None, delta: str | None
 ) -> PrivacyModel:
-    """The model and budget of one agent: its own where its text has one.
-
-    If it is ``alone``, a second budget is of use to nobody, and is named.
-    """
+    """The model and budget of one agent: its own where its text has one."""
     check_choice("--privacy", model, MODELS)
     kind, budget = agent.budget.get("privacy", model), list[float | None]()
     for name, text, example in (("epsilon", epsilon, "1"), ("delta", delta, "1e-6")):
@@ -160,9 +156,6 @@ def chosen_privacy(
             )
         else:
             budget.append(number(name, str(text)) if own is None else own)
-            if alone and own is not None and text is not None and number(name, text) != own:
-                words = f"{name} is given twice; {agent.text} runs with its own, {own:g}"
-                typer.echo(f"tacit: warning: {words}", err=True)
     return privacy_model(kind, *budget)
 
 
@@ -239,6 +232,5 @@ def check_writable(name: str, text: str | None, *, endings: Sequence[str] = ()) 
         with tempfile.TemporaryFile(dir=path.parent):
             pass
     except OSError as error:
-        raise InvalidArgument(
-            f"{name} is {text!r}, which cannot be written: {error.strerror}"
-        ) from None
+        why = f"which cannot be written: {error.strerror}"
+        raise InvalidArgument(f"{name} is {text!r}, {why}") from None

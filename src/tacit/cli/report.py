@@ -17,7 +17,6 @@ from tacit.cli import options
 from tacit.cli.ledger import checked, summary
 from tacit.cli.options import asked
 from tacit.cli.output import at_least, at_most, counted
-from tacit.names.texts import number
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.files import open_regular, write_atomic
 
@@ -33,31 +32,27 @@ def report_command(
         list[str] | None, asked("FILE", "A published policy; may be given several times.")
     ] = None,
     output: Annotated[str, asked("FILE", "Where to write it: .html, .md or .json.")] = "",
-    delta: options.AtDelta = None,
     as_json: options.Json = False,
 ) -> None:
     """Writes or prints a report."""
-    at = None if delta is None else number("delta", delta)
     with options.open_store(store) as opened:
         if output:
-            found = write_report(opened, policy or [], output, at)
+            found = write_report(opened, policy or [], output)
             text = f"{output}: {found['verdict']}\n"
         else:
-            found = report(opened, policy or [], at)
+            found = report(opened, policy or [])
             text = _text(found, ".json" if as_json else ".md")
     typer.echo(text, nl=False)
     if not found["well"]:
         raise typer.Exit(1)
 
 
-def write_report(
-    store: Store, policies: Sequence[str], output: str, delta: float | None = None
-) -> dict[str, Any]:
+def write_report(store: Store, policies: Sequence[str], output: str) -> dict[str, Any]:
     """Writes a report in the form that the file's name says, and returns its facts."""
     form = os.path.splitext(output)[1].lower()
     if form not in _FORMS:
         raise InvalidArgument(f"a report's name must end in {', '.join(_FORMS)}, got {output!r}")
-    found = report(store, policies, delta)
+    found = report(store, policies)
     write_atomic(output, _text(found, form).encode(), 0o644)
     return found
 
@@ -71,24 +66,21 @@ def _text(found: Mapping[str, Any], form: str) -> str:
 # Facts.
 
 
-def report(
-    store: Store, policies: Sequence[str] = (), delta: float | None = None
-) -> dict[str, Any]:
+def report(store: Store, policies: Sequence[str] = ()) -> dict[str, Any]:
     """Everything that the page says, as JSON values.
 
     Args:
         store: Of which store.
         policies: Files of published policies, which its ledger should account for.
-        delta: At which delta epsilons are; by default at those that were declared.
     """
     import tacit
 
     found, problems = summary(store), checked(store)
     for run in found["runs"]:
-        _in_epsilons(run, run["promise"], delta)
+        _in_epsilons(run, run["promise"])
     if (people := found["limit"]) is not None:
         people["user_limit"], people["user_cost"] = found["most"] or 0.0, found["people"]["max"]
-        _in_epsilons(people, people, delta)
+        _in_epsilons(people, people)
     found |= {
         "problems": counted(len(problems), "problem") if problems else "",
         "policies": [_policy(path, store) for path in policies],
@@ -99,17 +91,13 @@ def report(
     return found | {"verdict": _verdict(found)}
 
 
-def _in_epsilons(
-    spent: dict[str, Any], promise: Mapping[str, Any] | None, at: float | None
-) -> None:
-    """Adds what a user may spend, has spent and has left, as epsilons at a delta."""
+def _in_epsilons(spent: dict[str, Any], promise: Mapping[str, Any] | None) -> None:
+    """Adds what a user may spend, has spent and has left, as epsilons at the declared delta."""
     from tacit.privacy.gaussian_dp import epsilon_from_mu
 
-    delta = at if at is not None else 1e-6 if promise is None else float(promise["delta"])
+    delta = 1e-6 if promise is None else float(promise["delta"])
     if not str(spent["unit"]).startswith("mu^2"):  # pure, or of devices, which pay nothing here
         delta = 0.0
-    elif delta <= 0.0 or delta >= 1.0:
-        raise InvalidArgument(f"delta is {delta!r}, but must be above 0 and below 1")
 
     def epsilon(cost: float) -> float:
         return epsilon_from_mu(cost**0.5, delta) if delta else cost

@@ -48,115 +48,101 @@ def run_command(
     from tacit.simulation.sweep import Job, run_jobs
     from tacit.simulation.tables import save_results
 
-    entries = _entries(agent, privacy, epsilon or [], delta)
+    lines = _lines(agent, privacy, epsilon or [], delta)
     declared = options.optional_whole_number("users", users)
-    runs = options.seeds_from(seed, seeds or ("1" if len(entries) == 1 else "5"))
+    runs = options.seeds_from(seed, seeds or ("1" if len(lines) == 1 else "5"))
     processes = options.worker_count(workers)
     options.check_outputs(plot, save)
     built, start = build_world(world), time.perf_counter()
     check_optimum(built)
     declared = declared or usual_users(built)
     # Other processes make the world anew.
-    place = built if processes == 1 or len(entries) * len(runs) == 1 else world
-    entries = [
-        (label, c.settled(built.spec, declared, model), model) for label, c, model in entries
-    ]
+    place = built if processes == 1 or len(lines) * len(runs) == 1 else world
     jobs = list[Job]()
-    for label, choice, model in entries:
-        why = str(getattr(choice.build(built.spec, declared, model), "why", ""))
-        jobs += [Job(place, choice, model, declared, one, label) for one in runs]
+    for line in lines:
+        line.choice = line.choice.settled(built.spec, declared, line.privacy)
+        made = line.choice.build(built.spec, declared, line.privacy)
+        line.why = str(getattr(made, "why", ""))
+        jobs += [Job(place, line.choice, line.privacy, declared, s, line.label) for s in runs]
     if len(jobs) == 1:
         results = {jobs[0].line: [jobs[0].run(progress=True)]}
     else:
         results = run_jobs(jobs, workers=processes).labelled()
-    made = _Made(built, entries, list(results.values()), time.perf_counter() - start)
+    for line in lines:
+        line.results = results[line.label]
     if save is not None:
-        save_results(results, save, made.to_dict())
+        save_results(results, save)
     if plot is not None:
         from tacit.simulation.plots import plot_result, plot_results
 
         if len(jobs) == 1:
-            plot_result(made.results[0][0], plot)
+            plot_result(lines[0].results[0], plot)
         else:
             plot_results(results, plot)
     if as_json:
-        print_json(made.run_dict() | {"why": why} if len(entries) == 1 else made.to_dict())
+        print_json(_content(built, lines) | {"seconds": time.perf_counter() - start})
         return
-    if len(entries) == 1:
-        _show_one(made, why)
+    if len(lines) == 1:
+        _show_one(built, lines[0])
     else:
-        _show_several(made)
+        _show_several(built, lines)
     say_files(plot, save)
 
 
-def _entries(
+@dataclass
+class _Line:
+    """Runs of one agent with one budget, a seed each."""
+
+    label: str
+    choice: AgentChoice
+    privacy: Privacy
+    why: str = ""  # what the agent says that it chose
+    results: Sequence[Result] = ()
+
+
+def _lines(
     agents: Sequence[str], privacy: str, epsilons: Sequence[str], delta: str | None
-) -> list[tuple[str, AgentChoice, Privacy]]:
-    """Every agent with every budget, but for those that have their own; each with its label."""
+) -> list[_Line]:
+    """Every agent with every budget, but for those that have their own."""
     from tacit.registry import choose_agent
 
-    alone, entries = len(agents) == 1 and len(epsilons) < 2, []
+    lines = list[_Line]()
     for choice in map(choose_agent, agents):
         private = choice.budget.get("privacy", privacy) != "none"
         own = not private or "epsilon" in choice.budget
         several: Sequence[str | None] = (epsilons[:1] if own else epsilons) or [None]
         for one in several:
             label = choice.text if len(several) < 2 else f"{choice.text}, epsilon {one}"
-            model = options.chosen_privacy(choice, privacy, one, delta, alone=alone)
-            entries.append((label, choice, model))
-    labels = [label for label, *_ in entries]
+            lines.append(_Line(label, choice, options.chosen_privacy(choice, privacy, one, delta)))
+    labels = [line.label for line in lines]
     if twice := [label for label in labels if labels.count(label) > 1]:
         raise InvalidArgument(f"{twice[0]!r} is there twice")
-    return entries
+    return lines
 
 
-@dataclass(frozen=True)
-class _Made:
-    """Runs of several agents and budgets on one world: one result per seed for each."""
+def _content(world: World, lines: Sequence[_Line]) -> dict[str, Any]:
+    """All of it as plain values."""
+    from tacit.simulation.result import WORLD_VALUES, or_none
+    from tacit.simulation.tables import privacy_dict, summary
 
-    world: World
-    entries: Sequence[tuple[str, AgentChoice, Privacy]]  # with their labels
-    results: Sequence[Sequence[Result]]
-    seconds: float
-
-    @property
-    def assumed(self) -> tuple[str, ...]:
-        """What is known of the world by rule alone, in words."""
-        return getattr(self.world, "assumed", ())
-
-    def to_dict(self) -> dict[str, Any]:
-        """All of it as plain values."""
-        from tacit.simulation.result import WORLD_VALUES, or_none
-        from tacit.simulation.tables import privacy_dict, summary
-
-        first = self.results[0][0]
-        return {
-            "world": self.world.name,
-            "users": first.users,
-            **{name: or_none(getattr(first, name)) for name in WORLD_VALUES},
-            "assumed": list(self.assumed),
-            "entries": [
-                {
-                    "label": label,
-                    "agent": choice.text,
-                    "chosen": choice.why or None,
-                    "privacy": privacy_dict(privacy),
-                    **summary(results),
-                }
-                for (label, choice, privacy), results in zip(
-                    self.entries, self.results, strict=True
-                )
-            ],
-            "seconds": self.seconds,
-        }
-
-    def run_dict(self) -> dict[str, Any]:
-        """The same of one agent alone."""
-        whole = self.to_dict()
-        (entry,), seconds = whole.pop("entries"), whole.pop("seconds")
-        named = {"world": whole["world"], "agent": entry["agent"], "chosen": entry["chosen"]}
-        more = {key: entry[key] for key in entry if key not in ("label", "privacy")}
-        return named | whole | more | {"seconds": seconds}
+    first = lines[0].results[0]
+    return {
+        "world": world.name,
+        "users": first.users,
+        **{name: or_none(getattr(first, name)) for name in WORLD_VALUES},
+        "assumed": list(getattr(world, "assumed", ())),
+        "entries": [
+            {
+                "label": line.label,
+                "agent": line.choice.text,
+                "chosen": line.choice.why or None,
+                "why": line.why,
+                "privacy": privacy_dict(line.privacy),
+                **summary(line.results),
+            }
+            for line in lines
+        ],
+    }
 
 
 # For people.
@@ -169,29 +155,29 @@ def say_files(plot: str | None, save: str | None) -> None:
             typer.echo(f"{what} {path}")
 
 
-def _say_rules(made: _Made) -> None:
+def _say_rules(world: World, lines: Sequence[_Line]) -> None:
     """Says which agents and what of the world was taken by rule, and why."""
-    for name, why in {choice.text: choice.why for _, choice, _ in made.entries}.items():
+    for name, why in {line.choice.text: line.choice.why for line in lines}.items():
         if why:
             say(f"Chosen: {name}; {why}.")
-    if made.assumed:
-        say(f"By rule: {'; '.join(made.assumed)}. Options of the world override it.")
+    if assumed := getattr(world, "assumed", ()):
+        say(f"By rule: {'; '.join(assumed)}. Options of the world override it.")
 
 
-def _show_one(made: _Made, why: str) -> None:
+def _show_one(world: World, line: _Line) -> None:
     """A row per seed, the guarantee, and what it means for users."""
     from tacit.simulation.result import median, or_none, served_words, users_words
     from tacit.simulation.tables import rows
 
-    results, (label, choice, _) = made.results[0], made.entries[0]
+    results, batch = line.results, line.choice.batch
     first, users = results[0], results[0].users
-    batch, headline = choice.batch, served_words(results, label)
+    headline = served_words(results, line.label)
     say(f"{headline}: served users gained nothing" if batch else headline)
-    _say_rules(made)
-    if why:
-        say(f"It chose: {why}.")
-    lines = {str(result.seed): [result] for result in results[:_MANY_SEEDS]}
-    titles, *table = [line[:-2] for line in rows(lines | {"median": results})]
+    _say_rules(world, [line])
+    if line.why:
+        say(f"It chose: {line.why}.")
+    seeds = {str(result.seed): [result] for result in results[:_MANY_SEEDS]}
+    titles, *table = [cells[:-2] for cells in rows(seeds | {"median": results})]
     if len(results) > _MANY_SEEDS:
         table[-2] = ("...", *[""] * (len(titles) - 1))
     print_table(("seed", *titles[1:]), table if len(results) > 1 else table[:1])
@@ -226,27 +212,25 @@ def _show_one(made: _Made, why: str) -> None:
             say(f"They gained nothing: without learning it is {first.baseline_value:.4g} each.")
 
 
-def _show_several(made: _Made) -> None:
+def _show_several(world: World, lines: Sequence[_Line]) -> None:
     """A row per agent and budget."""
     from tacit.simulation.tables import rows
 
-    first, runs = made.results[0][0], len(made.results[0])
+    first, runs = lines[0].results[0], len(lines[0].results)
     how = "one run" if runs == 1 else f"median of {runs} runs"
     known = not math.isnan(first.optimal_value)
     best = f"optimal value {first.optimal_value:.4g}" if known else "the optimum is not known"
     say(
-        f"{made.world.name}: {first.users:,} users, {how}, {best}, without learning "
+        f"{world.name}: {first.users:,} users, {how}, {best}, without learning "
         f"{first.baseline_value:.4g}"
     )
-    labels = [label for label, *_ in made.entries]
-    labelled = dict(zip(labels, made.results, strict=True))
-    titles, *table = [line[:-1] for line in rows(labelled)]
+    titles, *table = [cells[:-1] for cells in rows({line.label: line.results for line in lines})]
     print_table(titles, table)
-    _say_rules(made)
-    if gained_nothing := [label for label, choice, _ in made.entries if choice.batch]:
+    _say_rules(world, lines)
+    if gained_nothing := [line.label for line in lines if line.choice.batch]:
         say(
             f"Served users gained nothing from {', '.join(gained_nothing)}: a batch agent learns "
             "for those who come later, by its greedy policy."
         )
-    if any(results[0].guarantee is not None for results in made.results):
+    if any(line.results[0].guarantee is not None for line in lines):
         say("Simulation only: the noise has a known seed and protects nobody.")

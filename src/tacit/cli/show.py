@@ -95,9 +95,6 @@ def _world(name: str) -> dict[str, Any]:
         if name == kind and needs:
             return found
     world = registry.build_world(name)
-    if kind in registry.GYM:
-        entry = registry.imported_entry(world)
-        found = _described(entry) | {"document": entry.document}
     sizes = {size: getattr(world.spec, size) for size in _SIZES if hasattr(world.spec, size)}
     values = {key: or_none(float(getattr(world, key))) for key in _VALUES}
     assumed = {"assumed": list(getattr(world, "assumed", ()))}

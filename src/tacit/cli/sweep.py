@@ -1,10 +1,12 @@
-"""``tacit sweep``: many runs that a file describes."""
+"""``tacit sweep``: many runs that a file describes; ``tacit plot``: saved runs, drawn again."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from tacit.cli import options
 from tacit.cli.options import asked, flag, given
@@ -23,8 +25,6 @@ _KEYS = ("worlds", "agents", "epsilons", "delta", "privacy", "users", "seeds", "
 def sweep_command(
     file: Annotated[str, given("FILE.toml", "What to run.")],
     folder: Annotated[str, asked("FOLDER", "Where results are kept.")] = "runs",
-    again: Annotated[bool, flag("Do not use what is kept.", "--again")] = False,
-    so_far: Annotated[bool, flag("Run nothing: the tables of what is kept.", "--so-far")] = False,
     allow_code: options.AllowCode = False,
     workers: options.Workers = None,
     plot: options.Plot = None,
@@ -33,15 +33,13 @@ def sweep_command(
 ) -> None:
     """Runs what a file describes."""
     from tacit.registry import names_of
-    from tacit.simulation.sweep import ResultFolder, SweepFailed, sweep
+    from tacit.simulation.sweep import SweepFailed, sweep
 
     asked_for, failed = read_sweep(file), None
     options.check_outputs(plot, save)
-    asked_for |= {"folder": ResultFolder(folder, again=again), "only_kept": so_far}
-    asked_for["workers"] = options.worker_count(workers)
     with names_of(file, allow_code):
         try:
-            made = sweep(**asked_for)
+            made = sweep(**asked_for, folder=folder, workers=options.worker_count(workers))
         except SweepFailed as error:
             made, failed = error.sweep, error
     _show(made, as_json)
@@ -69,6 +67,25 @@ def _show(made: Sweep, as_json: bool) -> None:
     for world, (titles, *lines) in tables.items():
         say(world)
         print_table(titles, lines)
+
+
+def plot_command(
+    files: Annotated[list[str], given("FILE...", "Saved runs.")],
+    output: Annotated[
+        str, asked("FILE", "The picture, as PNG, PDF or SVG by its end.")
+    ] = "plot.png",
+    by_world: Annotated[bool, flag("A row for every world.", "--by-world")] = False,
+) -> None:
+    """Draws saved runs."""
+    from tacit.simulation.plots import plot_results
+    from tacit.simulation.tables import load_results, merged, rows
+
+    options.check_writable("--output", output, endings=options.PICTURES)
+    whole = merged([load_results(file) for file in files])
+    plot_results(whole, output, by_world=by_world)
+    titles, *lines = rows(whole)
+    print_table(titles, lines)
+    typer.echo(f"The picture is {output}")
 
 
 def read_sweep(file: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tacit.continuous.features import set_corners
-from tacit.core.sizes import check_size
+from tacit.data.sizes import check_size
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Floats, Ints
 

@@ -120,14 +120,10 @@ class EndBox:
         if self.reward_range[0] >= 0.0 and total:
             lows, highs = self._around_seen(self.seen >= 0)
             # Noise may say that users have been beyond an end only; then that end counts.
-            free = (
-                (self.lows == first) & (lows < self.highs),
-                (self.highs == last) & (highs > self.lows),
-            )
-            self.lows, self.highs = (
-                np.where(free[0], lows, self.lows),
-                np.where(free[1], highs, self.highs),
-            )
+            below = (self.lows == first) & (lows < self.highs)
+            above = (self.highs == last) & (highs > self.lows)
+            self.lows = np.where(below, lows, self.lows)
+            self.highs = np.where(above, highs, self.highs)
 
     def _beyond(self, k: int, sure: Bools, left: float, unsure: float) -> tuple[float, int, Bools]:
         """How prominent sure ends along a coordinate are, and which bins are beyond the bounds."""
@@ -168,10 +164,8 @@ class EndBox:
         around = _AROUND * (self.seen[:, 1] - self.seen[:, 0]) if self.variance else 0.0
         lows, highs, at = self.edges[0].copy(), self.edges[1].copy(), self.coordinates
         size = (highs - lows)[at] / BINS
-        low, high = (
-            np.maximum(self.seen[:, 0] - around, 0),
-            np.minimum(self.seen[:, 1] + around, BINS),
-        )
+        low = np.maximum(self.seen[:, 0] - around, 0)
+        high = np.minimum(self.seen[:, 1] + around, BINS)
         lows[at] += size * np.where(sides[:, 0], low, 0)
         highs[at] = np.where(sides[:, 1], self.edges[0][at] + size * high, highs[at])
         return lows, highs

@@ -27,7 +27,7 @@ from typing import (
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.core.sizes import check_seed, check_size, numbers
+from tacit.data.sizes import check_seed, check_size, numbers
 from tacit.privacy.arguments import instance_of, positive
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Floats, Ints

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -11,17 +12,20 @@ import numpy as np
 from tacit.continuous.base import NO_CLIP, BoxAlgorithm, box_spec
 from tacit.continuous.features import kernel_features, public_states
 from tacit.continuous.policy import QPolicy
-from tacit.continuous.statistics.embedding_sums import EmbeddingSums
+from tacit.continuous.statistics.steps import steps_of, vectors_by_part
 from tacit.core.algorithm import BlockInfo, BlockSizes, Plan, Progress
 from tacit.numerics.block_sums import BlockSums
 from tacit.numerics.ridge import ridge_inverse
 from tacit.privacy.arguments import positive
+from tacit.privacy.bounds.balls import ACUTE, ball
+from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.sizing import users_above_noise
-from tacit.privacy.statistic import Floats
+from tacit.privacy.statistic import Block, Floats, Layout, Part, Statistic
 
 if TYPE_CHECKING:
     from tacit.continuous.features import FeatureMap
+    from tacit.continuous.spec import BoxSpec
     from tacit.core.problem import Problem
     from tacit.privacy.curator import Release
 
@@ -32,6 +36,93 @@ _CLIP = 0.8  # the longest user, in steps
 _SMOOTH = 3.0  # ridge of value functions, in units of the regression's own
 _UNIFORM = 0.1  # chance of a uniform action, over the number of releases
 _FIRST = 24.0  # users of the first block, in standard deviations of a sum's noise
+MOVING, PAYING = 2.0, 1.0
+"""Weights of the parts ``moves`` and ``rewards``, a and b."""
+
+
+@dataclass(frozen=True, eq=False)
+class EmbeddingSums(Statistic):
+    """Sums over a user's steps, by action, of z z', z d' and z r, with z the features of the state.
+
+    d = z(s') - z(s) is how far the step goes among features, and r the reward in [-1, 1], from its
+    middle in halves of its range. Where episodes may end, d has one coordinate more: z is 0 at an
+    end, and that coordinate 1; elsewhere a step into an end does not count. Parts: ``gram``
+    (A, m, m), ``moves`` (A, m, m or m + 1) with weight a, and ``rewards`` (A, m) with weight b.
+
+    Clip. With y = (z, a d / sqrt 2, b r / sqrt 2), there is a sum of y y' over the steps with each
+    action, and Y is all of them. A user's Y is scaled back to Frobenius norm ``clip``; what is
+    released is part of it, with every product that is not on the diagonal counted twice, as in Y.
+
+    Sensitivity. Y stays positive semi-definite when it is scaled back, so two users' are at no
+    obtuse angle: |Y - Y'|^2 <= |Y|^2 + |Y'|^2 <= 2 clip^2, and clip^2 against zero. What is
+    released is no longer than Y, and no farther apart. Users who stay where they are, each for an
+    action of her own, with rewards at the middle, attain it: then d = 0 and r = 0.
+    """
+
+    spec: BoxSpec
+    features: FeatureMap
+    clip: float
+    name = "embedding sums"
+
+    def __post_init__(self) -> None:
+        positive("clip", self.clip)
+
+    @cached_property
+    def layout(self) -> Layout:
+        """``gram``, ``moves`` and ``rewards``."""
+        A, m = self.spec.actions, self.features.size
+        return Layout(
+            (
+                Part("gram", (A, m, m), symmetric=True),
+                Part("moves", (A, m, self.targets), weight=MOVING),
+                Part("rewards", (A, m), weight=PAYING),
+            )
+        )
+
+    @property
+    def targets(self) -> int:
+        """Coordinates of d."""
+        return self.features.size + int(self.spec.may_end)
+
+    def l2(self, relation: Relation) -> float:
+        """See the class."""
+        return ball(self.clip, relation, ACUTE)
+
+    def vectors(self, block: Block) -> Floats:
+        """One dense vector per user."""
+        m = self.features.size
+        numbers = self.spec.actions * (2 * m + 1) ** 2 + self.spec.horizon * 4 * m
+        return vectors_by_part(block, self.layout.size, numbers, self._sums)
+
+    def _sums(self, block: Block) -> Floats:
+        steps, A, m = steps_of(block, self.spec), self.spec.actions, self.features.size
+        at = self.features(steps.states)
+        low, high = self.spec.reward_range
+        r = (2.0 * steps.rewards - low - high) / (high - low)
+        a, b = MOVING / math.sqrt(2.0), PAYING / math.sqrt(2.0)
+        here, there, valid = at[:, :-1], at[:, 1:], steps.valid
+        over = steps.ended[..., np.newaxis]
+        if self.spec.may_end:
+            there = np.where(over, 0.0, there)
+            moves = np.concatenate([there - here, over], axis=-1)
+        else:
+            moves, valid = there - here, valid & ~steps.ended
+        y = np.concatenate([here, a * moves, b * r[..., np.newaxis]], axis=-1)
+        Y = np.empty((len(y), A, y.shape[-1], y.shape[-1]))
+        for action in range(A):
+            own = y * ((steps.actions == action) & valid)[..., np.newaxis]
+            Y[:, action] = own.swapaxes(1, 2) @ own
+        length = np.sqrt((Y**2).sum(axis=(1, 2, 3)))
+        good = np.isfinite(length)
+        factor = np.where(good, self.clip / np.maximum(np.where(good, length, 1.0), self.clip), 0.0)
+        Y = np.where(good[:, np.newaxis, np.newaxis, np.newaxis], Y, 0.0)
+        Y *= factor[:, np.newaxis, np.newaxis, np.newaxis]
+        sums = {
+            "gram": Y[:, :, :m, :m],
+            "moves": Y[:, :, :m, m:-1] / a,
+            "rewards": Y[:, :, :m, -1] / b,
+        }
+        return self.layout.pack(sums, users=len(Y))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +148,7 @@ class KernelLSVI(BoxAlgorithm[BlockSums]):
     on public states plans, with a bonus for what is uncertain by sampling or by noise. Moves are
     from where the user is, so that what is not known yet stays where it is.
 
-    Private statistics: :class:`~tacit.continuous.statistics.embedding_sums.EmbeddingSums` of every
+    Private statistics: :class:`EmbeddingSums` of every
     block, once, with the whole budget, pooled over steps.
 
     Guarantee: that of its curator; see ``guarantee``. Frequencies and centres are public numbers.
@@ -86,7 +177,7 @@ class KernelLSVI(BoxAlgorithm[BlockSums]):
         super().__init__(problem, options)
 
     def init(self) -> BlockSums:
-        """No sums. All will weigh alike: first blocks, small as they are, were elsewhere."""
+        """No sums; all will weigh alike."""
         return BlockSums(plain=True)
 
     # What is asked.

@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 from tacit.continuous.action_box import ActionBox, normals
 from tacit.continuous.features import FeatureMap, Grid, Polynomial, feature_arrays
 from tacit.core.public_file import drawing, write_published
-from tacit.core.sizes import check_seed, check_size, numbers
-from tacit.privacy.arguments import instance_of
+from tacit.data.sizes import check_seed, check_size, numbers
+from tacit.privacy.arguments import checked_number, instance_of
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Floats, Ints
 
@@ -79,20 +79,15 @@ class QPolicy:
             raise InvalidArgument("weights must be finite")
         weights.setflags(write=False)
         object.__setattr__(self, "weights", weights)
-        epsilon = self.epsilon
-        for name in ("explorers", "bursts"):
-            if not 0.0 <= getattr(self, name) <= 1.0:
-                raise InvalidArgument(f"{name} must be in [0, 1], got {getattr(self, name)!r}")
+        for name in ("epsilon", "explorers", "bursts"):
+            part = checked_number(name, getattr(self, name), "in [0, 1]", lambda x: 0.0 <= x <= 1.0)
+            object.__setattr__(self, name, part)
         if self.explorers or self.bursts:
             # A burst of n steps on average follows n / bursts greedy ones.
             resting = (1.0 - self.explorers) * self.bursts / (1.0 + self.bursts)
-            epsilon = self.explorers + resting
-        good = isinstance(epsilon, (int, float, np.integer, np.floating))
-        if not good or isinstance(epsilon, bool) or not 0.0 <= epsilon <= 1.0:
-            raise InvalidArgument(f"epsilon must be in [0, 1], got {epsilon!r}")
+            object.__setattr__(self, "epsilon", self.explorers + resting)
         if check_seed("version", self.version) >= 2**63:
             raise InvalidArgument(f"version must be of 63 bits, got {self.version!r}")
-        object.__setattr__(self, "epsilon", float(epsilon))
         object.__setattr__(self, "version", int(self.version))
         order = range(len(weights)) if self.preference is None else self.preference
         object.__setattr__(self, "preference", _order("preference", order, len(weights)))
@@ -171,8 +166,6 @@ class QPolicy:
 
     def explored(self, greedy: Ints, coins: Floats) -> Ints:
         """Actions given the greedy ones and a uniform number of [0, 1) for each of them."""
-        if self.epsilon == 0.0:
-            return greedy
         drawn = self._drawn(coins)
         return np.where(drawn < 0, greedy, drawn)
 

@@ -12,11 +12,10 @@ import numpy as np
 
 from tacit.continuous.features import kernel_features, public_states
 from tacit.continuous.policy import QPolicy
-from tacit.continuous.statistics.steps import steps_of, vectors_by_part
+from tacit.continuous.statistics.steps import finite_array, steps_of, vectors_by_part
 from tacit.numerics.simplex import helmert
 from tacit.privacy.arguments import positive
 from tacit.privacy.budget import Relation
-from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.standard import GramCross
 from tacit.privacy.statistic import Block, Floats, Layout, Statistic
 
@@ -59,12 +58,7 @@ class TargetedMoves(Statistic):
         shape = np.shape(self.inputs)
         wanted = {"inputs": (A, m, shape[-1]), "means": (A, m), "values": (m,)}
         for name, size in wanted.items():
-            # In one order: how products are rounded depends on it, and a save keeps one only.
-            array = np.array(getattr(self, name), dtype=np.float64, order="C")
-            if array.shape != size or not np.isfinite(array).all():
-                raise InvalidArgument(f"{name} must be finite, of shape {size}, got {array.shape}")
-            array.setflags(write=False)
-            object.__setattr__(self, name, array)
+            object.__setattr__(self, name, finite_array(name, getattr(self, name), *size))
         for name in ("unit", "most", "clip"):
             object.__setattr__(self, name, positive(name, getattr(self, name)))
 

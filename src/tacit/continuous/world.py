@@ -13,14 +13,11 @@ from numpy.typing import ArrayLike
 from tacit.continuous.features import FeatureMap
 from tacit.continuous.policy import QPolicy, SoftmaxPolicy, chooser
 from tacit.continuous.spec import BoxSpec
-from tacit.core.sizes import check_bytes, check_users
 from tacit.core.world import Form
+from tacit.data.sizes import check_bytes, check_users
 from tacit.data.vector_episodes import VectorEpisodes
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, Bools, Floats, Ints, StreamedBlock
-
-RewardFunction: TypeAlias = Callable[[Floats], ArrayLike]
-"""Rewards, (...,), of new states, (..., D)."""
 
 Advance: TypeAlias = Callable[[int, Ints, Floats, Ints], tuple[Floats, Bools]]
 """One step of some users: the step, who they are, where, and what they do; where to, and who is
@@ -168,7 +165,7 @@ class BoxWorld(VectorWorld):
 
     def __init__(
         self,
-        reward: RewardFunction,
+        reward: Callable[[Floats], ArrayLike],
         name: str,
         horizon: int = 50,
         reward_range: tuple[float, float] = (0.0, 0.5),

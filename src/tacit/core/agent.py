@@ -96,7 +96,7 @@ class Coming(NamedTuple):
         """Some of them."""
         if len(rows) == self.rows.users:
             return self
-        rest = ([each[i] for i in rows] if each else each for each in self[1:])
+        rest: Any = ([each[i] for i in rows] if each else each for each in self[1:])
         return Coming(_rows(self.rows, rows), *rest)
 
 
@@ -135,6 +135,7 @@ class Agent(Uncopyable):
         if noise_seed is None:
             # Before a store is touched: where warnings are errors, nothing has happened.
             warn_of_budget(algorithm.privacy, algorithm.users)
+        instance_of("name", name, str)
         self.algorithm, self.run_name = algorithm, name
         self.store = store if isinstance(store, Store) else Store(store)
         self._lock = new_lock()
@@ -397,7 +398,6 @@ class Agent(Uncopyable):
         """A call's users, by the hashes of their names and events, where they have any."""
         names, keys = list[str](), list[str]()
         if ids is not None:
-            ids = [*ids]
             row_ids(ids, data.users)
             names = [self.store.keyed("person", str(name)) for name in ids]
         if events is not None:
@@ -842,6 +842,7 @@ class Agent(Uncopyable):
         answers = [load(row.value) for row in done]
         spent = sum((Fraction(row.cost) for row in done), Fraction(0))
         asked, query = list[Statistic](), next(queries)
+        limit = Fraction(getattr(self._curator, "limit", 1))  # of devices, one report
         only = type(self.algorithm).learn is Algorithm.learn
         while True:
             if len(asked) == len(answers):
@@ -857,7 +858,7 @@ class Agent(Uncopyable):
                     if not raw.aggregate and not self.privacy.devices_add:
                         release = replace(release, users=block.places)
                 cost, value = self._curator.price(release), dump(release)
-                drawn = (len(asked), value, cost, spent, self._limit, self._secrets(), only)
+                drawn = (len(asked), value, cost, spent, limit, self._secrets(), only)
                 with self.store.write() as db:
                     runs.release(db, self.store, run, block, runs.Draw(*drawn))
                     run = runs.find(db, self.run_name)
@@ -877,11 +878,6 @@ class Agent(Uncopyable):
             mu = math.sqrt(query.share) * self.algorithm.privacy.episode_mu
         # Without privacy nothing costs anything.
         return mu if mu is not None and math.isfinite(mu) else None
-
-    @property
-    def _limit(self) -> Fraction:
-        # Of devices, one report.
-        return Fraction(self._curator.limit if isinstance(self._curator, JointCurator) else 1)
 
     def _commit(
         self,

@@ -20,9 +20,7 @@ class Receipt:
     users: int  # how many episodes were given
     counted: int = 0  # in blocks that went through the gate
     waiting: int = 0  # for the rest of their block
-    # of another version than the one that serves, where only that one's users teach anything: not
-    # taken, and nothing was paid for them
-    retired: int = 0
+    retired: int = 0  # of versions that teach nothing: not taken, and nothing was paid for them
     refused: int = 0  # by the budget: beyond the episodes that a user declared, or could pay for
     version: int = 0  # of the policy that serves from now on
     published: tuple[int, ...] = ()  # versions that this call published

@@ -1,8 +1,4 @@
-"""Worlds: simulated users, of whom everything is known.
-
-Simulations and audits have them; an agent never sees one, and learns from real episodes just as
-well.
-"""
+"""Worlds: simulated users, of whom everything is known. An agent never sees one."""
 
 from __future__ import annotations
 

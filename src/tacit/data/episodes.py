@@ -104,52 +104,6 @@ class Episodes(UserRows):
         self._hold(columns, user_ids)
 
     @classmethod
-    def from_records(
-        cls,
-        user: ArrayLike,
-        step: ArrayLike,
-        state: ArrayLike,
-        action: ArrayLike,
-        reward: ArrayLike,
-        next_state: ArrayLike,
-        *,
-        horizon: int,
-        version: ArrayLike | None = None,
-        episode: ArrayLike | None = None,
-        component: ArrayLike | None = None,
-    ) -> Episodes:
-        """Episodes from a log: columns with an entry per step that somebody took, in any order.
-
-        Everybody who occurs gets a row, in the order of first occurrence, whatever her entries
-        hold. A step that is missing has state and action -1; what is given twice, contradicts
-        itself or is no number is -3. Steps from ``horizon`` on are left out.
-
-        Args:
-            user: who, as integers or text.
-            step: when, from 0.
-            state: before the action.
-            action: that was taken.
-            reward: received.
-            next_state: after it.
-            horizon: steps of an episode; not found in the data, because shapes are public.
-            version: which policy version was followed; -1 for an episode with different ones.
-            episode: for users with several episodes, each of which gets a row of its own.
-            component: which policy of a mixed one was drawn; -1 for an episode with different ones.
-
-        >>> log = Episodes.from_records(
-        ...     user=["ann", "bob", "ann"], step=[0, 0, 1], state=[0, 0, 2], action=[1, 0, 1],
-        ...     reward=[0.0, 0.5, 1.0], next_state=[2, 1, 3], horizon=2)
-        >>> log.user_ids
-        ('ann', 'bob')
-        >>> log.states.tolist()
-        [[0, 2, 3], [0, 1, -1]]
-        """
-        given = {k: v for k, v in locals().items() if k not in ("cls", "horizon") and v is not None}
-        optional: dict[str, Any] = {k: k for k in ("version", "episode", "component") if k in given}
-        log = LogFormat(horizon=horizon, **optional)
-        return log.episodes(log.read(given))
-
-    @classmethod
     def from_frame(
         cls,
         frame: Any,
@@ -175,6 +129,10 @@ class Episodes(UserRows):
         missing_reward: float | None = None,
     ) -> Episodes:
         """Episodes from a table with an entry per step that somebody took, in any order.
+
+        Everybody who occurs gets a row, in the order of first occurrence, whatever her entries
+        hold. A step that is missing has state and action -1; what is given twice, contradicts
+        itself or is no number is -3. Steps from ``horizon`` on are left out.
 
         A table is anything whose ``frame[name]`` is a column: a pandas or Polars frame, an Arrow
         table, a structured array, a dictionary. A column's type is schema: one of text or
@@ -258,7 +216,6 @@ class Episodes(UserRows):
         *,
         spec: FiniteSpace | None = None,
         episodes_per_user: int = 1,
-        users: int | None = None,
         executor: Executor | None = None,
         batch: int = 1 << 18,
         **log: Any,
@@ -274,8 +231,6 @@ class Episodes(UserRows):
             path: a file, a folder, or several.
             spec: a spec to take horizon and vocabularies from.
             episodes_per_user: further ones of a user do not count.
-            users: how many episodes there are, if that is known: then the ids of a single file are
-                read once and not twice. A sum over other than so many is refused.
             executor: any of :mod:`concurrent.futures`, Dask's included: a job for each file.
             batch: entries in memory at a time, and the longest log of one user.
             **log: see :meth:`from_frame`.
@@ -283,9 +238,7 @@ class Episodes(UserRows):
         made = LogFormat(**format_of(spec, log))
         whole_number("batch", batch)
         most = whole_number("episodes_per_user", episodes_per_user)
-        if users is not None:
-            whole_number("users", users, least=0)
-        return filed_block(path, made, batch, most, executor, users)
+        return filed_block(path, made, batch, most, executor)
 
 
 @dataclass(frozen=True)
@@ -314,15 +267,10 @@ class EpisodesReport:
 
     def __str__(self) -> str:
         found = "all valid" if self.valid else f"{self.affected_users:,} episodes hold mistakes"
-        names = ("unknown_states", "unknown_actions", "invalid_states", "invalid_actions")
-        counts = {name: getattr(self, name) for name in (*names, "invalid_rewards")}
-        words = [f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items() if count]
-        more = [
-            f"{count:,} steps {what}"
-            for count, what in ((self.ended, "after an end"), (self.gaps, "in gaps"))
-            if count
-        ]
-        parts = ", ".join([*words, *more])
+        words = {"ended": "steps after an end", "gaps": "steps in gaps"}
+        counts = {words.get(k, k.replace("_", " ")): n for k, n in vars(self).items()}
+        listed = list(counts.items())[2:-1]
+        parts = ", ".join(f"{count:,} {what}" for what, count in listed if count)
         left_out = f" ({parts}; a statistic leaves them out)" if parts else ""
         return (
             f"{self.users:,} episodes, {self.steps:,} steps: {found}{left_out}. These are raw "

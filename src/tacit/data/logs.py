@@ -575,19 +575,12 @@ def joined(parts: list[Entries]) -> Entries:
 
 
 def filed_block(
-    path: Paths,
-    log: LogFormat,
-    batch: int,
-    most: int,
-    executor: Executor | None,
-    users: int | None = None,
+    path: Paths, log: LogFormat, batch: int, most: int, executor: Executor | None
 ) -> FiledBlock:
     """All episodes of sorted files as one block that nobody holds."""
     files = files_of(path)
     log = with_labels(log, files)
     pieces = [Piece(name, log, batch, most) for name in files]
-    if users is not None and len(pieces) == 1:
-        return FiledBlock(users, pieces, most, executor)
     # Ids and their order are public: what is wrong with them is said before anybody pays.
     found = list((map if executor is None else executor.map)(Piece.count, pieces))
     last: list[Any] = []

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.statistic import Block, Floats
-
-Ints = NDArray[np.int64]
+from tacit.data.columns import Floats, Ints, as_codes, as_numbers, require_shape
+from tacit.privacy.statistic import Block
 
 
 def read_steps(
@@ -34,22 +31,13 @@ def read_steps(
 
 def read_rewards(block: Block, name: str, shape: tuple[int, ...]) -> Floats:
     """Numbers cut to [0, 1]; what is not finite is NaN."""
-    array = block[name]
-    if array.shape != shape:
-        raise InvalidArgument(f"{name!r} must have shape {shape}, got {array.shape}")
+    require_shape(name, block[name], shape)
     with np.errstate(all="ignore"):
-        values = np.ascontiguousarray(array, dtype=np.float64)
+        values = np.ascontiguousarray(as_numbers(name, block[name]))
         return np.clip(np.where(np.isfinite(values), values, np.nan), 0.0, 1.0)
 
 
 def read_codes(block: Block, name: str, shape: tuple[int, ...]) -> Ints:
     """Integers as they are; numbers that are none as -1."""
-    array = block[name]
-    if array.shape != shape:
-        raise InvalidArgument(f"{name!r} must have shape {shape}, got {array.shape}")
-    if array.dtype.kind in "bi":
-        return np.ascontiguousarray(array, dtype=np.int64)
-    with np.errstate(all="ignore"):
-        values = np.asarray(array, dtype=np.float64)
-        whole = (values == np.floor(values)) & (np.abs(values) < 2.0**53)
-        return np.where(whole, values, -1.0).astype(np.int64)
+    require_shape(name, block[name], shape)
+    return np.ascontiguousarray(as_codes(name, block[name]))

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.core.sizes import Floats, numbers, read_only
-from tacit.core.spec import ArraySpec
+from tacit.data.sizes import ArraySpec, Floats, numbers, read_only
 from tacit.finite.spec import FiniteSpec, settle
 from tacit.privacy.arguments import flag
 from tacit.privacy.errors import InvalidArgument

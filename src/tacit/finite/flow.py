@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit.core.sizes import Floats
+from tacit.data.sizes import Floats
 
 if TYPE_CHECKING:
     from tacit.privacy.curator import Release

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit.core.sizes import Floats, check_bytes, check_size
+from tacit.data.sizes import Floats, check_bytes, check_size
 from tacit.finite.mixed_policy import AnyPolicy, MixedPolicy
 from tacit.finite.policy import Policy
 from tacit.finite.spec import (

@@ -162,6 +162,7 @@ def _shown(interval: Interval) -> str:
 class Candidates:
     """K policies between today's and the boldest that the evidence speaks for, in this order."""
 
+    betas: Floats  # (K,), how far they are tilted
     tables: Floats  # (K, F, S, A), their probabilities by phase
     moments: Floats  # (K,), second moments of an episode's weights, as predicted
 
@@ -382,7 +383,7 @@ class TiltedPolicies(ABC):
             if not betas or 10.0**low > 1.05 * betas[-1]:
                 betas.append(10.0**low)
         tables = np.stack([self.tilted(beta) for beta in betas])
-        return Candidates(tables, np.array([*map(self.moment, tables)]))
+        return Candidates(np.array(betas), tables, np.array([*map(self.moment, tables)]))
 
 
 class PlannedPolicies(TiltedPolicies):

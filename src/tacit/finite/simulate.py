@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.sizes import Floats, check_bytes, check_users
 from tacit.data.episodes import Episodes
+from tacit.data.sizes import Floats, check_bytes, check_users
 from tacit.finite.mixed_policy import AnyPolicy, MixedPolicy
 from tacit.finite.model import FiniteModel, check_policy, conditional_chances, cumulative_chances
 from tacit.finite.policy import Policy
@@ -90,14 +90,15 @@ def simulate_occupancy(
     transitions, rewards = np.zeros((H, S, 1, S), dtype=np.int64), np.zeros((H, S, 1))
     visits, everywhere = _count_moves(model, policy, users, rng, transitions), np.arange(S)
     if model.transition_rewards is not None:
-        paid = model.transition_rewards[everywhere, actions]
-        rewards[:, :, 0] = (transitions[:, :, 0] * paid).sum(axis=2)
+        table = model.transition_rewards[everywhere, actions]
+        rewards[:, :, 0] = (transitions[:, :, 0] * table).sum(axis=2)
     else:
         paying = np.minimum(np.arange(H), len(model.reward_probabilities) - 1)[:, np.newaxis]
         table = model.conditional_rewards[paying, everywhere, actions]
         sum_rewards(rng, visits, table[:, :, np.newaxis], model.reward_values, rewards)
-    sums = {"transitions": transitions[:, :, 0], "rewards": rewards[:, :, 0]}
-    return Block(int(users), {"actions": actions} | sums, aggregate=True)
+    moves, paid = transitions[:, :, 0], rewards[:, :, 0]
+    arrays = {"actions": actions, "transitions": moves, "rewards": paid}
+    return Block(int(users), arrays, aggregate=True)
 
 
 def simulate_streamed(

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_matrix
 
-from tacit.core.sizes import Floats, check_bytes, check_size, numbers
+from tacit.data.sizes import Floats, check_bytes, check_size, numbers
 from tacit.finite.model import cumulative_chances
 from tacit.finite.spec import (
     TOLERANCE,

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.sizes import Floats, check_bytes, numbers
 from tacit.core.world import Form
 from tacit.data.episodes import Episodes
+from tacit.data.sizes import Floats, check_bytes, numbers
 from tacit.finite.mixed_policy import AnyPolicy
 from tacit.finite.model import FiniteModel, evaluate, optimal, uniform_policy
 from tacit.finite.policy import Policy

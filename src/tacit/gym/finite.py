@@ -25,9 +25,9 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from tacit.core.sizes import check_bytes, check_size, check_users
 from tacit.core.world import Form
 from tacit.data.episodes import Episodes
+from tacit.data.sizes import check_bytes, check_size, check_users
 from tacit.finite.mixed_policy import AnyPolicy, MixedPolicy
 from tacit.finite.model import FiniteModel, check_policy
 from tacit.finite.policy import Policy
@@ -251,6 +251,8 @@ class SampledWorld:
             low, high = return_range
         self._env, self.assumed, self.name = env, tuple(assumed), name
         space: Any = env.observation_space
+        self._sizes: list[int]
+        self._starts: list[int]
         # How many values each part of an observation has, and the smallest of them.
         if isinstance(space, spaces.MultiDiscrete):
             self._sizes, self._starts = space.nvec.ravel().tolist(), space.start.ravel().tolist()
@@ -367,7 +369,7 @@ class SampledWorld:
 
     def _encode(self, observation: Any) -> int:
         if len(self._sizes) == 1:
-            return int(observation) - self._starts[0]
+            return int(observation) - int(self._starts[0])
         indices = [int(part) for part in np.ravel(np.asarray(observation))]
         shifted = [index - start for index, start in zip(indices, self._starts, strict=True)]
         return int(np.ravel_multi_index(shifted, self._sizes))

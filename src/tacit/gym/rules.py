@@ -27,7 +27,7 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
-from tacit.core.sizes import check_size
+from tacit.data.sizes import check_size
 from tacit.gym.envs import EpisodeEnv
 from tacit.privacy.errors import InvalidArgument
 
@@ -131,8 +131,9 @@ def rewards_of(env: Env, given: Ends | None, assumed: list[str]) -> Ends:
     """The range of rewards, by the rule; two finite numbers that increase."""
     if given is not None:
         return _increasing(given)
-    own = getattr(env.unwrapped, "reward_range", None) or env.unwrapped.metadata.get("reward_range")
-    if np.shape(own) == (2,) and np.isfinite(own).all():
+    inner: Any = env.unwrapped
+    own = getattr(inner, "reward_range", None) or inner.metadata.get("reward_range")
+    if own is not None and np.shape(own) == (2,) and np.isfinite(own).all():
         found, why = _increasing(own), "declared"
     elif (documented := _documented(env, DOCUMENTED)) is not None:
         found, why = documented, "documented"

@@ -18,7 +18,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.sizes import Floats
+from tacit.data.sizes import Floats
 from tacit.finite.evidence import Counts
 from tacit.numerics.ridge import positive_part, ridge_inverse
 

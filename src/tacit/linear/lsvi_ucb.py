@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import numpy as np
 
 from tacit.core.algorithm import BlockInfo, Floats, Plan, Progress
-from tacit.core.sizes import check_bytes
+from tacit.data.sizes import check_bytes
 from tacit.finite.algorithm import SumAlgorithm, SumOptions
 from tacit.finite.evidence import CountEstimate
 from tacit.finite.flow import conserved

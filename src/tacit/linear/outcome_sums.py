@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit.core.sizes import check_size, numbers, read_only
 from tacit.data.reading import read_steps
+from tacit.data.sizes import check_size, numbers, read_only
 from tacit.linear.statistics import ROUNDING, told_of_features, unit_features
 from tacit.privacy.bounds.features import SHORTEST
 from tacit.privacy.budget import Relation, checked_relation

@@ -17,7 +17,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from tacit.core.sizes import Floats
+from tacit.data.sizes import Floats
 from tacit.finite.mixed_policy import AnyPolicy
 from tacit.finite.model import FiniteModel
 from tacit.finite.simulate import simulate_episodes

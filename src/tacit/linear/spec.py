@@ -8,7 +8,7 @@ from functools import cached_property
 
 from numpy.typing import ArrayLike
 
-from tacit.core.sizes import Floats, check_bytes, numbers
+from tacit.data.sizes import Floats, check_bytes, numbers
 from tacit.finite.feature_spec import FeatureSpec, fingerprint, finite
 from tacit.privacy.errors import InvalidArgument
 

@@ -14,8 +14,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.core.sizes import check_size, numbers
 from tacit.data.reading import read_steps
+from tacit.data.sizes import check_size, numbers
 from tacit.finite.visits import check_occupancy
 from tacit.linear.spec import check_features
 from tacit.numerics.ridge import always_one

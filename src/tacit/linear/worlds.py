@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.core.sizes import Floats, check_bytes, check_seed, check_size
+from tacit.data.sizes import Floats, check_bytes, check_seed, check_size
 from tacit.finite.world import model_of
 from tacit.linear.world import LinearWorld
 from tacit.privacy.arguments import flag

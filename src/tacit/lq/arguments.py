@@ -7,7 +7,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit.core.sizes import numbers
+from tacit.data.sizes import numbers
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Floats
 
@@ -51,20 +51,9 @@ def check_semidefinite(
     return array
 
 
-def check_definite(name: str, values: ArrayLike, size: int) -> Floats:
-    """A read-only copy of a symmetric, positive definite matrix."""
-    return check_semidefinite(name, values, size, definite=True)
-
-
-def check_number(name: str, value: float, least: float, *, above: bool = False) -> float:
-    """A finite number of at least something, or above it."""
+def check_number(name: str, value: float) -> float:
+    """A finite number of at least zero."""
     good = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-    if not good or not least <= value < math.inf or (above and value == least):
-        sign = ">" if above else ">="
-        raise InvalidArgument(f"{name} must be a finite number {sign} {least:g}, got {value!r}")
+    if not good or not 0.0 <= value < math.inf:
+        raise InvalidArgument(f"{name} must be a finite number >= 0, got {value!r}")
     return float(value)
-
-
-def check_positive(name: str, value: float) -> float:
-    """A finite number above zero."""
-    return check_number(name, value, 0.0, above=True)

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tacit.core.sizes import read_only
+from tacit.data.sizes import read_only
 from tacit.lq.policy import GainPolicy
 from tacit.lq.statistics import TrajectorySums
 from tacit.privacy.statistic import Floats

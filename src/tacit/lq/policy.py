@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tacit.core.public_file import drawing, write_published
-from tacit.core.sizes import check_seed
+from tacit.data.sizes import check_seed
 from tacit.lq.arguments import check_array, check_number
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Floats
@@ -34,7 +34,7 @@ class GainPolicy:
     def __post_init__(self) -> None:
         gains: ArrayLike = self.gains
         object.__setattr__(self, "gains", check_array("gains", gains, None, None, None))
-        object.__setattr__(self, "noise", check_number("noise", self.noise, 0.0))
+        object.__setattr__(self, "noise", check_number("noise", self.noise))
         object.__setattr__(self, "version", check_seed("version", self.version))
 
     @classmethod

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit.core.sizes import check_size, read_only
-from tacit.lq.arguments import check_array, check_definite, check_semidefinite
+from tacit.data.sizes import check_size, read_only
+from tacit.lq.arguments import check_array, check_semidefinite
 from tacit.privacy.statistic import Floats
 
 if TYPE_CHECKING:
@@ -55,7 +55,10 @@ def optimal_gains(
 
     theta = model(A, B)
     n, d = theta.shape[1], len(theta) - theta.shape[1]
-    state_cost, control_cost = check_semidefinite("Q", Q, n), check_definite("R", R, d)
+    state_cost, control_cost = (
+        check_semidefinite("Q", Q, n),
+        check_semidefinite("R", R, d, definite=True),
+    )
     horizon = check_size("H", H)
     P, K = np.empty((horizon + 1, n, n)), np.empty((horizon, d, n))
     riccati(read_only(theta), state_cost, control_cost, P, K)

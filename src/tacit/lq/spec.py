@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from tacit.core.sizes import check_size
-from tacit.core.spec import ArraySpec
-from tacit.lq.arguments import check_definite, check_number, check_positive, check_semidefinite
+from tacit.data.sizes import ArraySpec, check_size
+from tacit.lq.arguments import check_number, check_semidefinite
+from tacit.privacy.arguments import positive
 from tacit.privacy.statistic import Floats
 
 
@@ -45,12 +45,12 @@ class LQSpec(ArraySpec):
         n, d = self.states, self.controls
         checked: dict[str, Any] = {
             "state_cost": check_semidefinite("state_cost", self.state_cost, n),
-            "control_cost": check_definite("control_cost", self.control_cost, d),
-            "noise_bound": check_number("noise_bound", self.noise_bound, 0.0),
+            "control_cost": check_semidefinite("control_cost", self.control_cost, d, definite=True),
+            "noise_bound": check_number("noise_bound", self.noise_bound),
             "noise_covariance": check_semidefinite("noise_covariance", self.noise_covariance, n),
             "start_moment": check_semidefinite("start_moment", self.start_moment, n),
-            "norm_bound": check_positive("norm_bound", self.norm_bound),
-            "gain_bound": check_positive("gain_bound", self.gain_bound),
+            "norm_bound": positive("norm_bound", self.norm_bound),
+            "gain_bound": positive("gain_bound", self.gain_bound),
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)

@@ -9,6 +9,8 @@ from functools import cached_property, partial
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.lq.arguments import check_array, check_number
+from tacit.privacy.arguments import positive
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, Floats, Layout, Part, Statistic, StreamedBlock
@@ -65,22 +67,14 @@ class TrajectorySums(Statistic):
         if min(sizes) < 1:
             raise InvalidArgument(f"states, controls and steps must be >= 1, got {sizes}")
         for name in ("tau", "weight"):
-            value = getattr(self, name)
-            if not (math.isfinite(value) and value > 0):
-                raise InvalidArgument(f"{name} must be > 0, got {value!r}")
-        if not (math.isfinite(self.floor) and self.floor >= 0):
-            raise InvalidArgument(f"floor must be >= 0, got {self.floor!r}")
+            positive(name, getattr(self, name))
+        check_number("floor", self.floor)
         p, n = self.rows, self.states
         defaults = {"centre": np.zeros((p, n)), "inputs": np.eye(p), "spread": np.zeros((p, p))}
         for name, default in defaults.items():
             given = getattr(self, name)
-            array = default if np.size(given) == 0 else np.array(given, dtype=np.float64, order="C")
-            if array.shape != default.shape or not np.isfinite(array).all():
-                raise InvalidArgument(
-                    f"{name} must have shape {default.shape} and be finite, got {array.shape}"
-                )
-            array.setflags(write=False)
-            object.__setattr__(self, name, array)
+            array = default if np.size(given) == 0 else given
+            object.__setattr__(self, name, check_array(name, array, *default.shape))
 
     @property
     def rows(self) -> int:

@@ -11,20 +11,14 @@ from typing import ClassVar, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit.core.sizes import check_bytes, check_seed, check_size
 from tacit.core.world import Form
+from tacit.data.sizes import check_bytes, check_seed, check_size
 from tacit.data.vector_episodes import VectorEpisodes
 from tacit.lq import riccati
-from tacit.lq.arguments import (
-    check_array,
-    check_definite,
-    check_number,
-    check_positive,
-    check_semidefinite,
-)
+from tacit.lq.arguments import check_array, check_number, check_semidefinite
 from tacit.lq.policy import GainPolicy
 from tacit.lq.spec import LQSpec
-from tacit.privacy.arguments import instance_of
+from tacit.privacy.arguments import instance_of, positive
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, Floats, StreamedBlock
 
@@ -46,7 +40,7 @@ class UniformBall:
     radius: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "radius", check_number("radius", self.radius, 0.0))
+        object.__setattr__(self, "radius", check_number("radius", self.radius))
 
     def covariance(self, states: int) -> Floats:
         """``radius^2 / (n + 2)`` times the identity."""
@@ -57,34 +51,7 @@ class UniformBall:
 
 
 @dataclass(frozen=True)
-class _Round:
-    """A radius around a centre."""
-
-    radius: float
-    centre: tuple[float, ...]
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "radius", check_number("radius", self.radius, 0.0))
-        object.__setattr__(self, "centre", _centre(self.centre))
-
-
-@dataclass(frozen=True)
-class Sphere(_Round):
-    """Starts that are uniform on a sphere.
-
-    >>> Sphere(1.0, (0.0, 0.0)).moment().tolist()
-    [[0.5, 0.0], [0.0, 0.5]]
-    """
-
-    kind: ClassVar[str] = "SPHERE"
-
-    def moment(self) -> Floats:
-        """The mean of x x': ``radius^2 / n`` times the identity, and what the centre adds."""
-        return _moment(self.centre, self.radius**2 / len(self.centre))
-
-
-@dataclass(frozen=True)
-class Ball(_Round):
+class Ball:
     """Starts that are uniform in a ball.
 
     >>> Ball(2.0, (1.0, 0.0)).moment().tolist()
@@ -92,10 +59,34 @@ class Ball(_Round):
     """
 
     kind: ClassVar[str] = "BALL"
+    _more: ClassVar[int] = 2
+    radius: float
+    centre: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "radius", check_number("radius", self.radius))
+        object.__setattr__(self, "centre", _centre(self.centre))
 
     def moment(self) -> Floats:
-        """The mean of x x': ``radius^2 / (n + 2)`` times the identity, and the centre's."""
-        return _moment(self.centre, self.radius**2 / (len(self.centre) + 2))
+        """The mean of x x': ``radius^2 / (n + 2)`` times the identity, and the centre's.
+
+        Of a sphere, ``radius^2 / n`` times the identity.
+        """
+        n = len(self.centre)
+        spread = self.radius**2 / (n + self._more)
+        return np.outer(self.centre, self.centre) + spread * np.eye(n)
+
+
+@dataclass(frozen=True)
+class Sphere(Ball):
+    """Starts that are uniform on a sphere.
+
+    >>> Sphere(1.0, (0.0, 0.0)).moment().tolist()
+    [[0.5, 0.0], [0.0, 0.5]]
+    """
+
+    kind: ClassVar[str] = "SPHERE"
+    _more: ClassVar[int] = 0
 
 
 @dataclass(frozen=True)
@@ -115,15 +106,11 @@ class Point:
 
     def moment(self) -> Floats:
         """The mean of x x', which is that of the point."""
-        return _moment(self.centre, 0.0)
+        return np.outer(self.centre, self.centre)
 
 
 def _centre(values: ArrayLike) -> tuple[float, ...]:
     return tuple(check_array("centre", values, None).tolist())
-
-
-def _moment(centre: tuple[float, ...], variance: float) -> Floats:
-    return np.outer(centre, centre) + variance * np.eye(len(centre))
 
 
 # Worlds.
@@ -178,7 +165,7 @@ class LQWorld:
         self.A = check_array("A", self.A, n, n)
         self.B = check_array("B", B, n, None)
         self.Q = check_semidefinite("Q", Q, n)
-        self.R = check_definite("R", R, self.B.shape[1])
+        self.R = check_semidefinite("R", R, self.B.shape[1], definite=True)
         self.horizon = check_size("horizon", horizon)
         instance_of("noise", noise, UniformBall)
         instance_of("start", start, (Sphere, Ball, Point))
@@ -303,7 +290,7 @@ def _bound(name: str, given: float | None, true: float, least: float) -> float:
     """What agents are told, which must be true."""
     if given is None:
         return max(1.25 * true, least) or 1.0
-    bound = check_positive(name, given)
+    bound = positive(name, given)
     # It may be exceeded by rounding.
     if bound < true * (1.0 - 1e-9):
         raise InvalidArgument(f"{name} must be at least {true:.6g}, got {given!r}")

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit.core.sizes import check_bytes, check_size
-from tacit.lq.arguments import check_array, check_number, check_positive
+from tacit.data.sizes import check_bytes, check_size
+from tacit.lq.arguments import check_array, check_number
 from tacit.lq.world import Ball, LQWorld, Start, UniformBall
+from tacit.privacy.arguments import positive
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Floats
 
@@ -78,10 +79,10 @@ def double_integrator(horizon: int = 20, step: float = 0.3, noise: float = 0.1) 
     >>> round(world.optimal_value, 4), round(world.baseline_value, 4)
     (-5.1136, -28.456)
     """
-    H, dt = check_size("horizon", horizon), check_positive("step", step)
+    H, dt = check_size("horizon", horizon), positive("step", step)
     if dt > 1.0:
         raise InvalidArgument(f"step must be at most 1, got {step!r}")
-    radius = check_number("noise", noise, 0.0)
+    radius = check_number("noise", noise)
     check_bytes("values over the horizon", (H + 1, 2, 2))
     return LQWorld(
         A=[[1.0, dt], [0.0, 1.0]],
@@ -157,7 +158,7 @@ def from_control(
     a = check_array("A", a, len(a), len(a))
     b = check_array("B", B, len(a), None)
     if continuous and step is not None:
-        a, b = _held(a, b, check_positive("step", step))
+        a, b = _held(a, b, positive("step", step))
     Q = np.eye(len(b)) if Q is None else Q
     R = np.eye(b.shape[1]) if R is None else R
     return LQWorld(a, b, Q, R, horizon, noise, start, norm_bound, gain_bound, name)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.sizes import Floats, check_bytes
+from tacit.data.sizes import Floats, check_bytes
 from tacit.mixture.estimate import REWARD_VARIANCE, Fit, MixtureModel, PublicFeatures
 from tacit.mixture.path_counts import PathCounts
 

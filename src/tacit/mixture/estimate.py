@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.sizes import Floats, check_bytes
+from tacit.data.sizes import Floats, check_bytes
 
 if TYPE_CHECKING:
     from tacit.mixture.spec import MixtureSpec

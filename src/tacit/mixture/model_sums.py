@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit.core.sizes import check_size
 from tacit.data.reading import read_steps
+from tacit.data.sizes import check_size
 from tacit.numerics.ridge import always_one
 from tacit.privacy.arguments import positive
 from tacit.privacy.bounds.walks import MOST_PAIRS, ROUNDING, Walks, extremes, opposed

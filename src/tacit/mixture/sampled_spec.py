@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_matrix
 
-from tacit.core.sizes import Floats, check_bytes, check_seed, check_size
-from tacit.core.spec import ArraySpec
+from tacit.data.sizes import ArraySpec, Floats, check_bytes, check_seed, check_size
 from tacit.finite.feature_spec import check_mean_rewards, fingerprint
 from tacit.finite.policy import Policy
 from tacit.finite.spec import FiniteSpec

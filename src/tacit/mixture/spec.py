@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit.core.sizes import Floats, check_bytes, numbers, read_only
+from tacit.data.sizes import Floats, check_bytes, numbers, read_only
 from tacit.finite.feature_spec import FeatureSpec, fingerprint, finite
 from tacit.privacy.errors import InvalidArgument
 

@@ -8,8 +8,8 @@ from functools import cached_property
 
 import numpy as np
 
-from tacit.core.sizes import read_only
 from tacit.data.reading import read_steps
+from tacit.data.sizes import read_only
 from tacit.privacy.arguments import positive
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit.core.sizes import Floats, check_size, numbers, read_only
+from tacit.data.sizes import Floats, check_size, numbers, read_only
 from tacit.finite.feature_spec import check_mean_rewards, finite
 from tacit.finite.model import FiniteModel
 from tacit.finite.world import BERNOULLI, FiniteWorld, bernoulli, start_distribution, weighed

@@ -182,15 +182,14 @@ def _table(stored: Arrays, chances: Any, actions: Any, version: int) -> Publishe
     """One table, with the labels of the file."""
     n_actions = whole(stored, "n_actions")
     check(chances, actions, n_actions)
-    states = (actions if chances is None else chances).shape[1]
-    labels: list[tuple[str, ...] | None] = []
+    states, labels = (actions if chances is None else chances).shape[1], list[Any]()
     for name, size in (("state_labels", states), ("action_labels", n_actions)):
         found = stored.get(name)
-        texts = None if found is None else tuple(map(str, found.ravel().tolist()))
-        right = found is None or (found.dtype.kind == "U" and found.shape == (size,))
-        if not right or (texts is not None and len({*texts}) < size):
+        texts = () if found is None else tuple(map(str, found.ravel().tolist()))
+        kind = None if found is None else (found.dtype.kind, *found.shape, len({*texts}))
+        if kind not in (None, ("U", size, size)):
             raise ValueError(f"{name} must be {size} different texts")
-        labels.append(texts)
+        labels.append(texts or None)
     return PublishedPolicy(chances, actions, n_actions, version, *labels)
 
 

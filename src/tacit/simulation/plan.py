@@ -6,9 +6,7 @@ users.
 
 What is declared for more users has more releases and a little more noise, and "90 % for good" means
 little at the end of a run. So, unless a number of users is given, it is multiplied by ten until the
-runs are ten times as long as the median run took.
-
-Beside it stands how few users could suffice: :mod:`tacit.simulation.limits`.
+runs are ten times as long as the median run took. Beside it stands how few users could suffice.
 """
 
 from __future__ import annotations
@@ -16,8 +14,9 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from statistics import NormalDist
 from typing import Any
 
 from tacit.core.world import World
@@ -26,21 +25,37 @@ from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import NonPrivate, Privacy, PrivacyModel
 from tacit.privacy.sizing import release_noise
 from tacit.registry import AgentChoice, build_world
-from tacit.simulation.limits import fewest_users
-from tacit.simulation.progress import Progress
 from tacit.simulation.result import Result, median
-from tacit.simulation.run import require, run
-from tacit.simulation.seeds import WorldMaker, run_seeds, seed_list
+from tacit.simulation.run import require
+from tacit.simulation.seeds import run_seeds, seed_list
 from tacit.simulation.tables import privacy_dict
-
-FIRST_USERS = 10**4
-"""The smallest number of users that is tried."""
 
 BATCH_USERS = (10, 20, 50)
 """The first sizes of a batch that are tried; then ten times these, and so on."""
 
-MOST_USERS = 10**10
-"""The largest number of users that is tried, unless told otherwise."""
+
+def fewest_users(privacy: Privacy) -> int | None:
+    """The fewest users with which any private method can learn; 1 without privacy.
+
+    Take two worlds that an agent cannot tell apart beforehand, in which no policy is near-optimal
+    twice. Data sets of n users are n mu-GDP apart at most (group privacy), whatever the users do.
+    So whoever is right nine times of ten in both worlds needs n mu >= 2 z, z = 1.2816; under pure
+    DP n epsilon >= ln 9. Users who come to where the worlds differ with probability t at most count
+    as t users each: where that is rare, more are needed than this.
+
+    ``None`` for local DP, of which the argument says nothing sharp.
+
+    >>> from tacit import JointDP
+    >>> fewest_users(JointDP(1.0, 1e-6)), fewest_users(JointDP(1.0, 0.0))
+    (11, 3)
+    """
+    if not privacy.private:
+        return 1
+    if privacy.local:
+        return None
+    if privacy.pure:
+        return math.ceil(math.log(9.0) / privacy.epsilon)
+    return math.ceil(-2.0 * NormalDist().inv_cdf(0.1) / privacy.budget.mu)
 
 
 @dataclass(frozen=True)
@@ -55,12 +70,12 @@ class Plan:
     baseline: tuple[Result, ...]  # the same without privacy, one per seed
     noise_std: float | None  # of one sum in a single release; ``None`` if the agent does not say
     why: str  # what the agent chose, in its own words
-    seconds: float
     # whether the agent learns from one batch of users, whom a fixed behaviour serves. Then the
     # users needed are those of the smallest batch tried whose policy is good
     batch: bool = False
     given: bool = False  # whether that many users were asked about
     chosen: str = ""  # why it is this agent, where none was named
+    seconds: float = 0.0
 
     @property
     def users_to_90(self) -> float | None:
@@ -82,7 +97,9 @@ class Plan:
     @property
     def settled(self) -> bool:
         """Whether the runs were ten times as long as the median took."""
-        return _settled(self.results, self.users, self.batch)
+        needed = self.users_to_90
+        # A batch has no later releases, which could relapse.
+        return needed is not None and (self.batch or self.users >= 10 * needed)
 
     @property
     def price(self) -> float | None:
@@ -128,8 +145,8 @@ def plan(
     *,
     seeds: Sequence[int] = range(5),
     workers: int = 1,
-    most: int = MOST_USERS,
-    progress: Progress = True,
+    most: int = 10**10,
+    progress: bool = True,
 ) -> Plan:
     """Simulates what an agent will need.
 
@@ -145,63 +162,6 @@ def plan(
     if not seeds:
         raise InvalidArgument("seeds must not be empty")
     start = time.perf_counter()
-    first, maker = _made(world, workers)
-
-    def simulate(model: Privacy, declared: int) -> _Tried:
-        choice = agent.settled(first.spec, declared, model)
-        made = choice.build(first.spec, declared, model, seeds[0])
-        said = _noise(made), str(getattr(made, "why", ""))
-        alone = run(made, first, seeds[0], progress)
-        make = partial(_agent, choice, declared, model)
-        others = run_seeds(make, maker, seeds[1:], workers=workers, progress=progress)
-        return _Tried(choice, (alone, *others), *said, declared)
-
-    def search(model: Privacy) -> _Tried:
-        batch = agent.settled(first.spec, users or most, model).batch
-        for declared in [users] if users is not None else _tries(most, batch):
-            tried = simulate(model, declared)
-            if tried.settled:
-                break
-        return tried
-
-    found = search(privacy)
-    baseline = found.results
-    if privacy.private:
-        plain = NonPrivate()
-        baseline = (search(plain) if found.choice.batch else simulate(plain, found.users)).results
-    return Plan(
-        world=first.name,
-        agent=found.choice.text,
-        privacy=privacy,
-        users=found.users,
-        results=found.results,
-        baseline=baseline,
-        noise_std=found.noise_std,
-        why=found.why,
-        seconds=time.perf_counter() - start,
-        batch=found.choice.batch,
-        given=users is not None,
-        chosen=found.choice.why,
-    )
-
-
-@dataclass(frozen=True)
-class _Tried:
-    """Runs with one number of users: of which agent, and what it said before the first one."""
-
-    choice: AgentChoice
-    results: tuple[Result, ...]
-    noise_std: float | None
-    why: str
-    users: int
-
-    @property
-    def settled(self) -> bool:
-        return _settled(self.results, self.users, self.choice.batch)
-
-
-def _made(world: World | str, workers: int) -> tuple[World, WorldMaker]:
-    """The world of the first run, and what makes that of the others."""
     first = build_world(world) if isinstance(world, str) else world
     require("world", first, "a world", ("optimal_value",))
     if not math.isfinite(first.optimal_value):
@@ -209,7 +169,39 @@ def _made(world: World | str, workers: int) -> tuple[World, WorldMaker]:
             f"world {first.name} has no known optimum, so there is nothing to compare with: give "
             "it an optimal_value"
         )
-    return first, partial(_anew, world) if isinstance(world, str) and workers > 1 else first
+    maker = partial(_anew, world) if isinstance(world, str) and workers > 1 else first
+
+    def simulate(model: Privacy, declared: int) -> Plan:
+        choice = agent.settled(first.spec, declared, model)
+        made = choice.build(first.spec, declared, model, seeds[0])
+        make = partial(_agent, choice, declared, model)
+        return Plan(
+            world=first.name,
+            agent=choice.text,
+            privacy=model,
+            users=declared,
+            results=tuple(run_seeds(make, maker, seeds, workers=workers, progress=progress)),
+            baseline=(),
+            noise_std=_noise(made),
+            why=str(getattr(made, "why", "")),
+            batch=choice.batch,
+            given=users is not None,
+            chosen=choice.why,
+        )
+
+    def search(model: Privacy) -> Plan:
+        batch = agent.settled(first.spec, users or most, model).batch
+        for declared in [users] if users is not None else _tries(most, batch):
+            tried = simulate(model, declared)
+            if tried.settled:
+                break
+        return tried
+
+    found = plain = search(privacy)
+    if privacy.private:
+        model = NonPrivate()
+        plain = search(model) if found.batch else simulate(model, found.users)
+    return replace(found, baseline=plain.results, seconds=time.perf_counter() - start)
 
 
 def _noise(agent: Any) -> float | None:
@@ -228,21 +220,13 @@ def _agent(choice: AgentChoice, users: int, privacy: Privacy, spec: Any, seed: i
 
 
 def _tries(most: int, batch: bool) -> list[int]:
+    """Numbers of users: multiplied by ten from 10,000 on, or sizes of a batch."""
+    sizes = [10**power for power in range(4, 18)]
     if batch:
         sizes = [size * 10**power for power in range(10) for size in BATCH_USERS]
-        return [size for size in sizes if size < most] + [most]
-    tries = [min(FIRST_USERS, most)]
-    while tries[-1] < most:
-        tries.append(min(10 * tries[-1], most))
-    return tries
+    return [size for size in sizes if size < most] + [most]
 
 
 def _needed(results: Sequence[Result], batch: bool) -> float | None:
     """The median of the users needed; of a batch agent the whole batch, if its policy is good."""
     return median(r.greedy_users_to_90 if batch else r.users_to_90 for r in results)
-
-
-def _settled(results: Sequence[Result], users: int, batch: bool) -> bool:
-    needed = _needed(results, batch)
-    # A batch has no later releases, which could relapse.
-    return needed is not None and (batch or users >= 10 * needed)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit.core.sizes import Floats
+from tacit.data.sizes import Floats
 from tacit.privacy.errors import InvalidArgument
 
 if TYPE_CHECKING:

@@ -6,12 +6,9 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterator
-from typing import Literal, TypeAlias
+from functools import partial
 
 from tacit.privacy.errors import InvalidArgument
-
-Progress: TypeAlias = bool | Literal["always"]
-"""Whether there is a progress bar: where a terminal is watched (True), nowhere, or always."""
 
 
 class Clock:
@@ -36,11 +33,11 @@ class Clock:
 
 
 @contextlib.contextmanager
-def progress_bar(title: str, total: int, progress: Progress) -> Iterator[Callable[[int], None]]:
-    """A progress bar where somebody is watching; yields what moves it on."""
-    if not isinstance(progress, (bool, str)) or progress not in (True, False, "always"):
-        raise InvalidArgument(f"progress is {progress!r}, but must be True, False or 'always'")
-    if progress is False or not (progress == "always" or sys.stderr.isatty()):
+def progress_bar(title: str, total: int, progress: bool) -> Iterator[Callable[[int], None]]:
+    """A progress bar, where standard error is a terminal; yields what moves it on."""
+    if not isinstance(progress, bool):
+        raise InvalidArgument(f"progress is {progress!r}, but must be True or False")
+    if not progress or not sys.stderr.isatty():
         yield lambda _: None
         return
     from rich import progress as parts
@@ -48,11 +45,5 @@ def progress_bar(title: str, total: int, progress: Progress) -> Iterator[Callabl
 
     shown = parts.TextColumn("{task.description}"), parts.BarColumn(), parts.TaskProgressColumn()
     times = parts.TimeElapsedColumn(), parts.TextColumn("left"), parts.TimeRemainingColumn()
-    console = Console(stderr=True, force_terminal=True if progress == "always" else None)
-    with parts.Progress(*shown, *times, console=console, transient=True) as bar:
-        task = bar.add_task(title, total=total)
-
-        def advance(units: int) -> None:
-            bar.advance(task, units)
-
-        yield advance
+    with parts.Progress(*shown, *times, console=Console(stderr=True), transient=True) as bar:
+        yield partial(bar.advance, bar.add_task(title, total=total))

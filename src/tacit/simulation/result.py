@@ -11,8 +11,6 @@ beside them and which served nobody, has figures of its own, under its name.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import os
 import textwrap
@@ -24,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.privacy.errors import CorruptFile, InvalidArgument
-from tacit.privacy.files import MALFORMED, only_numbers, parse_json, read_file, write_atomic
+from tacit.privacy.files import MALFORMED, only_numbers
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.html import card
 
@@ -37,7 +35,6 @@ GOOD_LOSS = 0.1
 WORLD_VALUES = ("optimal_value", "baseline_value", "reference_value")
 """What a result says of its world."""
 
-_FORMAT, _VERSION = "tacit-result", 1
 _SUMMARY = (
     *("users", "releases", "served_value", "final_value", "score", "greedy_value", "greedy_score"),
     *("regret", "users_to_90", "settled", "greedy_users_to_90"),
@@ -284,8 +281,6 @@ class Result:
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values: what was measured, and for readers what follows from it."""
         return {
-            "format": _FORMAT,
-            "version": _VERSION,
             **{name: getattr(self, name) for name in self.__dataclass_fields__},
             "served": self.served.tolist(),
             "values": self.values.tolist(),
@@ -299,12 +294,7 @@ class Result:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Result:
         """The inverse of :meth:`to_dict`; a CorruptFile where anything is not as it should be."""
-        if not isinstance(values, Mapping) or values.get("format") != _FORMAT:
-            raise CorruptFile(f"this is not a result: format must be {_FORMAT!r}")
-        version = values.get("version")
-        if type(version) is not int or version != _VERSION:
-            raise CorruptFile(f"version is {version!r}, but this release reads {_VERSION} only")
-        expected = {*cls.__dataclass_fields__, "format", "version", "summary"}
+        expected = {*cls.__dataclass_fields__, "summary"}
         if wrong := sorted(map(str, expected ^ values.keys())):
             raise CorruptFile(
                 f"missing or unknown in a result: {textwrap.shorten(str(wrong), 500)}"
@@ -320,47 +310,21 @@ class Result:
             raise CorruptFile(f"a result holds a value that is not valid: {error}") from error
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes JSON, atomically, for everybody to read: it has nothing of any user's data.
+        """Writes it; see :func:`tacit.simulation.tables.save_results`."""
+        from tacit.simulation.tables import save_results
 
-        A name that ends in ``.csv`` or ``.parquet`` gets a table instead; see
-        :func:`tacit.simulation.tables.save_results`. Other ends than ``.json`` are refused.
-        """
-        from tacit.simulation.tables import save_results, suffix
-
-        if suffix(path) != ".json":
-            save_results({self.agent: [self]}, path)
-            return
-        content = self.to_dict()
-        content["sha256"] = _digest(content)
-        write_atomic(path, (json.dumps(content, indent=1, allow_nan=False) + "\n").encode(), 0o644)
+        save_results({self.agent: [self]}, path)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Result:
-        """Reads what :meth:`save` wrote; a CorruptFile is foreign, damaged, or newer than this.
+        """Reads what :meth:`save` wrote, or any file of one run."""
+        from tacit.simulation.tables import load_results
 
-        A file of runs, as ``tacit run --save`` writes it, is read as well if it has one run.
-        """
-        data = read_file(path, "result")
-        if data[:4] == b"PAR1" or b'"tacit-runs"' in data[:200]:
-            from tacit.simulation.tables import load_results
-
-            runs = [run for several in load_results(path).values() for run in several]
-            if len(runs) != 1:
-                where = "tacit.simulation.tables.load_results reads them"
-                raise CorruptFile(f"{os.fspath(path)!r} has {len(runs)} runs: {where}")
-            return runs[0]
-        try:
-            content = parse_json(data)
-            if not isinstance(content, dict) or content.get("format") != _FORMAT:
-                raise CorruptFile("this is not a result")
-            # The version comes first: a newer one may have another checksum.
-            if content.get("version") == _VERSION and content.pop("sha256", "") != _digest(content):
-                raise CorruptFile("the checksum does not match; the file is damaged")
-            return cls.from_dict(content)
-        except CorruptFile as error:
-            raise CorruptFile(f"{os.fspath(path)!r}: {error}") from error
-        except ValueError as error:
-            raise CorruptFile(f"{os.fspath(path)!r}: not JSON: {error}") from error
+        runs = [run for several in load_results(path).values() for run in several]
+        if len(runs) != 1:
+            where = "tacit.simulation.tables.load_results reads them"
+            raise CorruptFile(f"{os.fspath(path)!r} has {len(runs)} runs: {where}")
+        return runs[0]
 
     def to_frame(self) -> Any:
         """A row per release, as a data frame of pandas."""
@@ -428,10 +392,6 @@ def served_words(results: Sequence[Result], label: str | None = None) -> str:
         f"{what} got {got:.4g} each, the last of them {last:.4g}{scored}; "
         f"{known}without learning {first.baseline_value:.4g}"
     )
-
-
-def _digest(content: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def _served(served: ArrayLike) -> Ints:

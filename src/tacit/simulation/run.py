@@ -25,7 +25,7 @@ from tacit.privacy.arguments import whole_number
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import Privacy
 from tacit.simulation.permuted import PermutedWorld
-from tacit.simulation.progress import Clock, Progress, progress_bar
+from tacit.simulation.progress import Clock, progress_bar
 from tacit.simulation.result import WORLD_VALUES, Result
 
 LOGGER = logging.getLogger("tacit")
@@ -62,7 +62,7 @@ def run(
     agent: Any,
     world: World | str,
     seed: int = 0,
-    progress: Progress = True,
+    progress: bool = True,
     *,
     users: int | None = None,
     privacy: Privacy | None = None,
@@ -103,8 +103,14 @@ def run(
     options = getattr(getattr(agent, "algorithm", agent), "options", None)
     permuted = _exchangeable(world) and getattr(options, "today", None) is None
     users_world = PermutedWorld.draw(world, labels) if permuted else world
-    value = _Values(users_world)
+    known: dict[bytes | None, float] = {}  # late releases often repeat a policy
     served, values, greedy_values = [0], list[float](), list[float]()
+
+    def value(policy: Any) -> float:
+        key = _fingerprint(policy)
+        if key is None or key not in known:
+            known[key] = float(users_world.value(policy))
+        return known[key]
 
     def published() -> tuple[float, float]:
         """Tells of what serves users now, and of the greedy policy beside it: their values."""
@@ -248,27 +254,6 @@ def _exchangeable(world: World) -> bool:
 
 def _name(agent: Any) -> str:
     return str(getattr(agent, "name", type(agent).__name__))
-
-
-class _Values:
-    """Exact values of policies. Late releases often repeat a policy, so values are kept."""
-
-    _LIMIT = 100_000
-
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self._known: dict[bytes, float] = {}
-
-    def __call__(self, policy: Any) -> float:
-        key = _fingerprint(policy)
-        if key is None:
-            return float(self._world.value(policy))
-        value = self._known.get(key)
-        if value is None:
-            if len(self._known) >= self._LIMIT:
-                self._known.clear()
-            value = self._known[key] = float(self._world.value(policy))
-        return value
 
 
 def _fingerprint(policy: Any) -> bytes | None:

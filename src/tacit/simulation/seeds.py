@@ -15,7 +15,7 @@ import numpy as np
 from tacit.core.world import World
 from tacit.privacy.arguments import whole_number
 from tacit.privacy.errors import InvalidArgument, TacitError
-from tacit.simulation.progress import Progress, progress_bar
+from tacit.simulation.progress import progress_bar
 from tacit.simulation.result import Result
 from tacit.simulation.run import require, run
 
@@ -64,7 +64,7 @@ def run_seeds(
     make_world: WorldMaker,
     seeds: Sequence[int],
     workers: int = 2,
-    progress: Progress = True,
+    progress: bool = True,
 ) -> list[Result]:
     """Runs one agent per seed, several at a time, each in a process of its own.
 

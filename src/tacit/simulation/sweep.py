@@ -1,8 +1,8 @@
 """Many runs: worlds times agents times budgets times seeds, over processes or a cluster.
 
 Every run is a job of its own that depends on nothing but its description, so tables do not depend
-on who ran what. Results are kept as they come, if there is a :class:`ResultFolder`, and what is kept
-is not run again: an interrupted sweep goes on.
+on who ran what. Results are kept as they come, if there is a folder for them, and what is kept is
+not run again: an interrupted sweep goes on.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from typing import Any, TypeAlias
 
 from tacit.core.kinds import maker
 from tacit.core.world import World
-from tacit.names.targets import fingerprint, split
+from tacit.names.targets import fingerprint
 from tacit.privacy.arguments import whole_number
 from tacit.privacy.errors import CorruptFile, InvalidArgument, TacitError
 from tacit.privacy.html import card
 from tacit.privacy.models import Privacy
-from tacit.registry import AgentChoice, agent_entry, build_world, choose_agent, named_world
-from tacit.simulation.progress import Progress, progress_bar
+from tacit.registry import AgentChoice, build_world, choose_agent
+from tacit.simulation.progress import progress_bar
 from tacit.simulation.result import Result
 from tacit.simulation.run import run
 from tacit.simulation.seeds import DIED, noise_seed, outcomes, seed_list
@@ -77,7 +77,7 @@ class Job:
             "tacit": version("tacit"),
         }
 
-    def run(self, progress: Progress = False) -> Result:
+    def run(self, progress: bool = False) -> Result:
         """Runs it, here."""
         world = _built(self.world)
         return run(self.build(world), world, self.seed, progress)
@@ -97,40 +97,18 @@ class Job:
         return made
 
 
-class ResultFolder:
-    """A folder of results, each under the hash of all that it depends on: nothing runs twice.
+def kept_at(folder: str | os.PathLike[str], job: Job) -> Path:
+    """Where a folder keeps the result of a job: under the hash of its description."""
+    text = json.dumps(job.description, sort_keys=True, allow_nan=False)
+    key = hashlib.sha256(text.encode()).hexdigest()
+    return Path(folder, key[:2], f"{key}.json")
 
-    A result belongs to a job's description: world, agent, options, budget, users, seed and the
-    version of this package. Code that is named and not passed is known by its name alone, so after
-    a change of it take another folder, or run again.
 
-    Args:
-        folder: made if there is none.
-        again: whether what is there is not used, and replaced.
-    """
-
-    def __init__(self, folder: str | os.PathLike[str], *, again: bool = False) -> None:
-        self.folder, self.again = Path(folder), again
-        if self.folder.exists() and not self.folder.is_dir():
-            raise InvalidArgument(f"{str(folder)!r} is no folder")
-
-    def path(self, job: Job) -> Path:
-        """Where the result of a job is, or would be."""
-        text = json.dumps(job.description, sort_keys=True, allow_nan=False)
-        key = hashlib.sha256(text.encode()).hexdigest()
-        return self.folder / key[:2] / f"{key}.json"
-
-    def get(self, job: Job) -> Result | None:
-        """The kept result; ``None`` if there is none, or a damaged one."""
-        with contextlib.suppress(FileNotFoundError, CorruptFile):
-            return None if self.again else Result.load(self.path(job))
-        return None
-
-    def put(self, job: Job, result: Result) -> None:
-        """Keeps a result, as a whole or not at all."""
-        path = self.path(job)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        result.save(path)
+def _kept(folder: str | os.PathLike[str], job: Job) -> Result | None:
+    """The kept result; ``None`` if there is none, or a damaged one."""
+    with contextlib.suppress(FileNotFoundError, CorruptFile):
+        return Result.load(kept_at(folder, job))
+    return None
 
 
 @dataclass(frozen=True)
@@ -204,11 +182,10 @@ def sweep(
     *,
     users: int,
     seeds: Iterable[int],
-    folder: ResultFolder | None = None,
-    only_kept: bool = False,
+    folder: str | os.PathLike[str] | None = None,
     executor: Executor | None = None,
     workers: int = 1,
-    progress: Progress = True,
+    progress: bool = True,
     callback: Callable[[Job, Result], None] | None = None,
 ) -> Sweep:
     """Runs every agent with every budget and every seed on every world.
@@ -220,9 +197,9 @@ def sweep(
         budgets: privacy models.
         users: of every run.
         seeds: of every agent; a seed means the same in ``tacit run``.
-        folder: where results are kept, and looked for first.
-        only_kept: whether nothing is made or run: what an interrupted sweep, or one that is
-            still at work elsewhere, has so far.
+        folder: where results are kept, each under the hash of all that it depends on, and looked
+            for first. Code that is named and not passed is known by its name alone, so after a
+            change of it take another folder.
         executor: who runs the jobs: any of ``concurrent.futures``, or a Dask client's
             ``get_executor()``. Processes by default, also from a notebook.
         workers: processes, without an executor; 1 runs everything here.
@@ -241,17 +218,19 @@ def sweep(
     )
     if not jobs:
         raise InvalidArgument("worlds, agents, budgets and seeds must not be empty")
-    _check(jobs, only_kept)
+    _check(jobs)
     results: dict[int, Result] = {}
     if folder is not None:
-        kept = {place: folder.get(job) for place, job in enumerate(jobs)}
+        if os.path.exists(folder) and not os.path.isdir(folder):
+            raise InvalidArgument(f"{os.fspath(folder)!r} is no folder")
+        kept = {place: _kept(folder, job) for place, job in enumerate(jobs)}
         results = {place: result for place, result in kept.items() if result is not None}
-    if only_kept:
-        return Sweep(jobs, results)
 
     def finished(job: Job, result: Result) -> None:
         if folder is not None:
-            folder.put(job, result)
+            path = kept_at(folder, job)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            result.save(path)
         if callback is not None:
             callback(job, result)
 
@@ -264,7 +243,7 @@ def run_jobs(
     finished: Callable[[Job, Result], None] | None = None,
     executor: Executor | None = None,
     workers: int = 1,
-    progress: Progress = True,
+    progress: bool = True,
 ) -> Sweep:
     """Runs all jobs but those whose results are known; see :func:`sweep`."""
     results, failed = dict(known or {}), dict[int, str]()
@@ -298,22 +277,15 @@ def run_jobs(
     return whole
 
 
-def _check(jobs: Sequence[Job], names_only: bool) -> None:
+def _check(jobs: Sequence[Job]) -> None:
     """Makes every agent once: a mistake in the last of them must not cost the time of the rest."""
     built: dict[str, World] = {}
     for job in jobs:
-        if job.seed != jobs[0].seed:
-            continue
-        if isinstance(job.world, str):
-            named_world(job.world)
-        if isinstance(job.agent, str):
-            agent_entry(split(job.agent)[0])
-        if names_only:
-            continue
-        key = _known_as(job.world)
-        if key not in built:
-            built[key] = _built(job.world)
-        job.build(built[key])
+        if job.seed == jobs[0].seed:
+            key = _known_as(job.world)
+            if key not in built:
+                built[key] = _built(job.world)
+            job.build(built[key])
 
 
 def _built(world: WorldLike) -> World:

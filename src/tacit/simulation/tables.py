@@ -1,13 +1,12 @@
 """Results as tables and files: medians for people, a row per release for frames and programs.
 
-JSON and Parquet hold all of a result and can be read again; CSV is for other programs. Parquet and
-frames need their packages (``pip install 'tacit[frames]'``).
+JSON holds all of a result and can be read again; CSV is for other programs.
 """
 
 from __future__ import annotations
 
 import csv
-import importlib
+import hashlib
 import io
 import itertools
 import json
@@ -26,7 +25,7 @@ from tacit.simulation.result import Result, median, users_words
 
 Labelled: TypeAlias = Mapping[str, Sequence[Result]]
 
-ENDINGS = (".json", ".csv", ".parquet")
+ENDINGS = (".json", ".csv")
 """How the names of files of results end."""
 
 _FORMAT, _VERSION = "tacit-runs", 1
@@ -157,66 +156,53 @@ def columns(results: Labelled) -> dict[str, NDArray[Any]]:
 
 def frame(results: Labelled) -> Any:
     """The columns as a data frame of pandas."""
-    return _needed("pandas", "a frame").DataFrame(columns(results))
+    try:
+        import pandas  # type: ignore[import-untyped]
+    except ImportError as error:
+        raise MissingExtra("a frame needs pandas: pip install 'tacit[frames]'") from error
+    return pandas.DataFrame(columns(results))
 
 
-def save_results(
-    results: Labelled, path: str | os.PathLike[str], more: Mapping[str, Any] | None = None
-) -> None:
-    """Writes results by the name's end: a table (``.csv``, ``.parquet``), or JSON (``.json``).
+def save_results(results: Labelled, path: str | os.PathLike[str]) -> None:
+    """Writes all of the results as JSON (``.json``), or a table of releases (``.csv``).
 
-    ``more`` stands beside them in JSON. :func:`load_results` reads JSON and Parquet again.
+    It is written atomically, for everybody to read: it has nothing of any user's data.
+    :func:`load_results` reads JSON again.
     """
-    ending, table = suffix(path), columns(results)
-    runs = {label: [run.to_dict() for run in several] for label, several in results.items()}
-    content = {"format": _FORMAT, "version": _VERSION, **(more or {}), "results": runs}
-    whole = json.dumps(content, indent=1, allow_nan=False)
-    data = io.BytesIO()
-    if ending == ".csv":
-        text = io.TextIOWrapper(data, encoding="utf-8", newline="", write_through=True)
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(table)
-        writer.writerows(zip(*(column.tolist() for column in table.values()), strict=True))
-    elif ending == ".parquet":  # with the results themselves in its metadata
-        arrow, parquet = _needed("pyarrow", "Parquet"), _needed("pyarrow.parquet", "Parquet")
-        made = arrow.table({name: column.tolist() for name, column in table.items()})
-        parquet.write_table(made.replace_schema_metadata({_FORMAT: whole}), data)
-    else:
-        data.write(f"{whole}\n".encode())
-    write_atomic(path, data.getvalue(), 0o644)
-
-
-def suffix(path: str | os.PathLike[str]) -> str:
-    """How a name ends, of those that a file of results may have; JSON where it has no end."""
     ending = os.path.splitext(os.fspath(path))[1].lower() or ".json"
     if ending not in ENDINGS:
         raise InvalidArgument(f"{os.fspath(path)!r} must end in {', '.join(ENDINGS)}")
-    return ending
+    if ending == ".csv":
+        text, table = io.StringIO(), columns(results)
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(table)
+        writer.writerows(zip(*(column.tolist() for column in table.values()), strict=True))
+        whole = text.getvalue()
+    else:
+        runs = {label: [run.to_dict() for run in several] for label, several in results.items()}
+        content = {"format": _FORMAT, "version": _VERSION, "results": runs}
+        content["sha256"] = digest(content)
+        whole = json.dumps(content, indent=1, allow_nan=False) + "\n"
+    write_atomic(path, whole.encode(), 0o644)
+
+
+def digest(content: Mapping[str, Any]) -> str:
+    """The checksum of what a file of runs holds."""
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def load_results(path: str | os.PathLike[str]) -> dict[str, list[Result]]:
-    """The results of each label in a file of runs, or of one run, as JSON or Parquet."""
+    """The results of each label in a JSON file; a CorruptFile is foreign, damaged, or newer."""
     name = os.fspath(path)
     if name.lower().endswith(".csv"):
-        raise InvalidArgument(f"{name!r} is for other programs: load the .json or .parquet of it")
+        raise InvalidArgument(f"{name!r} is for other programs: load the .json of it")
     data = read_file(path, "result")
-    if data[:4] == b"PAR1":
-        parquet = _needed("pyarrow.parquet", "Parquet")
-        try:
-            data = (parquet.read_schema(io.BytesIO(data)).metadata or {})[_FORMAT.encode()]
-        except (OSError, *MALFORMED) as error:
-            raise CorruptFile(f"{name!r}: not a file of runs ({error})") from error
     try:
         content = parse_json(data)
-    except ValueError as error:
-        raise InvalidArgument(f"{name!r} is not JSON: {error}") from error
-    if isinstance(content, dict) and content.get("format") == "tacit-result":
-        run = Result.load(path)
-        return {run.agent: [run]}
-    known = isinstance(content, dict) and content.get("format") == _FORMAT
-    if not known or content.get("version") != _VERSION:
-        raise InvalidArgument(f"{name!r} must be a file of runs, version {_VERSION}, and is not")
-    try:
+        if (content["format"], content["version"]) != (_FORMAT, _VERSION):
+            raise CorruptFile(f"it must be {_FORMAT!r}, version {_VERSION}")
+        if content.pop("sha256") != digest(content):
+            raise CorruptFile("the checksum does not match: it is damaged")
         return {
             label: [Result.from_dict(result) for result in several]
             for label, several in content["results"].items()
@@ -243,12 +229,3 @@ def merged(parts: Sequence[Labelled]) -> dict[str, list[Result]]:
         for kind, runs in kinds.items():
             found[", ".join((label, *itertools.compress(kind, apart)))] = runs
     return found
-
-
-def _needed(module: str, what: str) -> Any:
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise MissingExtra(
-            f"{what} needs {module.partition('.')[0]}: pip install 'tacit[frames]'"
-        ) from error

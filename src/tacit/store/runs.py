@@ -69,13 +69,12 @@ def create(db: sa.Connection, run: str, fingerprint: str, terms: Terms, **values
         raise InvalidArgument(f"this store is one of {kind}, for ever")
     if store.unit and terms.unit and store.unit != terms.unit:
         raise InvalidArgument(f"accounts of this store are in {store.unit}, not in {terms.unit}")
-    kind = {"simulation": int(terms.simulation), "unit": terms.unit or store.unit}
-    db.execute(update(stores).values(**kind))
+    unit = terms.unit or store.unit
+    db.execute(update(stores).values(simulation=int(terms.simulation), unit=unit))
     row = {"run": run, "fingerprint": fingerprint, "made": b"", "block": -1}
-    row |= {"version": -1, "latest": -1, "users": terms.users} | values
+    row |= {"version": -1, "latest": -1, "users": terms.users, "episodes": terms.episodes} | values
     cost = min(-int(-Fraction(terms.cost) * UNIT // 1), _MOST)
-    row |= {"cost": cost, "episodes": terms.episodes}
-    db.execute(insert(runs).values(**row, once=int(terms.once)))
+    db.execute(insert(runs).values(**row, cost=cost, once=int(terms.once)))
     append(db, run, "start", fingerprint=fingerprint, **vars(terms))
     return find(db, run)
 

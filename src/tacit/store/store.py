@@ -48,9 +48,8 @@ class Store:
         patience: Seconds in which it must answer; after a reboot it may come later than we do.
         secret: Key for secret columns, which then are encrypted (extra ``encrypt``).
         create: Whether a file that is not there is made.
-        witness: A file, or a URL that is read by GET and written by PUT, on another disk or
-            machine, which gets the head of the ledger with every entry; kept in the store. A store
-            that lacks what it has seen is an older copy, and is not opened.
+        witness: A file or a URL (GET and PUT) elsewhere, which gets the head of the ledger with
+            every entry. A store that lacks what it has seen is an older copy, and is not opened.
         check: Whether the witness is asked; ``tacit ledger repair`` opens without.
     """
 

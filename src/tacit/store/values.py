@@ -7,7 +7,7 @@ import enum
 import importlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -108,7 +108,8 @@ def load(data: bytes, code: Sequence[Any] = (), built: bool = False) -> Any:
             return [value(part) for part in body]
         if kind == "c":
             return code[body]
-        return {"b": cut, "f": float, "e": lambda pair: _class(pair[0])[pair[1]]}[kind](body)
+        made: dict[str, Callable[[Any], Any]] = {"b": cut, "f": float}
+        return made[kind](body) if kind != "e" else _class(body[0])[body[1]]
 
     try:
         if end > len(data):

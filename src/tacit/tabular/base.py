@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from tacit.core.algorithm import BlockInfo, BlockSizes, Floats, Plan, Progress
-from tacit.core.sizes import check_bytes
+from tacit.data.sizes import check_bytes
 from tacit.finite.algorithm import FiniteAlgorithm, OptimismOptions
 from tacit.finite.evidence import CountEstimate
 from tacit.finite.flow import conserved
@@ -40,7 +40,11 @@ class TabularConstants:
     """The practical agent's constants, chosen on riverswim(6, 20) and four small random worlds."""
 
     sampling: float = 0.25  # scale of the whole bonus
+    privacy: float = 1.0  # scale of the part of it that is due to privacy noise
     range_term: float = 0.1  # scale of the term in (steps left) / n
+    lowering: float = 1.0  # counts are lowered by this many standard deviations of their noise
+    known: float = 0.5  # a cell is known once its count exceeds this many standard deviations
+    known_unmasked: float = 2.0  # the same where counts are not masked by the policy
     # the number of users served grows by at most this factor from block to block
     growth: float = 1.15
     blocks_per_cell: float = 1.8  # and by at most 1 + this / (states actions), but for 1.02

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from tacit.core.algorithm import BlockInfo, BlockSizes, Floats, Plan, Progress
-from tacit.core.sizes import check_bytes
+from tacit.data.sizes import check_bytes
 from tacit.finite.algorithm import FiniteAlgorithm
 from tacit.finite.mixed_policy import MixedPolicy
 from tacit.finite.model import check_policy, uniform_policy
@@ -223,7 +223,7 @@ class ConcurrentPSRL(FiniteAlgorithm[State]):
         if earned > 1e-6:
             paid = float(explore @ [explorer.known_value(actions) for actions in policies[1:]])
             stake = max(earned - at_random, 0.1 * earned)
-            cost = min(1.0, max(0.2, (earned - paid) / stake))
+            cost = min(1.0, max(c.cheapest, (earned - paid) / stake))
         share = min(1.0, spent / cost)
         shown = (known is not None and known.shown) or serving
         shown |= not state.posterior.evidence.noisy
@@ -282,7 +282,7 @@ class ConcurrentPSRL(FiniteAlgorithm[State]):
         # What must not be missed is looked for ever less: all that it costs grows with the
         # logarithm of the users.
         age = learnt_at / served
-        spent = max(c.least * min(1.0, 20.0 * age), min(spent, (2.5 * age) ** 4))
+        spent = max(c.least * min(1.0, c.late * age), min(spent, (2.5 * age) ** 4))
         return spent, learnt_at
 
     def _explorer(self, state: State, rng: np.random.Generator) -> Explorer:

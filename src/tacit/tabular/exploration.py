@@ -30,9 +30,11 @@ class ExplorationConstants:
     """Chosen as those of :class:`~tacit.tabular.sparse_posterior.SparseConstants`."""
 
     explorers: int = 32  # policies that explore in parallel
-    least: float = 0.03  # of the value range that exploring costs, until greedy is stable
+    least: float = 0.03  # of the value range that exploring costs,
+    late: float = 20.0  # up to so many times the users before greedy last changed; then less
     certain: float = 0.7  # who serves is replaced only by what is better in so many worlds
     covering: float = 0.8  # of the explorers, at least, are for what is unknown
+    cheapest: float = 0.2  # an explorer is taken to lose so much at least
     most: tuple[int, ...] = (2, 4, 8)  # how many cells may count of a user
     # Cells with more visits, in noise, are not asked.
     thresholds: tuple[float, ...] = (4.0, 8.0, 16.0, 32.0, np.inf)

@@ -190,8 +190,10 @@ def plan(
     reward_noise: Floats,
     horizon: int,
     sampling: float,
+    privacy: float,
     range_term: float,
     ties: Floats,
+    q_values: Floats,
     bonuses: Floats,
     actions: Ints,
     greedy: Ints,
@@ -234,9 +236,10 @@ def plan(
                         noise[at, state, action] ** 2 * spread
                         + reward_noise[at, state, action] ** 2
                     )
-                    bonus = sampling * np.sqrt(variance / n + private / n**2)
+                    bonus = sampling * np.sqrt(variance / n + privacy**2 * private / n**2)
                     bonus += range_term * left / n
                     q = min(reward + mean + bonus, left)
+                q_values[step, state, action] = q
                 bonuses[step, state, action] = bonus
                 tie = ties[step, state, action]
                 if q > best or (q == best and tie > best_tie):

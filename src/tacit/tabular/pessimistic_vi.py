@@ -111,9 +111,9 @@ class PessimisticVI(OfflineAlgorithm):
     def counts(self) -> VisitCounts:
         """Where users' first two steps in a cell led, or each step by itself."""
         spec, pooled = self.spec, self.spec.stationary
-        how = {"pooled": pooled, "cap": min(2, spec.horizon) if pooled else None}
-        sizes, apart = (spec.states, spec.actions, spec.horizon), not spec.last_state
-        return VisitCounts(*sizes, **how, weight=math.sqrt(0.2), apart=apart)
+        cap, apart = min(2, spec.horizon) if pooled else None, not spec.last_state
+        sizes = spec.states, spec.actions, spec.horizon, pooled, cap
+        return VisitCounts(*sizes, weight=math.sqrt(0.2), apart=apart)
 
     def first_queries(self, behaviour: Floats) -> Queries[LogCounts]:
         """Counts, with the whole budget."""

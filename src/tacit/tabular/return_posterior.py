@@ -37,6 +37,7 @@ class ImprovementConstants:
     block: float = 60.0  # size of the first block, in units of noise over visits per user and cell
     phases: int = 8  # of a horizon, at most
     phased: float = 8.0  # smallest blocks, times the square of the phases, that a block needs
+    sharpness: float = 1.0  # how fast an action is given up, by standard deviations
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,13 +124,13 @@ class ReturnPosterior:
         best: Ints = np.where(top, ties, -1.0).argmax(axis=-1)
         return best
 
-    def exploring(self) -> Floats:
+    def exploring(self, sharpness: float = 1.0) -> Floats:
         """Actions with probabilities that fall with how surely they are worse than the best."""
         at = self.greedy(np.zeros(self.advantages.shape))[..., np.newaxis]
         lead = self.advantages - np.take_along_axis(self.advantages, at, axis=-1)
         variance: Floats = 1.0 / self.precision
         deviation = np.sqrt(variance + np.take_along_axis(variance, at, axis=-1))
-        return softmax(np.where(self.allowed, lead / deviation, -np.inf))
+        return softmax(np.where(self.allowed, sharpness * lead / deviation, -np.inf))
 
     def under(self, old: Floats, new: Floats) -> ReturnPosterior:
         """When users follow another behaviour: values change, and are less sure.
@@ -242,7 +243,7 @@ class ReturnEstimator:
 
     def exploring(self, known: ReturnPosterior, users: int) -> Floats:
         """Actions that may be the best: the behaviour of the next block, of so many users."""
-        new = known.exploring()
+        new = known.exploring(self.constants.sharpness)
         # Twice as many phases need more than twice as many users.
         many = math.sqrt(users / (self.constants.phased * self.smallest_block))
         finest = min(self.constants.phases, max(1, self.spec.horizon // 2))

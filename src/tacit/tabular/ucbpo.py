@@ -52,7 +52,7 @@ class UCBPO(UCBVI):
             return super().plan(state, last, at, rng)
         # Value iteration gives the optimistic model's bonuses; the policy is improved against it.
         along = last is not None and self.on_policy(last)
-        world, (_, greedy) = self.value_iteration(state, along, rng)
+        _, world, (_, greedy) = self.value_iteration(state, along, rng)
         known = None if last is None else last.memory
         before = uniform_policy(self.spec).table() if known is None else known.table
         table = improved(before, world, self.spec, self.options)

@@ -38,13 +38,13 @@ class UCBVI(TabularAlgorithm):
             first = self.first_policy(rng)
             return Plan(first, first)
         along = last is not None and self.on_policy(last)
-        world, policies = self.value_iteration(state, along, rng)
+        _, world, policies = self.value_iteration(state, along, rng)
         return Plan(*policies, Memory(self.expected_visits(world, policies[0])))
 
     def value_iteration(
         self, state: CountEstimate, along: bool, rng: np.random.Generator
-    ) -> tuple[Optimistic, tuple[Policy, Policy]]:
-        """The optimistic world, and the best policies of it and of the estimated one.
+    ) -> tuple[Floats, Optimistic, tuple[Policy, Policy]]:
+        """Optimistic action values (H, S, A), their world, and its policy and the greedy one.
 
         Args:
             state: All counts so far.
@@ -60,19 +60,20 @@ class UCBVI(TabularAlgorithm):
         totals = counts.transitions.sum(axis=-1)
         spread = counts.noise * math.sqrt(S)
         # Where the policy cannot tell which cells are empty, noise alone must not pass for visits.
-        known = counts.reached & (totals > (0.5 if along else 2.0) * spread)
-        lowered = np.maximum(totals - spread, 1e-3)
+        threshold = constants.known if along else constants.known_unmasked
+        known = counts.reached & (totals > threshold * spread)
+        lowered = np.maximum(totals - constants.lowering * spread, 1e-3)
         probabilities = np.empty_like(counts.transitions)
         project(counts.transitions.reshape(-1, S), known.reshape(-1), probabilities.reshape(-1, S))
         safe = np.where(known, totals, 1.0)
         rewards = np.where(known, np.clip(counts.rewards / safe, 0.0, 1.0), 0.0)
         sampling = scale * constants.sampling * math.sqrt(2.0 * math.log(totals.size / 0.05))
         model = probabilities, rewards, lowered, known, counts.noise, counts.reward_noise
-        bonuses, tables = np.empty((H, S, A)), np.empty((2, H, S), dtype=np.int64)
-        range_term, ties = scale * constants.range_term, rng.random((H, S, A))
-        plan(*model, H, sampling, range_term, ties, bonuses, *tables)
+        (q_values, bonuses), tables = np.empty((2, H, S, A)), np.empty((2, H, S), dtype=np.int64)
+        widths = sampling, constants.privacy, scale * constants.range_term
+        plan(*model, H, *widths, rng.random((H, S, A)), q_values, bonuses, *tables)
         best, greedy = (self.named(Policy.deterministic(table, A)) for table in tables)
-        return Optimistic(probabilities, rewards, bonuses), (best, greedy)
+        return q_values, Optimistic(probabilities, rewards, bonuses), (best, greedy)
 
     def expected_visits(self, world: Optimistic, policy: Policy) -> Floats | None:
         """The policy's occupancy in the model that it was planned in, which weighs its counts."""

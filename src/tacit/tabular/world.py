@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit.core.sizes import Floats, check_size, numbers
+from tacit.data.sizes import Floats, check_size, numbers
 from tacit.finite.model import FiniteModel
 from tacit.finite.sparse import SparseModel
 from tacit.finite.world import BERNOULLI, FiniteWorld, bernoulli, start_distribution

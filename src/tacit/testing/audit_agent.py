@@ -36,12 +36,11 @@ from tacit.core.algorithm import BlockInfo
 from tacit.core.world import World
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import CheckFailed, InvalidArgument
-from tacit.privacy.gaussian_dp import epsilon_from_mu
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.local import noise_scale, report
 from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Block, Floats, Layout, Part, Statistic
-from tacit.simulation.progress import Progress, progress_bar
+from tacit.simulation.progress import progress_bar
 from tacit.testing.check_agent import Outcome, agent_outcomes, require_releases
 from tacit.testing.check_statistic import check_statistic
 from tacit.testing.gate_noise import Flips, Measured, Tally, measured, noise_failures
@@ -54,9 +53,10 @@ Unit: TypeAlias = Literal["mu", "epsilon"]
 FALSE_ALARM = 1e-3
 """The chance that all tests of one audit together alarm although nothing is wrong, at most.
 
-Two views from outside have 1e-4 each, at the usual confidence, the checks of behaviour 1e-5, and
-a few tests of noise 1e-11 each.
+Two views from outside have 1e-4 each, the checks of behaviour 1e-5, and a few tests of noise 1e-11
+each.
 """
+_CONFIDENCE = 0.9999
 
 # Statistics that are attacked at most, one by one.
 _ATTACKED = 6
@@ -71,12 +71,11 @@ def audit_agent(
     *,
     users: int = 400,
     runs: int = 1000,
-    confidence: float = 0.9999,
     seed: int = 0,
     behaviour: bool = True,
     rounds: int = 80,
     sample: Sample | None = None,
-    progress: Progress = True,
+    progress: bool = True,
 ) -> AgentAudit:
     """Audits an agent on simulated users; see the module.
 
@@ -86,7 +85,6 @@ def audit_agent(
         world: a small world.
         users: how many users the audited agents serve; three releases are needed at least.
         runs: how often the agent runs with each of the two users, per audited block.
-        confidence: of the lower bound from outside.
         seed: of the users and the attack.
         behaviour: whether to make the checks of :func:`tacit.check_agent` as well.
         rounds: of the search for the farthest pair.
@@ -100,7 +98,7 @@ def audit_agent(
         raise InvalidArgument(f"runs must be at least {_FEWEST_RUNS}, got {runs!r}")
     auditor = _AgentAuditor(make_agent, world, users, seed, rounds, sample)
     if behaviour:
-        require_releases(auditor.make(0), auditor.releases)
+        require_releases(auditor.make(), auditor.releases)
     # The first block, whose users are in most releases of a counter, and a later one.
     blocks = sorted({0, auditor.releases // 2} & set(range(auditor.releases)))
     units = len(blocks) * 2 * runs + 12 * behaviour * (runs // 10)
@@ -112,24 +110,22 @@ def audit_agent(
             broken.append("what is released by way of the store is not what is released without")
         for block, pair in sorted(pairs.items()):
             try:
-                transcripts.append(auditor.transcript(block, pair, runs, confidence, advance))
+                transcripts.append(auditor.transcript(block, pair, runs, advance))
             except Exception as error:
                 broken.append(f"block {block}: {type(error).__name__}: {error}")
         for outcome in agent_outcomes(make_agent, world, **same) if behaviour else ():
             outcomes.append(outcome)
             advance(runs // 10)
-    privacy = auditor.privacy
     return AgentAudit(
         agent=auditor.name,
         world=world.name,
-        privacy=repr(privacy),
+        privacy=repr(auditor.privacy),
         guarantee=auditor.guarantee,
         releases=auditor.releases,
         passages=len(auditor.passages),
         statistics=tuple(statistics),
         transcripts=tuple(transcripts),
         outcomes=tuple(outcomes),
-        delta=privacy.delta if privacy.delta > 0.0 else 1e-6,
         broken=tuple(broken),
     )
 
@@ -147,7 +143,7 @@ class _AgentAuditor:
 
     def __post_init__(self) -> None:
         self._flips: Flips | None = None
-        agent = self.make(0)
+        agent = self.make()
         self.privacy: Any = agent.privacy
         if not self.privacy.private:
             raise InvalidArgument(f"privacy is {self.privacy!r}: there is nothing to audit")
@@ -170,7 +166,7 @@ class _AgentAuditor:
                 self.blocks.append(raw_block(served))
                 self.policies.append(policy)
         self.passages = self.gate.passages
-        self.agent = self.make(0)
+        self.agent = self.make()
         self.releases = len(self.blocks)
         group = max((p.statistic.group_size for p in self.passages), default=1)
         if group > 1:
@@ -179,10 +175,9 @@ class _AgentAuditor:
                 "an audit replaces one"
             )
 
-    def make(self, noise_seed: int) -> Any:
-        return self.make_agent(
-            self.world.spec, users=self.users, seed=self.seed, noise_seed=self._noise(noise_seed)
-        )
+    def make(self) -> Any:
+        known = {"users": self.users, "seed": self.seed, "noise_seed": self._noise(0)}
+        return self.make_agent(self.world.spec, **known)
 
     def _noise(self, seed: int) -> int:
         # Audits with different seeds share no noise.
@@ -239,11 +234,11 @@ class _AgentAuditor:
             attacked.append(found)
             pairs.setdefault(questions[k][1], pair)
         for b in blocks:
-            asked = self._asked(b)
-            if b not in pairs and asked:
-                pairs[b] = self._attack(asked[0][0], b)[1]
-            if len(asked) > 1:
-                together = _Together(tuple((s, abs(gain)) for s, gain in asked))
+            all_asked = self._asked(b)
+            if b not in pairs and all_asked:
+                pairs[b] = self._attack(all_asked[0][0], b)[1]
+            if len(all_asked) > 1:
+                together = _Together(tuple((s, abs(gain)) for s, gain in all_asked))
                 pairs[b] = self._attack(together, b)[1]
         return attacked, pairs
 
@@ -273,7 +268,7 @@ class _AgentAuditor:
     # Runs.
 
     def transcript(
-        self, block: int, pair: Block, runs: int, confidence: float, advance: Callable[[int], None]
+        self, block: int, pair: Block, runs: int, advance: Callable[[int], None]
     ) -> Transcript:
         measure = self._device if self.privacy.local else self._run
         seen: tuple[list[_Seen], list[_Seen]] = [], []
@@ -307,8 +302,7 @@ class _AgentAuditor:
             accounted=max(s.cost for s in everything),
             noise_ratio=noise.ratio,
             noise_values=noise.values,
-            loss_variance=float(np.var([s.loss for s in seen[0]])),
-            outside=audit_samples(scores[1], scores[0], confidence=confidence),
+            outside=audit_samples(scores[1], scores[0], confidence=_CONFIDENCE),
             along=along.ratio if along.values else math.nan,
             noise_findings=tuple(failures),
         )
@@ -519,7 +513,6 @@ class Transcript:
             that the block is in and their claimed noise.
         accounted: the exact cost of telling these two apart, with the claimed noise.
         noise_ratio: measured over claimed variance of the noise, from so many values.
-        loss_variance: of the log-likelihood ratios of runs with the first user.
         along: measured over claimed variance of the noise in the direction that tells them apart,
             which is that of their losses; ``nan`` where it is not Gaussian.
         outside: the bound from a threshold.
@@ -534,7 +527,6 @@ class Transcript:
     accounted: float
     noise_ratio: float
     noise_values: int
-    loss_variance: float
     along: float
     outside: EmpiricalAudit
     noise_findings: tuple[tuple[str, str], ...] = ()
@@ -564,7 +556,7 @@ class Transcript:
     def to_dict(self) -> dict[str, Any]:
         """The numbers."""
         names = ["block", "runs", "unit", "claimed", "bound", "accounted", "estimate"]
-        names += ["noise_ratio", "noise_values", "loss_variance"]
+        names += ["noise_ratio", "noise_values"]
         return {name: getattr(self, name) for name in names} | {
             "loss_ratio": None if math.isnan(self.along) else self.along,
             "lower_bound_mu": self.outside.mu,
@@ -582,7 +574,6 @@ class AgentAudit:
         passages: releases through the gate in a run.
         transcripts: by audited block.
         outcomes: the checks of behaviour.
-        delta: at which lower bounds on mu are also given as an epsilon.
         broken: what ended runs of the transcript before they were through, in words.
     """
 
@@ -595,7 +586,6 @@ class AgentAudit:
     statistics: tuple[Attacked, ...]
     transcripts: tuple[Transcript, ...]
     outcomes: tuple[Outcome, ...] = ()
-    delta: float = 1e-6
     broken: tuple[str, ...] = ()
 
     @property
@@ -628,20 +618,18 @@ class AgentAudit:
         return not self.findings
 
     @property
-    def lower_bounds(self) -> tuple[float, float]:
-        """The largest mu that was shown from outside, and as an epsilon at ``delta``."""
-        mu = max((t.outside.mu for t in self.transcripts), default=0.0)
-        return mu, epsilon_from_mu(mu, self.delta) if mu > 0.0 else 0.0
+    def delta(self) -> float:
+        """At which lower bounds on mu are also given as an epsilon."""
+        return self.guarantee.delta or 1e-6
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain values."""
-        mu, epsilon = self.lower_bounds
+        outside = [t.outside for t in self.transcripts]
+        names = ("agent", "world", "privacy", "releases", "passages")
         return {
             "verdict": "pass" if self.passed else "fail",
-            **{name: getattr(self, name) for name in ("agent", "world", "privacy")},
+            **{name: getattr(self, name) for name in names},
             "guarantee": self.guarantee.to_dict(),
-            "releases": self.releases,
-            "passages": self.passages,
             "statistics": [
                 {n: getattr(s, n) for n in ("name", "declared", "found", "tightness")}
                 | {"passed": s.failure is None}
@@ -649,8 +637,8 @@ class AgentAudit:
             ],
             "transcripts": [t.to_dict() for t in self.transcripts],
             "mu_estimate": max((t.estimate for t in self.transcripts), default=None),
-            "mu_lower_bound": mu,
-            "epsilon_lower_bound": epsilon,
+            "mu_lower_bound": max((o.mu for o in outside), default=0.0),
+            "epsilon_lower_bound": max((o.epsilon(self.delta) for o in outside), default=0.0),
             "checks": [
                 {"name": o.name, "outcome": o.verdict, "reason": o.reason} for o in self.outcomes
             ],
@@ -662,10 +650,9 @@ class AgentAudit:
     def words(self) -> Mapping[str, str]:
         """The claim and the main numbers as labelled texts, for a terminal."""
         g = self.guarantee
+        published = f"{self.passages:,} through the gate, {self.releases:,} policies published"
         words = {"claim": g.short, "unit": g.unit, "relation": g.relation.value}
-        words["mechanism"] = g.mechanism
-        words["releases"] = f"{self.passages:,} through the gate, {self.releases:,} policies "
-        words["releases"] += "published"
+        words |= {"mechanism": g.mechanism, "releases": published}
         # Several statistics may have one name: the worst of them is shown.
         for s in sorted(self.statistics, key=lambda s: (s.failure is not None, s.tightness)):
             found = f"declared {s.declared:.4g}, found {s.found:.4g} ({s.tightness:.1%})"
@@ -682,10 +669,7 @@ class AgentAudit:
         )
         words["noise"] = f"{t.noise_ratio:.4f} of the claimed variance ({t.noise_values:,} values)"
         if not math.isnan(t.along):
-            words["privacy loss"] = (
-                f"variance {t.loss_variance:.4f}, claimed is {t.claimed**2:.4f} at most; "
-                f"{t.along:.3f} of the claimed noise in the direction of these two"
-            )
-        epsilon = f"epsilon >= {self.lower_bounds[1]:.3g} at {self.delta:g}"
+            words["privacy loss"] = f"{t.along:.3f} of the claimed variance ({2 * t.runs:,} runs)"
+        epsilon = f"epsilon >= {t.outside.epsilon(self.delta):.3g} at {self.delta:g}"
         words["from outside"] = f"{t.outside}, so {epsilon}"
         return words

@@ -11,11 +11,10 @@ import contextlib
 import dataclasses
 import shutil
 import tempfile
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, get_args
@@ -56,8 +55,6 @@ from tacit.testing.watched_gate import WatchedGate, require_same, snapshot
 
 Warn: TypeAlias = Literal["always", "error"]
 
-# Statistics that are attacked.
-_STATISTICS = 3
 # Numbers of noise that are looked at, runs that they come from at most, and reports of bits.
 _NOISE_VALUES, _NOISE_RUNS, _REPORTS = 1000, 6, 300
 # Transactions of a block at most, each of which is interrupted twice.
@@ -112,7 +109,6 @@ def check_agent(
     *,
     users: int = 1000,
     seed: int = 0,
-    budget: Budget | None = None,
     sample: Sample | None = None,
 ) -> AgentReport:
     """Checks everything an agent promises.
@@ -145,7 +141,6 @@ def check_agent(
         world: a small world. The check makes a few hundred short runs.
         users: how many users the agents are declared for; three releases are needed at least.
         seed: of the simulated users.
-        budget: what the guarantee must state, where it is not the budget that was given.
         sample: makes hostile users for the attack on statistics; see
             :func:`tacit.check_statistic`. Made from the world's own users by default.
 
@@ -153,7 +148,7 @@ def check_agent(
         CheckFailed: the message begins with the check's name.
     """
     with tempfile.TemporaryDirectory() as folder:
-        trial = Trial(make_agent, world, Path(folder), users, seed, budget, sample)
+        trial = Trial(make_agent, world, Path(folder), users, seed, sample)
         outcomes = []
         for outcome in _outcomes(trial):
             if outcome.failure is not None:
@@ -198,35 +193,26 @@ def _outcomes(trial: Trial, only: Sequence[str] = ()) -> Iterator[Outcome]:
         ("resume", check_resume, None),
         ("store", check_store, noiseless),
     ]
-    try:
-        first: Run = _guarded("protocol", lambda: trial.first)
-    except CheckFailed as error:
+    if (failure := _failure("protocol", lambda _: trial.first, trial)) is not None:
         # Without a run there is nothing to look at.
-        yield Outcome("protocol", None, error)
+        yield Outcome("protocol", None, failure)
         return
-    require_releases(trial.make(), len(first.blocks))
+    require_releases(trial.make(), len(trial.first.blocks))
     for name, check, reason in checks:
-        failure = None
-        if only and name not in only:
-            continue
-        if reason is None:
-            try:
-                _guarded(name, partial(check, trial))
-            except CheckFailed as error:
-                failure = error
-        yield Outcome(name, reason, failure)
+        if not only or name in only:
+            yield Outcome(name, reason, None if reason else _failure(name, check, trial))
 
 
-def _guarded(name: str, check: Callable[[], Any]) -> Any:
-    """Whatever a check raises is a failure of this name."""
+def _failure(name: str, check: Callable[[Trial], object], trial: Trial) -> CheckFailed | None:
+    """What a check finds or raises, under its name."""
     try:
-        return check()
-    except CheckFailed as error:
-        message = str(error)
-        prefixed = message.startswith(f"{name}: ")
-        raise CheckFailed(message if prefixed else f"{name}: {message}") from error
+        check(trial)
     except Exception as error:
-        raise CheckFailed(f"{name}: it raised {type(error).__name__}: {error}") from error
+        raised = "" if isinstance(error, CheckFailed) else f"it raised {type(error).__name__}: "
+        failure = CheckFailed(f"{name}: {raised}{str(error).removeprefix(f'{name}: ')}")
+        failure.__cause__ = error
+        return failure
+    return None
 
 
 # The protocol of agents.
@@ -277,8 +263,7 @@ def check_sensitivity(trial: Trial) -> None:
     for place, passage in enumerate(passages):
         distinct.setdefault(passage.statistic.fingerprint, place)
     places = list(distinct.values())
-    some = {places[0], places[len(places) // 2], places[-1]}
-    for place in sorted(some)[:_STATISTICS]:
+    for place in sorted({places[0], places[len(places) // 2], places[-1]}):
         passage = passages[place]
         raw = trial.first.gate.blocks[passage.gate, passage.block]
         own = sampler_of(raw, trial.first.policies[passage.block])
@@ -291,7 +276,7 @@ def check_sensitivity(trial: Trial) -> None:
 def check_budget(trial: Trial) -> None:
     """Everybody is counted as often as the guarantee allows for, and pays for it."""
     guarantee, privacy = trial.make().guarantee, trial.privacy
-    declared = trial.budget or Budget(privacy.epsilon, privacy.delta)
+    declared = Budget(privacy.epsilon, privacy.delta)
     stated = Budget(guarantee.epsilon, guarantee.delta)
     near = abs(stated.epsilon - declared.epsilon) <= 1e-9 * declared.epsilon
     require(
@@ -310,14 +295,13 @@ def check_budget(trial: Trial) -> None:
     streamed = [passage.block for passage in gate.passages if passage.stream is not None]
     twice = [block for block in streamed if streamed.count(block) > 1]
     require(not twice, f"blocks {twice} entered a stream twice")
-    spent = dict[int, Fraction]()
+    spent = defaultdict[int, Fraction](Fraction)
     for passage in gate.passages:
         cost = passage.release.cost or 0.0
         price = Fraction(1) if not privacy.joint else Fraction(cost if privacy.pure else cost**2)
-        spent[passage.block] = spent.get(passage.block, Fraction(0)) + price
+        spent[passage.block] += price
     if privacy.joint:
-        given = {"epsilon": declared.epsilon, "delta": declared.delta}
-        limit = dataclasses.replace(privacy, **given).episode_limit
+        limit = privacy.episode_limit
         for number, paid in spent.items():
             within = paid <= limit * (1.0 + 1e-9)
             require(within, f"block {number} has spent {float(paid):.6g}, an episode has {limit}")
@@ -335,12 +319,11 @@ def check_ledger(agent: Any, spent: Mapping[int, Fraction] | None = None) -> Non
         here = (packets.c.run == agent.run_name, packets.c.block.in_(done))
         left = db.scalar(select(func.count()).select_from(packets).where(*here))
     require(not left, f"{left} packets of episodes are left of blocks that were released")
-    recorded = dict[int, Fraction]()
+    recorded = defaultdict[int, Fraction](Fraction)
     for body in entries:
-        before = recorded.get(body["block"], Fraction(0))
-        recorded[body["block"]] = before + Fraction(body["cost"])
-    for number, paid in ({} if spent is None else spent).items():
-        says = recorded.get(number, Fraction(0))
+        recorded[body["block"]] += Fraction(body["cost"])
+    for number, paid in (spent or {}).items():
+        says = recorded[number]
         require(
             says == paid,
             f"block {number} has spent {float(paid):.6g}, and the ledger says {float(says):.6g}",
@@ -369,13 +352,9 @@ def _check_returning(trial: Trial) -> None:
     counted = _counted([who for some in ids for who in some], trial.privacy, sizes)
     expected = everybody.take(counted)
     refused, out = sum(r.refused for r in receipts), everybody.users - expected.users
-    true = (
-        refused == out
-        and sum(r.counted for r in receipts) + sum(r.waiting for r in receipts)
-        == everybody.users - out
-    )
+    kept = sum(r.counted + r.waiting for r in receipts)
     require(
-        true,
+        (refused, kept) == (out, expected.users),
         f"of {everybody.users} users, some of whom came again, {out} may not count; receipts say "
         f"that {refused} do not",
     )
@@ -495,7 +474,12 @@ def check_data_flow(trial: Trial) -> None:
     _replay(trial, "with everybody replaced", strangers)
     _one_changed(trial, "one user of every block replaced", strangers, rng)
     for where in sorted({0, (len(strangers) - 1) // 2}):
-        _block_changed(trial, where, strangers[where])
+        users = list(trial.first.blocks)
+        users[where] = strangers[where]
+        what = f"all users of block {where} replaced"
+        for number, changed in _changed(trial, _replay(trial, f"with {what}", users)):
+            words = f"{what}: the contributions of {changed} users of block {number} changed"
+            require(number == where, f"{words}: they are in both")
 
 
 def _replay(trial: Trial, what: str, users: Sequence[Block], warn: Warn = "always") -> Run:
@@ -529,16 +513,6 @@ def _changed(trial: Trial, other: Run) -> Iterator[tuple[int, int]]:
         rows = int((before != after).any(axis=1).sum())
         if rows:
             yield one.block, rows
-
-
-def _block_changed(trial: Trial, where: int, others: Block) -> None:
-    """Whoever came in one block is in no other."""
-    users = list(trial.first.blocks)
-    users[where] = others
-    what = f"all users of block {where} replaced"
-    for number, changed in _changed(trial, _replay(trial, f"with {what}", users)):
-        words = f"{what}: the contributions of {changed} users of block {number} changed"
-        require(number == where, f"{words}: they are in both")
 
 
 def _one_changed(

@@ -99,7 +99,6 @@ class _Attack:
     def __init__(self, statistic: Statistic, sample: Sample, seed: int, users: int) -> None:
         self.statistic, self.untouched = statistic, copy.deepcopy(statistic)
         self.sample, self.rng, self.users = sample, np.random.default_rng(seed), users
-        self.changed = _ChangedUsers(sample, self.rng, users)
         self.declared: dict[str, float] = {}
         for relation in Relation:
             for norm, bound in (("l2", statistic.l2(relation)), ("l1", statistic.l1(relation))):
@@ -137,8 +136,7 @@ class _Attack:
     def run(self, rounds: int) -> None:
         fingerprint = self.statistic.fingerprint
         block = self.sample(self.rng, self.users)
-        hostile = [self.changed.corrupted(block), self.changed.corrupted(block, whole_rows=True)]
-        hostile.append(_shrunk(block))
+        hostile = [self._corrupted(block), self._corrupted(block, whole_rows=True), _shrunk(block)]
         for candidate in (block, *hostile):
             self._measure(candidate)
             self._check_independence(candidate)
@@ -150,10 +148,13 @@ class _Attack:
         self.best = best
         self._check_memory(block)
         for candidate in (block, *hostile):
-            self._check_totals(candidate)
+            for users in _TOTALS:
+                self._check_total(
+                    some_rows(candidate, self.rng.integers(0, candidate.users, users))
+                )
         self._check_zero(block)
         for _ in range(rounds):
-            self._measure(self.changed.evolved(None if self.best is None else self.best[1]))
+            self._measure(self._evolved())
         # What adds up vectors in floats does not wrap; a fast sum of its own may.
         if type(self.statistic).total is not Statistic.total:
             longest = int(np.linalg.norm(self._vectors(self.pair), axis=1).argmax())
@@ -302,7 +303,7 @@ class _Attack:
     def _check_memory(self, block: Block) -> None:
         """Vectors do not depend on the users that the statistic saw before."""
         expected = self._vectors(block)
-        for first in (block.take(slice(0, 1)), self.changed.corrupted(block)):
+        for first in (block.take(slice(0, 1)), self._corrupted(block)):
             other = copy.deepcopy(self.untouched)
             self._vectors(first, other)
             gap = self._gap(self._vectors(block, other), expected)
@@ -323,12 +324,8 @@ class _Attack:
             gap = self._gap(self._vectors(some_rows(block, rows)), together[rows])
             require(gap < 1e-9, f"{name}: users depend on equal users or their order ({gap:.3g})")
 
-    def _check_totals(self, block: Block) -> None:
-        """What passes the gate is the sum of vectors that are within bounds already."""
-        for users in _TOTALS:
-            self._check_total(some_rows(block, self.rng.integers(0, block.users, users)))
-
     def _check_total(self, block: Block) -> None:
+        """What passes the gate is the sum of vectors that are within bounds already."""
         expected, scale = np.zeros(self.statistic.layout.size), self.length
         for start in range(0, max(block.users, 1), 300):
             vectors = self._vectors(block.take(slice(start, start + 300)))
@@ -340,65 +337,14 @@ class _Attack:
             f"{self.statistic.name}: the total of {block.users} users is off by {gap:.3g}",
         )
 
+    # Hostile users, and users around those that were found to be far apart.
 
-def _as_type(block: Block, name: str, dtype: np.dtype[Any]) -> Block:
-    """The block with one column of another type, cut to small numbers that every type has."""
-    with np.errstate(all="ignore"):
-        numbers = np.nan_to_num(block[name].astype(np.float64), posinf=0.0, neginf=0.0)
-        array = np.clip(numbers, 0.0, 100.0).astype(dtype)
-    return Block(block.users, {**block.arrays, name: array})
-
-
-def _with_hostile_column(block: Block, names: list[str], others: list[str]) -> Block:
-    """Columns with hostile values: at all steps or at one, and the others' as they are or zero."""
-    arrays = {name: np.array(array) for name, array in block.arrays.items()}
-    row = np.arange(block.users)
-    for name in names:
-        array = arrays[name]
-        values = hostile_values(array)
-        which, way = row % len(values), row // len(values)
-        chosen = np.ones(array.shape, dtype=bool)
-        if array.ndim > 1:
-            steps = np.arange(array.shape[1]) == (way // 4 % array.shape[1])[:, np.newaxis]
-            chosen &= ((way % 2 == 0)[:, np.newaxis] | steps).reshape(
-                steps.shape + (1,) * (array.ndim - 2)
-            )
-        filled = values[which].reshape((-1,) + (1,) * (array.ndim - 1))
-        arrays[name] = np.where(chosen, filled, array)
-        for other in others:
-            arrays[other][way % 4 >= 2] = 0.0
-    return Block(block.users, arrays)
-
-
-def _shrunk(block: Block) -> Block:
-    """The same users with numbers so small that squares lose digits or vanish; of half, one step.
-
-    Whoever divides by a length must not divide by one that was rounded to half of what it is.
-    """
-    small = 10.0 ** -np.linspace(160.5, 162.5, max(block.users, 1))[: block.users]
-    arrays = dict(block.arrays)
-    for name, array in arrays.items():
-        if array.dtype.kind == "f":
-            factors = np.ones(array.shape) * small.reshape((-1,) + (1,) * (array.ndim - 1))
-            if array.ndim > 1:
-                factors[::2, :1] = 1.0
-            arrays[name] = np.multiply(array, factors).astype(array.dtype)
-    return Block(block.users, arrays)
-
-
-@dataclass(frozen=True)
-class _ChangedUsers:
-    """Makes hostile users, and users around those that were found to be far apart."""
-
-    sample: Sample
-    rng: np.random.Generator
-    users: int
-
-    def evolved(self, parents: Block | None) -> Block:
+    def _evolved(self) -> Block:
         """A block around the best pair: its users changed a little, and fresh strangers."""
         fresh = self.sample(self.rng, self.users)
-        if parents is None or parents.users == 0:
+        if self.best is None or self.best[1].users == 0:
             return fresh
+        parents = self.best[1]
         picks = self.rng.integers(0, parents.users, self.users)
         picks[: parents.users] = np.arange(parents.users)
         steps = {array.shape[1] for array in parents.arrays.values() if array.ndim > 1}
@@ -449,7 +395,7 @@ class _ChangedUsers:
         sources = self.rng.integers(0, length, (self.users, 1))
         return np.where(copied, sources, steps)
 
-    def corrupted(self, block: Block, whole_rows: bool = False) -> Block:
+    def _corrupted(self, block: Block, whole_rows: bool = False) -> Block:
         arrays = {}
         for name, array in block.arrays.items():
             chosen = self.rng.random(array.shape) < 0.3
@@ -458,3 +404,48 @@ class _ChangedUsers:
             values = self.rng.choice(hostile_values(array), array.shape)
             arrays[name] = np.where(chosen, values, array)
         return Block(block.users, arrays)
+
+
+def _as_type(block: Block, name: str, dtype: np.dtype[Any]) -> Block:
+    """The block with one column of another type, cut to small numbers that every type has."""
+    with np.errstate(all="ignore"):
+        numbers = np.nan_to_num(block[name].astype(np.float64), posinf=0.0, neginf=0.0)
+        array = np.clip(numbers, 0.0, 100.0).astype(dtype)
+    return Block(block.users, {**block.arrays, name: array})
+
+
+def _with_hostile_column(block: Block, names: list[str], others: list[str]) -> Block:
+    """Columns with hostile values: at all steps or at one, and the others' as they are or zero."""
+    arrays = {name: np.array(array) for name, array in block.arrays.items()}
+    row = np.arange(block.users)
+    for name in names:
+        array = arrays[name]
+        values = hostile_values(array)
+        which, way = row % len(values), row // len(values)
+        chosen = np.ones(array.shape, dtype=bool)
+        if array.ndim > 1:
+            steps = np.arange(array.shape[1]) == (way // 4 % array.shape[1])[:, np.newaxis]
+            chosen &= ((way % 2 == 0)[:, np.newaxis] | steps).reshape(
+                steps.shape + (1,) * (array.ndim - 2)
+            )
+        filled = values[which].reshape((-1,) + (1,) * (array.ndim - 1))
+        arrays[name] = np.where(chosen, filled, array)
+        for other in others:
+            arrays[other][way % 4 >= 2] = 0.0
+    return Block(block.users, arrays)
+
+
+def _shrunk(block: Block) -> Block:
+    """The same users with numbers so small that squares lose digits or vanish; of half, one step.
+
+    Whoever divides by a length must not divide by one that was rounded to half of what it is.
+    """
+    small = 10.0 ** -np.linspace(160.5, 162.5, max(block.users, 1))[: block.users]
+    arrays = dict(block.arrays)
+    for name, array in arrays.items():
+        if array.dtype.kind == "f":
+            factors = np.ones(array.shape) * small.reshape((-1,) + (1,) * (array.ndim - 1))
+            if array.ndim > 1:
+                factors[::2, :1] = 1.0
+            arrays[name] = np.multiply(array, factors).astype(array.dtype)
+    return Block(block.users, arrays)

@@ -167,13 +167,11 @@ def mixed(first: Sample | None, second: Sample) -> Sample:
     def sample(rng: np.random.Generator, users: int) -> Block:
         some, others = first(rng, users), second(rng, users)
         pick = rng.random(users) < 0.5
-        arrays = {}
-        for name, array in others.arrays.items():
-            if name in some.arrays:
-                chosen = pick.reshape((users,) + (1,) * (array.ndim - 1))
-                arrays[name] = np.where(chosen, some[name], array).astype(array.dtype)
-            else:
-                arrays[name] = array
+        arrays = dict(others.arrays)
+        for name in arrays.keys() & some.arrays.keys():
+            chosen = pick.reshape((users,) + (1,) * (arrays[name].ndim - 1))
+            kind = arrays[name].dtype
+            arrays[name] = np.where(chosen, some[name], arrays[name]).astype(kind)
         return Block(users, arrays)
 
     return sample

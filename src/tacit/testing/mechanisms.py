@@ -58,11 +58,6 @@ class ExactAudit:
     draws: int
 
     @property
-    def worst(self) -> int:
-        """Where the cost is attained."""
-        return int(self.costs.argmax())
-
-    @property
     def cost(self) -> float:
         """The exact cost."""
         return float(self.costs.max())
@@ -87,7 +82,8 @@ class ExactAudit:
     def __str__(self) -> str:
         claim = "no claim" if self.claimed is None else f"claimed {self.claimed:.6g}"
         verdict = "covered" if self.passed else "NOT COVERED"
-        return f"exact {self.unit} {self.cost:.6g} (item {self.worst}), {claim}: {verdict}"
+        worst = int(self.costs.argmax())
+        return f"exact {self.unit} {self.cost:.6g} (item {worst}), {claim}: {verdict}"
 
 
 class BasisNoise:
@@ -278,18 +274,14 @@ class EmpiricalAudit:
 
     Attributes:
         mu: the lower bound (0 if the samples show nothing), which holds with this confidence.
-        threshold: the test: outputs above it (below it if ``flipped``) are called the alternative.
         false_positives: upper confidence bound on the test's false positive rate.
         true_positives: lower confidence bound on its true positive rate.
-        flipped: whether the alternative lies below the threshold.
     """
 
     mu: float
     confidence: float
-    threshold: float
     false_positives: float
     true_positives: float
-    flipped: bool
 
     def epsilon(self, delta: float) -> float:
         """The bound as an epsilon at ``delta``, through the exact Gaussian curve.
@@ -332,8 +324,7 @@ def audit_samples(
         raise InvalidArgument("the test statistic must not be NaN")
     choose = [s[: s.size // 2] for s in samples]
     judge = [s[s.size // 2 :] for s in samples]
-    flipped = bool(np.median(choose[1]) < np.median(choose[0]))
-    sign = -1.0 if flipped else 1.0
+    sign = -1.0 if np.median(choose[1]) < np.median(choose[0]) else 1.0
     error = (1.0 - confidence) / 2.0
     threshold = _best_threshold(sign * choose[0], sign * choose[1], error)
     called = sign * judge[0] > threshold, sign * judge[1] <= threshold
@@ -341,14 +332,7 @@ def audit_samples(
         float(_upper_rates(wrong.sum(keepdims=True), wrong.size, error)[0]) for wrong in called
     )
     mu = max(0.0, float(-ndtri(misses) - ndtri(false_positives)))
-    return EmpiricalAudit(
-        mu=mu,
-        confidence=confidence,
-        threshold=sign * threshold,
-        false_positives=false_positives,
-        true_positives=1.0 - misses,
-        flipped=flipped,
-    )
+    return EmpiricalAudit(mu, confidence, false_positives, 1.0 - misses)
 
 
 def _best_threshold(null: Floats, alternative: Floats, error: float) -> float:

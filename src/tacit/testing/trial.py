@@ -14,7 +14,6 @@ import numpy as np
 
 from tacit.core.agent import Agent
 from tacit.core.world import Data, World
-from tacit.privacy.budget import Budget
 from tacit.privacy.curator import Release
 from tacit.privacy.errors import CheckFailed, TacitError, require
 from tacit.privacy.files import read_file
@@ -52,7 +51,6 @@ class Run:
     policies: list[Any]
     snapshots: list[dict[str, str]]
     gate: WatchedGate
-    guarantee: str
     said: list[str]
     agent: Any
     shown: list[dict[str, str]] = field(default_factory=list)
@@ -72,7 +70,6 @@ class Trial:
     folder: Path
     users: int = 1000
     seed: int = 0
-    budget: Budget | None = None
     sample: Sample | None = None
     tightness: list[float] = field(default_factory=list)
 
@@ -157,7 +154,7 @@ class Trial:
                 shown[-1]["the published file"] = self._published(agent)
                 with agent.store.read() as db:
                     shown[-1]["the ledger"] = digest_of([*ledger.read(db)])
-        return Run(seen, policies, snapshots, gate, repr(agent.guarantee), said, agent, shown)
+        return Run(seen, policies, snapshots, gate, said, agent, shown)
 
     def _published(self, agent: Any) -> str:
         """All bytes of the public policy, or why there is none."""
@@ -173,7 +170,5 @@ class Trial:
         expected = self.first if expected is None else expected
         for r, (mine, theirs) in enumerate(zip(expected.snapshots, other.snapshots, strict=False)):
             require_same(mine, theirs, f"{what}:", f"differ at release {r}")
-        same = expected.guarantee == other.guarantee
-        require(same, f"{what}: the guarantee differs, {other.guarantee}")
         releases = len(other.snapshots) - 1, len(expected.snapshots) - 1
         require(releases[0] == releases[1], f"{what}: {releases[0]} releases, not {releases[1]}")

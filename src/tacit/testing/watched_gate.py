@@ -105,30 +105,24 @@ class WatchedGate:
                 result = original(gate, *asked, **options)
             finally:
                 self.inside = False
-            if isinstance(gate, Stream):
-                return self._write_down(gate._curator, gate, gate.statistic, asked[0], "", result)
-            return self._write_down(gate, None, *asked, repr(options), result)
+            if (place := len(self.passages)) < len(self.script):
+                result = self.script[place]
+            curator, stream = (gate._curator, gate) if isinstance(gate, Stream) else (gate, None)
+            statistic = asked[0] if stream is None else stream.statistic
+            number, how = self._number(curator, asked[-1]), repr(options)
+            drawn = (*self.drawn,)
+            self.passages.append(Passage(curator, stream, statistic, number, how, result, drawn))
+            return result
 
         return answer
 
-    def _write_down(
-        self,
-        gate: Curator[Any],
-        stream: Stream | None,
-        statistic: Statistic,
-        raw: Block,
-        options: str,
-        result: Release,
-    ) -> Release:
+    def _number(self, gate: Curator[Any], raw: Block) -> int:
+        """Of a block, which is the next one if it was not asked before."""
         mine = [number for curator, number in self.blocks if curator is gate]
         here = [number for number in mine if self.blocks[gate, number] is raw]
         number = here[0] if here else len(mine)
         self.blocks[gate, number] = raw
-        if (place := len(self.passages)) < len(self.script):
-            result = self.script[place]
-        drawn = (*self.drawn,)
-        self.passages.append(Passage(gate, stream, statistic, number, options, result, drawn))
-        return result
+        return number
 
     def contributions(self, passage: Passage) -> Floats:
         """The vectors of the users of the block that was asked."""
@@ -187,20 +181,17 @@ def _attributes(value: object) -> list[tuple[str, object]]:
     return [(name, getattr(value, name)) for name in names if not name.startswith("_")]
 
 
-_NAMES = ("policy", "greedy_policy", "block_users", "form", "releases", "users", "state", "record")
+_NAMES = {"policy", "greedy_policy", "block_users", "form", "releases", "users", "state"}
+_NAMES |= {"record", "guarantee"}
 
 
 def snapshot(agent: Any) -> dict[str, str]:
     """All that is public of an agent and its algorithm, by name."""
-    public = {name: digest_of(getattr(agent, name)) for name in _NAMES}
+    public = {name: digest_of(getattr(agent, name)) for name in sorted(_NAMES)}
     # What is computed when it is asked for may not be yet; of a run's seed its store knows.
-    once = {n for cls in type(agent.algorithm).__mro__ for n, v in vars(cls).items() if _cached(v)}
-    shown = dict(_attributes(agent.algorithm))
+    kind, shown = type(agent.algorithm), dict(_attributes(agent.algorithm))
+    once = {n for n in shown if isinstance(getattr(kind, n, None), cached_property)}
     return public | {n: digest_of(v) for n, v in shown.items() if n not in {"problem", *once}}
-
-
-def _cached(value: object) -> bool:
-    return isinstance(value, cached_property)
 
 
 # Where in memory an object is says nothing of anybody.

@@ -13,10 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.continuous.features import is_grid
-from tacit.continuous.statistics.steps import Steps, parts_of, shaped, steps_of
+from tacit.continuous.statistics.steps import Steps, finite_array, parts_of, shaped, steps_of
 from tacit.privacy.bounds.balls import ACUTE, InBall, ball, scaled_back
 from tacit.privacy.budget import Relation
-from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, Bools, Floats, Ints, Layout, Part, Statistic
 from tacit.privacy.symmetric import pack
 
@@ -65,7 +64,8 @@ class ClippedSums(InBall):
     def _users(self, block: Block) -> Iterator[tuple[slice, Floats]]:
         """Some users after the other, and their sums, which are not scaled back."""
         if not is_grid(self.features):
-            for rows, part in parts_of(block, self._in_memory):
+            numbers = (self.spec.horizon + 1) * (self.features.size + self.layout.size)
+            for rows, part in parts_of(block, numbers):
                 yield rows, self._sums(steps_of(part, self.spec))
             return
         of = self.features, self.spec.actions, self.spec.reward_range
@@ -78,11 +78,6 @@ class ClippedSums(InBall):
             users = rows.stop - rows.start
             self._add(tuple(column[rows] for column in where), by_point[:users], sums[:users])
             yield rows, sums[:users]
-
-    @property
-    @abstractmethod
-    def _in_memory(self) -> int:
-        """How many numbers there are of a user while she is summed up."""
 
     @abstractmethod
     def _sums(self, steps: Steps) -> Floats:
@@ -166,10 +161,6 @@ class VisitSums(ClippedSums):
             "reach": (min(self.clip, float(self.spec.horizon)), 0.0),
         }
 
-    @property
-    def _in_memory(self) -> int:
-        return self.spec.horizon * self.features.size
-
     def _sums(self, steps: Steps) -> Floats:
         here = self.features(steps.states[:, :-1]) * steps.valid[..., np.newaxis]
         return pack(here.swapaxes(1, 2) @ here)
@@ -211,19 +202,10 @@ class ResidualSums(ClippedSums):
 
     def __post_init__(self) -> None:
         m, A = self.features.size, self.spec.actions
-        for name, lead in (("root", m), ("values", A), ("predictions", A)):
-            array = np.array(getattr(self, name), dtype=np.float64)
-            if array.ndim != 2 or len(array) != lead or not np.isfinite(array).all():
-                raise InvalidArgument(f"{name} must be finite, with {lead} rows, got {array.shape}")
-            if name != "root" and array.shape[1] != m:
-                raise InvalidArgument(f"{name} must have {m} columns, got {array.shape}")
-            array.setflags(write=False)
-            object.__setattr__(self, name, array)
+        root = (m, *np.shape(self.root)[1:2])
+        for name, shape in (("root", root), ("values", (A, m)), ("predictions", (A, m))):
+            object.__setattr__(self, name, finite_array(name, getattr(self, name), *shape))
         self._sums_to(Part("residuals", (A, self.root.shape[1])))
-
-    @property
-    def _in_memory(self) -> int:
-        return (self.spec.horizon + 1) * (self.features.size + int(self.root.shape[1]))
 
     def _sums(self, steps: Steps) -> Floats:
         A = self.spec.actions

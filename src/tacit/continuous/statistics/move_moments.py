@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from tacit.continuous.statistics.steps import steps_of, vectors_by_part
+from tacit.continuous.statistics.steps import finite_array, steps_of, vectors_by_part
 from tacit.privacy.bounds.balls import ACUTE, ball
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument
@@ -120,7 +120,8 @@ class MoveScales(Statistic):
         counts = np.bincount(moves.users, minlength=block.users)
         with np.errstate(all="ignore"):
             cut = np.clip(moves.targets, -1e100, 1e100)
-            squares = _by_user(moves.users, cut**2, block.users)
+            squares = np.zeros((block.users, self.outputs))
+            np.add.at(squares, moves.users, cut**2)
             means = np.sqrt(squares / np.maximum(counts, 1)[:, np.newaxis])
         powers: Floats = np.rint(np.log2(np.maximum(means, 1e-300)))
         parts = {"moves": _one_hot(powers - FIRST_POWER, counts > 0)}
@@ -136,12 +137,6 @@ def _one_hot(bins: Floats, known: Bools) -> Floats:
     whole = np.clip(bins, 0, POWERS - 1).astype(np.int64)
     hot: Floats = (whole[..., np.newaxis] == np.arange(POWERS)).astype(np.float64)
     return np.where(known[:, np.newaxis, np.newaxis], hot, 0.0)
-
-
-def _by_user(users: Ints, rows: Floats, count: int) -> Floats:
-    sums = np.zeros((count, rows.shape[1]))
-    np.add.at(sums, users, rows)
-    return sums
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,11 +167,7 @@ class MoveMoments(Statistic):
     def __post_init__(self) -> None:
         p, n = self.features.size, self.spec.dimension + int(self.rewards)
         for name, shape in (("metric", (p, p)), ("model", (p, n)), ("scales", (n,))):
-            array = np.array(getattr(self, name), dtype=np.float64)
-            if array.shape != shape or not np.isfinite(array).all():
-                raise InvalidArgument(f"{name} must be finite, of shape {shape}, got {array.shape}")
-            array.setflags(write=False)
-            object.__setattr__(self, name, array)
+            object.__setattr__(self, name, finite_array(name, getattr(self, name), *shape))
         if not (self.scales > 0.0).all():
             raise InvalidArgument(f"scales must be > 0, got {self.scales}")
 
@@ -292,12 +283,7 @@ class EndPlaces(Statistic):
 
     def __post_init__(self) -> None:
         for name in ("lows", "highs"):
-            array = np.array(getattr(self, name), dtype=np.float64)
-            if array.shape != (self.spec.dimension,) or not np.isfinite(array).all():
-                raise InvalidArgument(
-                    f"{name} must be {self.spec.dimension} finite numbers, got {array}"
-                )
-            array.setflags(write=False)
+            array = finite_array(name, getattr(self, name), self.spec.dimension)
             object.__setattr__(self, name, array)
         with np.errstate(over="ignore"):
             sizes = self.highs - self.lows

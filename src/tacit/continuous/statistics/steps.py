@@ -82,3 +82,13 @@ def vectors_by_part(block: Block, size: int, numbers: int, of: Callable[[Block],
     for rows, part in parts_of(block, numbers):
         vectors[rows] = of(part)
     return vectors
+
+
+def finite_array(name: str, values: Any, *shape: int) -> Floats:
+    """A read-only copy of finite public numbers of a shape."""
+    # In one order: how products are rounded depends on it, and a save keeps one only.
+    array = np.array(values, dtype=np.float64, order="C")
+    if array.shape != shape or not np.isfinite(array).all():
+        raise InvalidArgument(f"{name} must be finite, of shape {shape}, got {array.shape}")
+    array.setflags(write=False)
+    return array

@@ -328,12 +328,12 @@ def check_release(counter: Counter, release: int) -> None:
 
 
 def revive_counter(
-    meta: dict[str, Any], arrays: dict[str, NDArray[Any]], source: NoiseSource
+    meta: dict[str, Any], arrays: dict[str, NDArray[Any]], source: NoiseSource, kind: Any = None
 ) -> Counter:
     """The counter that :meth:`Counter.dump` described."""
     from tacit.privacy.counters.choose import KINDS
 
-    counter = KINDS[meta["counter"]](
+    counter: Counter = (kind or KINDS[meta["counter"]])(
         sensitivity=meta["sensitivity"],
         releases=meta["releases"],
         shape=tuple(meta["shape"]),
