@@ -642,7 +642,7 @@ def show(held: dict[str, Any]) -> None:
     PAGE.write_text(head + line + "\n".join(table(held)) + "\n\n" + after)
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--database", choices=["sqlite", "postgresql"], action="append")
@@ -650,7 +650,7 @@ def main() -> None:
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--store", action="store_true")
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     held, wrong = json.loads(STORED.read_text()) if STORED.exists() else {}, 0
     for database in given.database or ["sqlite", "postgresql"]:
         for kind in given.kind or KINDS:

@@ -515,13 +515,13 @@ def everything(rounds: int, stride: int) -> dict[str, Callable[[], Tally]]:
     }
 
 
-def main() -> int:
+def main(arguments: list[str] | None = None) -> int:
     """The command line; returns how many parts found something."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--what", nargs="+", default=[])
     parser.add_argument("--rounds", type=int, default=200, help="blocks of threads, and the rest")
     parser.add_argument("--stride", type=int, default=1, help="every so many lines")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     known, wrong = everything(options.rounds, options.stride), 0
     for name in options.what or known:
         tally = known[name]()
