@@ -58,7 +58,7 @@ class Answer:
     @property
     def measured(self) -> Measured:
         """For the tests of noise; values on a grid repeat by chance, so their blur is a step."""
-        privacy = self.passage.gate.privacy  # type: ignore[attr-defined]
+        privacy = self.passage.gate.privacy
         law: Law = "laplace" if privacy.needs_l1 else "normal"
         gains = {self.passage.block: 1.0 / (self.scale * self.step)}
         noise, blur = self.noise / self.scale, 1.0 / self.scale
