@@ -81,7 +81,7 @@ from tacit.tabular.ucbvi import UCBVI
 
 class Slow(UCBVI):
     "Says that it has begun, and takes its time."
-    def plan(self):
+    def plan(self, *given):
         open(os.environ["TACIT_TEST_MARK"], "w").close()
         time.sleep(100)
 """
