@@ -204,7 +204,7 @@ class OfflineAlgorithm(FiniteAlgorithm[OfflineState]):
                 "several questions are asked, and intervals are those of Gaussian noise"
             )
         if not problem.own_schedule:
-            raise InvalidArgument("schedule: there is one block to learn from and one that judges")
+            raise InvalidArgument("schedule means nothing here: one block learns and one judges")
         if problem.users < 4:
             raise InvalidArgument(f"users must be >= 4 to learn and to judge, got {problem.users}")
         spec, allowed = problem.spec, problem.spec.allowed
