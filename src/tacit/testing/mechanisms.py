@@ -63,6 +63,11 @@ class ExactAudit:
         return float(self.costs.max())
 
     @property
+    def worst(self) -> int:
+        """The first item with the largest cost, up to rounding (1e-9 relative)."""
+        return int(np.argmax(self.costs >= self.cost * (1.0 - 1e-9)))
+
+    @property
     def mu(self) -> float:
         """The exact mu of a Gaussian mechanism."""
         if self.unit != "mu":
@@ -82,8 +87,7 @@ class ExactAudit:
     def __str__(self) -> str:
         claim = "no claim" if self.claimed is None else f"claimed {self.claimed:.6g}"
         verdict = "covered" if self.passed else "NOT COVERED"
-        worst = int(self.costs.argmax())
-        return f"exact {self.unit} {self.cost:.6g} (item {worst}), {claim}: {verdict}"
+        return f"exact {self.unit} {self.cost:.6g} (item {self.worst}), {claim}: {verdict}"
 
 
 class BasisNoise:
@@ -154,7 +158,7 @@ def audit_counter(
 
     >>> from tacit.privacy.counters import Blocks
     >>> print(audit_counter(Blocks(releases=8, mu=0.5)))
-    exact mu 0.499957 (item 2), claimed 0.5: covered
+    exact mu 0.499957 (item 0), claimed 0.5: covered
     """
     make: Callable[[int, NoiseSource], Releasing]
     if isinstance(mechanism, Counter):
