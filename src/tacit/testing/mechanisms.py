@@ -82,8 +82,7 @@ class ExactAudit:
     def __str__(self) -> str:
         claim = "no claim" if self.claimed is None else f"claimed {self.claimed:.6g}"
         claim += ": covered" if self.passed else ": NOT COVERED"
-        # The first item that costs most, up to rounding: the same on any processor.
-        worst = int(np.argmax(self.costs >= self.cost * (1.0 - 1e-9)))
+        worst = int(np.argmax(self.costs >= self.cost * (1.0 - 1e-9)))  # the first, up to rounding
         return f"exact {self.unit} {self.cost:.6g} (item {worst}), {claim}"
 
 
