@@ -15,9 +15,6 @@ from tacit.core.schedule import Schedule
 from tacit.data.episodes import Episodes
 from tacit.data.episodes import validate_episodes as validate
 from tacit.data.vector_episodes import VectorEpisodes
-from tacit.finite.mixed_policy import MixedPolicy
-from tacit.finite.offline import OfflineConstants, Recommendation, learn_offline
-from tacit.finite.policy import Policy
 from tacit.linear.linear_posterior import LinearPosteriorConstants
 from tacit.lq.certainty_equivalence import LQConstants
 from tacit.privacy import distributed, local
@@ -48,10 +45,12 @@ from tacit.simulation.seeds import run_seeds
 from tacit.simulation.sweep import sweep
 from tacit.store.store import Conflict, Store, StoreGone
 from tacit.store.values import record
-from tacit.tabular.base import TabularConstants
 from tacit.tabular.exploration import ExplorationConstants
-from tacit.tabular.return_posterior import ImprovementConstants
-from tacit.tabular.sparse_posterior import SparseConstants
+from tacit.tabular.offline import OfflineConstants, Recommendation, learn_offline
+from tacit.tabular.policy import MixedPolicy, Policy
+from tacit.tabular.policy_improvement import ImprovementConstants
+from tacit.tabular.posterior import SparseConstants
+from tacit.tabular.ucbvi import TabularConstants
 from tacit.testing.audit_agent import audit_agent
 from tacit.testing.check_agent import check_agent
 from tacit.testing.check_counter import check_counter
