@@ -4,6 +4,7 @@ from os import PathLike
 from typing import Any, Literal
 
 from tacit import continuous, gym, linear, lq, mixture, papers, tabular
+from tacit.auto import agent
 from tacit.continuous.estimate import FunctionalConstants
 from tacit.core.agent import Agent
 from tacit.core.agent import open_run as open
@@ -56,7 +57,6 @@ from tacit.testing.check_agent import check_agent
 from tacit.testing.check_counter import check_counter
 from tacit.testing.check_statistic import check_statistic
 from tacit.testing.mechanisms import audit_counter, audit_linear, audit_samples
-from tacit.which_agent import agent
 
 __version__: str
 
