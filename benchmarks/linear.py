@@ -190,8 +190,7 @@ def _against_rlberry() -> Iterator[Row]:
 
 
 def _play(world: LinearWorld, users: int, seed: int) -> Result:
-    options = {"schedule": "every", "weights": "none", "seed": seed}
-    agent = LSVIUCBPlusPlus(world.spec, users, NonPrivate(), **options)
+    agent = LSVIUCBPlusPlus(world.spec, users, NonPrivate(), schedule="every", seed=seed)
     return run(agent, world, seed=seed, progress=False)
 
 
