@@ -19,17 +19,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.sizes import Floats
-from tacit.finite.evidence import CountEstimate, Counts
-from tacit.finite.flow import conserved
-from tacit.finite.visits import VisitCounts
 from tacit.linear.statistics import FeatureSums
-from tacit.numerics.block_sums import BlockSums
-from tacit.numerics.ridge import positive_part, ridge_inverse
+from tacit.numerics.regression import BlockSums, positive_part, ridge_inverse
+from tacit.tabular.count_estimate import CountEstimate, Counts, conserved
+from tacit.tabular.visits import VisitCounts
 
 if TYPE_CHECKING:
-    from tacit.finite.policy import Policy
     from tacit.linear.spec import LinearSpec
     from tacit.privacy.curator import Release
+    from tacit.tabular.policy import Policy
 
 # Rewards in [0, 1] have at most this variance.
 _REWARD_VARIANCE = 0.25
@@ -90,7 +88,7 @@ def spread_of(centred: Floats, half: float) -> float:
 
 def distributions(rows: Floats) -> Floats:
     """Distributions nearest to estimated rows of probabilities."""
-    from tacit.numerics.projection import project
+    from tacit.numerics.compiled import project
 
     S = rows.shape[1]
     level = rows + (1.0 - rows.sum(axis=1, keepdims=True)) / S

@@ -9,10 +9,10 @@ import numpy as np
 
 from tacit.core.algorithm import BlockInfo, Floats, Plan, Progress
 from tacit.data.sizes import check_bytes
-from tacit.finite.algorithm import SumAlgorithm, SumOptions
 from tacit.linear.estimate import CellEstimator, FeatureEstimator, LinearModel, LinearWidths
 from tacit.linear.statistics import unit_features
 from tacit.privacy.errors import InvalidArgument
+from tacit.tabular.algorithm import SumAlgorithm, SumOptions
 
 if TYPE_CHECKING:
     from tacit.core.problem import Problem
@@ -63,7 +63,7 @@ class LSVIUCB(SumAlgorithm[State]):
     uncertain, by sampling or by privacy noise, and follow the best policy.
 
     Private statistics: by ``statistic``, :class:`~tacit.linear.statistics.FeatureSums`,
-    or :class:`~tacit.finite.visits.VisitCounts` along the block's policy.
+    or :class:`~tacit.tabular.visits.VisitCounts` along the block's policy.
 
     Guarantee: that of its curator; see ``guarantee``.
 
