@@ -11,7 +11,6 @@ from typing import Any, Literal
 import pytest
 
 from tacit import InvalidArgument, JointDP, NonPrivate, registry
-from tacit.finite.spec import FiniteSpec
 from tacit.names import texts
 from tacit.registry import (
     AgentChoice,
@@ -22,6 +21,7 @@ from tacit.registry import (
     world_entry,
 )
 from tacit.simulation.seeds import noise_seed
+from tacit.tabular.spec import FiniteSpec
 
 
 class Base:

@@ -44,14 +44,14 @@ from tacit import published
 from tacit.core.agent import Agent
 from tacit.core.algorithm import Algorithm, BlockInfo, BlockSizes, Plan, Progress
 from tacit.core.kinds import AgentKind
-from tacit.finite.policy import Policy
-from tacit.finite.spec import FiniteSpec
 from tacit.privacy.curator import Release
 from tacit.privacy.standard import OneHotCounts
 from tacit.privacy.statistic import Block, Floats
 from tacit.store import ledger, schema
 from tacit.store.store import Store
 from tacit.store.values import load, record
+from tacit.tabular.policy import Policy
+from tacit.tabular.spec import FiniteSpec
 
 PACKAGE = str(Path(tacit.__file__).parent)
 SPEC = FiniteSpec(states=2, actions=2, horizon=1, stationary=False)

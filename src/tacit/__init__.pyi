@@ -10,9 +10,6 @@ from tacit.core.receipt import Receipt
 from tacit.data.episodes import Episodes
 from tacit.data.episodes import validate_episodes as validate
 from tacit.data.vector_episodes import VectorEpisodes
-from tacit.finite.mixed_policy import MixedPolicy
-from tacit.finite.offline import Recommendation, learn_offline
-from tacit.finite.policy import Policy
 from tacit.privacy import distributed, local
 from tacit.privacy.budget import Budget, Relation
 from tacit.privacy.counters import counter
@@ -41,6 +38,8 @@ from tacit.simulation.seeds import run_seeds
 from tacit.simulation.sweep import sweep
 from tacit.store.store import Conflict, Store, StoreGone
 from tacit.store.values import record
+from tacit.tabular.offline import Recommendation, learn_offline
+from tacit.tabular.policy import MixedPolicy, Policy
 from tacit.testing.audit_agent import audit_agent
 from tacit.testing.check_agent import check_agent
 from tacit.testing.check_counter import check_counter

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from tacit.core.agent import Agent
-from tacit.finite.spec import FiniteSpec
 from tacit.privacy.arguments import instance_of, whole_number
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import Privacy, PrivacyModel
+from tacit.tabular.spec import FiniteSpec
 
 MANY_CELLS = 500
 """States times actions above which transitions are too many to count; measured between 240, where

@@ -10,10 +10,10 @@ import numpy as np
 from tacit import Block
 from tacit.core.algorithm import BlockInfo, BlockSizes, Plan, Progress
 from tacit.core.kinds import AgentKind
-from tacit.finite.algorithm import FiniteAlgorithm
-from tacit.finite.spec import FiniteSpec
-from tacit.finite.visits import VisitCounts
 from tacit.store.values import record
+from tacit.tabular.algorithm import FiniteAlgorithm
+from tacit.tabular.spec import FiniteSpec
+from tacit.tabular.visits import VisitCounts
 
 SPEC = FiniteSpec(states=3, actions=2, horizon=4, stationary=False)
 
