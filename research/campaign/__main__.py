@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,24 +25,25 @@ def rows(given: argparse.Namespace) -> Iterator[tuple[str, Callable[[], Found]]]
     known = library.everything(given.rounds, given.stride)
     for what in given.what or [*histories.CASES, *histories.NAMED, *known]:
         if what in known:
-            yield what, lambda what=what: _of_library(known[what](), given.stride)
+            yield what, partial(_of_library, known[what], given.stride)
         elif what in histories.CASES:
             case = histories.CASES[what]
             for database in given.database or case.databases:
                 for kind in set(given.kind or case.kinds) & {*case.kinds}:
                     args = database, kind, what, given.kills, given.seed
-                    yield f"{what}, {database}, {kind}", lambda a=args: _of(histories.history(*a))
+                    yield f"{what}, {database}, {kind}", partial(_of, histories.history, *args)
         else:
             name = f"{what}, postgresql, on-policy"
-            yield name, lambda what=what: _of(histories.NAMED[what](given.kills))
+            yield name, partial(_of, histories.NAMED[what], given.kills)
 
 
-def _of(told: histories.History) -> Found:
+def _of(case: Callable[..., histories.History], *args: Any) -> Found:
+    told = case(*args)
     return dict(told.counts), told.wrong
 
 
-def _of_library(tally: library.Tally, stride: int) -> Found:
-    counts = asdict(tally) | {"stride": stride}
+def _of_library(part: Callable[[], library.Tally], stride: int) -> Found:
+    counts = asdict(part()) | {"stride": stride}
     wrong = counts.pop("problems")
     return counts, wrong
 

@@ -118,7 +118,7 @@ def _accounts(db: Any, rows: Any) -> list[str]:
 
 def _releases(db: Any, users: dict[str, str], told: Told, counts: Counter[str]) -> list[str]:
     """Sums are those of the people who paid."""
-    wrong, seen = list[str](), Counter[tuple[str, int]]()
+    wrong, seen = list[str](), Counter[tuple[str, int, int]]()
     known = {(s.user, s.run): s for s in told.sent.values() if s.accepted or not s.told}
     stages = {(row.run, row.block): row for row in db.execute(select(blocks))}
     before = Counter[str]()

@@ -200,7 +200,7 @@ class Devices:
         local, bad = client.task()["model"] == "local", rng.random() < 0.05
         if bad:
             rewards = [float("nan")] * H if local else ["nonsense"] * H
-        event, counted = secrets.token_hex(8), (0.0, 0) if bad else (sum(rewards), H)
+        event, paid, steps = secrets.token_hex(8), 0.0 if bad else sum(rewards), 0 if bad else H
         given = {"user": user, "event": event, "ticket": client._ticket}
         raw: dict[str, Any] = {"states": states, "actions": actions, "rewards": rewards}
         if hasattr(policy, "component"):
@@ -209,7 +209,7 @@ class Devices:
             client._task = client.get(f"/v1/task?version={policy.version}")
             raw = {"report": client._report(states, actions, rewards, None)}
         size = len(raw.get("report", ()))
-        self.journal.sent(Sent(user, event, "run", client._ticket, *counted, size))
+        self.journal.sent(Sent(user, event, "run", client._ticket, paid, steps, size))
         body = json.dumps(given | raw).encode()
         self._post(clients, body, event, rng)
         return body, event

@@ -134,16 +134,17 @@ class History:
             servers.ready(number)
         curator.end()
         before = self._done(store)
-        if not until(lambda: servers.revive() or self._done(store) >= before + 2, 120.0):
+        if not until(lambda: servers.revive() and self._done(store) >= before + 2, 120.0):
             self.wrong.append("wedged: no block is released any more")
         devices.end()
-        if not until(lambda: servers.revive() or self._settled(store), 60.0):
+        if not until(lambda: servers.revive() and self._settled(store), 60.0):
             self.wrong.append("wedged: a block was not released in the end")
 
     def _done(self, store: Store) -> int:
         query = select(func.count()).select_from(blocks)
         with contextlib.suppress(TacitError), store.read() as db:
-            return int(db.scalar(query.where(blocks.c.run == "run", blocks.c.stage == "done")))
+            query = query.where(blocks.c.run == "run", blocks.c.stage == "done")
+            return int(db.scalar(query) or 0)
         return 0
 
     def _settled(self, store: Store) -> bool:
@@ -311,7 +312,8 @@ def _taken(store: Store) -> int:
     from tacit.store.schema import events
 
     with contextlib.suppress(TacitError), store.read() as db:
-        return int(db.scalar(select(func.count()).select_from(events).where(events.c.run == "run")))
+        query = select(func.count()).select_from(events).where(events.c.run == "run")
+        return int(db.scalar(query) or 0)
     return 0
 
 

@@ -545,8 +545,8 @@ def _operations(folder: Path, trace: Path) -> Iterator[tuple[str, str, bytes, in
         found = _CALL.search(line)
         if found is None:
             continue
-        path, data = (bytes.fromhex((found[n] or "").replace("\\x", "")) for n in ("path", "text"))
-        path = (path or data).decode(errors="replace")
+        name, data = (bytes.fromhex((found[n] or "").replace("\\x", "")) for n in ("path", "text"))
+        path = (name or data).decode(errors="replace")
         if path.startswith(os.fspath(folder)):
             numbers = [int(n) for n in found["numbers"].split(", ") if n]
             yield found["call"], Path(path).name, data, numbers[-1] if numbers else 0

@@ -130,15 +130,15 @@ def begin(clock: Path, network: str, twist: str, log: str) -> None:
 def _twisted(plan: Any, twist: str) -> Any:
     calls = [0]
 
-    def twisted(self: Any, *args: Any) -> Any:
-        calls[0] += 1
-        if twist == "raises" and calls[0] % 2:
+    def twisted(self: Any, state: Any, last: Any, *args: Any) -> Any:
+        calls[0] += last is not None
+        if twist == "raises" and last is not None and calls[0] % 2:
             raise ZeroDivisionError
         if twist == "long":
             time.sleep(0.5)
-        if twist == "killed" and calls[0] > 1 and random.random() < 0.3:  # noqa: S311
+        if twist == "killed" and last is not None and random.random() < 0.3:  # noqa: S311
             os.kill(os.getpid(), signal.SIGKILL)  # between the two commits
-        return plan(self, *args)
+        return plan(self, state, last, *args)
 
     return twisted
 
@@ -208,13 +208,14 @@ class Servers:
         new = self._server(place) if place < 2 else self._process(*self._nightly)
         self.processes[place] = new
 
-    def revive(self) -> None:
+    def revive(self) -> bool:
         """Begins all that ended by themselves."""
         for place, process in enumerate(self.processes):
             if not process.is_alive():
                 self._counts["kills"] += process.exitcode == -signal.SIGKILL
                 self._counts["own ends"] += process.exitcode != -signal.SIGKILL
                 self.again(place)
+        return True
 
     def end(self, place: int, how: int = signal.SIGKILL) -> None:
         """Ends a process, and begins it again."""
@@ -275,7 +276,15 @@ class Disk:
 
     def __init__(self, folder: Path, size: str) -> None:
         self.folder = folder
-        command = ["mount", "-t", "tmpfs", "-o", f"size={size},mode=755", "tmpfs", folder]
+        command = [
+            "mount",
+            "-t",
+            "tmpfs",
+            "-o",
+            f"size={size},mode=755",
+            "tmpfs",
+            os.fspath(folder),
+        ]
         self.small = subprocess.run(command, capture_output=True, check=False).returncode == 0  # noqa: S603
 
     def fill(self, seconds: float) -> None:
@@ -299,24 +308,23 @@ class Postgres:
     def __init__(self, folder: Path, host: str = "") -> None:
         from pgserver import _commands, postgres_server
 
-        self._server = postgres_server.get_server(folder, cleanup_mode="delete")
+        pg_ctl: Any = vars(_commands)["pg_ctl"]
+        self._server: Any = postgres_server.get_server(folder, cleanup_mode="delete")
         self.address = str(self._server.get_uri())
         if host:
             user, port = self._server.system_user, free_port()
             with (folder / "pg_hba.conf").open("a") as file:
                 file.write("host all all 10.0.0.0/8 trust\n")
-            _commands.pg_ctl(["-w", "stop"], pgdata=folder, user=user)
+            pg_ctl(["-w", "stop"], pgdata=folder, user=user)
             options = ["-w", "-o", f"-h {host} -p {port} -k {folder}", "-l", f"{folder}/log"]
-            _commands.pg_ctl([*options, "start"], pgdata=folder, user=user)
+            pg_ctl([*options, "start"], pgdata=folder, user=user)
             self._server.ensure_postgres_running()
             self.address = f"postgresql://postgres@{host}:{port}/postgres"
 
     def crash(self, rng: random.Random) -> None:
         """It is gone at once, without a word, and comes back; or one of its own processes is."""
-        from psutil import Process
-
         with contextlib.suppress(Exception):
-            parent = Process(int(self._server.get_pid()))
+            parent = self._server.get_postmaster_info().process
             if rng.random() < 0.5:
                 rng.choice(parent.children()).kill()
                 time.sleep(0.2)
