@@ -18,7 +18,7 @@ _MODULES = {
     "data.episodes": "Episodes validate_episodes",
     "core.kinds": "AgentKind",
     "core.monitor": "monitor",
-    "core.receipt": "Receipt",
+    "core.intake": "Receipt",
     "data.vector_episodes": "VectorEpisodes",
     "finite.mixed_policy": "MixedPolicy",
     "finite.offline": "Recommendation learn_offline",

@@ -4,9 +4,9 @@ from tacit import continuous, gym, linear, lq, mixture, papers, tabular
 from tacit.core.agent import Agent
 from tacit.core.agent import open_run as open  # noqa: A004
 from tacit.core.algorithm import Algorithm, Query
+from tacit.core.intake import Receipt
 from tacit.core.kinds import AgentKind
 from tacit.core.monitor import monitor
-from tacit.core.receipt import Receipt
 from tacit.data.episodes import Episodes
 from tacit.data.episodes import validate_episodes as validate
 from tacit.data.vector_episodes import VectorEpisodes

@@ -15,8 +15,7 @@ from typing import Any
 
 from tacit.core.agent import Agent
 from tacit.core.algorithm import Algorithm
-from tacit.core.problem import Problem
-from tacit.core.schedule import Schedule
+from tacit.core.problem import Problem, Schedule
 from tacit.names.texts import hint
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import Privacy
@@ -30,7 +29,7 @@ class Serving:
     Attributes:
         schedule: when a policy is republished: ``"auto"`` (the algorithm's own), ``"every"``,
             ``"fixed:size=100"``, ``"geometric:growth=1.5,first=1"`` or a
-            :class:`~tacit.core.schedule.Schedule`.
+            :class:`~tacit.core.problem.Schedule`.
         seed: of ties and of the first, random policy; not of the noise.
         noise_seed: reproducible noise, for simulations only: it protects nobody.
         store: where everything is kept: a file, a URL of PostgreSQL, an opened

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike
 from tacit.core.agent import Agent
 from tacit.core.algorithm import BlockInfo, BlockSizes, Floats, Plan, Progress, Queries, Query
 from tacit.core.kinds import maker
-from tacit.core.schedule import Schedule
+from tacit.core.problem import Schedule
 from tacit.data.columns import as_numbers, require_shape
 from tacit.data.episodes import Episodes
 from tacit.finite.action_counts import ActionCounts, propensities
