@@ -81,9 +81,9 @@ class ExactAudit:
 
     def __str__(self) -> str:
         claim = "no claim" if self.claimed is None else f"claimed {self.claimed:.6g}"
-        verdict = "covered" if self.passed else "NOT COVERED"
-        worst = int(self.costs.argmax())
-        return f"exact {self.unit} {self.cost:.6g} (item {worst}), {claim}: {verdict}"
+        claim += ": covered" if self.passed else ": NOT COVERED"
+        worst = int(np.argmax(self.costs >= self.cost * (1.0 - 1e-9)))  # the first, up to rounding
+        return f"exact {self.unit} {self.cost:.6g} (item {worst}), {claim}"
 
 
 class BasisNoise:
@@ -154,7 +154,7 @@ def audit_counter(
 
     >>> from tacit.privacy.counters import Blocks
     >>> print(audit_counter(Blocks(releases=8, mu=0.5)))
-    exact mu 0.499957 (item 2), claimed 0.5: covered
+    exact mu 0.499957 (item 0), claimed 0.5: covered
     """
     make: Callable[[int, NoiseSource], Releasing]
     if isinstance(mechanism, Counter):
