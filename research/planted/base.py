@@ -13,22 +13,22 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import wraps
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
-from tacit.core.kinds import AgentKind
+from tacit.core.constructors import make_agent
 from tacit.privacy.curator import JointCurator
 from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Block, Floats, Statistic
 
 
-def plant(bug: type[Any], kind: AgentKind) -> Callable[..., Any]:
-    """What makes the agent with the bug."""
+def plant(bug: type[Any], algorithm: type[Any]) -> Callable[..., Any]:
+    """Constructor of the agent with the bug."""
     if issubclass(bug, Tampered):
-        return bug.planted(kind)
-    return AgentKind(type(bug.__name__, (bug, kind.algorithm), {"__doc__": bug.__doc__}))
+        return bug.planted(algorithm)
+    return partial(make_agent, type(bug.__name__, (bug, algorithm), {"__doc__": bug.__doc__}))
 
 
 # Agents.
@@ -38,12 +38,11 @@ class Tampered:
     """Tampers with an agent."""
 
     @classmethod
-    def planted(cls, kind: AgentKind) -> Callable[..., Any]:
-        """What makes such agents."""
+    def planted(cls, algorithm: type[Any]) -> Callable[..., Any]:
+        """Constructor of such agents."""
 
-        @wraps(kind)
         def make(*args: Any, **options: Any) -> Any:
-            agent: Any = kind(*args, **options)
+            agent: Any = make_agent(algorithm, *args, **options)
             cls.tamper(agent)
             return agent
 
@@ -63,7 +62,7 @@ class Curated(Tampered):
     @classmethod
     def tamper(cls, agent: Any) -> None:
         """Gives it this one."""
-        agent._curator.__class__ = cls.curator
+        agent._run.curator.__class__ = cls.curator
 
 
 class Drawing(JointCurator):
@@ -108,7 +107,7 @@ class Admitting(Tampered):
     @classmethod
     def tamper(cls, agent: Any) -> None:
         """Changes everybody on their way into the store, and every block on its way out."""
-        take, raw, earlier = agent._take, agent._raw, list[Block]()
+        take, raw, earlier = agent.intake.take, agent._loop.read_block, list[Block]()
 
         def summed(*which: Any) -> Block:
             block = raw(*which)
@@ -116,8 +115,8 @@ class Admitting(Tampered):
             earlier.append(block)
             return found
 
-        agent._take = lambda part, ids, events: take(*cls.admitted(part, ids), events)
-        agent._raw = summed
+        agent.intake.take = lambda part, ids, *rest: take(*cls.admitted(part, ids), *rest)
+        agent._loop.read_block = summed
 
     @classmethod
     def admitted(cls, block: Block, user_ids: Any) -> tuple[Block, Any]:

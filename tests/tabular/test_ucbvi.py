@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit import UCBVI, JointDP, LocalDP, NonPrivate
-from tacit.core.schedule import Schedule
+from tacit.core.problem import Schedule
 from tacit.privacy.errors import HorizonExceeded, InvalidArgument
 from tacit.simulation.run import run
 from tacit.simulation.seeds import noise_seed
 from tacit.tabular import TabularWorld, riverswim
-from tacit.tabular.base import TabularConstants
+from tacit.tabular.ucbvi import TabularConstants
 
 JOINT = JointDP(5.0, 1e-6)
 

@@ -22,16 +22,16 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 import numpy as np
 
 import tacit.papers.finite_loops as loops
-from tacit.finite.policy import Policy
 from tacit.numerics.compiled import Floats, Ints, compiled, inner
 from tacit.papers.counters import grow_tree, laplace_width, normal_width, tree_nodes
 from tacit.papers.result import NO_NOISE, PaperResult, Proof, Sizes, proven
 from tacit.privacy.arguments import checked_number, one_of, positive, whole_number
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.noise import Noise
+from tacit.tabular.policy import Policy
 
 if TYPE_CHECKING:
-    from tacit.finite.world import FiniteWorld
+    from tacit.tabular.world import FiniteWorld
 
 ERRATA = (
     "Lemmas 3 and 4 print eps' = 3H log K / eps and 3H / eps; it is the inverse of the noise scale",

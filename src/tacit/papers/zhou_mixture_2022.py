@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 import tacit.papers.finite_loops as loops
-from tacit.finite.policy import Policy
 from tacit.numerics.compiled import Floats, compiled, inner
 from tacit.papers.counters import (
     Counters,
@@ -41,6 +40,7 @@ from tacit.privacy.arguments import checked_number, one_of, positive, whole_numb
 from tacit.privacy.budget import Budget
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.noise import Noise
+from tacit.tabular.policy import Policy
 
 if TYPE_CHECKING:
     from tacit.mixture.world import MixtureWorld
