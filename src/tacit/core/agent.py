@@ -152,16 +152,21 @@ class Agent(Uncopyable):
         self._writing: Counter[tuple[int, int]] = Counter()  # those that are being written
         self._counting, self._flushing = threading.Lock(), threading.Lock()
         self._in_vain, self._drawn = 0, 0  # releases after which counter and noise are as here
+        with self.store.read() as db:
+            run = runs.find(db, name)
+        # A first plan may take long: the store's lock is not held meanwhile.
+        first = self._first(start) if run is None else None
         with self.store.write() as db:
             run = runs.find(db, name)
             if run is None:
-                self._begin(db, start, after)
+                self._begin(db, first or self._first(start), after)
             elif run.fingerprint != ledger.digest(algorithm.fingerprint):
                 raise InvalidArgument(f"the run {name!r} in this store has other arguments")
             else:
                 self._revive(db, run, self._checkpoint(db, run.latest))
 
-    def _begin(self, db: Any, start: Checkpoint | None, after: Any) -> None:
+    def _first(self, start: Checkpoint | None) -> Checkpoint:
+        """The first checkpoint; makes the counter, where there is one."""
         algorithm, rng = self.algorithm, self.algorithm.problem.rng()
         if start is None:
             state, at, plan = algorithm.init(), Progress(), None
@@ -171,6 +176,14 @@ class Agent(Uncopyable):
         if plan is None or algorithm.ends_greedy:
             plan = algorithm.plan(state, plan, at, rng)
         first = Checkpoint(state, _numbered(plan, at.offset), at, rng.bit_generator.state, Record())
+        if isinstance(self._curator, JointCurator) and algorithm.counter != "blocks":
+            self._stream = self._curator.stream(
+                self._statistic(first), releases=algorithm.schedule.releases, kind=algorithm.counter
+            )
+        return first
+
+    def _begin(self, db: Any, first: Checkpoint, after: Any) -> None:
+        algorithm, at = self.algorithm, first.at
         digest = ledger.digest(algorithm.fingerprint)
         values = {"made": _made(algorithm), "latest": at.offset - 1}
         if after is not None:
@@ -178,10 +191,6 @@ class Agent(Uncopyable):
             ledger.append(db, after.run, "successor", to=self.run_name)
             values["after"] = after.run
         run = runs.create(db, self.run_name, digest, self._terms(), **values)
-        if isinstance(self._curator, JointCurator) and algorithm.counter != "blocks":
-            self._stream = self._curator.stream(
-                self._statistic(first), releases=algorithm.schedule.releases, kind=algorithm.counter
-            )
         for name, value in self._secrets().items():
             self.store.put_secret(db, self.run_name, name, value)
         runs.publish(db, self.store, run, dump(first, algorithm.code), 0, at.offset)
@@ -855,8 +864,10 @@ class Agent(Uncopyable):
                 else:
                     mu = self._price(query)
                     release = self._curator.answer(query.statistic, raw, mu=mu, spent=spent)
-                    if not raw.aggregate and not self.privacy.devices_add:
-                        release = replace(release, users=block.places)
+                if not raw.aggregate and not self.privacy.devices_add:
+                    # Who has a place is public; whether she sent is not told.
+                    before = run.served if self._stream is not None else 0
+                    release = replace(release, users=before + block.places)
                 cost, value = self._curator.price(release), dump(release)
                 drawn = (len(asked), value, cost, spent, limit, self._secrets(), only)
                 with self.store.write() as db:
