@@ -18,7 +18,7 @@ _MODULES = {
     "data.episodes": "Episodes validate_episodes",
     "core.constructors": "make_agent",
     "core.monitor": "monitor",
-    "core.receipt": "Receipt",
+    "core.intake": "Receipt",
     "data.vector_episodes": "VectorEpisodes",
     "privacy.budget": "Budget Relation",
     "privacy.counters": "counter",

@@ -9,9 +9,9 @@ from tacit.core.agent import Agent
 from tacit.core.agent import open_run as open
 from tacit.core.algorithm import Algorithm, Query
 from tacit.core.constructors import make_agent
+from tacit.core.intake import Receipt
 from tacit.core.monitor import monitor
-from tacit.core.receipt import Receipt
-from tacit.core.schedule import Schedule
+from tacit.core.problem import Schedule
 from tacit.data.episodes import Episodes
 from tacit.data.episodes import validate_episodes as validate
 from tacit.data.vector_episodes import VectorEpisodes
@@ -139,7 +139,6 @@ def LSVIUCB(
     stationary: bool | None = None,
     growth: float = 1.3,
     statistic: Literal["auto", "features", "counts"] = "auto",
-    weights: Literal["auto", "variance", "none"] = "auto",
     schedule: str | Schedule = "auto",
     seed: int = 0,
     noise_seed: int | None = None,
@@ -155,7 +154,6 @@ def LSVIUCBPlusPlus(
     stationary: bool | None = None,
     growth: float = 1.3,
     statistic: Literal["auto", "features", "counts"] = "auto",
-    weights: Literal["auto", "variance", "none"] = "auto",
     schedule: str | Schedule = "auto",
     seed: int = 0,
     noise_seed: int | None = None,

@@ -38,7 +38,7 @@ from tacit.continuous.features import Grid, default_polynomial, is_grid
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.statistics.clipped_sums import MeanRewards, ResidualSums, VisitSums
 from tacit.core.algorithm import BlockInfo, BlockSizes, Plan, Progress, Queries, Query
-from tacit.core.schedule import Schedule
+from tacit.core.problem import Schedule
 from tacit.privacy.arguments import flag, instance_of, one_of
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.sizing import check_question

@@ -15,8 +15,7 @@ from typing import Any
 
 from tacit.core.agent import Agent
 from tacit.core.algorithm import Algorithm
-from tacit.core.problem import Problem
-from tacit.core.schedule import Schedule
+from tacit.core.problem import Problem, Schedule
 from tacit.names.texts import hint
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import Privacy
@@ -45,7 +44,7 @@ def make_agent(
         privacy: The trust model with its budget.
         schedule: When a policy is republished: ``"auto"`` (the algorithm's own), ``"every"``,
             ``"fixed:size=100"``, ``"geometric:growth=1.5,first=1"`` or a
-            :class:`~tacit.core.schedule.Schedule`.
+            :class:`~tacit.core.problem.Schedule`.
         seed: Of ties and of the first, random policy; not of the noise.
         noise_seed: Reproducible noise, for simulations only: it protects no one.
         store: Where everything is kept: a file, a URL of PostgreSQL, an opened
