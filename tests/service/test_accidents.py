@@ -242,12 +242,12 @@ def test_counters_go_forward_when_a_version_is_rolled_back(both: Any) -> None:
 
 def test_a_counter_does_not_tell_how_many_sent(both: Any) -> None:
     one, two = both(tacit.ConcurrentPSRL, running=0)
-    size, one.window = one.block_users, 0.0
+    size, one.intake.window = one.block_users, 0.0
     for turn in range(2):
         fill(one, f"{turn}-", size - 2)
-        assert one.ticket()
-        assert one.ticket()  # and nobody sends
-        one.flush_places()
+        assert one.intake.ticket()
+        assert one.intake.ticket()  # and nobody sends
+        one.intake.flush_places()
         assert one.step()
     with two.store.read() as db:
         found = [load(v) for v in db.scalars(select(releases.c.value).order_by(releases.c.block))]
