@@ -23,8 +23,8 @@ from research.jobs import footnote
 from research.worlds import plane
 from tacit import FittedFunctionalQ
 from tacit.continuous.policy import QPolicy
-from tacit.continuous.world import BoxWorld
 from tacit.continuous.worlds import (
+    BoxWorld,
     line,
 )
 from tacit.core.agent import Agent

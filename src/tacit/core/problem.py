@@ -50,6 +50,8 @@ class Problem:
         if not self.own_schedule:
             return Schedule.of(self.schedule, self.users)
         own = pace()
+        if own.blocks is not None:
+            return Schedule(own.name, own.blocks)
         if own.size is not None:
             return Schedule(own.name, Even(self.users, own.size))
         return Schedule(own.name, growing(self.users, own.first, own.growth))

@@ -9,7 +9,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from tacit.continuous.world import BoxWorld
+from tacit.continuous.worlds import BoxWorld
 from tacit.data.vector_episodes import VectorEpisodes
 from tacit.finite.world import FiniteWorld
 from tacit.lq.policy import GainPolicy
