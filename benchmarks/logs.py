@@ -24,8 +24,8 @@ import tacit
 from benchmarks.row import Row, at_least, at_most, noted
 from benchmarks.timing import processor
 from tacit.data.episodes import Episodes
-from tacit.finite.visits import VisitCounts
 from tacit.tabular import riverswim
+from tacit.tabular.visits import VisitCounts
 
 S, A, H = 20, 4, 10
 GROUP = 1 << 20

@@ -25,12 +25,12 @@ from benchmarks.rlberry import PEERS, permuted, played
 from benchmarks.row import Row, at_least, at_most, noted
 from benchmarks.timing import ratio, seconds
 from tacit import UCBVI
-from tacit.finite.model import FiniteModel, cumulative_chances
-from tacit.finite.policy import Policy
-from tacit.finite.simulate import simulate_episodes
 from tacit.privacy.models import JointDP, NonPrivate
 from tacit.simulation.result import Result
 from tacit.simulation.run import run
+from tacit.tabular.model import FiniteModel, cumulative_chances
+from tacit.tabular.policy import Policy
+from tacit.tabular.simulate import simulate_episodes
 from tacit.tabular.world import TabularWorld
 from tacit.tabular.worlds import random_mdp, riverswim
 

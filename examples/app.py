@@ -26,7 +26,7 @@ import numpy as np
 
 import tacit
 from tacit import published
-from tacit.finite.spec import FiniteSpec
+from tacit.tabular.spec import FiniteSpec
 
 DAYS, STATES, ACTIONS = 5, 4, 2
 SPEC = FiniteSpec(states=STATES, actions=ACTIONS, horizon=DAYS, stationary=True)

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from tacit.core.algorithm import BlockInfo, BlockSizes, Floats, Plan, Progress
-from tacit.finite.algorithm import FiniteAlgorithm
-from tacit.finite.visits import VisitCounts
 from tacit.privacy.curator import Release
+from tacit.tabular.algorithm import FiniteAlgorithm
+from tacit.tabular.visits import VisitCounts
 
 
 @dataclass(frozen=True, kw_only=True)

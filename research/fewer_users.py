@@ -21,10 +21,10 @@ from scipy.stats import norm
 import tacit
 from research.command_lines import Parser, whole
 from research.epsilon_cost import DELTA
-from tacit.finite.model import FiniteModel, optimal, policy_values
-from tacit.finite.policy import Policy
-from tacit.finite.world import FiniteWorld
 from tacit.simulation.seeds import noise_seed
+from tacit.tabular.model import FiniteModel, optimal, policy_values
+from tacit.tabular.policy import Policy
+from tacit.tabular.world import FiniteWorld
 
 STORED = Path(__file__).with_suffix(".json")
 
@@ -107,7 +107,7 @@ def measured(
 ) -> dict[str, Any]:
     """Users to 90 % of every seed, of the policy that serves and of the greedy one."""
     from tacit.tabular.exploration import ExplorationConstants
-    from tacit.tabular.sparse_posterior import SparseConstants
+    from tacit.tabular.posterior import SparseConstants
 
     world = tacit.world((WORLDS | ABLATED)[name][0])
     users, serving, greedy = users_of(name, epsilon), [], []
@@ -180,7 +180,7 @@ def _reach(model: FiniteModel, state: int) -> float:
 
 def _oracle(model: FiniteModel, states: list[int], mu: float) -> float:
     """Users of a mixture of policies, made by multiplicative weights, see :func:`limits`."""
-    from tacit.tabular.loops import best_actions, count_paths, walk
+    from tacit.tabular.exploration_loops import best_actions, count_paths, walk
 
     rng, rounds, users = np.random.default_rng(0), 150, 300
     shape = (model.states, model.actions)

@@ -24,7 +24,7 @@ import tacit
 from research.command_lines import Parser
 from research.worlds import build
 from tacit.simulation.seeds import noise_seed
-from tacit.tabular.return_posterior import ImprovementConstants
+from tacit.tabular.policy_improvement import ImprovementConstants
 
 TABLE = Path(__file__).with_suffix(".json")
 ICU = "icu_sepsis"

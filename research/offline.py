@@ -26,7 +26,7 @@ import numpy as np
 import tacit
 from research.command_lines import Parser
 from research.worlds import build
-from tacit.finite.policy import Policy
+from tacit.tabular.policy import Policy
 from tacit.tabular.world import TabularWorld
 
 TABLE = Path(__file__).with_suffix(".json")

@@ -28,7 +28,7 @@ from tacit.core.algorithm import Floats
 from tacit.simulation.seeds import noise_seed
 from tacit.store.values import record
 from tacit.tabular import concurrent_psrl
-from tacit.tabular.visit_evidence import VisitEstimate
+from tacit.tabular.posterior import VisitEstimate
 
 STORED = Path(__file__).with_suffix(".json")
 WORLDS = {

@@ -16,12 +16,12 @@ from scipy.special import ndtr
 from scipy.stats import chi2
 
 from tacit import Block, InvalidArgument, LocalDP
-from tacit.finite.question import question
-from tacit.finite.visits import VisitCounts
 from tacit.privacy.deviates import Deviates, Scale, curve
 from tacit.privacy.exact import grid_step, grid_total
 from tacit.privacy.local import noise_scale
 from tacit.privacy.standard import ClippedSum
+from tacit.tabular.question import question
+from tacit.tabular.visits import VisitCounts
 
 JS = Path(__file__).parents[1] / "clients" / "js"
 

@@ -20,12 +20,11 @@ import tacit
 from tacit import published
 from tacit.continuous.features import Grid, Polynomial
 from tacit.continuous.policy import QPolicy
-from tacit.finite.mixed_policy import MixedPolicy
-from tacit.finite.policy import Policy
-from tacit.finite.spec import FiniteSpec
 from tacit.lq.policy import GainPolicy
 from tacit.privacy.errors import CorruptFile, InvalidArgument
 from tacit.store import ledger
+from tacit.tabular.policy import MixedPolicy, Policy
+from tacit.tabular.spec import FiniteSpec
 
 CLIENTS = Path(__file__).parents[1] / "clients"
 VECTORS = CLIENTS / "vectors.json"

@@ -200,7 +200,7 @@ _ABSURD = """
 
     import tacit
     from tacit import registry
-    from tacit.finite.spec import FiniteSpec
+    from tacit.tabular.spec import FiniteSpec
     from tacit.core.schedule import Schedule
 
     resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))

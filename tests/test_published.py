@@ -16,8 +16,8 @@ from tacit import Policy, published
 from tacit.continuous import QPolicy
 from tacit.continuous.features import Grid
 from tacit.core.public_file import publish_with
-from tacit.finite.mixed_policy import MixedPolicy
 from tacit.lq import GainPolicy
+from tacit.tabular.policy import MixedPolicy
 
 
 def archive(path: Path, **arrays: Any) -> Path:

@@ -8,18 +8,14 @@ import pytest
 
 from tacit.continuous import estimate, fitted_functional_q
 from tacit.continuous.estimate import GRID, MAP
-from tacit.finite import algorithm as finite_algorithm
-from tacit.finite import flow, mirror
 from tacit.linear import lsvi_ucb
 from tacit.lq.certainty_equivalence import LQConstants
 from tacit.mixture import linopt_vi, model_sums
-from tacit.tabular import base as tabular_base
-from tacit.tabular import policy_improvement
-from tacit.tabular.base import TabularConstants
+from tacit.tabular import algorithm, count_estimate, mirror, policy_improvement, ucbvi
 
 DOCS = Path(__file__).parents[1] / "docs"
-TABULAR, LQ = TabularConstants(), LQConstants()
-GROWTH = finite_algorithm.SumOptions().growth
+TABULAR, LQ = ucbvi.TabularConstants(), LQConstants()
+GROWTH = algorithm.SumOptions().growth
 MIRROR = mirror.MirrorOptions()
 NUMBERS = {2: "two", 4: "four", 8: "eight"}
 IMPROVEMENT = policy_improvement.ImprovementConstants()
@@ -66,8 +62,8 @@ QUOTED = {
         f"{100 * TABULAR.blocks_per_cell:.0f} % over states times actions but for 2 %",
         f"with weight sqrt({TABULAR.reward_weight:g})",
         f"only her first {NUMBERS[TABULAR.cap]} steps in each (s, a) count",
-        f"over {NUMBERS[tabular_base._CAPPED_UP_TO]} times the smallest useful size",
-        f"solves H S equations, up to {flow._LARGEST_FLOW:,} of them",
+        f"over {NUMBERS[ucbvi._CAPPED_UP_TO]} times the smallest useful size",
+        f"solves H S equations, up to {count_estimate._LARGEST_FLOW:,} of them",
     ],
     "algorithms/policy_improvement.md": [
         f"a user's first {IMPROVEMENT.first} states get her return",
@@ -87,8 +83,8 @@ QUOTED = {
         f"| standard deviations of sampling and noise, times {linopt_vi._BONUS:g} |",
         f"bonus^2 = {linopt_vi._BONUS**2:g} (R^2 / 2",
         "The first is four times as large as the noise of a sum, eight times for counts",
-        f"Blocks over {NUMBERS[finite_algorithm._CLIPPED_UP_TO]} times the smallest useful one, "
-        f"or over {finite_algorithm._ONE_BY_ONE:,} users",
+        f"Blocks over {NUMBERS[algorithm._CLIPPED_UP_TO]} times the smallest useful one, "
+        f"or over {algorithm._ONE_BY_ONE:,} users",
         f"pairs of possible steps up to {model_sums._MOST_STEPS:,} steps",
     ],
     "mixture.md": [

@@ -9,9 +9,9 @@ import pytest
 
 import tacit
 from tacit import InvalidArgument, JointDP, LocalDP, NonPrivate
-from tacit.finite.spec import FiniteSpec
 from tacit.privacy.statistic import WHOLE_EPISODE
 from tacit.registry import agent_entry, agent_names, build_world, choose_agent
+from tacit.tabular.spec import FiniteSpec
 from tacit.which_agent import MANY_CELLS, RULES, agent, choose, rules_table
 from tests.cli.calls import BUDGET, call, entry
 

@@ -2,7 +2,7 @@
 // and one noisy vector leaves.
 //
 //   import { readQuestion, report } from "./report.js";
-//   const question = readQuestion(text);      // what tacit.finite.question.question wrote
+//   const question = readQuestion(text);      // what tacit.tabular.question.question wrote
 //   const sent = report(question, { states, actions, rewards, version });
 //
 // `states` has a state more than `actions` and `rewards`: the one after the last step. What is not

@@ -24,7 +24,6 @@ FAMILIES = ("tabular", "linear", "mixture", "lq", "continuous")
 ROOMS = {
     "privacy": "The privacy core",
     "core": "Agents and people",
-    "finite": "Policies",
     "tabular": "Finite states and actions",
     "linear": "Linear MDPs",
     "mixture": "Linear mixtures",

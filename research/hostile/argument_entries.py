@@ -29,9 +29,9 @@ from tacit import registry
 from tacit.core.schedule import Schedule
 from tacit.data.episodes import Episodes
 from tacit.data.vector_episodes import VectorEpisodes
-from tacit.finite.spec import FiniteSpec
 from tacit.privacy.statistic import Block
 from tacit.simulation.plan import plan
+from tacit.tabular.spec import FiniteSpec
 
 _BUDGET = {"epsilon": 1.0, "delta": 1e-6}
 

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from research.planted.base import Asking, Leaking, recast
-from tacit.finite.visits import VisitCounts
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, Floats
+from tacit.tabular.visits import VisitCounts
 from tacit.testing.made_up_users import of_version
 
 

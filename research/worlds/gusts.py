@@ -13,7 +13,7 @@ from tacit.continuous.spec import SimulatedSpec
 from tacit.continuous.world import VectorWorld, roll_out
 from tacit.data.sizes import check_seed, check_size
 from tacit.data.vector_episodes import VectorEpisodes
-from tacit.numerics.simplex import halved
+from tacit.numerics.regression import halved
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Bools, Floats, Ints
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from tacit.finite.model import FiniteModel
-from tacit.finite.world import FiniteWorld
 from tacit.privacy.arguments import checked_number
 from tacit.registry import build_world
+from tacit.tabular.model import FiniteModel
+from tacit.tabular.world import FiniteWorld
 
 
 def misspecified(model: FiniteModel, distance: float, seed: int) -> FiniteModel:

@@ -12,16 +12,16 @@ from numpy.typing import NDArray
 from tacit.core.algorithm import Progress
 from tacit.core.problem import Problem
 from tacit.data.sizes import Floats, check_bytes, check_seed, check_size
-from tacit.finite.algorithm import OptimismOptions
-from tacit.finite.sparse import SparseModel
-from tacit.finite.world import FiniteWorld
 from tacit.mixture import MixtureWorld, SampledSpec
 from tacit.mixture.linopt_sampled import LinOptSampled
 from tacit.mixture.worlds import _ATTEMPTS, _at_least_2, _named, _simplex, _values
-from tacit.numerics.simplex import halved
+from tacit.numerics.regression import halved
 from tacit.privacy.arguments import flag
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import NonPrivate
+from tacit.tabular.algorithm import OptimismOptions
+from tacit.tabular.model import SparseModel
+from tacit.tabular.world import FiniteWorld
 
 Ints = NDArray[np.int64]
 

@@ -15,9 +15,9 @@ import numpy as np
 
 from tacit.data.episodes import Episodes
 from tacit.data.sizes import Floats, check_bytes, check_seed, check_size
-from tacit.finite.policy import Policy
 from tacit.privacy.arguments import checked_number
 from tacit.privacy.errors import InvalidArgument
+from tacit.tabular.policy import Policy
 from tacit.tabular.world import SparseWorld, TabularWorld
 
 if TYPE_CHECKING:
@@ -285,8 +285,8 @@ def skill_teaching(horizon: int = 40) -> ImportedWorld:
         SkillTeaching of IPPC 2011 by T. Walsh, instance 1, in the packages rddlrepository and
         pyRDDLGym. Its table is built once in a process, exactly.
     """
-    from tacit.finite.model import FiniteModel
     from tacit.gym.finite import ImportedWorld
+    from tacit.tabular.model import FiniteModel
 
     H = check_size("horizon", horizon)
     P, paid = _skill_table()

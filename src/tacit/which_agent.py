@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from tacit.core.agent import Agent
-from tacit.finite.spec import FiniteSpec
 from tacit.privacy.arguments import instance_of, whole_number
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import Privacy, PrivacyModel
+from tacit.tabular.spec import FiniteSpec
 
 MANY_CELLS = 500
 """States times actions above which transitions are too many to count; measured between 240, where
@@ -240,7 +240,7 @@ def agent(spec: Any, users: int, privacy: Privacy, **options: Any) -> Agent:
 
     ``chosen`` says why; ``docs/algorithms/README.md`` has the rules.
 
-    ``options`` are those of serving (:class:`~tacit.core.kinds.Serving`), and of the agent that is
+    ``options`` are those of serving (:func:`tacit.make_agent`), and of the agent that is
     chosen.
     """
     from tacit.registry import agent_entry, choose_agent

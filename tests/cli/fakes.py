@@ -6,8 +6,8 @@ import math
 
 import tacit
 from tacit import Guarantee, JointDP, NonPrivate, Relation
-from tacit.finite.policy import Policy
 from tacit.tabular import TabularWorld
+from tacit.tabular.policy import Policy
 
 
 def two_coins(best: float = 1.0) -> TabularWorld:

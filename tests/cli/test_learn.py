@@ -13,8 +13,8 @@ import pytest
 
 import tacit
 from tacit import published
-from tacit.finite.spec import FiniteSpec
 from tacit.lq.policy import GainPolicy
+from tacit.tabular.spec import FiniteSpec
 from tests.cli.calls import call, content, one_line
 
 WORLD = tacit.tabular.riverswim(3, 4)

@@ -28,7 +28,7 @@ from tacit import (
 from tacit.continuous import QPolicy, Quadrature, SimulatedSpec, line
 from tacit.continuous.kernel_lsvi import EmbeddingSums
 from tacit.continuous.vector_targets import TargetedMoves
-from tacit.numerics.simplex import helmert
+from tacit.numerics.regression import helmert
 from tacit.privacy.errors import InvalidArgument
 from tacit.simulation.run import run
 from tacit.testing.check_agent import check_agent

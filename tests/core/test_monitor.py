@@ -9,13 +9,13 @@ import tacit
 from research.worlds import sparse_mdp
 from tacit import InvalidArgument, JointDP, LocalDP, NonPrivate
 from tacit.core.monitor import Record, _monitoring, _separate
-from tacit.finite.model import policy_values
-from tacit.finite.visits import VisitCounts
-from tacit.numerics.ridge import always_one
+from tacit.numerics.regression import always_one
 from tacit.privacy.curator import Release
 from tacit.privacy.statistic import Block
 from tacit.store import ledger
 from tacit.tabular.first_visits import FirstVisits
+from tacit.tabular.model import policy_values
+from tacit.tabular.visits import VisitCounts
 
 WORLD = tacit.tabular.riverswim(4, 6)
 HARD = tacit.mixture.hard_mixture(dimension=3, horizon=4)

@@ -14,10 +14,10 @@ import sqlalchemy as sa
 
 import tacit
 from tacit.core.receipt import Receipt
-from tacit.finite.spec import FiniteSpec
 from tacit.privacy.errors import InvalidArgument, TacitWarning
 from tacit.store import ledger, runs, schema
 from tacit.store.values import load
+from tacit.tabular.spec import FiniteSpec
 
 STATES, ACTIONS, H = ["new", "idle", "busy", "away"], ["wait", "ask"], 4
 SPEC = FiniteSpec.named(STATES, ACTIONS, horizon=H, stationary=True)

@@ -23,10 +23,10 @@ import pytest
 import tacit
 from tacit.data.episodes import Episodes
 from tacit.data.logs import LogFormat, partition_by_user
-from tacit.finite.spec import FiniteSpec
-from tacit.finite.visits import VisitCounts
 from tacit.privacy.errors import CorruptFile, InvalidArgument
 from tacit.privacy.exact import grid_total
+from tacit.tabular.spec import FiniteSpec
+from tacit.tabular.visits import VisitCounts
 
 STATES, ACTIONS = ["idle", "busy", "away"], ["wait", "ask"]
 SPEC = FiniteSpec.named(STATES, ACTIONS, horizon=3, stationary=True)

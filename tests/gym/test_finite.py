@@ -7,13 +7,13 @@ from gymnasium.wrappers import TimeLimit
 
 import tacit.tabular
 from tacit import InvalidArgument
-from tacit.finite.model import optimal
-from tacit.finite.policy import Policy
 from tacit.gym import from_gymnasium, register_envs
 from tacit.gym.envs import FiniteEnv
 from tacit.gym.finite import ImportedWorld, SampledWorld
 from tacit.registry import build_world
 from tacit.tabular import riverswim
+from tacit.tabular.model import optimal
+from tacit.tabular.policy import Policy
 
 IDS = ["RiverSwim", "Grid", "DeepSea", "RandomMDP", "HealthCoach"]
 

@@ -25,7 +25,7 @@ from tacit.simulation.run import run
 from tacit.simulation.seeds import noise_seed
 from tacit.tabular import riverswim
 from tacit.testing.check_agent import check_agent
-from tests.finite import agent_checks as shared
+from tests.tabular import agent_checks as shared
 
 Floats = NDArray[np.float64]
 

@@ -9,9 +9,6 @@ import numpy as np
 import pytest
 
 from tacit import Block, JointDP, LinearPosterior, LocalDP, NonPrivate, Relation, check_statistic
-from tacit.finite.model import evaluate, optimal
-from tacit.finite.policy import Policy
-from tacit.finite.simulate import simulate_episodes
 from tacit.linear import linear_from_tabular, simplex, two_state
 from tacit.linear.linear_posterior import LinearPosteriorConstants
 from tacit.linear.outcome_sums import OutcomeSums
@@ -28,8 +25,11 @@ from tacit.linear.statistics import weighted_grams
 from tacit.privacy.errors import InvalidArgument
 from tacit.simulation.run import run
 from tacit.tabular import riverswim
+from tacit.tabular.model import evaluate, optimal
+from tacit.tabular.policy import Policy
+from tacit.tabular.simulate import simulate_episodes
 from tacit.testing.check_agent import check_agent
-from tests.finite.samples import users_of
+from tests.tabular.samples import users_of
 
 S, A, d, H = 3, 2, 2, 4
 PLAIN = np.array([[[1, 0], [0.6, 0.4]], [[0, 1], [0.3, 0.7]], [[0.2, 0.8], [0.9, 0.1]]])

@@ -28,8 +28,6 @@ from tacit import (
 )
 from tacit.core.agent import Agent
 from tacit.core.algorithm import Plan
-from tacit.finite.evidence import Counts
-from tacit.finite.visits import VisitCounts
 from tacit.linear import LinearWorld, linear_from_tabular, lsvi_ucb, two_state
 from tacit.linear.estimate import CellModel, LinearWidths, SumModel, Sums
 from tacit.linear.statistics import FeatureSums
@@ -37,6 +35,8 @@ from tacit.privacy import exact
 from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Block
 from tacit.tabular import riverswim
+from tacit.tabular.count_estimate import Counts
+from tacit.tabular.visits import VisitCounts
 
 Floats = NDArray[np.float64]
 

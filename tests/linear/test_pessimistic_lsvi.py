@@ -10,10 +10,10 @@ import pytest
 
 import tacit
 from tacit import InvalidArgument, JointDP, NonPrivate, check_agent
-from tacit.finite.offline import OfflineConstants
 from tacit.linear import simplex
 from tacit.linear.estimate import Sums
 from tacit.linear.pessimistic_lsvi import FeaturePolicies
+from tacit.tabular.offline import OfflineConstants
 
 BUDGET = JointDP(1.0, 1e-6)
 

@@ -26,7 +26,7 @@ from tacit.mixture.model_sums import any_features
 from tacit.privacy.bounds import features as of_features
 from tacit.privacy.errors import CheckFailed, InvalidArgument
 from tacit.privacy.statistic import Statistic
-from tests.finite.samples import all_episodes, largest_gap, of_dtype, users_of
+from tests.tabular.samples import all_episodes, largest_gap, of_dtype, users_of
 
 Floats = NDArray[np.float64]
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.finite.spec import FiniteSpec
 from tacit.linear import LinearSpec, LinearWorld, linear_from_tabular
-from tests.finite.families import LINEAR, factors, refuses
+from tacit.tabular.spec import FiniteSpec
+from tests.tabular.families import LINEAR, factors, refuses
 
 # Worlds.
 

@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 
 from tacit import InvalidArgument
-from tacit.finite.policy import Policy
 from tacit.linear import simplex, two_state
 from tacit.registry import build_world
-from tests.finite.families import drawn_worlds, returns_have_the_exact_mean, uniform
+from tacit.tabular.policy import Policy
+from tests.tabular.families import drawn_worlds, returns_have_the_exact_mean, uniform
 
 BUILT_IN = {
     "two_state": two_state,

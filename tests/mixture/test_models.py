@@ -10,13 +10,13 @@ import pytest
 from numpy.typing import NDArray
 
 from tacit import LinOptPO, LinOptVI, NonPrivate
-from tacit.finite.policy import Policy
-from tacit.finite.visits import VisitCounts
 from tacit.mixture import MixtureWorld, mixture_from_tabular
 from tacit.mixture.count_model import CountModel
 from tacit.mixture.estimate import PublicFeatures, Rows
 from tacit.privacy.statistic import Block
 from tacit.tabular import riverswim
+from tacit.tabular.policy import Policy
+from tacit.tabular.visits import VisitCounts
 
 Floats = NDArray[np.float64]
 

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from scipy.optimize import nnls
 
 from tacit import Block, Relation, check_statistic
-from tacit.finite.policy import Policy
 from tacit.mixture import hard_mixture, mixture_of_models, path_counts, sum_loops
 from tacit.mixture import model_sums as of_models
 from tacit.mixture.model_sums import ModelSums, any_features
@@ -24,7 +23,8 @@ from tacit.mixture.path_counts import PathCounts
 from tacit.privacy.bounds import walks
 from tacit.privacy.errors import CheckFailed, InvalidArgument
 from tacit.privacy.statistic import Statistic
-from tests.finite.samples import all_episodes, largest_gap, of_dtype, users_of
+from tacit.tabular.policy import Policy
+from tests.tabular.samples import all_episodes, largest_gap, of_dtype, users_of
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]

@@ -5,9 +5,9 @@ import pytest
 
 import tacit
 from tacit import InvalidArgument
-from tacit.finite.spec import FiniteSpec
 from tacit.mixture import MixtureSpec, MixtureWorld, mixture_from_tabular
-from tests.finite.families import MIXTURE, parts, refuses
+from tacit.tabular.spec import FiniteSpec
+from tests.tabular.families import MIXTURE, parts, refuses
 
 # Worlds.
 

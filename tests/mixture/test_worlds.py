@@ -7,7 +7,7 @@ from tacit import InvalidArgument
 from tacit.mixture import MixtureWorld, hard_mixture, mixture_of_models
 from tacit.mixture import worlds as built_in
 from tacit.registry import build_world
-from tests.finite.families import drawn_worlds, returns_have_the_exact_mean, uniform
+from tests.tabular.families import drawn_worlds, returns_have_the_exact_mean, uniform
 
 BUILT_IN = {
     "hard_mixture": hard_mixture,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.numerics.block_sums import BlockSums
+from tacit.numerics.regression import BlockSums
 
 Blocks = list[tuple[int, float]]
 BLOCKS = st.lists(st.tuples(st.integers(1, 10**6), st.floats(0.1, 1e3)), min_size=1, max_size=6)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import binom
 
-from tacit.numerics.ridge import positive_part, ridge_inverse
+from tacit.numerics.regression import positive_part, ridge_inverse
 
 Floats = NDArray[np.float64]
 

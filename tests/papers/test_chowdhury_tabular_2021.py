@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 
 from tacit import papers
-from tacit.finite.model import evaluate
-from tacit.finite.policy import Policy
-from tacit.finite.simulate_loops import roll_out
 from tacit.papers import chowdhury_tabular_2021 as paper
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.gaussian_dp import epsilon_from_mu, mu_from_budget
 from tacit.privacy.noise import Noise
 from tacit.tabular import TabularWorld
+from tacit.tabular.model import evaluate
+from tacit.tabular.policy import Policy
+from tacit.tabular.simulate_loops import roll_out
 
 MAKERS = ("central", "local", "local-gaussian", "local-bernoulli", "none")
 

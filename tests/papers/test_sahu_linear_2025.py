@@ -7,15 +7,15 @@ import math
 import numpy as np
 import pytest
 
-from tacit.finite.model import evaluate
-from tacit.finite.policy import Policy
-from tacit.finite.simulate_loops import roll_out
 from tacit.linear import two_state
 from tacit.linear.world import LinearWorld
 from tacit.papers import sahu_linear_2025 as paper
 from tacit.privacy.budget import Budget
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.noise import Noise
+from tacit.tabular.model import evaluate
+from tacit.tabular.policy import Policy
+from tacit.tabular.simulate_loops import roll_out
 
 
 def small_world() -> LinearWorld:

@@ -7,14 +7,14 @@ import math
 import numpy as np
 import pytest
 
-from tacit.finite.model import evaluate
-from tacit.finite.policy import Policy
-from tacit.finite.simulate_loops import roll_out
 from tacit.mixture import hard_mixture
 from tacit.mixture.world import MixtureWorld
 from tacit.papers import zhou_mixture_2022 as paper
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.noise import Noise
+from tacit.tabular.model import evaluate
+from tacit.tabular.policy import Policy
+from tacit.tabular.simulate_loops import roll_out
 
 
 def small_world(known: bool = False) -> MixtureWorld:

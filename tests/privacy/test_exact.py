@@ -32,7 +32,6 @@ from tacit import (
 )
 from tacit.continuous import line
 from tacit.continuous.estimate import GRID
-from tacit.finite.visits import VisitCounts
 from tacit.lq import double_integrator
 from tacit.privacy import exact
 from tacit.privacy.deviates import LARGEST_SCALE
@@ -43,6 +42,7 @@ from tacit.privacy.local import report
 from tacit.privacy.noise import Noise
 from tacit.privacy.standard import ClippedSum, GramCross, OneHotCounts
 from tacit.privacy.statistic import Statistic, StreamedBlock
+from tacit.tabular.visits import VisitCounts
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

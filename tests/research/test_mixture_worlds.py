@@ -7,8 +7,8 @@ import pytest
 
 from research.worlds import build, keyboard
 from tacit import InvalidArgument
-from tests.finite.families import uniform
 from tests.mixture.test_worlds import unknowing_value
+from tests.tabular.families import uniform
 
 
 def test_keyboards_are_accepted():

@@ -15,12 +15,12 @@ from sqlalchemy import select, update
 import tacit
 from tacit.core import agent as agents
 from tacit.core.agent import Agent
-from tacit.finite.spec import FiniteSpec
 from tacit.privacy.statistic import Block
 from tacit.store import ledger
 from tacit.store.schema import accounts, releases, runs, stores, versions
 from tacit.store.store import Store
 from tacit.store.values import load
+from tacit.tabular.spec import FiniteSpec
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:XDG_RUNTIME_DIR"),

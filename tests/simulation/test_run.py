@@ -22,8 +22,6 @@ from hypothesis import strategies as st
 import tacit
 from tacit.core.schedule import Schedule
 from tacit.data.episodes import Episodes
-from tacit.finite.policy import Policy
-from tacit.finite.spec import FiniteSpec
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import CorruptFile, InvalidArgument
 from tacit.simulation.permuted import PermutedWorld
@@ -31,6 +29,8 @@ from tacit.simulation.plots import plot_results
 from tacit.simulation.result import Result, greedy_users_to_90, users_to_90
 from tacit.simulation.run import run
 from tacit.simulation.seeds import SeedFailed, noise_seed, run_seeds
+from tacit.tabular.policy import Policy
+from tacit.tabular.spec import FiniteSpec
 from tacit.tabular.world import TabularWorld
 
 MEANS = (0.1, 0.5, 0.9)

@@ -12,10 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from tacit.finite.policy import Policy
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import CorruptFile
 from tacit.store.values import dump, load, record
+from tacit.tabular.policy import Policy
 
 plain = st.none() | st.booleans() | st.integers() | st.floats() | st.text() | st.binary()
 arrays = hnp.arrays(

@@ -15,8 +15,7 @@ from tacit.simulation.seeds import noise_seed
 from tacit.tabular import TabularWorld, grid, riverswim
 from tacit.tabular.exploration import ExplorationConstants, Explorer, Greedy
 from tacit.tabular.first_visits import FirstVisits
-from tacit.tabular.sparse_posterior import SparseConstants, SpikeSlabPosterior
-from tacit.tabular.visit_evidence import VisitEstimate
+from tacit.tabular.posterior import SparseConstants, SpikeSlabPosterior, VisitEstimate
 
 SMALL = riverswim(3, 4)
 

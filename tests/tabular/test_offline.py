@@ -12,12 +12,12 @@ import pytest
 import tacit
 from research.worlds import sparse_mdp
 from tacit import InvalidArgument, JointDP, LocalDP, NonPrivate, Policy, check_agent
-from tacit.finite.model import check_policy
-from tacit.finite.offline import OfflineConstants, _split
 from tacit.store import ledger
 from tacit.store.store import Store
 from tacit.tabular import TabularWorld, random_mdp, riverswim
+from tacit.tabular.offline import OfflineConstants, _split
 from tacit.tabular.pessimistic_vi import CountPolicies, LogCounts
+from tacit.tabular.policy import check_policy
 
 BUDGET = JointDP(1.0, 1e-6)
 SMALL = sparse_mdp(states=12, actions=4, horizon=4)

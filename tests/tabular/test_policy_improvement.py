@@ -11,10 +11,9 @@ import pytest
 import tacit
 from research.worlds import sparse_mdp
 from tacit import InvalidArgument, JointDP, LocalDP, NonPrivate, Relation, check_agent
-from tacit.finite.model import check_policy
-from tacit.finite.spec import FiniteSpec
-from tacit.tabular.policy_improvement import ImprovementConstants
-from tacit.tabular.return_posterior import ReturnPosterior
+from tacit.tabular.policy import check_policy
+from tacit.tabular.policy_improvement import ImprovementConstants, ReturnPosterior
+from tacit.tabular.spec import FiniteSpec
 
 BUDGET = JointDP(1.0, 1e-6)
 SMALL = sparse_mdp(states=12, actions=4, horizon=4)

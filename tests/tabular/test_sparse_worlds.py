@@ -13,10 +13,10 @@ import tacit
 from research.worlds import build, icu_sepsis, sparse_mdp
 from research.worlds import tabular as sparse_worlds
 from tacit import InvalidArgument
-from tacit.finite.model import uniform_policy
 from tacit.gym.envs import FiniteEnv
 from tacit.registry import build_world
 from tacit.tabular import SparseWorld
+from tacit.tabular.policy import uniform_policy
 
 needs_package = pytest.mark.skipif(
     find_spec("icu_sepsis") is None, reason="needs the package icu-sepsis"

@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit import UCBPO, JointDP, NonPrivate
-from tacit.finite.mirror import Optimistic, drawn
-from tacit.finite.mirror_loops import mirror_steps
-from tacit.finite.policy import Policy
 from tacit.privacy.errors import InvalidArgument
 from tacit.simulation.run import run
 from tacit.simulation.seeds import noise_seed
 from tacit.tabular import TabularWorld, riverswim
+from tacit.tabular.mirror import Optimistic, drawn
+from tacit.tabular.planning_loops import mirror_steps
+from tacit.tabular.policy import Policy
 
 JOINT = JointDP(5.0, 1e-6)
 

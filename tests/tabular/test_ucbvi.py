@@ -17,7 +17,7 @@ from tacit.privacy.errors import HorizonExceeded, InvalidArgument
 from tacit.simulation.run import run
 from tacit.simulation.seeds import noise_seed
 from tacit.tabular import TabularWorld, riverswim
-from tacit.tabular.base import TabularConstants
+from tacit.tabular.ucbvi import TabularConstants
 
 JOINT = JointDP(5.0, 1e-6)
 

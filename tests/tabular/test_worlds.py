@@ -5,7 +5,6 @@ import pytest
 
 from tacit import InvalidArgument
 from tacit.data.episodes import Episodes
-from tacit.finite.policy import Policy
 from tacit.registry import build_world
 from tacit.tabular import (
     TabularWorld,
@@ -16,7 +15,8 @@ from tacit.tabular import (
     random_mdp,
     riverswim,
 )
-from tests.finite.families import imported_by
+from tacit.tabular.policy import Policy
+from tests.tabular.families import imported_by
 
 BUILT_IN = {
     "riverswim": riverswim,

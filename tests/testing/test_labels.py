@@ -19,11 +19,11 @@ from research.planted.base import plant
 from research.planted_bugs import HOSTS
 from tacit import UCBPO, UCBVI, JointDP, NonPrivate
 from tacit.core.world import Form, World
-from tacit.finite.policy import Policy
 from tacit.privacy.errors import CheckFailed, require
 from tacit.privacy.statistic import Block, Floats
 from tacit.simulation.permuted import PermutedWorld
 from tacit.tabular import riverswim
+from tacit.tabular.policy import Policy
 from tacit.testing.made_up_users import raw_block
 from tacit.testing.trial import SEED, Trial
 

@@ -85,7 +85,7 @@ def _installed(name: str, purpose: str = "") -> Check:
 
 def _cache(title: str) -> Check:
     """Compiled code is kept on disk; without that every process compiles anew."""
-    from tacit.finite import simulate_loops
+    from tacit.tabular import simulate_loops
 
     kernel: Any = simulate_loops.roll_out
     path = above = kernel.stats.cache_path

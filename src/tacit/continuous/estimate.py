@@ -267,18 +267,6 @@ class Posterior:
         targets: Floats = modes @ self._modes @ self._basis.prior.T
         return targets
 
-    def spread(self, value: Floats) -> Floats:
-        """The posterior standard deviation of those weights, (m,); of all actions the same."""
-        covariance = self._with(value)
-        constants, n = self._constants, len(self._values)
-        alone = self._reward_and_moves(value[np.newaxis], value[np.newaxis])[0, 0]
-        alone += constants.prior_drift**2 * n
-        told = np.einsum("i,qij,j->q", covariance, self._inverse, covariance) * self._gains**2
-        shapes = self._basis.prior @ self._modes.T
-        whole = (self._basis.prior**2).sum(axis=1) * alone
-        spread: Floats = np.sqrt(np.maximum(whole - shapes**2 @ told, 0.0))
-        return spread
-
     def _reward_and_moves(self, one: Floats, other: Floats) -> Floats:
         constants, discount = self._constants, self._discount
         moves = (discount * constants.prior_moves) ** 2
@@ -316,13 +304,6 @@ class Filter:
     def targets(self, basis: Basis) -> Floats:
         """Their mean, as weights (actions, m)."""
         return self.mean @ basis.prior.T
-
-    def spread(self, basis: Basis) -> Floats:
-        """The standard deviation of those weights, (actions, m)."""
-        prior = basis.prior
-        variances = np.einsum("mq,aqr,mr->am", prior, self.covariance, prior)
-        spread: Floats = np.sqrt(np.maximum(variances, 0.0))
-        return spread
 
     def drifted(self, constants: FunctionalConstants) -> Filter:
         """The targets of the next batch, which may have changed."""

@@ -108,26 +108,21 @@ class FittedFunctionalQState:
 class FittedFunctionalQ(BoxAlgorithm[FittedFunctionalQState]):
     """Fitted Q-iteration in which each sweep is one private release about all users of a block.
 
-    **With** ``serve="later"`` **the users it learns from gain nothing.** They are served by the
-    behaviour policy, every action with the same chance, to the last of them; ``policy`` is that
-    behaviour for ever. ``greedy_policy`` is what was learnt, for users who come later.
-
     A block's users are first asked where they were, then in every sweep for the sum of their
     functions, clipped, which JointDP and NonPrivate allow and LocalDP does not. From all releases
-    so far follows the posterior mean of the next Q (:class:`~.estimate.Posterior`). How many there
-    are, how far plans look ahead and how long a user's function may be follow from
-    public numbers: users, budget, actions and dimension. Several blocks carry on what is known.
+    so far follows the posterior mean of the next Q (:class:`~.estimate.Posterior`). Sweeps,
+    discount and clips follow from public numbers: users, budget, actions and dimension. Several
+    blocks carry on what is known.
 
-    With ``serve="most"`` the first block is such a batch, as large as public numbers say it takes.
-    Those after it follow what was learnt, without any exploring, and are asked once what they
-    earned: ``state.earned`` is how well users are served, in public. As soon as that is no more
-    than 3 % of all so far, twice as many explore, as a batch of their own, whose plans look farther
-    ahead.
-
-    With ``serve="all"`` each batch, one for every sweep, follows the published Q, but for 30 %
-    uniform actions, and is asked once, with its whole budget, for the residuals of that Q, which a
-    Kalman filter takes in (:class:`tacit.continuous.estimate.Filter`). That suits LocalDP, and
-    needs far more users for the same policy; it needs a grid.
+    * ``serve="later"``: **the users it learns from gain nothing.** They are served at random, and
+      ``policy`` stays that; ``greedy_policy`` is for users who come later.
+    * ``serve="most"``: the first block is such a batch. Those after it follow what was learnt and
+      are asked once for their mean reward, ``state.earned``. As soon as that is no more than 3 % of
+      all so far, twice as many explore, as a batch of their own, whose plans look farther ahead.
+    * ``serve="all"``: each batch, one for every sweep, follows the published Q, but for 30 %
+      uniform actions, and is asked once, with its whole budget, for the residuals of that Q, which
+      a Kalman filter takes in (:class:`~.estimate.Filter`). That suits LocalDP, and needs a grid
+      and far more users for the same policy.
 
     >>> from tacit import FittedFunctionalQ, JointDP
     >>> from tacit.continuous import line
@@ -317,21 +312,6 @@ class FittedFunctionalQ(BoxAlgorithm[FittedFunctionalQState]):
         Where nothing ends it is up to a constant; elsewhere it is measured from the best there is.
         """
         return state.weights * state.ahead.units.unit
-
-    def q_std(self, state: FittedFunctionalQState) -> Floats:
-        """The posterior standard deviation of a sweep of Q, in rewards: (actions, m).
-
-        It is that of the last sweep given the values before it, not of all sweeps together: do not
-        publish it as a confidence set.
-        """
-        ahead, known = state.ahead, state.evidence
-        if state.filter is not None:
-            return state.filter.spread(self.basis) * ahead.units.unit
-        if not known.answers:
-            return np.full_like(state.weights, np.nan)
-        posterior = Posterior(self.basis, self.constants, ahead.discount, known, ahead.sweeps)
-        spread = posterior.spread(self.basis.value(state.last)[0]) * ahead.units.unit
-        return np.broadcast_to(spread, state.weights.shape).copy()
 
     # Choices made before the first user comes.
 

@@ -14,8 +14,7 @@ from tacit.continuous.kernel_features import kernel_features, public_states, rid
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.statistics import steps_of, vectors_by_part
 from tacit.core.algorithm import BlockInfo, BlockSizes, NoOptions, Plan, Progress
-from tacit.numerics.block_sums import BlockSums
-from tacit.numerics.ridge import ridge_inverse
+from tacit.numerics.regression import BlockSums, ridge_inverse
 from tacit.privacy.arguments import positive
 from tacit.privacy.bounds.balls import ACUTE, ball
 from tacit.privacy.budget import Relation

@@ -13,7 +13,7 @@ import numpy as np
 from tacit.continuous.kernel_features import kernel_features, public_states, ridge_fit
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.statistics import finite_array, steps_of, vectors_by_part
-from tacit.numerics.simplex import helmert
+from tacit.numerics.regression import helmert
 from tacit.privacy.arguments import positive
 from tacit.privacy.budget import Relation
 from tacit.privacy.standard import GramCross

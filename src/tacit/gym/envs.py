@@ -11,12 +11,12 @@ from gymnasium import spaces
 
 from tacit.continuous.worlds import BoxWorld
 from tacit.data.vector_episodes import VectorEpisodes
-from tacit.finite.world import FiniteWorld
 from tacit.lq.policy import GainPolicy
 from tacit.lq.world import LQWorld
 from tacit.names.targets import load
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Floats
+from tacit.tabular.world import FiniteWorld
 
 State = TypeVar("State")
 Action = TypeVar("Action")

@@ -28,15 +28,13 @@ from numpy.typing import NDArray
 from tacit.core.world import Form
 from tacit.data.episodes import Episodes
 from tacit.data.sizes import check_bytes, check_size, check_users
-from tacit.finite.mixed_policy import AnyPolicy, MixedPolicy
-from tacit.finite.model import FiniteModel, check_policy
-from tacit.finite.policy import Policy
-from tacit.finite.spec import FiniteSpec
-from tacit.finite.world import FORMS, FiniteWorld
 from tacit.gym.rules import Env, numbered, returns_of, rewards_of, transparent
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, StreamedBlock
-from tacit.tabular.world import TabularWorld
+from tacit.tabular.model import FiniteModel
+from tacit.tabular.policy import AnyPolicy, MixedPolicy, Policy, check_policy
+from tacit.tabular.spec import FiniteSpec
+from tacit.tabular.world import FORMS, FiniteWorld, TabularWorld
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

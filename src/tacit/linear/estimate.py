@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.sizes import Floats
-from tacit.finite.evidence import Counts
-from tacit.numerics.ridge import positive_part, ridge_inverse
+from tacit.numerics.regression import positive_part, ridge_inverse
+from tacit.tabular.count_estimate import Counts
 
 # Rewards in [0, 1] have at most this variance.
 _REWARD_VARIANCE = 0.25
@@ -77,7 +77,7 @@ def spread_of(centred: Floats, half: float) -> float:
 
 def distributions(rows: Floats) -> Floats:
     """The nearest distributions to rows that should be some."""
-    from tacit.numerics.projection import project
+    from tacit.numerics.compiled import project
 
     S = rows.shape[1]
     level = rows + (1.0 - rows.sum(axis=1, keepdims=True)) / S

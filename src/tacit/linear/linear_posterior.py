@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 import numpy as np
 
 from tacit.core.algorithm import BlockInfo, BlockSizes, Floats, Plan, Progress
-from tacit.finite.algorithm import FiniteAlgorithm
-from tacit.finite.mixed_policy import MixedPolicy
-from tacit.finite.policy import Policy
 from tacit.linear.outcome_sums import OutcomeSums
 from tacit.linear.posterior import OutcomePosterior, Outcomes, Prior, Worlds, d_optimal
 from tacit.privacy.arguments import flag, instance_of
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.sizing import release_noise
+from tacit.tabular.algorithm import FiniteAlgorithm
+from tacit.tabular.policy import MixedPolicy, Policy
 
 if TYPE_CHECKING:
     from tacit.core.problem import Problem

@@ -16,14 +16,13 @@ import numpy as np
 
 from tacit.core.algorithm import BlockInfo, Floats, Plan, Progress
 from tacit.data.sizes import check_bytes
-from tacit.finite.algorithm import SumAlgorithm, SumOptions
-from tacit.finite.evidence import CountEstimate
-from tacit.finite.flow import conserved
-from tacit.finite.visits import VisitCounts
 from tacit.linear.estimate import CellModel, LinearModel, LinearWidths, SumModel, Sums
 from tacit.linear.statistics import FeatureSums, unit_features
-from tacit.numerics.block_sums import BlockSums
+from tacit.numerics.regression import BlockSums
 from tacit.privacy.errors import InvalidArgument
+from tacit.tabular.algorithm import SumAlgorithm, SumOptions
+from tacit.tabular.count_estimate import CountEstimate, conserved
+from tacit.tabular.visits import VisitCounts
 
 if TYPE_CHECKING:
     from tacit.core.problem import Problem
@@ -85,7 +84,7 @@ class LSVIUCB(SumAlgorithm[State]):
     uncertain, by sampling or by privacy noise, and follow the best policy.
 
     Private statistics: by ``statistic``, :class:`~tacit.linear.statistics.FeatureSums`,
-    or :class:`~tacit.finite.visits.VisitCounts` along the block's policy.
+    or :class:`~tacit.tabular.visits.VisitCounts` along the block's policy.
 
     Guarantee: that of its curator; see ``guarantee``.
 

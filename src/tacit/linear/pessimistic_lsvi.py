@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit.core.algorithm import Floats, Queries, Query
-from tacit.finite.offline import OfflineAlgorithm, OfflineOptions, PlannedPolicies
 from tacit.linear.estimate import LinearWidths, SumModel, Sums
 from tacit.linear.spec import LinearSpec
 from tacit.linear.statistics import FeatureSums
 from tacit.privacy.arguments import instance_of
+from tacit.tabular.offline import OfflineAlgorithm, OfflineOptions, PlannedPolicies
 
 if TYPE_CHECKING:
     from tacit.core.problem import Problem
@@ -67,8 +67,8 @@ class PessimisticLSVI(OfflineAlgorithm):
     one state teaches is used in all that look alike.
 
     Private statistics: :class:`~tacit.linear.statistics.FeatureSums` of the first block, once,
-    after :class:`~tacit.finite.action_counts.ActionCounts` where today's behaviour is unknown;
-    :class:`~tacit.finite.weighted_returns.WeightedReturns` of the second block.
+    after :class:`~tacit.tabular.return_statistics.ActionCounts` where today's behaviour is unknown;
+    :class:`~tacit.tabular.return_statistics.WeightedReturns` of the second block.
 
     Guarantee: that of its curator; see ``guarantee``. Users are in one of the two blocks.
 

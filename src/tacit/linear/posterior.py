@@ -18,12 +18,12 @@ from typing import TypeAlias
 import numpy as np
 
 from tacit.data.sizes import Floats
-from tacit.finite.mixed_policy import AnyPolicy
-from tacit.finite.model import FiniteModel
-from tacit.finite.simulate import simulate_episodes
-from tacit.finite.world import BERNOULLI
 from tacit.linear.outcome_sums import OutcomeSums
 from tacit.linear.statistics import weighted_grams
+from tacit.tabular.model import FiniteModel
+from tacit.tabular.policy import AnyPolicy
+from tacit.tabular.simulate import simulate_episodes
+from tacit.tabular.world import BERNOULLI
 
 # Draws from a prior that leaps choose from.
 _DRAWS = 4096

@@ -9,8 +9,8 @@ from functools import cached_property
 from numpy.typing import ArrayLike
 
 from tacit.data.sizes import Floats, check_bytes, numbers
-from tacit.finite.feature_spec import FeatureSpec, fingerprint, finite
 from tacit.privacy.errors import InvalidArgument
+from tacit.tabular.feature_spec import FeatureSpec, fingerprint, finite
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -21,7 +21,7 @@ class LinearSpec(FeatureSpec):
     P_h(s' | s, a) = <phi(s, a), mu_h(s')> and r_h(s, a) = <phi(s, a), theta_h>, where nobody knows
     mu and theta. Agents which make no use of features run on the same worlds. Specs are equal if
     all they say is equal; their arrays are read-only copies. They have what a
-    :class:`~tacit.finite.spec.FiniteSpec` has, and:
+    :class:`~tacit.tabular.spec.FiniteSpec` has, and:
 
     Attributes:
         features: phi, (S, A, d).

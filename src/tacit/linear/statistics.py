@@ -16,12 +16,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from tacit.data.reading import read_steps
 from tacit.data.sizes import check_size, numbers
-from tacit.finite.visits import check_occupancy
 from tacit.linear.spec import check_features
-from tacit.numerics.ridge import always_one
+from tacit.numerics.regression import always_one
 from tacit.privacy.bounds.features import SHORTEST, BoundedSteps
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, Floats, Layout, LoopSums, Part
+from tacit.tabular.visits import check_occupancy
 
 Occupancy: TypeAlias = tuple[NDArray[np.int64], NDArray[np.generic], NDArray[np.generic]]
 

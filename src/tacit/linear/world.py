@@ -8,8 +8,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tacit.data.sizes import Floats, check_size, numbers, read_only
-from tacit.finite.model import FiniteModel
-from tacit.finite.world import (
+from tacit.linear.spec import LinearSpec, check_features
+from tacit.privacy.arguments import flag
+from tacit.privacy.errors import InvalidArgument
+from tacit.tabular.model import FiniteModel
+from tacit.tabular.world import (
     BERNOULLI,
     ROUNDING,
     FiniteWorld,
@@ -17,9 +20,6 @@ from tacit.finite.world import (
     start_distribution,
     weighed,
 )
-from tacit.linear.spec import LinearSpec, check_features
-from tacit.privacy.arguments import flag
-from tacit.privacy.errors import InvalidArgument
 
 
 class LinearWorld(FiniteWorld):

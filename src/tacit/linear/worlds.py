@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from tacit.data.sizes import Floats, check_bytes, check_seed, check_size
-from tacit.finite.world import model_of
 from tacit.linear.world import LinearWorld
 from tacit.privacy.arguments import flag
 from tacit.privacy.errors import InvalidArgument
+from tacit.tabular.world import model_of
 
 _CODES, _BITS = 100, 8
 # In the name of a world only where it is not as usual.

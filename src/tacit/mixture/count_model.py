@@ -13,10 +13,10 @@ from tacit.mixture.estimate import REWARD_VARIANCE, Fit, MixtureModel, PublicFea
 from tacit.mixture.path_counts import PathCounts
 
 if TYPE_CHECKING:
-    from tacit.finite.policy import Policy
     from tacit.mixture.spec import MixtureSpec
-    from tacit.numerics.block_sums import BlockSums
+    from tacit.numerics.regression import BlockSums
     from tacit.privacy.curator import Release
+    from tacit.tabular.policy import Policy
 
 Ints = NDArray[np.int64]
 

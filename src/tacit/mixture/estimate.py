@@ -20,7 +20,7 @@ from tacit.data.sizes import Floats, check_bytes
 
 if TYPE_CHECKING:
     from tacit.mixture.spec import MixtureSpec
-    from tacit.numerics.block_sums import BlockSums
+    from tacit.numerics.regression import BlockSums
 
 Fit = tuple[Floats, Floats]
 """Mean rewards (S, A) and their widths."""

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from tacit.core.algorithm import Floats, Plan, Progress
-from tacit.finite.mirror import MirrorOptions, Optimistic, drawn, improved
-from tacit.finite.policy import Policy
 from tacit.mixture.estimate import MixtureModel
 from tacit.mixture.linopt_vi import LinOptVI, MixtureOptions
-from tacit.numerics.block_sums import BlockSums
+from tacit.numerics.regression import BlockSums
+from tacit.tabular.mirror import MirrorOptions, Optimistic, drawn, improved
+from tacit.tabular.policy import Policy
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ class LinOptPO(LinOptVI):
     post-processing and cost nothing.
 
     Private statistics: those of LinOptVI; counts are along a draw of the policy that serves the
-    block, see :func:`~tacit.finite.mirror.drawn`.
+    block, see :func:`~tacit.tabular.mirror.drawn`.
 
     Guarantee: that of its curator; see ``guarantee``.
     """
@@ -65,7 +65,7 @@ class LinOptPO(LinOptVI):
 
     def _world(self, model: MixtureModel, best: Floats) -> Optimistic:
         """The estimated model, on the simplex, with the bonuses that make ``best`` its optimum."""
-        from tacit.numerics.projection import project
+        from tacit.numerics.compiled import project
 
         H, S = best.shape[:2]
         estimated = np.array([model.probabilities(h) for h in range(1 if self.stationary else H)])

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit.core.algorithm import BlockInfo, BlockSizes, Floats, Plan, Progress
-from tacit.finite.algorithm import FiniteAlgorithm, OptimismOptions
-from tacit.numerics.block_sums import BlockSums
-from tacit.numerics.ridge import ridge_inverse
+from tacit.numerics.regression import BlockSums, ridge_inverse
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.sizing import users_above_noise
+from tacit.tabular.algorithm import FiniteAlgorithm, OptimismOptions
 
 if TYPE_CHECKING:
     from tacit.core.problem import Problem

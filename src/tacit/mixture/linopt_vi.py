@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 
 from tacit.core.algorithm import BlockInfo, Floats, Plan, Progress
-from tacit.finite.algorithm import SumAlgorithm, SumOptions
 from tacit.mixture.count_model import CountModel, count_rewards, count_sums, path_counts
 from tacit.mixture.estimate import (
     REWARD_VARIANCE,
@@ -35,10 +34,10 @@ from tacit.mixture.estimate import (
 )
 from tacit.mixture.model_sums import ModelSums
 from tacit.mixture.path_counts import PathCounts
-from tacit.numerics.block_sums import BlockSums
-from tacit.numerics.ridge import positive_part
+from tacit.numerics.regression import BlockSums, positive_part
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import Privacy
+from tacit.tabular.algorithm import SumAlgorithm, SumOptions
 
 if TYPE_CHECKING:
     from tacit.core.problem import Problem

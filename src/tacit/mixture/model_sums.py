@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 
 from tacit.data.reading import read_steps
 from tacit.data.sizes import check_size
-from tacit.numerics.ridge import always_one
+from tacit.numerics.regression import always_one
 from tacit.privacy.arguments import positive
 from tacit.privacy.bounds.walks import MOST_PAIRS, ROUNDING, Walks, extremes, opposed
 from tacit.privacy.budget import Relation, checked_relation

@@ -13,12 +13,12 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_matrix
 
 from tacit.data.sizes import ArraySpec, Floats, check_bytes, check_seed, check_size
-from tacit.finite.feature_spec import check_mean_rewards, fingerprint
-from tacit.finite.policy import Policy
-from tacit.finite.spec import FiniteSpec
 from tacit.mixture.spec import check_weight_set
 from tacit.mixture.targeted_sums import TargetedSums
 from tacit.privacy.errors import InvalidArgument
+from tacit.tabular.feature_spec import check_mean_rewards, fingerprint
+from tacit.tabular.policy import Policy
+from tacit.tabular.spec import FiniteSpec
 
 Sampler: TypeAlias = Callable[[NDArray[np.int64], NDArray[np.int64], np.random.Generator], Any]
 """A base model: next states (n,) of states (n,) and actions (n,), drawn one by one."""

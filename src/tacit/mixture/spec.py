@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tacit.data.sizes import Floats, check_bytes, numbers, read_only
-from tacit.finite.feature_spec import FeatureSpec, fingerprint, finite
 from tacit.privacy.errors import InvalidArgument
+from tacit.tabular.feature_spec import FeatureSpec, fingerprint, finite
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -26,7 +26,7 @@ class MixtureSpec(FeatureSpec):
     worlds.
 
     Specs are equal if all they say is equal. Their arrays are read-only; those that the caller
-    can still change are copied. They have what a :class:`~tacit.finite.spec.FiniteSpec` has, and:
+    can still change are copied. They have what a :class:`~tacit.tabular.spec.FiniteSpec` has, and:
 
     Attributes:
         transition_features: psi, (S, A, d, S), indexed [s, a, i, s'].

@@ -8,9 +8,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tacit.data.sizes import Floats, check_size, numbers, read_only
-from tacit.finite.feature_spec import check_mean_rewards, finite
-from tacit.finite.model import FiniteModel
-from tacit.finite.world import BERNOULLI, FiniteWorld, bernoulli, start_distribution, weighed
 from tacit.mixture.spec import (
     MixtureSpec,
     check_reward_features,
@@ -19,6 +16,9 @@ from tacit.mixture.spec import (
 )
 from tacit.privacy.arguments import flag
 from tacit.privacy.errors import InvalidArgument
+from tacit.tabular.feature_spec import check_mean_rewards, finite
+from tacit.tabular.model import FiniteModel
+from tacit.tabular.world import BERNOULLI, FiniteWorld, bernoulli, start_distribution, weighed
 
 _TOLERANCE = 1e-8
 

@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from tacit.data.sizes import Floats, check_bytes, check_seed, check_size
-from tacit.finite.world import model_of
 from tacit.mixture.world import MixtureWorld
-from tacit.numerics.simplex import helmert
+from tacit.numerics.regression import helmert
 from tacit.privacy.arguments import flag
 from tacit.privacy.errors import InvalidArgument
+from tacit.tabular.world import model_of
 
 # How many worlds are drawn at most, and how many probabilities of base models for all of them.
 _ATTEMPTS, _DRAWN_PROBABILITIES = 2000, 20_000_000

@@ -20,8 +20,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit.finite.policy import Policy
-from tacit.finite.simulate import simulate_episodes
 from tacit.numerics.compiled import Floats, compiled, inner
 from tacit.papers import chowdhury_tabular_2021 as tabular
 from tacit.papers import sahu_linear_2025 as linear
@@ -39,11 +37,13 @@ from tacit.papers.result import PaperResult, failure_of, gaussian_proof
 from tacit.privacy.arguments import whole_number
 from tacit.privacy.budget import Budget
 from tacit.privacy.noise import Noise
+from tacit.tabular.policy import Policy
+from tacit.tabular.simulate import simulate_episodes
 
 if TYPE_CHECKING:
-    from tacit.finite.world import FiniteWorld
     from tacit.linear.world import LinearWorld
     from tacit.mixture.world import MixtureWorld
+    from tacit.tabular.world import FiniteWorld
 
 RECONSTRUCTED = ("reconstructed from memory and from descriptions: constants are not the text's",)
 """In the place of errata."""

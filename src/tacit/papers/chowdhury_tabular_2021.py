@@ -23,7 +23,6 @@ import numpy as np
 from scipy.special import expit
 
 import tacit.papers.finite_loops as loops
-from tacit.finite.policy import Policy
 from tacit.numerics.compiled import Floats, Ints, compiled, inner
 from tacit.papers.counters import grow_tree, laplace_width, normal_width, tree_nodes
 from tacit.papers.result import NO_NOISE, PaperResult, Proof, failure_of, gaussian_proof
@@ -31,9 +30,10 @@ from tacit.privacy.arguments import checked_number, flag, one_of, positive, whol
 from tacit.privacy.budget import Budget
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.noise import Noise
+from tacit.tabular.policy import Policy
 
 if TYPE_CHECKING:
-    from tacit.finite.world import FiniteWorld
+    from tacit.tabular.world import FiniteWorld
 
 ERRATA = (
     "Lemmas 3 and 4 print eps' = 3H log K / eps and 3H / eps; it is the inverse of the noise scale",

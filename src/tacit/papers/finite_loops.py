@@ -8,9 +8,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.finite.model import FiniteModel
-from tacit.finite.simulate_loops import roll_out
 from tacit.numerics.compiled import Floats, Ints, compiled, inner
+from tacit.tabular.model import FiniteModel
+from tacit.tabular.simulate_loops import roll_out
 
 
 class Users(NamedTuple):

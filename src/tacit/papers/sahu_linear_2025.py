@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import numpy as np
 
 import tacit.papers.finite_loops as loops
-from tacit.finite.policy import Policy
 from tacit.numerics.compiled import Floats, compiled, inner
 from tacit.papers.counters import (
     operator_width,
@@ -40,6 +39,7 @@ from tacit.privacy.budget import Budget
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.gaussian_dp import checked_delta
 from tacit.privacy.noise import Noise
+from tacit.tabular.policy import Policy
 
 if TYPE_CHECKING:
     from tacit.linear.world import LinearWorld

@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import numpy as np
 
 import tacit.papers.finite_loops as loops
-from tacit.finite.policy import Policy
 from tacit.numerics.compiled import Floats, compiled, inner
 from tacit.papers.counters import (
     Level,
@@ -41,6 +40,7 @@ from tacit.privacy.arguments import flag, one_of, positive, whole_number
 from tacit.privacy.budget import Budget
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.noise import Noise
+from tacit.tabular.policy import Policy
 
 if TYPE_CHECKING:
     from tacit.mixture.world import MixtureWorld

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from tacit.core.agent import Agent
     from tacit.data.episodes import Episodes
     from tacit.data.logs import LogFormat
-    from tacit.finite.spec import FiniteSpec
     from tacit.privacy.models import JointDP, LocalDP
     from tacit.registry import AgentChoice
     from tacit.store.store import Store
+    from tacit.tabular.spec import FiniteSpec
 
 _BATCH = 1 << 18
 _FILES = {"store": "app.db", "name": "run", "policy": "policy.npz", "report": ""}
@@ -225,7 +225,7 @@ def _text(name: str, value: Any) -> str:
 
 
 def _spec(held: dict[str, Any]) -> FiniteSpec:
-    from tacit.finite.spec import FiniteSpec
+    from tacit.tabular.spec import FiniteSpec
 
     given: dict[str, Any] = {"stationary": True} | held
     for key in ("states", "actions"):

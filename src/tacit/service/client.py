@@ -143,9 +143,9 @@ class Client:
         import numpy as np
 
         from tacit.data.episodes import Episodes
-        from tacit.finite.visits import VisitCounts
         from tacit.privacy.local import report
         from tacit.privacy.models import LocalDP
+        from tacit.tabular.visits import VisitCounts
 
         asked = self._task["report"]
         if asked["statistic"] != "VisitCounts":

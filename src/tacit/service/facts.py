@@ -63,9 +63,9 @@ def _json_number(value: Any) -> Any:
 
 def asked_of_devices(statistic: Any, privacy: Any) -> dict[str, Any]:
     """The statistic that devices report, and the noise that they add, as JSON values."""
-    from tacit.finite.question import question
     from tacit.privacy.exact import grid_step
     from tacit.privacy.local import noise_scale
+    from tacit.tabular.question import question
 
     held = {field.name: getattr(statistic, field.name) for field in fields(statistic) if field.init}
     found: dict[str, Any] = {

@@ -13,24 +13,21 @@ import numpy as np
 
 from tacit.core.algorithm import BlockInfo, BlockSizes, Floats, Plan, Progress
 from tacit.data.sizes import check_bytes
-from tacit.finite.algorithm import FiniteAlgorithm
-from tacit.finite.mixed_policy import MixedPolicy
-from tacit.finite.model import check_policy, uniform_policy
-from tacit.finite.policy import Policy
-from tacit.finite.spec import FiniteSpec
 from tacit.privacy.arguments import flag, instance_of, whole_number
 from tacit.privacy.counters.dense import MOST_OPTIMAL, NormalisedSquareRoot, Optimal
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.sizing import release_noise
+from tacit.tabular.algorithm import FiniteAlgorithm
 from tacit.tabular.exploration import ExplorationConstants, Explorer, Question, gains, shares
 from tacit.tabular.first_visits import FirstVisits
-from tacit.tabular.sparse_posterior import SparseConstants, SpikeSlabPosterior
-from tacit.tabular.visit_evidence import VisitEstimate
+from tacit.tabular.policy import MixedPolicy, Policy, check_policy, uniform_policy
+from tacit.tabular.posterior import SparseConstants, SpikeSlabPosterior, VisitEstimate
+from tacit.tabular.spec import FiniteSpec
 
 if TYPE_CHECKING:
     from tacit.core.problem import Problem
-    from tacit.finite.visits import Ints
     from tacit.privacy.curator import Release
+    from tacit.privacy.statistic import Ints
 
 # Blocks above so many users, or steps of them, are counted whole: nobody is clipped any more, and
 # the counts are simulated at a cost that does not grow with the users.
@@ -104,7 +101,7 @@ class ConcurrentPSRL(FiniteAlgorithm[State]):
     stand out.
 
     Private statistics: :class:`~tacit.tabular.first_visits.FirstVisits` of every block, released
-    once, with its whole budget; :class:`~tacit.finite.visits.VisitCounts` of very large ones.
+    once, with its whole budget; :class:`~tacit.tabular.visits.VisitCounts` of very large ones.
 
     Guarantee: that of its curator; see ``guarantee``. There is no bound on regret.
 

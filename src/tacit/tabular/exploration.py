@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.algorithm import Floats
-from tacit.tabular.sparse_posterior import SpikeSlabPosterior
+from tacit.tabular.posterior import SpikeSlabPosterior
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -27,7 +27,7 @@ _DETECT = 6.0  # visits, in noise, that a cell needs to become known
 
 @dataclass(frozen=True)
 class ExplorationConstants:
-    """Chosen as those of :class:`~tacit.tabular.sparse_posterior.SparseConstants`."""
+    """Chosen as those of :class:`~tacit.tabular.posterior.SparseConstants`."""
 
     explorers: int = 32  # policies that explore in parallel
     least: float = 0.03  # of the value range that exploring costs,
@@ -103,7 +103,7 @@ class Explorer:
 
     def best(self, P: Floats, r: Floats) -> tuple[Ints, float]:
         """The best actions (H, S) in a world, and their value; ties are broken at random."""
-        from tacit.tabular.loops import best_actions
+        from tacit.tabular.exploration_loops import best_actions
 
         _, S, A = r.shape
         actions = np.zeros((self.horizon, S), dtype=np.int64)
@@ -112,7 +112,7 @@ class Explorer:
 
     def value(self, P: Floats, r: Floats, actions: Ints) -> float:
         """What a policy earns in a world."""
-        from tacit.tabular.loops import value_of
+        from tacit.tabular.exploration_loops import value_of
 
         fixed = actions.view()
         fixed.flags.writeable = False  # the same kind always: loops are compiled for each
@@ -212,7 +212,7 @@ class Explorer:
 
     def _occupancy(self, P: Floats, actions: Ints) -> Floats:
         """Expected visits (L, S, A) as far as rows are known."""
-        from tacit.tabular.loops import occupancy
+        from tacit.tabular.exploration_loops import occupancy
 
         visits = np.zeros(P.shape[:3])
         occupancy(P, self.start, actions, visits)
@@ -222,7 +222,7 @@ class Explorer:
 
     def walks(self, policies: Ints, weights: Floats) -> Walks:
         """Ways of users of a mixed policy, as far as is known."""
-        from tacit.tabular.loops import walk
+        from tacit.tabular.exploration_loops import walk
 
         share, everybody = 1.0 - float(weights[0]), np.arange(len(weights))
         moves, found = np.cumsum(self.posterior.whole_rows(), axis=-1), []
@@ -266,7 +266,7 @@ class Walks:
 
     def parts(self, wanted: Bools, most: int) -> list[Floats]:
         """First visits to wanted cells that count, of one of all users: of both kinds of them."""
-        from tacit.tabular.loops import count_paths
+        from tacit.tabular.exploration_loops import count_paths
 
         found, flat = [], np.ascontiguousarray(wanted).reshape(-1)
         for share, path in self.kinds:

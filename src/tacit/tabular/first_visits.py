@@ -10,13 +10,12 @@ from typing import Any, Literal
 import numpy as np
 
 from tacit.data.reading import read_codes, read_steps
-from tacit.finite.mixed_policy import followed
-from tacit.finite.spec import settle
-from tacit.finite.visits import by_row
 from tacit.privacy.arguments import one_of, positive, whole_number
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, Bools, Floats, Ints, Layout, LoopSums, Part
+from tacit.tabular.spec import settle
+from tacit.tabular.visits import by_row, followed
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,7 +171,7 @@ class FirstVisits(LoopSums):
         return self.layout.pack(values | {"first_paid": np.zeros(cells)})
 
     def _sums(self, block: Block, separate: bool) -> Floats:
-        from tacit.tabular.loops import count_first_visits
+        from tacit.tabular.visit_loops import count_first_visits
 
         free = self.cells[0] > 1 or self.horizon == 1
         follows = np.zeros(self.cells[1:], dtype=np.int64) if free else None

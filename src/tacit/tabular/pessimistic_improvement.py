@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tacit.core.algorithm import Floats, Queries
-from tacit.finite.offline import OfflineAlgorithm, OfflineOptions, TiltedPolicies
-from tacit.tabular.return_posterior import ImprovementConstants, ReturnEstimator, ReturnPosterior
+from tacit.tabular.offline import OfflineAlgorithm, OfflineOptions, TiltedPolicies
+from tacit.tabular.policy_improvement import ImprovementConstants, ReturnEstimator, ReturnPosterior
 
 if TYPE_CHECKING:
     from tacit.core.problem import Problem
@@ -45,9 +45,10 @@ class PessimisticImprovement(OfflineAlgorithm):
     probabilities are tilted by what is believed of each action less its uncertainty, a little or
     much, and users who were not learnt from say how far it surely helps.
 
-    Private statistics: :class:`~tacit.finite.return_sums.ReturnSums` of the first block, twice
-    (values, then advantages), after :class:`~tacit.finite.action_counts.ActionCounts` where today's
-    behaviour is unknown; :class:`~tacit.finite.weighted_returns.WeightedReturns` of the second.
+    Private statistics: :class:`~tacit.tabular.return_statistics.ReturnSums` of the first block,
+    twice (values, then advantages), after
+    :class:`~tacit.tabular.return_statistics.ActionCounts` where today's behaviour is unknown;
+    :class:`~tacit.tabular.return_statistics.WeightedReturns` of the second.
 
     Guarantee: that of its curator; see ``guarantee``. Users are in one of the two blocks.
 

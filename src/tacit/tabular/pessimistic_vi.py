@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit.core.algorithm import Floats, Queries, Query
-from tacit.finite.offline import OfflineAlgorithm, OfflineOptions, PlannedPolicies
-from tacit.finite.visits import VisitCounts, row_of
 from tacit.privacy.errors import InvalidArgument
+from tacit.tabular.offline import OfflineAlgorithm, OfflineOptions, PlannedPolicies
+from tacit.tabular.visits import VisitCounts, row_of
 
 if TYPE_CHECKING:
     from tacit.core.problem import Problem
@@ -41,7 +41,7 @@ class CountPolicies(PlannedPolicies):
     @cached_property
     def model(self) -> tuple[Floats, Floats, Floats, Any]:
         """P and r of what is known, visits, and which cells are known."""
-        from tacit.numerics.projection import project
+        from tacit.numerics.compiled import project
 
         S, moves = self.spec.states, np.array(self.learnt.transitions)
         n = moves.sum(axis=-1)
@@ -82,9 +82,9 @@ class PessimisticVI(OfflineAlgorithm):
     at a price for leaving what people do today (relative entropy), since only such can be judged by
     these people's returns. The price is chosen by users who were not learnt from.
 
-    Private statistics: :class:`~tacit.finite.visits.VisitCounts` of the first block, once, after
-    :class:`~tacit.finite.action_counts.ActionCounts` where today's behaviour is unknown;
-    :class:`~tacit.finite.weighted_returns.WeightedReturns` of the second block.
+    Private statistics: :class:`~tacit.tabular.visits.VisitCounts` of the first block, once, after
+    :class:`~tacit.tabular.return_statistics.ActionCounts` where today's behaviour is unknown;
+    :class:`~tacit.tabular.return_statistics.WeightedReturns` of the second block.
 
     Guarantee: that of its curator; see ``guarantee``. Users are in one of the two blocks.
 

@@ -1,24 +1,266 @@
-"""Policy improvement by return sums, for worlds with many states."""
+"""Policy improvement from sums of what followed a state or an action.
+
+R is the largest return. Steps fall into F phases. A state's value in a phase is normal; so is each
+action's advantage over the others there. Sums of n visits with noise of standard deviation s and a
+variance v per visit are n times what they measure, with variance s^2 + n v, so they weigh
+n^2 / (s^2 + n v). Constants of the prior, and of how fast it is forgotten, were chosen on
+sparse_mdp with 100 to 700 states, seeds 300 to 314.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
-from tacit.core.algorithm import BlockInfo, BlockSizes, Floats, Plan, Progress, Queries
-from tacit.finite.algorithm import FiniteAlgorithm
-from tacit.finite.model import uniform_policy
-from tacit.finite.policy import Policy
-from tacit.finite.spec import FiniteSpec
+from tacit.core.algorithm import BlockInfo, BlockSizes, Floats, Plan, Progress, Queries, Query
 from tacit.privacy.arguments import instance_of
 from tacit.privacy.errors import InvalidArgument
-from tacit.tabular.return_posterior import ImprovementConstants, ReturnEstimator, ReturnPosterior
+from tacit.privacy.sizing import release_noise
+from tacit.privacy.statistic import Bools, Ints
+from tacit.tabular.algorithm import FiniteAlgorithm
+from tacit.tabular.policy import Policy, softmax, uniform_policy
+from tacit.tabular.return_statistics import ReturnSums
+from tacit.tabular.spec import FiniteSpec
 
 if TYPE_CHECKING:
     from tacit.core.problem import Problem
+    from tacit.privacy.models import Privacy
+
+
+@dataclass(frozen=True)
+class ImprovementConstants:
+    """Constants of what is asked, chosen as those of the posterior were."""
+
+    first: int = 10  # a user's first states that tell about values
+    share: float = 0.25  # of the budget that goes to values; the rest goes to advantages
+    trace: float = 0.5  # how much of later residuals an advantage has
+    length: float = 0.35  # of all of a user's residuals, at most, in units of the largest return
+    block: float = 60.0  # size of the first block, in units of noise over visits per user and cell
+    phases: int = 8  # of a horizon, at most
+    phased: float = 8.0  # smallest blocks, times the square of the phases, that a block needs
+    sharpness: float = 1.0  # how fast an action is given up, by standard deviations
+
+
+@dataclass(frozen=True, eq=False)
+class ReturnPosterior:
+    """Values and advantages, and how sure they are. All of it is made of releases.
+
+    Attributes:
+        allowed: Which actions states allow, (S, A).
+        largest: R.
+        values: V(s), (F, S).
+        value_precision: One over their variance; 0 before any release.
+        visits: Of the last block's users, by state, (F, S).
+        advantages: Of actions within a state, (F, S, A), up to a constant.
+        precision: One over their variance.
+    """
+
+    allowed: Bools
+    largest: float
+    values: Floats
+    value_precision: Floats
+    visits: Floats
+    advantages: Floats
+    precision: Floats
+
+    @classmethod
+    def prior(cls, allowed: Bools, largest: float) -> ReturnPosterior:
+        """Before any release, of one phase."""
+        of_states, of_actions = (1, len(allowed)), (1, *allowed.shape)
+        return cls(
+            allowed,
+            largest,
+            values=np.full(of_states, largest / 2.0),
+            value_precision=np.zeros(of_states),
+            visits=np.ones(of_states),
+            advantages=np.zeros(of_actions),
+            precision=np.full(of_actions, (0.03 * largest) ** -2.0),
+        )
+
+    @property
+    def informed(self) -> bool:
+        """Whether there was a release."""
+        return bool(self.value_precision.any())
+
+    # With a release.
+
+    def with_values(self, returns: Floats, visits: Floats, noise: float) -> ReturnPosterior:
+        """With sums of returns less R / 2, and of visits, by phase and state, (F, S)."""
+        R, n = self.largest, np.maximum(visits, 1.0)
+        values, precision = self.values, self.value_precision
+        if not self.informed:
+            mean = np.clip(R / 2.0 + returns.sum() / n.sum(), 0.0, R)
+            values = np.full(values.shape, mean)
+            precision = np.full(precision.shape, (0.2 * R) ** -2.0)
+        variance = noise**2 + n * (0.45 * R) ** 2
+        precision = precision + n**2 / variance
+        missing = n * (returns - n * (values - R / 2.0)) / variance
+        values = np.clip(values + missing / precision, 0.0, R)
+        return replace(self, values=values, value_precision=precision, visits=n)
+
+    def with_advantages(self, sums: Floats, behaviour: Floats, noise: float) -> ReturnPosterior:
+        """With sums of what followed each action, (F, S, A), under a behaviour's probabilities.
+
+        A state's own offset, by which all its actions are off alike, is unknown. Its best estimate
+        weighs each action by how much is known of it, before and now, and is taken off.
+        """
+        n = self.visits[..., np.newaxis] * behaviour
+        variance = noise**2 + n * (0.15 * self.largest) ** 2
+        new = np.divide(n**2, variance, out=np.zeros(n.shape), where=self.allowed & (n > 0))
+        means = np.divide(sums, n, out=np.zeros(n.shape), where=new > 0)
+        gap = means - self.advantages
+        weights = new * self.precision / (new + self.precision)
+        total = weights.sum(axis=-1, keepdims=True)
+        offset = (weights * gap).sum(axis=-1, keepdims=True) / np.where(total > 0, total, 1.0)
+        precision = self.precision + new
+        advantages = self.advantages + new * (gap - offset) / precision
+        return replace(self, advantages=advantages, precision=precision)
+
+    # Policies.
+
+    def greedy(self, ties: Floats) -> Ints:
+        """The best actions, (F, S); random numbers ``ties`` (F, S, A) decide between equals."""
+        scores = np.where(self.allowed, self.advantages, -np.inf)
+        top = scores == scores.max(axis=-1, keepdims=True)
+        best: Ints = np.where(top, ties, -1.0).argmax(axis=-1)
+        return best
+
+    def exploring(self, sharpness: float = 1.0) -> Floats:
+        """Actions with probabilities that fall with how surely they are worse than the best."""
+        at = self.greedy(np.zeros(self.advantages.shape))[..., np.newaxis]
+        lead = self.advantages - np.take_along_axis(self.advantages, at, axis=-1)
+        variance: Floats = 1.0 / self.precision
+        deviation = np.sqrt(variance + np.take_along_axis(variance, at, axis=-1))
+        return softmax(np.where(self.allowed, sharpness * lead / deviation, -np.inf))
+
+    def under(self, old: Floats, new: Floats) -> ReturnPosterior:
+        """When users follow another behaviour: values change, and are less sure.
+
+        Args:
+            old: Probabilities (F, S, A) that it is about.
+            new: Those of the next block, in as many phases or in several times as many, each of
+                which knows what the whole did, a little less surely.
+        """
+        R, times = self.largest, len(new) // len(old)
+        gained = ((new[::times] - old) * self.advantages).sum(axis=-1)
+        arrays = {
+            "values": np.clip(self.values + gained, 0.0, R),
+            "value_precision": _drifted(self.value_precision, 0.05 * R),
+            "visits": self.visits,
+            "advantages": self.advantages,
+            "precision": _drifted(self.precision, 0.003 * R),
+        }
+        if times > 1:
+            arrays = {name: np.repeat(array, times, axis=0) for name, array in arrays.items()}
+            for name, drift in (("value_precision", 0.05), ("precision", 0.005)):
+                arrays[name] = _drifted(arrays[name], drift * R)
+        return replace(self, **arrays)
+
+
+def _drifted(precision: Floats, deviation: float) -> Floats:
+    """The precision after a change of that standard deviation; nothing known stays so."""
+    drifted: Floats = precision / (1.0 + precision * deviation**2)
+    return drifted
+
+
+class ReturnEstimator:
+    """One number per state and one per decision, whatever may follow them.
+
+    A block is asked twice. First by state: the return from a user's first visit on, and a visit,
+    for her first states. Then by state and action, where a state allows several: residuals against
+    the values just released, whose squares add up to about the variance of one return however
+    long an episode is. A behaviour has probabilities (F, S, A), the same at all steps of a phase.
+    """
+
+    def __init__(
+        self, spec: FiniteSpec, allowed: Bools, privacy: Privacy, constants: ImprovementConstants
+    ) -> None:
+        self.spec, self.allowed, self.privacy, self.constants = spec, allowed, privacy, constants
+        self.largest = spec.most_return
+        self.smallest_block = self._smallest_block()
+
+    def prior(self) -> ReturnPosterior:
+        """What is known before any release."""
+        return ReturnPosterior.prior(self.allowed, self.largest)
+
+    # What is asked.
+
+    def phase(self, phases: int) -> Ints:
+        """The phase of every step, (H,), if there are so many."""
+        return np.arange(self.spec.horizon) * phases // self.spec.horizon
+
+    def value_sums(self, phases: int) -> ReturnSums:
+        """Returns less half of the largest one, and visits, by phase and state.
+
+        A visit costs nothing: two users are farthest apart where they visit the same states.
+        """
+        R, H, S = self.largest, self.spec.horizon, self.spec.states
+        cells = np.arange(phases * S).reshape(phases, S, 1)[self.phase(phases)]
+        return ReturnSums(
+            cells=np.where(self.allowed, cells, -1),
+            centre=np.full((H, S), R / 2.0),
+            first=min(self.constants.first, H),
+            most=R / 2.0,
+            weight=R / 2.0,
+        )
+
+    def advantage_sums(self, values: Floats) -> ReturnSums:
+        """What followed an action, less ``values`` (F, S), where there is something to decide."""
+        longest, phase = self.constants.length * self.largest, self.phase(len(values))
+        return ReturnSums(
+            cells=self._decisions(len(values))[phase],
+            centre=values[phase],
+            trace=self.constants.trace,
+            first=self.spec.horizon,
+            most=longest,
+            length=longest,
+        )
+
+    def _decisions(self, phases: int) -> Ints:
+        """The number of a cell, (F, S, A), where a state allows several actions, else -1."""
+        several = self.allowed & (self.allowed.sum(axis=1, keepdims=True) > 1)
+        if not several.any():
+            # Nothing is to be decided anywhere: the query has a cell all the same.
+            several = self.allowed & (np.cumsum(self.allowed).reshape(self.allowed.shape) == 1)
+        shape = (phases, *several.shape)
+        numbers = np.cumsum(np.broadcast_to(several, shape)).reshape(shape) - 1
+        found: Ints = np.where(several, numbers, -1)
+        return found
+
+    def learn(self, known: ReturnPosterior, behaviour: Floats) -> Queries[ReturnPosterior]:
+        """Queries for the values of a block's behaviour, then for advantages over them."""
+        share, phases = self.constants.share, len(behaviour)
+        release = yield Query(self.value_sums(phases), share=share)
+        returns, visits = (
+            release.parts[name].reshape(behaviour.shape[:2]) for name in ("returns", "visits")
+        )
+        known = known.with_values(returns, visits, float(np.max(release.std["returns"])))
+        release = yield Query(self.advantage_sums(known.values), share=1.0 - share)
+        cells = self._decisions(phases)
+        sums = np.where(cells >= 0, release.parts["returns"][np.maximum(cells, 0)], 0.0)
+        return known.with_advantages(sums, behaviour, float(np.max(release.std["returns"])))
+
+    # How it plans.
+
+    def exploring(self, known: ReturnPosterior, users: int) -> Floats:
+        """Actions that may be the best: the behaviour of the next block, of so many users."""
+        new = known.exploring(self.constants.sharpness)
+        # Twice as many phases need more than twice as many users.
+        many = math.sqrt(users / (self.constants.phased * self.smallest_block))
+        finest = min(self.constants.phases, max(1, self.spec.horizon // 2))
+        times = min(1 << max(0, int(math.log2(max(many, 1.0)))), finest) // len(new)
+        return np.repeat(new, max(times, 1), axis=0)
+
+    def _smallest_block(self) -> int:
+        """How many users it takes for decisions to stand out of their noise."""
+        constants, R = self.constants, self.largest
+        statistic = self.advantage_sums(np.full((1, self.spec.states), R / 2.0))
+        noise = release_noise(statistic, self.privacy, 1) / math.sqrt(1.0 - constants.share) / R
+        return math.ceil(constants.block * max(noise, 0.1) * statistic.size / self.spec.horizon)
+
 
 # Larger blocks are made part by part, where users are simulated.
 _IN_MEMORY = 1 << 17
@@ -34,7 +276,7 @@ class ImprovementOptions:
     """
 
     growth: float = 4.0
-    constants: ImprovementConstants = ImprovementConstants()  # noqa: RUF009
+    constants: ImprovementConstants = ImprovementConstants()
 
     def __post_init__(self) -> None:
         instance_of("constants", self.constants, ImprovementConstants)
@@ -58,8 +300,8 @@ class PolicyImprovement(FiniteAlgorithm[State]):
     is better than the others, and give up actions as they are surely worse. One number per state
     and one per decision carry all of the budget; most users are served by what is best so far.
 
-    Private statistics: :class:`~tacit.finite.return_sums.ReturnSums` of every block, twice (values,
-    then advantages).
+    Private statistics: :class:`~tacit.tabular.return_statistics.ReturnSums` of every block, twice
+    (values, then advantages).
 
     Guarantee: that of its curator; see ``guarantee``.
 

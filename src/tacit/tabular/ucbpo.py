@@ -7,12 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from tacit.core.algorithm import Plan, Progress
-from tacit.finite.evidence import CountEstimate
-from tacit.finite.mirror import MirrorOptions, drawn, improved
-from tacit.finite.model import uniform_policy
-from tacit.finite.policy import Policy
-from tacit.tabular.base import Memory, TabularOptions
-from tacit.tabular.ucbvi import UCBVI
+from tacit.tabular.count_estimate import CountEstimate
+from tacit.tabular.mirror import MirrorOptions, drawn, improved
+from tacit.tabular.policy import Policy, uniform_policy
+from tacit.tabular.ucbvi import UCBVI, Memory, TabularOptions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +27,7 @@ class UCBPO(UCBVI):
     per episode; steps after a release are post-processing and cost nothing.
 
     Private statistics: those of UCBVI, along a draw of the policy that serves the block; see
-    :func:`~tacit.finite.mirror.drawn`.
+    :func:`~tacit.tabular.mirror.drawn`.
 
     Guarantee: that of its curator; see ``guarantee``.
     """

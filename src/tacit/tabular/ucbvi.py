@@ -1,17 +1,206 @@
-"""UCBVI: optimistic value iteration on private counts (Private-UCB-VI of Chowdhury and Zhou)."""
+"""What all tabular algorithms share: which counts are asked for, and how they add up.
+
+Plumbing: an algorithm's own file says what it estimates, how it is optimistic and how it plans.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from tacit.core.algorithm import Floats, Plan, Progress
-from tacit.finite.evidence import CountEstimate
-from tacit.finite.mirror import Optimistic
-from tacit.finite.policy import Policy
-from tacit.finite.visits import row_of
-from tacit.tabular.base import Memory, TabularAlgorithm
+from tacit.core.algorithm import BlockInfo, BlockSizes, Floats, Plan, Progress
+from tacit.data.sizes import check_bytes
+from tacit.privacy.arguments import instance_of
+from tacit.privacy.curator import Release
+from tacit.privacy.sizing import users_above_noise
+from tacit.tabular.algorithm import FiniteAlgorithm, OptimismOptions
+from tacit.tabular.count_estimate import CountEstimate, conserved
+from tacit.tabular.mirror import Optimistic
+from tacit.tabular.policy import MixedPolicy, Policy
+from tacit.tabular.spec import FiniteSpec
+from tacit.tabular.visits import VisitCounts, row_of
+
+if TYPE_CHECKING:
+    from tacit.core.problem import Problem
+
+
+# Counts have a cap, which needs users one by one, while blocks are at most so many times as large
+# as the smallest that knows anything. By then the cap has done its work.
+_CAPPED_UP_TO = 8
+
+
+_ONE_BY_ONE = 1 << 20
+
+
+@dataclass(frozen=True)
+class TabularConstants:
+    """The practical agent's constants, chosen on riverswim(6, 20) and four small random worlds."""
+
+    sampling: float = 0.25  # scale of the whole bonus
+    privacy: float = 1.0  # scale of the part of it that is due to privacy noise
+    range_term: float = 0.1  # scale of the term in (steps left) / n
+    lowering: float = 1.0  # counts are lowered by this many standard deviations of their noise
+    known: float = 0.5  # a cell is known once its count exceeds this many standard deviations
+    known_unmasked: float = 2.0  # the same where counts are not masked by the policy
+    # the number of users served grows by at most this factor from block to block
+    growth: float = 1.15
+    blocks_per_cell: float = 1.8  # and by at most 1 + this / (states actions), but for 1.02
+    first: float = 40.0  # users of the first block, in standard deviations of a count's noise
+    reward_weight: float = 0.2  # squared weight of rewards against transitions at the gate
+    cap: int = 2  # how many of a user's steps in a cell count, when pooled over steps
+
+
+@dataclass(frozen=True, kw_only=True)
+class TabularOptions(OptimismOptions):
+    """Options of tabular algorithms.
+
+    Attributes:
+        stationary: one model for all steps (the world's own by default), or one per step.
+        constants: the practical bonus's constants.
+    """
+
+    stationary: bool | None = None
+    constants: TabularConstants = TabularConstants()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._settle(TabularConstants)
+
+
+@dataclass(frozen=True, eq=False)
+class Memory:
+    """What a plan leaves to the update and to the next plan."""
+
+    expected: Floats | None  # visits of a user, (L, S, A), which weigh the block's counts
+    # Of policy optimisation: the stochastic policy (H, S, A), of which with privacy a draw serves.
+    table: Floats | None = None
+
+
+class TabularAlgorithm(FiniteAlgorithm[CountEstimate]):
+    """An algorithm on private counts, whose state is the estimate that they add up to."""
+
+    spec: FiniteSpec
+    options: TabularOptions
+    Options = TabularOptions
+
+    def __init__(self, problem: Problem, options: TabularOptions) -> None:
+        instance_of("spec", problem.spec, FiniteSpec)
+        spec: FiniteSpec = problem.spec
+        self.stationary = spec.stationary if options.stationary is None else options.stationary
+        self.shape = (spec.rows(self.stationary), spec.states, spec.actions)
+        check_bytes("counts of a tabular agent", (*self.shape, spec.states))
+        super().__init__(problem, options)
+
+    def init(self) -> CountEstimate:
+        """No counts."""
+        return CountEstimate.empty(self.shape, plain=not self.privacy.joint)
+
+    # What is public.
+
+    def data_format(self, at: Progress) -> Literal["episodes", "counts", "pooled"]:
+        """Episodes where users are counted one by one, or rewards rounded to bits; else sums."""
+        fractions = not set(self.spec.reward_values) <= {0.0, 1.0}
+        if self.cap(at) is not None or (self.privacy.reports_bits and fractions):
+            return "episodes"
+        return "pooled" if self.stationary and self.spec.last_state else "counts"
+
+    @property
+    def why(self) -> str:
+        """What was chosen for this budget and length, in words."""
+        how = "each block is released once, with its whole budget, and only for what its policy "
+        return f"{super().why}; {how}can reach"
+
+    # What is asked: the counts of each block, once, with its whole budget.
+
+    def cap(self, at: Progress) -> int | None:
+        """How many of a user's steps in a cell count in the next block."""
+        if not self.stationary or not self.privacy.private:
+            return None
+        largest = self.schedule.blocks[min(at.releases, self.schedule.releases - 1)]
+        if largest > min(_CAPPED_UP_TO * self._smallest_block, _ONE_BY_ONE):
+            return None
+        return min(self.options.constants.cap, self.spec.horizon)
+
+    max_age = 64
+
+    def on_policy(self, plan: Plan) -> bool:
+        """Whether only what the block's policy can reach is counted."""
+        return bool(plan.policy.is_deterministic)
+
+    def mixed(self, plans: Mapping[int, Plan], users: Mapping[int, int]) -> Plan:
+        """A mixed policy; or one at random, if some followed that: then all cells are counted."""
+        at_random = [plan for plan in plans.values() if not self.on_policy(plan)]
+        if at_random:
+            return Plan(at_random[0].policy, at_random[0].greedy)
+        weights = np.array([users[version] for version in plans]) / sum(users.values())
+        newest = plans[max(plans)]
+        parts = [plan.policy for plan in plans.values()]
+        policy = MixedPolicy(parts, weights, newest.policy.version)
+        known: list[Any] = [plan.memory for plan in plans.values()]
+        if any(memory is None or memory.expected is None for memory in known):
+            return Plan(policy, newest.greedy)
+        expected = sum(w * memory.expected for w, memory in zip(weights, known, strict=True))
+        return Plan(policy, newest.greedy, Memory(expected, newest.memory.table))
+
+    def query(self, state: CountEstimate, plan: Plan, block: BlockInfo) -> VisitCounts:
+        """Counts along the block's policy."""
+        return self._counts(self.cap(block), plan)
+
+    def _counts(self, cap: int | None, plan: Plan | None = None) -> VisitCounts:
+        weight = math.sqrt(self.options.constants.reward_weight)
+        policy, actions = None if plan is None or not self.on_policy(plan) else plan.policy, None
+        if policy is not None:
+            actions = policy.tables if isinstance(policy, MixedPolicy) else policy.actions
+        return VisitCounts(
+            self.spec.states,
+            self.spec.actions,
+            self.spec.horizon,
+            pooled=self.stationary,
+            cap=cap,
+            # Bits cost the same whatever they weigh.
+            weight=1.0 if self.privacy.reports_bits else weight,
+            policy=actions,
+            version=0 if policy is None else policy.version,
+            apart=not self.spec.last_state,
+        )
+
+    def update(
+        self,
+        state: CountEstimate,
+        plan: Plan,
+        release: Release,
+        block: BlockInfo,
+        rng: np.random.Generator,
+    ) -> CountEstimate:
+        """The estimate with the counts of one more block."""
+        alone = isinstance(plan.policy, Policy)
+        if alone and self.on_policy(plan) and not self.stationary:
+            release = conserved(release, self.spec)
+        counts, expected = self.query(state, plan, block), plan.memory and plan.memory.expected
+        if expected is not None:
+            expected = np.minimum(expected, counts.cap or self.spec.horizon)
+        return state.added(release, counts, block.users, expected)
+
+    # Choices made before the first user comes.
+
+    def _block_sizes(self) -> BlockSizes:
+        # What one block shows decides where the next one looks, so more cells need more blocks.
+        cells, constants = self.spec.states * self.spec.actions, self.options.constants
+        growth = min(constants.growth, max(1.02, 1.0 + constants.blocks_per_cell / cells))
+        return BlockSizes(first=self._smallest_block, growth=growth)
+
+    @cached_property
+    def _smallest_block(self) -> int:
+        """How many users a block needs to stand out of its noise, by the noise of one count."""
+        constants = self.options.constants
+        cap = min(constants.cap, self.spec.horizon) if self.stationary else None
+        first = Plan(self.first_policy(self.problem.rng()), None)
+        return users_above_noise(self._counts(cap, first), self.privacy, constants.first)
 
 
 class UCBVI(TabularAlgorithm):
@@ -21,7 +210,7 @@ class UCBVI(TabularAlgorithm):
     what is uncertain, by sampling or by privacy noise, and follow the best policy of that
     optimistic world.
 
-    Private statistics: :class:`~tacit.finite.visits.VisitCounts` of every block.
+    Private statistics: :class:`~tacit.tabular.visits.VisitCounts` of every block.
 
     Guarantee: that of its curator; see ``guarantee``.
     """
@@ -51,8 +240,8 @@ class UCBVI(TabularAlgorithm):
             along: Whether they are along the policies that served, so that empty cells are known.
             rng: Of ties.
         """
-        from tacit.numerics.projection import project
-        from tacit.tabular.loops import plan
+        from tacit.numerics.compiled import project
+        from tacit.tabular.planning_loops import plan
 
         counts = state.counts()
         constants, scale = self.options.constants, self.options.scale

@@ -1,1 +1,0 @@
-"""Finite worlds: models, simulation, policies, counts."""

@@ -1,0 +1,166 @@
+"""What all releases together say about every cell, weighted by how much each block can know.
+
+A block measures the visits of a cell with noise of standard deviation s. If m visits are expected
+of it, the best linear combination of such measurements weights each by w = m / s^2. What is
+expected comes from the policy and the model that were public before the block, so a large block
+that hardly visits a cell does not drown what is known about it. A model can be wrong, so every
+block counts as if it had a few visits more: five standard deviations of a cell's noise. Kept are
+the weighted sums and their variances, sum w^2 s^2, over the blocks in which the cell could be
+reached. Under local DP s^2 grows with the users of a block, and without privacy s is 0: there all
+weights are the same, and the sums are plain.
+
+Per-step counts of episodes of fixed length obey linear equations that noise breaks: the users in
+a state at step h + 1 are those who went there at step h, and all of them start somewhere. The
+nearest counts that obey them are better counts, at no cost in privacy. Nearest is in the Euclidean
+norm, since every entry has the same noise. Users with dropped steps break the equations a little,
+and the result is no longer unbiased noise, so this is for practical use, not for proven bounds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.data.sizes import Floats
+
+if TYPE_CHECKING:
+    from tacit.privacy.curator import Release
+    from tacit.tabular.visits import VisitCounts
+
+
+# Standard deviations of a cell's noise that every block is taken to have as visits.
+_FLOOR = 5.0
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Noisy counts and the standard deviations of their noise, with L = 1 or H."""
+
+    transitions: Floats  # (L, S, A, S)
+    rewards: Floats  # (L, S, A)
+    reached: NDArray[np.bool_]  # (L, S, A), whether any policy so far could reach the cell
+    noise: Floats  # (L, S, A), standard deviation of the noise in each entry of ``transitions``
+    reward_noise: Floats  # the same for ``rewards``
+
+
+@dataclass(frozen=True, eq=False)
+class CountEstimate:
+    """The weighted sum of everything released so far; see the module.
+
+    Attributes:
+        plain: Whether all blocks weigh the same.
+        transitions, rewards: Weighted sums, (L, S, A, S) and (L, S, A).
+        variance: Of the noise in each entry of a cell.
+        reached: Whether any policy so far could reach a cell.
+        noise, reward_noise: Standard deviations of the last release's.
+    """
+
+    plain: bool
+    transitions: Floats
+    rewards: Floats
+    variance: Floats
+    reached: NDArray[np.bool_]
+    noise: float = 0.0
+    reward_noise: float = 0.0
+
+    @classmethod
+    def empty(cls, shape: tuple[int, ...], plain: bool) -> CountEstimate:
+        """Before any release, for ``shape`` = (L, S, A)."""
+        sums = np.zeros((*shape, shape[1])), np.zeros(shape), np.zeros(shape)
+        return cls(plain, *sums, np.zeros(shape, dtype=bool))
+
+    def added(
+        self, release: Release, statistic: VisitCounts, users: int, expected: Floats | None = None
+    ) -> CountEstimate:
+        """With a block of users; ``expected`` (L, S, A) are visits of one, else all the same."""
+        at = statistic.where
+        noise = float(np.max(release.std["transitions"]))
+        weight = np.ones(statistic.size)
+        if not self.plain:
+            visits = users * (weight if expected is None else expected[at])
+            # Visits that every block is taken to have in a cell.
+            few = float(_FLOOR * noise * np.sqrt(self.transitions.shape[-1]))
+            weight = (visits + few) / noise**2
+        transitions, rewards = self.transitions.copy(), self.rewards.copy()
+        variance, reached = self.variance.copy(), self.reached.copy()
+        transitions[at] += weight[:, np.newaxis] * release["transitions"]
+        rewards[at] += weight * release["rewards"]
+        variance[at] += (weight * noise) ** 2
+        reached[at] = True
+        reward_noise = float(np.max(release.std["rewards"]))
+        sums = transitions, rewards, variance, reached
+        return CountEstimate(self.plain, *sums, noise, reward_noise)
+
+    def counts(self) -> Counts:
+        """Plain sums, or sums on the scale on which each entry has the last block's noise."""
+        std = np.sqrt(self.variance)
+        if self.plain:
+            factor = np.ones(std.shape)
+        else:
+            factor = self.noise / np.where(self.reached, std, np.inf)
+        noise = std * factor
+        ratio = self.reward_noise / self.noise if self.noise > 0.0 else 0.0
+        return Counts(
+            self.transitions * factor[..., np.newaxis],
+            self.rewards * factor,
+            self.reached,
+            noise,
+            noise * ratio,
+        )
+
+
+# Above this many (step, state) pairs the equations are too many to solve.
+_LARGEST_FLOW = 1500
+
+
+def conserved(release: Release, spec: Any) -> Release:
+    """A release of counts (H S, S) with flow conserved, where they are noisy and not too many."""
+    H, S = spec.horizon, spec.states
+    if H * S > _LARGEST_FLOW or float(np.max(release.std["transitions"])) == 0.0:
+        return release
+    start = None if spec.start is None else np.array(spec.start)
+    counts = release["transitions"].reshape(H, S, S)
+    better = conserve(counts, float(release.users), start).reshape(H * S, S)
+    return replace(release, parts={**release.parts, "transitions": better})
+
+
+def conserve(counts: Floats, users: float, start: Floats | None) -> Floats:
+    """The nearest counts (H, S, S) with conserved flow and the known number of users.
+
+    The equations are, for h >= 1 and every s, sum_t N_{h-1}(t, s) = sum_t N_h(s, t), and at h = 0
+    either sum_t N_0(s, t) = users start(s) or, when ``start`` is unknown or random, only the total.
+    With A the matrix of the equations and b their right side the answer is
+    N - A' (A A')^-1 (A N - b). Equations of one step share no entries; those of steps h and h + 1
+    share the entry N_h(s, t) with opposite signs. So A A' is block tridiagonal with 2 S I on the
+    diagonal and -1 everywhere beside it, and its inverse acts on the sums over states only.
+
+    >>> noisy = np.array([[[8.0, 3.0], [0.0, 0.0]], [[5.0, 4.0], [1.0, 2.0]]])
+    >>> flat = conserve(noisy, 10.0, np.array([1.0, 0.0]))
+    >>> bool(np.allclose(flat[0].sum(axis=0), flat[1].sum(axis=1)))
+    True
+    """
+    H, S, _ = counts.shape
+    gram = np.zeros((H, S, H, S))
+    everywhere = np.arange(S)
+    for h in range(H):
+        gram[h, everywhere, h, everywhere] = S if h == 0 else 2.0 * S
+        if h > 0:
+            gram[h, :, h - 1, :] = gram[h - 1, :, h, :] = -1.0
+    equations = gram.reshape(H * S, H * S)
+    missing = counts[1:].sum(axis=2) - counts[:-1].sum(axis=1)
+    if start is not None and (start == 1.0).any():
+        residual = np.append(counts[0].sum(axis=1) - users * start, missing)
+        multipliers = np.linalg.solve(equations, residual)
+    else:
+        # One equation for the total in place of S: the multipliers of step 0 are all the same.
+        keep = np.eye(H * S)[S - 1 :]
+        keep[0, :S] = 1.0
+        residual = np.append(counts[0].sum() - users, missing)
+        multipliers = keep.T @ np.linalg.solve(keep @ equations @ keep.T, residual)
+    multipliers = multipliers.reshape(H, S)
+    corrected = counts - multipliers[:, :, np.newaxis]
+    corrected[:-1] += multipliers[1:, np.newaxis, :]
+    return corrected

@@ -1,0 +1,572 @@
+"""Learning from a log that is there already: learn from some users, judge by others.
+
+The users of a log come in two blocks. The first is learnt from: it yields policies between what
+people do today and the boldest that the evidence speaks for. The second, other users, judges them
+all in one release (:class:`~tacit.tabular.return_statistics.WeightedReturns`), together with what
+is done today; the one with the highest proven value is recommended if that is above today's. A user
+is in one block, so each has the whole budget and the guarantee is that of one release.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from tacit.core.algorithm import BlockInfo, BlockSizes, Floats, Plan, Progress, Queries, Query
+from tacit.core.constructors import make_agent
+from tacit.core.schedule import Schedule
+from tacit.data.columns import as_numbers, require_shape
+from tacit.data.episodes import Episodes
+from tacit.privacy.arguments import FilePath, checked_number, instance_of, one_of, whole_number
+from tacit.privacy.errors import BudgetExceeded, InvalidArgument
+from tacit.privacy.exact import ADDITIONS, CHUNK, grid_step
+from tacit.privacy.guarantee import Guarantee
+from tacit.privacy.models import Privacy
+from tacit.privacy.statistic import Block, Ints
+from tacit.store.store import Store
+from tacit.tabular.algorithm import FiniteAlgorithm
+from tacit.tabular.policy import Policy, check_policy, softmax, uniform_policy
+from tacit.tabular.return_statistics import (
+    ActionCounts,
+    Interval,
+    WeightedReturns,
+    propensities,
+    value_intervals,
+)
+from tacit.tabular.spec import FiniteSpec
+
+if TYPE_CHECKING:
+    from tacit.core.problem import Problem
+
+
+# How bold policies are: the second moment of weights, as predicted.
+_MOMENTS = (1.1, 1.3, 1.7, 2.5, 5.0, 12.0)
+
+
+# Where behaviour is unknown, its share of the budget, and that of the failure probability.
+_COUNTED, _DOUBTED = 0.2, 0.2
+
+
+# Larger blocks are made part by part, where users are simulated.
+_IN_MEMORY = 1 << 17
+
+
+_WORDS = ("uniform", "logged", "unknown")
+
+
+_METHODS = {
+    "returns": ("tacit.tabular.pessimistic_improvement", "PessimisticImprovement"),
+    "counts": ("tacit.tabular.pessimistic_vi", "PessimisticVI"),
+    "features": ("tacit.linear.pessimistic_lsvi", "PessimisticLSVI"),
+}
+
+
+@dataclass(frozen=True)
+class OfflineConstants:
+    """Chosen on sparse_mdp with 200 and 500 states, seeds 320 and 321."""
+
+    caution: float = 0.5  # standard deviations that are taken off what is believed of an action
+
+
+@dataclass(frozen=True, kw_only=True)
+class OfflineOptions:
+    """Options of learning from a log.
+
+    Attributes:
+        behaviour: what the users of the log were served: a policy; ``"uniform"`` over what states
+            allow; ``"logged"``, if every step has its probability in the array ``propensities``
+            of the users' blocks, (users, H); or ``"unknown"``, if it depended on the state alone
+            and is to be estimated.
+        confidence: with which probability all intervals hold.
+        judged: the share of users who judge and are not learnt from.
+        constants: constants of the search; no guarantee and no interval depends on them.
+    """
+
+    behaviour: Policy | Literal["uniform", "logged", "unknown"] = "uniform"
+    confidence: float = 0.95
+    judged: float = 0.5
+    constants: OfflineConstants = OfflineConstants()
+
+    def __post_init__(self) -> None:
+        instance_of("constants", self.constants, OfflineConstants)
+        if not isinstance(self.behaviour, Policy) and self.behaviour not in _WORDS:
+            raise InvalidArgument(
+                f"behaviour must be a Policy or one of {_WORDS}, got {self.behaviour!r}"
+            )
+        for name in ("confidence", "judged"):
+            value = getattr(self, name)
+            if not (isinstance(value, (int, float)) and 0.0 < value < 1.0):
+                raise InvalidArgument(f"{name} must be in (0, 1), got {value!r}")
+
+
+@dataclass(frozen=True, eq=False)
+class Recommendation:
+    """A policy with its evidence, or today's with the reason. Public, all of it.
+
+    Attributes:
+        policy: what to do: a new policy if it is surely better, else what is done today (as far as
+            it is known).
+        better: whether a policy was found whose value is surely above today's.
+        value: the interval of the best policy that was found, recommended or not.
+        today: the interval of what is done today.
+        confidence: with which probability, over users and noise, both intervals hold, and those
+            of all ``candidates``.
+        candidates: the intervals of all policies that were judged, from careful to bold.
+        found: the policy that ``value`` is about.
+        learnt: how many users it was learnt from.
+        judged: how many other users it was judged by.
+        behaviour: ``"known"``, ``"logged"`` (propensities of every step), or ``"unknown"``.
+        guarantee: what is proven for every user of the log; ``None`` without privacy.
+    """
+
+    policy: Policy
+    better: bool
+    value: Interval
+    today: Interval
+    confidence: float
+    candidates: tuple[Interval, ...] = field(repr=False)
+    found: Policy = field(repr=False)
+    learnt: int
+    judged: int
+    behaviour: str
+    guarantee: Guarantee | None = field(default=None, repr=False)
+
+    @property
+    def verdict(self) -> str:
+        """In words."""
+        sides = f"{_shown(self.value)} against {_shown(self.today)} today"
+        if self.better:
+            return f"Better than today with probability {self.confidence:g}: {sides}."
+        return (
+            f"No recommendation: nothing is better than today with probability "
+            f"{self.confidence:g} (the best that was found has {sides})."
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything but the tables, as JSON values."""
+        names = ("better", "verdict", "confidence", "learnt", "judged", "behaviour")
+        return {name: getattr(self, name) for name in names} | {
+            "value": asdict(self.value),
+            "today": asdict(self.today),
+            "candidates": [asdict(one) for one in self.candidates],
+            "guarantee": None if self.guarantee is None else self.guarantee.short,
+        }
+
+    def __str__(self) -> str:
+        people = f"Learnt from {self.learnt:,} users and judged by {self.judged:,} others"
+        how = f"what people do today was {self.behaviour}"
+        proven = "No guarantee." if self.guarantee is None else str(self.guarantee)
+        return f"{self.verdict} {people}; {how}. {proven}"
+
+
+def _shown(interval: Interval) -> str:
+    return f"a value of {interval.estimate:.4g}, in [{interval.low:.4g}, {interval.high:.4g}],"
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """K policies between today's and the boldest that the evidence speaks for, in this order."""
+
+    betas: Floats  # (K,), how far they are tilted
+    tables: Floats  # (K, F, S, A), their probabilities by phase
+    moments: Floats  # (K,), second moments of an episode's weights, as predicted
+
+
+@dataclass(frozen=True, eq=False)
+class OfflineState:
+    """What releases told.
+
+    Attributes:
+        behaviour: Today's probabilities, (1 or H, S, A); estimated ones if they are unknown.
+        bounds: Upper bounds of them, by which returns are weighted.
+        learnt: What the first block taught; ``None`` before it.
+        judged: Policies that the second block judged; ``None`` before it.
+        intervals: Their values, and today's at the end.
+    """
+
+    behaviour: Floats
+    bounds: Floats
+    learnt: Any = None
+    judged: Candidates | None = None
+    intervals: tuple[Interval, ...] = ()
+
+
+class OfflineAlgorithm(FiniteAlgorithm[OfflineState]):
+    """Learns from a log and judges what it learnt; serves nobody."""
+
+    offline = True
+    knows_admissible: ClassVar[bool] = True
+    Options = OfflineOptions
+    options: OfflineOptions
+    spec: FiniteSpec
+    policies: ClassVar[type[TiltedPolicies]]
+    """Policies that follow from what was learnt."""
+
+    def __init__(self, problem: Problem, options: OfflineOptions) -> None:
+        instance_of("spec", problem.spec, FiniteSpec)
+        if problem.privacy.local or problem.privacy.pure:
+            raise InvalidArgument(
+                f"privacy must be JointDP with delta > 0, or NonPrivate, got {problem.privacy!r}: "
+                "several questions are asked, and intervals are those of Gaussian noise"
+            )
+        if not problem.own_schedule:
+            raise InvalidArgument("schedule means nothing here: one block learns and one judges")
+        if problem.users < 4:
+            raise InvalidArgument(f"users must be >= 4 to learn and to judge, got {problem.users}")
+        spec, allowed = problem.spec, problem.spec.allowed
+        self.allowed = np.ones((spec.states, spec.actions), bool) if allowed is None else allowed
+        self.behaviour = _behaviour_table(spec, options.behaviour)
+        super().__init__(problem, options)
+        judged = min(max(round(options.judged * self.users), 2), self.users - 2)
+        self.schedule = Schedule("learn, then judge", (self.users - judged, judged))
+
+    def init(self) -> OfflineState:
+        """What is said of today's behaviour."""
+        return OfflineState(self.behaviour, self.behaviour)
+
+    @property
+    def why(self) -> str:
+        """What was chosen for this world, budget and length, in words."""
+        learnt, judged = self.schedule.blocks
+        return f"learns from {learnt:,} users, judges by {judged:,}; behaviour {self.how}"
+
+    @property
+    def how(self) -> str:
+        """Whether today's behaviour is ``"known"``, ``"logged"`` step by step, or ``"unknown"``."""
+        given = self.options.behaviour
+        return "known" if isinstance(given, Policy) or given == "uniform" else str(given)
+
+    # What is asked.
+
+    def learn(
+        self, state: OfflineState, plan: Plan, block: BlockInfo, rng: np.random.Generator
+    ) -> Queries[OfflineState]:
+        """Of the first block what is learnt from; of the second returns under other policies."""
+        failure = 1.0 - self.options.confidence
+        if state.learnt is None:
+            left = 1.0
+            if self.how != "known":
+                logged, doubted = self.how == "logged", _DOUBTED * failure
+                counts = ActionCounts(self.allowed, self.spec.horizon, logged=logged)
+                release = yield Query(counts, share=_COUNTED)
+                noise = float(np.max(release.std["counts"]))
+                found = propensities(release["counts"], noise, self.allowed, doubted)
+                behaviour, bounds = (table[np.newaxis] for table in found)
+                state = replace(state, behaviour=behaviour, bounds=bounds)
+                left -= _COUNTED
+            learnt = yield from _scaled(self.first_queries(state.behaviour), left)
+            return replace(state, learnt=learnt)
+        statistic = self._weighted(plan.memory, state.bounds)
+        release = yield Query(statistic)
+        if self.how == "unknown":
+            failure *= 1.0 - _DOUBTED
+        intervals = value_intervals(release, statistic, failure, _slack(statistic, release.users))
+        return replace(state, judged=plan.memory, intervals=tuple(intervals))
+
+    @abstractmethod
+    def first_queries(self, behaviour: Floats) -> Queries[Any]:
+        """Queries to the first block, under today's behaviour; returns what they taught."""
+
+    def _weighted(self, judged: Candidates, bounds: Floats) -> WeightedReturns:
+        """What the second block is asked; today's policy comes last, and is never weighted."""
+        tables = judged.tables
+        bounds = np.broadcast_to(bounds, np.broadcast_shapes(bounds.shape, tables.shape[1:]))
+        ratios = np.divide(
+            tables, bounds, out=np.zeros((len(tables), *bounds.shape)), where=bounds > 0
+        )
+        ratios = np.concatenate([ratios, np.ones((1, *bounds.shape))])
+        R, n, K = self.spec.most_return, self.schedule.blocks[1], len(ratios)
+        # Noise and range cost about (4 sqrt(2 K) / mu + 15) M / n, a return about R / sqrt(4 n).
+        noise = 4.0 * math.sqrt(2.0 * K) / self.privacy.episode_mu + 15.0
+        usual = 4.0 * math.sqrt(n) / (2.0 * noise)
+        cuts = [max(1.5, usual * math.sqrt(moment)) for moment in judged.moments]
+        largest = ratios.reshape(K, ratios.shape[1], -1).max(axis=2)
+        steps = self.spec.horizon if ratios.shape[1] == 1 else 1
+        with np.errstate(over="ignore", divide="ignore"):
+            most = np.exp(np.minimum(steps * np.log(largest).sum(axis=1), 500.0))
+        most = R * np.clip(most, 1e-3, [*cuts, 1.0])
+        if self.how == "logged":
+            # The statistic itself divides, by what each step's probability was.
+            ratios[:-1] = np.broadcast_to(tables, ratios[:-1].shape)
+            most = R * np.array([*cuts, 1.0])
+            return WeightedReturns(ratios, most, R, self.spec.horizon, logged=K - 1)
+        return WeightedReturns(ratios, most, R, self.spec.horizon)
+
+    # What follows.
+
+    def plan(
+        self, state: OfflineState, last: Plan | None, at: Progress, rng: np.random.Generator
+    ) -> Plan:
+        """What is recommended, once there is evidence; until then, what is done today.
+
+        It leaves the policies that are to be judged.
+        """
+        today = self._policy(self.behaviour)
+        if state.learnt is None:
+            return Plan(today, today)
+        policies = self.policies(self, state)
+        table = self._policy(policies.tilted(1e6)).table()
+        ties = np.where(table >= table.max(axis=2, keepdims=True) - 1e-12, 1.0, 0.0)
+        best = (ties * rng.random(table.shape)).argmax(axis=2)
+        greedy = self.named(Policy.deterministic(best, self.spec.actions))
+        found = self.recommendation(state)
+        if found is None:
+            return Plan(today, greedy, policies.candidates(_MOMENTS))
+        return Plan(found.policy, greedy, state.judged)
+
+    def recommendation(self, state: OfflineState) -> Recommendation | None:
+        """What came of it, once both blocks were asked; else ``None``."""
+        if state.judged is None:
+            return None
+        *found, today = state.intervals
+        best = max(range(len(found)), key=lambda k: found[k].low)
+        new = self._policy(state.judged.tables[best])
+        better = found[best].low > today.high
+        return Recommendation(
+            policy=new if better else self._policy(state.behaviour),
+            better=better,
+            value=found[best],
+            today=today,
+            confidence=self.options.confidence,
+            candidates=tuple(found),
+            found=new,
+            learnt=self.schedule.blocks[0],
+            judged=self.schedule.blocks[1],
+            behaviour=self.how,
+        )
+
+    def _policy(self, table: Floats) -> Policy:
+        phase = np.arange(self.spec.horizon) * len(table) // self.spec.horizon
+        return self.named(Policy.stochastic(table[phase]))
+
+    def successor_state(self, state: OfflineState) -> OfflineState:
+        """None: it is refused."""
+        raise InvalidArgument(
+            f"{self.name} learns from one log and judges once, so nothing comes after it: serve "
+            "what it recommends, and learn from the next log with behaviour= that policy"
+        )
+
+    def _block_sizes(self) -> BlockSizes:
+        return BlockSizes(first=self.users)
+
+    def data_format(self, at: Progress) -> Literal["episodes", "streamed"]:
+        """Users one by one; large blocks part by part."""
+        return "streamed" if self.block_users(at) > _IN_MEMORY else "episodes"
+
+
+class TiltedPolicies(ABC):
+    """Policies between today's and the boldest one that what was learnt speaks for."""
+
+    def __init__(self, algorithm: OfflineAlgorithm, state: OfflineState) -> None:
+        self.algorithm, self.spec, self.allowed = algorithm, algorithm.spec, algorithm.allowed
+        self.behaviour, self.learnt = state.behaviour, state.learnt
+        self.caution = algorithm.options.constants.caution
+
+    @abstractmethod
+    def tilted(self, beta: float) -> Floats:
+        """Today's policy, tilted by that much towards what is believed to be better, (F, S, A)."""
+
+    @abstractmethod
+    def moment(self, table: Floats) -> float:
+        """The second moment of an episode's weight under a policy, about."""
+
+    def tilt(self, scores: Floats, beta: float) -> Floats:
+        """Probabilities in proportion to today's times exp(beta score / R)."""
+        with np.errstate(divide="ignore"):
+            logits = np.log(self.behaviour) + beta / self.spec.most_return * scores
+        return softmax(np.where(self.allowed, np.maximum(logits, -1e9), -np.inf))
+
+    def candidates(self, moments: Sequence[float]) -> Candidates:
+        """Tilts that reach these moments, or the boldest there is; rising."""
+        betas: list[float] = []
+        for wanted in moments:
+            low, high = -2.0, 5.0
+            for _ in range(18):
+                middle = (low + high) / 2.0
+                reached = self.moment(self.tilted(10.0**middle)) < wanted
+                low, high = (middle, high) if reached else (low, middle)
+            if not betas or 10.0**low > 1.05 * betas[-1]:
+                betas.append(10.0**low)
+        tables = np.stack([self.tilted(beta) for beta in betas])
+        return Candidates(np.array(betas), tables, np.array([*map(self.moment, tables)]))
+
+
+class PlannedPolicies(TiltedPolicies):
+    """Plans backwards at a price for leaving today's policy: relative entropy, in units of R."""
+
+    def __init__(self, algorithm: OfflineAlgorithm, state: OfflineState) -> None:
+        super().__init__(algorithm, state)
+        self._plans: dict[float, Floats] = {}
+
+    @abstractmethod
+    def lower_values(self, step: int, after: Floats, left: float) -> Floats:
+        """What actions are surely worth, (S, A), if states are worth ``after`` one step later."""
+
+    @abstractmethod
+    def expected(self, step: int, after: Floats) -> Floats:
+        """What is expected one step later, (S, A), as the model has it."""
+
+    def _today_at(self, step: int) -> Floats:
+        today: Floats = self.behaviour[min(step, len(self.behaviour) - 1)]
+        return today
+
+    def tilted(self, beta: float) -> Floats:
+        """The best policy at a price of R / beta for each unit of relative entropy, (H, S, A)."""
+        if beta in self._plans:
+            return self._plans[beta]
+        H, R = self.spec.horizon, self.spec.most_return
+        after, table = np.zeros(self.spec.states), np.empty((H, *self.allowed.shape))
+        for h in range(H - 1, -1, -1):
+            left = min(R, (H - h) * max(self.spec.reward_values))
+            values = self.lower_values(h, after, left)
+            b = self._today_at(h)
+            table[h] = self.tilt(values, beta)[min(h, len(self.behaviour) - 1)]
+            # The value less its price.
+            ratio = np.divide(table[h], b, out=np.ones_like(b), where=table[h] > 0)
+            paid = (table[h] * (values - R / beta * np.log(ratio))).sum(axis=1)
+            after = np.maximum(paid, 0.0)
+        self._plans[beta] = table
+        return table
+
+    def moment(self, table: Floats) -> float:
+        """In the model, from its first states on, or the worst of them if those are not known."""
+        after = np.ones(self.spec.states)
+        for h in range(self.spec.horizon - 1, -1, -1):
+            b = self._today_at(h)
+            square = np.divide(table[h] ** 2, b, out=np.zeros_like(b), where=b > 0)
+            after = np.minimum((square * self.expected(h, after)).sum(axis=1), 1e100)
+        start = self.spec.start
+        return float(after.max() if start is None else np.array(start) @ after)
+
+
+def _scaled(queries: Queries[Any], share: float) -> Queries[Any]:
+    """The same queries for a share of the budget."""
+    query = next(queries)
+    while True:
+        release = yield replace(query, share=share * (1.0 if query.share is None else query.share))
+        try:
+            query = queries.send(release)
+        except StopIteration as end:
+            return end.value
+
+
+def _behaviour_table(spec: FiniteSpec, behaviour: Policy | str) -> Floats:
+    """Probabilities (1 or H, S, A); one table where every step has the same."""
+    policy = uniform_policy(spec) if isinstance(behaviour, str) else behaviour
+    check_policy(spec, policy)
+    table = policy.table()
+    return table[:1] if (table == table[:1]).all() else table
+
+
+def _slack(statistic: WeightedReturns, users: int) -> float:
+    """How far rounding to the grid can take a sum of so many users; see the exact noise."""
+    chunk = max(1, min(CHUNK, ADDITIONS // (3 * statistic.horizon + 3)))
+    return 0.5 * grid_step(statistic, "l2") * (1.1 * users / chunk + 3.0)
+
+
+def learn_offline(
+    episodes: Episodes,
+    spec: FiniteSpec,
+    privacy: Privacy,
+    behaviour: Policy | Literal["uniform", "unknown"] | ArrayLike,
+    *,
+    method: Literal["returns", "counts", "features"] = "returns",
+    confidence: float = 0.95,
+    judged: float = 0.5,
+    seed: int = 0,
+    noise_seed: int | None = None,
+    store: Store | FilePath = "",
+) -> Recommendation:
+    """Learns a policy from a log, and says whether it is better than what the log's users got.
+
+    Users are split at random, by a public seed: a part is learnt from, the others judge. Somebody
+    with several episodes is in one part, and judges with her first one, since intervals are about
+    people who are independent. Everybody pays the whole budget once.
+
+    Args:
+        episodes: the log; with ``user_ids`` where users have several episodes.
+        spec: what is known of the world; states, actions and rewards outside of it do not count.
+        privacy: JointDP with delta > 0, or NonPrivate.
+        behaviour: what the users of the log were served: a policy, ``"uniform"`` over what states
+            allow, or ``"unknown"``; or propensities (users, H), the probability with which every
+            step's action was chosen, where the log has them.
+        method: ``"returns"`` (:class:`tacit.PessimisticImprovement`), ``"counts"``
+            (:class:`tacit.PessimisticVI`), or for specs of linear MDPs ``"features"``
+            (:class:`tacit.PessimisticLSVI`).
+        confidence: with which probability, over users and noise, all intervals hold.
+        judged: the share of users who judge.
+        seed: of the split and of ties; public.
+        noise_seed: reproducible noise, for simulations only: it protects nobody.
+        store: Where the run and what was spent are kept: a store, a file, a URL, or memory.
+
+    >>> import tacit
+    >>> world = tacit.tabular.random_mdp(states=5, actions=3, horizon=3, seed=1)
+    >>> log = world.simulate(tacit.Policy.uniform(3, 5, 3), 50_000, np.random.default_rng(0))
+    >>> found = learn_offline(log, world.spec, tacit.JointDP(1.0, 1e-6), "uniform", noise_seed=0)
+    >>> found.better, world.value(found.policy) >= found.value.low > world.baseline_value
+    (True, True)
+    """
+    instance_of("episodes", episodes, Episodes)
+    one_of("method", method, tuple(_METHODS))
+    judged = checked_number("judged", judged, "in (0, 1)", lambda share: 0.0 < share < 1.0)
+    seed = whole_number("seed", seed, least=0)
+    propensities = None
+    if not isinstance(behaviour, (Policy, str)):
+        propensities = as_numbers("behaviour", behaviour)
+        require_shape("behaviour", propensities, episodes.actions.shape)
+        behaviour = "logged"
+    most = getattr(privacy, "episodes_per_user", 0) or episodes.users
+    learnt, judges = _split(episodes, judged, np.random.default_rng([seed, 5]), most)
+    rows = np.concatenate([learnt, judges])
+    module, kind = _METHODS[method]
+    agent = make_agent(
+        getattr(import_module(module), kind),
+        spec,
+        users=len(rows),
+        privacy=privacy,
+        behaviour=behaviour,
+        confidence=confidence,
+        judged=len(judges) / len(rows),
+        seed=seed,
+        noise_seed=noise_seed,
+        store=store,
+    )
+    for part in (learnt, judges):
+        taken = episodes.take(part)
+        data = taken.block()
+        if propensities is not None:
+            data = Block(data.users, {**data.arrays, "propensities": propensities[part]})
+        if refused := agent.learn(data, taken.user_ids).refused:
+            raise BudgetExceeded(f"{refused} of these users have spent their budgets in this store")
+    algorithm: Any = agent.algorithm
+    found: Recommendation = algorithm.recommendation(agent.state)
+    return replace(found, guarantee=agent.guarantee)
+
+
+def _split(
+    episodes: Episodes, judged: float, rng: np.random.Generator, most: float = math.inf
+) -> tuple[Ints, Ints]:
+    """Rows to learn from, ``most`` of a user, and rows that judge: of others, in random order."""
+    n = episodes.users
+    people = np.arange(n)
+    if episodes.user_ids is not None:
+        _, people = np.unique([str(name) for name in episodes.user_ids], return_inverse=True)
+    count = int(people.max()) + 1 if n else 0
+    if count < 4:
+        raise InvalidArgument(f"episodes must be of at least 4 users, got {count}")
+    rank = rng.permutation(count)
+    last = min(max(round((1.0 - judged) * count), 2), count - 2)
+    order = np.argsort(rank[people], kind="stable")
+    ranks = rank[people[order]]
+    earlier = np.arange(n) - np.searchsorted(ranks, ranks)
+    learnt = order[(ranks < last) & (earlier < most)]
+    _, first = np.unique(people, return_index=True)
+    judges = first[rank >= last]
+    return learnt, rng.permutation(judges)

@@ -1,0 +1,459 @@
+"""Policies: what an agent posts on the billboard. Immutable, versioned and public.
+
+Most users may follow what is best by all that is known, and a few try something else, many
+different things at once. Whom a user follows is drawn by her own device (:meth:`MixedPolicy.draw`)
+and is part of her episode: it is protected like the rest of it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tacit.core.public_file import published, write_published
+from tacit.data.columns import Labels, checked_labels, code_of
+from tacit.data.sizes import Floats
+from tacit.privacy.arguments import fitting
+from tacit.privacy.errors import CorruptFile, InvalidArgument
+from tacit.tabular.spec import FiniteSpec, settle
+
+if TYPE_CHECKING:
+    from tacit.tabular.model import FiniteModel, SparseModel
+
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Policy:
+    """What to do at each step in each state of a finite world.
+
+    Made by :meth:`deterministic`, :meth:`stochastic` or :meth:`uniform`. The arrays are copies
+    and read-only: what was published cannot change.
+
+    Attributes:
+        probabilities: (horizon, states, actions), for a stochastic policy, else ``None``.
+        actions: (horizon, states), for a deterministic policy, else ``None``.
+        version: which policy of its agent it is; episodes name the version they followed.
+        n_actions: how many actions there are; needed where only ``actions`` are given.
+        state_labels: the names of states, where they have any.
+        action_labels: the same of actions.
+
+    >>> policy = Policy.deterministic([[0, 1], [1, 1]], n_actions=2)
+    >>> policy.horizon, policy.states, policy.n_actions
+    (2, 2, 2)
+    >>> policy.act(0, 1)
+    1
+    >>> policy.labelled(["idle", "busy"], ["wait", "ask"]).act(0, "busy")
+    'ask'
+    >>> policy.table()[0].tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
+
+    probabilities: Floats | None
+    actions: Ints | None
+    version: int = 0
+    n_actions: int = 0
+    state_labels: Labels = None
+    action_labels: Labels = None
+
+    def __post_init__(self) -> None:
+        probabilities = _copied(self.probabilities, "probabilities", np.float64, "iuf")
+        actions = _copied(self.actions, "actions", np.int64, "iu")
+        n_actions = _integer("n_actions", self.n_actions, 0)
+        version = _integer("version", self.version, 0)
+        if n_actions == 0:
+            if probabilities is None:
+                raise InvalidArgument("n_actions must be given, and >= 1, beside actions")
+            n_actions = probabilities.shape[-1] if probabilities.ndim else 0
+        if probabilities is not None or actions is None or not _valid(actions, n_actions):
+            try:
+                published().check(probabilities, actions, n_actions)
+            except ValueError as error:
+                raise InvalidArgument(str(error)) from None
+        settle(self, probabilities=probabilities, actions=actions)
+        settle(self, n_actions=n_actions, version=version)
+        if self.state_labels is not None or self.action_labels is not None:
+            for name, size in (("state_labels", self.states), ("action_labels", n_actions)):
+                settle(self, **{name: checked_labels(name, getattr(self, name), size)})
+
+    @classmethod
+    def deterministic(cls, actions: ArrayLike, n_actions: int, version: int = 0) -> Policy:
+        """One action per step and state, from an array of shape (horizon, states)."""
+        return cls(None, actions, version, n_actions)  # type: ignore[arg-type]
+
+    @classmethod
+    def stochastic(cls, probabilities: ArrayLike, version: int = 0) -> Policy:
+        """Probabilities of shape (horizon, states, actions); rounding of their sums is removed."""
+        table = np.asarray(fitting("probabilities", probabilities))
+        if table.ndim == 3 and table.dtype.kind in "iuf":
+            sums = table.sum(axis=2, keepdims=True)
+            # Anything farther from 1 is a mistake that the constructor reports.
+            table = np.where(np.abs(sums - 1.0) <= 1e-8, table / np.where(sums > 0, sums, 1), table)
+        return cls(table, None, version)
+
+    @classmethod
+    def uniform(cls, horizon: int, states: int, actions: int, version: int = 0) -> Policy:
+        """Every action with the same probability, everywhere.
+
+        >>> Policy.uniform(1, 1, 4).table().tolist()
+        [[[0.25, 0.25, 0.25, 0.25]]]
+        """
+        sizes = {"horizon": horizon, "states": states, "actions": actions}
+        shape = tuple(_integer(name, size, 1) for name, size in sizes.items())
+        try:
+            table = np.full(shape, 1.0 / actions)
+        except (MemoryError, OverflowError, ValueError):  # more than NumPy can count
+            raise InvalidArgument(
+                f"horizon, states and actions are {shape}, but a table of them must fit in memory"
+            ) from None
+        return cls(table, None, version)
+
+    @property
+    def horizon(self) -> int:
+        """How many steps it prescribes."""
+        return int(self._tables.shape[0])
+
+    @property
+    def states(self) -> int:
+        """How many states it knows."""
+        return int(self._tables.shape[1])
+
+    @property
+    def is_deterministic(self) -> bool:
+        """Whether it is given by actions rather than by probabilities."""
+        return self.actions is not None
+
+    def table(self) -> Floats:
+        """The probabilities, (horizon, states, actions), also of a deterministic policy."""
+        if self.actions is None:
+            return self._probabilities
+        table = np.zeros((*self.actions.shape, self.n_actions))
+        np.put_along_axis(table, self.actions[:, :, np.newaxis], 1.0, axis=2)
+        return table
+
+    def relabelled(self, permutation: Sequence[int]) -> Policy:
+        """The same policy where action ``a`` is called ``permutation[a]``.
+
+        >>> Policy.deterministic([[0, 1]], n_actions=2).relabelled([1, 0]).actions.tolist()
+        [[1, 0]]
+        """
+        order = np.array(permutation)
+        if self.actions is None:
+            return Policy.stochastic(self.table()[..., np.argsort(order)], self.version)
+        new = order[self.actions]
+        if not np.array_equal(np.sort(order), np.arange(self.n_actions)):
+            return Policy.deterministic(new, self.n_actions, self.version)
+        new.setflags(write=False)
+        # It was checked as it was, and other labels are as good.
+        policy = object.__new__(Policy)
+        kept = {"version": self.version, "n_actions": self.n_actions}
+        names = {"state_labels": self.state_labels, "action_labels": None}
+        vars(policy).update(probabilities=None, actions=new, **kept, **names)
+        return policy
+
+    def labelled(self, states: Sequence[str] | None, actions: Sequence[str] | None) -> Policy:
+        """The same policy with names of states and actions."""
+        policy = object.__new__(Policy)
+        names = {
+            "state_labels": checked_labels("states", states, self.states),
+            "action_labels": checked_labels("actions", actions, self.n_actions),
+        }
+        vars(policy).update(vars(self) | names)
+        return policy
+
+    def as_version(self, version: int) -> Policy:
+        """The same policy by another number."""
+        if version == self.version:
+            return self
+        policy = object.__new__(Policy)
+        vars(policy).update(vars(self) | {"version": _integer("version", version, 0)})
+        return policy
+
+    @overload
+    def act(self, step: int, state: int, rng: np.random.Generator | None = None) -> int: ...
+    @overload
+    def act(self, step: int, state: str, rng: np.random.Generator | None = None) -> int | str: ...
+    def act(self, step: int, state: int | str, rng: np.random.Generator | None = None) -> int | str:
+        """The action at a step (from 0) in a state: by its label where the state is given by one.
+
+        Only a stochastic policy needs ``rng``.
+        """
+        named = isinstance(state, str)
+        code = code_of("state", state, self.state_labels) if isinstance(state, str) else state
+        try:
+            action = published().choose(self.probabilities, self.actions, step, code, rng)
+        except ValueError as error:
+            raise InvalidArgument(str(error)) from None
+        return self.action_labels[action] if named and self.action_labels else int(action)
+
+    def publish(self, path: str | os.PathLike[str]) -> None:
+        """Writes the public file, atomically, mode 0644; :mod:`tacit.published` reads it too."""
+        kind = "probabilities" if self.actions is None else "actions"
+        arrays = {"n_actions": np.array(self.n_actions), kind: self._tables}
+        write_published(path, self.version, arrays | self.label_arrays())
+
+    def label_arrays(self) -> dict[str, NDArray[Any]]:
+        """The names of states and actions, as a published file has them."""
+        labels = {"state_labels": self.state_labels, "action_labels": self.action_labels}
+        return {name: np.array(texts) for name, texts in labels.items() if texts is not None}
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Policy:
+        """Reads what :meth:`publish` wrote, executing nothing; a CorruptFile if it is damaged."""
+        reader = published()
+        try:
+            stored = reader.load(path)
+            if not isinstance(stored, reader.PublishedPolicy):
+                raise ValueError(f"{os.fspath(path)!r} holds a policy of another kind")
+            labels = stored.state_labels, stored.action_labels
+            tables = stored.probabilities, stored.actions
+            return cls(*tables, stored.version, stored.n_actions, *labels)
+        except ValueError as error:
+            raise CorruptFile(str(error)) from error
+
+    def __repr__(self) -> str:
+        kind = "deterministic" if self.is_deterministic else "stochastic"
+        return (
+            f"<Policy version {self.version}: {kind}, {self.horizon} steps, "
+            f"{self.states} states, {self.n_actions} actions>"
+        )
+
+    @property
+    def _tables(self) -> NDArray[Any]:
+        return self._probabilities if self.actions is None else self.actions
+
+    @property
+    def _probabilities(self) -> Floats:
+        assert self.probabilities is not None  # noqa: S101  (checked when it was made)
+        return self.probabilities
+
+
+def _integer(name: str, value: int, least: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
+        raise InvalidArgument(f"{name} must be an integer >= {least}, got {value!r}")
+    return int(value)
+
+
+def _valid(actions: Ints, n_actions: int) -> bool:
+    right = actions.ndim == 2 and actions.size > 0
+    return right and bool(actions.min() >= 0) and bool(actions.max() < n_actions)
+
+
+def _copied(array: Any, name: str, dtype: type[np.generic], kinds: str) -> NDArray[Any] | None:
+    """A copy of numbers, or ``None``."""
+    if array is None:
+        return None
+    given = array if isinstance(array, np.ndarray) else np.asarray(fitting(name, array))
+    if given.dtype.kind not in kinds:
+        raise InvalidArgument(
+            f"{name} must be numbers of dtype {dtype.__name__}, got {given.dtype}"
+        )
+    return np.array(given, dtype=dtype, order="C")
+
+
+def softmax(logits: Floats) -> Floats:
+    """Probabilities along the last axis, proportional to the exponentials.
+
+    >>> softmax(np.array([0.0, 0.0, -np.inf])).tolist()
+    [0.5, 0.5, 0.0]
+    """
+    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    probabilities: Floats = weights / weights.sum(axis=-1, keepdims=True)
+    return probabilities
+
+
+@dataclass(frozen=True, init=False, eq=False, repr=False)
+class MixedPolicy:
+    """Policies of one world, of which a user draws one and follows it for a whole episode.
+
+    Immutable and public. It has no table of its own: what a user does at one step tells which
+    policy she drew, and so what she does at the next.
+
+    Args:
+        components: the policies, all of the same sizes; all deterministic, or taken as stochastic.
+        weights: with which chance each is drawn.
+        version: which policy of its agent it is; components have the same.
+
+    >>> left, right = (Policy.deterministic([[a], [a]], n_actions=2) for a in (0, 1))
+    >>> mixed = MixedPolicy([left, right], [0.9, 0.1], version=3)
+    >>> component = mixed.draw(np.random.default_rng(0))
+    >>> mixed.act(0, 0, np.random.default_rng(), component)
+    0
+    """
+
+    components: tuple[Policy, ...]
+    tables: NDArray[Any]  # actions of all components, (M, H, S), or probabilities, (M, H, S, A)
+    weights: Floats
+    version: int
+
+    def __init__(self, components: Sequence[Policy], weights: ArrayLike, version: int = 0) -> None:
+        given = tuple(components)
+        if not given or not all(isinstance(policy, Policy) for policy in given):
+            raise InvalidArgument("components must be tacit Policies, at least one")
+        sizes = {(policy.horizon, policy.states, policy.n_actions) for policy in given}
+        if len(sizes) > 1:
+            raise InvalidArgument(f"components must be of one world, got sizes {sorted(sizes)}")
+        if not all(policy.is_deterministic for policy in given):
+            given = tuple(Policy(policy.table(), None, version) for policy in given)
+        try:
+            chances = published().check_mixed(len(given), np.array(weights))
+        except ValueError as error:
+            raise InvalidArgument(str(error)) from None
+        tables = np.stack([p.table() if p.actions is None else p.actions for p in given])
+        tables.setflags(write=False)
+        self.__dict__.update(
+            components=tuple(policy.as_version(version) for policy in given),
+            tables=tables,
+            weights=chances,
+            version=version,
+        )
+
+    @property
+    def horizon(self) -> int:
+        """How many steps it prescribes."""
+        return self.components[0].horizon
+
+    @property
+    def states(self) -> int:
+        """How many states it knows."""
+        return self.components[0].states
+
+    @property
+    def n_actions(self) -> int:
+        """How many actions there are."""
+        return self.components[0].n_actions
+
+    @property
+    def is_deterministic(self) -> bool:
+        """Whether all components are."""
+        return self.components[0].is_deterministic
+
+    def table(self) -> Floats:
+        """The chance of each action, (H, S, A), if nothing is known of the user's earlier steps."""
+        mean: Floats = np.tensordot(
+            self.weights, np.stack([policy.table() for policy in self.components]), axes=1
+        )
+        return mean
+
+    def relabelled(self, permutation: Sequence[int]) -> MixedPolicy:
+        """The same where action ``a`` is called ``permutation[a]``."""
+        changed = [policy.relabelled(permutation) for policy in self.components]
+        return MixedPolicy(changed, self.weights, self.version)
+
+    def draw(self, rng: np.random.Generator) -> int:
+        """The component that a user follows, drawn once, before her first step."""
+        return int(published().draw(self.weights, rng))
+
+    def as_version(self, version: int) -> MixedPolicy:
+        """The same policy by another number."""
+        policy = object.__new__(MixedPolicy)
+        parts = tuple(part.as_version(version) for part in self.components)
+        policy.__dict__.update(self.__dict__ | {"components": parts, "version": version})
+        return policy
+
+    def labelled(self, states: Sequence[str] | None, actions: Sequence[str] | None) -> MixedPolicy:
+        """The same policy with names of states and actions."""
+        policy = object.__new__(MixedPolicy)
+        parts = tuple(part.labelled(states, actions) for part in self.components)
+        policy.__dict__.update(self.__dict__ | {"components": parts})
+        return policy
+
+    def act(
+        self,
+        step: int,
+        state: int | str,
+        rng: np.random.Generator | None = None,
+        component: int | None = None,
+    ) -> int | str:
+        """The action of a component at a step (from 0) in a state; see :meth:`Policy.act`."""
+        if component is None:
+            raise InvalidArgument("component must be given: draw one for each episode")
+        if not 0 <= component < len(self.components):
+            raise InvalidArgument(
+                f"component must be in 0..{len(self.components) - 1}, got {component!r}"
+            )
+        return self.components[component].act(step, state, rng)
+
+    def drawn(self, users: int, rng: np.random.Generator) -> Ints:
+        """The components of the users of a block, as their devices draw them."""
+        possible = np.flatnonzero(self.weights)
+        found = np.searchsorted(np.cumsum(self.weights[possible]), rng.random(users), side="right")
+        return np.asarray(possible[np.minimum(found, len(possible) - 1)], dtype=np.int64)
+
+    def split(self, users: int, rng: np.random.Generator) -> Ints:
+        """How many users of a block follow each component: what :meth:`drawn` adds up to."""
+        return np.asarray(rng.multinomial(users, self.weights), dtype=np.int64)
+
+    def publish(self, path: str | os.PathLike[str]) -> None:
+        """Writes the public file, atomically, mode 0644; :mod:`tacit.published` reads it too."""
+        kind = "actions" if self.is_deterministic else "probabilities"
+        arrays = {"n_actions": np.array(self.n_actions), kind: self.tables, "weights": self.weights}
+        labels = self.components[0].label_arrays()
+        write_published(path, self.version, arrays | labels, kind="mixed")
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> MixedPolicy:
+        """Reads what :meth:`publish` wrote, executing nothing; a CorruptFile if it is damaged."""
+        reader = published()
+        try:
+            stored = reader.load(path)
+            if not isinstance(stored, reader.PublishedMixed):
+                raise ValueError(f"{os.fspath(path)!r} holds a policy of another kind")
+            parts = [Policy(p.probabilities, p.actions, 0, p.n_actions) for p in stored.components]
+            first = stored.components[0]
+            made = cls(parts, stored.weights, stored.version)
+            return made.labelled(first.state_labels, first.action_labels)
+        except ValueError as error:
+            raise CorruptFile(str(error)) from error
+
+    def __repr__(self) -> str:
+        return (
+            f"<MixedPolicy version {self.version}: {len(self.components)} components, "
+            f"{self.horizon} steps, {self.states} states, {self.n_actions} actions>"
+        )
+
+
+AnyPolicy = Policy | MixedPolicy
+
+
+def uniform_policy(spec: FiniteSpec, version: int = 0) -> Policy:
+    """All actions that a state allows with the same probability."""
+    if spec.allowed is None:
+        return Policy.uniform(spec.horizon, spec.states, spec.actions, version)
+    rows = spec.allowed / spec.allowed.sum(axis=1, keepdims=True)
+    return Policy.stochastic(np.broadcast_to(rows, (spec.horizon, *rows.shape)), version)
+
+
+def check_policy(model: FiniteModel | SparseModel | FiniteSpec, policy: AnyPolicy) -> None:
+    """Raises unless a policy is one for this world, and chooses only what states allow."""
+    if not isinstance(policy, (Policy, MixedPolicy)):
+        raise InvalidArgument(f"policy must be a tacit Policy, got {type(policy).__name__}")
+    has = (policy.horizon, policy.states, policy.n_actions)
+    needs = (model.horizon, model.states, model.actions)
+    if has != needs:
+        raise InvalidArgument(
+            f"policy is for another world: it has (horizon, states, actions) = {has}, "
+            f"this world has {needs}"
+        )
+    allowed = model.allowed
+    if allowed is None:
+        return
+    if isinstance(policy, MixedPolicy):
+        for part in policy.components:
+            check_policy(model, part)
+        return
+    if policy.actions is not None:
+        bad = np.asarray(~allowed[np.arange(model.states), policy.actions])
+    else:
+        bad = np.asarray((policy.table() * ~allowed).any(axis=2))
+    if bad.any():
+        step, state = np.argwhere(bad)[0].tolist()
+        raise InvalidArgument(
+            f"policy must choose actions that states allow, but not at step {step} in state {state}"
+        )

@@ -1,0 +1,394 @@
+"""What all releases say about first visits, in standard deviations of their noise.
+
+A block measures the visits x of a cell with noise. If m are expected of it, the best combination of
+blocks weighs each by m over the variance of its noise. A counter releases running sums, whose noise
+is correlated, but public numbers undo that: a counter with the factor C has noise B z with
+B C = A, A the running sum and z white, so the sums S of its first t releases give
+C A^-1 S = C x + z. Its t-th entry is one more measurement with white noise, of sum_j C_tj x_j
+visits, and if m_j are expected of block j it is weighed by sum_j C_tj m_j. So what many blocks
+visit adds up as in a running sum, and what one of them visits stands out as in a block of its own.
+Released block by block, C is the identity. Without noise counts are counts, with an error as if it
+were one visit.
+
+A row of next states is sparse: a few of S states follow a state and an action, and the noise of the
+others would drown them. So every entry is taken to be zero or real, with a chance that its size in
+standard deviations of the noise gives (a spike and a slab), and a row is known by degrees. All of
+it is made from releases, and all of its numbers are counts in standard deviations of their noise.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from copy import copy
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtr, ndtri
+
+from tacit.core.algorithm import Floats
+from tacit.privacy.counters.dense import NormalisedSquareRoot, Optimal
+
+# Visits, in noise, that every block is taken to have in a cell.
+_FLOOR = 1.0
+
+
+# By which what blocks said of first rewards fades from block to block: at first nobody knows how
+# many came there.
+_FADING = 0.8
+
+
+ADDED = (
+    *("moves", "paid", "variance"),
+    *("first_paid", "first_variance", "at_risk", "visits_at_risk"),
+)
+"""What adds up over blocks, and over steps where they are alike."""
+
+
+_RELEASED = ("transitions", "rewards", "first_paid")
+
+
+FACTORS = {kind.kind: kind for kind in (Optimal, NormalisedSquareRoot)}
+"""Counters whose running sums can be told apart again."""
+
+
+@cache
+def _undoing(kind: str, releases: int) -> tuple[Floats, Floats]:
+    """C A^-1 of a counter, and the norms of the rows of B."""
+    factor = FACTORS[kind](releases=releases, mu=1.0).factor
+    C = np.ldexp(factor.whole.astype(np.float64), -factor.places)
+    return C - np.pad(C[:, 1:], ((0, 0), (0, 1))), factor.row_norms
+
+
+@dataclass(frozen=True, eq=False)
+class VisitEstimate:
+    """Weighted sums of all blocks; those of L = 1 or H steps, S states and A actions.
+
+    Attributes:
+        noisy: Whether releases have noise.
+        counter: Kind and releases of the counter that blocks go through; ("", 0) if none.
+        moves: Next states, (L, S, A, S).
+        paid, variance: Rewards, and the variance of the noise, (L, S, A).
+        first_paid, first_variance, at_risk, visits_at_risk: Of first rewards.
+        sums: Of a counter: all of its releases, beside sums of what was expected.
+    """
+
+    noisy: bool
+    counter: tuple[str, int]
+    moves: Floats
+    paid: Floats
+    variance: Floats
+    first_paid: Floats
+    first_variance: Floats
+    at_risk: Floats
+    visits_at_risk: Floats
+    sums: Floats
+
+    @classmethod
+    def empty(
+        cls, shape: tuple[int, ...], noisy: bool = True, counter: tuple[str, int] = ("", 0)
+    ) -> VisitEstimate:
+        """Before any release."""
+        cells = [np.zeros(shape) for _ in range(6)]
+        moves = np.zeros((*shape, shape[1]))
+        sums = np.zeros((0, moves.size + 5 * cells[0].size))
+        return cls(noisy, counter, *[moves, *cells, sums])
+
+    def added(
+        self, parts: Mapping[str, Floats], std: Mapping[str, Any], visits: tuple[Floats, ...]
+    ) -> VisitEstimate:
+        """With a release, of a block of which so many ``visits`` are expected.
+
+        They are those that count, users who came at all, and all visits, of each cell.
+        """
+        noise, first_noise = (float(np.max(std[name])) for name in ("transitions", "first_paid"))
+        released = [parts[name] for name in _RELEASED]
+        row = np.concatenate([array.ravel() for array in (*released, *visits)])
+        sums = self.sums
+        if self.counter[0]:
+            undone, norms = _undoing(*self.counter)
+            at = len(sums)
+            if at:
+                row[-3 * self.paid.size :] += sums[-1, -3 * self.paid.size :]
+            sums = np.vstack([sums, row])
+            row = undone[at, : at + 1] @ sums
+            noise, first_noise = noise / norms[at], first_noise / norms[at]
+        moves = row[: self.moves.size].reshape(self.moves.shape)
+        cells = row[self.moves.size :].reshape(5, *self.paid.shape)
+        paid, first, expected, came, often = cells
+        weight = self._weight(expected, noise)
+        new = replace(
+            self,
+            sums=sums,
+            moves=self.moves + weight[..., np.newaxis] * moves,
+            paid=self.paid + weight * paid,
+            variance=self.variance + (weight * noise) ** 2 if noise else np.ones(paid.shape),
+        )
+        if not visits[1].any():
+            return new
+        weight = self._weight(came, first_noise)
+        fresh = (weight * first_noise) ** 2 if first_noise else 1.0
+        return replace(
+            new,
+            first_paid=_FADING * self.first_paid + weight * first,
+            first_variance=_FADING**2 * self.first_variance + fresh,
+            at_risk=_FADING * self.at_risk + weight * came,
+            visits_at_risk=_FADING * self.visits_at_risk + weight * often,
+        )
+
+    def _weight(self, expected: Floats, noise: float) -> Floats:
+        weight: Floats = np.ones(expected.shape)
+        return (expected + _FLOOR * noise) / noise**2 if self.noisy else weight
+
+    def pooled(self, steps: slice) -> VisitEstimate:
+        """The same of a world in which these steps are alike."""
+        sums = {name: getattr(self, name)[steps].sum(axis=0, keepdims=True) for name in ADDED}
+        if not self.noisy:
+            sums["variance"] = np.ones(sums["variance"].shape)
+        return replace(self, counter=("", 0), sums=self.sums[:0], **sums)
+
+    # In standard deviations of the noise.
+
+    @property
+    def entries(self) -> Floats:
+        """Next states (L, S, A, S)."""
+        entries: Floats = self.moves / _root(self.variance)[..., np.newaxis]
+        return entries
+
+    @property
+    def rewards(self) -> Floats:
+        """Rewards, in the deviations of next states."""
+        return self.paid / _root(self.variance)
+
+    @property
+    def first_scores(self) -> Floats:
+        """Users paid first in a cell."""
+        return self.first_paid / _root(self.first_variance)
+
+
+def _root(variance: Floats) -> Floats:
+    root: Floats = np.sqrt(np.where(variance > 0, variance, 1.0))
+    return root
+
+
+@dataclass(frozen=True)
+class SparseConstants:
+    """Chosen on grid(4), deep_sea(8), riverswim(8 and 11), random worlds and lakes of other seeds.
+
+    And with other seeds of runs than those of any table.
+    """
+
+    reward_weight: float = 0.3  # squared weight of rewards against transitions at the gate
+    slab: float = 1.5  # how improbable a next state is, beyond ln S; less beside what is known
+    occam: float = 1.0  # and more so in a row that has a strong entry already
+    known: float = 3.0  # a row with so many visits, in noise, is known by half
+    sharpness: float = 4.0  # how suddenly it becomes known
+    pessimism: float = 0.5  # rewards are lowered by so many of their deviations
+    lent: float = 30.0  # visits, in noise, that all steps together lend to one of them at most
+    paid_weight: float = 0.3  # squared weight of where the first reward came
+
+
+@dataclass(eq=False)
+class SpikeSlabPosterior:
+    """What follows from all releases; a value: :meth:`after` makes another one.
+
+    Attributes:
+        evidence: Sums of all releases.
+        constants: Of the prior.
+        last: How many of the steps say something of other steps.
+        slab: (L, S, A, S), the chance of each next state that it is one.
+        visits: (L, S, A), in standard deviations of the noise of one entry.
+        known: (L, S, A), how far a row is known, from 0 to 1.
+        transitions: (L, S, A, S), rows times how far they are known.
+        rewards: (L, S, A), cautious means times the same.
+        paying_rate: The chance of a cell of which nothing is known that it pays.
+        common: Of a world in which all steps are the same, if there are several.
+    """
+
+    evidence: VisitEstimate
+    constants: SparseConstants
+    last: int
+    slab: Floats
+    known: Floats
+    cautious: Floats
+    paying_rate: float
+    common: SpikeSlabPosterior | None
+    entries: Floats = field(init=False)
+    paid: Floats = field(init=False)
+    visits: Floats = field(init=False)
+    transitions: Floats = field(init=False)
+    rewards: Floats = field(init=False)
+    reward_mean: Floats = field(init=False)
+    reward_std: Floats = field(init=False)
+    paying: Floats = field(init=False)
+    hinted: Floats = field(init=False)
+    hint: Floats = field(init=False)
+
+    @classmethod
+    def prior(
+        cls, evidence: VisitEstimate, constants: SparseConstants, apart: bool = False
+    ) -> SpikeSlabPosterior:
+        """Before any release; ``apart`` if what follows the last step is not known."""
+        shape = evidence.paid.shape
+        common = None
+        if shape[0] > 1:
+            common = cls.prior(VisitEstimate.empty((1, *shape[1:]), evidence.noisy), constants)
+        last = shape[0] - 1 if apart and shape[0] > 1 else shape[0]
+        cells = np.zeros(shape), np.zeros(shape)
+        first = cls(evidence, constants, last, np.zeros(evidence.moves.shape), *cells, 0.5, common)
+        first._see()
+        return first
+
+    def after(self, evidence: VisitEstimate) -> SpikeSlabPosterior:
+        """The posterior of more releases, beside what was known by this one."""
+        new = copy(self)
+        new.evidence = evidence
+        new._see()
+        return new
+
+    def _see(self) -> None:
+        self._see_moves()
+        self._see_rewards()
+
+    def _see_moves(self) -> None:
+        """What the evidence says of next states, beside what was known of them."""
+        self.entries, self.paid = self.evidence.entries, self.evidence.rewards
+        if self.common is not None:
+            self.common = self.common.after(self.evidence.pooled(slice(self.last)))
+            self._borrow(self.common)
+        entries = self.entries
+        self.slab = self._real(entries)
+        positive = np.maximum(entries, 0.0) * self.slab
+        self.visits = positive.sum(axis=-1)
+        self.known = 1.0 - self.unknown(self.visits)
+        self.transitions = positive * _per_visit(self.known, self.visits)
+
+    def _borrow(self, common: SpikeSlabPosterior) -> None:
+        """Adds to every step visits of a world in which all steps are the same.
+
+        So many as the steps are alike: with n visits of a row, its entries differ from those of the
+        common row by their noise, of variance 1, and by n times how much the steps differ, of which
+        the mean square over rows is d. Then the common row is worth 1 / (d n) visits.
+        """
+        rows = common.transitions / np.maximum(common.known, 1e-9)[..., np.newaxis]
+        square = np.maximum((rows**2).sum(axis=-1), 1e-9)
+        visits = np.maximum((self.entries * rows).sum(axis=-1) / square, 1.0)
+        apart = ((self.entries - visits[..., np.newaxis] * rows) ** 2).sum(axis=-1)
+        seen = (visits > 2.0) & (common.known > 0.9)
+        seen[self.last :] = False
+        excess = (apart - (rows.shape[-1] - 1.0))[seen].sum()
+        differ = max(float(excess), 0.0) / max(float((visits[seen] ** 2).sum()), 1.0)
+        lent = np.minimum(self.constants.lent, 1.0 / np.maximum(differ * visits, 1e-9))
+        lent = np.minimum(lent, common.visits) * common.known
+        if self.last == 1:
+            lent[0] = 0.0  # it is the common one
+        self.entries = self.entries + lent[..., np.newaxis] * rows
+        self.paid = self.paid + lent * np.clip(common.reward_mean, 0.0, 1.0)
+
+    def _real(self, entries: Floats) -> Floats:
+        """The chance of every next state that it is one."""
+        c, S = self.constants, entries.shape[-1]
+        against = np.full(entries.shape, math.log(S) + c.slab)
+        if self.slab.any():
+            # Where one action leads, others may: worlds have neighbourhoods.
+            beside = (self.slab * self.known[..., np.newaxis])[: self.last].max(axis=(0, 2))
+            beside = np.maximum(beside, beside.T)
+            np.fill_diagonal(beside, 1.0)
+            against -= beside[:, np.newaxis, :] * max(0.0, math.log(S) - 1.0)
+        strongest = np.maximum(entries.max(axis=-1, keepdims=True), 1e-9)
+        against += c.occam * np.maximum(0.0, np.log(strongest / 2.5))
+        chance = 1.0 / (1.0 + np.exp(np.minimum(50.0, against - entries**2 / 2.0)))
+        return np.where(entries > 0, chance, 0.0)
+
+    def unknown(self, visits: Floats) -> Floats:
+        """How far rows with so many visits are unknown, from 1 to 0."""
+        c = self.constants
+        share: Floats = 1.0 / (1.0 + (visits / c.known) ** c.sharpness)
+        return share
+
+    def whole_rows(self) -> Floats:
+        """Rows that sum to 1: who goes where nothing is known may be anywhere."""
+        rows: Floats = (
+            self.transitions + ((1.0 - self.known) / self.slab.shape[-1])[..., np.newaxis]
+        )
+        return rows
+
+    # Rewards.
+
+    def _see_rewards(self) -> None:
+        """Rewards of a cell are 0, or have a mean somewhere in (0, 1): with which chance, where."""
+        c = self.constants
+        visits = np.maximum(self.visits, 0.5)
+        self.reward_mean = mean = self.paid / visits
+        self.reward_std = spread = 1.0 / math.sqrt(c.reward_weight) / visits
+        known, paid = self.known, self.cautious * self.known
+        self.paying_rate = rate = float((1.0 + paid.sum()) / (2.0 + known.sum()))
+        # Other actions of a state tell most.
+        others = paid.sum(axis=-1, keepdims=True) - paid
+        beside = known.sum(axis=-1, keepdims=True) - known
+        prior = np.clip((rate + others) / (1.0 + beside), 1e-4, 0.5)
+        nothing = np.exp(-(np.clip(mean / spread, -40.0, 40.0) ** 2) / 2.0) / (spread * 2.5066)
+        something = ndtr((1.0 - mean) / spread) - ndtr(-mean / spread)
+        both = np.maximum(prior * something + (1.0 - prior) * nothing, 1e-300)
+        self.paying = np.where(mean / spread > 8.0, 1.0, prior * something / both)
+        self.hinted, self.hint = self._first_rewards(np.clip(mean + 2.0 * spread, 0.0, 1.0))
+        low = np.clip(mean - c.pessimism * spread, 0.0, 1.0)
+        self.cautious = np.where(mean > 0, self.paying * low, 0.0)
+        hinted = (1.0 - self.paying) * self.hint * self.hinted
+        self.cautious = np.minimum(self.cautious + hinted, 1.0)
+        self.rewards = self.cautious * known
+
+    def _first_rewards(self, most: Floats) -> tuple[Floats, Floats]:
+        """Means by where users were paid first, and the chance of each that it is real.
+
+        Who comes v times is paid with 1 - exp(-r v). What visits themselves say of rewards counts
+        for or against it.
+        """
+        evidence, score = self.evidence, self.evidence.first_scores
+        share = np.clip(evidence.first_paid / np.maximum(evidence.at_risk, 1e-12), 0.0, 1.0 - 1e-9)
+        often = np.maximum(evidence.visits_at_risk / np.maximum(evidence.at_risk, 1e-12), 1.0)
+        means: Floats = np.minimum(-np.log1p(-share) / often, most)
+        misfit = means * (means - 2.0 * self.reward_mean) / (2.0 * self.reward_std**2)
+        against = math.log(evidence.paid[0].size) + 0.5 - score**2 / 2.0 + misfit
+        real = 1.0 / (1.0 + np.exp(np.clip(against, -50.0, 50.0)))
+        return means, np.where(score > 0, real, 0.0)
+
+    # Worlds that may be true.
+
+    def sample(self, rng: np.random.Generator) -> tuple[Floats, Floats, Floats]:
+        """One of them: transitions, rewards, and how far each row is unknown."""
+        entries = self.entries
+        kept = rng.random(entries.shape) < self.slab
+        moves = np.maximum(entries + rng.standard_normal(entries.shape), 0.0) * kept
+        visits = moves.sum(axis=-1)
+        unknown = self.unknown(visits)
+        mean, spread = self.reward_mean, self.reward_std
+        low, high = ndtr(-mean / spread), ndtr((1.0 - mean) / spread)
+        quantile = np.clip(low + rng.random(mean.shape) * (high - low), 1e-12, 1.0 - 1e-12)
+        drawn = np.clip(mean + spread * ndtri(quantile), 0.0, 1.0)
+        hinted = np.where(rng.random(mean.shape) < self.hint, self.hinted, 0.0)
+        paid = np.where(rng.random(mean.shape) < self.paying, drawn, hinted)
+        known = 1.0 - unknown
+        return moves * _per_visit(known, visits), known * paid, unknown
+
+    def sample_whole(self, rng: np.random.Generator) -> tuple[Floats, Floats]:
+        """One in which the unknown leads somewhere, and pays as cells do that are known.
+
+        What is unknown of a row leads to one state: where the state's other actions lead, to itself
+        or anywhere. It pays with the chance of any cell, and then something between 0 and 1.
+        """
+        P, r, unknown = self.sample(rng)
+        states, mass = np.arange(P.shape[-1]), unknown[..., np.newaxis]
+        near = P.sum(axis=2) + np.eye(len(states)) + 1.0 / len(states)
+        chances = np.cumsum(near, axis=-1)[:, :, np.newaxis]
+        drawn = rng.random(mass.shape) * chances[..., -1:]
+        after = (chances <= drawn).sum(axis=-1, keepdims=True)
+        paid = rng.random(unknown.shape) * (rng.random(unknown.shape) < self.paying_rate)
+        return P + mass * (states == after), r + unknown * paid
+
+
+def _per_visit(known: Floats, visits: Floats) -> Floats:
+    share: Floats = (known / np.maximum(visits, 1e-9))[..., np.newaxis]
+    return share

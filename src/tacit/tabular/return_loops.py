@@ -1,0 +1,159 @@
+"""Compiled loops."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tacit.numerics.compiled import Floats, Ints, compiled
+
+
+@compiled
+def sum_returns(
+    states: Ints,
+    actions: Ints,
+    rewards: Floats,
+    cells: Ints,
+    centre: Floats,
+    trace: float,
+    first: int,
+    most: float,
+    length: float,
+    separate: bool,
+    sums: Floats,
+    visits: Floats,
+) -> None:
+    """Adds users to ``sums`` and ``visits``, (rows, C); see :class:`ReturnSums` for what is added.
+
+    Row 0 takes everybody, or each user her own row when ``separate``. ``cells`` (1 or H, S, A) is
+    the cell of a step, negative where it has none; ``centre`` is (H, S). Invalid states and actions
+    are negative or too large, invalid rewards are NaN.
+    """
+    users, horizon = actions.shape
+    last, n_states, n_actions = cells.shape[0] - 1, cells.shape[1], cells.shape[2]
+    seen = np.zeros(sums.shape[1], dtype=np.bool_)
+    residuals = np.zeros(horizon)
+    kept, entries = np.zeros(first, dtype=np.int64), np.zeros(first)
+    for user in range(users):
+        steps = 0
+        while steps < horizon:
+            state, action = states[user, steps], actions[user, steps]
+            after, reward = states[user, steps + 1], rewards[user, steps]
+            if state < 0 or state >= n_states or after < 0 or after >= n_states:
+                break
+            if action < 0 or action >= n_actions or np.isnan(reward):
+                break
+            steps += 1
+        gained = 0.0
+        for step in range(steps - 1, -1, -1):
+            ahead = centre[step + 1, states[user, step + 1]] if step + 1 < steps else 0.0
+            here = rewards[user, step] + ahead - centre[step, states[user, step]]
+            gained = here + trace * gained
+            residuals[step] = gained
+        count, square = 0, 0.0
+        for step in range(steps):
+            cell = cells[min(step, last), states[user, step], actions[user, step]]
+            if cell < 0 or seen[cell]:
+                continue
+            if count == first:
+                break
+            seen[cell] = True
+            kept[count] = cell
+            entries[count] = min(max(residuals[step], -most), most)
+            square += entries[count] ** 2
+            count += 1
+        factor = length / np.sqrt(square) if square > length * length else 1.0
+        row = user if separate else 0
+        for i in range(count):
+            sums[row, kept[i]] += factor * entries[i]
+            visits[row, kept[i]] += 1.0
+            seen[kept[i]] = False
+
+
+@compiled
+def weigh_returns(
+    states: Ints,
+    actions: Ints,
+    rewards: Floats,
+    chances: Floats,
+    logged: int,
+    ratios: Floats,
+    most: Floats,
+    largest: float,
+    sums: Floats,
+    spreads: Floats,
+) -> None:
+    """Adds users to their rows of ``sums`` and ``spreads``, (users, K, 2).
+
+    See :class:`WeightedReturns`.
+    """
+    users, horizon = actions.shape
+    policies, last, n_states, n_actions = ratios.shape
+    last -= 1
+    weights, gained = np.zeros(policies), np.zeros(policies)
+    for user in range(users):
+        weights[:] = 1.0
+        gained[:] = 0.0
+        left, steps = largest, 0
+        for step in range(horizon):
+            state, action = states[user, step], actions[user, step]
+            after, reward = states[user, step + 1], rewards[user, step]
+            if state < 0 or state >= n_states or after < 0 or after >= n_states:
+                break
+            if action < 0 or action >= n_actions or np.isnan(reward):
+                break
+            chance = chances[user, step] if logged > 0 else 1.0
+            if np.isnan(chance) or chance <= 0.0:
+                break
+            steps += 1
+            reward = min(reward, left)
+            left -= reward
+            for k in range(policies):
+                ratio = ratios[k, min(step, last), state, action]
+                if k < logged:
+                    ratio /= chance
+                # Cut before it is multiplied: 0 times an infinite ratio is no number.
+                weights[k] = min(weights[k] * min(ratio, 1e200), 1e200)
+                gained[k] += weights[k] * reward
+        if steps == 0:
+            continue
+        for k in range(policies):
+            for side in range(2):
+                got = gained[k] if side == 0 else weights[k] * left
+                x = min(got / most[k], 1.0)
+                sums[user, k, side] = x
+                spreads[user, k, side] = x * (1.0 - x)
+
+
+@compiled
+def count_first_actions(
+    states: Ints,
+    actions: Ints,
+    cells: Ints,
+    first: int,
+    separate: bool,
+    counts: Floats,
+) -> None:
+    """Adds users to ``counts``, (rows, C): what each did at first visits of her first states.
+
+    ``cells`` (S, A) is the cell of a state and an action, negative where there is none; an episode
+    ends where its state or action is invalid or has no cell.
+    """
+    users, horizon = actions.shape
+    n_states, n_actions = cells.shape
+    seen = np.zeros(n_states, dtype=np.bool_)
+    kept = np.zeros(first, dtype=np.int64)
+    for user in range(users):
+        row, found = user if separate else 0, 0
+        for step in range(horizon):
+            state, action = states[user, step], actions[user, step]
+            if state < 0 or state >= n_states or action < 0 or action >= n_actions:
+                break
+            if cells[state, action] < 0 or found == first:
+                break
+            if not seen[state]:
+                seen[state] = True
+                kept[found] = state
+                found += 1
+                counts[row, cells[state, action]] += 1.0
+        for i in range(found):
+            seen[kept[i]] = False

@@ -1,0 +1,181 @@
+"""Exact simulation of blocks of users in finite worlds.
+
+:func:`simulate_episodes` follows users one by one. :func:`simulate_counts` draws how many of a
+block's users go where, which is all that statistics linear in the counts need: while a policy is
+fixed, users are independent, so the users in a state split over actions, rewards and next states by
+multinomials, at a cost that does not grow with their number. :func:`simulate_occupancy` does the
+same for policies that leave no choice of action, and keeps no counts of the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.data.episodes import Episodes
+from tacit.data.sizes import Floats, check_bytes, check_users
+from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.statistic import Block, StreamedBlock
+from tacit.tabular.model import FiniteModel, SparseModel, conditional_chances, cumulative_chances
+from tacit.tabular.policy import AnyPolicy, MixedPolicy, Policy, check_policy
+
+Ints = NDArray[np.int64]
+
+
+# In place of the table that a policy does not have. Read-only as policies are, so that loops are
+# compiled once.
+_NO_ACTIONS = np.zeros((1, 1), dtype=np.int64)
+_NO_ACTIONS.setflags(write=False)
+
+
+_NO_CHOICES = np.zeros((1, 1, 1))
+
+
+# Users of a part of a streamed block.
+_PART = 1 << 15
+
+
+def simulate_counts(
+    model: FiniteModel,
+    policy: AnyPolicy,
+    users: int,
+    rng: np.random.Generator,
+    pooled: bool = False,
+) -> Block:
+    """How often a block's users, at most 10^12, did what: the form "counts", or "pooled".
+
+    When ``pooled`` no array of every step is made. Those of a mixed policy are split over its
+    components first.
+    """
+    from tacit.tabular.simulate_loops import sum_rewards
+
+    check_policy(model, policy)
+    if isinstance(policy, MixedPolicy):
+        split = policy.split(check_users(users), rng)
+        # With no users at all the first component has the zeros.
+        some = np.flatnonzero(split) if users else [0]
+        parts = [simulate_counts(model, policy.components[m], split[m], rng, pooled) for m in some]
+        arrays = {name: np.sum([part[name] for part in parts], axis=0) for name in parts[0].arrays}
+        return Block(int(users), arrays, aggregate=True)
+    steps = 1 if pooled else model.horizon
+    shape = (steps, model.states, model.actions, model.states)
+    check_bytes("transitions of a block (pooled=True makes them smaller)", shape)
+    transitions = np.zeros(shape, dtype=np.int64)
+    visits = _count_moves(model, policy, users, rng, transitions)
+    rewards = np.zeros(shape[:3])
+    if model.transition_rewards is not None:
+        for step in range(steps):
+            rewards[step] = (transitions[step] * model.transition_rewards).sum(axis=2)
+    else:
+        if pooled and len(model.reward_probabilities) == 1:
+            # The sum of binomials with one probability is a binomial.
+            visits = visits.sum(axis=0, keepdims=True)
+        sum_rewards(rng, visits, model.conditional_rewards, model.reward_values, rewards)
+    return Block(int(users), {"transitions": transitions, "rewards": rewards}, aggregate=True)
+
+
+def simulate_occupancy(
+    model: FiniteModel, policy: AnyPolicy, users: int, rng: np.random.Generator
+) -> Block:
+    """What :func:`simulate_counts` draws, without the actions that nobody takes."""
+    from tacit.tabular.simulate_loops import sum_rewards
+
+    check_policy(model, policy)
+    if isinstance(policy, MixedPolicy) or policy.actions is None:
+        kind = "mixed" if isinstance(policy, MixedPolicy) else "stochastic"
+        raise InvalidArgument(
+            f"policy must be deterministic where only its own actions are counted, but it is {kind}"
+        )
+    actions, H, S = policy.actions, model.horizon, model.states
+    check_bytes("transitions of a block", (H, S, S))
+    transitions, rewards = np.zeros((H, S, 1, S), dtype=np.int64), np.zeros((H, S, 1))
+    visits, everywhere = _count_moves(model, policy, users, rng, transitions), np.arange(S)
+    if model.transition_rewards is not None:
+        table = model.transition_rewards[everywhere, actions]
+        rewards[:, :, 0] = (transitions[:, :, 0] * table).sum(axis=2)
+    else:
+        paying = np.minimum(np.arange(H), len(model.reward_probabilities) - 1)[:, np.newaxis]
+        table = model.conditional_rewards[paying, everywhere, actions]
+        sum_rewards(rng, visits, table[:, :, np.newaxis], model.reward_values, rewards)
+    moves, paid = transitions[:, :, 0], rewards[:, :, 0]
+    arrays = {"actions": actions, "transitions": moves, "rewards": paid}
+    return Block(int(users), arrays, aggregate=True)
+
+
+def simulate_streamed(
+    model: FiniteModel | SparseModel, policy: AnyPolicy, users: int, rng: np.random.Generator
+) -> StreamedBlock:
+    """Users one by one, some thousand in memory at a time, the same whenever they are made."""
+    check_policy(model, policy)
+    users = check_users(users)
+    entropy = rng.integers(2**63, size=2).tolist()
+
+    def parts() -> Iterator[Block]:
+        for part, first in enumerate(range(0, max(users, 1), _PART)):
+            own = np.random.default_rng(np.random.SeedSequence([*entropy, part]))
+            yield simulate_episodes(model, policy, min(_PART, users - first), own).block()
+
+    return StreamedBlock(users, parts)
+
+
+def simulate_episodes(
+    model: FiniteModel | SparseModel, policy: AnyPolicy, users: int, rng: np.random.Generator
+) -> Episodes:
+    """Users one by one: states (n, H + 1), actions, rewards (n, H), and the policy's version.
+
+    Those of a mixed policy have its ``components``.
+    """
+    from tacit.tabular.simulate_loops import roll_out, roll_out_sparse
+
+    check_policy(model, policy)
+    users = check_users(users)
+    H = model.horizon
+    check_bytes("episodes of a block", (users, 3 * H + 2))
+    states = np.empty((users, H + 1), dtype=np.int64)
+    actions = np.empty((users, H), dtype=np.int64)
+    rewards = np.empty((users, H))
+    components, drawn = None, np.zeros(1, dtype=np.int64)
+    deterministic, told, choices = _choices(policy, cumulative_chances)
+    if isinstance(policy, MixedPolicy):
+        components = drawn = policy.drawn(users, rng)
+    else:
+        told, choices = told[np.newaxis], choices[np.newaxis]
+    following = (deterministic, told, choices, drawn)
+    if isinstance(model, SparseModel):
+        roll_out_sparse(rng, *model.chances, *following, states, actions, rewards)
+    else:
+        roll_out(rng, *model.chances, *following, states, actions, rewards)
+    if isinstance(model, FiniteModel) and model.transition_rewards is not None:
+        rewards = model.transition_rewards[states[:, :-1], actions, states[:, 1:]]
+    versions = np.full(users, policy.version, dtype=np.int64)
+    return Episodes(states, actions, rewards, versions, components=components)
+
+
+def _choices(policy: AnyPolicy, chances: Callable[[Floats], Floats]) -> tuple[bool, Ints, Floats]:
+    """Whether it is deterministic, its actions, and its choices as a sampler needs them.
+
+    A mixed one's have an axis of components in front.
+    """
+    if isinstance(policy, MixedPolicy):
+        if policy.is_deterministic:
+            return True, policy.tables, _NO_CHOICES[np.newaxis]
+        return False, _NO_ACTIONS[np.newaxis], chances(policy.tables)
+    if policy.actions is not None:
+        return True, policy.actions, _NO_CHOICES
+    return False, _NO_ACTIONS, chances(policy.table())
+
+
+def _count_moves(
+    model: FiniteModel, policy: Policy, users: int, rng: np.random.Generator, transitions: Ints
+) -> Ints:
+    """Fills transitions, (H or 1, S, A or 1, S); returns visits, (H, S, A or 1)."""
+    from tacit.tabular.simulate_loops import count_moves
+
+    visits = np.zeros((model.horizon, *transitions.shape[1:3]), dtype=np.int64)
+    first, moves = model.first_states, model.moves
+    drawn = first.successors[0], first.conditional[0], moves.successors, moves.conditional
+    chosen = _choices(policy, conditional_chances)
+    count_moves(rng, check_users(users), *drawn, *chosen, visits, transitions)
+    return visits

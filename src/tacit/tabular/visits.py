@@ -1,0 +1,267 @@
+"""What is asked of users in finite worlds: how often they went where, and what it paid them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.data.reading import read_codes, read_steps
+from tacit.privacy.arguments import positive
+from tacit.privacy.budget import Relation, checked_relation
+from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.statistic import Block, Bools, Floats, Ints, Layout, LoopSums, Part
+from tacit.tabular.spec import settle
+
+
+@dataclass(frozen=True, eq=False)
+class VisitCounts(LoopSums):
+    """Transitions N(s, a, s') and reward sums R(s, a) of users' episodes, bounded.
+
+    Reads ``states`` (users, H + 1), ``actions``, ``rewards`` (users, H) and, if there is a policy,
+    ``versions`` (users,). A step counts if its state, action, next state and reward are valid
+    (rewards are cut to [0, 1]); with ``policy`` it counts only if the user followed that version
+    and the action is the policy's. Everything else is dropped. ``policy`` (M, H, S) are the
+    components of a mixed policy: then ``components`` (users,) say which of them each user drew, an
+    action must be that one's, and nothing counts of a user whose component is none.
+
+    A *cell* is what a step is counted under: (step, s, a), or (s, a) when ``pooled``. What follows
+    the last step makes no difference where it has cells of its own: if that is no state, it counts
+    as state 0. When pooled it has them if it is ``apart``, as for logs that end with it. With a
+    deterministic ``policy`` there are only the cells it can reach, so no noise is spent on others.
+    ``cap`` (pooled only) counts a user's first ``cap`` steps in a cell. Whether a step is among
+    the first depends on the past only, so what follows it is still an unbiased sample.
+    Parts: ``transitions`` (cells, S), and ``rewards`` (cells,) with weight w.
+
+    Sensitivity, per step. Each of the H steps is in one cell: two users differ in at most two
+    entries of ``transitions``, by 1 each, and the same for rewards of 1. Over H steps with cells of
+    their own, L2^2 = 2 H (1 + w^2) and L1 = 2 H (1 + w) for replace-one, half of both against zero.
+
+    Sensitivity, pooled. Let n_i <= cap be a user's steps in cell i, sum n_i <= H, over M cells.
+    sum n_i^2 is convex, so it is largest when cells are filled one after the other; call that
+    F(H). Her transitions have squared length at most F(H) (all steps of a cell into one state), and
+    two vectors without negative entries are at most sqrt(2 F(H)) apart. Rewards differ in cell i
+    by at most max(n_i, n'_i), and the larger of the two uses at most 2 H steps in all:
+    sum max(n_i, n'_i)^2 <= F(2 H). So L2^2 = 2 F(H) + w^2 F(2 H) for replace-one and
+    (1 + w^2) F(H) against zero. In the 1-norm, with T(m) = min(m, M cap):
+    L1 = 2 T(H) + w T(2 H), and (1 + w) T(H). With a last step ``apart`` F(n) is that of n - 1
+    steps, plus 1, and F(2 n) that of 2 n - 2, plus 2.
+    """
+
+    states: int
+    actions: int
+    horizon: int
+    pooled: bool = False
+    cap: int | None = None
+    weight: float = 1.0
+    policy: Ints | None = None
+    version: int = 0
+    apart: bool = False
+    nonnegative = True
+
+    def __post_init__(self) -> None:
+        sizes = (self.states, self.actions, self.horizon)
+        if min(sizes) < 1:
+            raise InvalidArgument(f"states, actions and horizon must be >= 1, got {sizes}")
+        if self.cap is not None and (not self.pooled or self.cap < 1):
+            raise InvalidArgument(f"cap must be >= 1 and goes with pooled, got {self.cap!r}")
+        positive("weight", self.weight)
+        if self.policy is not None:
+            table = np.array(self.policy, dtype=np.int64)
+            if table.shape[-2:] != (self.horizon, self.states) or table.ndim not in (2, 3):
+                raise InvalidArgument(
+                    f"policy must have shape {(self.horizon, self.states)}, got {table.shape}"
+                )
+            if table.min() < 0 or table.max() >= self.actions:
+                raise InvalidArgument(f"policy must name actions 0..{self.actions - 1}")
+            settle(self, policy=table)
+        settle(self, name="visit counts")
+
+    @property
+    def rows(self) -> int:
+        """L: steps that are told apart, of which the first stands for all before the others."""
+        return min(1 + self.apart, self.horizon) if self.pooled else self.horizon
+
+    @cached_property
+    def cells(self) -> Ints:
+        """The cell of (step, state, action), -1 where the step is dropped."""
+        H, S, A, L = self.horizon, self.states, self.actions, self.rows
+        taken = np.ones((H, S, A), dtype=bool)
+        if self.policy is not None:
+            tables = self.policy.reshape(-1, H, S)
+            taken = (np.arange(A) == tables[..., np.newaxis]).any(axis=0)
+        some = by_row(taken, L) > 0
+        numbers = np.cumsum(some.reshape(-1)).reshape(L, S, A) - 1
+        return np.where(taken, numbers[row_of(np.arange(H), H, L)], -1)
+
+    @cached_property
+    def size(self) -> int:
+        """How many cells there are."""
+        return int(self.cells.max()) + 1
+
+    @cached_property
+    def where(self) -> tuple[Ints, Ints, Ints]:
+        """Row, state and action of every cell; see :attr:`rows`."""
+        rows, states, actions = np.nonzero(by_row(self.cells >= 0, self.rows))
+        return rows, states, actions
+
+    @cached_property
+    def clips(self) -> bool:
+        """Whether users must be counted one by one."""
+        return self.cap is not None
+
+    @cached_property
+    def layout(self) -> Layout:
+        """``transitions`` and ``rewards``."""
+        moves = Part("transitions", (self.size, self.states))
+        return Layout((moves, Part("rewards", (self.size,), weight=self.weight)))
+
+    def l2(self, relation: Relation) -> float:
+        """See the class."""
+        extra = self.weight**2
+        once, twice = self._most(1, 2), self._most(2, 2)
+        if checked_relation(relation) is Relation.ZERO_OUT:
+            return math.sqrt((1.0 + extra) * once)
+        return math.sqrt(2.0 * once + extra * twice)
+
+    def l1(self, relation: Relation) -> float:
+        """See the class."""
+        extra = self.weight
+        once, twice = self._most(1, 1), self._most(2, 1)
+        if checked_relation(relation) is Relation.ZERO_OUT:
+            return (1.0 + extra) * once
+        return 2.0 * once + extra * twice
+
+    def _most(self, users: int, power: int) -> float:
+        """The largest sum of n_i^power when the steps of so many users fall into cells."""
+        if not self.pooled:
+            return float(users * self.horizon)
+        last = self.rows - 1  # steps that are apart: none or one
+        steps, size = self.horizon - last, int((self.where[0] == 0).sum())
+        cap = min(steps, self.cap or steps)
+        full, rest = divmod(users * steps, cap)
+        found = full * cap**power + rest**power if full < size else size * cap**power
+        return float(found + min(users * last, self.size - size))
+
+    @property
+    def one_hots(self) -> int | None:
+        """One per step and part, unless they are pooled."""
+        return None if self.pooled else self.horizon * len(self.layout.parts)
+
+    @property
+    def fractional(self) -> Bools:
+        """The reward sums."""
+        layout = self.layout
+        packed: Bools = layout.pack({p.name: p.name == "rewards" for p in layout.parts}) > 0
+        return packed
+
+    def aggregate(self, block: Block) -> Floats:
+        """From transitions and rewards of a simulated block: "counts", "pooled" or "occupancy"."""
+        if self.cap is not None and self.cap < self.horizon:
+            raise InvalidArgument("capped counts need users one by one, not an aggregate block")
+        counts, sums = (np.asarray(block[x], np.float64) for x in ("transitions", "rewards"))
+        if "actions" in block.arrays:
+            return self._of_occupancy(block["actions"], counts, sums)
+        steps = counts.shape[0] if counts.ndim == 4 else 0
+        shape = (steps, self.states, self.actions, self.states)
+        allowed = (1, self.horizon) if self.rows == 1 else (self.horizon,)
+        if steps not in allowed or counts.shape != shape or sums.shape != shape[:3]:
+            raise InvalidArgument(
+                f"transitions must be (steps, S, A, S) with steps in {allowed} and rewards "
+                f"(steps, S, A), got {counts.shape} and {sums.shape}"
+            )
+        counts, sums = (by_row(array, self.rows)[self.where] for array in (counts, sums))
+        return self.layout.pack({"transitions": counts, "rewards": sums})
+
+    def _of_occupancy(self, actions: NDArray[Any], counts: Floats, sums: Floats) -> Floats:
+        check_occupancy((self.horizon, self.states), actions, counts, sums)
+        steps = np.arange(self.horizon)[:, np.newaxis]
+        cells = self.cells[steps, np.arange(self.states), np.asarray(actions, dtype=np.int64)]
+        kept = cells >= 0
+        of_cells, of_rewards = np.zeros((self.size, self.states)), np.zeros(self.size)
+        np.add.at(of_cells, cells[kept], counts[kept])
+        np.add.at(of_rewards, cells[kept], sums[kept])
+        return self.layout.pack({"transitions": of_cells, "rewards": of_rewards})
+
+    def monitored(self, release: Any) -> dict[str, tuple[Floats, Floats]]:
+        """Rewards of all steps that count, and visits of each state."""
+        noise = {name: float(np.max(std)) for name, std in release.std.items()}
+        states, S = self.where[1], self.states
+        cells = np.bincount(states, minlength=S)
+        moved = release["transitions"].reshape(self.size, S).sum(axis=1)
+        partial = self.cap is not None and self.cap < self.horizon
+        return ({"partial": (np.ones(()), np.zeros(()))} if partial else {}) | {
+            "rewards": (release["rewards"].sum(), noise["rewards"] * np.sqrt(self.size)),
+            "visits": (
+                np.bincount(states, moved, minlength=S),
+                noise["transitions"] * np.sqrt(S * cells),
+            ),
+        }
+
+    def _sums(self, block: Block, separate: bool) -> Floats:
+        from tacit.tabular.visit_loops import count_visits
+
+        users, H = block.users, self.horizon
+        free = self.rows > 1 or H == 1
+        follows = np.zeros(self.cells.shape[1:], int) if free else None
+        states, taken, rewards = read_steps(block, H, follows)
+        admitted = np.ones(users, dtype=bool)
+        if self.policy is not None:
+            admitted, taken = followed(block, states, taken, self.policy, self.version)
+        rows = users if separate else 1
+        sums = {part.name: np.zeros((rows, *part.shape)) for part in self.layout.parts}
+        steps, cap = (states, taken, rewards, admitted), H if self.cap is None else self.cap
+        count_visits(*steps, self.cells, cap, separate, *sums.values())
+        return self.layout.pack(sums, users=rows)
+
+
+def row_of(step: Any, horizon: int, rows: int) -> Any:
+    """The row of a step, where the first of ``rows`` stands for all steps before the others."""
+    return np.maximum(step - (horizon - rows), 0)
+
+
+def by_row(of_steps: NDArray[Any], rows: int) -> NDArray[Any]:
+    """Sums over the steps (first axis) that each row stands for; see :func:`row_of`."""
+    if len(of_steps) <= rows:
+        return of_steps
+    head = len(of_steps) - rows + 1
+    return np.concatenate([of_steps[:head].sum(axis=0, keepdims=True), of_steps[head:]])
+
+
+def check_occupancy(shape: tuple[int, int], *given: NDArray[Any]) -> None:
+    """Raises unless actions, transitions and rewards are those of one policy's users, (H, S)."""
+    shapes = [array.shape for array in given]
+    if shapes != [shape, (*shape, shape[1]), shape]:
+        raise InvalidArgument(
+            f"an aggregate block of what followed a policy must have actions and rewards of shape "
+            f"{shape} and transitions of shape {(*shape, shape[1])}, got {shapes[0]}, {shapes[2]}, "
+            f"{shapes[1]}"
+        )
+
+
+def followed(
+    block: Block, states: Ints, actions: Ints, tables: Ints, version: int
+) -> tuple[Bools, Ints]:
+    """Who followed a version, and her actions; -1 where they are not those of her component.
+
+    ``tables`` are the actions of a deterministic policy, (H, S), or of a mixed one's components,
+    (M, H, S), of which the block's ``components`` say whom each user followed. A user whose
+    component is none of them did not follow. What is counted of a user who is not admitted, and of
+    an action -1, is nothing: that is the rule for whatever an episode may claim.
+    """
+    users, horizon = actions.shape
+    admitted: Bools = read_codes(block, "versions", (users,)) == version
+    stacked = tables if tables.ndim == 3 else tables[np.newaxis]
+    drawn = np.zeros(users, dtype=np.int64)
+    if tables.ndim == 3:
+        drawn = read_codes(block, "components", (users,))
+        admitted &= (drawn >= 0) & (drawn < len(stacked))
+        drawn = np.where(admitted, drawn, 0)
+    inside = (states[:, :horizon] >= 0) & (states[:, :horizon] < stacked.shape[2])
+    where = np.where(inside, states[:, :horizon], 0)
+    told = stacked[drawn[:, np.newaxis], np.arange(horizon), where]
+    return admitted, np.where(inside & (actions == told), actions, -1)

@@ -1,0 +1,267 @@
+"""What holds for linear worlds and for mixtures alike."""
+
+import copy
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import ndtr
+
+import tacit
+from tacit import InvalidArgument
+from tacit.simulation.run import run
+from tacit.tabular.policy import Policy
+from tacit.tabular.spec import FiniteSpec
+from tests.tabular.families import FAMILIES, LINEAR, imported_by, refuses, taught
+
+# Every statistical test here has a fixed seed and would alarm falsely with about this probability.
+ALARM = 1e-6
+
+pytestmark = pytest.mark.parametrize("family", FAMILIES)
+
+
+def all_policies(spec):
+    H, S, A = spec.horizon, spec.states, spec.actions
+    for actions in itertools.product(range(A), repeat=H * S):
+        yield Policy.deterministic(np.reshape(actions, (H, S)), A)
+
+
+def brute_value(family, world, policy):
+    """Over all paths of states, from features and factors or weights alone."""
+    H, S = world.spec.horizon, world.spec.states
+    total = 0.0
+    for path in itertools.product(range(S), repeat=H):
+        p, earned = float(world.model.start[path[0]]), 0.0
+        for h, s in enumerate(path):
+            a = policy.actions[h, s]
+            earned += family.reward(world, h, s, a)
+            if h + 1 < H:
+                p *= family.probability(world, h, s, a, path[h + 1])
+        total += p * earned
+    return total
+
+
+# Worlds.
+
+
+@pytest.mark.parametrize("steps", [(1, 1), (3, 1), (1, 3), (3, 3)])
+def test_values_are_those_of_all_paths_and_the_optimum_that_of_all_policies(family, steps):
+    world = family.random(1, states=2, steps=steps)
+    values = [brute_value(family, world, policy) for policy in all_policies(world.spec)]
+    for policy, value in zip(all_policies(world.spec), values, strict=True):
+        assert world.value(policy) == pytest.approx(value, abs=1e-12)
+    assert world.optimal_value == pytest.approx(max(values), abs=1e-12)
+    assert world.value(world.optimal_policy) == pytest.approx(max(values), abs=1e-12)
+    # Acting uniformly is a uniformly drawn deterministic policy.
+    assert world.baseline_value == pytest.approx(np.mean(values), abs=1e-12)
+    assert world.reference_value == 0.0
+    assert world.spec.stationary_transitions == (steps[0] == 1)
+    assert world.spec.stationary_rewards == (steps[1] == 1)
+    assert world.spec.stationary == (steps == (1, 1))
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    states=st.integers(1, 6),
+    actions=st.integers(1, 4),
+    dimension=st.integers(1, 6),
+    horizon=st.integers(1, 4),
+    per_step=st.tuples(st.booleans(), st.booleans()),
+)
+def test_the_model_is_linear_in_whatever_basis(
+    family, seed, states, actions, dimension, horizon, per_step
+):
+    """Another basis makes measures, or features and weights, signed, and the world no different."""
+    steps = tuple(horizon if one else 1 for one in per_step)
+    made = family.made_of(seed, states, actions, dimension, horizon, steps)
+    world = family.world(**made)
+    P, R = family.model(made)
+    np.testing.assert_allclose(world.model.transitions, P, atol=1e-12)
+    np.testing.assert_allclose(world.model.mean_rewards, R, atol=1e-12)
+    # A rotation, so that nothing is lost to rounding.
+    basis, _ = np.linalg.qr(np.random.default_rng(seed).normal(size=(dimension, dimension)))
+    turned = family.turned(made, basis)
+    np.testing.assert_allclose(turned.model.transitions, P, atol=1e-9)
+    assert turned.optimal_value == pytest.approx(world.optimal_value, abs=1e-9)
+
+
+@pytest.mark.parametrize("steps", [(1, 1), (3, 3)])
+def test_the_forms_have_the_exact_means(family, steps):
+    """Counts per step, over all steps and without actions, and episodes, by a z-test per cell."""
+    world = family.random(2, steps=steps)
+    policy = world.optimal_policy
+    rng = np.random.default_rng(3)
+    n = 200_000
+    occupied = np.zeros((3, 3))
+    occupied[0, 0] = 1.0
+    everywhere = np.arange(3)
+    moves = np.stack(
+        [world.model.transitions_at(h)[everywhere, policy.actions[h]] for h in (0, 1, 2)]
+    )
+    for h in (0, 1):
+        occupied[h + 1] = occupied[h] @ moves[h]
+    expected = occupied[:, :, np.newaxis] * moves
+    episodes = world.simulate(policy, n, rng)
+    counted = np.zeros((3, 3, 3))
+    at = np.broadcast_to(np.arange(3), episodes.actions.shape)
+    np.add.at(counted, (at, episodes.states[:, :-1], episodes.states[:, 1:]), 1)
+    per_step = world.simulate(policy, n, rng, "counts")["transitions"].sum(axis=2)
+    pooled = world.simulate(policy, n, rng, "pooled")["transitions"].sum(axis=(0, 2))
+    occupancy = world.simulate(policy, n, rng, "occupancy")["transitions"]
+    for counts in (counted, per_step, occupancy):
+        z = (counts - n * expected) / np.sqrt(n * expected * (1 - expected) + 1e-9)
+        assert ndtr(-np.abs(z).max()) * 2 * z.size > ALARM
+    # Visits of one user are dependent over steps, so the variance has three times the sum's.
+    p = expected.sum(axis=0)
+    z = (pooled - n * p) / np.sqrt(3 * n * p + 1e-9)
+    assert ndtr(-np.abs(z).max()) * 2 * z.size > ALARM
+
+
+def test_rewards_have_their_mean_in_every_form(family):
+    world = family.random(4, steps=(1, 3))
+    n = 10**9
+    rng = np.random.default_rng(5)
+    block = world.simulate(world.optimal_policy, n, rng, "occupancy")
+    assert set(block.arrays) == {"actions", "transitions", "rewards"}
+    assert (block["actions"] == world.optimal_policy.actions).all()
+    counts = world.simulate(world.optimal_policy, n, rng, "counts")
+    # A return is in [0, 3], so its deviation is at most 1.5; five of them are a false alarm in a
+    # million.
+    for summed in (block["rewards"].sum(), counts["rewards"].sum()):
+        assert abs(summed / n - world.optimal_value) < 5 * 1.5 / np.sqrt(n)
+    few = 10**5
+    episodes = world.simulate(world.optimal_policy, few, rng)
+    assert set(np.unique(episodes.rewards)) == {0.0, 1.0}
+    mean = episodes.rewards.sum() / few
+    assert abs(mean - world.optimal_value) < 5 * 1.5 / np.sqrt(few)
+    with pytest.raises(InvalidArgument, match="form must be one of"):
+        world.simulate(world.optimal_policy, 10, rng, "table")
+
+
+def test_actions_keep_their_labels(family):
+    world = family.random(6)
+    assert not world.exchangeable_actions
+
+    class Watching(family.world):
+        def simulate(self, policy, users, rng, form="episodes"):
+            served.append(policy)
+            return super().simulate(policy, users, rng, form)
+
+    served = []
+    agent = tacit.UCBVI(world.spec, users=1000, privacy=tacit.NonPrivate(), noise_seed=0)
+    first = agent.policy
+    run(agent, Watching(**family.made_of(6)), seed=1)
+    assert (served[0].table() == first.table()).all()
+
+
+def test_tabular_agents_run_on_these_worlds(family):
+    world = family.random(7, states=4, actions=3, horizon=4)
+    learnt = taught(world.spec)
+    result = tacit.run(learnt, world, seed=2)
+    assert result.values[-1] > (world.baseline_value + world.optimal_value) / 2
+    # What it knows of the world can be less.
+    small = FiniteSpec(states=4, actions=3, horizon=4, stationary=True)
+    assert tacit.run(taught(small), world, seed=2).optimal_value == world.optimal_value
+
+
+def test_a_run_of_other_features_is_not_gone_on_with(family, tmp_path):
+    one, other = (family.random(seed, states=4, actions=3, horizon=4).spec for seed in (7, 8))
+    given = {"users": 100, "privacy": tacit.NonPrivate(), "store": tmp_path / "runs.db"}
+    tacit.UCBVI(one, **given)
+    with pytest.raises(InvalidArgument, match="other arguments"):
+        tacit.UCBVI(other, **given)
+
+
+def test_an_agent_for_other_features_is_refused(family):
+    world, other = family.random(9), family.random(10)
+    agent = tacit.UCBVI(other.spec, users=100, privacy=tacit.NonPrivate(), noise_seed=0)
+    with pytest.raises(InvalidArgument, match=f"agent is for a world with {family.features}"):
+        tacit.run(agent, world)
+
+
+def test_impossible_policies_are_refused(family):
+    world = family.random(12)
+    uniform = Policy.uniform(3, 3, 2)
+    rng = np.random.default_rng(0)
+    with pytest.raises(InvalidArgument, match="policy must be deterministic"):
+        world.simulate(uniform, 10, rng, "occupancy")
+    with pytest.raises(InvalidArgument, match="policy is for another world"):
+        world.value(Policy.uniform(3, 4, 2))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"horizon": 0}, "horizon must be an integer >= 1, got 0"),
+        ({"start": 2}, "start must be a state in 0..1, got 2"),
+        ({"start": [0.5, 0.4]}, "start must be probabilities with sum 1"),
+    ],
+)
+def test_mistakes_are_named(family, arguments, message):
+    refuses(family.world, family.made_of(states=2), arguments, message)
+
+
+# Specs.
+
+
+def test_specs_are_equal_by_content(family):
+    spec = family.random(14).spec
+    again = family.random(14).spec
+    assert spec == again
+    assert spec is not again
+    assert hash(spec) == hash(again)
+    assert repr(spec) == repr(again)
+    assert copy.deepcopy(spec) == spec
+    others = family.others(spec)
+    different = len(others) + 1
+    assert len({*others, spec}) == len({repr(one) for one in (*others, spec)}) == different
+    assert spec != FiniteSpec(3, 2, 3, stationary=True, start=spec.start)
+    large = family.random(16, states=40, dimension=40).spec
+    assert len(repr(large)) < 250
+
+
+# Tabular worlds as worlds of these families.
+
+
+def test_a_tabular_world_is_one_of_them(family):
+    tabular = tacit.tabular.riverswim(states=4, horizon=5)
+    world = family.from_tabular(tabular)
+    assert world.spec.stationary_transitions
+    assert world.name == f"{family.name}_from_tabular(riverswim:states=4,horizon=5)"
+    assert world.optimal_value == tabular.optimal_value
+    assert world.baseline_value == tabular.baseline_value
+    assert family.from_tabular(tabular.model).optimal_value == tabular.optimal_value
+    with pytest.raises(InvalidArgument, match="world must be a FiniteModel or have one, got str"):
+        family.from_tabular("riverswim")
+
+
+def test_a_tabular_worlds_rewards_need_not_be_bernoulli(family):
+    values, probabilities = [0.0, 0.5, 1.0], np.zeros((2, 1, 3))
+    probabilities[..., 1] = 1.0
+    tabular = tacit.tabular.TabularWorld(np.full((2, 1, 2), 0.5), (values, probabilities), 3)
+    world = family.from_tabular(tabular)
+    assert world.spec.reward_values == (0.0, 0.5, 1.0)
+    policy = world.optimal_policy
+    episodes = world.simulate(policy, 100, np.random.default_rng(0))
+    assert (episodes.rewards == 0.5).all()
+    again = tabular.simulate(policy, 100, np.random.default_rng(0))
+    assert (episodes.states == again.states).all()
+
+
+def test_losses_are_those_of_the_imported_world(family):
+    name = "CliffWalking-v1" if family is LINEAR else "FrozenLake-v1"
+    imported = tacit.gym.from_gymnasium(name, horizon=5)
+    world = family.from_tabular(imported)
+    assert world.reference_value == imported.reference_value == imported.baseline_value
+
+
+def test_importing_the_family_is_cheap(family):
+    slow = {"numba", "gymnasium", "matplotlib", "scipy.stats", "scipy.optimize"}
+    if family is LINEAR:
+        assert imported_by("tacit.linear.simplex().optimal_value", slow) == []
+    else:
+        made = "tacit.mixture.mixture_of_models().optimal_value"
+        assert imported_by(made, {*slow, "tacit.linear"}) == []

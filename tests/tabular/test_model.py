@@ -1,0 +1,525 @@
+import itertools
+from collections import Counter
+
+import numba
+import numpy as np
+import pytest
+from scipy.special import chdtrc, ndtr
+
+from tacit import InvalidArgument
+from tacit.data import sizes
+from tacit.tabular.model import FiniteModel, evaluate, optimal, policy_values
+from tacit.tabular.policy import Policy
+from tacit.tabular.simulate import simulate_counts, simulate_episodes, simulate_occupancy
+from tacit.tabular.spec import FiniteSpec
+
+# Every statistical test here has a fixed seed and would alarm falsely with about this probability.
+ALARM = 1e-6
+
+
+def random_model(seed=0, states=3, actions=2, horizon=3, stationary=False, values=(0.0, 0.25, 1.0)):
+    """Random tables with impossible outcomes in them."""
+    rng = np.random.default_rng(seed)
+    L = 1 if stationary else horizon
+    P = rng.dirichlet(np.ones(states), (L, states, actions))
+    P[rng.random(P.shape) < 0.3] = 0.0
+    P[..., 0] += P.sum(axis=-1) == 0
+    R = rng.dirichlet(np.ones(len(values)), (L, states, actions))
+    start = rng.dirichlet(np.ones(states))
+    return FiniteModel(P / P.sum(axis=-1, keepdims=True), R, np.array(values), start, horizon)
+
+
+def random_policy(seed, model, deterministic):
+    rng = np.random.default_rng(seed)
+    H, S, A = model.horizon, model.states, model.actions
+    if deterministic:
+        return Policy.deterministic(rng.integers(A, size=(H, S)), A, version=4)
+    table = rng.dirichlet(np.ones(A), (H, S))
+    table[0, 0] = np.eye(A)[0]
+    return Policy.stochastic(table, version=4)
+
+
+def trajectories(model, policy):
+    """All paths of states and actions, with their probabilities."""
+    H, S, A = model.horizon, model.states, model.actions
+    table = policy.table()
+    for path in itertools.product(range(S), *([range(A), range(S)] * H)):
+        states, actions = path[0::2], path[1::2]
+        p = model.start[states[0]]
+        for h in range(H):
+            p *= table[h, states[h], actions[h]]
+            p *= model.transitions_at(h)[states[h], actions[h], states[h + 1]]
+        if p > 0:
+            yield states, actions, p
+
+
+def brute_value(model, policy):
+    return sum(
+        p * sum(model.mean_rewards_at(h)[s[h], a[h]] for h in range(model.horizon))
+        for s, a, p in trajectories(model, policy)
+    )
+
+
+def brute_counts(model, policy):
+    expected = np.zeros((model.horizon, model.states, model.actions, model.states))
+    for s, a, p in trajectories(model, policy):
+        for h in range(model.horizon):
+            expected[h, s[h], a[h], s[h + 1]] += p
+    return expected
+
+
+# Dynamic programming.
+
+
+@pytest.mark.parametrize("stationary", [True, False])
+@pytest.mark.parametrize("deterministic", [True, False])
+def test_values_are_those_of_all_trajectories(stationary, deterministic):
+    model = random_model(1, stationary=stationary)
+    policy = random_policy(2, model, deterministic)
+    assert evaluate(model, policy) == pytest.approx(brute_value(model, policy), abs=1e-12)
+    values = policy_values(model, policy)
+    assert values.shape == (model.horizon + 1, model.states)
+    assert (values[-1] == 0).all()
+
+
+@pytest.mark.parametrize("stationary", [True, False])
+def test_the_optimum_is_that_of_all_policies(stationary):
+    model = random_model(3, states=2, stationary=stationary)
+    H, S, A = model.horizon, model.states, model.actions
+    best = max(
+        brute_value(model, Policy.deterministic(np.reshape(actions, (H, S)), A))
+        for actions in itertools.product(range(A), repeat=H * S)
+    )
+    V, policy = optimal(model)
+    assert float(model.start @ V[0]) == pytest.approx(best, abs=1e-12)
+    assert evaluate(model, policy) == pytest.approx(best, abs=1e-12)
+
+
+def test_rewards_may_depend_on_the_step_alone():
+    stationary = random_model(4, stationary=True)
+    R = random_model(5).reward_probabilities
+    mixed = FiniteModel(stationary.transitions, R, stationary.reward_values, stationary.start, 3)
+    assert not mixed.stationary
+    policy = random_policy(6, mixed, False)
+    assert evaluate(mixed, policy) == pytest.approx(brute_value(mixed, policy), abs=1e-12)
+    n = 10**6
+    rng = np.random.default_rng(7)
+    for pooled in (True, False):
+        total = simulate_counts(mixed, policy, n, rng, pooled)["rewards"].sum()
+        # A return is in [0, 3], so its deviation is at most 1.5.
+        assert abs(total / n - brute_value(mixed, policy)) < 5 * 1.5 / np.sqrt(n)
+
+
+# Simulation.
+
+
+def signature(arrays):
+    return tuple(np.asarray(array).ravel().tobytes() for array in arrays)
+
+
+def outcome_of_counts(model, policy, users, rng, pooled):
+    block = simulate_counts(model, policy, users, rng, pooled)
+    return signature((block["transitions"], block["rewards"]))
+
+
+def outcome_of_occupancy(model, policy, users, rng):
+    """The counts of a deterministic policy with their axis of actions put back."""
+    block = simulate_occupancy(model, policy, users, rng)
+    H, S, A = model.horizon, model.states, model.actions
+    transitions, rewards = np.zeros((H, S, A, S), dtype=np.int64), np.zeros((H, S, A))
+    at = (np.arange(H)[:, np.newaxis], np.arange(S), block["actions"])
+    transitions[at], rewards[at] = block["transitions"], block["rewards"]
+    return signature((transitions, rewards))
+
+
+def outcome_of_episodes(model, policy, users, rng, pooled):
+    e = simulate_episodes(model, policy, users, rng)
+    H, S, A = model.horizon, model.states, model.actions
+    steps = 1 if pooled else H
+    transitions, rewards = np.zeros((steps, S, A, S), dtype=np.int64), np.zeros((steps, S, A))
+    at = np.broadcast_to(np.minimum(np.arange(H), steps - 1), e.actions.shape)
+    np.add.at(transitions, (at, e.states[:, :-1], e.actions, e.states[:, 1:]), 1)
+    np.add.at(rewards, (at, e.states[:, :-1], e.actions), e.rewards)
+    return signature((transitions, rewards))
+
+
+def same_distribution(first, second):
+    """The p-value of a two-sample chi-square test over everything that a block can be."""
+    first, second = Counter(first), Counter(second)
+    pairs = np.array([(first[key], second[key]) for key in first | second])
+    rare = pairs.sum(axis=1) < 20
+    pairs = np.vstack([pairs[~rare], pairs[rare].sum(axis=0, keepdims=True)])
+    pairs = pairs[pairs.sum(axis=1) > 0]
+    assert len(pairs) > 5
+    return chdtrc(len(pairs) - 1, ((pairs[:, 0] - pairs[:, 1]) ** 2 / pairs.sum(axis=1)).sum())
+
+
+@pytest.mark.parametrize("pooled", [True, False])
+@pytest.mark.parametrize(
+    ("deterministic", "stationary"), [(True, True), (False, False), (False, True)]
+)
+def test_both_simulators_draw_whole_blocks_from_one_distribution(deterministic, stationary, pooled):
+    model = random_model(8, states=2, horizon=2, stationary=stationary, values=(0.0, 1.0))
+    policy = random_policy(9, model, deterministic)
+    rng = np.random.default_rng(10)
+    draws = [
+        [draw(model, policy, 2, rng, pooled) for _ in range(5000)]
+        for draw in (outcome_of_counts, outcome_of_episodes)
+    ]
+    assert same_distribution(*draws) > ALARM
+
+
+def decided_model():
+    """Rewards are decided by the transition."""
+    P, R = np.full((1, 2, 2, 2), 0.5), np.full((1, 2, 2, 2), 0.5)
+    P[0, 1, 1] = R[0, 1, 1] = 0.25, 0.75
+    decided = np.array([[[0.0, 1.0], [1.0, 0.0]], [[1.0, 0.0], [0.0, 1.0]]])
+    return FiniteModel(P, R, np.array([0.0, 1.0]), np.array([0.5, 0.5]), 2, decided)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        random_model(8, states=2, horizon=2, stationary=True, values=(0.0, 1.0)),
+        random_model(8, states=2, horizon=2, stationary=False, values=(0.0, 1.0)),
+        decided_model(),
+    ],
+    ids=["stationary", "per step", "decided"],
+)
+def test_what_a_deterministic_policy_leads_to_has_that_distribution_too(model):
+    policy = random_policy(9, model, True)
+    rng = np.random.default_rng(10)
+    first = [outcome_of_occupancy(model, policy, 2, rng) for _ in range(5000)]
+    for other in (outcome_of_counts, outcome_of_episodes):
+        second = [other(model, policy, 2, rng, False) for _ in range(5000)]
+        assert same_distribution(first, second) > ALARM
+
+
+@pytest.mark.parametrize("users", [0, 10**5, 10**12])
+def test_occupancy_counts_have_the_exact_means(users):
+    model = random_model(11, states=4)
+    policy = random_policy(12, model, True)
+    block = simulate_occupancy(model, policy, users, np.random.default_rng(13))
+    counts, rewards = block["transitions"], block["rewards"]
+    assert block.aggregate
+    assert block.users == users
+    assert (block["actions"] == policy.actions).all()
+    assert counts.dtype == block["actions"].dtype == np.int64
+    assert counts.shape == (3, 4, 4)
+    assert rewards.shape == (3, 4)
+    assert (counts.sum(axis=(1, 2)) == users).all()
+    # Who arrives leaves.
+    assert (counts.sum(axis=1)[:-1] == counts.sum(axis=2)[1:]).all()
+    assert_binomial(counts, brute_counts(model, policy).sum(axis=2), users)
+    at = (np.arange(3)[:, np.newaxis], np.arange(4), policy.actions)
+    mean = model.mean_rewards[at]
+    second = (model.reward_probabilities @ model.reward_values**2)[at]
+    visits = counts.sum(axis=2)
+    z = (rewards - visits * mean) / np.sqrt(visits * (second - mean**2) + 1e-9)
+    assert ndtr(-np.abs(z).max()) * 2 * z.size > ALARM
+
+
+def test_occupancy_counts_need_no_array_of_actions(monkeypatch):
+    """As much memory as counts without actions, and not a byte more may be asked for."""
+    model = random_model(34, states=20, actions=50, horizon=3)
+    policy = random_policy(35, model, True)
+    rng = np.random.default_rng(0)
+    simulate_counts(model, policy, 10, rng)
+    monkeypatch.setattr(sizes, "MOST_BYTES", 8 * 3 * 20 * 20)
+    assert simulate_occupancy(model, policy, 10, rng)["transitions"].sum() == 30
+    with pytest.raises(InvalidArgument, match="bytes"):
+        simulate_counts(model, policy, 10, rng)
+
+
+def test_a_stochastic_policy_cannot_be_followed():
+    model = random_model(36)
+    for policy in (random_policy(37, model, False), Policy.uniform(3, 3, 2)):
+        with pytest.raises(InvalidArgument, match=r"policy must be deterministic .* is stochastic"):
+            simulate_occupancy(model, policy, 10, np.random.default_rng(0))
+
+
+def test_tables_may_lie_in_memory_in_any_order():
+    model = random_model(38)
+    arrays = (model.transitions, model.reward_probabilities)
+    turned = FiniteModel(*map(np.asfortranarray, arrays), model.reward_values, model.start, 3)
+    policy = random_policy(39, model, False)
+    e, same = (
+        simulate_episodes(one, policy, 50, np.random.default_rng(1)) for one in (model, turned)
+    )
+    assert (e.states == same.states).all()
+    assert (e.rewards == same.rewards).all()
+
+
+def test_the_test_of_whole_blocks_sees_correlations():
+    """Rewards decided by the next state have the same means as independent ones, and fail."""
+    P, R = np.full((1, 2, 1, 2), 0.5), np.full((1, 2, 1, 2), 0.5)
+    decided = np.array([[[0.0, 1.0]], [[1.0, 0.0]]])
+    start, policy = np.array([1.0, 0.0]), Policy.uniform(2, 2, 1)
+    models = [FiniteModel(P, R, np.array([0.0, 1.0]), start, 2, how) for how in (None, decided)]
+    rng = np.random.default_rng(11)
+    draws = [
+        [outcome_of_counts(model, policy, 2, rng, True) for _ in range(5000)] for model in models
+    ]
+    assert same_distribution(*draws) < ALARM
+    again = [outcome_of_episodes(models[1], policy, 2, rng, True) for _ in range(5000)]
+    assert same_distribution(draws[1], again) > ALARM
+
+
+def assert_binomial(counts, probabilities, n):
+    """Every cell, by a z-test at ALARM over all of them; impossible cells are empty."""
+    assert (counts[probabilities <= 0] == 0).all()
+    p = probabilities[probabilities > 0]
+    z = (counts[probabilities > 0] - n * p) / np.sqrt(n * p * (1 - p) + 1e-9)
+    assert ndtr(-np.abs(z).max()) * 2 * z.size > ALARM
+
+
+@pytest.mark.parametrize("users", [10**5, 10**9, 10**12])
+@pytest.mark.parametrize("deterministic", [True, False])
+def test_counts_have_the_exact_means(users, deterministic):
+    model = random_model(11, states=4, stationary=False)
+    policy = random_policy(12, model, deterministic)
+    rng = np.random.default_rng(13)
+    block = simulate_counts(model, policy, users, rng)
+    expected = brute_counts(model, policy)
+    counts = block["transitions"]
+    assert block.aggregate
+    assert block.users == users
+    assert counts.dtype == np.int64
+    assert counts.shape == expected.shape
+    assert (counts.sum(axis=(1, 2, 3)) == users).all()
+    # Who arrives leaves.
+    assert (counts.sum(axis=(1, 2))[:-1] == counts.sum(axis=(2, 3))[1:]).all()
+    assert_binomial(counts, expected, users)
+    visits = counts.sum(axis=3)
+    mean = model.mean_rewards
+    second = model.reward_probabilities @ model.reward_values**2
+    z = (block["rewards"] - visits * mean) / np.sqrt(visits * (second - mean**2) + 1e-9)
+    assert ndtr(-np.abs(z).max()) * 2 * z.size > ALARM
+
+
+def test_counts_have_the_exact_spread():
+    """The variance of a count over many blocks, which a wrong sampler of counts would miss."""
+    model = random_model(14, stationary=True)
+    policy = random_policy(15, model, False)
+    rng = np.random.default_rng(16)
+    n, blocks = 10**9, 4000
+    p = brute_counts(model, policy)[2]
+    draws = np.array(
+        [simulate_counts(model, policy, n, rng)["transitions"][2] for _ in range(blocks)]
+    )[:, p > 0]
+    p = p[p > 0]
+    z = (draws - n * p) / np.sqrt(n * p * (1 - p))
+    # Sums of squares are chi-square, whose normal approximation is good at 4000.
+    excess = ((z**2).sum(axis=0) - blocks) / np.sqrt(2 * blocks)
+    assert ndtr(-np.abs(excess).max()) * 2 * excess.size > ALARM
+
+
+def test_episodes_have_the_exact_means():
+    model = random_model(17, states=4, stationary=False)
+    policy = random_policy(18, model, False)
+    n = 200_000
+    e = simulate_episodes(model, policy, n, np.random.default_rng(19))
+    assert e.states.shape == (n, 4)
+    assert e.actions.shape == e.rewards.shape == (n, 3)
+    assert (e.versions == 4).all()
+    counts = np.zeros((3, 4, 2, 4))
+    steps = np.broadcast_to(np.arange(3), e.actions.shape)
+    np.add.at(counts, (steps, e.states[:, :-1], e.actions, e.states[:, 1:]), 1)
+    assert_binomial(counts, brute_counts(model, policy), n)
+    assert set(np.unique(e.rewards)) == {0.0, 0.25, 1.0}
+    visits = brute_counts(model, policy).sum(axis=3)
+    for value, q in zip(
+        model.reward_values, np.moveaxis(model.reward_probabilities, -1, 0), strict=True
+    ):
+        paid = np.zeros((3, 4, 2))
+        np.add.at(paid, (steps, e.states[:, :-1], e.actions), e.rewards == value)
+        assert_binomial(paid, visits * q, n)
+
+
+def test_wide_rows_are_searched_correctly():
+    """More successors than the scan takes, with impossible ones among them."""
+    rng = np.random.default_rng(20)
+    S, n = 60, 300_000
+    P = rng.dirichlet(np.full(S, 0.5), (1, S, 1))
+    P[..., ::3] = 0.0
+    P /= P.sum(axis=-1, keepdims=True)
+    model = FiniteModel(P, np.ones((1, S, 1, 1)), np.array([0.5]), np.eye(S)[1], 2)
+    policy = Policy.uniform(2, S, 1)
+    e = simulate_episodes(model, policy, n, rng)
+    assert_binomial(np.bincount(e.states[:, 1], minlength=S), P[0, 1, 0], n)
+    assert_binomial(np.bincount(e.states[:, 2], minlength=S), P[0, 1, 0] @ P[0, :, 0], n)
+    assert (e.rewards == 0.5).all()
+
+
+def test_rounding_never_makes_an_impossible_transition():
+    """1 - .6 - .35 leaves more than .05: the gap must not lead to the last state."""
+    P = np.zeros((1, 4, 1, 4))
+    P[..., 0], P[..., 1], P[..., 2] = 0.6, 0.35, 0.05
+    model = FiniteModel(P, np.ones((1, 4, 1, 1)), np.array([0.0]), np.eye(4)[0], 50)
+    policy = Policy.uniform(50, 4, 1)
+    rng = np.random.default_rng(21)
+    for _ in range(200):
+        counts = simulate_counts(model, policy, 10**12, rng, pooled=True)["transitions"]
+        assert counts[..., 3].sum() == 0
+    assert (model.moves.cumulative[..., 2:] == 1).all()
+    assert (model.moves.conditional[..., 2] == 1).all()
+
+
+def test_rewards_decided_by_the_transition():
+    P = np.full((1, 2, 1, 2), 0.5)
+    R = np.array([[[[0.5, 0.5]], [[0.5, 0.5]]]])
+    decided = np.array([[[0.0, 1.0]], [[1.0, 0.0]]])
+    model = FiniteModel(P, R, np.array([0.0, 1.0]), np.array([1.0, 0.0]), 4, decided)
+    policy = Policy.uniform(4, 2, 1)
+    rng = np.random.default_rng(22)
+    e = simulate_episodes(model, policy, 100, rng)
+    assert (e.rewards == (e.states[:, :-1] != e.states[:, 1:])).all()
+    for pooled in (True, False):
+        block = simulate_counts(model, policy, 10**6, rng, pooled)
+        changed = block["transitions"][:, [0, 1], 0, [1, 0]]
+        assert (block["rewards"][..., 0] == changed).all()
+    with pytest.raises(InvalidArgument, match="state 0, action 0 must be distributed"):
+        FiniteModel(P, R, np.array([0.0, 1.0]), np.array([1.0, 0.0]), 4, np.zeros((2, 1, 2)))
+
+
+def test_the_seed_decides():
+    model = random_model(23)
+    policy = random_policy(24, model, False)
+    runs = [
+        (
+            simulate_counts(model, policy, 10**6, np.random.default_rng(seed)),
+            simulate_episodes(model, policy, 1000, np.random.default_rng(seed)),
+        )
+        for seed in (1, 1, 2)
+    ]
+    assert (runs[0][0]["transitions"] == runs[1][0]["transitions"]).all()
+    assert (runs[0][1].states == runs[1][1].states).all()
+    assert (runs[0][0]["transitions"] != runs[2][0]["transitions"]).any()
+    assert (runs[0][1].states != runs[2][1].states).any()
+
+
+def test_no_users():
+    model = random_model(25)
+    policy = random_policy(26, model, True)
+    rng = np.random.default_rng(0)
+    assert simulate_counts(model, policy, 0, rng)["transitions"].sum() == 0
+    assert simulate_episodes(model, policy, 0, rng).states.shape == (0, 4)
+
+
+def test_loops_work_where_nothing_can_be_cached(monkeypatch):
+    from tacit.numerics.compiled import compiled
+
+    njit = numba.njit
+
+    def refuse(*args, cache=False, **options):
+        if cache:
+            raise RuntimeError("cannot cache function: no locator available")
+        return njit(*args, **options)
+
+    monkeypatch.setattr(numba, "njit", refuse)
+    assert compiled(lambda x: x + 1)(1) == 2
+
+
+# Mistakes.
+
+
+def test_a_policy_for_another_world_is_refused():
+    model = random_model(27)
+    other = Policy.uniform(3, 4, 2)
+    rng = np.random.default_rng(0)
+    for use in (
+        lambda: evaluate(model, other),
+        lambda: simulate_counts(model, other, 1, rng),
+        lambda: simulate_episodes(model, other, 1, rng),
+    ):
+        with pytest.raises(InvalidArgument, match=r"\(3, 4, 2\), this world has \(3, 3, 2\)"):
+            use()
+    with pytest.raises(InvalidArgument, match="policy must be"):
+        evaluate(model, np.zeros((3, 3)))
+
+
+@pytest.mark.parametrize("users", [-1, 1.5, True, 10**12 + 1, "3"])
+def test_users_are_checked(users):
+    model = random_model(28)
+    policy = random_policy(29, model, True)
+    for simulate in (simulate_counts, simulate_episodes):
+        with pytest.raises(InvalidArgument, match="users must be"):
+            simulate(model, policy, users, np.random.default_rng(0))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"transitions": ((2, 1, 0), 0.7)}, "transitions at step 2, state 1, action 0.*sum 1"),
+        ({"transitions": ((1, 2, 1, 0), -0.1)}, "step 1, state 2, action 1.*entry 0 is -0.1"),
+        ({"transitions": ((0, 0, 0, 0), np.nan)}, "step 0, state 0, action 0"),
+        ({"reward_probabilities": ((0, 2, 1), 0.9)}, "reward_probabilities at step 0, state 2"),
+        ({"start": ((0,), 2.0)}, "start must be probabilities"),
+        ({"reward_values": ((1,), 1.5)}, r"reward_values must be different numbers in \[0, 1\]"),
+        ({"reward_values": ((1,), 0.0)}, "different"),
+    ],
+)
+def test_errors_name_the_row(change, message):
+    model = random_model(30)
+    names = ("transitions", "reward_probabilities", "reward_values", "start")
+    arrays = {name: getattr(model, name).copy() for name in names}
+    ((name, (index, value)),) = change.items()
+    arrays[name][index] = value
+    with pytest.raises(InvalidArgument, match=message):
+        FiniteModel(**arrays, horizon=3)
+
+
+def test_shapes_are_checked():
+    model = random_model(31)
+    with pytest.raises(InvalidArgument, match=r"\(1 or 4, S, A, S\), got \(3, 3, 2, 3\)"):
+        FiniteModel(
+            model.transitions, model.reward_probabilities, model.reward_values, model.start, 4
+        )
+    with pytest.raises(InvalidArgument, match=r"reward_probabilities must have shape"):
+        FiniteModel(
+            model.transitions, model.transitions[..., :2], model.reward_values, model.start, 3
+        )
+
+
+def test_models_cannot_change():
+    model = random_model(32)
+    for array in (model.transitions, model.mean_rewards, model.start):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0] = 0
+
+
+def test_what_would_not_fit_is_refused_before_it_is_allocated():
+    shape = (1, 30_000, 1, 30_000)
+    with pytest.raises(InvalidArgument, match="7,200,000,000 bytes"):
+        FiniteModel(
+            np.broadcast_to(0.0, shape), np.ones((1, 30_000, 1, 1)), np.zeros(1), np.zeros(1), 5
+        )
+    H, S = 60_000, 100
+    model = FiniteModel(
+        np.eye(S)[np.newaxis, :, np.newaxis], np.ones((1, S, 1, 1)), np.zeros(1), np.eye(S)[0], H
+    )
+    policy = Policy.deterministic(np.zeros((H, S), dtype=np.int64), 1)
+    rng = np.random.default_rng(0)
+    with pytest.raises(InvalidArgument, match=r"\(60000, 100, 1, 100\).*pooled|pooled.*\(60000"):
+        simulate_counts(model, policy, 1, rng)
+    assert simulate_counts(model, policy, 1, rng, pooled=True)["transitions"][0, 0, 0, 0] == H
+    with pytest.raises(InvalidArgument, match="episodes of a block"):
+        simulate_episodes(model, policy, 10**6, rng)
+
+
+def test_spec():
+    model = random_model(33)
+    spec = model.spec
+    assert (spec.states, spec.actions, spec.horizon, spec.stationary) == (3, 2, 3, False)
+    assert spec.reward_values == (0.0, 0.25, 1.0)
+    assert spec.start == tuple(model.start.tolist())
+    assert hash(spec) == hash(random_model(33).spec)
+    for wrong, message in (
+        ({"states": 0}, "states must be an integer >= 1, got 0"),
+        ({"horizon": 2.0}, "horizon"),
+        ({"reward_values": (0.0, 2.0)}, "reward_values"),
+        ({"start": (1.0,)}, "start"),
+    ):
+        arguments = {"states": 2, "actions": 2, "horizon": 2, "stationary": True} | wrong
+        with pytest.raises(InvalidArgument, match=message):
+            FiniteSpec(**arguments)

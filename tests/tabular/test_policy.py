@@ -1,0 +1,316 @@
+import os
+import pickle
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.special import chdtrc
+
+from tacit import CorruptFile, InvalidArgument, published
+from tacit.tabular.policy import Policy
+
+
+def stochastic(seed=0, horizon=3, states=4, actions=2, version=0):
+    rng = np.random.default_rng(seed)
+    return Policy.stochastic(rng.dirichlet(np.ones(actions), (horizon, states)), version)
+
+
+def test_sizes_and_tables():
+    actions = np.array([[0, 2], [1, 1], [2, 0]])
+    policy = Policy.deterministic(actions, n_actions=3, version=7)
+    assert (policy.horizon, policy.states, policy.n_actions, policy.version) == (3, 2, 3, 7)
+    assert policy.is_deterministic
+    assert (policy.table().argmax(axis=2) == actions).all()
+    assert (policy.table().sum(axis=2) == 1).all()
+    drawn = stochastic()
+    assert not drawn.is_deterministic
+    assert drawn.table() is drawn.probabilities
+    assert (Policy.uniform(2, 3, 5).table() == 0.2).all()
+
+
+def test_published_arrays_cannot_change():
+    actions = np.zeros((2, 3), dtype=np.int64)
+    probabilities = np.full((2, 3, 2), 0.5)
+    fixed = Policy.deterministic(actions, 2)
+    mixed = Policy.stochastic(probabilities)
+    actions[0, 0] = 1
+    probabilities[0, 0] = 1.0, 0.0
+    assert fixed.actions[0, 0] == 0
+    assert mixed.probabilities[0, 0, 0] == 0.5
+    for array in (fixed.actions, mixed.probabilities, mixed.table()):
+        with pytest.raises(ValueError, match="read-only"):
+            array[0, 0] = 1
+    with pytest.raises(AttributeError):
+        fixed.version = 3
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Policy.deterministic([[0, 2]], 2), r"actions\[0, 1\] must be in 0..1, got 2"),
+        (lambda: Policy.deterministic([[0, -1]], 2), r"actions\[0, 1\]"),
+        (lambda: Policy.deterministic([0, 1], 2), "shape"),
+        (lambda: Policy.deterministic([[0.0, 1.0]], 2), "float64"),
+        (lambda: Policy.deterministic([[0, 1]], 0), "n_actions"),
+        (lambda: Policy.stochastic([[[0.5, 0.4]]]), r"probabilities\[0, 0\].*sum to 1"),
+        (lambda: Policy.stochastic([[[0.5, 0.5], [1.5, -0.5]]]), r"probabilities\[0, 1\]"),
+        (lambda: Policy.stochastic([[[np.nan, 1.0]]]), r"probabilities\[0, 0\]"),
+        (lambda: Policy.stochastic([[0.5, 0.5]]), "shape"),
+        (lambda: Policy.stochastic([[["a"]]]), "probabilities"),
+        (lambda: Policy(np.ones((1, 1, 1)), np.zeros((1, 1), int), 0, 1), "not both"),
+        (lambda: Policy(None, None, 0, 1), "give actions or probabilities"),
+        (lambda: Policy(np.ones((1, 1, 1)), None, 0, 2), "n_actions"),
+        (lambda: Policy.uniform(1, 1, 0), "actions must be an integer >= 1, got 0"),
+        (lambda: Policy.uniform(1, 1, 2, version=-1), "version must be an integer >= 0"),
+        (lambda: Policy.uniform(1, True, 2), "states"),
+    ],
+)
+def test_mistakes_are_named(make, message):
+    with pytest.raises(InvalidArgument, match=message):
+        make()
+
+
+def test_rounding_of_sums_is_removed_and_mistakes_are_not():
+    policy = Policy.stochastic(np.full((1, 1, 3), (1 + 1e-9) / 3))
+    assert abs(policy.probabilities.sum() - 1) < 1e-15
+    with pytest.raises(InvalidArgument, match="sum to 1"):
+        Policy.stochastic(np.full((1, 1, 3), (1 + 1e-6) / 3))
+
+
+def test_act_follows_the_table():
+    rng = np.random.default_rng(0)
+    table = np.array([[[0.0, 0.2, 0.0, 0.5, 0.3, 0.0]]])
+    policy = Policy.stochastic(table)
+    n = 20_000
+    counts = np.bincount([policy.act(0, 0, rng) for _ in range(n)], minlength=6)
+    assert (counts[table[0, 0] == 0] == 0).all()
+    expected = n * table[0, 0][counts > 0]
+    # False alarm with probability 1e-6.
+    assert chdtrc(2, ((counts[counts > 0] - expected) ** 2 / expected).sum()) > 1e-6
+
+
+def test_act_never_takes_an_impossible_action():
+    class Highest:
+        def random(self):
+            return float(np.nextafter(1.0, 0.0))
+
+    # Ten times .1 is below 1 in floating point, and the last action is impossible.
+    policy = Policy.stochastic([[[0.1] * 10 + [0.0]]])
+    assert policy.act(0, 0, Highest()) == 9
+
+
+@pytest.mark.parametrize(("step", "state"), [(3, 0), (-1, 0), (0, 4), (0, -1)])
+def test_act_refuses_what_is_out_of_range(step, state):
+    rng = np.random.default_rng(0)
+    with pytest.raises(InvalidArgument, match=r"step must be in 0..2 and state in 0..3"):
+        stochastic().act(step, state, rng)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [stochastic(version=5), Policy.deterministic([[0, 1], [2, 0]], 4, version=9)],
+    ids=["stochastic", "deterministic"],
+)
+def test_publish_and_load(tmp_path, policy):
+    path = tmp_path / "policy.npz"
+    before = os.umask(0o022)
+    try:
+        policy.publish(path)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+    loaded = Policy.load(path)
+    assert (loaded.table() == policy.table()).all()
+    assert loaded.is_deterministic == policy.is_deterministic
+    assert (loaded.version, loaded.n_actions) == (policy.version, policy.n_actions)
+    first = path.read_bytes()
+    loaded.publish(path)
+    assert path.read_bytes() == first
+    assert [entry.name for entry in tmp_path.iterdir()] == ["policy.npz"]
+
+
+def test_the_loader_needs_numpy_alone(tmp_path):
+    policy = stochastic(version=3)
+    policy.publish(tmp_path / "policy.npz")
+    shutil.copytree(Path(published.__file__).parent, tmp_path / "published")
+    code = (
+        "import sys, numpy, published\n"
+        "policy = published.load('policy.npz')\n"
+        "rng = numpy.random.default_rng(1)\n"
+        "print(policy.version, [policy.act(h, 1, rng) for h in range(3)], 'tacit' in sys.modules)"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    rng = np.random.default_rng(1)
+    assert result.stdout.strip() == f"3 {[policy.act(h, 1, rng) for h in range(3)]} False"
+
+
+class Bomb:
+    exploded = False
+
+    def __reduce__(self):
+        return (setattr, (Bomb, "exploded", True))
+
+
+def test_nothing_in_a_file_is_executed(tmp_path):
+    path = tmp_path / "policy.npz"
+    array = np.empty((1, 1), dtype=object)
+    array[0, 0] = Bomb()
+    np.savez(path, format=1, version=0, n_actions=1, actions=array)
+    with pytest.raises(CorruptFile, match="no published policy"):
+        Policy.load(path)
+    path.write_bytes(pickle.dumps(Bomb()))
+    with pytest.raises(CorruptFile, match="no published policy"):
+        Policy.load(path)
+    assert not Bomb.exploded
+
+
+def test_damaged_and_foreign_files_are_refused(tmp_path):
+    path = tmp_path / "policy.npz"
+    stochastic().publish(path)
+    whole = path.read_bytes()
+    flipped = bytearray(whole)
+    # In the middle of the largest member, the probabilities.
+    flipped[len(whole) - 600] ^= 0xFF
+    for data in (b"", b"policy", whole[:-40], whole[: len(whole) // 2], bytes(flipped)):
+        path.write_bytes(data)
+        with pytest.raises(CorruptFile, match=r"policy\.npz"):
+            Policy.load(path)
+    # Any single byte: refused, or of no consequence.
+    original = stochastic()
+    for position in range(len(whole)):
+        flipped = bytearray(whole)
+        flipped[position] ^= 0xFF
+        path.write_bytes(flipped)
+        try:
+            loaded = Policy.load(path)
+        except CorruptFile:
+            continue
+        assert (loaded.table() == original.table()).all()
+        assert loaded.version == original.version
+    np.save(tmp_path / "array.npy", np.zeros(3))
+    with pytest.raises(CorruptFile, match="no npz archive"):
+        Policy.load(tmp_path / "array.npy")
+    with pytest.raises(FileNotFoundError):
+        Policy.load(tmp_path / "missing.npz")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"format": 2}, "format is 2; this loader reads 1"),
+        ({"format": None}, "'format' is missing"),
+        ({"n_actions": None}, "'n_actions' is missing"),
+        ({"actions": None}, "give actions or probabilities"),
+        ({"actions": np.array([[5]])}, r"actions\[0, 0\]"),
+        ({"actions": np.array([[0.5]])}, "integers"),
+        ({"version": -4}, "version"),
+    ],
+)
+def test_wrong_contents_are_refused(tmp_path, changes, message):
+    contents = {"format": 1, "version": 0, "n_actions": 2, "actions": np.array([[1]])} | changes
+    path = tmp_path / "policy.npz"
+    np.savez(path, **{name: value for name, value in contents.items() if value is not None})
+    with pytest.raises(CorruptFile, match=message):
+        Policy.load(path)
+
+
+# Policies for vector states, read with NumPy alone.
+
+
+def test_published_gains_act_as_the_policy_does(tmp_path):
+    from tacit.lq import GainPolicy
+
+    policy = GainPolicy(np.random.default_rng(0).normal(size=(3, 2, 4)), noise=0.3, version=5)
+    policy.publish(tmp_path / "gains.npz")
+    read = published.load(tmp_path / "gains.npz")
+    assert isinstance(read, published.PublishedGains)
+    assert read.version == 5
+    state = np.array([1.0, -2.0, 0.5, 3.0])
+    for step in range(3):
+        first, second = (np.random.default_rng(7) for _ in range(2))
+        expected = policy.act(step, state, first)
+        np.testing.assert_array_equal(read.act(step, state, second), expected)
+    for step, wrong in ((3, state), (-1, state), (0, state[:2])):
+        with pytest.raises(ValueError, match="step must be in"):
+            read.act(step, wrong, np.random.default_rng())
+
+
+def q_policies():
+    from tacit.continuous import Grid, Polynomial, QPolicy, Quadrature
+
+    rng = np.random.default_rng(1)
+    for features in (
+        Grid((0.0, -1.0), (1.0, 2.0), (4, 3)),
+        Polynomial((1.0, 2.0), clip=1.5, degree=3),
+        Quadrature((0.0, -1.0), (1.0, 2.0), nodes=3),
+    ):
+        weights = rng.normal(size=(3, features.size))
+        yield QPolicy.draw(features, weights, rng).as_version(2)
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_published_values_are_the_policy_s(tmp_path, number):
+    policy = list(q_policies())[number]
+    policy.publish(tmp_path / "q.npz")
+    read = published.load(tmp_path / "q.npz")
+    assert isinstance(read, published.PublishedValues)
+    rng = np.random.default_rng(3)
+    states = np.concatenate([rng.uniform(-2.0, 3.0, (40, 2)), [[0.0, -1.0], [1.0, 2.0]]])
+    for state in states:
+        np.testing.assert_allclose(read.values(state), policy.values(state), atol=1e-12)
+        assert read.act(0, state, rng) == policy.act(0, state, rng)
+
+
+def test_published_ties_go_to_the_preferred_action(tmp_path):
+    from tacit.continuous import Grid, QPolicy
+
+    policy = QPolicy(Grid((0.0,), (1.0,), (2,)), np.ones((3, 2)), preference=(1, 2, 0))
+    policy.publish(tmp_path / "q.npz")
+    assert published.load(tmp_path / "q.npz").act(0, [0.37], np.random.default_rng()) == 1
+
+
+def test_published_exploration_is_uniform(tmp_path):
+    from tacit.continuous import QPolicy
+
+    QPolicy.uniform(dimension=1, actions=4).publish(tmp_path / "q.npz")
+    read, rng = published.load(tmp_path / "q.npz"), np.random.default_rng(0)
+    counts = np.bincount([read.act(0, [0.5], rng) for _ in range(4000)], minlength=4)
+    # A false alarm in a million.
+    assert chdtrc(3, ((counts - 1000.0) ** 2 / 1000.0).sum()) > 1e-6
+
+
+def test_a_table_is_not_read_from_another_kind(tmp_path):
+    from tacit.lq import GainPolicy
+
+    GainPolicy.zero(1, 1, 1).publish(tmp_path / "gains.npz")
+    with pytest.raises(CorruptFile, match="another kind"):
+        Policy.load(tmp_path / "gains.npz")
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"kind": np.str_("tree")}, "does not know it"),
+        ({"gains": np.zeros((2, 2))}, "3 axes"),
+        ({"gains": np.full((1, 1, 1), np.nan)}, "finite"),
+        ({"gains": np.zeros((1, 1, 1), dtype=np.int64)}, "floats"),
+        ({"format": np.int64(9)}, "format is 9"),
+    ],
+)
+def test_wrong_gains_are_refused(tmp_path, changes, message):
+    stored = {
+        "format": np.int64(published.FORMAT),
+        "kind": np.str_("gains"),
+        "version": np.int64(0),
+        "gains": np.zeros((1, 1, 1)),
+        "noise": np.float64(0.0),
+    }
+    np.savez(tmp_path / "bad.npz", **(stored | changes))
+    with pytest.raises(ValueError, match=message):
+        published.load(tmp_path / "bad.npz")

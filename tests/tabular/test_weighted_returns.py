@@ -1,0 +1,287 @@
+"""Weighted returns: by hand, attacked, and what intervals make of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import binom
+
+from tacit import (
+    Block,
+    CheckFailed,
+    InvalidArgument,
+    JointCurator,
+    JointDP,
+    Relation,
+    Release,
+    check_statistic,
+)
+from tacit.data.reading import read_rewards, read_steps
+from tacit.tabular.return_statistics import (
+    SPREAD_WEIGHT,
+    ActionCounts,
+    WeightedReturns,
+    mean_bounds,
+    propensities,
+    value_intervals,
+)
+from tests.tabular.samples import users_of
+
+H, S, A = 3, 4, 2
+
+
+def ratios(seed: int = 0, policies: int = 2) -> np.ndarray:
+    return np.random.default_rng(seed).choice([0.5, 1.0, 4.0], (policies, 1, S, A))
+
+
+def sample(rng: np.random.Generator, users: int) -> Block:
+    """Random users; and some of large weight who get all, half or nothing."""
+    arrays = users_of(rng, users, S, A, H)
+    some = rng.random(users) < 0.7
+    arrays["states"][some], arrays["actions"][some] = 0, 0
+    paid = rng.choice([0.0, 0.5, 1.0], (some.sum(), 1))
+    arrays["rewards"][some] = np.where(np.arange(H) == 0, paid, 0.0)
+    return Block(users, arrays)
+
+
+def extreme(policies: int = 2) -> WeightedReturns:
+    table = ratios(policies=policies)
+    table[:, :, 0, 0] = 20.0
+    return WeightedReturns(table, np.full(policies, 3.0), 1.0, H)
+
+
+def with_propensities(rng: np.random.Generator, users: int) -> Block:
+    block = sample(rng, users)
+    chances = rng.choice([0.01, 0.5, 1.0, np.nan, 0.0, -3.0, 7.0], (users, H))
+    chances[rng.random(users) < 0.8] = 0.5
+    return Block(users, {**block.arrays, "propensities": chances})
+
+
+@pytest.mark.parametrize("policies", [1, 3])
+@pytest.mark.parametrize("logged", [0, 1])
+def test_sensitivities_hold_and_are_attained(policies: int, logged: int) -> None:
+    statistic = dataclasses.replace(extreme(policies), logged=logged)
+    users = with_propensities if logged else sample
+    report = check_statistic(statistic, users, users=300, rounds=30)
+    assert report.tightness["replace-one l2"] > 0.99, report.tightness
+    assert report.tightness["zero-out l2"] > 0.99, report.tightness
+    assert extreme(policies).l2(Relation.REPLACE_ONE) == pytest.approx(math.sqrt(2 * policies))
+
+
+def test_a_larger_weight_of_spreads_would_cost_something() -> None:
+    """The bound of the class is where it is said to be: spreads are free up to 3.33, not 3.4."""
+    x = np.linspace(0, 1, 2001)
+    for weight, free in ((SPREAD_WEIGHT, True), (3.4, False)):
+        pair = np.stack([x, weight * x * (1 - x)], axis=1)
+        farthest = max(np.linalg.norm(pair - one, axis=1).max() for one in pair[::20])
+        assert (farthest <= 1.0 + 1e-9) == free, (weight, farthest)
+
+
+def test_returns_by_hand() -> None:
+    table = np.ones((2, 1, S, A))
+    table[0, 0, 0, 1], table[0, 0, 1, 0] = 3.0, 0.5
+    statistic = WeightedReturns(table, [4.0, 2.0], 2.0, H)
+    block = Block(
+        3,
+        {
+            # w = 3, 1.5, 1.5 and rewards 1, 0, 1, the last beyond R = 2 by nothing
+            # and nothing follows the last step, so that it need not be known
+            "states": np.array([[0, 1, 2, -1], [0, 1, 2, 2], [0, 1, -1, 0]]),
+            "actions": np.array([[1, 0, 0], [1, 0, 0], [1, 0, 0]]),
+            # the second user's rewards are cut to 1 each, and to 2 together; the third's ends
+            "rewards": np.array([[1.0, 0.0, 1.0], [7.0, 1.0, 1.0], [0.5, np.nan, 1.0]]),
+        },
+    )
+    parts = [statistic.layout.unpack(v) for v in statistic.vectors(block)]
+    got = [[1.0, 1.0], [1.0, 1.0], [1.5 / 4.0, 0.25]]
+    missed = [[0.0, 0.0], [0.0, 0.0], [1.0, 0.75]]
+    for part, gains, losses in zip(parts, got, missed, strict=True):
+        assert part["sums"][:, 0] == pytest.approx(gains)
+        assert part["sums"][:, 1] == pytest.approx(losses)
+        assert part["spreads"] == pytest.approx(part["sums"] * (1 - part["sums"]))
+    assert statistic.total(block) == pytest.approx(statistic.vectors(block).sum(axis=0))
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_means_are_values_and_what_they_miss(seed: int) -> None:
+    """Exactly, over all episodes of a small world."""
+    rng = np.random.default_rng(seed)
+    P, r = rng.dirichlet(np.ones(2), (2, 2)), rng.random((2, 2))
+    b, pi = rng.dirichlet(np.ones(2), 2), rng.dirichlet(np.ones(2), 2)
+    statistic = WeightedReturns((pi / b)[np.newaxis, np.newaxis], [1e6], 2.0, 2)
+    mean, value = np.zeros(2), 0.0
+    for path in np.ndindex(2, 2, 2, 2, 2):
+        s, a, t, c, last = path
+        moves = P[s, a, t] * P[t, c, last] * 0.5
+        states, actions = np.array([[s, t, last]]), np.array([[a, c]])
+        rewards = np.array([[r[s, a], r[t, c]]])
+        block = Block(1, {"states": states, "actions": actions, "rewards": rewards})
+        sums = statistic.layout.unpack(statistic.vectors(block)[0])["sums"][0] * 1e6
+        mean += moves * b[s, a] * b[t, c] * sums
+        value += moves * pi[s, a] * pi[t, c] * rewards.sum()
+    assert mean == pytest.approx([value, 2.0 - value], rel=1e-6)
+
+
+def with_one_tiny_propensity(users: int = 1000) -> tuple[WeightedReturns, Block]:
+    """Users who all got 1 with weight 1; the last has a weight of 0, and then an infinite ratio."""
+    table = np.ones((1, 1, S, A))
+    table[0, 0, 0, 1] = 0.0
+    statistic = WeightedReturns(0.5 * table, [1.0], 1.0, H, logged=1)
+    arrays = {
+        "states": np.zeros((users, H + 1), dtype=np.int64),
+        "actions": np.zeros((users, H), dtype=np.int64),
+        "rewards": np.tile([0.7, 0.0, 0.0], (users, 1)),
+        "propensities": np.full((users, H), 0.5),
+    }
+    arrays["actions"][-1, 0] = 1
+    arrays["propensities"][-1, 1] = 5e-324
+    return statistic, Block(users, arrays)
+
+
+def test_a_tiny_propensity_does_not_make_a_weight_of_zero_something_else() -> None:
+    statistic, block = with_one_tiny_propensity()
+    assert not statistic.vectors(block)[-1].any()
+    assert statistic.layout.unpack(statistic.total(block))["sums"][0, 0] == pytest.approx(699.3)
+    curator = JointCurator(JointDP(8.0, 1e-6), users=1000)
+    curator.add(block)
+    release = curator.release(statistic)
+    # Ten standard deviations of the noise.
+    assert np.abs(release["sums"] - [[699.3, 299.7]]).max() < 10 * float(release.std["sums"])
+
+
+class OldWeights(WeightedReturns):
+    """Multiplies before it cuts."""
+
+    def vectors(self, block: Block) -> np.ndarray:
+        states, actions, _ = read_steps(block, H)
+        chances = read_rewards(block, "propensities", actions.shape)
+        known = (states[:, :-1] >= 0) & (states[:, :-1] < S) & (actions >= 0) & (actions < A)
+        at = np.where(known, states[:, :-1], 0), np.where(known, actions, 0)
+        weights = np.where(known & (chances > 0.0), self.ratios[0, 0][at] / chances, 1.0)
+        vectors = super().vectors(block)
+        vectors[np.isnan(weights.prod(axis=1))] = np.nan
+        return vectors
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_attack_finds_a_ratio_that_overflows_on_every_seed(seed: int) -> None:
+    statistic, _ = with_one_tiny_propensity()
+    check_statistic(statistic, with_propensities, users=100, rounds=1, seed=seed)
+    broken = OldWeights(statistic.ratios, statistic.most, 1.0, H, logged=1)
+    with pytest.raises(CheckFailed, match="not finite"):
+        check_statistic(broken, with_propensities, users=100, rounds=0, seed=seed)
+
+
+def test_wrong_arguments_are_refused() -> None:
+    for table, most, match in (
+        (np.ones((S, A)), [1.0], "ratios must have shape"),
+        (np.full((1, 1, S, A), np.inf), [1.0], "finite"),
+        (np.ones((1, 1, S, A)), [0.0], "most must be"),
+        (np.ones((1, 2, S, A)), [1.0], "ratios must have shape"),
+    ):
+        with pytest.raises(InvalidArgument, match=match):
+            WeightedReturns(table, most, 1.0, H)
+
+
+# Intervals.
+
+
+def release_of(x: np.ndarray, noise: float, rng: np.random.Generator) -> tuple:
+    sums = x.sum() + noise * rng.normal()
+    spreads = (x * (1 - x)).sum() + noise / SPREAD_WEIGHT * rng.normal()
+    return np.array(sums), np.array(spreads), (noise, noise / SPREAD_WEIGHT)
+
+
+@pytest.mark.parametrize("noise", [0.0, 4.2, 60.0])
+def test_bounds_hold_and_are_near(noise: float) -> None:
+    """A rare 1: 400 bounds of failure .05 each, of which 39 or more fail with probability 1e-4."""
+    rng = np.random.default_rng(3)
+    users, mean, failed, far = 2000, 0.03, 0, 0.0
+    for _ in range(400):
+        x = (rng.random(users) < mean).astype(float)
+        sums, spreads, noises = release_of(x, noise, rng)
+        low = float(mean_bounds(sums, spreads, noises, users, 0.05, 0.0))
+        failed += low > mean
+        far += (mean - low) / 400
+    assert failed <= binom.ppf(1 - 1e-4, 400, 0.05)
+    usual = 1.64 * math.sqrt(mean * (1 - mean) / users)
+    # sampling, range, and noise: never more than three times what has to be
+    assert far < 3.0 * (usual + 3.0 / users + 2.0 * noise / users)
+
+
+def test_noise_that_hides_everything_leaves_the_whole_range() -> None:
+    statistic = extreme(1)
+    parts = {"sums": np.full((1, 2), 5.0), "spreads": np.zeros((1, 2))}
+    release = Release(0, "w", parts, {"sums": 1e6, "spreads": 1e6}, 100, 0.1)
+    (found,) = value_intervals(release, statistic, 0.05)
+    assert (found.low, found.high) == (0.0, 1.0)
+
+
+# What people do.
+
+
+def test_action_counts_by_hand_and_their_sensitivity() -> None:
+    allowed = np.array([[True, True], [True, False], [True, True]])
+    statistic = ActionCounts(allowed, 4, first=2)
+    block = Block(
+        3,
+        {
+            # once per state; two states at most; ended by an action that is not allowed
+            "states": np.array([[0, 0, 2, 1, 0], [2, 2, 2, 2, 2], [1, 1, 0, 0, 0]]),
+            "actions": np.array([[1, 0, 0, 0], [1, 0, 0, 0], [0, 1, 0, 0]]),
+            "rewards": np.zeros((3, 4)),
+        },
+    )
+    rows = statistic.vectors(block).tolist()
+    assert rows == [[0, 1, 0, 1, 0], [0, 0, 0, 0, 1], [0, 0, 1, 0, 0]]
+
+    def walks(rng: np.random.Generator, users: int) -> Block:
+        states = rng.permuted(np.tile(np.arange(3), (users, 1)), axis=1)[:, [0, 1, 2, 0, 1]]
+        actions = rng.integers(0, 2, (users, 4))
+        rewards = np.zeros(actions.shape)
+        return Block(users, {"states": states, "actions": actions, "rewards": rewards})
+
+    report = check_statistic(statistic, walks, users=300, rounds=30)
+    assert min(report.tightness.values()) > 0.99, report.tightness
+
+
+def test_bounds_of_propensities_hold_all_at_once() -> None:
+    """300 logs: all of 6 bounds but with probability .1; 52 failures have probability 1e-4."""
+    rng = np.random.default_rng(8)
+    allowed = np.array([[True, True, True], [True, True, True]])
+    true = np.array([[0.7, 0.2, 0.1], [0.05, 0.15, 0.8]])
+    curator_noise, failed, loose = 5.0, 0, 0.0
+    for _ in range(300):
+        visits = rng.binomial(3000, [0.9, 0.3])
+        counts = np.concatenate([rng.multinomial(n, p) for n, p in zip(visits, true, strict=True)])
+        noisy = counts + curator_noise * rng.normal(size=6)
+        estimates, bounds = propensities(noisy, curator_noise, allowed, 0.1)
+        failed += bool((bounds < true).any())
+        loose += float((bounds / true).max()) / 300
+        assert estimates.sum(axis=1) == pytest.approx(1.0)
+    assert failed <= binom.ppf(1 - 1e-4, 300, 0.1)
+    assert 1.0 < loose < 2.5
+
+
+def test_a_state_that_nobody_visited_says_nothing() -> None:
+    allowed = np.array([[True, True, False]])
+    estimates, bounds = propensities(np.array([-3.0, 1.0]), 4.0, allowed, 0.05)
+    assert bounds.tolist() == [[1.0, 1.0, 0.0]]
+    assert estimates[0, 2] == 0.0
+
+
+def test_real_noise_goes_through_the_gate() -> None:
+    """Exact noise on a grid: the sums of 1,000 users are within 6 standard deviations."""
+    statistic, block = extreme(2), sample(np.random.default_rng(0), 1000)
+    curator = JointCurator(JointDP(1.0, 1e-6), users=1000)
+    curator.add(block)
+    release = curator.release(statistic)
+    truth = statistic.layout.unpack(statistic.total(block))
+    for name in ("sums", "spreads"):
+        assert np.abs(release[name] - truth[name]).max() < 6 * float(release.std[name])
