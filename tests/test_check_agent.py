@@ -22,7 +22,7 @@ from research.planted.base import Admitting, Curated, Drawing, Leaking, Tampered
 from research.planted.of_accounts import IdsDropped
 from research.planted.of_noise import HalfTheNoise
 from tacit import UCBPO, UCBVI, ConcurrentPSRL, JointDP, LocalDP, NonPrivate
-from tacit.core.receipt import Receipt
+from tacit.core.intake import Receipt
 from tacit.privacy.errors import CheckFailed, InvalidArgument
 from tacit.privacy.statistic import Block
 from tacit.tabular import riverswim
@@ -160,14 +160,15 @@ class SameVersion(Tampered):
 
     @classmethod
     def tamper(cls, agent: Any) -> None:
-        look = agent._look
+        look = agent._run.look
 
         def same(fresh: bool = False) -> Any:
             view = look(fresh)
-            policy = view.now.plan.policy.as_version(0)
-            return view._replace(now=replace(view.now, plan=replace(view.now.plan, policy=policy)))
+            now = view.checkpoint
+            plan = replace(now.plan, policy=now.plan.policy.as_version(0))
+            return view._replace(checkpoint=replace(now, plan=plan))
 
-        agent._look = same
+        agent._run.look = same
 
 
 class WarnsOnValues(Leaking):
@@ -206,16 +207,16 @@ class ForgetsWaiting(Tampered):
 
     @classmethod
     def tamper(cls, agent: Any) -> None:
-        put = agent._put
+        put = agent.intake.put
 
         def kept(coming: Any, seen: Any) -> Any:
             users = coming.rows.users
             if coming.names:
                 return put(coming, seen)
-            agent._waiting.add(coming.rows, seen.block, [""] * users)
+            agent.intake.buffer.add(coming.rows, seen.block, [""] * users)
             return Receipt(users, waiting=users)
 
-        agent._put = kept
+        agent.intake.put = kept
 
 
 class KeepsEpisodes(Tampered):

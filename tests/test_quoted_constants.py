@@ -8,7 +8,7 @@ import pytest
 
 from tacit.continuous import estimate, fitted_functional_q
 from tacit.continuous.estimate import GRID, MAP
-from tacit.linear import lsvi_ucb
+from tacit.linear import estimate, lsvi_ucb
 from tacit.lq.certainty_equivalence import LQConstants
 from tacit.mixture import linopt_vi, model_sums
 from tacit.tabular import algorithm, count_estimate, mirror, policy_improvement, ucbvi
@@ -73,7 +73,7 @@ QUOTED = {
     "algorithms/lsvi_ucb.md": [
         f"grow by {grown(GROWTH)} of the users served",
         f"| standard deviations of sampling and noise, times {lsvi_ucb._BONUS:g}, and what the",
-        f"pooled and capped at {lsvi_ucb._CAP} |",
+        f"pooled and capped at {estimate._CAP} |",
         f"bonus^2 = {lsvi_ucb._BONUS**2:g} (var(V)",
         "The first is four times as large as the noise of a sum",
         "| ridge 1 | 1 plus the noise of the Gram times sqrt(d)",

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from research.planted.in_tacit import InTacit, Patch
-from tacit.core.agent import Agent
+from tacit.core.intake import EpisodeIntake
 from tacit.privacy import gaussian_dp, guarantee
 from tacit.privacy.curator import JointCurator, Release
 from tacit.privacy.guarantee import Guarantee
@@ -65,16 +65,15 @@ class WaitingSavedTwice(InTacit):
 
     def patches(self) -> Iterator[Patch]:
         """What is put into a store."""
-        right = Agent._write
+        right = EpisodeIntake._write
 
-        def write(agent: Agent, db: Any, run: Any, block: int, rows: Block, *more: Any) -> None:
+        def write(intake: Any, db: Any, run: Any, block: int, rows: Block, *more: Any) -> None:
             kept = np.maximum(np.arange(rows.users) - 1, 0)
             arrays = {name: array[kept] for name, array in rows.arrays.items()}
-            right(
-                agent, db, run, block, rows if rows.aggregate else Block(rows.users, arrays), *more
-            )
+            twice = rows if rows.aggregate else Block(rows.users, arrays)
+            right(intake, db, run, block, twice, *more)
 
-        yield Agent, "_write", write
+        yield EpisodeIntake, "_write", write
 
 
 # d. Who is who.

@@ -76,7 +76,7 @@ def _opened(trial: real.RealTrial) -> list[str]:
         again = trial.make(store=copied)
         with WatchedGate().open() as gate, real.drawing() as drawn:
             real.serve(again, pool, [f"v{i}" for i in range(pool.users)], at)
-        if again._stream is None:
+        if again._run.stream is None:
             found += [f"opened, {w}" for a in answers_of(gate, drawn) for w in a.wrong]
         draws += [d.values for d in drawn]
         if again.guarantee.simulation_only:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.core.agent import Agent
+from tacit.core.release_loop import ReleaseLoop
 from tacit.privacy import curator as joint
 from tacit.privacy import local
 from tacit.privacy.curator import JointCurator
@@ -210,13 +210,14 @@ def test_a_fallback_for_a_broken_operating_system_is_found(tmp_path: Path) -> No
 def test_a_leak_of_real_runs_only_is_found(tmp_path: Path) -> None:
     """What is public of a simulation does not depend on users; of a real run it does."""
 
-    def raw(f: Change, self: Agent, *which: Any) -> Any:
+    def raw(f: Change, self: ReleaseLoop, *which: Any) -> Any:
         block = f(self, *which)
-        if not self._curator.source.simulation:
-            self.algorithm.mean_reward = float(np.mean(block["rewards"]))
+        if not self.run.curator.source.simulation:
+            algorithm: Any = self.run.algorithm
+            algorithm.mean_reward = float(np.mean(block["rewards"]))
         return block
 
-    with planted(Agent, "_raw", raw):
+    with planted(ReleaseLoop, "read_block", raw):
         assert "real flow" in failures(check_gate.outcomes(trial_of(tmp_path, runs=2)))
 
 

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy import select, update
 
 import tacit
-from tacit.core import agent as agents
+from tacit.core import release_loop
 from tacit.core.agent import Agent
 from tacit.privacy.statistic import Block
 from tacit.store import ledger
@@ -44,7 +44,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def where(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[str]:
-    monkeypatch.setattr(agents, "_GRACE", 0.0)  # all places are written here
+    monkeypatch.setattr(release_loop, "GRACE", 0.0)  # all places are written here
     if request.param == "sqlite":
         yield os.fspath(tmp_path / "app.db")
         return
@@ -74,8 +74,8 @@ def both(where: str) -> Iterator[Callable[..., tuple[Agent, Agent]]]:
 
 def send(agent: Agent, user: str, reward: float = 0.5, ticket: str | None = None) -> str:
     """One user who reads the policy and sends an episode; what she is told."""
-    policy, ticket = agent.policy, agent.ticket() if ticket is None else ticket
-    agent.flush_places()
+    policy, ticket = agent.policy, agent.intake.ticket() if ticket is None else ticket
+    agent.intake.flush()
     parts = getattr(policy, "components", (policy,))
     states = np.zeros((1, H + 1), dtype=np.int64)
     rng = np.random.default_rng(0)
@@ -83,7 +83,7 @@ def send(agent: Agent, user: str, reward: float = 0.5, ticket: str | None = None
     columns = {"states": states, "actions": actions, "rewards": np.full((1, H), reward)}
     if len(parts) > 1:
         columns["components"] = np.zeros(1, dtype=np.int64)
-    return agent.receive(Block(1, columns), [user], [user], [ticket])[0].status
+    return agent.intake.receive(Block(1, columns), [user], [user], [ticket])[0].status
 
 
 def fill(agent: Agent, name: str, users: int = SIZE) -> list[str]:
@@ -113,14 +113,14 @@ def well(agent: Agent) -> None:
 def test_who_is_forgotten_while_her_block_is_summed_is_in_no_release(both: Any) -> None:
     one, two = both()
     fill(one, "u")
-    answer, told = one._curator.answer, list[Any]()
+    answer, told = one._run.curator.answer, list[Any]()
 
     def meanwhile(*args: Any, **more: Any) -> Any:
         if not told:
             told.append(two.forget("u3"))
         return answer(*args, **more)
 
-    one._curator.answer = meanwhile
+    one._run.curator.answer = meanwhile
     while one.step():
         pass
     assert told == [{"removed": 1, "released": 0}]
@@ -139,7 +139,7 @@ def test_a_stream_of_forgetting_does_not_keep_a_block_from_its_release(both: Any
     one, two = both()
     fill(one, "u")
     fill(one, "next", 3)
-    answer, plan, left = one._curator.answer, type(one.algorithm).plan, ["u0", "u1", "u2"]
+    answer, plan, left = one._run.curator.answer, type(one.algorithm).plan, ["u0", "u1", "u2"]
 
     def meanwhile(*args: Any, **more: Any) -> Any:
         if left:
@@ -150,7 +150,7 @@ def test_a_stream_of_forgetting_does_not_keep_a_block_from_its_release(both: Any
         assert two.forget("next0")["removed"] + two.forget("next1")["removed"] == 2
         return plan(self, *args)
 
-    one._curator.answer = meanwhile
+    one._run.curator.answer = meanwhile
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(type(one.algorithm), "plan", long)
         while one.step():
@@ -158,7 +158,7 @@ def test_a_stream_of_forgetting_does_not_keep_a_block_from_its_release(both: Any
     assert one.run_row().latest == 1
     assert sums(two)[0] == near(PAID[3])
     assert send(two, "last") == "waiting"
-    one._close()
+    one._loop.close()
     assert sums(two)[1] == near(PAID[2] + 0.5)
     well(one)
 
@@ -192,8 +192,8 @@ def test_a_plan_that_raises_draws_nothing_again(both: Any) -> None:
 def test_rolling_back_between_the_commits_loses_nobody(both: Any) -> None:
     one, two = both()
     fill(one, "u")
-    early = [one.ticket() for _ in range(2)]  # of the next block, and of version 0
-    one.flush_places()
+    early = [one.intake.ticket() for _ in range(2)]  # of the next block, and of version 0
+    one.intake.flush()
 
     def cut_off(*_: Any) -> Any:
         raise KeyboardInterrupt
@@ -251,7 +251,7 @@ def test_two_runs_do_not_both_take_a_last_budget(where: str) -> None:
         assert one.forget("ann")["removed"] == 1
         fill(two, "v", SIZE - 1)  # and her refused episode has left its place empty
         fill(one, "u", SIZE - 1)
-        one._close()
+        one._loop.close()
         assert ledger.verify(store) == []
 
 
@@ -259,17 +259,17 @@ def test_a_clock_that_was_set_back_holds_nothing_up(
     both: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, two = both()
-    now = agents.time.time()
-    monkeypatch.setattr(agents.time, "time", lambda: now + 86400.0)
+    now = release_loop.time.time()
+    monkeypatch.setattr(release_loop.time, "time", lambda: now + 86400.0)
     assert one.lead("one")
-    one.window = two.window = 10.0
+    one.intake.window = two.intake.window = 10.0
     fill(one, "u", SIZE - 1)
-    assert one.ticket()
-    one.flush_places()
-    monkeypatch.setattr(agents.time, "time", lambda: now)
+    assert one.intake.ticket()
+    one.intake.flush()
+    monkeypatch.setattr(release_loop.time, "time", lambda: now)
     assert two.lead("two")
     assert not two.step()
-    monkeypatch.setattr(agents.time, "time", lambda: now + 10.0)
+    monkeypatch.setattr(release_loop.time, "time", lambda: now + 10.0)
     assert two.step()
     with two.store.read() as db:
         assert len(db.execute(select(versions)).all()) == 2
@@ -286,8 +286,9 @@ def test_a_report_that_no_device_makes_costs_nobody_else_theirs(both: Any) -> No
         data["versions"] = np.zeros(1, int)
         report = tacit.local.report(statistic, Block(1, data), model)
         rows = report[np.newaxis] if odd is None else np.full((1, size), odd)
-        ticket = one.ticket()
-        assert one.receive(Block(1, {"reports": rows}), [f"{k}"], ["e"], [ticket])[0].accepted
+        ticket = one.intake.ticket()
+        (told,) = one.intake.receive(Block(1, {"reports": rows}), [f"{k}"], ["e"], [ticket])
+        assert told.accepted
     while two.step():
         pass
     assert two.run_row().latest == 1

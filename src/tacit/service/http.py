@@ -95,7 +95,7 @@ class Service:
             warnings.simplefilter("ignore", TacitWarning)
             # One takes users in and serves; one computes, which may take long.
             self.agent, computes = app.agent(self.store), app.agent(self.store)
-        self.agent.window = computes.window = app.serving.window
+        self.agent.intake.window = computes.intake.window = app.serving.window
         self.form, self.spec = form_of(self.agent), self.agent.spec
         self.requests: Counter[int] = Counter()
         self._rates: OrderedDict[tuple[str, str], tuple[float, float]] = OrderedDict()
@@ -116,7 +116,7 @@ class Service:
         self.loop.close()
         self._watcher.join(timeout=10.0)
         with contextlib.suppress(TacitError):
-            self.agent.flush_places()
+            self.agent.intake.flush()
         self.store.close()
         note("ended")
 
@@ -131,7 +131,7 @@ class Service:
         # One at a time: a thread that was slow must not bring back what it saw before others.
         with self._watching:
             try:
-                self.agent.flush_places()
+                self.agent.intake.flush()
                 self.seen = self._look(self.seen)
                 self.reachable = True
             except StoreGone:
@@ -161,10 +161,10 @@ class Service:
 
     async def ticket(self) -> str:
         """A place in the block that fills; where that is full, in the next one, if there is one."""
-        ticket = self.agent.ticket()
-        if not ticket and self.agent.unwritten:
+        ticket = self.agent.intake.ticket()
+        if not ticket and self.agent.intake.unwritten:
             await asyncio.to_thread(self.watch)
-            ticket = self.agent.ticket()
+            ticket = self.agent.intake.ticket()
         return ticket
 
     def problem(self) -> str:

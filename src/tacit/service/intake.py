@@ -187,7 +187,7 @@ class Intake:
         came = [arrival for arrival, _ in batch]
         answers: Sequence[Answer | None] = [None] * len(batch)
         try:
-            answers = self._agent.receive(
+            answers = self._agent.intake.receive(
                 self._form.block([a.body for a in came]),
                 [a.user for a in came],
                 [a.event for a in came],

@@ -31,7 +31,6 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from tacit.core.agent import _numbered as numbered
 from tacit.core.algorithm import BlockInfo
 from tacit.core.world import World
 from tacit.privacy.budget import Relation
@@ -365,7 +364,8 @@ def through_gate(agent: Any, blocks: Sequence[Block], noise_seed: int) -> Watche
 
     Of an agent that learns by its store the releases are the same, bit for bit.
     """
-    algorithm, curator, stream, now = agent.algorithm, agent._curator, None, agent._look()[-1]
+    algorithm, curator, stream = agent.algorithm, agent._run.curator, None
+    now = agent._run.look().checkpoint
     state, plan, at, curator.source = now.state, now.plan, now.at, Noise(noise_seed)
     if algorithm.counter != "blocks" and algorithm.privacy.joint:
         releases = algorithm.schedule.releases
@@ -382,7 +382,7 @@ def through_gate(agent: Any, blocks: Sequence[Block], noise_seed: int) -> Watche
             try:
                 while True:
                     if stream is None:
-                        mu = agent._price(query)
+                        mu = query.price(algorithm.privacy)
                         release = curator.answer(query.statistic, raw, mu=mu, spent=spent)
                     else:
                         stream.ask(query.statistic)
@@ -393,7 +393,7 @@ def through_gate(agent: Any, blocks: Sequence[Block], noise_seed: int) -> Watche
                 state = end.value
             served = at.served + raw.users
             at = dataclasses.replace(at, releases=at.releases + 1, served=served)
-            plan = numbered(algorithm.plan(state, plan, at, rng), at.offset + at.releases)
+            plan = algorithm.plan(state, plan, at, rng).as_version(at.offset + at.releases)
     return gate
 
 
