@@ -55,7 +55,7 @@ class Serving:
 
 @dataclass(frozen=True)
 class App:
-    """What a file of an app says, checked."""
+    """Configuration of an app, as its file has it, checked."""
 
     folder: Path
     spec: FiniteSpec
