@@ -101,7 +101,7 @@ class EpisodeBuffer:
     def add(self, part: Block, block: int, names: Sequence[str]) -> None:
         """Adds users of a block: a copy of their rows, unless they are sums."""
         users = self.users(block)
-        # Users without names before them have none; a list as long as a simulated block is too long.
+        # No list as long as a simulated block: users without names are filled in where one has one.
         self._names[users:] = [*[""] * (users - len(self._names)), *names] if names else ()
         if part.aggregate:
             self._kept = (block, part.users, {}, part)
