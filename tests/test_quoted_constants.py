@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tacit.continuous import estimate as functional_estimate
 from tacit.continuous import fitted_functional_q
 from tacit.continuous.estimate import GRID, MAP
 from tacit.linear import estimate, lsvi_ucb
@@ -110,7 +111,7 @@ QUOTED = {
         f"the rest, {grown(GRID.growth)} more from sweep to sweep",
         f"smooth in s (length {bare(GRID.prior_length)} of the box)",
         f"{bare(GRID.prior_reward)}^2 + ({bare(GRID.prior_moves)} discount)^2",
-        f"kept above {'a fifth' if fitted_functional_q._RAREST == 0.2 else '?'} of even",
+        f"kept above {'a fifth' if functional_estimate._RAREST == 0.2 else '?'} of even",
         f"| sweeps J | {GRID.depth:g} S^{bare(GRID.depth_power)}, from {GRID.fewest} to",
         f"| clip c | {bare(GRID.clip)} sqrt(S), at most {bare(GRID.largest_clip)}, times sqrt(H)",
         f"on maps {bare(MAP.clip)} and {bare(MAP.largest_clip)} |",

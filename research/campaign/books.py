@@ -136,13 +136,12 @@ def _releases(db: Any, users: dict[str, str], told: Told, counts: Counter[str]) 
             wrong.append(f"block {row.block} of {row.run} has people who never sent")
             continue
         people_ = [one for one in inside if one is not None]
-        good = sum(one.steps > 0 for one in people_)
         sums = dict[str, tuple[float, float]]()
         if found.parts.keys() == {"rewards", "transitions"}:
             sums["rewards"] = float(found["rewards"].sum()), sum(one.rewards for one in people_)
             sums["steps"] = float(found["transitions"].sum()), sum(one.steps for one in people_)
         elif "visits" in found.parts:
-            sums["visits"] = float(found["visits"].sum()), good
+            sums["visits"] = float(found["visits"].sum()), sum(one.states for one in people_)
         elif "first_paid" in found.parts:  # of a counter, over all blocks so far
             now = block.places + (before[row.run] if found.users > block.places else 0)
             before[row.run] += block.places

@@ -16,12 +16,12 @@ from tacit.continuous import (
     Grid,
     QPolicy,
     SoftmaxPolicy,
+    gradient_loops,
     line,
-    sum_loops,
 )
-from tacit.continuous.action_box import normals
 from tacit.continuous.actor_critic import PolicyGradients
-from tacit.continuous.features import Custom
+from tacit.continuous.kernel_features import Custom
+from tacit.continuous.stochastic_policy import normals
 from tacit.data.vector_episodes import VectorEpisodes
 from tacit.gym import from_gymnasium
 from tacit.privacy.errors import CheckFailed, InvalidArgument
@@ -206,9 +206,9 @@ class TestStatistic:
         policy = SoftmaxPolicy(features, np.zeros((2, 1)))
         asked = PolicyGradients(spec, policy, np.zeros(1), 0.9, 0.9, (1e-4, 1e-4))
         check_statistic(asked, users, users=60, rounds=5)
-        loops = sum_loops.policy_gradients.py_func
-        monkeypatch.setattr(sum_loops, "SMALLEST", 0.0)
-        monkeypatch.setattr(sum_loops, "policy_gradients", loops)
+        loops = gradient_loops.policy_gradients.py_func
+        monkeypatch.setattr(gradient_loops, "SMALLEST", 0.0)
+        monkeypatch.setattr(gradient_loops, "policy_gradients", loops)
         with pytest.raises(CheckFailed, match="sensitivity"):
             check_statistic(asked, users, users=60, rounds=1)
 
@@ -263,7 +263,7 @@ class TestAgent:
     @pytest.mark.slow
     def test_pendulums_are_held_upright_by_vectors(self):
         world = from_gymnasium("Pendulum-v1", 200, (-16.3, 0.0), evaluation_users=20)
-        agent = ActorCritic(world.spec, 1500, NonPrivate(), region=0.5, schedule="fixed:size=38")
+        agent = ActorCritic(world.spec, 1500, NonPrivate(), schedule="fixed:size=38")
         result = run(agent, world, progress=False)
         assert result.greedy_values[-1] > -250.0
 

@@ -137,7 +137,7 @@ def _papers() -> Iterator[tuple[str, Callable[[], Any]]]:
 def _run_paper(paper: str, algorithm: str, world: str, given: dict[str, Any]) -> Any:
     module = getattr(papers, paper)
     if "constants" in given:
-        given = given | {"constants": module.Constants(*given["constants"])}
+        given = given | {"constants": module.LSVIConstants(*given["constants"])}
     return getattr(module, algorithm)(build(world), **given)
 
 

@@ -14,7 +14,7 @@ import pytest
 from tacit.core.release_loop import ReleaseLoop
 from tacit.privacy import curator as joint
 from tacit.privacy import local
-from tacit.privacy.curator import JointCurator
+from tacit.privacy.curator import Curator, JointCurator
 from tacit.privacy.deviates import Deviates
 from tacit.privacy.noise import Noise
 from tests.own_path import check_entropy, check_gate, check_noise, check_sampler
@@ -61,7 +61,7 @@ def in_curator(change: Change) -> tuple[Any, str, Change]:
         finally:
             self.source = source
 
-    return JointCurator, "answer", answer
+    return Curator, "answer", answer
 
 
 def test_a_curator_that_asks_for_too_little_is_found(tmp_path: Path) -> None:

@@ -240,6 +240,46 @@ def test_counters_go_forward_when_a_version_is_rolled_back(both: Any) -> None:
     well(one)
 
 
+def test_a_counter_does_not_tell_how_many_sent(both: Any) -> None:
+    one, two = both(tacit.ConcurrentPSRL, running=0)
+    size, one.intake.window = one.block_users, 0.0
+    for turn in range(2):
+        fill(one, f"{turn}-", size - 2)
+        assert one.intake.ticket()
+        assert one.intake.ticket()  # and nobody sends
+        one.intake.flush_places()
+        assert one.step()
+    with two.store.read() as db:
+        found = [load(v) for v in db.scalars(select(releases.c.value).order_by(releases.c.block))]
+    assert [release.users for release in found] == [size, 2 * size]
+    well(two)
+
+
+def test_a_first_plan_does_not_hold_the_lock_of_a_store(where: str) -> None:
+    plan, wrote = tacit.tabular.ucbvi.UCBVI.plan, list[int]()
+
+    def slow(self: Any, *args: Any) -> Any:
+        with Store(where) as other, other.write() as db:
+            wrote.append(db.execute(update(stores).values(witness="")).rowcount)
+        return plan(self, *args)
+
+    with pytest.MonkeyPatch.context() as patched, Store(where) as store:
+        patched.setattr(tacit.tabular.ucbvi.UCBVI, "plan", slow)
+        agent = tacit.UCBVI(SPEC, 1000, LITTLE, store=store, schedule=f"fixed:size={SIZE}")
+        assert wrote == [1]
+        assert agent.run_row().latest == 0
+
+
+def test_a_stopped_process_loses_the_lock_of_a_database(where: str) -> None:
+    """What an idle transaction has time for is far less than what a device waits."""
+    if not where.startswith("postgresql"):
+        pytest.skip("a file's lock goes with its process alone")
+    with Store(where) as store, store.read() as db:
+        seconds = db.scalar(sa.text("SHOW idle_in_transaction_session_timeout"))
+        assert seconds == "5s"
+        assert db.scalar(sa.text("SHOW lock_timeout")) == "10s"
+
+
 def test_two_runs_do_not_both_take_a_last_budget(where: str) -> None:
     with Store(where) as store:
         given = {"schedule": f"fixed:size={SIZE}", "store": store}

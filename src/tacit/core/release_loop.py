@@ -229,8 +229,10 @@ class ReleaseLoop:
                 else:
                     mu = query.price(privacy)
                     release = run.curator.answer(query.statistic, raw, mu=mu, spent=spent)
-                    if not raw.aggregate and not privacy.devices_add:
-                        release = replace(release, users=block.places)
+                if not raw.aggregate and not privacy.devices_add:
+                    # Who has a place is public; who of them sent is not told.
+                    before = row.served if run.stream is not None else 0
+                    release = replace(release, users=before + block.places)
                 cost, value = run.curator.price(release), dump(release)
                 drawn = (len(asked), value, cost, spent, limit, run.secrets(), only)
                 with run.store.write() as db:
