@@ -247,7 +247,7 @@ def test_a_counter_does_not_tell_how_many_sent(both: Any) -> None:
         fill(one, f"{turn}-", size - 2)
         assert one.intake.ticket()
         assert one.intake.ticket()  # and nobody sends
-        one.intake.flush_places()
+        one.intake.flush()
         assert one.step()
     with two.store.read() as db:
         found = [load(v) for v in db.scalars(select(releases.c.value).order_by(releases.c.block))]
