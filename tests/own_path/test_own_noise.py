@@ -95,7 +95,7 @@ def test_late_releases_without_noise_are_found(tmp_path: Path) -> None:
         return f(self, scale, size) * (next(count) < 40)
 
     with planted(*in_curator(late)):
-        assert "gate" in failures(check_gate.outcomes(trial_of(tmp_path, runs=2)))
+        assert "release" in failures(check_gate.outcomes(trial_of(tmp_path, runs=2)))
 
 
 def test_users_beyond_a_chunk_that_are_not_rounded_are_found(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_users_beyond_a_chunk_that_are_not_rounded_are_found(tmp_path: Path) -> 
         return np.rint(statistic.total(block.take(slice(0, 1024))) / step).astype(np.int64)
 
     with planted(joint, "grid_total", one_chunk):
-        assert "gate" in failures(check_gate.outcomes(trial_of(tmp_path, runs=2)))
+        assert "release" in failures(check_gate.outcomes(trial_of(tmp_path, runs=2)))
 
 
 def test_a_report_of_a_wrong_scale_is_found(tmp_path: Path) -> None:
