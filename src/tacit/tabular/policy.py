@@ -187,7 +187,8 @@ class Policy:
         named = isinstance(state, str)
         code = code_of("state", state, self.state_labels) if isinstance(state, str) else state
         try:
-            action = published().choose(self.probabilities, self.actions, step, code, rng)
+            table = self.probabilities if self.actions is None else self.actions
+            action = published().choose(table, (step, code), rng)
         except ValueError as error:
             raise InvalidArgument(str(error)) from None
         return self.action_labels[action] if named and self.action_labels else int(action)
