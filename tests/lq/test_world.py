@@ -9,7 +9,7 @@ from scipy import stats
 
 from research.worlds import random_system
 from tacit import InvalidArgument
-from tacit.data.vector_episodes import VectorEpisodes
+from tacit.data.episodes import VectorEpisodes
 from tacit.lq import (
     Ball,
     GainPolicy,

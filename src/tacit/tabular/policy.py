@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.core.public_file import published, write_published
-from tacit.data.columns import Labels, checked_labels, code_of
+from tacit.data.reading import Labels, checked_labels, code_of
 from tacit.data.sizes import Floats
 from tacit.privacy.arguments import fitting
 from tacit.privacy.errors import CorruptFile, InvalidArgument

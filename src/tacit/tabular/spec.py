@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.data.columns import Labels, checked_labels
+from tacit.data.reading import Labels, checked_labels
 from tacit.data.sizes import Floats, check_size
 from tacit.privacy.arguments import fitting, flag, positive
 from tacit.privacy.errors import InvalidArgument
