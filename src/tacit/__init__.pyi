@@ -4,6 +4,7 @@ from os import PathLike
 from typing import Any, Literal
 
 from tacit import continuous, gym, linear, lq, mixture, papers, tabular
+from tacit.auto import agent
 from tacit.continuous.estimate import FunctionalConstants
 from tacit.core.agent import Agent
 from tacit.core.agent import open_run as open
@@ -55,7 +56,6 @@ from tacit.testing.check_agent import check_agent
 from tacit.testing.check_counter import check_counter
 from tacit.testing.check_statistic import check_statistic
 from tacit.testing.mechanisms import audit_counter, audit_linear, audit_samples
-from tacit.which_agent import agent
 
 __version__: str
 
@@ -64,9 +64,6 @@ def ActorCritic(
     users: int,
     privacy: Privacy,
     *,
-    region: float = 0.3,
-    trace: float = 0.95,
-    discount: float | None = None,
     schedule: str | Schedule = "auto",
     seed: int = 0,
     noise_seed: int | None = None,
@@ -79,7 +76,6 @@ def CertaintyEquivalence(
     privacy: Privacy,
     *,
     constants: LQConstants = ...,
-    scale: float = 1.0,
     schedule: str | Schedule = "auto",
     seed: int = 0,
     noise_seed: int | None = None,
@@ -107,8 +103,7 @@ def FittedFunctionalQ(
     users: int,
     privacy: Privacy,
     *,
-    serve: Literal["nobody", "most", "all"] = "nobody",
-    discount: float | None = None,
+    serve: Literal["later", "most", "all"] = "later",
     ends: bool | None = None,
     constants: FunctionalConstants | None = None,
     schedule: str | Schedule = "auto",
@@ -122,7 +117,6 @@ def KernelLSVI(
     users: int,
     privacy: Privacy,
     *,
-    scale: float = 1.0,
     schedule: str | Schedule = "auto",
     seed: int = 0,
     noise_seed: int | None = None,
@@ -222,7 +216,6 @@ def ModelPosterior(
     users: int,
     privacy: Privacy,
     *,
-    discount: float | None = None,
     schedule: str | Schedule = "auto",
     seed: int = 0,
     noise_seed: int | None = None,

@@ -349,7 +349,7 @@ def _drop(db: sa.Connection, row: Any) -> None:
     here = packets.c.id == row.packet
     packet = db.execute(select(packets).where(here)).one()
     # Another row of hers in the packet may have moved it.
-    place = db.scalar(select(people.c.place).where(people.c.id == row.id))
+    place = int(db.scalar(select(people.c.place).where(people.c.id == row.id)) or 0)
     if packet.users == 1:
         db.execute(packets.delete().where(here))
         return
