@@ -20,8 +20,8 @@ from tacit.linear.estimate import CellModel, LinearModel, LinearWidths, SumModel
 from tacit.linear.statistics import FeatureSums, unit_features
 from tacit.numerics.regression import BlockSums
 from tacit.privacy.errors import InvalidArgument
-from tacit.tabular.algorithm import SumAlgorithm, SumOptions
 from tacit.tabular.count_estimate import CountEstimate, conserved
+from tacit.tabular.sum_algorithm import SumAlgorithm, SumOptions
 from tacit.tabular.visits import VisitCounts
 
 if TYPE_CHECKING:

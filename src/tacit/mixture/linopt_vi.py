@@ -37,7 +37,7 @@ from tacit.mixture.path_counts import PathCounts
 from tacit.numerics.regression import BlockSums, positive_part
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import Privacy
-from tacit.tabular.algorithm import SumAlgorithm, SumOptions
+from tacit.tabular.sum_algorithm import SumAlgorithm, SumOptions
 
 if TYPE_CHECKING:
     from tacit.core.problem import Problem

@@ -14,8 +14,8 @@ from tacit.privacy.arguments import one_of, positive, whole_number
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, Bools, Floats, Ints, Layout, LoopSums, Part
-from tacit.tabular.spec import settle
-from tacit.tabular.visits import by_row, followed
+from tacit.tabular.policy import followed
+from tacit.tabular.spec import by_row, settle
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,7 +171,7 @@ class FirstVisits(LoopSums):
         return self.layout.pack(values | {"first_paid": np.zeros(cells)})
 
     def _sums(self, block: Block, separate: bool) -> Floats:
-        from tacit.tabular.visit_loops import count_first_visits
+        from tacit.tabular.exploration_loops import count_first_visits
 
         free = self.cells[0] > 1 or self.horizon == 1
         follows = np.zeros(self.cells[1:], dtype=np.int64) if free else None

@@ -26,8 +26,7 @@ from tacit.core.algorithm import Floats
 from tacit.privacy.arguments import positive, whole_number
 from tacit.tabular.algorithm import OptimismOptions
 from tacit.tabular.policy import Policy
-from tacit.tabular.spec import FiniteSpec
-from tacit.tabular.visits import row_of
+from tacit.tabular.spec import FiniteSpec, row_of
 
 # No action is less likely than this before the steps of a release: nothing that was learnt from
 # less is held against it for ever.
@@ -80,7 +79,7 @@ def improved(table: Floats, world: Optimistic, spec: FiniteSpec, options: Mirror
 
     Each multiplies every action's probability by exp(eta Q).
     """
-    from tacit.tabular.planning_loops import mirror_steps
+    from tacit.tabular.mirror_loops import mirror_steps
 
     H, S = spec.horizon, spec.states
     start = np.full(S, 1.0 / S) if spec.start is None else np.array(spec.start)

@@ -1,38 +1,53 @@
-"""Compiled inner loop of policy optimisation."""
+"""Compiled loops of UCBVI: projection of counts to probabilities, optimistic value iteration."""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.numerics.compiled import Floats, Ints, compiled
+from tacit.numerics.compiled import Floats, Ints, compiled, inner
+
+
+class TransitionModel(NamedTuple):
+    """Estimates of the last L steps, the first of which stands for all before it."""
+
+    P: Floats  # (L, S, A, S)
+    r: Floats  # (L, S, A)
+    n: Floats  # (L, S, A), visits, lowered by their noise
+    known: NDArray[np.bool_]  # (L, S, A)
+    noise: Floats  # (L, S, A), standard deviation of the noise in each entry of N(s, a, s')
+    reward_noise: Floats  # the same in R(s, a)
+
+
+class BonusScale(NamedTuple):
+    """Factors of the bonus and of its parts."""
+
+    sampling: float
+    privacy: float
+    range_term: float
 
 
 @compiled
-def plan(
-    probabilities: Floats,
-    rewards: Floats,
-    counts: Floats,
-    known: NDArray[np.bool_],
-    noise: Floats,
-    reward_noise: Floats,
-    horizon: int,
-    sampling: float,
-    privacy: float,
-    range_term: float,
-    ties: Floats,
-    q_values: Floats,
-    bonuses: Floats,
-    actions: Ints,
-    greedy: Ints,
-) -> None:
-    """Optimistic and greedy backward induction; see :mod:`tacit.tabular.ucbvi` for the bonus.
+def optimistic_value_iteration(
+    model: TransitionModel, scale: BonusScale, ties: Floats
+) -> tuple[Floats, Floats, Ints, Ints]:
+    """Q, bonuses (H, S, A), and the optimistic and greedy actions (H, S), by backward induction.
 
-    ``probabilities`` (L, S, A, S), ``rewards``, ``counts`` (lowered), ``noise`` (L, S, A), of the
-    last L steps, the first of which stands for all before it; ``ties`` (H, S, A) are small random
-    numbers that decide between equal actions.
+    With V the optimistic values of the next step and sigma the noise of a count, the bonus is
+
+        sampling sqrt(Var_P(V) / n + (privacy / n)^2 (sigma^2 sum_s' (V - P V)^2 + sigma_r^2))
+            + range_term (steps left) / n,
+
+    where the sum is over the support of P: noise elsewhere was projected away. Unknown cells are
+    worth one per step left. Random numbers ``ties`` (H, S, A) decide between equal actions.
     """
-    n_rows, n_states, n_actions = counts.shape
+    horizon, n_states, n_actions = ties.shape
+    n_rows = len(model.n)
+    q_values, bonuses = np.empty(ties.shape), np.empty(ties.shape)
+    actions = np.empty((horizon, n_states), dtype=np.int64)
+    greedy = np.empty((horizon, n_states), dtype=np.int64)
     value, next_value = np.zeros(n_states), np.zeros(n_states)
     plain, next_plain = np.zeros(n_states), np.zeros(n_states)
     for step in range(horizon - 1, -1, -1):
@@ -42,7 +57,7 @@ def plan(
             best, best_tie, best_action = -1.0, -1.0, 0
             best_plain, plain_tie, plain_action = -1.0, -1.0, 0
             for action in range(n_actions):
-                row = probabilities[at, state, action]
+                row = model.P[at, state, action]
                 mean, square, mean_plain = 0.0, 0.0, 0.0
                 support, values, squares = 0, 0.0, 0.0
                 for after in range(n_states):
@@ -53,19 +68,20 @@ def plan(
                         support += 1
                         values += value[after]
                         squares += value[after] ** 2
-                # Sum over the support of (value - mean)^2: noise elsewhere was projected away.
                 spread = max(squares - 2.0 * mean * values + support * mean * mean, 0.0)
-                reward = rewards[at, state, action]
+                reward = model.r[at, state, action]
                 q, bonus = left, left
-                if known[at, state, action]:
-                    n = counts[at, state, action]
+                if model.known[at, state, action]:
+                    n = model.n[at, state, action]
                     variance = max(square - mean * mean, 0.0)
                     private = (
-                        noise[at, state, action] ** 2 * spread
-                        + reward_noise[at, state, action] ** 2
+                        model.noise[at, state, action] ** 2 * spread
+                        + model.reward_noise[at, state, action] ** 2
                     )
-                    bonus = sampling * np.sqrt(variance / n + privacy**2 * private / n**2)
-                    bonus += range_term * left / n
+                    bonus = scale.sampling * np.sqrt(
+                        variance / n + scale.privacy**2 * private / n**2
+                    )
+                    bonus += scale.range_term * left / n
                     q = min(reward + mean + bonus, left)
                 q_values[step, state, action] = q
                 bonuses[step, state, action] = bonus
@@ -79,64 +95,52 @@ def plan(
             next_plain[state], greedy[step, state] = best_plain, plain_action
         value, next_value = next_value, value
         plain, next_plain = next_plain, plain
+    return q_values, bonuses, actions, greedy
+
+
+@inner
+def _descend(values: Floats) -> None:
+    """Sorts in place, the largest first: Shell's way compiles in a tenth of NumPy's time."""
+    gap = 1
+    while 3 * gap + 1 < len(values):
+        gap = 3 * gap + 1
+    while gap > 0:
+        for i in range(gap, len(values)):
+            value, at = values[i], i
+            while at >= gap and values[at - gap] < value:
+                values[at] = values[at - gap]
+                at -= gap
+            values[at] = value
+        gap //= 3
 
 
 @compiled
-def mirror_steps(
-    transitions: Floats,
-    paid: Floats,
-    start: Floats,
-    enough: float,
-    eta: float,
-    growth: float,
-    most: int,
-    policy: Floats,
-    q_values: Floats,
-) -> int:
-    """Multiplies ``policy`` (H, S, A) by exp(eta Q) until it is worth ``enough``; counts steps.
+def project(counts: Floats, known: NDArray[np.bool_], out: Floats) -> None:
+    """Rows of noisy counts (R, S) to the nearest distributions; uniform where not known.
 
-    eta is multiplied by ``growth`` from step to step.
-    Q is that of the policy so far in the world of ``transitions`` (L, S, A, S), of the last L
-    steps, the first of which stands for all before it. It pays ``paid`` (H, S, A), and Q is cut to
-    [0, steps left]; what a policy is worth is the mean over ``start`` of its value. The policy is
-    left as the last evaluation saw it, with its ``q_values``.
+    The nearest point with the same sum and no negative entry: subtract one number from all, cut
+    at zero. Dividing by the sum gives the probabilities.
     """
-    horizon, n_states, n_actions = policy.shape
-    first = horizon - len(transitions)
-    logits = np.log(policy)
-    value, before = np.zeros(n_states), np.zeros(n_states)
-    for step in range(most + 1):
-        before[:] = 0.0
-        for h in range(horizon - 1, -1, -1):
-            at = max(h - first, 0)
-            left = float(horizon - h)
-            for state in range(n_states):
-                value[state] = 0.0
-                for action in range(n_actions):
-                    row = transitions[at, state, action]
-                    q = paid[h, state, action]
-                    for after in range(n_states):
-                        q += row[after] * before[after]
-                    q = min(max(q, 0.0), left)
-                    q_values[h, state, action] = q
-                    value[state] += policy[h, state, action] * q
-            value, before = before, value
-        earned = 0.0
-        for state in range(n_states):
-            earned += start[state] * before[state]
-        if step == most or earned >= enough:
-            break
-        for h in range(horizon):
-            for state in range(n_states):
-                highest, total = -np.inf, 0.0
-                for action in range(n_actions):
-                    logits[h, state, action] += eta * q_values[h, state, action]
-                    highest = max(highest, logits[h, state, action])
-                for action in range(n_actions):
-                    logits[h, state, action] -= highest
-                    policy[h, state, action] = np.exp(logits[h, state, action])
-                    total += policy[h, state, action]
-                for action in range(n_actions):
-                    policy[h, state, action] /= total
-        eta *= growth
-    return step
+    rows, states = counts.shape
+    ordered = np.empty(states)
+    for row in range(rows):
+        total, lowest = 0.0, counts[row, 0]
+        for state in range(states):
+            total += counts[row, state]
+            lowest = min(lowest, counts[row, state])
+            ordered[state] = counts[row, state]
+        if not known[row] or total <= 0.0:
+            for state in range(states):
+                out[row, state] = 1.0 / states
+            continue
+        threshold = 0.0
+        if not lowest >= 0.0:
+            _descend(ordered)
+            running = 0.0
+            for k in range(states):
+                running += ordered[k]
+                level = (running - total) / (k + 1)
+                if ordered[k] > level:
+                    threshold = level
+        for state in range(states):
+            out[row, state] = max(counts[row, state] - threshold, 0.0) / total

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.data.reading import read_codes, read_steps
 from tacit.privacy.arguments import positive
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, Bools, Floats, Ints, Layout, LoopSums, Part
-from tacit.tabular.spec import settle
+from tacit.tabular.policy import followed
+from tacit.tabular.spec import by_row, row_of, settle
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,6 +203,7 @@ class VisitCounts(LoopSums):
         }
 
     def _sums(self, block: Block, separate: bool) -> Floats:
+        from tacit.data.reading import read_steps
         from tacit.tabular.visit_loops import count_visits
 
         users, H = block.users, self.horizon
@@ -219,19 +220,6 @@ class VisitCounts(LoopSums):
         return self.layout.pack(sums, users=rows)
 
 
-def row_of(step: Any, horizon: int, rows: int) -> Any:
-    """The row of a step, where the first of ``rows`` stands for all steps before the others."""
-    return np.maximum(step - (horizon - rows), 0)
-
-
-def by_row(of_steps: NDArray[Any], rows: int) -> NDArray[Any]:
-    """Sums over the steps (first axis) that each row stands for; see :func:`row_of`."""
-    if len(of_steps) <= rows:
-        return of_steps
-    head = len(of_steps) - rows + 1
-    return np.concatenate([of_steps[:head].sum(axis=0, keepdims=True), of_steps[head:]])
-
-
 def check_occupancy(shape: tuple[int, int], *given: NDArray[Any]) -> None:
     """Raises unless actions, transitions and rewards are those of one policy's users, (H, S)."""
     shapes = [array.shape for array in given]
@@ -241,27 +229,3 @@ def check_occupancy(shape: tuple[int, int], *given: NDArray[Any]) -> None:
             f"{shape} and transitions of shape {(*shape, shape[1])}, got {shapes[0]}, {shapes[2]}, "
             f"{shapes[1]}"
         )
-
-
-def followed(
-    block: Block, states: Ints, actions: Ints, tables: Ints, version: int
-) -> tuple[Bools, Ints]:
-    """Who followed a version, and her actions; -1 where they are not those of her component.
-
-    ``tables`` are the actions of a deterministic policy, (H, S), or of a mixed one's components,
-    (M, H, S), of which the block's ``components`` say whom each user followed. A user whose
-    component is none of them did not follow. What is counted of a user who is not admitted, and of
-    an action -1, is nothing: that is the rule for whatever an episode may claim.
-    """
-    users, horizon = actions.shape
-    admitted: Bools = read_codes(block, "versions", (users,)) == version
-    stacked = tables if tables.ndim == 3 else tables[np.newaxis]
-    drawn = np.zeros(users, dtype=np.int64)
-    if tables.ndim == 3:
-        drawn = read_codes(block, "components", (users,))
-        admitted &= (drawn >= 0) & (drawn < len(stacked))
-        drawn = np.where(admitted, drawn, 0)
-    inside = (states[:, :horizon] >= 0) & (states[:, :horizon] < stacked.shape[2])
-    where = np.where(inside, states[:, :horizon], 0)
-    told = stacked[drawn[:, np.newaxis], np.arange(horizon), where]
-    return admitted, np.where(inside & (actions == told), actions, -1)
