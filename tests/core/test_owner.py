@@ -1,6 +1,6 @@
 """One run under fire: exceptions at any line, signals, threads and kills lose and double nobody.
 
-``python -m research.hostile.owner`` does all of it; here is some of each, and code that is broken,
+``python -m research.campaign`` does all of it; here is some of each, and code that is broken,
 which it must notice.
 """
 
@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from research.hostile import owner
-from research.hostile.owner import CALLS, KINDS, Run, Tally
+from research.campaign import library as owner
+from research.campaign.library import CALLS, KINDS, Run, Tally
 from tacit.core import agent as agents
 from tacit.privacy.errors import Busy
 from tacit.store import runs

@@ -1,8 +1,7 @@
 """One run under fire: exceptions at every line, signals, threads, kills; in memory and in a file.
 
-    python -m research.hostile.owner
-    python -m research.hostile.owner --what learn successor --stride 50
-    python -m research.hostile.owner --what threads signals kills --rounds 20
+    python -m research.campaign --what learn successor --stride 50
+    python -m research.campaign --what threads signals kills memory power --rounds 20
 
 Every user has a cell of her own and the noise is far below one, so a release shows who is in it and
 how often. After whatever happened a run goes on: by the same agent, or by one that is opened. Then
@@ -17,22 +16,25 @@ the end of a ``with`` statement and the word ``try`` itself, where CPython handl
 
 from __future__ import annotations
 
-import argparse
 import itertools
-import json
 import linecache
 import os
 import random
+import re
+import resource
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
 import time
 import traceback
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +44,7 @@ import tacit
 from tacit import published
 from tacit.core.agent import Agent
 from tacit.core.algorithm import Algorithm, BlockInfo, BlockSizes, Plan, Progress
-from tacit.core.kinds import AgentKind
+from tacit.core.constructors import make_agent
 from tacit.privacy.curator import Release
 from tacit.privacy.standard import OneHotCounts
 from tacit.privacy.statistic import Block, Floats
@@ -134,7 +136,7 @@ class CountsCells(Algorithm[Sums]):
         return BlockSizes("cells", size=SIZE)
 
 
-CELLS = AgentKind(CountsCells)
+CELLS = partial(make_agent, CountsCells)
 
 
 def cells_of(users: int) -> int:
@@ -315,8 +317,12 @@ def one_line(what: str, place: int, error: type[BaseException], again: bool, run
         agent = run.open()
         run.learn(agent, 3 if what == "learn" else 6)
         call = call_of(what, run, agent)
-        with suppress(error), fault:
-            call()
+        try:
+            with fault:
+                call()
+        except BaseException:  # what was raised, or what became of it on its way
+            if not fault.where:
+                raise
         where += f" ({fault.where}), {error.__name__}, {'opened' if again else 'the same'}"
         if again and run.store is None:
             agent = run.open()
@@ -460,26 +466,25 @@ def threads(count: int, blocks: int, kind: str) -> Tally:
     return tally
 
 
-def kills(times: int, seed: int = 0) -> Tally:
-    """Processes on one file that are killed, one after the other, until all users came."""
+def kills(times: int, seed: int = 0, memory: bool = False) -> Tally:
+    """Processes on one file that are killed, one after the other, until all users came.
+
+    With ``memory`` they are given so little of it that they end in an error of their own.
+    """
     tally, rng = Tally(), random.Random(seed)  # noqa: S311
     while tally.hit < times:
         with folder_of() as folder:
             run = Run(folder, 40, "file")
             run.open().store.close()
             while tally.hit + run.tally.hit < times:
+                room = rng.randrange(2**22) if memory else 0
                 child = os.fork()
                 if child == 0:
-                    with suppress(BaseException):
-                        agent = run.open()
-                        while left := agent.users - agent.taken:
-                            first = agent.taken
-                            ids = [*range(first, first + min(3, left))]
-                            agent.learn(users_of(first, len(ids)), ids)
-                    os._exit(0)
-                time.sleep(rng.uniform(0.02, 0.25))
-                with suppress(ProcessLookupError):
-                    os.kill(child, signal.SIGKILL)
+                    os._exit(_child(run, room))
+                if not memory:
+                    time.sleep(rng.uniform(0.02, 0.25))
+                    with suppress(ProcessLookupError):
+                        os.kill(child, signal.SIGKILL)
                 run.tally.hit += os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0
                 agent = run.open()
                 run.given, done = agent.taken, agent.taken == agent.users
@@ -493,6 +498,111 @@ def kills(times: int, seed: int = 0) -> Tally:
         tally.add(run.tally)
         tally.tried += 1
     return tally
+
+
+def _child(run: Run, room: int) -> int:
+    """All that are left come, in so many bytes more than there are now; 1 if that fails."""
+    try:
+        agent = run.open()
+        if room:
+            pages = int(Path("/proc/self/statm").read_text().split()[0])
+            most = pages * resource.getpagesize() + room
+            resource.setrlimit(resource.RLIMIT_AS, (most, most))
+        while left := agent.users - agent.taken:
+            run.given = agent.taken
+            run.learn(agent, min(3, left))
+    except BaseException:
+        return 1
+    return 0
+
+
+# Power: all that a disk may hold after it fails.
+
+
+def recorded(folder: str) -> None:
+    """A run in a file, for :func:`power`; after each call a line says how many were taken."""
+    warnings.simplefilter("ignore")
+    run = Run(Path(folder), 14, "file")
+    with open(Path(folder) / "acks", "w", buffering=1) as acks:
+        agent = run.open()
+        print(0, file=acks)
+        for turn in range(5):
+            run.learn(agent, 3 if turn < 4 else 2)
+            print(run.given, file=acks)
+            if turn == 2:
+                agent.roll_back(0)
+
+
+_TRACED = "pwrite64,write,ftruncate,unlink"
+_CALL = re.compile(
+    r'(?P<call>\w+)\((?:\d+<(?P<path>[^>]*)>, )?(?:"(?P<text>[^"]*)")?'
+    r"(?:\.\.\.)?(?:, )?(?P<numbers>[-\d, ]*)\) += (?P<done>\d+)"
+)
+
+
+def _operations(folder: Path, trace: Path) -> Iterator[tuple[str, str, bytes, int]]:
+    """Call, file, bytes and number of each change of a file, in their order."""
+    for line in trace.read_text().splitlines():
+        found = _CALL.search(line)
+        if found is None:
+            continue
+        name, data = (bytes.fromhex((found[n] or "").replace("\\x", "")) for n in ("path", "text"))
+        path = (name or data).decode(errors="replace")
+        if path.startswith(os.fspath(folder)):
+            numbers = [int(n) for n in found["numbers"].split(", ") if n]
+            yield found["call"], Path(path).name, data, numbers[-1] if numbers else 0
+
+
+def power(stride: int = 1) -> Tally:
+    """The files of a run after every prefix of what was written to them; also half of the last."""
+    tally = Tally()
+    with folder_of() as folder:
+        trace, words = folder / "trace", "from research.campaign import library as it; "
+        command = ["strace", "-f", "-y", "-xx", "-s", "1000000", "-e", f"trace={_TRACED}"]
+        command += ["-o", os.fspath(trace), sys.executable, "-c"]
+        command.append(f"{words}it.recorded({os.fspath(folder)!r})")
+        subprocess.run(command, check=True)  # noqa: S603
+        files, given = dict[str, bytearray](), -1
+        for n, (call, name, data, at) in enumerate(_operations(folder, trace)):
+            if name == "acks":
+                given = int(data)
+                continue
+            if name.endswith("-shm"):
+                continue
+            held = files.setdefault(name, bytearray())
+            if call == "unlink":
+                del files[name]
+            elif call == "ftruncate":
+                held[at:] = bytes(max(0, at - len(held)))
+            else:
+                for part in (data[: len(data) // 2], data) if n % 5 == 0 else (data,):
+                    held.extend(bytes(max(0, at + len(part) - len(held))))
+                    held[at : at + len(part)] = part
+                    if n % stride == 0:
+                        tally.add(_after(files, given, f"power, change {n} of {name}"))
+            tally.tried += 1
+    return tally
+
+
+def _after(files: dict[str, bytearray], given: int, where: str) -> Tally:
+    """A run goes on from these files; so many were acknowledged, or it was not there."""
+    with folder_of() as folder:
+        for name, data in files.items():
+            (folder / name).write_bytes(data)
+        run = Run(folder, 14)
+        run.tally.hit = 1
+        try:
+            agent = run.open()
+            run.given = agent.taken
+            run.expect(run.given >= given, f"{given} were acknowledged, {run.given} are there")
+            run.finish(agent)
+            run.judge(agent)
+            agent.store.close()
+        except Exception as wrong:
+            run.tally.lost_runs += 1
+            run.tally.problems.append(_words(wrong))
+    run.tally.problems = [f"{where}: {text}" for text in run.tally.problems]
+    return run.tally
 
 
 def everything(rounds: int, stride: int) -> dict[str, Callable[[], Tally]]:
@@ -512,23 +622,6 @@ def everything(rounds: int, stride: int) -> dict[str, Callable[[], Tally]]:
         "threads": lambda: of(threads(n, rounds, kind) for n in counts for kind in KINDS[:2]),
         "signals": lambda: of(signals(10 * rounds, kind) for kind in KINDS),
         "kills": lambda: kills(rounds),
+        "memory": lambda: kills(rounds, memory=True),
+        "power": lambda: power(stride),
     }
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """The command line; returns how many parts found something."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--what", nargs="+", default=[])
-    parser.add_argument("--rounds", type=int, default=200, help="blocks of threads, and the rest")
-    parser.add_argument("--stride", type=int, default=1, help="every so many lines")
-    options = parser.parse_args(arguments)
-    known, wrong = everything(options.rounds, options.stride), 0
-    for name in options.what or known:
-        tally = known[name]()
-        wrong += not tally.clean
-        print(json.dumps({"what": name} | asdict(tally)), flush=True)
-    return wrong
-
-
-if __name__ == "__main__":
-    sys.exit(min(main(), 1))
