@@ -50,7 +50,7 @@ from tacit.tabular.offline import OfflineConstants, Recommendation, learn_offlin
 from tacit.tabular.policy import MixedPolicy, Policy
 from tacit.tabular.policy_improvement import ImprovementConstants
 from tacit.tabular.posterior import SparseConstants
-from tacit.tabular.ucbvi import TabularConstants
+from tacit.tabular.ucbvi import UCBVIConstants
 from tacit.testing.audit_agent import audit_agent
 from tacit.testing.check_agent import check_agent
 from tacit.testing.check_counter import check_counter
@@ -297,7 +297,7 @@ def UCBPO(
     *,
     scale: float = 1.0,
     stationary: bool | None = None,
-    constants: TabularConstants = ...,
+    constants: UCBVIConstants = ...,
     eta: float = 1.0,
     error: float = 0.05,
     steps: int = 2000,
@@ -314,7 +314,7 @@ def UCBVI(
     *,
     scale: float = 1.0,
     stationary: bool | None = None,
-    constants: TabularConstants = ...,
+    constants: UCBVIConstants = ...,
     schedule: str | Schedule = "auto",
     seed: int = 0,
     noise_seed: int | None = None,
