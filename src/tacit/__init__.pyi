@@ -46,7 +46,7 @@ from tacit.simulation.sweep import sweep
 from tacit.store.store import Conflict, Store, StoreGone
 from tacit.store.values import record
 from tacit.tabular.exploration import ExplorationConstants
-from tacit.tabular.offline import OfflineConstants, Recommendation, learn_offline
+from tacit.tabular.offline import Recommendation, learn_offline
 from tacit.tabular.policy import MixedPolicy, Policy
 from tacit.tabular.policy_improvement import ImprovementConstants
 from tacit.tabular.posterior import SparseConstants
@@ -240,7 +240,7 @@ def PessimisticImprovement(
     behaviour: Policy | Literal["uniform", "logged", "unknown"] = "uniform",
     confidence: float = 0.95,
     judged: float = 0.5,
-    constants: OfflineConstants = ...,
+    caution: float = 0.5,
     schedule: str | Schedule = "auto",
     seed: int = 0,
     noise_seed: int | None = None,
@@ -255,7 +255,7 @@ def PessimisticLSVI(
     behaviour: Policy | Literal["uniform", "logged", "unknown"] = "uniform",
     confidence: float = 0.95,
     judged: float = 0.5,
-    constants: OfflineConstants = ...,
+    caution: float = 0.5,
     schedule: str | Schedule = "auto",
     seed: int = 0,
     noise_seed: int | None = None,
@@ -270,7 +270,7 @@ def PessimisticVI(
     behaviour: Policy | Literal["uniform", "logged", "unknown"] = "uniform",
     confidence: float = 0.95,
     judged: float = 0.5,
-    constants: OfflineConstants = ...,
+    caution: float = 0.5,
     schedule: str | Schedule = "auto",
     seed: int = 0,
     noise_seed: int | None = None,

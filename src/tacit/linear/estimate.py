@@ -77,7 +77,7 @@ def spread_of(centred: Floats, half: float) -> float:
 
 def distributions(rows: Floats) -> Floats:
     """The nearest distributions to rows that should be some."""
-    from tacit.tabular.planning_loops import project
+    from tacit.tabular.count_loops import project
 
     S = rows.shape[1]
     level = rows + (1.0 - rows.sum(axis=1, keepdims=True)) / S

@@ -21,7 +21,7 @@ F = TypeVar("F", bound=Callable[..., object])
 
 
 class _Notice(event.Listener):  # type: ignore[misc]
-    """Says on a terminal which loops are compiled, so that nobody wonders what takes so long."""
+    """Says on a terminal which loops are compiled, which takes seconds each."""
 
     compiled = 0
 

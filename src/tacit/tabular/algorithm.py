@@ -1,4 +1,4 @@
-"""What algorithms for finite worlds share: policies that are tables of states and actions."""
+"""Base of algorithms for finite worlds, whose policies are tables of states and actions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from tacit.tabular.policy import MixedPolicy, Policy
 
 if TYPE_CHECKING:
     from tacit.core.problem import Problem
-
 
 P = TypeVar("P", Policy, MixedPolicy)
 

@@ -145,7 +145,7 @@ def count_first_visits(
 
     And the cells where they were paid first to ``first_paid``, or all of their visits and no cells
     if ``whole``. ``wanted`` (components or 1, L, S, A) says which cells count of whom. Row 0 takes
-    everybody, or each user her own row when ``separate``. Invalid states are negative or too large,
+    all users, or each has her own row when ``separate``. Invalid states are negative or too large,
     actions that do not count negative, invalid rewards NaN.
     """
     users, horizon = actions.shape

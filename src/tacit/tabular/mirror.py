@@ -75,9 +75,13 @@ class MirrorOptions(OptimismOptions):
 
 
 def improved(table: Floats, world: Optimistic, spec: FiniteSpec, options: MirrorOptions) -> Floats:
-    """A stochastic policy (H, S, A) after its mirror steps in an optimistic world.
+    """A stochastic policy after mirror steps, which multiply probabilities by exp(eta Q).
 
-    Each multiplies every action's probability by exp(eta Q).
+    Args:
+        table: the policy before, (H, S, A).
+        world: the optimistic world that Q is of.
+        spec: of the world.
+        options: of mirror steps.
     """
     from tacit.tabular.mirror_loops import mirror_steps
 

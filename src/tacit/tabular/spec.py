@@ -104,7 +104,7 @@ class FiniteSpec:
 
     @property
     def most_return(self) -> float:
-        """What an episode's rewards add up to at most."""
+        """Largest sum of an episode's rewards."""
         most = self.horizon * (max(self.reward_values) or 1.0)
         return most if self.largest_return is None else min(most, self.largest_return)
 

@@ -16,8 +16,6 @@ from tacit.tabular.algorithm import FiniteAlgorithm, OptimismOptions
 # Users are summed one by one, which a clip needs, while blocks are at most so many times as large
 # as the smallest that knows anything. By then the clip has done its work.
 _CLIPPED_UP_TO = 8
-
-
 _ONE_BY_ONE = 1 << 18
 
 
@@ -55,7 +53,7 @@ class SumAlgorithm(FiniteAlgorithm[S]):
 
     @abstractmethod
     def statistic(self, plan: Plan, one_by_one: bool) -> Any:
-        """What users of a plan are asked, who may be summed one by one."""
+        """Statistic of the users of a plan, who may be summed one by one."""
 
     def query(self, state: S, plan: Plan, block: BlockInfo) -> Any:
         """The statistic, once, with the whole budget."""
@@ -67,7 +65,7 @@ class SumAlgorithm(FiniteAlgorithm[S]):
 
     @property
     def why(self) -> str:
-        """What was chosen for this world, budget and length, in words."""
+        """The choices made for this world, budget and length, in words."""
         return f"statistic {self.statistic_kind!r}: {self._reason}; {super().why}"
 
     def one_by_one(self, at: Progress) -> bool:

@@ -28,7 +28,7 @@ from tacit.tabular.visits import VisitCounts
 if TYPE_CHECKING:
     from tacit.core.problem import Problem
     from tacit.privacy.curator import Release
-    from tacit.tabular.planning_loops import TransitionModel
+    from tacit.tabular.count_loops import TransitionModel
 
 # Counts have a cap, which needs users one by one, while blocks are at most so many times as large
 # as the smallest that knows anything. By then the cap has done its work.
@@ -190,7 +190,7 @@ class UCBVI(FiniteAlgorithm[CountEstimate]):
         ``along`` says whether counts are along the policies that served, so that empty cells are
         known.
         """
-        from tacit.tabular.planning_loops import TransitionModel, project
+        from tacit.tabular.count_loops import TransitionModel, project
 
         counts, constants, S = state.counts(), self.options.constants, self.spec.states
         n = counts.transitions.sum(axis=-1)
@@ -208,7 +208,7 @@ class UCBVI(FiniteAlgorithm[CountEstimate]):
         self, model: TransitionModel, rng: np.random.Generator
     ) -> tuple[Floats, Floats, Policy, Policy]:
         """Optimistic values Q and bonuses b, (H, S, A), with the optimistic and greedy policies."""
-        from tacit.tabular.planning_loops import BonusScale, optimistic_value_iteration
+        from tacit.tabular.count_loops import BonusScale, optimistic_value_iteration
 
         c, scale = self.options.constants, self.options.scale
         H, S, A = self.spec.horizon, self.spec.states, self.spec.actions

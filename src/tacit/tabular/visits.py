@@ -1,4 +1,4 @@
-"""What is asked of users in finite worlds: how often they went where, and what it paid them."""
+"""Statistic of visits: counts of transitions, and sums of rewards."""
 
 from __future__ import annotations
 
@@ -37,19 +37,20 @@ class VisitCounts(LoopSums):
     the first depends on the past only, so what follows it is still an unbiased sample.
     Parts: ``transitions`` (cells, S), and ``rewards`` (cells,) with weight w.
 
-    Sensitivity, per step. Each of the H steps is in one cell: two users differ in at most two
-    entries of ``transitions``, by 1 each, and the same for rewards of 1. Over H steps with cells of
-    their own, L2^2 = 2 H (1 + w^2) and L1 = 2 H (1 + w) for replace-one, half of both against zero.
-
-    Sensitivity, pooled. Let n_i <= cap be a user's steps in cell i, sum n_i <= H, over M cells.
-    sum n_i^2 is convex, so it is largest when cells are filled one after the other; call that
-    F(H). Her transitions have squared length at most F(H) (all steps of a cell into one state), and
-    two vectors without negative entries are at most sqrt(2 F(H)) apart. Rewards differ in cell i
-    by at most max(n_i, n'_i), and the larger of the two uses at most 2 H steps in all:
-    sum max(n_i, n'_i)^2 <= F(2 H). So L2^2 = 2 F(H) + w^2 F(2 H) for replace-one and
-    (1 + w^2) F(H) against zero. In the 1-norm, with T(m) = min(m, M cap):
-    L1 = 2 T(H) + w T(2 H), and (1 + w) T(H). With a last step ``apart`` F(n) is that of n - 1
-    steps, plus 1, and F(2 n) that of 2 n - 2, plus 2.
+    Formal guarantees:
+        - Sensitivity, per step: Each of the H steps is in one cell: two users differ in at most two
+          entries of ``transitions``, by 1 each, and the same for rewards of 1. Over H steps with
+          cells of their own, L2^2 = 2 H (1 + w^2) and L1 = 2 H (1 + w) for replace-one, half of
+          both against zero.
+        - Sensitivity, pooled: Let n_i <= cap be a user's steps in cell i, sum n_i <= H, over M
+          cells. sum n_i^2 is convex, so it is largest when cells are filled one after the other;
+          call that F(H). Her transitions have squared length at most F(H) (all steps of a cell into
+          one state), and two vectors without negative entries are at most sqrt(2 F(H)) apart.
+          Rewards differ in cell i by at most max(n_i, n'_i), and the larger of the two uses at most
+          2 H steps in all: sum max(n_i, n'_i)^2 <= F(2 H). So L2^2 = 2 F(H) + w^2 F(2 H) for
+          replace-one and (1 + w^2) F(H) against zero. In the 1-norm, with T(m) = min(m, M cap):
+          L1 = 2 T(H) + w T(2 H), and (1 + w) T(H). With a last step ``apart`` F(n) is that of n - 1
+          steps, plus 1, and F(2 n) that of 2 n - 2, plus 2.
     """
 
     states: int
@@ -121,7 +122,7 @@ class VisitCounts(LoopSums):
         return Layout((moves, Part("rewards", (self.size,), weight=self.weight)))
 
     def l2(self, relation: Relation) -> float:
-        """See the class."""
+        """L2 sensitivity; the class has the proof."""
         extra = self.weight**2
         once, twice = self._most(1, 2), self._most(2, 2)
         if checked_relation(relation) is Relation.ZERO_OUT:
@@ -129,7 +130,7 @@ class VisitCounts(LoopSums):
         return math.sqrt(2.0 * once + extra * twice)
 
     def l1(self, relation: Relation) -> float:
-        """See the class."""
+        """L1 sensitivity; the class has the proof."""
         extra = self.weight
         once, twice = self._most(1, 1), self._most(2, 1)
         if checked_relation(relation) is Relation.ZERO_OUT:
@@ -204,7 +205,7 @@ class VisitCounts(LoopSums):
 
     def _sums(self, block: Block, separate: bool) -> Floats:
         from tacit.data.reading import read_steps
-        from tacit.tabular.visit_loops import count_visits
+        from tacit.tabular.count_loops import count_visits
 
         users, H = block.users, self.horizon
         free = self.rows > 1 or H == 1
