@@ -193,7 +193,7 @@ class Run:
 
     def reread(self, agent: Agent) -> Agent:
         """What the store says, and not what an agent remembers of it."""
-        agent._seen = None
+        agent._run.view = None
         return agent
 
     def expect(self, true: bool, words: str) -> None:

@@ -20,7 +20,7 @@ from tacit.lq.estimate import BlockEvidence, ModelRegression, SystemPosterior, n
 from tacit.lq.policy import GainPolicy
 from tacit.lq.riccati import bounded_gains, cautious_gains, expected_costs, optimal_cost
 from tacit.lq.statistics import TrajectorySums
-from tacit.privacy.arguments import instance_of, positive
+from tacit.privacy.arguments import instance_of
 from tacit.privacy.curator import Release
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.sizing import users_above_noise
@@ -70,15 +70,12 @@ class CertaintyEquivalenceOptions:
 
     Attributes:
         constants: of the practical recipe.
-        scale: multiplies the caution of the safeguard.
     """
 
     constants: LQConstants = LQConstants()
-    scale: float = 1.0
 
     def __post_init__(self) -> None:
         instance_of("constants", self.constants, LQConstants)
-        positive("scale", self.scale)
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,8 +248,8 @@ class CertaintyEquivalence(Algorithm[State]):
 
     def models(self, known: SystemPosterior, rng: np.random.Generator) -> Floats:
         """Models that are possible by what is known, and a margin, within the public bound."""
-        chosen, options = self.options.constants, self.options
-        models = known.draw(rng, chosen.samples, options.scale * chosen.caution)
+        chosen = self.options.constants
+        models = known.draw(rng, chosen.samples, chosen.caution)
         norms = np.linalg.norm(models, axis=(1, 2))
         models *= np.minimum(1.0, self.spec.norm_bound / norms)[:, np.newaxis, np.newaxis]
         return models

@@ -1,4 +1,4 @@
-"""Which agent, where none is named: one for what is known of a world, and for a budget.
+"""Automatic choice of an agent: by what is known of a world, and by the budget.
 
 :data:`RULES` are read from the first to the last, and the first that fits decides. Each says why in
 one line. They are measured where they can be: ``docs/algorithms/README.md`` has the tables.
@@ -7,8 +7,7 @@ one line. They are measured where they can be: ``docs/algorithms/README.md`` has
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -34,20 +33,23 @@ MODELS = (JOINT, PURE, LOCAL, LOCAL_PURE, NONE)
 """Kinds of privacy, as far as rules tell them apart."""
 
 
-@dataclass(frozen=True)
-class Rule:
+class Rule(NamedTuple):
     """An agent, and where it is taken."""
 
     agent: str  # its name, perhaps with options
     family: str  # of the spec's worlds, in a word or two
-    when: str  # which of them, in words; empty for all others
     models: tuple[str, ...]  # kinds of privacy, of :data:`MODELS`
-    why: str  # what speaks for it, in words
     fits: Callable[[Any], bool]  # whether a spec is such a one
+    why: str  # what speaks for it, in words
+    when: str = ""  # which worlds of the family, in words; empty for all others
+
+    @property
+    def world(self) -> str:
+        """The worlds it is for, in words."""
+        return f"{self.family} world{f' ({self.when})' if self.when else ''}"
 
 
-@dataclass(frozen=True)
-class Chosen:
+class Chosen(NamedTuple):
     """An agent's name, and why it was chosen, in one line."""
 
     agent: str
@@ -58,11 +60,9 @@ def _tabular(spec: Any) -> bool:
     return isinstance(spec, FiniteSpec) and not _linear(spec) and not _mixture(spec)
 
 
-def _many(spec: Any) -> bool:
-    """Too many transitions to count, or actions that not all states allow."""
-    if not _tabular(spec):
-        return False
-    return spec.admissible is not None or spec.states * spec.actions > MANY_CELLS
+def _free(spec: Any) -> bool:
+    """Tabular, and every state allows every action."""
+    return _tabular(spec) and spec.admissible is None
 
 
 def _linear(spec: Any) -> bool:
@@ -72,6 +72,7 @@ def _linear(spec: Any) -> bool:
 
 
 def _shares(spec: Any) -> bool:
+    """Linear, and features are nonnegative and sum to 1."""
     if not _linear(spec) or not spec.nonnegative:
         return False
     return bool(np.abs(spec.features.sum(axis=-1) - 1.0).max() <= 1e-6)
@@ -83,126 +84,96 @@ def _mixture(spec: Any) -> bool:
     return models and spec.free < spec.states * spec.actions * (spec.states - 1)
 
 
-def _lq(spec: Any) -> bool:
-    return hasattr(spec, "control_cost")
-
-
 def _box(spec: Any) -> bool:
     return hasattr(spec, "lows") and hasattr(spec, "reward_range")
-
-
-def _smooth(spec: Any) -> bool:
-    """Of smooth moves, in coordinates few enough for a grid."""
-    return _box(spec) and hasattr(spec, "pushes") and spec.dimension <= MOST_PLANNED
-
-
-def _vectors(spec: Any) -> bool:
-    """With actions that are vectors."""
-    return _box(spec) and spec.action_box is not None
 
 
 RULES = (
     Rule(
         "policy_improvement",
         "finite",
-        f"states allow some actions only, or there are more than {MANY_CELLS} states times actions",
         (JOINT,),
+        lambda s: _tabular(s) and not (_free(s) and s.states * s.actions <= MANY_CELLS),
         "returns are asked for, because transitions are too many to count",
-        _many,
+        f"states allow some actions only, or there are more than {MANY_CELLS} states times actions",
     ),
     Rule(
         "policy_improvement",
         "finite",
-        "states allow some actions only, or there are more than 4 million transitions",
         (NONE,),
+        lambda s: _tabular(s) and not (_free(s) and s.states**2 * s.actions <= MANY_TRANSITIONS),
         "returns are asked for, because transitions are too many to keep",
-        lambda spec: (
-            _tabular(spec)
-            and (spec.admissible is not None or spec.states**2 * spec.actions > MANY_TRANSITIONS)
-        ),
+        "states allow some actions only, or there are more than 4 million transitions",
     ),
     Rule(
         "concurrent_psrl",
         "finite",
-        "",
         (JOINT, PURE, DISTRIBUTED),
+        _free,
         "most users are served by what is known, so it needs the fewest users under joint DP",
-        lambda spec: _tabular(spec) and spec.admissible is None,
     ),
     Rule(
         "ucbvi",
         "finite",
-        "",
         (LOCAL, LOCAL_PURE, NONE),
+        _free,
         "its counts can be added up from devices, and without noise its optimism finds the "
         "optimum with the fewest users",
-        lambda spec: _tabular(spec) and spec.admissible is None,
     ),
     Rule(
         "linear_posterior",
         "linear",
-        "features are shares of factors",
         (JOINT, DISTRIBUTED),
-        "it asks for no Gram matrix and plans by a posterior, so it needs the fewest users",
         _shares,
+        "it asks for no Gram matrix and plans by a posterior, so it needs the fewest users",
+        "features are shares of factors",
     ),
-    Rule(
-        "lsvi_ucb",
-        "linear",
-        "",
-        MODELS,
-        "it takes any features and any model of privacy",
-        _linear,
-    ),
+    Rule("lsvi_ucb", "linear", MODELS, _linear, "it takes any features and any model of privacy"),
     Rule(
         "linopt_vi",
         "mixture",
-        "",
         MODELS,
-        "all transitions tell about the weights, and it takes any model of privacy",
         _mixture,
+        "all transitions tell about the weights, and it takes any model of privacy",
     ),
     Rule(
         "certainty_equivalence",
         "linear-quadratic",
-        "",
         (JOINT, LOCAL, NONE),
+        lambda spec: hasattr(spec, "control_cost"),
         "it loses the least of our agents for linear systems",
-        _lq,
     ),
     Rule(
         "actor_critic",
         "continuous",
-        "actions are vectors",
         (JOINT, LOCAL, NONE),
+        lambda spec: _box(spec) and spec.action_box is not None,
         "its policies draw vectors, and no other agent's do",
-        _vectors,
+        "actions are vectors",
     ),
     Rule(
         "model_posterior",
         "continuous",
-        f"states move smoothly, in at most {MOST_PLANNED} coordinates",
         (JOINT, NONE),
+        lambda s: _box(s) and hasattr(s, "pushes") and s.dimension <= MOST_PLANNED,
         "one model of moves serves every plan and users follow the plan, so it needs the fewest "
         "users",
-        _smooth,
+        f"states move smoothly, in at most {MOST_PLANNED} coordinates",
     ),
     Rule(
         "fitted_functional_q",
         "continuous",
-        "",
         (JOINT, NONE),
+        _box,
         "it ends highest of our agents; users are a batch that is served at random, and "
         "serve=most serves most of them by what was learnt",
-        _box,
     ),
     Rule(
         "fitted_functional_q:serve=all",
         "continuous",
-        "",
         (LOCAL,),
-        "devices report once, and with serve=all it needs no more",
         _box,
+        "devices report once, and with serve=all it needs no more",
     ),
 )
 
@@ -218,6 +189,8 @@ def choose(spec: Any, users: int, privacy: Privacy) -> Chosen:
     Raises:
         InvalidArgument: No agent fits; the message says which models there are for such a world.
     """
+    from tacit.simulation.plan import fewest_users
+
     instance_of("privacy", privacy, PrivacyModel)
     users, kind = whole_number("users", users), _kind(privacy)
     fitting = [rule for rule in RULES if rule.fits(spec)]
@@ -227,30 +200,18 @@ def choose(spec: Any, users: int, privacy: Privacy) -> Chosen:
         )
     for rule in fitting:
         if kind in rule.models:
-            return Chosen(rule.agent, _why(rule, users, privacy, kind))
+            why, least = f"{rule.world}, {kind}: {rule.why}", fewest_users(privacy)
+            if least is not None and users < least:
+                why += (
+                    f". But {users:,} {'user is' if users == 1 else 'users are'} too few for any "
+                    f"private method at this budget, which takes {least:,} at least"
+                )
+            return Chosen(rule.agent, why)
     taken = [model for model in MODELS if any(model in rule.models for rule in fitting)]
     raise InvalidArgument(
-        f"no agent fits: {_world(fitting[0])} and {kind}, but there are agents for "
+        f"no agent fits: {fitting[0].world} and {kind}, but there are agents for "
         f"{' and '.join(taken)}; or name one"
     )
-
-
-def agent(spec: Any, users: int, privacy: Privacy, **options: Any) -> Agent:
-    """An agent for what is known and a budget, by the first of :data:`RULES` that fits.
-
-    ``chosen`` says why; ``docs/algorithms/README.md`` has the rules.
-
-    ``options`` are those of serving (:func:`tacit.make_agent`), and of the agent that is
-    chosen.
-    """
-    from tacit.registry import agent_entry, choose_agent
-
-    chosen = choose(spec, users, privacy)
-    found = choose_agent(chosen.agent)
-    make = agent_entry(chosen.agent.partition(":")[0]).make
-    made: Agent = make(spec, users=users, privacy=privacy, **{**found.options, **options})
-    made.chosen = f"{chosen.agent}: {chosen.why}"
-    return made
 
 
 def _kind(privacy: Privacy) -> str:
@@ -263,21 +224,24 @@ def _kind(privacy: Privacy) -> str:
     return PURE if privacy.pure else JOINT
 
 
-def _world(rule: Rule) -> str:
-    return f"{rule.family} world{f' ({rule.when})' if rule.when else ''}"
+def agent(spec: Any, users: int, privacy: Privacy, **options: Any) -> Agent:
+    """An agent for what is known and a budget, by the first of :data:`RULES` that fits.
 
+    ``chosen`` says why; ``docs/algorithms/README.md`` has the rules.
 
-def _why(rule: Rule, users: int, privacy: Privacy, kind: str) -> str:
-    from tacit.simulation.plan import fewest_users
+    Args:
+        spec: What is known of the world.
+        users: How many users are declared.
+        privacy: The trust model with its budget.
+        **options: Those of :func:`tacit.make_agent`, and of the agent that is chosen.
+    """
+    from tacit.registry import choose_agent
 
-    why = f"{_world(rule)}, {kind}: {rule.why}"
-    least = fewest_users(privacy)
-    if least is not None and users < least:
-        why += (
-            f". But {users:,} {'user is' if users == 1 else 'users are'} too few for any private "
-            f"method at this budget, which takes {least:,} at least"
-        )
-    return why
+    chosen = choose(spec, users, privacy)
+    found = choose_agent(chosen.agent)
+    made: Agent = found.make(spec, users, privacy, **{**found.options, **options})
+    made.chosen = f"{chosen.agent}: {chosen.why}"
+    return made
 
 
 def rules_table() -> str:
@@ -290,9 +254,4 @@ def rules_table() -> str:
     return "\n".join(lines)
 
 
-_TEXT = "\n".join(
-    f"    {_world(rule)}, {'any' if rule.models == MODELS else ', '.join(rule.models)}:\n"
-    f"        {rule.agent}: {rule.why}"
-    for rule in RULES
-)
-agent.__doc__ = f"{agent.__doc__}\nThe first of these that fits decides:\n\n{_TEXT}\n"
+agent.__doc__ = f"{agent.__doc__}\nThe first of these that fits decides:\n\n{rules_table()}\n"

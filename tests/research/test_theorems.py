@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from tacit.papers.bounds import Question, promises
+from research.theorems import TheoremSizes, promises
 from tacit.papers.counters import laplace_width, normal_width
 from tacit.privacy.budget import Budget
 from tacit.privacy.errors import InvalidArgument
@@ -17,7 +17,7 @@ K, H, S, A, D, EPS, DELTA, FAIL = 10_000, 5, 4, 3, 6, 2.0, 1e-5, 0.1
 def by_name(**changed) -> dict[str, tuple[float | None, float | None]]:
     asked = {"episodes": K, "horizon": H, "states": S, "actions": A, "dimension": D}
     asked |= {"epsilon": EPS, "delta": DELTA, "failure": FAIL} | changed
-    return {p.theorem: (p.printed, p.corrected) for p in promises(Question(**asked))}
+    return {p.theorem: (p.printed, p.corrected) for p in promises(TheoremSizes(**asked))}
 
 
 def test_printed_tabular_theorems() -> None:
@@ -70,13 +70,13 @@ def test_corrected_tabular_theorems() -> None:
 
 def test_the_page_compares_pure_with_pure() -> None:
     """Of K H, with 10^6 users: 214 printed, 387 corrected; 18 is of another kind of privacy."""
-    asked = Question(10**6, 20, 6, 2, 10, epsilon=1.0, delta=1e-6)
+    asked = TheoremSizes(10**6, 20, 6, 2, 10, epsilon=1.0, delta=1e-6)
     found = {p.theorem: p for p in promises(asked)}
     vi = found["Theorem 2, PRIVATE-UCB-VI, joint"]
     gaussian = found["Theorem 2, PRIVATE-UCB-VI, joint, Gaussian noise"]
     shares = [x / asked.most for x in (vi.printed, vi.corrected, gaussian.corrected)]
     assert [f"{share:.0f}" for share in shares] == ["214", "387", "18"]
-    pure = promises(Question(10**6, 20, 6, 2, 10, epsilon=1.0, delta=0.0))
+    pure = promises(TheoremSizes(10**6, 20, 6, 2, 10, epsilon=1.0, delta=0.0))
     assert (
         pure
         == [p for p in found.values() if "UCB" in p.theorem and "Gauss" not in p.theorem][

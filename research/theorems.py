@@ -18,15 +18,15 @@ from tacit.papers import chowdhury_tabular_2021 as tabular
 from tacit.papers import wang_functional_2019 as functional
 from tacit.papers import zhou_mixture_2022 as mixture
 from tacit.papers.counters import laplace_width, normal_width
-from tacit.papers.result import failure_of
+from tacit.papers.result import Sizes
 from tacit.privacy.arguments import whole_number
 from tacit.privacy.budget import Budget
 from tacit.privacy.noise import Noise
 
 
 @dataclass(frozen=True)
-class Question:
-    """Sizes and budget."""
+class TheoremSizes:
+    """Sizes and budget at which theorems are evaluated."""
 
     episodes: int  # K
     horizon: int  # H
@@ -41,8 +41,12 @@ class Question:
         for name in ("horizon", "states", "actions", "dimension"):
             whole_number(name, getattr(self, name), most=10**6)
         whole_number("episodes", self.episodes, 2, 10**12)
-        _ = Budget(self.epsilon, self.delta)
-        failure_of(self.failure)
+        _ = Budget(self.epsilon, self.delta), self.sizes((1, 1), True)
+
+    def sizes(self, shape: tuple[int, int], printed: bool, delta: float | None = None) -> Sizes:
+        """As the papers' mechanisms take them."""
+        levels = self.epsilon, self.delta if delta is None else delta, self.failure, printed
+        return Sizes(self.episodes, self.horizon, shape, *levels, Noise(0))
 
     @property
     def most(self) -> float:
@@ -52,7 +56,7 @@ class Question:
 
 @dataclass(frozen=True)
 class Promise:
-    """What a theorem says; ``None`` where nothing is printed, or proven, with the reason."""
+    """The value of a theorem's bound; ``None`` where nothing is printed, or proven."""
 
     paper: str
     theorem: str
@@ -61,10 +65,10 @@ class Promise:
     note: str = ""
 
 
-def promises(of: Question) -> list[Promise]:
+def promises(of: TheoremSizes) -> list[Promise]:
     """Every theorem about regret or loss of the five papers, and those of what they compare with.
 
-    >>> asked = Question(10**6, 20, 6, 2, 10, epsilon=1.0, delta=1e-6)
+    >>> asked = TheoremSizes(10**6, 20, 6, 2, 10, epsilon=1.0, delta=1e-6)
     >>> for promise in promises(asked)[:2]:
     ...     print(promise.theorem, promise.printed and f"{promise.printed:.2g}", end=" ")
     ...     print(f"{promise.corrected:.2g}")
@@ -77,7 +81,7 @@ def promises(of: Question) -> list[Promise]:
     return own + list(_quoted(of))
 
 
-def _tabular(of: Question) -> Iterator[Promise]:
+def _tabular(of: TheoremSizes) -> Iterator[Promise]:
     """Theorems 1 and 2 with E1 and E2 of Lemmas 3 and 4, pure; corrected also with Gaussian noise.
 
     Pure, what is corrected is larger than what is printed: the printed noise is about half of it.
@@ -93,8 +97,7 @@ def _tabular(of: Question) -> Iterator[Promise]:
         return exact + S**2 * A * H**2 * (E1 + E2)
 
     def precision(model: str, printed: bool, delta: float) -> tuple[float, float]:
-        levels = (of.epsilon, delta, of.failure, printed, Noise(0))
-        sizes = tabular.Sizes(of.episodes, H, S, A, *levels)
+        sizes = of.sizes((S, A), printed, delta)
         if model == "joint":
             made = tabular.central(sizes)
             return float(made.E1[-1]), float(made.E2[-1])
@@ -105,8 +108,10 @@ def _tabular(of: Question) -> Iterator[Promise]:
             return E1, E2
         if delta:
             spread = math.sqrt(6.0 * H * of.episodes) / Budget(of.epsilon, delta).mu
-            return (spread * normal_width(sizes.share),) * 2
-        return (6.0 * H / of.epsilon * float(laplace_width(of.episodes - 1.0, sizes.share)),) * 2
+            return (spread * normal_width(tabular.share(sizes)),) * 2
+        return (
+            6.0 * H / of.epsilon * float(laplace_width(of.episodes - 1.0, tabular.share(sizes))),
+        ) * 2
 
     for model in ("joint", "local"):
         for name, rule in (("Theorem 1, PRIVATE-UCB-PO", po), ("Theorem 2, PRIVATE-UCB-VI", vi)):
@@ -117,15 +122,14 @@ def _tabular(of: Question) -> Iterator[Promise]:
                 yield Promise(paper, f"{theorem}, Gaussian noise", None, gaussian)
 
 
-def _mixture(of: Question) -> Iterator[Promise]:
+def _mixture(of: TheoremSizes) -> Iterator[Promise]:
     """Theorems 4.1 and 5.1 with the constants of Theorem 6.5."""
     K, H, d, T = of.episodes, of.horizon, of.dimension, of.most
 
     def rule(printed: bool, actions: int) -> float:
-        levels = (of.epsilon, of.delta, of.failure, printed, Noise(0))
-        made = mixture.Counters(mixture.Sizes(K, H, d, d, *levels))
-        least, most = min(made.p.lambda_min, made.r.lambda_min), made.p.lambda_max
-        nu, kappa = max(made.p.nu, made.r.nu), math.log(1.0 + K * H**2 / least)
+        p, r = mixture.private(of.sizes((d, d), printed)).levels
+        least, most = min(p.lambda_min, r.lambda_min), p.lambda_max
+        nu, kappa = max(p.nu, r.nu), math.log(1.0 + K * H**2 / least)
         exact = math.sqrt(T * H**3) * (math.log(H / of.failure) + d * kappa)
         mirror = math.sqrt(T * H**3 * math.log(actions))
         return exact + mirror + math.sqrt(T * H * d * kappa) * (math.sqrt(d * most) + nu)
@@ -134,13 +138,12 @@ def _mixture(of: Question) -> Iterator[Promise]:
     yield _both("zhou_mixture_2022", "Theorem 5.1, LinOpt-PO", lambda flag: rule(flag, of.actions))
 
 
-def _lq(of: Question) -> Iterator[Promise]:
+def _lq(of: TheoremSizes) -> Iterator[Promise]:
     """Theorem 1 with the constants of Theorem 3's proof; norms at most 1, gamma = 1."""
     K, H, n, d = of.episodes, of.horizon, of.states, of.actions
 
     def rule(printed: bool) -> float:
-        levels = (of.epsilon, of.delta, of.failure, printed, Noise(0))
-        level = lq.Counters(lq.Sizes(K, H, n, d, 1.0, *levels)).level
+        level = lq.private(of.sizes((n, d), printed)).levels[0]
         psi = math.log(1.0 + H * K / ((n + d) * level.lambda_min))
         exact = math.sqrt(H) + n * (n + d) * psi + math.log(1.0 / of.failure)
         noise = (math.sqrt(level.lambda_max) + level.nu) * math.sqrt(n * (n + d) * psi)
@@ -149,7 +152,7 @@ def _lq(of: Question) -> Iterator[Promise]:
     yield _both("chowdhury_lq_2021", "Theorem 1, Private-OFU-RL (cost)", rule)
 
 
-def _linear(of: Question) -> Iterator[Promise]:
+def _linear(of: TheoremSizes) -> Iterator[Promise]:
     """Theorem 3.2, which its own constants do not give."""
     K, H, d = of.episodes, of.horizon, of.dimension
     private = H**4.5 * d ** (7 / 6) * math.sqrt(K) * math.log(1.0 / of.delta) / of.epsilon
@@ -162,7 +165,7 @@ def _linear(of: Question) -> Iterator[Promise]:
     )
 
 
-def _functional(of: Question) -> Iterator[Promise]:
+def _functional(of: TheoremSizes) -> Iterator[Promise]:
     """Proposition 10, which is false, and what holds for noise of the same sigma in S states."""
     setting, discount = functional.Setting(T=max(64, int(of.most))), 0.9
     sigma = functional.theorem_5_sigma(of.epsilon, of.delta / 2.0, setting)
@@ -177,8 +180,8 @@ def _functional(of: Question) -> Iterator[Promise]:
     )
 
 
-def _quoted(of: Question) -> Iterator[Promise]:
-    """What is said of the systems that the papers compare with; see :mod:`tacit.papers.baselines`.
+def _quoted(of: TheoremSizes) -> Iterator[Promise]:
+    """Bounds quoted of the systems that the papers compare with; see :mod:`tacit.papers.baselines`.
 
     The first two are those of Table 1 of chowdhury_tabular_2021, the next two of the related work
     of sahu_linear_2025, the last is of the abstract of Liao et al.

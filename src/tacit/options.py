@@ -1,15 +1,14 @@
-"""Values as texts: what a command line or a file writes for an option, by the option's type."""
+"""Options as text: what a command line or a file writes for a value, by the option's type."""
 
 from __future__ import annotations
 
 import collections.abc
 import contextlib
-import difflib
 import inspect
 import math
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from functools import partial
@@ -37,12 +36,12 @@ class Option:
 
     @property
     def kind(self) -> str:
-        """What it may be, in words."""
+        """Its type in words; empty if no text can stand for a value."""
         return _words(self.annotation)
 
     @property
     def shown(self) -> str:
-        """The default as a text that stands for it; empty if there is none."""
+        """The default as text; empty if there is none."""
         return "" if self.required else _text(self.default)
 
     def read(self, text: str, owner: str) -> Any:
@@ -58,22 +57,35 @@ class Option:
         return self.name if self.required else f"{self.name}={self.shown}"
 
 
+def option_of(function: Callable[..., Any], parameter: inspect.Parameter) -> Option:
+    """A parameter as an option; a type that cannot be resolved is judged by the default."""
+
+    def holder() -> None: ...
+
+    # One at a time: a type that is imported for type checkers only must not hide the others.
+    holder.__annotations__ = {"value": parameter.annotation}
+    found: Any = parameter.empty
+    default = parameter.default
+    with contextlib.suppress(NameError, TypeError, AttributeError, SyntaxError):
+        found = typing.get_type_hints(holder, getattr(function, "__globals__", {}))["value"]
+    if found is parameter.empty:
+        found = type(default) if isinstance(default, (bool, int, float, str)) else Any
+    return Option(parameter.name, found, default)
+
+
 def whole_number(name: str, text: str, least: int = 1) -> int:
     """A whole number, also as ``1e6`` or ``1_000_000``.
 
     >>> whole_number("users", "1e6"), whole_number("users", "2.5e3")
     (1000000, 2500)
     """
-    try:
-        value = _whole(text)
-    except ValueError:
-        value = least - 1
-    if value < least:
-        raise InvalidArgument(
-            f"{name} is {text!r}, but must be a whole number from {least} to below "
-            f"1e{_LARGEST_DIGITS}, as 1000 or 1e6"
-        )
-    return value
+    with contextlib.suppress(ValueError):
+        if (value := _whole(text)) >= least:
+            return value
+    raise InvalidArgument(
+        f"{name} is {text!r}, but must be a whole number from {least} to below "
+        f"1e{_LARGEST_DIGITS}, as 1000 or 1e6"
+    )
 
 
 def number(name: str, text: str) -> float:
@@ -88,90 +100,52 @@ def number(name: str, text: str) -> float:
         raise InvalidArgument(f"{name} is {text!r}, but must be a number, as 0.1 or 1e-6") from None
 
 
-def hint(name: str, known: Iterable[str], cutoff: float = 0.7) -> str:
-    """What may have been meant, if any of the known names is near."""
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=cutoff)
-    return f" (did you mean {near[0]!r}?)" if near else ""
-
-
-def annotation_of(function: Callable[..., Any], parameter: inspect.Parameter) -> Any:
-    """A parameter's type; what cannot be resolved is judged by the default."""
-
-    def holder() -> None: ...
-
-    # One at a time: a type that is imported for type checkers only must not hide the others.
-    holder.__annotations__ = {"value": parameter.annotation}
-    try:
-        resolved = typing.get_type_hints(holder, getattr(function, "__globals__", {}))["value"]
-    except (NameError, TypeError, AttributeError, SyntaxError):
-        resolved = parameter.empty
-    if resolved is not parameter.empty:
-        return resolved
-    default = parameter.default
-    return type(default) if isinstance(default, (bool, int, float, str)) else Any
-
-
-def settable(annotation: Any) -> bool:
-    """Whether a text can stand for a value of that type."""
-    return any(kind.words != "none" for kind in _kinds(annotation))
-
-
-class _Kind(NamedTuple):
-    """What a text may stand for: one type of a union."""
+class _Reader(NamedTuple):
+    """Reads one type of a union."""
 
     rank: int  # the strictest are tried first
     words: str
     read: Callable[[str], Any]
 
 
-def _kinds(annotation: Any) -> list[_Kind]:
-    """The parts of a type that a text can stand for, the strictest first."""
+def _readers(annotation: Any) -> list[_Reader]:
+    """Readers of the parts of a type that a text can stand for, the strictest first."""
     origin, inner = typing.get_origin(annotation), typing.get_args(annotation)
     if origin in (Union, types.UnionType):
-        return sorted((k for part in inner for k in _kinds(part)), key=lambda kind: kind.rank)
+        found = sorted((r for part in inner for r in _readers(part)), key=lambda r: r.rank)
+        return found if any(reader.words != "none" for reader in found) else []
     if origin is Literal:
         allowed = {_text(value): value for value in inner}
-        return [_Kind(0, " or ".join(allowed), partial(_one_of, allowed))]
+        return [_Reader(0, " or ".join(allowed), partial(_one_of, allowed))]
     if origin is tuple and inner[-1] is not Ellipsis:
         words = f"{len(inner)} values as {':'.join(map(str, range(len(inner))))}"
-        return [_Kind(6, words, partial(_tuple, inner))]
+        return [_Reader(6, words, partial(_tuple, inner))]
     if origin in (tuple, list, collections.abc.Sequence):
         words = f"a list as 1:2:3, each {_words(inner[0])}"
-        return [_Kind(6, words, lambda text: _tuple(inner[:1] * (text.count(":") + 1), text))]
+        return [_Reader(6, words, lambda text: _tuple(inner[:1] * (text.count(":") + 1), text))]
     return [_SIMPLE[annotation]] if annotation in _SIMPLE else []
 
 
-def _tuple(kinds: Sequence[Any], text: str) -> tuple[Any, ...]:
-    items = text.split(":")
-    if len(kinds) != len(items):
-        raise ValueError(text)
-    return tuple(_convert(kind, item) for kind, item in zip(kinds, items, strict=True))
-
-
 def _words(annotation: Any) -> str:
-    """A type in words."""
-    return " or ".join(dict.fromkeys(kind.words for kind in _kinds(annotation)))
+    return " or ".join(dict.fromkeys(reader.words for reader in _readers(annotation)))
 
 
 def _convert(annotation: Any, text: str) -> Any:
-    for kind in _kinds(annotation):
+    for reader in _readers(annotation):
         with contextlib.suppress(ValueError):
-            return kind.read(text)
+            return reader.read(text)
     raise ValueError(text)
+
+
+def _tuple(kinds: Sequence[Any], text: str) -> tuple[Any, ...]:
+    # Another number of values is a ValueError, too.
+    return tuple(_convert(kind, item) for kind, item in zip(kinds, text.split(":"), strict=True))
 
 
 def _one_of(allowed: Mapping[str, T], text: str) -> T:
     if text not in allowed:
         raise ValueError(text)
     return allowed[text]
-
-
-def _none(text: str) -> None:
-    _one_of({"none": None}, text.lower())
-
-
-def _boolean(text: str) -> bool:
-    return _one_of({"true": True, "false": False}, text.lower())
 
 
 def _whole(text: str) -> int:
@@ -186,10 +160,17 @@ def _whole(text: str) -> int:
 
 
 def _number(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
+    if not math.isfinite(value := float(text)):
         raise ValueError(text)
     return value
+
+
+def _none(text: str) -> None:
+    _one_of({"none": None}, text.lower())
+
+
+def _boolean(text: str) -> bool:
+    return _one_of({"true": True, "false": False}, text.lower())
 
 
 def _guess(text: str) -> Any:
@@ -199,18 +180,17 @@ def _guess(text: str) -> Any:
     return text
 
 
-_SIMPLE: dict[Any, _Kind] = {
-    type(None): _Kind(1, "none", _none),
-    bool: _Kind(2, "true or false", _boolean),
-    int: _Kind(3, "a whole number", _whole),
-    float: _Kind(4, "a number", _number),
-    str: _Kind(7, "a text", str),
-    Any: _Kind(8, "a value", _guess),
+_SIMPLE: dict[Any, _Reader] = {
+    type(None): _Reader(1, "none", _none),
+    bool: _Reader(2, "true or false", _boolean),
+    int: _Reader(3, "a whole number", _whole),
+    float: _Reader(4, "a number", _number),
+    str: _Reader(7, "a text", str),
+    Any: _Reader(8, "a value", _guess),
 }
 
 
 def _text(value: Any) -> str:
-    """A value as a text that stands for it."""
     if value is None or isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, (tuple, list)):

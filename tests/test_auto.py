@@ -9,10 +9,10 @@ import pytest
 
 import tacit
 from tacit import InvalidArgument, JointDP, LocalDP, NonPrivate
+from tacit.auto import MANY_CELLS, RULES, agent, choose, rules_table
 from tacit.privacy.statistic import WHOLE_EPISODE
 from tacit.registry import agent_entry, agent_names, build_world, choose_agent
 from tacit.tabular.spec import FiniteSpec
-from tacit.which_agent import MANY_CELLS, RULES, agent, choose, rules_table
 from tests.cli.calls import BUDGET, call, entry
 
 JOINT, PURE, NONE = JointDP(1.0, 1e-6), JointDP(1.0, 0.0), NonPrivate()
@@ -136,12 +136,12 @@ def test_rules_name_agents_and_the_documentation_has_them():
     assert rules_table() in page.read_text()
     text = " ".join(call("show", "agent", "auto").stdout.split())
     for rule in RULES:
-        assert f"{rule.agent}: {' '.join(rule.why.split())}" in text
+        assert f"`{rule.agent}` | {rule.why} |" in text
 
 
 def test_auto_is_a_name_of_the_command_line():
     assert "auto" not in agent_names()
-    assert agent_entry("auto").target == "tacit.which_agent:agent"
+    assert agent_entry("auto").target == "tacit.auto:agent"
     choice = choose_agent("auto:privacy=none")
     assert choice.budget == {"privacy": "none"}
     spec = build_world(SMALL).spec
@@ -178,7 +178,7 @@ def test_options_of_a_rule_are_those_of_the_agent():
     assert made.algorithm.options.serve == "all"
     assert made.chosen.startswith("fitted_functional_q:serve=all: ")
     with pytest.raises(InvalidArgument, match="a device reports once"):
-        agent(spec, users=30, privacy=LocalDP(4.0, 1e-4), serve="nobody")
+        agent(spec, users=30, privacy=LocalDP(4.0, 1e-4), serve="later")
     text = choose_agent("auto:ends=true").settled(spec, 30, LocalDP(4.0, 1e-4))
     assert text.options == {"serve": "all", "ends": True}
 
