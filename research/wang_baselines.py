@@ -23,7 +23,7 @@ from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.noise import Noise
 
 if TYPE_CHECKING:
-    from tacit.continuous.world import BoxWorld
+    from tacit.continuous.worlds import BoxWorld
 
 GRID = Grid((0.0,), (1.0,), (11,))
 """Values are linear between its points: few numbers, since every one of them costs noise."""

@@ -178,7 +178,7 @@ def test_options_of_a_rule_are_those_of_the_agent():
     assert made.algorithm.options.serve == "all"
     assert made.chosen.startswith("fitted_functional_q:serve=all: ")
     with pytest.raises(InvalidArgument, match="a device reports once"):
-        agent(spec, users=30, privacy=LocalDP(4.0, 1e-4), serve="nobody")
+        agent(spec, users=30, privacy=LocalDP(4.0, 1e-4), serve="later")
     text = choose_agent("auto:ends=true").settled(spec, 30, LocalDP(4.0, 1e-4))
     assert text.options == {"serve": "all", "ends": True}
 

@@ -19,7 +19,7 @@ import numpy as np
 from research.planted.in_tacit import InTacit, Patch
 from tacit.core.intake import EpisodeIntake
 from tacit.privacy import gaussian_dp, guarantee
-from tacit.privacy.curator import JointCurator, Release
+from tacit.privacy.curator import Curator, JointCurator, Release
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.models import JointDP
 from tacit.privacy.statistic import Block
@@ -185,16 +185,16 @@ class BlocksSpilled(InTacit):
 
     def patches(self) -> Iterator[Patch]:
         """How a real curator sums a block."""
-        right = JointCurator.answer
+        right = Curator.answer
 
-        def answer(curator: JointCurator, statistic: Any, block: Block, **more: Any) -> Release:
+        def answer(curator: Any, statistic: Any, block: Block, **more: Any) -> Release:
             if not curator.source.simulation:
                 self._made.append(tempfile.mkdtemp(prefix="tacit-block-"))
                 for name, array in block.arrays.items():
                     np.save(Path(self._made[-1], f"{name}.npy"), array, allow_pickle=False)
             return right(curator, statistic, block, **more)
 
-        yield JointCurator, "answer", answer
+        yield Curator, "answer", answer
 
 
 class ReleasedEpisodesKept(InTacit):

@@ -363,3 +363,16 @@ def test_two_agents_of_one_run_fill_blocks_together(tmp_path: Path) -> None:
         rows = db.execute(sa.select(schema.blocks).order_by(schema.blocks.c.block)).all()
     assert [row.users for row in rows] == [10] * 12 + [0]
     assert ledger.verify(agents[0].store) == []
+
+
+@pytest.mark.parametrize("store", ["", "runs.db"])
+def test_a_simulated_block_costs_the_same_however_many_users_it_stands_for(
+    store: str, tmp_path: Path
+) -> None:
+    world = tacit.tabular.riverswim(4, 6)
+    agent = tacit.UCBVI(
+        world.spec, 10**12, PRIVATE, schedule="fixed:size=500000000000", noise_seed=0,
+        store=tmp_path / store if store else "",
+    )  # fmt: skip
+    tacit.run(agent, world, seed=0, progress=False)
+    assert (agent.served, agent.releases) == (10**12, 2)

@@ -66,7 +66,7 @@ def honest(folder: Path) -> tuple[Store, Path]:
         states = np.concatenate([[0], rng.integers(3, size=H)])
         actions = [policy.act(h, int(states[h]), rng) for h in range(H)]
         rewards = rng.random(H).round(6)
-        journal.sent(Sent(f"u{k}", f"e{k}", "run", f"t{k}", float(rewards.sum()), H))
+        journal.sent(Sent(f"u{k}", f"e{k}", "run", f"t{k}", float(rewards.sum()), H, 0))
         data = Episodes([states], [actions], [rewards], [policy.version])
         agent.learn(data, [f"u{k}"], events=[f"e{k}"])
         journal.add("told", f"e{k}", "waiting")
@@ -154,7 +154,7 @@ def test_a_journal_that_disagrees_is_found(tmp_path: Path, line: list[Any], word
 
 def test_somebody_who_was_accepted_and_is_not_there_is_lost(tmp_path: Path) -> None:
     store, journal = honest(tmp_path)
-    Journal(journal).sent(Sent("ann", "e", "run", "t", 1.0, H))
+    Journal(journal).sent(Sent("ann", "e", "run", "t", 1.0, H, 0))
     assert found(store, journal) == []  # she has no answer yet
     Journal(journal).add("told", "e", "waiting")
     assert any("lost" in words for words in found(store, journal))

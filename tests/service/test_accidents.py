@@ -15,6 +15,7 @@ from sqlalchemy import select, update
 import tacit
 from tacit.core import release_loop
 from tacit.core.agent import Agent
+from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block
 from tacit.store import ledger
 from tacit.store.schema import accounts, releases, runs, stores, versions
@@ -240,6 +241,46 @@ def test_counters_go_forward_when_a_version_is_rolled_back(both: Any) -> None:
     well(one)
 
 
+def test_a_counter_does_not_tell_how_many_sent(both: Any) -> None:
+    one, two = both(tacit.ConcurrentPSRL, running=0)
+    size, one.intake.window = one.block_users, 0.0
+    for turn in range(2):
+        fill(one, f"{turn}-", size - 2)
+        assert one.intake.ticket()
+        assert one.intake.ticket()  # and nobody sends
+        one.intake.flush()
+        assert one.step()
+    with two.store.read() as db:
+        found = [load(v) for v in db.scalars(select(releases.c.value).order_by(releases.c.block))]
+    assert [release.users for release in found] == [size, 2 * size]
+    well(two)
+
+
+def test_a_first_plan_does_not_hold_the_lock_of_a_store(where: str) -> None:
+    plan, wrote = tacit.tabular.ucbvi.UCBVI.plan, list[int]()
+
+    def slow(self: Any, *args: Any) -> Any:
+        with Store(where) as other, other.write() as db:
+            wrote.append(db.execute(update(stores).values(witness="")).rowcount)
+        return plan(self, *args)
+
+    with pytest.MonkeyPatch.context() as patched, Store(where) as store:
+        patched.setattr(tacit.tabular.ucbvi.UCBVI, "plan", slow)
+        agent = tacit.UCBVI(SPEC, 1000, LITTLE, store=store, schedule=f"fixed:size={SIZE}")
+        assert wrote == [1]
+        assert agent.run_row().latest == 0
+
+
+def test_a_stopped_process_loses_the_lock_of_a_database(where: str) -> None:
+    """What an idle transaction has time for is far less than what a device waits."""
+    if not where.startswith("postgresql"):
+        pytest.skip("a file's lock goes with its process alone")
+    with Store(where) as store, store.read() as db:
+        seconds = db.scalar(sa.text("SHOW idle_in_transaction_session_timeout"))
+        assert seconds == "5s"
+        assert db.scalar(sa.text("SHOW lock_timeout")) == "10s"
+
+
 def test_two_runs_do_not_both_take_a_last_budget(where: str) -> None:
     with Store(where) as store:
         given = {"schedule": f"fixed:size={SIZE}", "store": store}
@@ -276,20 +317,51 @@ def test_a_clock_that_was_set_back_holds_nothing_up(
     assert len(sums(two)) == 1
 
 
+def reported(agent: Agent, user: str, odd: float | None = None) -> None:
+    """One device's report, or one that no device makes."""
+    statistic, policy = agent.statistic, agent.policy
+    data = {"states": np.zeros((1, H + 1), int), "rewards": np.full((1, H), 0.5)}
+    data["actions"] = np.array([[policy.act(step, 0) for step in range(H)]])
+    data["versions"] = np.full(1, policy.version)
+    rows = tacit.local.report(statistic, Block(1, data), agent.privacy)[np.newaxis]
+    if odd is not None:
+        rows = np.full_like(rows, odd)
+    ticket = agent.intake.ticket()
+    (told,) = agent.intake.receive(Block(1, {"reports": rows}), [user], ["e"], [ticket])
+    assert told.accepted
+
+
 def test_a_report_that_no_device_makes_costs_nobody_else_theirs(both: Any) -> None:
     one, two = both(privacy=tacit.LocalDP(4e6, 1e-7))
-    statistic, model = one.statistic, one.privacy
-    size = statistic.layout.size
     for k, odd in enumerate((None, np.nan, 1e300, -np.inf)):
-        data = {"states": np.zeros((1, H + 1), int), "rewards": np.full((1, H), 0.5)}
-        data["actions"] = np.array([[one.policy.act(step, 0) for step in range(H)]])
-        data["versions"] = np.zeros(1, int)
-        report = tacit.local.report(statistic, Block(1, data), model)
-        rows = report[np.newaxis] if odd is None else np.full((1, size), odd)
-        ticket = one.intake.ticket()
-        (told,) = one.intake.receive(Block(1, {"reports": rows}), [f"{k}"], ["e"], [ticket])
-        assert told.accepted
+        reported(one, f"{k}", odd)
     while two.step():
         pass
     assert two.run_row().latest == 1
     assert sums(two) == {0: near(0.5)}
+
+
+def test_reports_on_which_every_plan_fails_are_left_out_by_rolling_back(both: Any) -> None:
+    one, two = both(privacy=tacit.LocalDP(4e6, 1e-7))
+    with pytest.MonkeyPatch.context() as patched:
+
+        def fails(*_: Any) -> Any:
+            raise ZeroDivisionError
+
+        patched.setattr(type(one.algorithm), "plan", fails)
+        for k in range(SIZE):
+            reported(one, f"{k}")
+        for agent in (one, two):
+            with pytest.raises(ZeroDivisionError):
+                agent.step()
+    two.roll_back(0)
+    assert not one.step()
+    reported(one, "next")
+    with pytest.raises(InvalidArgument, match="no way back"):
+        two.roll_back(0)  # she reports for the version that serves
+    for k in range(1, SIZE):
+        reported(two, f"next{k}")
+    assert one.step()
+    row = two.run_row()
+    assert (row.version, row.latest, row.releases) == (2, 2, 2)
+    well(two)

@@ -36,7 +36,8 @@ class BlockSizes:
     name: str = "auto"  # of the schedule
     first: int = 1  # users of the smallest block
     growth: float = 1.5  # and by how much at most the users served grow from block to block; or
-    size: int | None = None  # users of every block
+    size: int | None = None  # users of every block; or
+    blocks: tuple[int, ...] | None = None  # of each
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -101,7 +101,8 @@ class EpisodeBuffer:
     def add(self, part: Block, block: int, names: Sequence[str]) -> None:
         """Adds users of a block: a copy of their rows, unless they are sums."""
         users = self.users(block)
-        self._names[users:] = names
+        # No list as long as a simulated block: users without names are filled in where one has one.
+        self._names[users:] = [*[""] * (users - len(self._names)), *names] if names else ()
         if part.aggregate:
             self._kept = (block, part.users, {}, part)
             return
@@ -117,8 +118,8 @@ class EpisodeBuffer:
     @property
     def names(self) -> list[str]:
         """Names of the users, empty where one has none; no list where none has one."""
-        names = self._names[: self._kept[1]]
-        return names if any(names) else []
+        users, names = self._kept[1], self._names
+        return [*names, *[""] * (users - len(names))][:users] if any(names) else []
 
     def rows(self) -> Block:
         """All waiting users, as one block."""
@@ -338,15 +339,16 @@ class EpisodeIntake:
             kept = self._admitted(arrivals)
             if kept.rows.users:
                 block = self.run.look().row.block
-                self.buffer.add(kept.rows, block, kept.names or [""] * kept.rows.users)
+                self.buffer.add(kept.rows, block, kept.names)
         else:
             with store.write() as db:
                 row = runs.find(db, self.run.name)
                 now = runs.block_of(db, self.run.name, row.block)
                 if (now.block, now.stage, now.places) != (seen.block, seen.stage, seen.places):
                     return None
-                pays = runs.admit(db, row, row.block, names or [""] * users)
-                kept = arrivals.only([i for i, cost in enumerate(pays) if cost >= 0])
+                pays, kept = runs.admit(db, row, row.block, names or [""]), arrivals
+                if names:
+                    kept = arrivals.only([i for i, cost in enumerate(pays) if cost >= 0])
                 cost = [cost for cost in pays if cost >= 0]
                 if kept.rows.users:
                     paid = [*zip(kept.names, cost, strict=True)] if names else ()

@@ -215,6 +215,8 @@ class Problem:
         if not self.own_schedule:
             return given if isinstance(given, Schedule) else Schedule.parse(given, users)
         own = sizes()
+        if own.blocks is not None:
+            return Schedule(own.name, own.blocks)
         if own.size is not None:
             return Schedule(own.name, Even(users, own.size))
         return Schedule(own.name, growing(users, own.first, own.growth))

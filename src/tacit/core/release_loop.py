@@ -229,8 +229,10 @@ class ReleaseLoop:
                 else:
                     mu = query.price(privacy)
                     release = run.curator.answer(query.statistic, raw, mu=mu, spent=spent)
-                    if not raw.aggregate and not privacy.devices_add:
-                        release = replace(release, users=block.places)
+                if not raw.aggregate and not privacy.devices_add:
+                    # Who has a place is public; who of them sent is not told.
+                    before = row.served if run.stream is not None else 0
+                    release = replace(release, users=before + block.places)
                 cost, value = run.curator.price(release), dump(release)
                 drawn = (len(asked), value, cost, spent, limit, run.secrets(), only)
                 with run.store.write() as db:
@@ -301,7 +303,8 @@ class ReleaseLoop:
         run, devices_add = self.run, self.run.algorithm.privacy.devices_add
         view = run.look()
         row, block, at = view.row, view.oldest, view.checkpoint.at
-        if devices_add and view.filling.places:
+        # A block that is released and not learnt from is left out; other reports wait for theirs.
+        if devices_add and view.filling.places and view.filling.stage != "released":
             raise InvalidArgument("devices report for the version that serves: no way back now")
         with run.store.read() as db:
             old, done = run.load_checkpoint(db, version), runs.recorded(db, row, block.block)

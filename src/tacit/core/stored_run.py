@@ -77,16 +77,21 @@ class StoredRun:
 
     def open(self, start: Checkpoint | None, predecessor: Any) -> None:
         """Goes on with the run of this name, or begins it, perhaps as a successor's."""
+        with self.store.read() as db:
+            row = runs.find(db, self.name)
+        # A first plan may take long: the store's lock is not held meanwhile.
+        first = self._first(start) if row is None else None
         with self.store.write() as db:
             row = runs.find(db, self.name)
             if row is None:
-                self._begin(db, start, predecessor)
+                self._begin(db, first or self._first(start), predecessor)
             elif row.fingerprint != ledger.digest(self.algorithm.fingerprint):
                 raise InvalidArgument(f"the run {self.name!r} in this store has other arguments")
             else:
                 self.revive(db, row, self.load_checkpoint(db, row.latest))
 
-    def _begin(self, db: Any, start: Checkpoint | None, predecessor: Any) -> None:
+    def _first(self, start: Checkpoint | None) -> Checkpoint:
+        """The first checkpoint of a new run; makes its counter, too, where it has one."""
         algorithm, rng = self.algorithm, self.algorithm.problem.rng()
         if start is None:
             state, at, plan = algorithm.init(), Progress(), None
@@ -97,6 +102,14 @@ class StoredRun:
             plan = algorithm.plan(state, plan, at, rng)
         plan = plan.as_version(at.offset)
         first = Checkpoint(state, plan, at, rng.bit_generator.state, Record())
+        if isinstance(self.curator, JointCurator) and algorithm.counter != "blocks":
+            self.stream = self.curator.stream(
+                self.statistic(first), releases=algorithm.schedule.releases, kind=algorithm.counter
+            )
+        return first
+
+    def _begin(self, db: Any, first: Checkpoint, predecessor: Any) -> None:
+        algorithm, at = self.algorithm, first.at
         digest = ledger.digest(algorithm.fingerprint)
         values = {"made": _dumped_arguments(algorithm), "latest": at.offset - 1}
         if predecessor is not None:
@@ -104,10 +117,6 @@ class StoredRun:
             ledger.append(db, predecessor.run, "successor", to=self.name)
             values["after"] = predecessor.run
         row = runs.create(db, self.name, digest, self._terms(), **values)
-        if isinstance(self.curator, JointCurator) and algorithm.counter != "blocks":
-            self.stream = self.curator.stream(
-                self.statistic(first), releases=algorithm.schedule.releases, kind=algorithm.counter
-            )
         for name, value in self.secrets().items():
             self.store.put_secret(db, self.name, name, value)
         runs.publish(db, self.store, row, dump(first, algorithm.code), 0, at.offset)

@@ -10,7 +10,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from tacit.continuous.world import BoxWorld
+from tacit.continuous.worlds import BoxWorld
 from tacit.data.vector_episodes import VectorEpisodes
 from tacit.lq.policy import GainPolicy
 from tacit.lq.world import LQWorld

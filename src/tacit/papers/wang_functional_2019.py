@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from tacit.continuous.features import Custom
+from tacit.continuous.kernel_features import Custom
 from tacit.continuous.policy import QPolicy
 from tacit.papers.result import PaperResult, Proof, proven
 from tacit.privacy.arguments import checked_number, flag, one_of, positive, whole_number
@@ -43,7 +43,7 @@ from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Floats
 
 if TYPE_CHECKING:
-    from tacit.continuous.world import BoxWorld
+    from tacit.continuous.worlds import BoxWorld
 
 ERRATA = (
     "(2): weights of s- and s+ are swapped, d is printed negative; it is a variance (line 16)",

@@ -50,12 +50,11 @@ class Serving:
     certificate: str = ""  # files of TLS
     certificate_key: str = ""
     origins: str = ""  # of web pages whose scripts may ask, "https://app.example.org ..."
-    sandbox: bool = False  # whether simulated users may be played, who take places of real ones
 
 
 @dataclass(frozen=True)
 class App:
-    """What a file of an app says, checked."""
+    """Configuration of an app, as its file has it, checked."""
 
     folder: Path
     spec: FiniteSpec

@@ -26,10 +26,9 @@ from sqlalchemy import update
 
 from tacit.privacy.errors import InvalidArgument, TacitError, TacitWarning
 from tacit.service.app_file import App
-from tacit.service.curator import Loop
-from tacit.service.facts import asked_of_devices, public_state
+from tacit.service.facts import asked_of_devices, note, public_state, trouble
 from tacit.service.intake import Arrival, Intake, form_of
-from tacit.service.log import note, trouble
+from tacit.service.leader import Loop
 from tacit.service.schema import COMMAND, EPISODE, FORGET, REPORT, answers
 from tacit.service.tokens import Keys
 from tacit.store import ledger
@@ -70,7 +69,7 @@ _TICKET = re.compile(r"[\w.]+", re.ASCII)
 
 @dataclass(frozen=True)
 class Seen:
-    """What a process last saw of the store."""
+    """View of the store that a process caches."""
 
     run: Any
     policies: Mapping[int, tuple[bytes, str]]  # files and ETags of the last versions that served
@@ -212,7 +211,7 @@ class Service:
             raise HTTPException(429, "slower, please", {"Retry-After": "1"})
 
     async def body(self, request: Request) -> dict[str, Any]:
-        """What was sent, as an object."""
+        """Body of a request, as an object."""
         sent = await self.sent(request)
         try:
             found = json.loads(sent)
@@ -223,7 +222,7 @@ class Service:
         return found
 
     async def sent(self, request: Request) -> bytes:
-        """What was sent, if it is not too long, and came in time."""
+        """Body of a request, if it is not too long and came in time."""
         parts, size = [], 0
         try:
             async with asyncio.timeout(self.app.serving.seconds):
@@ -427,7 +426,7 @@ def _devices(app: FastAPI, service: Service) -> None:
 
     @app.get("/v1/task", responses=answers(200, 401, 403, 429), tags=["device"])
     async def task(request: Request, version: int = -1) -> dict[str, Any]:
-        """What a device needs to know besides: sizes, labels, the guarantee, what to report.
+        """Schema for devices: sizes, labels, the guarantee, the statistic to report.
 
         With the version of the policy that was read, what is said is no older.
         """
@@ -492,7 +491,14 @@ COMMANDS = ("serve", "pin", "unpin", "stop", "start")
 
 
 def obey(service: Service, what: str, version: int, by: str) -> dict[str, Any]:
-    """Does what a curator asks for; what cannot be done is a 422, and changes nothing."""
+    """Carries out a curator's command; one that cannot be done is a 422, and changes nothing.
+
+    Args:
+        service: Whose agent it is for.
+        what: One of :data:`COMMANDS`.
+        version: Of the policy to serve or pin.
+        by: Name of the token, for the log.
+    """
     agent = service.agent
     try:
         if what in ("serve", "pin"):

@@ -20,7 +20,7 @@ import numpy as np
 
 from tacit.data.columns import INVALID
 from tacit.privacy.statistic import Block
-from tacit.service.log import trouble
+from tacit.service.facts import trouble
 from tacit.store.store import StoreGone
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Form:
         self._struct = struct.Struct(f"<{2 * horizon + 2}i{horizon}d")
 
     def fits(self, body: Mapping[str, Any], size: int) -> str:
-        """What is wrong with the shape of an episode, or of a report that has so many numbers.
+        """Mistake in the shape of an episode or report, in words; empty if there is none.
 
         Lengths and types are public.
         """
@@ -150,7 +150,7 @@ class Intake:
 
     @property
     def problem(self) -> str:
-        """What went wrong with the last who came, a minute ago at most; public words."""
+        """The last problem of intake, a minute ago at most, in public words."""
         at, words = self._failed
         return words if time.monotonic() - at < 60.0 else ""
 

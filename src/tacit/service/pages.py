@@ -25,10 +25,8 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from sqlalchemy import func, select
 
-from tacit.privacy.errors import InvalidArgument
 from tacit.service import http
 from tacit.service.facts import public_state
-from tacit.service.sandbox import MOST, Sandbox
 from tacit.store import ledger
 from tacit.store.schema import blocks, entries, events, versions
 from tacit.store.store import Store
@@ -40,7 +38,6 @@ _LINKS = (
     ("/policies", "Policies", _BOTH),
     ("/people", "Forget a user", ("curator",)),
     ("/officer", "Officer", ("officer",)),
-    ("/sandbox", "Sandbox", ("curator",)),
 )
 _TEMPLATES = Path(__file__).with_name("templates")
 _made = Environment(loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined)
@@ -58,7 +55,7 @@ def rendered(template: str, title: str, who: Visitor | None = None, **values: An
 
 @dataclass(frozen=True)
 class Tools:
-    """What a page says of a ledger and of policies; the command line has the words."""
+    """Texts of pages about the ledger and policies, shared with the command line."""
 
     report: Callable[[Store, Sequence[str]], str]  # of a store, with policies, as a page
     differences: Callable[[Any, Any], dict[str, Any]]
@@ -66,7 +63,7 @@ class Tools:
 
 @dataclass(frozen=True)
 class Visitor:
-    """Who looks at a page."""
+    """A visitor of a page."""
 
     name: str
     role: str
@@ -74,21 +71,20 @@ class Visitor:
 
 
 class Pages:
-    """What the pages need."""
+    """Dependencies of the pages."""
 
     def __init__(self, service: http.Service, tools: Tools | None) -> None:
         self.service, self.tools = service, tools
-        self.sandbox = Sandbox(service.store, service.spec, service.watch)
 
     # Who looks.
 
     def cookie(self, name: str) -> str:
-        """What a browser holds."""
+        """Cookie of a session."""
         said = f"{name}.{int(time.time()) + _SECONDS}"
         return f"{said}.{self.service.seen.keys.mark('cookie', said)}"
 
     def visitor(self, request: Request, *roles: str) -> Visitor:
-        """Who looks; without a cookie she is sent to the door."""
+        """The visitor; without a cookie she is redirected to the sign-in page."""
         held, keys = request.cookies.get(_COOKIE, ""), self.service.seen.keys
         said, _, mark = held.rpartition(".")
         name, _, until = said.partition(".")
@@ -100,7 +96,7 @@ class Pages:
         return Visitor(name, role, keys.mark("csrf", held))
 
     async def form(self, request: Request) -> dict[str, str]:
-        """What a form sent."""
+        """Fields of a form."""
         sent = await self.service.sent(request)
         try:
             held = parse_qs(sent.decode("ascii"), max_num_fields=20)
@@ -109,7 +105,7 @@ class Pages:
         return {name: values[0] for name, values in held.items()}
 
     async def sent(self, request: Request, *roles: str) -> tuple[Visitor, dict[str, str]]:
-        """Who sent a form of ours, and what it says."""
+        """The visitor who sent a form, and its fields."""
         who = self.visitor(request, *roles)
         held = await self.form(request)
         if not hmac.compare_digest(held.get("csrf", "").encode(), who.csrf.encode()):
@@ -199,13 +195,6 @@ class Pages:
             path.write_bytes(seen.policy[0])
             return self.tools.report(self.service.store, [str(path)])
 
-    # The sandbox.
-
-    def playground(self, who: Visitor, said: str = "") -> str:
-        """Simulated users."""
-        given = {"on": self.service.app.serving.sandbox, "sandbox": self.sandbox, "most": MOST}
-        return rendered("sandbox", "Sandbox", who, here="/sandbox", said=said, **given)
-
 
 def chart(versions: Sequence[int], values: Sequence[Any], errors: Sequence[Any]) -> dict[str, Any]:
     """Where values with two standard errors are in a picture."""
@@ -290,7 +279,6 @@ def add(app: FastAPI, service: http.Service, tools: Tools | None) -> None:
     shown("/policies", pages.policies, *_BOTH)
     shown("/people", pages.people, "curator")
     shown("/officer", pages.officer, "officer")
-    shown("/sandbox", pages.playground, "curator")
 
     @get("/policies/compare")
     async def compare(request: Request, first: int, second: int) -> Response:
@@ -322,17 +310,3 @@ def add(app: FastAPI, service: http.Service, tools: Tools | None) -> None:
             raise HTTPException(422, "user must be a text of at most 200 letters")
         told = await asyncio.to_thread(http.forgotten, service, user)
         return HTMLResponse(await asyncio.to_thread(pages.people, who, told))
-
-    @post("/sandbox")
-    async def sandbox(request: Request) -> Response:
-        who, held = await pages.sent(request, "curator")
-        if not service.app.serving.sandbox:
-            raise HTTPException(403, "the sandbox is off")
-        host, port = request.scope["server"]
-        scheme = "https" if service.app.serving.certificate else "http"
-        try:
-            users, seed = int(held.get("users", "")), int(held.get("seed", ""))
-            pages.sandbox.play(f"{scheme}://{host}:{port}", users, abs(seed))
-        except (ValueError, InvalidArgument) as error:
-            return HTMLResponse(await asyncio.to_thread(pages.playground, who, str(error)), 422)
-        return RedirectResponse("/sandbox", 303)

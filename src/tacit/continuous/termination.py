@@ -1,4 +1,4 @@
-"""Where episodes end, as releases say: beyond a box, or else by regression."""
+"""Where episodes end, estimated from releases: beyond a box, or else by regression."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tacit.continuous.model_estimate import Monomials
-from tacit.continuous.statistics.move_moments import BINS, GOING, EndPlaces
+from tacit.continuous.transition_model import PolynomialFeatures
+from tacit.continuous.transition_moments import BINS, GOING, TerminationHistogram
 from tacit.privacy.statistic import Bools, Floats, Ints
 
 # Standard deviations of noise from which on ends are sure, and likely.
@@ -28,17 +28,17 @@ _SIGN = 0.5
 
 
 @dataclass(eq=False)
-class EndBox:
+class TerminationBox:
     """The box in which episodes go on, by histograms along its coordinates; a value.
 
     Ends are bins in which more episodes end than noise can say, and fewer go on than could be
     there. Along one coordinate after the other, the ones with the most prominent bins first, bounds
     are moved inwards until they explain the ends that are left.
 
-    What nobody has seen may be an end, too. Where rewards are >= 0, so that going on is good, it
-    counts as one to be on the safe side, once there are ends. Where they are <= 0, users who
-    explore hope for one there as long as none has been found; along a coordinate in which they got
-    no farther for two blocks they give up.
+    States that no user has been to may be ends, too. Where rewards are >= 0, so that going on is
+    good, they count as ends to be on the safe side, once there are any. Where they are <= 0, users
+    who explore hope for one there as long as none has been found; along a coordinate in which they
+    got no farther for two blocks they give up.
 
     Attributes:
         edges: the lower and the upper corner of the box that is asked about.
@@ -67,7 +67,7 @@ class EndBox:
     explained: float = 1.0
 
     @classmethod
-    def of(cls, asked: EndPlaces) -> EndBox:
+    def of(cls, asked: TerminationHistogram) -> TerminationBox:
         """Before any release."""
         known = (asked.lows, asked.highs), asked.coordinates, asked.spec.reward_range
         ends, going = np.zeros((2, len(asked.coordinates), BINS))
@@ -75,7 +75,7 @@ class EndBox:
         seen: Ints = np.full((len(ends), 2), -1)
         return cls(*known, *sums, asked.lows, asked.highs, seen, np.zeros_like(seen))
 
-    def after(self, parts: Mapping[str, Floats], std: float) -> EndBox:
+    def after(self, parts: Mapping[str, Floats], std: float) -> TerminationBox:
         """With one more release."""
         new, before = copy(self), self.seen
         new.ends, new.going = self.ends + parts["ends"], self.going + parts["going"]
@@ -92,7 +92,7 @@ class EndBox:
         return total if total > _SURE * math.sqrt(self.variance * len(self.lengths)) else 0.0
 
     def _find(self) -> None:
-        """The bounds, from what was released."""
+        """Sets the bounds, from all releases."""
         first, last = self.edges
         self.lows, self.highs, self.explained = first.copy(), last.copy(), 1.0
         left = total = self.total
@@ -126,7 +126,7 @@ class EndBox:
             self.highs = np.where(above, highs, self.highs)
 
     def _beyond(self, k: int, sure: Bools, left: float, unsure: float) -> tuple[float, int, Bools]:
-        """How prominent sure ends along a coordinate are, and which bins are beyond the bounds."""
+        """Prominence of sure ends along a coordinate, and which bins are beyond the bounds."""
         middle, out = self._middle(k), np.zeros(BINS, dtype=np.bool_)
         at: Ints = np.flatnonzero(sure)
         at = at[np.argsort(-np.abs(at + 0.5 - middle), kind="stable")]
@@ -172,7 +172,7 @@ class EndBox:
 
     @property
     def hope(self) -> tuple[Floats, Floats] | None:
-        """Beyond which bounds ends are hoped for; ``None`` if nowhere."""
+        """Bounds beyond which ends are hoped for; ``None`` if nowhere."""
         if self.reward_range[1] > 0.0 or self.total:
             return None
         lows, highs = self._around_seen((self.seen >= 0) & (self.stalled < _STALLED))
@@ -198,7 +198,7 @@ class EndBox:
 
 
 @dataclass(frozen=True, eq=False)
-class EndSigns:
+class TerminationRegression:
     """Where episodes end, by regression of signs on features of states.
 
     Attributes:
@@ -207,16 +207,16 @@ class EndSigns:
         variance: of their noise.
     """
 
-    features: Monomials
+    features: PolynomialFeatures
     moments: Floats
     variance: float = 0.0
 
     @classmethod
-    def of(cls, features: Monomials) -> EndSigns:
+    def of(cls, features: PolynomialFeatures) -> TerminationRegression:
         """Before any release."""
         return cls(features, np.zeros((features.size + 1,) * 2))
 
-    def after(self, moments: Floats, std: float) -> EndSigns:
+    def after(self, moments: Floats, std: float) -> TerminationRegression:
         """With one more release."""
         moments, variance = self.moments + moments, self.variance + std**2
         return replace(self, moments=moments, variance=variance)
@@ -239,11 +239,11 @@ class EndSigns:
 
 
 @dataclass(frozen=True, eq=False)
-class EndModel:
+class TerminationModel:
     """Where episodes end: beyond a box, if one explains the ends, or else by regression."""
 
-    box: EndBox
-    signs: EndSigns
+    box: TerminationBox
+    signs: TerminationRegression
 
     @property
     def boxed(self) -> bool:

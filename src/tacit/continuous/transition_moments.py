@@ -1,4 +1,7 @@
-"""What is asked of users for a model of how states move: how far, moments of steps, and ends."""
+"""Statistics for a model of transitions: scales and moments of steps, and where episodes end.
+
+A step counts if it is valid and does not end on the edge of the box, where states are cut.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from tacit.continuous.statistics.steps import finite_array, steps_of, vectors_by_part
+from tacit.continuous.statistics import finite_array, steps_of, vectors_by_part
 from tacit.privacy.bounds.balls import ACUTE, ball
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument
@@ -17,16 +20,16 @@ from tacit.privacy.statistic import Block, Bools, Floats, Ints, Layout, Part, St
 from tacit.privacy.symmetric import pack
 
 if TYPE_CHECKING:
-    from tacit.continuous.model_estimate import Monomials
     from tacit.continuous.spec import BoxSpec
+    from tacit.continuous.transition_model import PolynomialFeatures
 
 FIRST_POWER, POWERS = -24, 36
-"""Bins are powers of two, of which the first and so many are told apart."""
+"""Bins are powers of two: the first, and how many."""
 
 BINS = 32
-"""Places of a coordinate that are told apart, where episodes end."""
+"""Bins of a coordinate, for where episodes end."""
 GOING = 0.5
-"""What going on weighs, beside an end."""
+"""Weight of steps that go on, beside an end's."""
 
 # Steps of a user that count, spread over her episode: more add little but work.
 _COUNTED = 64
@@ -73,16 +76,17 @@ def angles_of(spec: BoxSpec) -> Bools:
 
 
 @dataclass(frozen=True, eq=False)
-class MoveScales(Statistic):
-    """How far users' states move in a step, and how large they get where no box says so.
+class ScaleHistogram(Statistic):
+    """Histograms of how far users' states move in a step, and of their sizes in an open box.
 
     Part ``moves`` (outputs, 36): for every coordinate, and for the reward if ``rewards``, one 1 at
     the power of two that is nearest to the root mean square of what changes in a step, from 2^-24
     on. Part ``sizes`` (D, 36): for every coordinate that the box leaves open, one 1 at the power of
     two above the largest value. A user without any valid step has zeros.
 
-    Sensitivity. Each of g groups holds one 1 at most: two users differ by at most sqrt(2) in each,
-    sqrt(2 g) together, as users do who are different everywhere; zero is sqrt(g) away.
+    Formal guarantees:
+        Sensitivity sqrt(2 g), and sqrt(g) against zero. Each of g groups holds one 1 at most: two
+        users differ by at most sqrt(2) in each, as users do who are different everywhere.
     """
 
     spec: BoxSpec
@@ -92,7 +96,7 @@ class MoveScales(Statistic):
 
     @property
     def outputs(self) -> int:
-        """What a step changes: coordinates, and the reward if that is asked for."""
+        """Coordinates that a step changes, and the reward if that is asked for."""
         return self.spec.dimension + int(self.rewards)
 
     @cached_property
@@ -110,7 +114,7 @@ class MoveScales(Statistic):
         return Layout(tuple(parts))
 
     def l2(self, relation: Relation) -> float:
-        """See the class."""
+        """Sensitivity, as the class derives it."""
         groups = self.outputs + int(self.unbounded.sum())
         return ball(math.sqrt(groups), relation, ACUTE)
 
@@ -140,7 +144,7 @@ def _one_hot(bins: Floats, known: Bools) -> Floats:
 
 
 @dataclass(frozen=True, eq=False)
-class MoveMoments(Statistic):
+class TransitionMoments(Statistic):
     """Second moments of users' steps, of length one each, averaged over a user's steps.
 
     A step is y = (metric f, (t - model' f) / scales), with f its features and t what it changed:
@@ -149,15 +153,16 @@ class MoveMoments(Statistic):
     steps of a user that count: at most 64, evenly spread, none that ends on the edge of the box.
     A user without any has zeros.
 
-    Sensitivity. A mean of y y' with |y| = 1 is positive semi-definite with trace 1, so its
-    Frobenius norm is at most 1, and of two such matrices <Y, Y'> >= 0, so that |Y - Y'|^2 <=
-    |Y|^2 + |Y'|^2 <= 2: they are at most sqrt(2) apart, without any clip, whatever the horizon is.
-    Attained by users each of whom makes one step over and over again, with y orthogonal to each
-    other. The zero matrix is at most 1 away.
+    Formal guarantees:
+        Sensitivity sqrt(2), and 1 against zero. A mean of y y' with |y| = 1 is positive
+        semi-definite with trace 1, so its Frobenius norm is at most 1, and of two such matrices
+        <Y, Y'> >= 0, so that |Y - Y'|^2 <= |Y|^2 + |Y'|^2 <= 2, without any clip, whatever the
+        horizon is. Attained by users each of whom makes one step over and over again, with y
+        orthogonal to each other.
     """
 
     spec: BoxSpec
-    features: Monomials
+    features: PolynomialFeatures
     metric: Floats  # (p, p)
     model: Floats  # (p, outputs)
     scales: Floats  # (outputs,), > 0
@@ -178,7 +183,7 @@ class MoveMoments(Statistic):
         return Layout((Part("moments", (m, m), symmetric=True),))
 
     def l2(self, relation: Relation) -> float:
-        """See the class."""
+        """Sensitivity, as the class derives it."""
         return ball(1.0, relation, ACUTE)
 
     def vectors(self, block: Block) -> Floats:
@@ -212,22 +217,23 @@ class MoveMoments(Statistic):
 
 
 @dataclass(frozen=True, eq=False)
-class EndMoments(Statistic):
-    """At which states episodes end: second moments of states that steps lead to, and of a sign.
+class TerminationMoments(Statistic):
+    """Second moments of states that steps lead to, and of a sign: whether the episode ended there.
 
     With z the features of a state that a step leads to, y = (z, 1) if the episode ended there and
     (z, -1) if it went on, divided by its length. The part ``moments`` is the sum of w y y' over a
     user's valid steps, where the end has w = 1/2, and all others share 1/2 evenly: ends are rare,
     and count as much as all that is no end.
 
-    Sensitivity: sqrt(2), and 1 against zero. Weights add up to 1 at most, so that a user's matrix
-    is positive semi-definite with trace at most 1; see :class:`MoveMoments`. It is nearly attained
-    by users who stay at one state, far out, where the sign is small beside the features, and end
-    there, at two states whose features are orthogonal.
+    Formal guarantees:
+        Sensitivity sqrt(2), and 1 against zero. Weights add up to 1 at most, so that a user's
+        matrix is positive semi-definite with trace at most 1; see :class:`TransitionMoments`. It is
+        nearly attained by users who stay at one state, far out, where the sign is small beside the
+        features, and end there, at two states whose features are orthogonal.
     """
 
     spec: BoxSpec
-    features: Monomials
+    features: PolynomialFeatures
     name = "moments of ends"
 
     @cached_property
@@ -237,7 +243,7 @@ class EndMoments(Statistic):
         return Layout((Part("moments", (m, m), symmetric=True),))
 
     def l2(self, relation: Relation) -> float:
-        """See the class."""
+        """Sensitivity, as the class derives it."""
         return ball(1.0, relation, ACUTE)
 
     def vectors(self, block: Block) -> Floats:
@@ -260,8 +266,8 @@ class EndMoments(Statistic):
 
 
 @dataclass(frozen=True, eq=False)
-class EndPlaces(Statistic):
-    """At which places of every coordinate episodes end, and at which they go on.
+class TerminationHistogram(Statistic):
+    """Histograms, along every coordinate, of states at which episodes end, and go on.
 
     The box from ``lows`` to ``highs`` is cut into 32 bins along each coordinate that is no angle,
     c of them; states outside count for the outermost. Part ``ends`` (c, 32): a 1 at the bin of the
@@ -269,10 +275,11 @@ class EndPlaces(Statistic):
     other valid steps that led to a bin, which weighs a half. Part ``lengths``: a 1 at the power of
     two below the length of her episode, if it ended, from 1 to the horizon.
 
-    Sensitivity. A user's entries are >= 0, so that two of them are at no obtuse angle, and their
-    squares, as weighed, add up to c for ends, at most c / 4 for shares, and 1: two users are at
-    most sqrt(2) times sqrt(1.25 c + 1) apart, as users are who stay at different places, end at
-    others, and after different times. Zero is sqrt(1.25 c + 1) away.
+    Formal guarantees:
+        Sensitivity sqrt(2.5 c + 2), and sqrt(1.25 c + 1) against zero. A user's entries are >= 0,
+        so that two of them are at no obtuse angle, and their squares, as weighed, add up to c for
+        ends, at most c / 4 for shares, and 1. Attained by users who stay at different places, end
+        at others, and after different times.
     """
 
     spec: BoxSpec
@@ -305,7 +312,7 @@ class EndPlaces(Statistic):
         return Layout((Part("ends", (c, BINS)), going, Part("lengths", (powers,))))
 
     def l2(self, relation: Relation) -> float:
-        """See the class."""
+        """Sensitivity, as the class derives it."""
         return ball(math.sqrt((1.0 + GOING**2) * len(self.coordinates) + 1.0), relation, ACUTE)
 
     def vectors(self, block: Block) -> Floats:
@@ -334,7 +341,7 @@ class EndPlaces(Statistic):
 
 
 def _counts(chosen: Bools, bins: Ints) -> Floats:
-    """How often each user's (row's) chosen steps led to each bin of a coordinate, (n, c, 32)."""
+    """Counts of each user's (row's) chosen steps into each bin of a coordinate, (n, c, 32)."""
     n, _, c = bins.shape
     users, at = np.nonzero(chosen)
     cells = (users[:, np.newaxis] * c + np.arange(c)) * BINS + bins[users, at]

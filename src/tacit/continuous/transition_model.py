@@ -1,4 +1,4 @@
-"""A posterior of how states move, from noisy second moments: a Kalman filter for every output."""
+"""Posterior of transitions, from noisy second moments: a Kalman filter for every output."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MOST_CHANCE = 0.25
 
 
 @dataclass(frozen=True, eq=False)
-class Monomials:
+class PolynomialFeatures:
     """Features of a state and an action, p of them, made of public numbers.
 
     A coordinate is scaled to [-1, 1], from ``lows`` to ``highs``, and clipped to twice that; an
@@ -45,15 +45,15 @@ class Monomials:
     pushes: Floats  # (A, k)
 
     @classmethod
-    def of(cls, spec: BoxSpec, lows: Floats, highs: Floats) -> Monomials:
-        """For what is known of a world; pushes are contrasts of actions where nothing is."""
+    def of(cls, spec: BoxSpec, lows: Floats, highs: Floats) -> PolynomialFeatures:
+        """Features of a spec; pushes are contrasts of actions where none are known."""
         known = getattr(spec, "pushes", None)
         pushes = _contrasts(spec.actions) if known is None else np.array(known, dtype=np.float64)
         return cls(lows, highs, getattr(spec, "angles", ()), pushes)
 
     @cached_property
     def _simple(self) -> list[tuple[int, int]]:
-        """What is multiplied: 0 for a scaled coordinate, 1 for its sine, 2 for its cosine."""
+        """Factors, with a coordinate each: 0 for it, scaled, 1 for its sine, 2 for its cosine."""
         found: list[tuple[int, int]] = []
         for i in range(len(self.lows)):
             found += [(1, i), (2, i)] if i in self.angles else [(0, i)]
@@ -102,10 +102,10 @@ class Monomials:
 
     def __call__(self, states: Floats, actions: Ints) -> Floats:
         """Features (n, p) of finite states (n, D) and actions (n,)."""
-        from tacit.continuous.world_loops import monomials
+        from tacit.continuous.model_loops import polynomial_features
 
         out = np.empty((len(states), self.size))
-        monomials(np.ascontiguousarray(states), self.pushes[actions], *self._tables, out)
+        polynomial_features(np.ascontiguousarray(states), self.pushes[actions], *self._tables, out)
         return out
 
 
@@ -116,7 +116,7 @@ def _contrasts(actions: int) -> Floats:
 
 
 @dataclass(frozen=True, eq=False)
-class MoveModel:
+class TransitionPosterior:
     """Believed weights of features, for every output, and their posterior covariances.
 
     Attributes:
@@ -131,7 +131,7 @@ class MoveModel:
             of moves that are mostly chance is nearer to likely ones than to their mean.
     """
 
-    features: Monomials
+    features: PolynomialFeatures
     units: Floats
     chance: bool
     model: Floats
@@ -139,14 +139,16 @@ class MoveModel:
     rest: Floats
 
     @classmethod
-    def prior(cls, features: Monomials, units: Floats, chance: bool = False) -> MoveModel:
+    def prior(
+        cls, features: PolynomialFeatures, units: Floats, chance: bool = False
+    ) -> TransitionPosterior:
         """Before any release."""
         p, n = features.size, len(units)
         spread = np.tile(np.diag(_variances(features)), (n, 1, 1))
         return cls(features, units, chance, np.zeros((p, n)), spread, np.zeros(n))
 
     def metric(self) -> tuple[Floats, Floats, Floats]:
-        """What the next statistic measures steps by: metric, scales, and outputs' relative size.
+        """Metric and scales of the next statistic, and the outputs' relative size.
 
         Features are stretched to where weights are least known, so that a step is as long as what
         it could tell, and residuals are as long as they are believed to be.
@@ -163,8 +165,8 @@ class MoveModel:
         weight = math.sqrt(_WEIGHT / p)
         return root, self.units * np.sqrt(relative) / weight, relative
 
-    def after(self, moments: Floats, std: float, users: int) -> MoveModel:
-        """The posterior with noisy moments of so many users, asked by the present metric.
+    def after(self, moments: Floats, std: float, users: int) -> TransitionPosterior:
+        """The posterior with noisy moments of so many users, in the present metric.
 
         With G the moments of features, C those with residuals and R of residuals, C = G d + noise
         for the weights d that the model lacks, in stretched units.
@@ -202,7 +204,7 @@ class MoveModel:
     def _solved(
         prior: Floats, gram: Floats, cross: Floats, energy: float, std: float, users: int
     ) -> tuple[Floats, Floats, float]:
-        """The weights' mean, the gain, and what is left of a residual that they do not explain."""
+        """The weights' mean, the gain, and the part of a residual that they do not explain."""
         left, eye = max(energy / users, 1e-10), np.eye(len(gram))
         for _ in range(3):
             noise = std**2 / 2.0 * (1.0 + np.trace(prior))
@@ -220,19 +222,19 @@ class MoveModel:
         return float(np.trace(self.spread, axis1=1, axis2=2).mean() / prior)
 
     def exploration(self) -> tuple[float, float]:
-        """What part of users explore, and how often others do: less, the more is known."""
+        """Part of users who explore, and how often others do: less, the more is known."""
         explorers = min(_EXPLORERS, max(FEWEST, _CURIOUS * self.unknown))
         return explorers, _BURSTS * explorers
 
     def _believed(self, energy: float, std: float, expected: float) -> float:
-        """By what a prior is scaled, as the released size of residuals says."""
+        """Factor of a prior, by the released size of residuals."""
         high = (max(energy, 0.0) + std) / expected
         if high > 1.0:
             high = max(1.0, min((energy - std) / expected, _MOST_ENERGY))
         return max(high, _LEAST_ENERGY)
 
 
-def _variances(features: Monomials) -> Floats:
+def _variances(features: PolynomialFeatures) -> Floats:
     """Of weights a priori, (p,), in squares of moves' units."""
     variances: Floats = _DECAY ** (2.0 * np.maximum(features.degrees - 1, 0))
     return variances
