@@ -40,7 +40,7 @@ from tacit.testing.check_statistic import check_statistic
 from tacit.testing.recording import RecordingCurator, overheard
 from tacit.testing.release_noise import grid_sum, measured, noise_failures
 from tacit.testing.sample_users import mixed, raw_block, sampler_of
-from tests.own_path.frozen import frozen_world
+from tests.own_path.runs import frozen_world
 
 FIRST = [*{planted.bug: planted for planted in reversed(BUGS)}.values()][::-1]
 """Each bug once."""

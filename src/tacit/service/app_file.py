@@ -50,7 +50,6 @@ class Serving:
     certificate: str = ""  # files of TLS
     certificate_key: str = ""
     origins: str = ""  # of web pages whose scripts may ask, "https://app.example.org ..."
-    sandbox: bool = False  # whether simulated users may be played, who take places of real ones
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tacit.privacy.errors import TacitError
-from tacit.service.log import trouble
+from tacit.service.facts import trouble
 
 if TYPE_CHECKING:
     from tacit.core.agent import Agent
@@ -18,7 +18,12 @@ _PAUSE, _LONGEST = 0.25, 10.0
 
 
 class Loop:
-    """A thread that lets an agent move its blocks on, again and again, whatever it raises."""
+    """Thread that moves the blocks of a run on, whatever a step raises.
+
+    Args:
+        agent: Of the run; used by this thread alone.
+        heard: Called after a change of the store.
+    """
 
     def __init__(self, agent: Agent, heard: Callable[[], None]) -> None:
         self._agent, self._heard = agent, heard
