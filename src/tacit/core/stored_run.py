@@ -188,15 +188,13 @@ class StoredRun:
 
     def statistic(self, now: Checkpoint) -> Statistic:
         """First query of the next block."""
-        if self._asked[0] is now:
-            return self._asked[1]  # type: ignore[no-any-return]
-        info = BlockInfo(**vars(now.at), users=self.algorithm.block_users(now.at))
-        queries = self.algorithm.learn(now.state, now.plan, info, np.random.default_rng(0))
-        try:
-            self._asked = now, next(queries).statistic
-            return self._asked[1]  # type: ignore[no-any-return]
-        finally:
-            queries.close()
+        asked = self._asked  # once: another thread may ask, too
+        if asked[0] is not now:
+            info = BlockInfo(**vars(now.at), users=self.algorithm.block_users(now.at))
+            queries = self.algorithm.learn(now.state, now.plan, info, np.random.default_rng(0))
+            with contextlib.closing(queries):
+                self._asked = asked = now, next(queries).statistic
+        return asked[1]  # type: ignore[no-any-return]
 
     def fills_ahead(self, now: Checkpoint) -> bool:
         """Whether a block may fill before those before it are released.
