@@ -30,21 +30,10 @@ def test_page_names_the_lines_where_they_are(name: str) -> None:
     assert page == pages.written(page, name), "run python -m tests.papers.pages"
 
 
-PLUMBING = {
-    *("finite_loops", "result", "counters"),  # of tacit.papers
-    *(
-        "compiled",
-        "arguments",
-        "budget",
-        "errors",
-        "guarantee",
-        "noise",
-        "statistic",
-        "gaussian_dp",
-    ),
-    *("riccati_loops", "world_loops"),  # arithmetic
-    *("features", "policy", "world"),  # what is simulated, and what comes out
-}
+PLUMBING = set(
+    "finite_loops result counters compiled arguments budget errors guarantee noise statistic "
+    "gaussian_dp riccati_loops world_loops features kernel_features policy world".split()
+)
 """What files of papers import: users, noise, arithmetic and results; nothing of an algorithm."""
 
 

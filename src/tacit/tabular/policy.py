@@ -176,10 +176,7 @@ class Policy:
     @overload
     def act(self, step: int, state: str, rng: np.random.Generator | None = None) -> int | str: ...
     def act(self, step: int, state: int | str, rng: np.random.Generator | None = None) -> int | str:
-        """The action at a step (from 0) in a state: by its label where the state is given by one.
-
-        Only a stochastic policy needs ``rng``.
-        """
+        """Action at a step (from 0) in a state, by its label if that is; ``rng`` if stochastic."""
         if isinstance(state, str):
             from tacit.data.reading import code_of
 
