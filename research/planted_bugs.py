@@ -81,7 +81,7 @@ from research.planted.of_noise import (
 )
 from tacit.core.agent import Agent
 from tacit.core.algorithm import Query
-from tacit.core.kinds import AgentKind
+from tacit.core.constructors import make_agent
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import JointDP, LocalDP
 from tacit.privacy.standard import ClippedSum
@@ -114,17 +114,19 @@ class Host:
     options: tuple[tuple[str, Any], ...]
 
     @property
-    def kind(self) -> AgentKind:
-        """What makes agents that learn by it."""
+    def algorithm(self) -> type[Any]:
+        """Class of its algorithm."""
         import importlib
 
         module, name = self.agent.split(":")
-        return AgentKind(getattr(importlib.import_module(module), name))
+        found: type[Any] = getattr(importlib.import_module(module), name)
+        return found
 
     def make(self, bug: type[Any] | None = None) -> Callable[..., Any]:
         """What makes the agent, with or without a bug."""
-        made = self.kind if bug is None else plant(bug, self.kind)
-        return partial(made, **dict(self.options))
+        if bug is None:
+            return partial(make_agent, self.algorithm, **dict(self.options))
+        return partial(plant(bug, self.algorithm), **dict(self.options))
 
 
 def _riverswim() -> World:

@@ -76,10 +76,8 @@ def measured(row: Row, seed: int) -> dict[str, Any]:
     """One run."""
     began = time.process_time()
     world: Any = build(row.world)
-    options = (
-        {"seed": seed} if row.epsilon is None else {"seed": seed, "noise_seed": noise_seed(seed)}
-    )
-    agent = tacit.ActorCritic(world.spec, users=row.users, privacy=row.privacy, **options)
+    noise = None if row.epsilon is None else noise_seed(seed)
+    agent = tacit.ActorCritic(world.spec, row.users, row.privacy, seed=seed, noise_seed=noise)
     rng, steps = np.random.default_rng(np.random.SeedSequence([21, seed])), 0
     while agent.block_users:
         episodes = world.simulate(agent.policy, agent.block_users, rng)

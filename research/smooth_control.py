@@ -100,8 +100,8 @@ def measured(row: Row, seed: int) -> dict[str, Any]:
         spec = replace(spec, reward=None, ends=None)
     private = row.epsilon is not None
     privacy = JointDP(row.epsilon, DELTA) if row.epsilon is not None else NonPrivate()
-    noise = {"noise_seed": 10**6 + seed} if private else {}
-    agent = ModelPosterior(spec, row.users, privacy, seed=seed, **noise)
+    noise = 10**6 + seed if private else None
+    agent = ModelPosterior(spec, row.users, privacy, seed=seed, noise_seed=noise)
     rng = np.random.default_rng(np.random.SeedSequence([seed, 2]))
     before = agent.greedy_policy
     while agent.block_users:

@@ -1,21 +1,26 @@
-"""The public names as text: what they are, how they are called, what they can do.
+"""Public names as text: signatures and members, and the typed stub of the package.
 
-``python -m tests.public_api`` (``make public-api``) writes ``public_api.txt`` again. A changed line
-there is a change that users will notice: it belongs into the changelog.
+``python -m tests.public_api`` (``make public-api``) writes ``public_api.txt`` and the package's
+``__init__.pyi`` again. A changed line there is a change that users will notice: it belongs into the
+changelog.
 """
 
 from __future__ import annotations
 
 import inspect
 import re
+import subprocess
 import types
+import typing
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import tacit
+from tacit.privacy.models import Privacy
 
 RECORD = Path(__file__).with_suffix(".txt")
+STUB = Path(tacit.__file__).with_suffix(".pyi")
 _WIDTH = 100
 
 
@@ -109,5 +114,60 @@ def _without_addresses(text: str) -> str:
     return re.sub(r" at 0x[0-9a-f]+", "", text)
 
 
+# The stub.
+
+
+def stub() -> str:
+    """Text of ``__init__.pyi``: imports of the public names, and a function per agent."""
+    agents = {name: inspect.signature(getattr(tacit, name)) for name in sorted(tacit._agents())}
+    imports = {("typing", "Any"), *(("tacit", family) for family in tacit._FAMILIES)}
+    for name, (module, attribute) in tacit._LAZY.items():
+        imports.add((f"tacit.{module}", attribute + f" as {name}" * (attribute != name)))
+    functions = []
+    for name, signature in agents.items():
+        parameters = [
+            f"{p.name}: {_stub_type(p.annotation, imports)}{_stub_default(p.default)}"
+            for p in signature.parameters.values()
+        ]
+        given = ", ".join([*parameters[:3], "*", *parameters[3:]])
+        functions.append(f"def {name}({given}) -> Agent: ...")
+    lines = ['"""Types of the public names. Written by ``python -m tests.public_api``."""', ""]
+    lines += [f"from {module} import {name}" for module, name in sorted(imports)]
+    lines += ["", "__version__: str", "", *functions, "", f"__all__ = {tacit.__all__}"]
+    return "\n".join(lines) + "\n"
+
+
+def _stub_type(annotation: Any, imports: set[tuple[str, str]]) -> str:
+    """A type as text, and the imports that it needs."""
+    if annotation == Privacy:
+        imports.add(("tacit.privacy.models", "Privacy"))
+        return "Privacy"
+    if annotation in (Any, None, type(None)):
+        return "Any" if annotation is Any else "None"
+    origin, inner = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin in (typing.Union, types.UnionType):
+        return " | ".join(_stub_type(part, imports) for part in inner)
+    if origin is Literal:
+        imports.add(("typing", "Literal"))
+        return f"Literal[{', '.join(map(repr, inner))}]"
+    kind = origin or annotation
+    if kind.__module__ != "builtins":
+        imports.add((kind.__module__, kind.__name__))
+    if not inner:
+        return str(kind.__name__)
+    parts = ["..." if part is Ellipsis else _stub_type(part, imports) for part in inner]
+    return f"{kind.__name__}[{', '.join(parts)}]"
+
+
+def _stub_default(value: Any) -> str:
+    if value is inspect.Parameter.empty:
+        return ""
+    plain = value is None or isinstance(value, (bool, int, float, str))
+    return f" = {value!r}" if plain else " = ..."
+
+
 if __name__ == "__main__":
     RECORD.write_text(described())
+    STUB.write_text(stub())
+    for command in (["format"], ["check", "--fix"], ["format"]):
+        subprocess.run(["ruff", *command, "--quiet", str(STUB)], check=True)

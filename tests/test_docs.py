@@ -134,12 +134,12 @@ def test_a_name_that_was_moved_is_noticed() -> None:
 
 def test_every_agent_has_a_page_and_every_page_an_agent() -> None:
     pages = {page.stem for page in ALGORITHMS.glob("*.md")} - {"README"}
-    assert pages == set(registry.built_in_agents())
+    assert pages == set(registry.BUILT_IN)
 
 
 def test_pages_have_what_a_reader_looks_for() -> None:
     """The agent's name at once, and the same headings in one order."""
-    for name, target in registry.built_in_agents().items():
+    for name, target in registry.BUILT_IN.items():
         page = ALGORITHMS / f"{name}.md"
         agent = target.partition(":")[2]
         assert f"`tacit.{agent}`" in page.read_text().partition("\n## ")[0], name

@@ -8,7 +8,7 @@ import tomllib
 from collections import Counter
 from pathlib import Path
 
-from tacit.registry import built_in_agents
+from tacit.registry import BUILT_IN
 
 ROOT = Path(__file__).parents[1] / "src" / "tacit"
 FILES = {path.relative_to(ROOT): path.read_text() for path in sorted(ROOT.rglob("*.py"))}
@@ -34,7 +34,7 @@ def test_the_house_does_not_exceed_its_limit():
 
 
 def test_there_are_few_agents():
-    assert len(built_in_agents()) <= HOUSE["agents"]
+    assert len(BUILT_IN) <= HOUSE["agents"]
 
 
 def asking(text: str) -> list[str]:

@@ -332,14 +332,11 @@ def test_a_plan_of_a_batch_agent_is_the_smallest_batch_whose_policy_is_good() ->
 
 def test_every_agent_of_a_family_is_in_the_table():
     """An agent is a class whose name on the command line is that of its module."""
-    found: dict[str, dict[str, str]] = {family: {} for family in registry.BUILT_IN}
-    for family, agents in found.items():
-        folder = Path(registry.__file__).parent / family
-        for path in folder.glob("*.py"):
-            for line in path.read_text().splitlines():
-                if re.fullmatch(rf' +name(: ClassVar\[str\])? = "{path.stem}"', line):
-                    module = importlib.import_module(f"tacit.{family}.{path.stem}")
-                    own = [kind for kind in vars(module).values() if isinstance(kind, type)]
-                    named = [kind for kind in own if getattr(kind, "name", "") == path.stem]
-                    agents[path.stem] = named[-1].__name__
+    found = {}
+    for path in Path(registry.__file__).parent.glob("*/*.py"):
+        if re.search(rf'^ +name(: ClassVar\[str\])? = "{path.stem}"$', path.read_text(), re.M):
+            module = f"tacit.{path.parent.name}.{path.stem}"
+            own = vars(importlib.import_module(module)).values()
+            (kind,) = [kind for kind in own if getattr(kind, "name", "") == path.stem]
+            found[path.stem] = f"{module}:{kind.__name__}"
     assert found == registry.BUILT_IN

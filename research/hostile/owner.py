@@ -33,6 +33,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,7 @@ import tacit
 from tacit import published
 from tacit.core.agent import Agent
 from tacit.core.algorithm import Algorithm, BlockInfo, BlockSizes, Plan, Progress
-from tacit.core.kinds import AgentKind
+from tacit.core.constructors import make_agent
 from tacit.privacy.curator import Release
 from tacit.privacy.standard import OneHotCounts
 from tacit.privacy.statistic import Block, Floats
@@ -134,7 +135,7 @@ class CountsCells(Algorithm[Sums]):
         return BlockSizes("cells", size=SIZE)
 
 
-CELLS = AgentKind(CountsCells)
+CELLS = partial(make_agent, CountsCells)
 
 
 def cells_of(users: int) -> int:

@@ -13,22 +13,22 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import wraps
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
-from tacit.core.kinds import AgentKind
+from tacit.core.constructors import make_agent
 from tacit.privacy.curator import JointCurator
 from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Block, Floats, Statistic
 
 
-def plant(bug: type[Any], kind: AgentKind) -> Callable[..., Any]:
-    """What makes the agent with the bug."""
+def plant(bug: type[Any], algorithm: type[Any]) -> Callable[..., Any]:
+    """Constructor of the agent with the bug."""
     if issubclass(bug, Tampered):
-        return bug.planted(kind)
-    return AgentKind(type(bug.__name__, (bug, kind.algorithm), {"__doc__": bug.__doc__}))
+        return bug.planted(algorithm)
+    return partial(make_agent, type(bug.__name__, (bug, algorithm), {"__doc__": bug.__doc__}))
 
 
 # Agents.
@@ -38,12 +38,11 @@ class Tampered:
     """Tampers with an agent."""
 
     @classmethod
-    def planted(cls, kind: AgentKind) -> Callable[..., Any]:
-        """What makes such agents."""
+    def planted(cls, algorithm: type[Any]) -> Callable[..., Any]:
+        """Constructor of such agents."""
 
-        @wraps(kind)
         def make(*args: Any, **options: Any) -> Any:
-            agent: Any = kind(*args, **options)
+            agent: Any = make_agent(algorithm, *args, **options)
             cls.tamper(agent)
             return agent
 

@@ -1,8 +1,8 @@
 """Reinforcement learning that learns from people without revealing them.
 
 The public names. Everything else is reachable through its module. All are loaded when they are
-first asked for, so that ``import tacit`` stays cheap; ``__init__.pyi`` has their types. Agents are
-not listed here: ``tacit.UCBVI`` is what makes agents by the class ``UCBVI`` of one of the families
+first asked for, so that ``import tacit`` stays cheap; ``__init__.pyi`` has their types, written by
+``python -m tests.public_api``. ``tacit.UCBVI`` makes agents of the algorithm ``UCBVI``
 (:data:`tacit.registry.BUILT_IN`).
 """
 
@@ -16,7 +16,7 @@ _MODULES = {
     "core.agent": "Agent open_run",
     "core.algorithm": "Algorithm Query",
     "data.episodes": "Episodes validate_episodes",
-    "core.kinds": "AgentKind",
+    "core.constructors": "make_agent",
     "core.monitor": "monitor",
     "core.receipt": "Receipt",
     "data.vector_episodes": "VectorEpisodes",
@@ -69,18 +69,22 @@ def __getattr__(name: str) -> Any:
         except ModuleNotFoundError as error:
             if error.name != f"tacit.{name}":
                 raise
-    if name[:1].isupper():
-        from tacit.registry import agent_of_class
+    if name[:1].isupper() and (algorithm := _agents().get(name)) is not None:
+        from tacit.registry import agent_entry
 
-        if (kind := agent_of_class(name)) is not None:
-            return kind
+        return agent_entry(algorithm).make
     raise AttributeError(f"module 'tacit' has no attribute {name!r}")
 
 
-def _public_names() -> list[str]:
+def _agents() -> dict[str, str]:
+    """Names of the built-in agents by those of their constructors."""
     from tacit.registry import BUILT_IN
 
-    return sorted([*_LAZY, *_FAMILIES, *(kind for f in BUILT_IN.values() for kind in f.values())])
+    return {target.rpartition(":")[2]: name for name, target in BUILT_IN.items()}
+
+
+def _public_names() -> list[str]:
+    return sorted([*_LAZY, *_FAMILIES, *_agents()])
 
 
 def __dir__() -> list[str]:

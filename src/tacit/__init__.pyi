@@ -1,15 +1,22 @@
-"""Types of the public names, which are loaded when they are asked for."""
+"""Types of the public names. Written by ``python -m tests.public_api``."""
+
+from os import PathLike
+from typing import Any, Literal
 
 from tacit import continuous, gym, linear, lq, mixture, papers, tabular
+from tacit.continuous.estimate import FunctionalConstants
 from tacit.core.agent import Agent
-from tacit.core.agent import open_run as open  # noqa: A004
+from tacit.core.agent import open_run as open
 from tacit.core.algorithm import Algorithm, Query
-from tacit.core.kinds import AgentKind
+from tacit.core.constructors import make_agent
 from tacit.core.monitor import monitor
 from tacit.core.receipt import Receipt
+from tacit.core.schedule import Schedule
 from tacit.data.episodes import Episodes
 from tacit.data.episodes import validate_episodes as validate
 from tacit.data.vector_episodes import VectorEpisodes
+from tacit.linear.linear_posterior import LinearPosteriorConstants
+from tacit.lq.certainty_equivalence import LQConstants
 from tacit.privacy import distributed, local
 from tacit.privacy.budget import Budget, Relation
 from tacit.privacy.counters import counter
@@ -28,7 +35,7 @@ from tacit.privacy.errors import (
 )
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.local import LocalCurator
-from tacit.privacy.models import DistributedDP, JointDP, LocalDP, NonPrivate
+from tacit.privacy.models import DistributedDP, JointDP, LocalDP, NonPrivate, Privacy
 from tacit.privacy.standard import ClippedSum, GramCross, OneHotCounts
 from tacit.privacy.statistic import Block, Layout, Part, Statistic
 from tacit.registry import world
@@ -38,8 +45,12 @@ from tacit.simulation.seeds import run_seeds
 from tacit.simulation.sweep import sweep
 from tacit.store.store import Conflict, Store, StoreGone
 from tacit.store.values import record
-from tacit.tabular.offline import Recommendation, learn_offline
+from tacit.tabular.exploration import ExplorationConstants
+from tacit.tabular.offline import OfflineConstants, Recommendation, learn_offline
 from tacit.tabular.policy import MixedPolicy, Policy
+from tacit.tabular.policy_improvement import ImprovementConstants
+from tacit.tabular.posterior import SparseConstants
+from tacit.tabular.ucbvi import TabularConstants
 from tacit.testing.audit_agent import audit_agent
 from tacit.testing.check_agent import check_agent
 from tacit.testing.check_counter import check_counter
@@ -49,24 +60,267 @@ from tacit.which_agent import agent
 
 __version__: str
 
-ActorCritic: AgentKind
-CertaintyEquivalence: AgentKind
-ConcurrentPSRL: AgentKind
-FittedFunctionalQ: AgentKind
-KernelLSVI: AgentKind
-LSVIUCB: AgentKind
-LSVIUCBPlusPlus: AgentKind
-LinOptPO: AgentKind
-LinOptSampled: AgentKind
-LinOptVI: AgentKind
-LinearPosterior: AgentKind
-ModelPosterior: AgentKind
-PessimisticImprovement: AgentKind
-PessimisticLSVI: AgentKind
-PessimisticVI: AgentKind
-PolicyImprovement: AgentKind
-UCBPO: AgentKind
-UCBVI: AgentKind
+def ActorCritic(
+    spec: Any,
+    users: int,
+    privacy: Privacy,
+    *,
+    region: float = 0.3,
+    trace: float = 0.95,
+    discount: float | None = None,
+    schedule: str | Schedule = "auto",
+    seed: int = 0,
+    noise_seed: int | None = None,
+    store: Store | str | PathLike[str] = "",
+    name: str = "run",
+) -> Agent: ...
+def CertaintyEquivalence(
+    spec: Any,
+    users: int,
+    privacy: Privacy,
+    *,
+    constants: LQConstants = ...,
+    scale: float = 1.0,
+    schedule: str | Schedule = "auto",
+    seed: int = 0,
+    noise_seed: int | None = None,
+    store: Store | str | PathLike[str] = "",
+    name: str = "run",
+) -> Agent: ...
+def ConcurrentPSRL(
+    spec: Any,
+    users: int,
+    privacy: Privacy,
+    *,
+    stationary: bool | None = None,
+    running: int = 24,
+    today: Policy | None = None,
+    sparse: SparseConstants = ...,
+    exploration: ExplorationConstants = ...,
+    schedule: str | Schedule = "auto",
+    seed: int = 0,
+    noise_seed: int | None = None,
+    store: Store | str | PathLike[str] = "",
+    name: str = "run",
+) -> Agent: ...
+def FittedFunctionalQ(
+    spec: Any,
+    users: int,
+    privacy: Privacy,
+    *,
+    serve: Literal["nobody", "most", "all"] = "nobody",
+    discount: float | None = None,
+    ends: bool | None = None,
+    constants: FunctionalConstants | None = None,
+    schedule: str | Schedule = "auto",
+    seed: int = 0,
+    noise_seed: int | None = None,
+    store: Store | str | PathLike[str] = "",
+    name: str = "run",
+) -> Agent: ...
+def KernelLSVI(
+    spec: Any,
+    users: int,
+    privacy: Privacy,
+    *,
+    scale: float = 1.0,
+    schedule: str | Schedule = "auto",
+    seed: int = 0,
+    noise_seed: int | None = None,
+    store: Store | str | PathLike[str] = "",
+    name: str = "run",
+) -> Agent: ...
+def LSVIUCB(
+    spec: Any,
+    users: int,
+    privacy: Privacy,
+    *,
+    scale: float = 1.0,
+    stationary: bool | None = None,
+    growth: float = 1.3,
+    statistic: Literal["auto", "features", "counts"] = "auto",
+    weights: Literal["auto", "variance", "none"] = "auto",
+    schedule: str | Schedule = "auto",
+    seed: int = 0,
+    noise_seed: int | None = None,
+    store: Store | str | PathLike[str] = "",
+    name: str = "run",
+) -> Agent: ...
+def LSVIUCBPlusPlus(
+    spec: Any,
+    users: int,
+    privacy: Privacy,
+    *,
+    scale: float = 1.0,
+    stationary: bool | None = None,
+    growth: float = 1.3,
+    statistic: Literal["auto", "features", "counts"] = "auto",
+    weights: Literal["auto", "variance", "none"] = "auto",
+    schedule: str | Schedule = "auto",
+    seed: int = 0,
+    noise_seed: int | None = None,
+    store: Store | str | PathLike[str] = "",
+    name: str = "run",
+) -> Agent: ...
+def LinOptPO(
+    spec: Any,
+    users: int,
+    privacy: Privacy,
+    *,
+    scale: float = 1.0,
+    stationary: bool | None = None,
+    growth: float = 1.3,
+    statistic: Literal["auto", "model", "counts"] = "auto",
+    eta: float = 1.0,
+    error: float = 0.05,
+    steps: int = 2000,
+    schedule: str | Schedule = "auto",
+    seed: int = 0,
+    noise_seed: int | None = None,
+    store: Store | str | PathLike[str] = "",
+    name: str = "run",
+) -> Agent: ...
+def LinOptSampled(
+    spec: Any,
+    users: int,
+    privacy: Privacy,
+    *,
+    scale: float = 1.0,
+    schedule: str | Schedule = "auto",
+    seed: int = 0,
+    noise_seed: int | None = None,
+    store: Store | str | PathLike[str] = "",
+    name: str = "run",
+) -> Agent: ...
+def LinOptVI(
+    spec: Any,
+    users: int,
+    privacy: Privacy,
+    *,
+    scale: float = 1.0,
+    stationary: bool | None = None,
+    growth: float = 1.3,
+    statistic: Literal["auto", "model", "counts"] = "auto",
+    schedule: str | Schedule = "auto",
+    seed: int = 0,
+    noise_seed: int | None = None,
+    store: Store | str | PathLike[str] = "",
+    name: str = "run",
+) -> Agent: ...
+def LinearPosterior(
+    spec: Any,
+    users: int,
+    privacy: Privacy,
+    *,
+    stationary: bool | None = None,
+    constants: LinearPosteriorConstants = ...,
+    schedule: str | Schedule = "auto",
+    seed: int = 0,
+    noise_seed: int | None = None,
+    store: Store | str | PathLike[str] = "",
+    name: str = "run",
+) -> Agent: ...
+def ModelPosterior(
+    spec: Any,
+    users: int,
+    privacy: Privacy,
+    *,
+    discount: float | None = None,
+    schedule: str | Schedule = "auto",
+    seed: int = 0,
+    noise_seed: int | None = None,
+    store: Store | str | PathLike[str] = "",
+    name: str = "run",
+) -> Agent: ...
+def PessimisticImprovement(
+    spec: Any,
+    users: int,
+    privacy: Privacy,
+    *,
+    behaviour: Policy | Literal["uniform", "logged", "unknown"] = "uniform",
+    confidence: float = 0.95,
+    judged: float = 0.5,
+    constants: OfflineConstants = ...,
+    schedule: str | Schedule = "auto",
+    seed: int = 0,
+    noise_seed: int | None = None,
+    store: Store | str | PathLike[str] = "",
+    name: str = "run",
+) -> Agent: ...
+def PessimisticLSVI(
+    spec: Any,
+    users: int,
+    privacy: Privacy,
+    *,
+    behaviour: Policy | Literal["uniform", "logged", "unknown"] = "uniform",
+    confidence: float = 0.95,
+    judged: float = 0.5,
+    constants: OfflineConstants = ...,
+    schedule: str | Schedule = "auto",
+    seed: int = 0,
+    noise_seed: int | None = None,
+    store: Store | str | PathLike[str] = "",
+    name: str = "run",
+) -> Agent: ...
+def PessimisticVI(
+    spec: Any,
+    users: int,
+    privacy: Privacy,
+    *,
+    behaviour: Policy | Literal["uniform", "logged", "unknown"] = "uniform",
+    confidence: float = 0.95,
+    judged: float = 0.5,
+    constants: OfflineConstants = ...,
+    schedule: str | Schedule = "auto",
+    seed: int = 0,
+    noise_seed: int | None = None,
+    store: Store | str | PathLike[str] = "",
+    name: str = "run",
+) -> Agent: ...
+def PolicyImprovement(
+    spec: Any,
+    users: int,
+    privacy: Privacy,
+    *,
+    growth: float = 4.0,
+    constants: ImprovementConstants = ...,
+    schedule: str | Schedule = "auto",
+    seed: int = 0,
+    noise_seed: int | None = None,
+    store: Store | str | PathLike[str] = "",
+    name: str = "run",
+) -> Agent: ...
+def UCBPO(
+    spec: Any,
+    users: int,
+    privacy: Privacy,
+    *,
+    scale: float = 1.0,
+    stationary: bool | None = None,
+    constants: TabularConstants = ...,
+    eta: float = 1.0,
+    error: float = 0.05,
+    steps: int = 2000,
+    schedule: str | Schedule = "auto",
+    seed: int = 0,
+    noise_seed: int | None = None,
+    store: Store | str | PathLike[str] = "",
+    name: str = "run",
+) -> Agent: ...
+def UCBVI(
+    spec: Any,
+    users: int,
+    privacy: Privacy,
+    *,
+    scale: float = 1.0,
+    stationary: bool | None = None,
+    constants: TabularConstants = ...,
+    schedule: str | Schedule = "auto",
+    seed: int = 0,
+    noise_seed: int | None = None,
+    store: Store | str | PathLike[str] = "",
+    name: str = "run",
+) -> Agent: ...
 
 __all__ = [
     "LSVIUCB",
@@ -74,7 +328,6 @@ __all__ = [
     "UCBVI",
     "ActorCritic",
     "Agent",
-    "AgentKind",
     "Algorithm",
     "Block",
     "Budget",
@@ -145,6 +398,7 @@ __all__ = [
     "linear",
     "local",
     "lq",
+    "make_agent",
     "mixture",
     "monitor",
     "open",

@@ -25,7 +25,8 @@ from importlib.metadata import distributions
 from pathlib import PurePath
 from typing import Any, Literal
 
-from tacit.core.kinds import maker
+from tacit.core.algorithm import Algorithm
+from tacit.core.constructors import constructor
 from tacit.core.world import World
 from tacit.names.targets import load, split, target_of
 from tacit.names.texts import Option, annotation_of, hint, settable
@@ -33,35 +34,28 @@ from tacit.privacy.errors import InvalidArgument
 from tacit.simulation.seeds import noise_seed
 
 BUILT_IN = {
-    "tabular": {
-        "concurrent_psrl": "ConcurrentPSRL",
-        "pessimistic_improvement": "PessimisticImprovement",
-        "pessimistic_vi": "PessimisticVI",
-        "policy_improvement": "PolicyImprovement",
-        "ucbpo": "UCBPO",
-        "ucbvi": "UCBVI",
-    },
-    "linear": {
-        "linear_posterior": "LinearPosterior",
-        "lsvi_ucb": "LSVIUCB",
-        "lsvi_ucb_plus_plus": "LSVIUCBPlusPlus",
-        "pessimistic_lsvi": "PessimisticLSVI",
-    },
-    "mixture": {
-        "linopt_po": "LinOptPO",
-        "linopt_sampled": "LinOptSampled",
-        "linopt_vi": "LinOptVI",
-    },
-    "lq": {"certainty_equivalence": "CertaintyEquivalence"},
-    "continuous": {
-        "actor_critic": "ActorCritic",
-        "fitted_functional_q": "FittedFunctionalQ",
-        "kernel_lsvi": "KernelLSVI",
-        "model_posterior": "ModelPosterior",
-    },
+    "actor_critic": "tacit.continuous.actor_critic:ActorCritic",
+    "certainty_equivalence": "tacit.lq.certainty_equivalence:CertaintyEquivalence",
+    "concurrent_psrl": "tacit.tabular.concurrent_psrl:ConcurrentPSRL",
+    "fitted_functional_q": "tacit.continuous.fitted_functional_q:FittedFunctionalQ",
+    "kernel_lsvi": "tacit.continuous.kernel_lsvi:KernelLSVI",
+    "linear_posterior": "tacit.linear.linear_posterior:LinearPosterior",
+    "linopt_po": "tacit.mixture.linopt_po:LinOptPO",
+    "linopt_sampled": "tacit.mixture.linopt_sampled:LinOptSampled",
+    "linopt_vi": "tacit.mixture.linopt_vi:LinOptVI",
+    "lsvi_ucb": "tacit.linear.lsvi_ucb:LSVIUCB",
+    "lsvi_ucb_plus_plus": "tacit.linear.lsvi_ucb_plus_plus:LSVIUCBPlusPlus",
+    "model_posterior": "tacit.continuous.model_posterior:ModelPosterior",
+    "pessimistic_improvement": "tacit.tabular.pessimistic_improvement:PessimisticImprovement",
+    "pessimistic_lsvi": "tacit.linear.pessimistic_lsvi:PessimisticLSVI",
+    "pessimistic_vi": "tacit.tabular.pessimistic_vi:PessimisticVI",
+    "policy_improvement": "tacit.tabular.policy_improvement:PolicyImprovement",
+    "ucbpo": "tacit.tabular.ucbpo:UCBPO",
+    "ucbvi": "tacit.tabular.ucbvi:UCBVI",
 }
-"""Agents of each family, by name: each is a class in the module of its name. A family's worlds are
-listed by its ``worlds`` (``WORLDS``)."""
+"""Algorithms of the built-in agents, by name."""
+
+_FAMILIES = ("tabular", "linear", "mixture", "lq", "continuous")
 
 AGENTS, WORLDS = "tacit.agents", "tacit.worlds"
 """Groups of entry points: another package names its own agents and worlds in them."""
@@ -94,10 +88,11 @@ class NamedMaker:
     @property
     def make(self) -> Callable[..., Any]:
         """The function or class, imported."""
-        made: Callable[..., Any] = maker(load(self.target, repr(self.name)))
-        if not callable(made):
-            raise InvalidArgument(f"{self.name!r} must be a class or a function, got {made!r}")
-        return made
+        found: Callable[..., Any] = load(self.target, repr(self.name))
+        if not callable(found):
+            raise InvalidArgument(f"{self.name!r} must be a class or a function, got {found!r}")
+        algorithm = isinstance(found, type) and issubclass(found, Algorithm)
+        return constructor(found) if algorithm else found
 
     @property
     def options(self) -> dict[str, Option]:
@@ -166,9 +161,6 @@ class NamedMaker:
                 continue
             if not equals or not key:
                 raise InvalidArgument(f"{part!r} in {self.name}:{text} must be key=value")
-            refused = getattr(getattr(self.make, "algorithm", None), "refuses", {})
-            if key in refused:
-                raise InvalidArgument(f"{key} means nothing to {self.name}: {refused[key]}")
             if key not in options and not self.takes_more:
                 raise InvalidArgument(
                     f"{self.name} has no option {key!r}{hint(key, options)}; it takes {allowed}"
@@ -229,7 +221,7 @@ def _code(name: str) -> str | None:
 
 def world_names() -> list[str]:
     """The built-in worlds, and those of other packages."""
-    built_in = [name for family in BUILT_IN for name in _worlds_of(family)]
+    built_in = [name for family in _FAMILIES for name in _worlds_of(family)]
     return sorted({*built_in, *_plugged(WORLDS)})
 
 
@@ -239,7 +231,7 @@ def _worlds_of(family: str) -> tuple[str, ...]:
 
 
 def _world_target(name: str) -> str | None:
-    for family in BUILT_IN:
+    for family in _FAMILIES:
         if name in _worlds_of(family):
             return f"tacit.{family}.worlds:{name}"
     return _plugged(WORLDS).get(name)
@@ -368,30 +360,11 @@ def _gym_entry() -> NamedMaker:
 
 def agent_names() -> list[str]:
     """The built-in agents, and those of other packages."""
-    return sorted({*built_in_agents(), *_plugged(AGENTS)})
-
-
-def built_in_agents() -> dict[str, str]:
-    """Targets by name of what the families have."""
-    return {
-        name: f"tacit.{family}.{name}:{kind}"
-        for family, agents in BUILT_IN.items()
-        for name, kind in agents.items()
-    }
-
-
-def agent_of_class(name: str) -> Any:
-    """What makes the built-in agents whose class is so called, or ``None``.
-
-    >>> agent_of_class("UCBVI").name
-    'ucbvi'
-    """
-    found = [target for target in built_in_agents().values() if target.endswith(f":{name}")]
-    return NamedMaker(name, found[0]).make if found else None
+    return sorted({*BUILT_IN, *_plugged(AGENTS)})
 
 
 def _agent_target(name: str) -> str | None:
-    return built_in_agents().get(name) or _plugged(AGENTS).get(name)
+    return BUILT_IN.get(name) or _plugged(AGENTS).get(name)
 
 
 def _plugged(group: str) -> dict[str, str]:
@@ -442,8 +415,9 @@ class AgentChoice:
     @property
     def batch(self) -> bool:
         """Whether those it learns from are served by a fixed behaviour, and gain nothing."""
-        make = NamedMaker(self.text, self.target).make
-        return getattr(make, "batch", False) and self.options.get("serve", "nobody") == "nobody"
+        algorithm = getattr(NamedMaker(self.text, self.target).make, "algorithm", None)
+        offline: bool = getattr(algorithm, "offline", False)
+        return offline and self.options.get("serve", "nobody") == "nobody"
 
     def build(self, spec: Any, users: int, privacy: Any, seed: int = 0, **serving: Any) -> Any:
         """The agent of one seed, the same as in a run of several; its noise is simulated."""

@@ -240,7 +240,7 @@ def agent(spec: Any, users: int, privacy: Privacy, **options: Any) -> Agent:
 
     ``chosen`` says why; ``docs/algorithms/README.md`` has the rules.
 
-    ``options`` are those of serving (:class:`~tacit.core.kinds.Serving`), and of the agent that is
+    ``options`` are those of serving (:func:`tacit.make_agent`), and of the agent that is
     chosen.
     """
     from tacit.registry import agent_entry, choose_agent

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from tacit import Block
 from tacit.core.algorithm import BlockInfo, BlockSizes, Plan, Progress
-from tacit.core.kinds import AgentKind
+from tacit.core.constructors import make_agent
 from tacit.store.values import record
 from tacit.tabular.algorithm import FiniteAlgorithm
 from tacit.tabular.spec import FiniteSpec
@@ -68,7 +69,7 @@ class AddsRewards(FiniteAlgorithm[Sums]):
         return BlockSizes("fixed:size=10", size=10)
 
 
-Adds = AgentKind(AddsRewards)
+Adds = partial(make_agent, AddsRewards)
 
 
 def block_of(users: int, seed: int = 0) -> Block:

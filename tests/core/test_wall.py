@@ -22,7 +22,7 @@ import pytest
 
 import tacit
 from research.audit_table import WORLDS
-from tacit import AgentKind, Block, Episodes, JointDP, registry
+from tacit import Block, Episodes, JointDP, registry
 from tacit.core.algorithm import Query
 from tacit.data.vector_episodes import VectorEpisodes
 from tacit.tabular.ucbvi import UCBVI
@@ -140,9 +140,9 @@ EXTRA = (("concurrent_psrl", {"running": 0}),)
 
 def _cases() -> list[Any]:
     cases = []
-    for name, target in registry.built_in_agents().items():
+    for name, target in registry.BUILT_IN.items():
         cases.append((name, target, {}))
-    targets = registry.built_in_agents()
+    targets = registry.BUILT_IN
     cases += [(name, targets[name], options) for name, options in EXTRA]
     return [pytest.param(*case, id=f"{case[0]} {case[2] or ''}".strip()) for case in cases]
 
@@ -153,10 +153,8 @@ def test_no_agent_hands_its_algorithm_anything_raw(
 ) -> None:
     """With real noise, ids, a block that is through and one that waits."""
     make = registry.agent_entry(name).make
-    if not isinstance(make, AgentKind):
-        pytest.skip("it is no algorithm behind the gate, and has no guarantee")
     world = registry.build_world(OWN_WORLDS.get(name, WORLDS[target.split(".")[1]]))
-    if "schedule" not in make.algorithm.refuses:
+    if not name.startswith("pessimistic"):
         options = {"schedule": "fixed:size=12", **options}
     try:
         agent = make(world.spec, 24, PRIVATE, **options)
@@ -222,7 +220,7 @@ class Hostile(UCBVI):
 
 def test_a_hostile_algorithm_finds_nobody() -> None:
     world = tacit.tabular.riverswim(3, 4)
-    agent = AgentKind(Hostile)(world.spec, 24, PRIVATE, schedule="fixed:size=12")
+    agent = tacit.make_agent(Hostile, world.spec, 24, PRIVATE, schedule="fixed:size=12")
     rng = np.random.default_rng(1)
     ids = [IDS + i for i in range(24)]
     for start in (0, 12):

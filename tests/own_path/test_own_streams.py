@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.core.kinds import AgentKind
+from tacit.core.constructors import make_agent
 from tacit.privacy.counters.base import Counter
 from tacit.privacy.counters.blt import BufferedToeplitz
 from tacit.privacy.noise import Noise
@@ -37,7 +38,7 @@ def test_a_check_that_breaks_is_a_failure() -> None:
 # Running sums.
 
 
-def streamed(counter: str) -> AgentKind:
+def streamed(counter: str) -> Callable[..., Any]:
     """Agents all of whose blocks go through one counter."""
 
     class Streamed(tacit.UCBVI.algorithm):
@@ -54,7 +55,7 @@ def streamed(counter: str) -> AgentKind:
             """The sums so far take the place of those before."""
             return super().update(self.init(), plan, release, block, rng)
 
-    return AgentKind(Streamed)
+    return partial(make_agent, Streamed)
 
 
 def trial_of_stream(folder: Path, counter: str) -> RealTrial:

@@ -113,8 +113,6 @@ class Algorithm(ABC, Generic[S]):
     """Whether the policy after the last block explores no more; a successor's first one does."""
     distributed: ClassVar[bool] = False
     """Whether it may learn from secure sums: one statistic of each block, and blocks apart."""
-    refuses: ClassVar[Mapping[str, str]] = {}
-    """Options of its kin, or of serving, that mean nothing to it, each with the reason."""
     max_age: ClassVar[int] = 0
     """Versions that an episode may be behind the one that serves, if it is ``on_policy``: 0 where
     the users of a block must all have followed one plan."""

@@ -178,7 +178,7 @@ class Schedule:
 
     @classmethod
     def parse(cls, text: str, users: int) -> Schedule:
-        """A schedule from its name; see :class:`tacit.core.kinds.Serving` for names."""
+        """A schedule from its name; see :func:`tacit.make_agent` for names."""
         users = _count("users", users)
         kind, options = _read(text)
         if kind == "every":

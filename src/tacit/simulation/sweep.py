@@ -19,7 +19,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from tacit.core.kinds import maker
 from tacit.core.world import World
 from tacit.names.targets import fingerprint
 from tacit.privacy.arguments import whole_number
@@ -93,7 +92,7 @@ class Job:
             return choice.build(world.spec, self.users, self.privacy, self.seed)
         given = {"users": self.users, "privacy": self.privacy}
         seeds = {"seed": self.seed, "noise_seed": noise_seed(self.seed)}
-        made: Any = maker(choice)(world.spec, **given, **seeds)
+        made: Any = choice(world.spec, **given, **seeds)
         return made
 
 
@@ -306,7 +305,8 @@ def _name(what: Any) -> str:
     """What people call a world or an agent."""
     if isinstance(what, (str, AgentChoice)):
         return what if isinstance(what, str) else what.text
-    return str(getattr(what, "name", None) or getattr(what, "__name__", None) or repr(what))
+    named = getattr(what, "algorithm", what)  # a constructor is called as its algorithm
+    return str(getattr(named, "name", None) or getattr(what, "__name__", None) or repr(what))
 
 
 def _known_as(what: Any) -> str:

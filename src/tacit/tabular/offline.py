@@ -19,9 +19,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit.core.agent import Agent
 from tacit.core.algorithm import BlockInfo, BlockSizes, Floats, Plan, Progress, Queries, Query
-from tacit.core.kinds import maker
+from tacit.core.constructors import make_agent
 from tacit.core.schedule import Schedule
 from tacit.data.columns import as_numbers, require_shape
 from tacit.data.episodes import Episodes
@@ -204,7 +203,6 @@ class OfflineAlgorithm(FiniteAlgorithm[OfflineState]):
 
     offline = True
     knows_admissible: ClassVar[bool] = True
-    refuses: ClassVar = {"schedule": "there are two blocks, one to learn from and one that judges"}
     Options = OfflineOptions
     options: OfflineOptions
     spec: FiniteSpec
@@ -218,10 +216,11 @@ class OfflineAlgorithm(FiniteAlgorithm[OfflineState]):
                 f"privacy must be JointDP with delta > 0, or NonPrivate, got {problem.privacy!r}: "
                 "several questions are asked, and intervals are those of Gaussian noise"
             )
+        if not problem.own_schedule:
+            raise InvalidArgument("schedule means nothing here: one block learns and one judges")
         if problem.users < 4:
             raise InvalidArgument(f"users must be >= 4 to learn and to judge, got {problem.users}")
-        spec: FiniteSpec = problem.spec
-        allowed = spec.allowed
+        spec, allowed = problem.spec, problem.spec.allowed
         self.allowed = np.ones((spec.states, spec.actions), bool) if allowed is None else allowed
         self.behaviour = _behaviour_table(spec, options.behaviour)
         super().__init__(problem, options)
@@ -527,7 +526,8 @@ def learn_offline(
     learnt, judges = _split(episodes, judged, np.random.default_rng([seed, 5]), most)
     rows = np.concatenate([learnt, judges])
     module, kind = _METHODS[method]
-    agent: Agent = maker(getattr(import_module(module), kind))(
+    agent = make_agent(
+        getattr(import_module(module), kind),
         spec,
         users=len(rows),
         privacy=privacy,
