@@ -48,7 +48,7 @@ from tacit.store.store import Store
 from tacit.store.values import load
 
 STORED = Path(__file__).with_name("serve_crashes.json")
-PAGE = Path(__file__).parents[1] / "docs" / "service.md"
+PAGE = Path(__file__).with_name("notes") / "service.md"
 BLOCK, H, WINDOW, DAY = 24, 3, 4, 86400.0
 APP = f"""
 [world]
