@@ -20,8 +20,7 @@ from benchmarks.row import Row, at_most, noted
 from benchmarks.timing import processor
 from tacit import FittedFunctionalQ
 from tacit.continuous.policy import QPolicy
-from tacit.continuous.world import BoxWorld
-from tacit.continuous.worlds import line
+from tacit.continuous.worlds import BoxWorld, line
 from tacit.core.agent import Agent
 from tacit.privacy.models import JointDP
 from tacit.simulation.result import Result

@@ -190,8 +190,7 @@ def _against_rlberry() -> Iterator[Row]:
 
 
 def _play(world: LinearWorld, users: int, seed: int) -> Result:
-    options = {"schedule": "every", "weights": "none", "seed": seed}
-    agent = LSVIUCBPlusPlus(world.spec, users, NonPrivate(), **options)
+    agent = LSVIUCBPlusPlus(world.spec, users, NonPrivate(), schedule="every", seed=seed)
     return run(agent, world, seed=seed, progress=False)
 
 
@@ -250,8 +249,10 @@ def _large() -> Iterator[Row]:
 
 def _large_run() -> None:
     """Prints memory with the world and at the peak, seconds, and how good the last policy is."""
-    _private(simplex(), 1000, "targets")  # compiles
-    world = simplex(dimension=100, states=1000, actions=10, horizon=10)
+    _private(simplex(), 1000)  # compiles
+    rng, (d, S) = np.random.default_rng(0), (100, 1000)
+    features, measures = rng.dirichlet(np.full(d, 0.2), (S, 10)), rng.dirichlet(np.ones(S), (1, d))
+    world = LinearWorld(features, measures, rng.random((1, d)), 10)
     before = _peak()
     start = time.perf_counter()
     result = _private(world, 10**5)

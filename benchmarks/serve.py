@@ -27,8 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.row import Row, at_least, at_most, noted
-from research.serve_crashes import app_text, free_port
-from research.serve_warm import serve
+from research.campaign.servers import app_text, free_port, serve
 from tacit.service.app_file import read_app
 from tacit.service.client import Client
 from tacit.service.tokens import new_token
@@ -168,13 +167,13 @@ def memory(pid: int) -> float:
 @contextlib.contextmanager
 def service(folder: Path, block: int, users: int) -> Iterator[tuple[int, str, int]]:
     """A service with SQLite: its port, a device's token, and its process."""
-    text = app_text("ucbvi", "joint", "app.db").replace("size=24", f"size={block}")
-    text = text.replace("users = 1000000", f"users = {users}")
+    text = app_text("ucbvi", "joint", users, "app.db").replace("size=24", f"size={block}")
     file, port = folder / "app.toml", free_port()
     file.write_text(text)
     with Store(read_app(os.fspath(file), logs=False).store) as store:
         token = new_token(store, "device")
-    with process(serve, os.fspath(file), port, 0.0) as made:
+    where, quiet = ("127.0.0.1", port), (folder / "clock", "", os.devnull, "")
+    with process(serve, os.fspath(file), where, *quiet) as made:
         Client(f"http://127.0.0.1:{port}", token, tries=200).policy()
         yield port, token, made.pid
 

@@ -22,9 +22,10 @@ from research.figures import EndLabel, Pen, drawing, label_ends
 from research.jobs import footnote
 from research.worlds import plane
 from tacit import FittedFunctionalQ
+from tacit.continuous.estimate import Posterior
 from tacit.continuous.policy import QPolicy
-from tacit.continuous.world import BoxWorld
 from tacit.continuous.worlds import (
+    BoxWorld,
     line,
 )
 from tacit.core.agent import Agent
@@ -113,6 +114,25 @@ def centred(q: Floats) -> Floats:
     return from_mean
 
 
+def q_std(agent: Any) -> Floats:
+    """The posterior standard deviation of the last sweep of Q, in rewards, at the grid: (m,).
+
+    It is that given the values before it, not of all sweeps together: no confidence set.
+    """
+    algorithm, state = agent.algorithm, agent.state
+    basis, constants, ahead = algorithm.basis, algorithm.constants, state.ahead
+    known: Any = Posterior(basis, constants, ahead.discount, state.evidence, ahead.sweeps)
+    value = basis.value(state.last)[0]
+    covariance = known._with(value)
+    alone = known._reward_and_moves(value[np.newaxis], value[np.newaxis])[0, 0]
+    alone += constants.prior_drift**2 * len(covariance)
+    told = np.einsum("i,qij,j->q", covariance, known._inverse, covariance) * known._gains**2
+    whole = (basis.prior**2).sum(axis=1) * alone
+    left = whole - (basis.prior @ known._modes.T) ** 2 @ told
+    spread: Floats = np.sqrt(np.maximum(left, 0.0)) * ahead.units.unit
+    return spread
+
+
 def true_q(world: BoxWorld, discount: float, sweeps: int, states: Floats) -> Floats:
     """Q on the line after so many sweeps from zero, for both actions: (2, n).
 
@@ -151,7 +171,7 @@ def measure(line_users: int = PAPER_USERS, plane_users: int = PLANE_USERS) -> Me
         one,
         states,
         centred(of_line.q_mean(one.agent.state) @ features),
-        of_line.q_std(one.agent.state) @ features,
+        np.broadcast_to(q_std(one.agent) @ features, (2, LINE_POINTS)),
         centred(truth),
         two,
         axis,

@@ -10,7 +10,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from itertools import permutations
 from typing import Any
 
 from research.jobs import DELTA, Job
@@ -117,26 +116,6 @@ def local() -> Table:
     )
 
 
-def weights() -> Table:
-    """What variance weights bring."""
-    rows = []
-    for place in (TWO_STATE, POOLED, PER_STEP, CHANGING):
-        jobs = {
-            kind: place.job("LSVIUCBPlusPlus", joint(1.0), weights=kind)
-            for kind in ("variance", "none")
-        }
-        rows += [
-            Case((place.label, kind), jobs[kind], rival=jobs[other])
-            for kind, other in permutations(jobs)
-        ]
-    return Table(
-        "LSVIUCBPlusPlus with variance weights and without",
-        ("world", "weights"),
-        tuple(rows),
-        "At ε = 1.",
-    )
-
-
 def statistics() -> Table:
     """What is asked of users; counts of 100 states take too long to be worth it."""
     longer = [replace(place, users={1.0: 300_000}) for place in (TWO_STATE, POOLED, PER_STEP)]
@@ -154,7 +133,7 @@ def statistics() -> Table:
     )
 
 
-TABLES = {make.__name__: make for make in (agents, local, weights, statistics)}
+TABLES = {make.__name__: make for make in (agents, local, statistics)}
 
 
 main = tables_main(__spec__, __doc__, TABLES)

@@ -31,7 +31,8 @@ from research.worlds import thermostat
 from tacit.lq import dosing
 from tacit.numerics.compiled import Floats, compiled
 from tacit.papers import chowdhury_lq_2021 as paper
-from tacit.papers.counters import tree_nodes
+from tacit.papers.counters import Regularizer, Ridge, tree_nodes
+from tacit.papers.result import Sizes
 from tacit.privacy.budget import Budget
 from tacit.privacy.noise import Noise
 from tacit.simulation.plots import short, short_ticks
@@ -113,28 +114,27 @@ def run(
     """Private-OFU-RL, corrected, or OFU-RL with a ridge where ``epsilon`` is ``None``."""
     spec = world.spec
     levels = (epsilon or 1.0, DELTA, FAILURE, False, Noise(seed))
-    sizes = paper.Sizes(users, spec.horizon, spec.states, spec.controls, gamma, *levels)
-    made = paper.Ridge(sizes) if epsilon is None else paper.Counters(sizes)
-    S, bound, level = spec.norm_bound, spec.noise_bound, made.level
-    beta = paper.radius(sizes, level, bound, S)
-    shift = S * math.sqrt(level.lambda_max) + level.nu
-    of = paper.Constants(beta, False, FAILURE, level.lambda_min, shift, bound, S, gamma)
-    known = spec.noise_covariance, spec.state_cost, spec.control_cost
-    system = paper.System(np.ascontiguousarray(world.theta), *(np.array(part) for part in known))
-    learner, rng = paper.Learner(spec.horizon, system, of, seed), np.random.default_rng([seed, 1])
+    n, d = spec.states, spec.controls
+    sizes = Sizes(users, spec.horizon, (n, d), *levels)
+    made: Regularizer = Ridge([(n + d, n)])
+    if epsilon is not None:
+        made = paper.private(sizes, gamma)
+    (level,) = made.levels
+    beta = paper.radius(sizes, level, (gamma, spec.noise_bound, spec.norm_bound))
+    learner, rng = paper.Learner(world, level, beta, gamma, seed), np.random.default_rng([seed, 1])
     none, served, regret, inside = world.optimal_value - world.baseline_value, 0, 0.0, True
     rows: list[tuple[float, float, float]] = []
     while served < users:
         count = min(max(1, int(served * (growth - 1.0))), users - served)
         Hk, Lk = made.regularize(served, min(_PART, count))
-        inside &= learner.plan(np.array(spec.start_moment), Hk[0], Lk[0])[1]
+        inside &= learner.plan(np.array(spec.start_moment), Hk[0, 0], Lk[0].reshape(n + d, n))[1]
         loss = world.optimal_value + cost_of(world, learner.gains)
         for first in range(0, count, _PART):
             part = min(_PART, count - first)
             if first:
                 made.regularize(served + first, part)
             sums = learner.gram, learner.cross
-            _serve(system.true, *paper._users(world, part, rng), learner.gains, gamma, *sums)
+            _serve(learner.true, *paper._users(world, part, rng), learner.gains, gamma, *sums)
         served, regret = served + count, regret + loss * count
         rows.append((served, regret, loss / none))
     found: Floats = np.array(rows).T
@@ -154,16 +154,16 @@ def widths(world: LQWorld, gamma: float, epsilon: float, users: int) -> dict[str
     """
     spec = world.spec
     levels = (epsilon, DELTA, FAILURE, False, Noise(0))
-    sizes = paper.Sizes(users, spec.horizon, spec.states, spec.controls, gamma, *levels)
-    made = paper.Counters(sizes)
-    beta = paper.radius(sizes, made.level, spec.noise_bound, spec.norm_bound)
-    true, p, nodes = float(np.linalg.norm(world.theta)), sizes.rows, tree_nodes(users - 1)
+    sizes = Sizes(users, spec.horizon, (spec.states, spec.controls), *levels)
+    (made,) = paper.private(sizes, gamma).of
+    beta = paper.radius(sizes, made.level, (gamma, spec.noise_bound, spec.norm_bound))
+    true, p, nodes = float(np.linalg.norm(world.theta)), made.rows, tree_nodes(users - 1)
     most = users * spec.horizon * (1.0 + gamma**2) / p
     moment, own = np.array(spec.start_moment), np.zeros_like(world.A)
     for _ in range(spec.horizon):
         own, moment = own + moment, world.A @ moment @ world.A.T + spec.noise_covariance
     best = users * float(np.linalg.eigvalsh(own)[-1])
-    gram, cross = made.scales
+    gram, cross = made.gram, made.cross
     noise = math.sqrt(nodes * spec.states * p) * math.hypot(cross, gram * true / math.sqrt(p))
     shifted = 3.0 * made.level.lambda_min
     return {

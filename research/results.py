@@ -147,7 +147,6 @@ TABLES: dict[str, Callable[[], str]] = {
     "linear few users parts": partial(_linear, "ablations"),
     "linear agents": partial(_text, "linear_held_out", "agents"),
     "linear statistics": partial(_text, "linear_held_out", "statistics"),
-    "linear weights": partial(_text, "linear_held_out", "weights"),
     "linear local": partial(_text, "linear_held_out", "local"),
     "linear rivals": lambda: linear_comparison.markdown(
         json.loads(linear_comparison.STORED.read_text())

@@ -15,7 +15,7 @@ import numpy as np
 from tacit.continuous.features import Grid
 from tacit.continuous.policy import QPolicy
 from tacit.numerics.compiled import Floats, Ints
-from tacit.papers.result import PaperResult, gaussian_proof
+from tacit.papers.result import PaperResult, proven
 from tacit.privacy.arguments import whole_number
 from tacit.privacy.bounds.balls import scaled_back
 from tacit.privacy.budget import Budget
@@ -23,7 +23,7 @@ from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.noise import Noise
 
 if TYPE_CHECKING:
-    from tacit.continuous.world import BoxWorld
+    from tacit.continuous.worlds import BoxWorld
 
 GRID = Grid((0.0,), (1.0,), (11,))
 """Values are linear between its points: few numbers, since every one of them costs noise."""
@@ -178,8 +178,8 @@ class _Run:
     ) -> PaperResult:
         """What was learnt, with what is proven."""
         reason = "a reconstruction: the paper states no algorithm"
-        proven = budget.mu, budget.delta, releases, "nothing of its own", "Gaussian noise", reason
-        proof = gaussian_proof(*proven, unit=unit, epsilon=budget.epsilon)
+        words = {"mu": budget.mu, "delta": budget.delta, "releases": releases, "unit": unit}
+        proof = proven("nothing of its own", reason, mechanism="Gaussian noise", **words)
         values, named = np.array(self.values), {"sigma": std}
         none, best = np.full(len(values), math.nan), self.world.optimal_value
         return PaperResult(name, False, best, values, none, self.greedy(), proof, named, ())

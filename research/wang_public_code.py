@@ -18,7 +18,7 @@ from tacit.privacy.arguments import checked_number, whole_number
 from tacit.privacy.statistic import Floats, Ints
 
 if TYPE_CHECKING:
-    from tacit.continuous.world import BoxWorld
+    from tacit.continuous.worlds import BoxWorld
 
 Path: TypeAlias = tuple[Floats, Ints, Floats, Ints]
 """See :func:`research.network_loops.path_at`."""

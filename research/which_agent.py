@@ -22,10 +22,10 @@ import tacit
 from research.command_lines import Parser, whole
 from research.fewer_users import mixed_up
 from research.jobs import amount
+from tacit.auto import choose
 from tacit.privacy.models import JointDP, NonPrivate, Privacy
 from tacit.registry import agent_entry, build_world, world_entry
 from tacit.simulation.seeds import noise_seed
-from tacit.which_agent import choose
 
 STORED = Path(__file__).with_suffix(".json")
 FEATURES = "features of "

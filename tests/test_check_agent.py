@@ -22,12 +22,12 @@ from research.planted.base import Admitting, Curated, Drawing, Leaking, Tampered
 from research.planted.of_accounts import IdsDropped
 from research.planted.of_noise import HalfTheNoise
 from tacit import UCBPO, UCBVI, ConcurrentPSRL, JointDP, LocalDP, NonPrivate
-from tacit.core.receipt import Receipt
+from tacit.core.intake import Receipt
 from tacit.privacy.errors import CheckFailed, InvalidArgument
 from tacit.privacy.statistic import Block
 from tacit.tabular import riverswim
 from tacit.testing.check_agent import AgentReport, agent_outcomes, check_agent
-from tacit.testing.made_up_users import raw_block
+from tacit.testing.sample_users import raw_block
 
 WORLD = riverswim(3, 4)
 JOINT = JointDP(1.0, 1e-6)
@@ -160,14 +160,15 @@ class SameVersion(Tampered):
 
     @classmethod
     def tamper(cls, agent: Any) -> None:
-        look = agent._look
+        look = agent._run.look
 
         def same(fresh: bool = False) -> Any:
             view = look(fresh)
-            policy = view.now.plan.policy.as_version(0)
-            return view._replace(now=replace(view.now, plan=replace(view.now.plan, policy=policy)))
+            now = view.checkpoint
+            plan = replace(now.plan, policy=now.plan.policy.as_version(0))
+            return view._replace(checkpoint=replace(now, plan=plan))
 
-        agent._look = same
+        agent._run.look = same
 
 
 class WarnsOnValues(Leaking):
@@ -206,16 +207,16 @@ class ForgetsWaiting(Tampered):
 
     @classmethod
     def tamper(cls, agent: Any) -> None:
-        put = agent._put
+        put = agent.intake.put
 
         def kept(coming: Any, seen: Any) -> Any:
             users = coming.rows.users
             if coming.names:
                 return put(coming, seen)
-            agent._waiting.add(coming.rows, seen.block, [""] * users)
+            agent.intake.buffer.add(coming.rows, seen.block, [""] * users)
             return Receipt(users, waiting=users)
 
-        agent._put = kept
+        agent.intake.put = kept
 
 
 class KeepsEpisodes(Tampered):
@@ -252,7 +253,7 @@ MUTANTS: list[tuple[type[Any], dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("mutant", "options", "message"), MUTANTS)
 def test_mutants_are_caught(mutant: type[Any], options: dict[str, Any], message: str) -> None:
-    make = partial(plant(mutant, UCBVI), **{"privacy": JOINT, "schedule": FEW} | options)
+    make = partial(plant(mutant, UCBVI.algorithm), **{"privacy": JOINT, "schedule": FEW} | options)
     name = message[1:].partition(":")[0]
     (outcome,) = agent_outcomes(make, WORLD, users=300, only=[name])
     assert re.search(message, str(outcome.failure)), outcome.reason
@@ -260,7 +261,7 @@ def test_mutants_are_caught(mutant: type[Any], options: dict[str, Any], message:
 
 def test_warnings_that_depend_on_users_are_caught() -> None:
     """Also where whoever runs the check has switched warnings off."""
-    make = partial(plant(WarnsOfLowRewards, UCBVI), privacy=JOINT, schedule=FEW)
+    make = partial(plant(WarnsOfLowRewards, UCBVI.algorithm), privacy=JOINT, schedule=FEW)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with pytest.raises(CheckFailed, match=r"^data flow: .*what was logged or printed differs"):
@@ -276,7 +277,7 @@ class NeverLearns(Learning):
 
 
 def test_a_crash_is_a_finding() -> None:
-    make = partial(plant(NeverLearns, UCBVI), privacy=JOINT, schedule=FEW)
+    make = partial(plant(NeverLearns, UCBVI.algorithm), privacy=JOINT, schedule=FEW)
     (outcome,) = agent_outcomes(make, WORLD, users=300)
     assert (outcome.name, outcome.verdict) == ("protocol", "failed")
     assert outcome.reason == "protocol: it raised ZeroDivisionError: nobody came"

@@ -23,10 +23,10 @@ from research.hostile.fuzzing import EntryPoint, fuzz
 from research.hostile.small import Small, small_agents
 from research.hostile.values import value_entries
 from tacit import InvalidArgument, LocalDP, registry
-from tacit.core.schedule import Schedule
+from tacit.core.problem import Schedule
 from tacit.data.episodes import Episodes
 from tacit.privacy.errors import TacitError
-from tacit.testing.watched_gate import difference, snapshot
+from tacit.testing.recording import difference, snapshot
 
 EXAMPLES = 6
 # Agents that are attacked in the slow part.
@@ -201,7 +201,7 @@ _ABSURD = """
     import tacit
     from tacit import registry
     from tacit.tabular.spec import FiniteSpec
-    from tacit.core.schedule import Schedule
+    from tacit.core.problem import Schedule
 
     resource.setrlimit(resource.RLIMIT_AS, (2 << 30, 2 << 30))
     joint, none = tacit.JointDP(1.0, 1e-6), tacit.NonPrivate()

@@ -6,11 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from tacit.continuous import estimate as functional_estimate
+from tacit.continuous import estimate as functional_estimate
 from tacit.continuous import fitted_functional_q
 from tacit.continuous.estimate import GRID, MAP
-from tacit.linear import lsvi_ucb
+from tacit.linear import estimate, lsvi_ucb
 from tacit.lq.certainty_equivalence import LQConstants
-from tacit.mixture import linopt_vi, model_sums
+from tacit.mixture import estimate as mixture_estimate
+from tacit.mixture import statistics as mixture_statistics
 from tacit.tabular import algorithm, count_estimate, mirror, policy_improvement, ucbvi
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -70,24 +73,34 @@ QUOTED = {
     ],
     "algorithms/lsvi_ucb.md": [
         f"grow by {grown(GROWTH)} of the users served",
+<<<<<<< HEAD
         f"standard deviations of sampling and noise, times {lsvi_ucb._BONUS:g}, and what the",
-        f"pooled and capped at {lsvi_ucb._CAP} |",
+        f"pooled and capped at {estimate._CAP} |",
+=======
+        f"| standard deviations of sampling and noise, times {lsvi_ucb._BONUS:g}, and what the",
+        f"pooled and capped at {estimate._CAP} |",
+>>>>>>> main
         f"bonus^2 = {lsvi_ucb._BONUS**2:g} (var(V)",
         "The first is four times as large as the noise of a sum",
         "| ridge 1 | 1 plus the noise of the Gram times sqrt(d)",
     ],
     "algorithms/linopt_vi.md": [
         f"grow by {grown(GROWTH)} of the users served",
-        f"standard deviations of sampling and noise, times {linopt_vi._BONUS:g} |",
-        f"bonus^2 = {linopt_vi._BONUS**2:g} (R^2 / 2",
+<<<<<<< HEAD
+        f"standard deviations of sampling and noise, times {mixture_estimate._BONUS:g} |",
+        f"bonus^2 = {mixture_estimate._BONUS**2:g} (R^2 / 2",
+=======
+        f"| standard deviations of sampling and noise, times {mixture_estimate._BONUS:g} |",
+        f"bonus^2 = {mixture_estimate._BONUS**2:g} (R^2 / 2",
+>>>>>>> main
         "The first is four times as large as the noise of a sum, eight times for counts",
         f"Blocks over {NUMBERS[algorithm._CLIPPED_UP_TO]} times the smallest useful one, "
         f"or over {algorithm._ONE_BY_ONE:,} users",
-        f"pairs of possible steps up to {model_sums._MOST_STEPS:,} steps",
+        f"pairs of possible steps up to {mixture_statistics._MOST_STEPS:,} steps",
     ],
     "mixture.md": [
-        f"Widths are {linopt_vi._BONUS:g} times the standard deviation that sampling and noise "
-        "give to an expected next value (once for counts)",
+        f"Widths are {mixture_estimate._BONUS:g} times the standard deviation that sampling and "
+        "noise give to an expected next value (once for counts)",
     ],
     "algorithms/certainty_equivalence.md": [
         f"equal ones of {LQ.first:g} (n + d) / mu users, then {grown(LQ.growth)} of the users",
@@ -107,7 +120,7 @@ QUOTED = {
         f"the rest, {grown(GRID.growth)} more from sweep to sweep",
         f"smooth in s (length {bare(GRID.prior_length)} of the box)",
         f"{bare(GRID.prior_reward)}^2 + ({bare(GRID.prior_moves)} discount)^2",
-        f"kept above {'a fifth' if fitted_functional_q._RAREST == 0.2 else '?'} of even",
+        f"kept above {'a fifth' if functional_estimate._RAREST == 0.2 else '?'} of even",
         f"| sweeps J | {GRID.depth:g} S^{bare(GRID.depth_power)}, from {GRID.fewest} to",
         f"| clip c | {bare(GRID.clip)} sqrt(S), at most {bare(GRID.largest_clip)}, times sqrt(H)",
         f"on maps {bare(MAP.clip)} and {bare(MAP.largest_clip)} |",

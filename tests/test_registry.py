@@ -11,7 +11,7 @@ from typing import Any, Literal
 import pytest
 
 from tacit import InvalidArgument, JointDP, NonPrivate, registry
-from tacit.names import texts
+from tacit import options as texts
 from tacit.registry import (
     AgentChoice,
     NamedMaker,
@@ -58,19 +58,12 @@ class Base:
         """What makes it an agent."""
 
 
-class Derived(Base):
-    """Passes options on."""
-
-    def __init__(self, *args: Any, extra: int = 1, **options: Any) -> None:
-        super().__init__(*args, **options)
-
-
 @pytest.fixture
 def fake(monkeypatch):
     """This module's agents under names of their own."""
     monkeypatch.syspath_prepend(str(Path(__file__).parent))
     module = importlib.import_module(Path(__file__).stem)
-    names = {"fake": f"{module.__name__}:Base", "derived": f"{module.__name__}:Derived"}
+    names = {"fake": f"{module.__name__}:Base"}
     worlds = {"mine": "tacit.tabular.worlds:grid"}
     plugged = {registry.AGENTS: names, registry.WORLDS: worlds}
     monkeypatch.setattr(registry, "_plugged", plugged.__getitem__)
@@ -196,13 +189,6 @@ def test_options_are_those_of_the_signature(fake):
     assert agent_entry("fake").document.endswith("More about it.")
 
 
-def test_options_that_are_passed_on_are_options_too(fake):
-    derived = agent_entry("derived")
-    assert list(derived.options) == ["extra", *agent_entry("fake").options]
-    assert not derived.takes_more
-    assert choose_agent("derived:extra=2,scale=3").options == {"extra": 2, "scale": 3.0}
-
-
 def test_values_have_their_types(fake):
     text = "fake:rounds=1e3,loud=True,kind=hard,span=-1:0.5,levels=1:2:3,scale=2,unknown=4"
     choice = choose_agent(text)
@@ -244,7 +230,7 @@ def test_an_agent_can_have_a_budget_of_its_own(fake):
     [
         (
             "fakes",
-            "agent is 'fakes', but must be auto or one of .*derived, fake.*did you mean 'fake'",
+            "agent is 'fakes', but must be auto or one of .*fake.*did you mean 'fake'",
         ),
         ("fake:colour=1", "no option 'colour'; it takes schedule=auto, .*; and privacy, epsilon"),
         ("fake:users=3", "no option 'users'"),
@@ -254,7 +240,6 @@ def test_an_agent_can_have_a_budget_of_its_own(fake):
         ("fake:kind=medium", "kind of fake is 'medium', but must be soft or hard"),
         ("fake:scale=inf", "scale of fake is 'inf', but must be a number"),
         ("fake:span=1", "span of fake is '1', but must be none or 2 values"),
-        ("derived:colour=1", "derived has no option 'colour'"),
     ],
 )
 def test_wrong_agents_are_refused_with_what_is_allowed(fake, text, words):
@@ -312,9 +297,9 @@ def test_whole_numbers_can_be_scientific():
 def test_batch_agents_say_so() -> None:
     batch = {"fitted_functional_q"}
     batch |= {"pessimistic_improvement", "pessimistic_lsvi", "pessimistic_vi"}
-    assert {name for name in registry.agent_names() if registry.choose_agent(name).batch} == batch
+    assert {name for name in registry.agent_names() if registry.choose_agent(name).offline} == batch
     for serve in ("most", "all"):
-        assert not registry.choose_agent(f"fitted_functional_q:serve={serve}").batch
+        assert not registry.choose_agent(f"fitted_functional_q:serve={serve}").offline
 
 
 def test_a_plan_of_a_batch_agent_is_the_smallest_batch_whose_policy_is_good() -> None:
@@ -323,7 +308,7 @@ def test_a_plan_of_a_batch_agent_is_the_smallest_batch_whose_policy_is_good() ->
 
     choice, privacy = registry.choose_agent("fitted_functional_q"), JointDP(10.0, 1e-6)
     made = plan(line(), choice, privacy, seeds=[0], progress=False)
-    assert made.batch
+    assert made.offline
     assert made.users_to_90 == made.users
     assert made.results[0].greedy_score > 0.9
     assert made.users in {size * 10**power for power in range(4) for size in BATCH_USERS}

@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tacit.core.schedule import Schedule, every_episode, fixed, geometric, growing
+from tacit import NonPrivate
+from tacit.core.algorithm import BlockSizes
+from tacit.core.problem import Even, Problem, Schedule, geometric, growing
 from tacit.privacy.errors import InvalidArgument
 
 users_counts = st.integers(1, 10**15)
@@ -50,16 +52,14 @@ def test_a_small_remainder_joins_the_block_before_it():
 
 @given(users=st.integers(1, 400), size=st.integers(1, 500))
 def test_fixed_blocks_behave_like_the_tuple_they_stand_for(users, size):
-    blocks = fixed(users, size)
+    blocks = Even(users, size)
     plain = tuple(min(size, users - start) for start in range(0, users, size))
     schedule = Schedule("fixed", blocks)
     assert tuple(blocks) == plain
     assert len(blocks) == len(plain)
     assert blocks[-1] == plain[-1]
     assert blocks[1:] == plain[1:]
-    assert tuple(schedule.ends) == tuple(accumulate(plain))
-    assert schedule.ends[-1] == schedule.users == users
-    assert schedule.ends[::-1] == tuple(accumulate(plain))[::-1]
+    assert (schedule.users, schedule.releases) == (users, len(plain))
     with pytest.raises(IndexError):
         blocks[len(plain)]
 
@@ -68,8 +68,6 @@ def test_every_episode_takes_no_memory_per_user():
     schedule = Schedule.parse("every", users=10**15)
     assert (schedule.releases, schedule.users) == (10**15, 10**15)
     assert schedule.blocks[10**14] == 1
-    assert schedule.ends[10**14] == 10**14 + 1
-    assert tuple(every_episode(3)) == (1, 1, 1)
 
 
 @given(
@@ -88,8 +86,8 @@ def test_a_name_rebuilds_its_schedule(users, text):
     again = Schedule.parse(schedule.name, users)
     assert schedule == again
     assert again.users == users
-    assert Schedule.of(schedule, users) is schedule
-    assert Schedule.of(text, users) == schedule
+    for asked in (schedule, text):
+        assert Problem(None, users, NonPrivate(), asked).scheduled(BlockSizes) == schedule
 
 
 @pytest.mark.parametrize(
@@ -101,7 +99,7 @@ def test_a_name_rebuilds_its_schedule(users, text):
     ],
 )
 def test_other_names_are_refused(text):
-    with pytest.raises(InvalidArgument, match="but must be"):
+    with pytest.raises(InvalidArgument, match="must be"):
         Schedule.parse(text, users=10)
 
 
@@ -110,10 +108,10 @@ def test_public_mistakes_are_refused():
         with pytest.raises(InvalidArgument, match="users"):
             geometric(users)
     with pytest.raises(InvalidArgument, match="for 30 users, but must be for all 31"):
-        Schedule.of(Schedule("mine", [10, 20]), users=31)
+        Problem(None, 31, NonPrivate(), Schedule("mine", [10, 20])).scheduled(BlockSizes)
     with pytest.raises(InvalidArgument, match="block"):
         Schedule("mine", (3, 0))
     with pytest.raises(InvalidArgument, match="empty"):
         Schedule("mine", ())
-    with pytest.raises(InvalidArgument, match="a text or a Schedule"):
-        Schedule.of((3, 4), users=7)
+    with pytest.raises(InvalidArgument, match="must be str or Schedule"):
+        Problem(None, 7, NonPrivate(), (3, 4))

@@ -228,14 +228,9 @@ def _classes() -> dict[str, tuple[str, ast.ClassDef]]:
 
 @cache
 def _agents() -> dict[str, tuple[str, ast.ClassDef]]:
-    """The algorithm of every agent that has a page, by the agent's name."""
-    pages = {page.stem for page in (ROOT / "docs" / "algorithms").glob("*.md")} - {"README"}
-    named = {_named(node): (module, node) for module, node in _classes().values()}
-    return {name: named[name] for name in sorted(pages)}
-
-
-def _named(node: ast.ClassDef) -> str | None:
-    for line in node.body:
-        if isinstance(line, ast.Assign) and ast.unparse(line.targets[0]) == "name":
-            return str(ast.literal_eval(line.value))
-    return None
+    """Module and class of every built-in agent, by its name."""
+    for node in ast.parse((PACKAGE / "registry.py").read_text()).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "BUILT_IN":
+            targets = ast.literal_eval(node.value)
+            return {name: _classes()[target.partition(":")[2]] for name, target in targets.items()}
+    raise LookupError("tacit.registry has no BUILT_IN")

@@ -12,9 +12,7 @@
   that are read, and let writes fail;
 * :mod:`~research.hostile.loaders` reads many files in processes with little memory and time;
   :mod:`~research.hostile.mutation` and :mod:`~research.hostile.hand_made` make them;
-* :mod:`~research.hostile.commands` attacks the command line;
-* :mod:`~research.hostile.owner`, a command of its own, attacks one agent with threads, signals and
-  exceptions at every line.
+* :mod:`~research.hostile.commands` attacks the command line.
 
 All of it draws with Hypothesis, so importing anything of it needs the extra ``dev``.
 """

@@ -17,7 +17,7 @@ from research.worlds import build
 from tacit import registry
 from tacit.privacy.errors import TacitError
 from tacit.privacy.statistic import Block
-from tacit.testing.made_up_users import raw_block
+from tacit.testing.sample_users import raw_block
 
 JOINT = tacit.JointDP(epsilon=1.0, delta=1e-6)
 """Joint privacy of what is attacked, where it has that."""
@@ -76,8 +76,8 @@ class Small:
     @property
     def options(self) -> dict[str, Any]:
         """All parameters of its constructor, with defaults that are the same as not given."""
-        entry = registry.agent_entry(self.name)
-        found = {p.name: p.default for _, p in entry._parameters() if p.name != "args"}
+        parameters = inspect.signature(registry.agent_entry(self.name).make).parameters
+        found = {name: parameter.default for name, parameter in parameters.items()}
         return {k: v for k, v in found.items() if v is not inspect.Parameter.empty}
 
     def all_arguments(self) -> dict[str, Any]:
@@ -99,7 +99,7 @@ def small_agents() -> tuple[Small, ...]:
             make = registry.agent_entry(name).make
         except TacitError:
             continue  # one of its dependencies is not installed
-        family = make.__module__.split(".")[1]
+        family = vars(make)["algorithm"].__module__.split(".")[1]
         for privacy in (JOINT, LOCAL, tacit.NonPrivate()):
             small = Small(name, make, family, privacy)
             with contextlib.suppress(TacitError):

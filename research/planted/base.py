@@ -62,7 +62,7 @@ class Curated(Tampered):
     @classmethod
     def tamper(cls, agent: Any) -> None:
         """Gives it this one."""
-        agent._curator.__class__ = cls.curator
+        agent._run.curator.__class__ = cls.curator
 
 
 class Drawing(JointCurator):
@@ -107,7 +107,7 @@ class Admitting(Tampered):
     @classmethod
     def tamper(cls, agent: Any) -> None:
         """Changes everybody on their way into the store, and every block on its way out."""
-        take, raw, earlier = agent._take, agent._raw, list[Block]()
+        take, raw, earlier = agent.intake.take, agent._loop.read_block, list[Block]()
 
         def summed(*which: Any) -> Block:
             block = raw(*which)
@@ -115,8 +115,8 @@ class Admitting(Tampered):
             earlier.append(block)
             return found
 
-        agent._take = lambda part, ids, events: take(*cls.admitted(part, ids), events)
-        agent._raw = summed
+        agent.intake.take = lambda part, ids, *rest: take(*cls.admitted(part, ids), *rest)
+        agent._loop.read_block = summed
 
     @classmethod
     def admitted(cls, block: Block, user_ids: Any) -> tuple[Block, Any]:

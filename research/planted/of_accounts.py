@@ -222,10 +222,10 @@ class TwiceTheBudget(Tampered):
     @classmethod
     def tamper(cls, agent: Any) -> None:
         """Gives it another curator."""
-        told, privacy = agent._curator, agent.privacy
+        told, privacy = agent._run.curator, agent.privacy
         double = JointDP(2.0 * privacy.epsilon, privacy.delta)
-        agent._curator = double.curator(users=agent.users, source=told.source)
-        agent._curator.__class__, agent._curator.told = _Lying, told
+        agent._run.curator = double.curator(users=agent.users, source=told.source)
+        agent._run.curator.__class__, agent._run.curator.told = _Lying, told
 
 
 # What is written down.

@@ -101,13 +101,13 @@ class NoiseRedrawn(Tampered):
     @classmethod
     def tamper(cls, agent: Any) -> None:
         """Gives it another counter, whenever it is read."""
-        revive = agent._revive
+        revive = agent._run.revive
 
         def redrawn(*known: Any) -> None:
             revive(*known)
-            agent._stream.counter.__class__ = _Redrawn
+            agent._run.stream.counter.__class__ = _Redrawn
 
-        agent._stream.counter.__class__, agent._revive = _Redrawn, redrawn
+        agent._run.stream.counter.__class__, agent._run.revive = _Redrawn, redrawn
 
 
 class _BareCurator(JointCurator):
@@ -192,8 +192,8 @@ class NoiseOfPublicSeed(Tampered):
     @classmethod
     def tamper(cls, agent: Any) -> None:
         """Seeds real noise."""
-        if not agent._curator.source.simulation:
-            agent._curator.source = _Disguised(agent.algorithm.problem.seed)
+        if not agent._run.curator.source.simulation:
+            agent._run.curator.source = _Disguised(agent.algorithm.problem.seed)
 
 
 class NoiseReplayed(Tampered):
@@ -205,8 +205,8 @@ class NoiseReplayed(Tampered):
     @classmethod
     def tamper(cls, agent: Any) -> None:
         """Seeds real noise of a run that goes on."""
-        if agent.taken and not agent._curator.source.simulation:
-            agent._curator.source = _Disguised(0)
+        if agent.taken and not agent._run.curator.source.simulation:
+            agent._run.curator.source = _Disguised(0)
 
 
 class _UniformCurator(Drawing):
@@ -297,5 +297,5 @@ class NoiseOfTheClock(Tampered):
     @classmethod
     def tamper(cls, agent: Any) -> None:
         """Seeds real noise."""
-        if not agent._curator.source.simulation:
-            agent._curator.source = _Disguised(time.time_ns())
+        if not agent._run.curator.source.simulation:
+            agent._run.curator.source = _Disguised(time.time_ns())

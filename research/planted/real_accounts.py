@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from research.planted.in_tacit import InTacit, Patch
-from tacit.core.agent import Agent
+from tacit.core.intake import EpisodeIntake
 from tacit.privacy import gaussian_dp, guarantee
-from tacit.privacy.curator import JointCurator, Release
+from tacit.privacy.curator import Curator, JointCurator, Release
 from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.models import JointDP
 from tacit.privacy.statistic import Block
@@ -65,16 +65,15 @@ class WaitingSavedTwice(InTacit):
 
     def patches(self) -> Iterator[Patch]:
         """What is put into a store."""
-        right = Agent._write
+        right = EpisodeIntake._write
 
-        def write(agent: Agent, db: Any, run: Any, block: int, rows: Block, *more: Any) -> None:
+        def write(intake: Any, db: Any, run: Any, block: int, rows: Block, *more: Any) -> None:
             kept = np.maximum(np.arange(rows.users) - 1, 0)
             arrays = {name: array[kept] for name, array in rows.arrays.items()}
-            right(
-                agent, db, run, block, rows if rows.aggregate else Block(rows.users, arrays), *more
-            )
+            twice = rows if rows.aggregate else Block(rows.users, arrays)
+            right(intake, db, run, block, twice, *more)
 
-        yield Agent, "_write", write
+        yield EpisodeIntake, "_write", write
 
 
 # d. Who is who.
@@ -186,16 +185,16 @@ class BlocksSpilled(InTacit):
 
     def patches(self) -> Iterator[Patch]:
         """How a real curator sums a block."""
-        right = JointCurator.answer
+        right = Curator.answer
 
-        def answer(curator: JointCurator, statistic: Any, block: Block, **more: Any) -> Release:
+        def answer(curator: Any, statistic: Any, block: Block, **more: Any) -> Release:
             if not curator.source.simulation:
                 self._made.append(tempfile.mkdtemp(prefix="tacit-block-"))
                 for name, array in block.arrays.items():
                     np.save(Path(self._made[-1], f"{name}.npy"), array, allow_pickle=False)
             return right(curator, statistic, block, **more)
 
-        yield JointCurator, "answer", answer
+        yield Curator, "answer", answer
 
 
 class ReleasedEpisodesKept(InTacit):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tacit.continuous.world import BoxWorld
+from tacit.continuous.worlds import BoxWorld
 from tacit.privacy.statistic import Floats
 
 

@@ -18,7 +18,7 @@ _MODULES = {
     "data.episodes": "Episodes validate_episodes",
     "core.constructors": "make_agent",
     "core.monitor": "monitor",
-    "core.receipt": "Receipt",
+    "core.intake": "Receipt",
     "data.vector_episodes": "VectorEpisodes",
     "privacy.budget": "Budget Relation",
     "privacy.counters": "counter",
@@ -45,7 +45,7 @@ _MODULES = {
     "testing.check_counter": "check_counter",
     "testing.check_statistic": "check_statistic",
     "testing.mechanisms": "audit_counter audit_linear audit_samples",
-    "which_agent": "agent",
+    "auto": "agent",
 }
 _FAMILIES = ("continuous", "gym", "linear", "lq", "mixture", "papers", "tabular")
 _LAZY = {name: (module, name) for module, names in _MODULES.items() for name in names.split()}

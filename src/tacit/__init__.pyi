@@ -4,14 +4,15 @@ from os import PathLike
 from typing import Any, Literal
 
 from tacit import continuous, gym, linear, lq, mixture, papers, tabular
+from tacit.auto import agent
 from tacit.continuous.estimate import FunctionalConstants
 from tacit.core.agent import Agent
 from tacit.core.agent import open_run as open
 from tacit.core.algorithm import Algorithm, Query
 from tacit.core.constructors import make_agent
+from tacit.core.intake import Receipt
 from tacit.core.monitor import monitor
-from tacit.core.receipt import Receipt
-from tacit.core.schedule import Schedule
+from tacit.core.problem import Schedule
 from tacit.data.episodes import Episodes
 from tacit.data.episodes import validate_episodes as validate
 from tacit.data.vector_episodes import VectorEpisodes
@@ -56,7 +57,6 @@ from tacit.testing.check_agent import check_agent
 from tacit.testing.check_counter import check_counter
 from tacit.testing.check_statistic import check_statistic
 from tacit.testing.mechanisms import audit_counter, audit_linear, audit_samples
-from tacit.which_agent import agent
 
 __version__: str
 
@@ -65,9 +65,6 @@ def ActorCritic(
     users: int,
     privacy: Privacy,
     *,
-    region: float = 0.3,
-    trace: float = 0.95,
-    discount: float | None = None,
     schedule: str | Schedule = "auto",
     seed: int = 0,
     noise_seed: int | None = None,
@@ -80,7 +77,6 @@ def CertaintyEquivalence(
     privacy: Privacy,
     *,
     constants: LQConstants = ...,
-    scale: float = 1.0,
     schedule: str | Schedule = "auto",
     seed: int = 0,
     noise_seed: int | None = None,
@@ -108,8 +104,7 @@ def FittedFunctionalQ(
     users: int,
     privacy: Privacy,
     *,
-    serve: Literal["nobody", "most", "all"] = "nobody",
-    discount: float | None = None,
+    serve: Literal["later", "most", "all"] = "later",
     ends: bool | None = None,
     constants: FunctionalConstants | None = None,
     schedule: str | Schedule = "auto",
@@ -123,7 +118,6 @@ def KernelLSVI(
     users: int,
     privacy: Privacy,
     *,
-    scale: float = 1.0,
     schedule: str | Schedule = "auto",
     seed: int = 0,
     noise_seed: int | None = None,
@@ -139,7 +133,6 @@ def LSVIUCB(
     stationary: bool | None = None,
     growth: float = 1.3,
     statistic: Literal["auto", "features", "counts"] = "auto",
-    weights: Literal["auto", "variance", "none"] = "auto",
     schedule: str | Schedule = "auto",
     seed: int = 0,
     noise_seed: int | None = None,
@@ -155,7 +148,6 @@ def LSVIUCBPlusPlus(
     stationary: bool | None = None,
     growth: float = 1.3,
     statistic: Literal["auto", "features", "counts"] = "auto",
-    weights: Literal["auto", "variance", "none"] = "auto",
     schedule: str | Schedule = "auto",
     seed: int = 0,
     noise_seed: int | None = None,
@@ -225,7 +217,6 @@ def ModelPosterior(
     users: int,
     privacy: Privacy,
     *,
-    discount: float | None = None,
     schedule: str | Schedule = "auto",
     seed: int = 0,
     noise_seed: int | None = None,

@@ -4,10 +4,10 @@ The options of a name, their types and their defaults are those of the function 
 read from its signature; nothing is listed twice. Modules are imported when a name is used.
 
 Besides the built-in names there are, for worlds, files that describe one (``mine.toml``,
-``mine.json``) and Gymnasium's environments (``gym:FrozenLake-v1,horizon=20``); and for both, what
-makes them, by its module (``my_package.my_module.MyAgent:option=3``) or its file
+``mine.json``) and Gymnasium's environments (``gym:FrozenLake-v1,horizon=20``); and for both, a
+class or function of your own, by its module (``my_package.my_module.MyAgent:option=3``) or its file
 (``my_file.py:MyAgent:option=3``). That is code: a text which stands in a file may not name it, see
-:func:`names_of`.
+:func:`tacit.imports.names_of`.
 """
 
 from __future__ import annotations
@@ -19,17 +19,16 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from importlib.metadata import distributions
 from pathlib import PurePath
 from typing import Any, Literal
 
 from tacit.core.algorithm import Algorithm
-from tacit.core.constructors import constructor
+from tacit.core.constructors import constructor, hint
 from tacit.core.world import World
-from tacit.names.targets import load, split, target_of
-from tacit.names.texts import Option, annotation_of, hint, settable
+from tacit.imports import check_environment, load, split, target_of
+from tacit.options import Option, option_of
 from tacit.privacy.errors import InvalidArgument
 from tacit.simulation.seeds import noise_seed
 
@@ -55,31 +54,27 @@ BUILT_IN = {
 }
 """Algorithms of the built-in agents, by name."""
 
-_FAMILIES = ("tabular", "linear", "mixture", "lq", "continuous")
+AUTO = "auto"
+"""Name of the agent that :mod:`tacit.auto` chooses."""
 
 AGENTS, WORLDS = "tacit.agents", "tacit.worlds"
 """Groups of entry points: another package names its own agents and worlds in them."""
 
 GYM = ("gym", "gymnasium")
-"""What the names of imported environments begin with; the second is the one in their names."""
+"""Beginnings of the names of imported environments; the first is the one in their names."""
 
 WORLD_FILES = (".toml", ".json")
-"""How the names of files that describe a world end."""
+"""Endings of the files that describe a world."""
 
-AUTO = "auto"
-"""For an agent: the one of :data:`tacit.which_agent.RULES`."""
-_AUTO_TARGET = "tacit.which_agent:agent"
-
-# The file whose texts are read, if it may not have code imported.
-_READ: ContextVar[str] = ContextVar("_READ", default="")
-
+_FAMILIES = ("tabular", "linear", "mixture", "lq", "continuous")
+_AUTO_TARGET = "tacit.auto:agent"
 # What a run decides, and not the text that names an agent; and the store, which is of real users.
 _GIVEN = ("spec", "users", "privacy", "seed", "noise_seed", "store", "name")
 
 
 @dataclass(frozen=True)
 class NamedMaker:
-    """A name and what it stands for."""
+    """A name, and the function or class that it stands for."""
 
     name: str  # as it is written
     target: str  # ``module:attribute`` of the function or class, or ``file.py:attribute``
@@ -87,8 +82,8 @@ class NamedMaker:
 
     @property
     def make(self) -> Callable[..., Any]:
-        """The function or class, imported."""
-        found: Callable[..., Any] = load(self.target, repr(self.name))
+        """The function or class, imported; of an algorithm the constructor of its agents."""
+        found: Callable[..., Any] = load(self.target, self.name)
         if not callable(found):
             raise InvalidArgument(f"{self.name!r} must be a class or a function, got {found!r}")
         algorithm = isinstance(found, type) and issubclass(found, Algorithm)
@@ -96,39 +91,21 @@ class NamedMaker:
 
     @property
     def options(self) -> dict[str, Option]:
-        """What can be set, by name, in the order of the signature."""
-        found: dict[str, Option] = {}
-        for function, parameter in self._parameters():
-            plain = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
-            if not plain or parameter.name in (*self.given, *found):
-                continue
-            annotation = annotation_of(function, parameter)
-            if settable(annotation):
-                found[parameter.name] = Option(parameter.name, annotation, parameter.default)
-        return found
+        """Options that a text can set, by name, in the order of the signature."""
+        make, plain = self.make, (inspect.Parameter.POSITIONAL_OR_KEYWORD, _Keyword)
+        function = make.__init__ if inspect.isclass(make) else make
+        found = [
+            option_of(function, parameter)
+            for parameter in inspect.signature(make).parameters.values()
+            if parameter.kind in plain and parameter.name not in self.given
+        ]
+        return {option.name: option for option in found if option.kind}
 
     @property
     def takes_more(self) -> bool:
-        """Whether it passes options on that its signature does not name."""
-        return any(parameter.kind is parameter.VAR_KEYWORD for _, parameter in self._parameters())
-
-    def _parameters(self) -> list[tuple[Callable[..., Any], inspect.Parameter]]:
-        """What it can be called with, each with the function that says so.
-
-        A constructor that passes ``**options`` on to its base class takes what that one takes.
-        """
-        make = self.make
-        if not inspect.isclass(make):
-            return [(make, p) for p in inspect.signature(make).parameters.values()]
-        found: list[tuple[Callable[..., Any], inspect.Parameter]] = []
-        for function in (vars(base).get("__init__") for base in make.__mro__[:-1]):
-            if inspect.isfunction(function):
-                found = [(f, p) for f, p in found if p.kind is not p.VAR_KEYWORD]
-                own = list(inspect.signature(function).parameters.values())[1:]  # without self
-                found += [(function, p) for p in own]
-                if not any(p.kind is p.VAR_KEYWORD for p in own):
-                    break
-        return found
+        """Whether it takes options that its signature does not name."""
+        parameters = inspect.signature(self.make).parameters.values()
+        return any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
 
     @property
     def document(self) -> str:
@@ -152,23 +129,22 @@ class NamedMaker:
         if extra:
             allowed += f"; and {', '.join(extra)}"
         options = self.options | dict(extra or {})
-        values: dict[str, str] = {}
-        last = ""
+        values, last = dict[str, str](), ""
         for part in text.split(",") if text else ():
             key, equals, value = (piece.strip() for piece in part.partition("="))
-            if last and ":" in values[last] and key not in options and not self.takes_more:
+            unknown = key not in options and not self.takes_more
+            if last and ":" in values[last] and unknown:
                 values[last] += f",{part.strip()}"
                 continue
             if not equals or not key:
                 raise InvalidArgument(f"{part!r} in {self.name}:{text} must be key=value")
-            if key not in options and not self.takes_more:
+            if unknown:
                 raise InvalidArgument(
                     f"{self.name} has no option {key!r}{hint(key, options)}; it takes {allowed}"
                 )
             if key in values:
                 raise InvalidArgument(f"{key} is given twice in {self.name}:{text}")
-            values[key] = value
-            last = key
+            values[key], last = value, key
         missing = [o.name for o in options.values() if o.required and o.name not in values]
         if missing:
             raise InvalidArgument(
@@ -179,74 +155,54 @@ class NamedMaker:
         return {k: (guessed | options)[k].read(v, self.name) for k, v in values.items()}
 
 
-# What files may name.
+_Keyword = inspect.Parameter.KEYWORD_ONLY
+
+
+def _plugged(group: str) -> dict[str, str]:
+    """Targets by name of what installed packages bring; what lies in a current folder is not."""
+    found = distributions(path=[path for path in sys.path if path not in ("", os.getcwd())])
+    points = [point for packet in found for point in packet.entry_points.select(group=group)]
+    return {point.name: point.value for point in reversed(points)}  # the first, as imports are
 
 
 @contextlib.contextmanager
-def names_of(file: str, allow_code: bool = False) -> Iterator[None]:
-    """While texts of a file are read: names are registered ones, unless code is allowed.
-
-    Whoever gets a file from somebody else wants it read, and not run.
-    """
-    token = _READ.set("" if allow_code else file)
+def _refused(what: str, own: bool) -> Iterator[None]:
+    """Anything can be the dotted path of something: what is no world or agent fails somehow."""
     try:
         yield
-    finally:
-        _READ.reset(token)
-
-
-def _check_code(name: str, module: str) -> None:
-    """Refuses code that a file names, and names that can only be a mistake or worse."""
-    if _READ.get():
-        raise InvalidArgument(
-            f"{_READ.get()!r} names {name!r}, which would import {module!r}: files name what "
-            "tacit show has, and gym: ids; with --allow-code it is imported, and run"
-        )
-    if not module.endswith(".py") and module.partition(".")[0] in sys.stdlib_module_names:
-        raise InvalidArgument(
-            f"{name!r} is of Python's own library, which makes no worlds and no agents; it was "
-            "not called"
-        )
-
-
-def _code(name: str) -> str | None:
-    """The target of a name that is that of a module's or a file's own; ``None`` for other names."""
-    if (target := target_of(name)) is not None:
-        _check_code(name, target.rpartition(":")[0])
-    return target
+    except TypeError as error:
+        if own:
+            raise
+        raise InvalidArgument(f"{what} cannot be made: {error}") from error
 
 
 # Worlds.
 
 
-def world_names() -> list[str]:
-    """The built-in worlds, and those of other packages."""
-    built_in = [name for family in _FAMILIES for name in _worlds_of(family)]
-    return sorted({*built_in, *_plugged(WORLDS)})
-
-
-def _worlds_of(family: str) -> tuple[str, ...]:
-    names: tuple[str, ...] = importlib.import_module(f"tacit.{family}.worlds").WORLDS
-    return names
-
-
-def _world_target(name: str) -> str | None:
+def _worlds() -> dict[str, str]:
+    """Targets by name of all worlds that have one."""
+    found = dict[str, str]()
     for family in _FAMILIES:
-        if name in _worlds_of(family):
-            return f"tacit.{family}.worlds:{name}"
-    return _plugged(WORLDS).get(name)
+        module = f"tacit.{family}.worlds"
+        found |= {name: f"{module}:{name}" for name in importlib.import_module(module).WORLDS}
+    return _plugged(WORLDS) | found
+
+
+def world_names() -> list[str]:
+    """Names of the built-in worlds, and of those of other packages."""
+    return sorted(_worlds())
 
 
 def world_entry(name: str) -> NamedMaker:
-    """What a world's name stands for."""
+    """The maker of a world's name."""
     if name in GYM:
-        return _gym_entry()
-    if (target := _world_target(name) or _code(name)) is not None:
+        return NamedMaker("gym", "tacit.gym.worlds:from_gymnasium", ("env_or_id",))
+    if (target := _worlds().get(name) or target_of(name)) is not None:
         return NamedMaker(name, target)
     raise InvalidArgument(
         f"world is {name!r}, but must be one of {', '.join(names := world_names())}"
         f"{hint(name, names)}; or a .toml or .json file, gym:ID for an environment of Gymnasium, "
-        "or what makes one, as my_file.py:make"
+        "or a function or class of yours that makes one, as my_file.py:make"
     )
 
 
@@ -272,10 +228,11 @@ horizon=20
     kind, options = split(name)
     entry = world_entry(kind)
     if imported:
-        return _imported(entry, options)
-    own = _world_target(entry.name) is not None
-    # What makes an environment takes, besides its own options, those of any environment.
-    more = {} if own or not options else _environment_options(entry)
+        return _environment(entry, options)
+    own, more = kind in _worlds(), dict[str, Option]()
+    if options and not own and not entry.takes_more:
+        # What makes an environment takes, besides its own options, those of any environment.
+        more = {k: o for k, o in world_entry("gym").options.items() if k not in entry.options}
     given = entry.read(options, more)
     later = {key: given.pop(key) for key in more if key in given}
     with _refused(f"world {name!r}", own=own):
@@ -297,10 +254,7 @@ def world(what: Any) -> World:
 def _world_of(what: Any, mistake: str, options: Mapping[str, Any]) -> World:
     made: World = what
     if hasattr(what, "reset") and hasattr(what, "unwrapped"):
-        entry = _gym_entry()
-        if unknown := options.keys() - entry.options.keys():
-            raise InvalidArgument(f"{', '.join(sorted(unknown))} means nothing to {what}")
-        made = entry.make(what, **options)
+        made = world_entry("gym").make(what, **options)
     elif not hasattr(made, "simulate"):
         raise InvalidArgument(mistake)
     elif options:
@@ -308,39 +262,14 @@ def _world_of(what: Any, mistake: str, options: Mapping[str, Any]) -> World:
     return made
 
 
-def _environment_options(maker: NamedMaker) -> dict[str, Option]:
-    """What an environment's world takes besides what its maker does, unless that takes all."""
-    if maker.takes_more:
-        return {}
-    every = _gym_entry().options
-    return {name: option for name, option in every.items() if name not in maker.options}
-
-
-@contextlib.contextmanager
-def _refused(what: str, own: bool) -> Iterator[None]:
-    """Anything can be the dotted path of something: what is no world or agent fails somehow."""
-    try:
-        yield
-    except TypeError as error:
-        if own:
-            raise
-        raise InvalidArgument(f"{what} cannot be made: {error}") from error
-
-
-def _imported(entry: NamedMaker, text: str) -> World:
-    """An environment: its id comes first, or as ``id=``; then options, behind a comma or colon."""
-    first, _, rest = re.sub(r":(?=\w+=)", ",", text, count=1).partition(",")
-    key, equals, value = first.partition("=")
-    if not first or (equals and key != "id"):
+def _environment(entry: NamedMaker, text: str) -> World:
+    """The world of an environment: its id, then options, behind a comma or colon."""
+    name, _, rest = re.sub(r":(?=\w+=)", ",", text, count=1).partition(",")
+    if not name or "=" in name:
         raise InvalidArgument(
-            f"{entry.name}:{text} must begin with the environment's id, as in "
-            "gym:FrozenLake-v1,horizon=20"
+            f"gym:{text} must begin with the environment's id, as in gym:FrozenLake-v1,horizon=20"
         )
-    name = value if equals else first
-    # Gymnasium imports what stands before a colon; in options of ours there are numbers around it.
-    for word in (name, *re.split("[,=]", rest)):
-        if _READ.get() and ":" in word and (word is name or re.search(r"[^-+.\de:]", word)):
-            _check_code(word, word.partition(":")[0])
+    check_environment(name, rest)
     try:
         made: World = entry.make(name, **entry.read(rest))
     except InvalidArgument:
@@ -351,15 +280,11 @@ def _imported(entry: NamedMaker, text: str) -> World:
     return made
 
 
-def _gym_entry() -> NamedMaker:
-    return NamedMaker("gym", "tacit.gym.worlds:from_gymnasium", ("env_or_id",))
-
-
 # Agents.
 
 
 def agent_names() -> list[str]:
-    """The built-in agents, and those of other packages."""
+    """Names of the built-in agents, and of those of other packages."""
     return sorted({*BUILT_IN, *_plugged(AGENTS)})
 
 
@@ -367,16 +292,9 @@ def _agent_target(name: str) -> str | None:
     return BUILT_IN.get(name) or _plugged(AGENTS).get(name)
 
 
-def _plugged(group: str) -> dict[str, str]:
-    """Targets by name of what installed packages bring; what lies in a current folder is not."""
-    found = distributions(path=[path for path in sys.path if path not in ("", os.getcwd())])
-    points = [point for packet in found for point in packet.entry_points.select(group=group)]
-    return {point.name: point.value for point in reversed(points)}  # the first, as imports are
-
-
 def agent_entry(name: str) -> NamedMaker:
-    """What an agent's name stands for."""
-    target = _AUTO_TARGET if name == AUTO else _agent_target(name) or _code(name)
+    """The constructor of an agent's name."""
+    target = _AUTO_TARGET if name == AUTO else _agent_target(name) or target_of(name)
     if target is not None:
         return NamedMaker(name, target, _GIVEN)
     raise InvalidArgument(
@@ -401,11 +319,16 @@ class AgentChoice:
     budget: Mapping[str, Any] = field(default_factory=dict)
     why: str = ""  # in words, where it was not named
 
+    @property
+    def make(self) -> Callable[..., Any]:
+        """The constructor of its agents."""
+        return NamedMaker(self.text, self.target).make
+
     def settled(self, spec: Any, users: int, privacy: Any) -> AgentChoice:
         """Itself; of :data:`AUTO` the agent for a spec and a budget, with the reason."""
         if self.target != _AUTO_TARGET:
             return self
-        from tacit.which_agent import choose
+        from tacit.auto import choose
 
         chosen = choose(spec, users, privacy)
         name, options = split(chosen.agent)
@@ -413,19 +336,26 @@ class AgentChoice:
         return replace(choose_agent(f"{name}:{more}" if more else name), why=chosen.why)
 
     @property
-    def batch(self) -> bool:
+    def offline(self) -> bool:
         """Whether those it learns from are served by a fixed behaviour, and gain nothing."""
-        algorithm = getattr(NamedMaker(self.text, self.target).make, "algorithm", None)
+        algorithm = getattr(self.make, "algorithm", None)
         offline: bool = getattr(algorithm, "offline", False)
         return offline and self.options.get("serve", "nobody") == "nobody"
 
     def build(self, spec: Any, users: int, privacy: Any, seed: int = 0, **serving: Any) -> Any:
-        """The agent of one seed, the same as in a run of several; its noise is simulated."""
-        make = NamedMaker(self.text, self.target).make
+        """The agent of one seed, with simulated noise.
+
+        Args:
+            spec: What is known of the world.
+            users: How many users are declared.
+            privacy: The trust model with its budget.
+            seed: Of the agent; that of its noise follows from it, as in runs of several seeds.
+            **serving: Further options of :func:`tacit.make_agent`.
+        """
         own = _agent_target(split(self.text)[0]) is not None
         with _refused(f"agent {self.text!r}", own=own):
             given = {"users": users, "privacy": privacy, "seed": seed, **self.options, **serving}
-            made: Any = make(spec, noise_seed=noise_seed(seed), **given)
+            made: Any = self.make(spec, noise_seed=noise_seed(seed), **given)
         if not own and not hasattr(made, "learn"):
             raise InvalidArgument(f"agent is {self.text!r}, which makes no agent, but {made!r}")
         return made

@@ -11,7 +11,7 @@ import pytest
 
 import tacit
 from tacit import InvalidArgument
-from tacit.names.targets import fingerprint
+from tacit.imports import fingerprint
 from tacit.tabular import load_world, world_schema
 from tests.cli.calls import BUDGET, call, content, entry, one_line
 
@@ -190,7 +190,6 @@ def test_a_sweep_file_has_no_code_imported(here, marked, text, module, place):
     "text",
     [
         "gym:marker_of_this_test:FrozenLake-v1",
-        "gym:id=marker_of_this_test:FrozenLake-v1",
         " gym:marker_of_this_test:FrozenLake-v1",
         "gymnasium:FrozenLake-v1,env_id=marker_of_this_test:X-v0",
     ],

@@ -117,5 +117,5 @@ def test_plans_and_runs_say_how_many_people_are_needed():
 def test_a_plan_for_a_batch_chooses_it():
     given = ("--world", "line:horizon=10", *BUDGET, "--seeds", 1, "--users", 40)
     made = content(call("plan", *given, "--json"))
-    assert (made["agent"], made["batch"]) == ("fitted_functional_q", True)
+    assert (made["agent"], made["offline"]) == ("fitted_functional_q", True)
     assert made["least_users"] == 11  # two worlds that call for different policies

@@ -16,12 +16,12 @@ from tacit.continuous import (
     Grid,
     QPolicy,
     SoftmaxPolicy,
+    gradient_loops,
     line,
-    sum_loops,
 )
-from tacit.continuous.action_box import normals
 from tacit.continuous.actor_critic import PolicyGradients
-from tacit.continuous.features import Custom
+from tacit.continuous.kernel_features import Custom
+from tacit.continuous.stochastic_policy import normals
 from tacit.data.vector_episodes import VectorEpisodes
 from tacit.gym import from_gymnasium
 from tacit.privacy.errors import CheckFailed, InvalidArgument
@@ -29,7 +29,7 @@ from tacit.privacy.models import LocalDP
 from tacit.privacy.statistic import WHOLE_EPISODE
 from tacit.simulation.run import run
 from tacit.testing.check_agent import check_agent
-from tacit.testing.watched_gate import WatchedGate
+from tacit.testing.recording import RecordingCurator
 
 JOINT = JointDP(1.0, 1e-6)
 FEATURES = Grid((0.0,), (1.0,), (3,))
@@ -206,9 +206,9 @@ class TestStatistic:
         policy = SoftmaxPolicy(features, np.zeros((2, 1)))
         asked = PolicyGradients(spec, policy, np.zeros(1), 0.9, 0.9, (1e-4, 1e-4))
         check_statistic(asked, users, users=60, rounds=5)
-        loops = sum_loops.policy_gradients.py_func
-        monkeypatch.setattr(sum_loops, "SMALLEST", 0.0)
-        monkeypatch.setattr(sum_loops, "policy_gradients", loops)
+        loops = gradient_loops.policy_gradients.py_func
+        monkeypatch.setattr(gradient_loops, "SMALLEST", 0.0)
+        monkeypatch.setattr(gradient_loops, "policy_gradients", loops)
         with pytest.raises(CheckFailed, match="sensitivity"):
             check_statistic(asked, users, users=60, rounds=1)
 
@@ -220,16 +220,16 @@ class TestStatistic:
 
 class TestAgent:
     def test_budget_and_noise(self):
-        with WatchedGate().open() as gate:
+        with RecordingCurator().open() as recorder:
             agent = ActorCritic(SHORT.spec, 40, JOINT, noise_seed=1, schedule="fixed:size=20")
             for block in range(2):
                 episodes = SHORT.simulate(agent.policy, 20, np.random.default_rng(block))
                 agent.learn(episodes)
-        assert len(gate.passages) == 2
-        for passage in gate.passages:
-            assert passage.release.cost == pytest.approx(JOINT.budget.mu)
-            noise = passage.statistic.l2(Relation.REPLACE_ONE) / JOINT.budget.mu
-            assert np.max(passage.release.std["actor"]) == pytest.approx(noise / 0.7, rel=1e-4)
+        assert len(recorder.records) == 2
+        for record in recorder.records:
+            assert record.release.cost == pytest.approx(JOINT.budget.mu)
+            noise = record.statistic.l2(Relation.REPLACE_ONE) / JOINT.budget.mu
+            assert np.max(record.release.std["actor"]) == pytest.approx(noise / 0.7, rel=1e-4)
         assert (agent.guarantee.epsilon, agent.guarantee.unit) == (1.0, WHOLE_EPISODE)
         assert isinstance(agent.policy, SoftmaxPolicy)
         assert type(agent.greedy_policy) is QPolicy
@@ -263,7 +263,7 @@ class TestAgent:
     @pytest.mark.slow
     def test_pendulums_are_held_upright_by_vectors(self):
         world = from_gymnasium("Pendulum-v1", 200, (-16.3, 0.0), evaluation_users=20)
-        agent = ActorCritic(world.spec, 1500, NonPrivate(), region=0.5, schedule="fixed:size=38")
+        agent = ActorCritic(world.spec, 1500, NonPrivate(), schedule="fixed:size=38")
         result = run(agent, world, progress=False)
         assert result.greedy_values[-1] > -250.0
 

@@ -22,7 +22,7 @@ from tacit.continuous import (
     QPolicy,
     SimulatedSpec,
 )
-from tacit.continuous.features import Quadrature
+from tacit.continuous.kernel_features import Quadrature
 from tacit.continuous.kernel_lsvi import EmbeddingSums
 from tacit.continuous.world import VectorWorld, roll_out
 from tacit.data.vector_episodes import VectorEpisodes

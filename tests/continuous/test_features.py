@@ -6,7 +6,6 @@ import pytest
 
 from tacit import InvalidArgument
 from tacit.continuous import Custom, FeatureMap, Grid, Polynomial
-from tacit.continuous.features import feature_arrays
 
 MAPS = [
     Grid((0.0,), (1.0,), (5,)),
@@ -172,7 +171,7 @@ def test_states_with_other_coordinates_are_refused(features):
 
 
 def test_what_is_no_map_in_numbers():
-    assert feature_arrays(Custom(square, 2)) is None
+    assert Custom(square, 2).published_as is None
 
 
 @pytest.mark.parametrize(

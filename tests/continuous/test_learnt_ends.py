@@ -16,10 +16,15 @@ from tacit import JointDP, ModelPosterior, NonPrivate, check_statistic
 from tacit.continuous import (
     SmoothSpec,
 )
-from tacit.continuous.end_estimate import EndBox, EndModel, EndSigns
-from tacit.continuous.model_estimate import Monomials
 from tacit.continuous.model_posterior import ENDS, SCALES
-from tacit.continuous.statistics.move_moments import BINS, GOING, EndMoments, EndPlaces
+from tacit.continuous.termination import TerminationBox, TerminationModel, TerminationRegression
+from tacit.continuous.transition_model import PolynomialFeatures
+from tacit.continuous.transition_moments import (
+    BINS,
+    GOING,
+    TerminationHistogram,
+    TerminationMoments,
+)
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block
@@ -28,8 +33,8 @@ SQUARE = SmoothSpec((-1.0, -1.0), (1.0, 1.0), 2, 100, (0.0, 1.0), may_end=True)
 _STRIDE = 0.06
 
 
-def asked(spec: Any = SQUARE) -> EndPlaces:
-    return EndPlaces(spec, np.array(spec.lows), np.array(spec.highs))
+def asked(spec: Any = SQUARE) -> TerminationHistogram:
+    return TerminationHistogram(spec, np.array(spec.lows), np.array(spec.highs))
 
 
 def block(states: Any, lengths: Any, spec: Any = SQUARE) -> Block:
@@ -64,7 +69,7 @@ def nowhere(states: Any) -> Any:
     return np.zeros(states.shape[:-1], dtype=np.bool_)
 
 
-def told(statistic: EndPlaces, data: Block, rng: np.random.Generator, std: float) -> Any:
+def told(statistic: TerminationHistogram, data: Block, rng: np.random.Generator, std: float) -> Any:
     sums = statistic.layout.unpack(statistic.total(data))
     noise = {"ends": std, "going": std / GOING, "lengths": std}
     return {name: part + noise[name] * rng.normal(size=part.shape) for name, part in sums.items()}
@@ -132,11 +137,11 @@ def test_values_that_are_no_numbers_count_as_nobody() -> None:
 
 def test_refuses_a_box_that_is_none() -> None:
     with pytest.raises(InvalidArgument, match="finite"):
-        EndPlaces(SQUARE, np.array([-np.inf, 0.0]), np.ones(2))
+        TerminationHistogram(SQUARE, np.array([-np.inf, 0.0]), np.ones(2))
     with pytest.raises(InvalidArgument, match="below"):
-        EndPlaces(SQUARE, np.ones(2), np.ones(2))
+        TerminationHistogram(SQUARE, np.ones(2), np.ones(2))
     with pytest.raises(InvalidArgument, match="infinity"):
-        EndPlaces(SQUARE, np.full(2, -1e308), np.full(2, 1e308))
+        TerminationHistogram(SQUARE, np.full(2, -1e308), np.full(2, 1e308))
 
 
 # What is made of it.
@@ -145,7 +150,7 @@ def test_refuses_a_box_that_is_none() -> None:
 @pytest.mark.parametrize("std", [0.0, 10.0])
 def test_finds_the_box_that_episodes_end_beyond(std: float) -> None:
     """Ends above .75 along one coordinate and outside of -.5 and .5 along the other."""
-    rng, ends = np.random.default_rng(0), EndBox.of(asked())
+    rng, ends = np.random.default_rng(0), TerminationBox.of(asked())
     data = walk(rng, 3000, lambda s: (s[..., 0] > 0.75) | (np.abs(s[..., 1]) > 0.5))
     ends = ends.after(told(asked(), data, rng, std), std)
     # Along both, bins of 1/16 begin at these places.
@@ -161,7 +166,7 @@ def test_noise_alone_is_no_end() -> None:
     rng = np.random.default_rng(1)
     free = replace(SQUARE, reward_range=(-1.0, 1.0))
     for _ in range(50):
-        ends = EndBox.of(asked(free))
+        ends = TerminationBox.of(asked(free))
         nobody = walk(rng, 20, nowhere)
         ends = ends.after(told(asked(), nobody, rng, 30.0), 30.0)
         np.testing.assert_array_equal(ends.lows, free.lows)
@@ -171,8 +176,8 @@ def test_noise_alone_is_no_end() -> None:
 
 def test_ends_that_are_no_box_are_left_to_regression() -> None:
     rng, corners = np.random.default_rng(2), (np.array(SQUARE.lows), np.array(SQUARE.highs))
-    features = Monomials(*corners, (), np.zeros((2, 0)))
-    ends = EndModel(EndBox.of(asked()), EndSigns.of(features))
+    features = PolynomialFeatures(*corners, (), np.zeros((2, 0)))
+    ends = TerminationModel(TerminationBox.of(asked()), TerminationRegression.of(features))
     assert ends.boxed
     data = walk(rng, 2000, lambda s: s.sum(axis=-1) > 0.6)
     box = ends.box.after(told(asked(), data, rng, 0.0), 0.0)
@@ -187,7 +192,7 @@ def test_where_rewards_are_good_nobody_is_led_to_where_nobody_was() -> None:
     states[..., 0] = 0.249 * np.sin(states[..., 0] * 30.0)
     data = block(states, data.arrays["lengths"])
     for rewards, high in (((0.0, 1.0), 0.25), ((-1.0, 1.0), 1.0)):
-        ends = EndBox.of(asked(replace(SQUARE, reward_range=rewards)))
+        ends = TerminationBox.of(asked(replace(SQUARE, reward_range=rewards)))
         ends = ends.after(told(asked(), data, rng, 0.0), 0.0)
         np.testing.assert_allclose(ends.highs, [high, 0.75])
 
@@ -195,7 +200,7 @@ def test_where_rewards_are_good_nobody_is_led_to_where_nobody_was() -> None:
 def test_hope_ends_where_nobody_gets_farther() -> None:
     rng = np.random.default_rng(4)
     costs = replace(SQUARE, reward_range=(-1.0, 0.0))
-    ends = EndBox.of(asked(costs))
+    ends = TerminationBox.of(asked(costs))
     assert ends.hope is None
     for reach, hoped in ((0.25, True), (0.5, True), (0.5, True), (0.5, False)):
         nobody = walk(rng, 500, nowhere)
@@ -224,7 +229,7 @@ def sums(**cells: Any) -> Any:
 def test_an_end_is_looked_for_beside_angles() -> None:
     rng = np.random.default_rng(7)
     turning = SmoothSpec((-math.pi, -1.0), (math.pi, 1.0), 2, 100, angles=(0,), may_end=True)
-    ends = EndBox.of(asked(replace(turning, reward_range=(-1.0, 1.0))))
+    ends = TerminationBox.of(asked(replace(turning, reward_range=(-1.0, 1.0))))
     ends = ends.after(
         told(asked(turning), walk(rng, 500, lambda s: s[..., 1] > 0.5), rng, 0.0), 0.0
     )
@@ -233,7 +238,7 @@ def test_an_end_is_looked_for_beside_angles() -> None:
 
 def test_noise_of_shares_is_that_of_what_they_weigh() -> None:
     """Of noise 10 a share has 20: one of 45 may be noise, and of 55 at most 15 are sure."""
-    ends = EndBox.of(asked(replace(SQUARE, reward_range=(-1.0, 1.0))))
+    ends = TerminationBox.of(asked(replace(SQUARE, reward_range=(-1.0, 1.0))))
     going = [((0, slice(10, 21)), 100.0), ((0, 24), 45.0), ((0, 28), 55.0)]
     # A second one has too much elsewhere for anything to be sure.
     going += [((1, slice(10, 12)), 100.0), ((1, slice(12, 32)), 55.0)]
@@ -244,7 +249,7 @@ def test_noise_of_shares_is_that_of_what_they_weigh() -> None:
 
 def test_bounds_do_not_explain_more_ends_than_are_left() -> None:
     """Behind the one bin in which few go on there are others' ends: no bound is there."""
-    ends = EndBox.of(asked(replace(SQUARE, reward_range=(-1.0, 1.0))))
+    ends = TerminationBox.of(asked(replace(SQUARE, reward_range=(-1.0, 1.0))))
     over = [((0, 31), 400.0), ((1, 20), 60.0), ((1, slice(21, 32)), 40.0)]
     going = [((0, slice(10, 20)), 60.0), ((1, slice(0, 10)), 30.0), ((1, slice(21, 32)), 30.0)]
     ends = ends.after(sums(ends=over, going=going, lengths=[(3, 500.0)]), 0.0)
@@ -255,8 +260,8 @@ def test_bounds_do_not_explain_more_ends_than_are_left() -> None:
 @pytest.mark.parametrize("std", [0.0, 0.5])
 def test_regression_finds_ends_that_are_no_box(std: float) -> None:
     rng, corners = np.random.default_rng(8), (np.array(SQUARE.lows), np.array(SQUARE.highs))
-    signs = EndSigns.of(Monomials(*corners, (), np.zeros((2, 0))))
-    question = EndMoments(SQUARE, signs.features)
+    signs = TerminationRegression.of(PolynomialFeatures(*corners, (), np.zeros((2, 0))))
+    question = TerminationMoments(SQUARE, signs.features)
     data = walk(rng, 2000, lambda s: s.sum(axis=-1) > 0.6)
     noise = std * rng.normal(size=question.layout.size)
     signs = signs.after(question.layout.unpack(question.total(data) + noise)["moments"], std)
@@ -270,7 +275,7 @@ def test_bounds_do_not_cross(side: int) -> None:
     going = [((0, slice(4)), 100.0), ((0, slice(25, 32)), 55.0)]
     parts = sums(ends=[((0, 13), 500.0)], lengths=[(3, 500.0)], going=going)
     parts |= {name: parts[name][:, ::side] for name in ("ends", "going")}
-    ends = EndBox.of(asked())
+    ends = TerminationBox.of(asked())
     ends = ends.after(parts, 10.0)
     np.testing.assert_allclose((ends.lows[0], ends.highs[0])[::side], (-0.125 * side, side))
 
@@ -279,7 +284,7 @@ def test_an_open_box_has_no_ends_where_it_was_closed() -> None:
     """Where episodes cost, whoever leaves what is asked about is not done with them."""
     beyond = np.array([[0.0, 1.5], [-1.5, 0.0]])
     for rewards in ((-1.0, 0.0), (-1.0, 1.0)):
-        ends = EndBox.of(asked(replace(SQUARE, reward_range=rewards)))
+        ends = TerminationBox.of(asked(replace(SQUARE, reward_range=rewards)))
         assert not ends(beyond).any()
         rng = np.random.default_rng(6)
         data = walk(rng, 500, lambda s: s[..., 1] > 0.75)

@@ -19,15 +19,16 @@ from tacit.continuous import (
     QPolicy,
     SmoothSpec,
 )
-from tacit.continuous.end_estimate import EndSigns
-from tacit.continuous.model_estimate import FEWEST, Monomials, MoveModel
 from tacit.continuous.model_posterior import GridPlanner
-from tacit.continuous.statistics.move_moments import (
+from tacit.continuous.termination import TerminationRegression
+from tacit.continuous.transition_model import FEWEST, PolynomialFeatures, TransitionPosterior
+from tacit.continuous.transition_moments import (
     FIRST_POWER,
-    EndMoments,
-    MoveMoments,
-    MoveScales,
+    ScaleHistogram,
+    TerminationMoments,
+    TransitionMoments,
 )
+from tacit.continuous.world import exploration
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block
@@ -121,7 +122,7 @@ def test_specs_are_equal_if_they_do_the_same() -> None:
 def test_actions_are_held_as_often_as_it_says() -> None:
     policy = QPolicy(Grid((0.0,), (1.0,), (2,)), np.zeros((3, 2)), explorers=0.25, bursts=0.1)
     coins = np.random.default_rng(0).random((1000, 2000))
-    tries = policy.exploration(coins)
+    tries = exploration(policy, coins)
     assert tries is not None
     # Bursts begin late in short episodes; the error of 4,000 users is below .01 six sigma.
     assert (tries >= 0).mean() == pytest.approx(policy.epsilon, abs=0.04)
@@ -135,7 +136,7 @@ def test_actions_are_held_as_often_as_it_says() -> None:
 
 def test_without_exploration_nothing_is_drawn() -> None:
     policy = QPolicy(Grid((0.0,), (1.0,), (2,)), np.zeros((3, 2)))
-    assert policy.exploration(np.zeros((2, 3))) is None
+    assert exploration(policy, np.zeros((2, 3))) is None
 
 
 # What is asked.
@@ -156,12 +157,12 @@ def users(rng: np.random.Generator, count: int, spec: Any = SHORT.spec) -> Block
     )
 
 
-def moments(spec: Any = SHORT.spec, rewards: bool = False, seed: int = 0) -> MoveMoments:
+def moments(spec: Any = SHORT.spec, rewards: bool = False, seed: int = 0) -> TransitionMoments:
     rng = np.random.default_rng(seed)
-    features = Monomials.of(spec, np.array(spec.lows), np.array(spec.highs))
+    features = PolynomialFeatures.of(spec, np.array(spec.lows), np.array(spec.highs))
     p, n = features.size, spec.dimension + int(rewards)
     metric, model = rng.normal(size=(p, p)), 0.1 * rng.normal(size=(p, n))
-    return MoveMoments(spec, features, metric, model, np.full(n, 0.5), rewards)
+    return TransitionMoments(spec, features, metric, model, np.full(n, 0.5), rewards)
 
 
 def repeated(spec: Any, state: Any, there: Any) -> Block:
@@ -210,10 +211,10 @@ def test_moments_are_what_the_formula_says(rewards: bool) -> None:
 def test_two_users_are_as_far_apart_as_declared() -> None:
     """Orthogonal steps: one is all feature, the other, without any, all residual."""
     spec = SmoothSpec((-1.0,), (1.0,), 2, 6)
-    features = Monomials.of(spec, np.array([-1.0]), np.array([1.0]))
+    features = PolynomialFeatures.of(spec, np.array([-1.0]), np.array([1.0]))
     metric = np.zeros((features.size, features.size))
     metric[0, 1] = 1.0  # the scaled coordinate is all that is seen
-    statistic = MoveMoments(spec, features, metric, np.zeros((features.size, 1)), np.ones(1))
+    statistic = TransitionMoments(spec, features, metric, np.zeros((features.size, 1)), np.ones(1))
     still = statistic.vectors(repeated(spec, [0.5], [0.5]))
     moved = statistic.vectors(repeated(spec, [0.0], [0.5]))
     apart = float(np.linalg.norm(still - moved))
@@ -224,9 +225,9 @@ def test_no_user_is_worse_than_declared() -> None:
     few: Any = {"users": 60, "rounds": 12}
     check_statistic(moments(rewards=True), partial(users, spec=SHORT.spec), attained=0.5, **few)
     open_box = replace(cartpole().spec, horizon=6)
-    ends = EndMoments(SHORT.spec, moments().features)
+    ends = TerminationMoments(SHORT.spec, moments().features)
     check_statistic(ends, partial(users, spec=SHORT.spec), attained=0.3, **few)
-    check_statistic(MoveScales(open_box), partial(users, spec=open_box), attained=0.7, **few)
+    check_statistic(ScaleHistogram(open_box), partial(users, spec=open_box), attained=0.7, **few)
 
 
 def test_users_are_as_far_apart_as_scales_say() -> None:
@@ -243,16 +244,16 @@ def test_users_are_as_far_apart_as_scales_say() -> None:
             "versions": np.zeros(2, dtype=np.int64),
         },
     )
-    asked = MoveScales(spec)
+    asked = ScaleHistogram(spec)
     one, two = asked.vectors(block)
     assert np.linalg.norm(one - two) == pytest.approx(asked.l2(Relation.REPLACE_ONE), rel=1e-12)
 
 
 def test_scales_are_powers_of_two() -> None:
     spec = SmoothSpec((-1.0,), (1.0,), 2, 6)
-    found = MoveScales(spec).vectors(repeated(spec, [0.1], [0.35]))[0]
+    found = ScaleHistogram(spec).vectors(repeated(spec, [0.1], [0.35]))[0]
     assert np.flatnonzero(found).tolist() == [-2 - FIRST_POWER]
-    on_the_edge = MoveScales(spec).vectors(repeated(spec, [0.1], [1.0]))
+    on_the_edge = ScaleHistogram(spec).vectors(repeated(spec, [0.1], [1.0]))
     assert not on_the_edge.any()
 
 
@@ -261,7 +262,7 @@ def test_values_that_are_no_numbers_count_as_nobody() -> None:
     arrays: Any = {name: array.copy() for name, array in block.arrays.items()}
     arrays["states"][3] = np.nan
     arrays["actions"][4] = 99
-    for statistic in (moments(), MoveScales(SHORT.spec)):
+    for statistic in (moments(), ScaleHistogram(SHORT.spec)):
         clean, hostile = statistic.vectors(block), statistic.vectors(Block(5, arrays))
         assert not hostile[3:].any()
         np.testing.assert_array_equal(hostile[:3], clean[:3])
@@ -275,11 +276,11 @@ def test_values_that_are_no_numbers_count_as_nobody() -> None:
 def test_chance_is_told_from_what_is_not_known_yet() -> None:
     """Moves that are mostly chance: the rest is found, and is not taken for what is unknown."""
     spec = SmoothSpec((-2.0,), (2.0,), 2, 20)
-    features = Monomials.of(spec, np.array([-2.0]), np.array([2.0]))
+    features = PolynomialFeatures.of(spec, np.array([-2.0]), np.array([2.0]))
     unknown = {}
     for chance in (False, True):
         rng = np.random.default_rng(0)
-        believed = MoveModel.prior(features, np.ones(1), chance=chance)
+        believed = TransitionPosterior.prior(features, np.ones(1), chance=chance)
         for _ in range(6):
             states = np.empty((200, 21, 1))
             states[:, 0], actions = rng.uniform(-1, 1, (200, 1)), rng.integers(0, 2, (200, 20))
@@ -289,7 +290,7 @@ def test_chance_is_told_from_what_is_not_known_yet() -> None:
             arrays |= {"rewards": np.zeros((200, 20)), "lengths": np.full(200, 21)}
             block = Block(200, arrays | {"versions": np.zeros(200, dtype=np.int64)})
             metric, scales, _ = believed.metric()
-            asked = MoveMoments(spec, features, metric, believed.model, scales)
+            asked = TransitionMoments(spec, features, metric, believed.model, scales)
             believed = believed.after(asked.layout.unpack(asked.total(block))["moments"], 0.0, 200)
         unknown[chance] = believed.unknown
     assert unknown[True] < 1e-3 < unknown[False]
@@ -302,7 +303,7 @@ def test_chance_is_told_from_what_is_not_known_yet() -> None:
 def test_without_noise_the_model_is_the_world() -> None:
     """Moves that are exactly linear in the features are found from a few users."""
     spec = SmoothSpec((-2.0, -2.0), (2.0, 2.0), 2, 20)
-    features = Monomials.of(spec, np.array(spec.lows), np.array(spec.highs))
+    features = PolynomialFeatures.of(spec, np.array(spec.lows), np.array(spec.highs))
     rng = np.random.default_rng(0)
     true = rng.normal(size=(features.size, 2)) * 0.02 * 0.5 ** features.degrees[:, np.newaxis]
     states = np.empty((30, 21, 2))
@@ -312,10 +313,10 @@ def test_without_noise_the_model_is_the_world() -> None:
     lengths, versions = np.full(30, 21), np.zeros(30, dtype=np.int64)
     arrays = {"states": states, "actions": actions, "rewards": np.zeros((30, 20))}
     block = Block(30, arrays | {"lengths": lengths, "versions": versions})
-    believed = MoveModel.prior(features, np.full(2, 0.1))
+    believed = TransitionPosterior.prior(features, np.full(2, 0.1))
     for _ in range(6):
         metric, scales, _ = believed.metric()
-        asked = MoveMoments(spec, features, metric, believed.model, scales)
+        asked = TransitionMoments(spec, features, metric, believed.model, scales)
         believed = believed.after(asked.layout.unpack(asked.total(block))["moments"], 0.0, 30)
     at, taken = rng.uniform(-1, 1, (200, 2)), rng.integers(0, 2, 200)
     error = features(at, taken) @ (believed.model - true)
@@ -324,7 +325,7 @@ def test_without_noise_the_model_is_the_world() -> None:
 
 def test_noise_that_drowns_everything_changes_nothing() -> None:
     features = moments().features
-    believed = MoveModel.prior(features, np.array([1.0, 2.0]))
+    believed = TransitionPosterior.prior(features, np.array([1.0, 2.0]))
     m = features.size + 2
     noise = np.random.default_rng(0).normal(size=(m, m)) * 1e4
     believed = believed.after(noise + noise.T, 1e4, 10)
@@ -333,14 +334,14 @@ def test_noise_that_drowns_everything_changes_nothing() -> None:
 
 def test_a_plan_solves_bellmans_equation() -> None:
     world = mountain_car()
-    spec = world.spec
+    spec = replace(world.spec, discount=0.95)
 
     def step(states: Any, actions: Any) -> Any:
         there = states.copy()
         classic_loops.climb(there, actions.astype(np.int64))
         return there, spec.rewards(states, actions, there), spec.ended(there)
 
-    planner = GridPlanner(spec, np.array(spec.lows), np.array(spec.highs), 0.95)
+    planner = GridPlanner(spec, np.array(spec.lows), np.array(spec.highs))
     Q, _ = planner.plan(step, np.random.default_rng(0))
     held = planner._choose_held(step, np.random.default_rng(0))
     some = np.random.default_rng(1).integers(planner.grid.size, size=300)
@@ -395,7 +396,7 @@ def test_says_what_it_is_told() -> None:
 
 def test_finds_where_episodes_end() -> None:
     spec = SmoothSpec((-1.0, -1.0), (1.0, 1.0), 2, 30)
-    features = Monomials(np.array(spec.lows), np.array(spec.highs), (), np.zeros((2, 0)))
+    features = PolynomialFeatures(np.array(spec.lows), np.array(spec.highs), (), np.zeros((2, 0)))
     rng, rows = np.random.default_rng(0), 300
     states, lengths = rng.uniform(-1.0, 1.0, (rows, 31, 2)), np.full(rows, 31)
     for user in range(rows):
@@ -403,8 +404,8 @@ def test_finds_where_episodes_end() -> None:
         lengths[user] = over[0] + 1 if len(over) else 31
     arrays = {"states": states, "actions": np.zeros((rows, 30), dtype=np.int64)}
     arrays |= {"rewards": np.zeros((rows, 30)), "lengths": lengths}
-    asked = EndMoments(spec, features)
-    ends = EndSigns.of(features)
+    asked = TerminationMoments(spec, features)
+    ends = TerminationRegression.of(features)
     ends = ends.after(asked.layout.unpack(asked.total(Block(rows, arrays)))["moments"], 1.0)
     at = rng.uniform(-1.0, 1.0, (1000, 2))
     assert (ends(at) == (at[:, 0] + 0.5 * at[:, 1] > 0.6)).mean() > 0.9

@@ -6,7 +6,6 @@ import pytest
 
 from tacit import InvalidArgument
 from tacit.continuous import Custom, Grid, Polynomial, QPolicy, Quadrature
-from tacit.continuous.features import feature_arrays
 from tacit.continuous.world import chooser
 from tacit.store.values import dump, load
 
@@ -68,9 +67,8 @@ def test_explored_actions_are_uniform_with_probability_epsilon():
 def test_the_number_that_is_drawn_decides():
     policy = QPolicy(GRID, np.eye(3), epsilon=0.3)
     coins = np.array([0.0, 0.0999, 0.1, 0.2, 0.29999999999999999, 0.3, 0.9])
-    assert policy.explored(np.full(7, 1), coins).tolist() == [0, 0, 1, 2, 1, 1, 1]
-    below = np.nextafter(0.3, 0.0)
-    assert policy.explored(np.array([0]), np.array([below])).tolist() == [2]
+    assert policy.random_actions(coins).tolist() == [0, 0, 1, 2, -1, -1, -1]
+    assert policy.random_actions(np.array([np.nextafter(0.3, 0.0)])).tolist() == [2]
 
 
 def test_uniform():
@@ -119,9 +117,8 @@ def test_the_published_file_is_plain_arrays_for_everybody(features, tmp_path):
     assert (stored["weights"] == policy.weights).all()
     assert float(stored["epsilon"]) == 0.25
     assert stored["preference"].tolist() == [2, 0, 1]
-    kind, parameters = feature_arrays(features)
-    assert str(stored["features"]) == kind
-    assert all((stored[name] == value).all() for name, value in parameters.items())
+    assert str(stored["features"]) == features.published_as
+    assert all((stored[name] == value).all() for name, value in features.parameters().items())
 
 
 def test_code_is_not_published(tmp_path):

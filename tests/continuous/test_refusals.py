@@ -29,11 +29,10 @@ NO_NUMBER = ("much", 1j, None, True, float("nan"), object(), [1.0])
     ("make", "name", "values"),
     [
         (FittedFunctionalQ, "serve", ("some", 1, [], np.ones(2))),
-        (FittedFunctionalQ, "discount", ("much", 1.0, -0.1, 1j, True)),
         (FittedFunctionalQ, "ends", ("no", 0, 1.0, [])),
         (FittedFunctionalQ, "constants", ({}, 0, "grid", FunctionalConstants)),
         (FittedFunctionalQ, "kernel", (1.0,)),
-        (KernelLSVI, "scale", (*NO_NUMBER, 0.0)),
+        (KernelLSVI, "scale", (1.0,)),
     ],
 )
 def test_options_are_refused_in_words(make, name, values, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from tacit.continuous import (
     line,
 )
 from tacit.continuous.fitted_functional_q import _turns
-from tacit.continuous.statistics.clipped_sums import MeanRewards
+from tacit.continuous.statistics import MeanRewards
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block
 from tacit.simulation.run import run

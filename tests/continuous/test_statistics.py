@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from tacit import check_statistic
 from tacit.continuous import BoxSpec, Grid, Polynomial
 from tacit.continuous.estimate import bumps, root_of
-from tacit.continuous.statistics.clipped_sums import ResidualSums, VisitSums
-from tacit.continuous.statistics.steps import steps_of
+from tacit.continuous.statistics import ResidualSums, Units, VisitSums, steps_of
 from tacit.continuous.sum_loops import FINE
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument
@@ -42,7 +41,7 @@ def users(rng: np.random.Generator, count: int, spec: BoxSpec = SPEC) -> Block:
     )
 
 
-def residuals(kind: type[ResidualSums] = ResidualSums, **changes: Any) -> ResidualSums:
+def residuals(**changes: Any) -> ResidualSums:
     rng = np.random.default_rng(0)
     given: dict[str, Any] = {
         "spec": SPEC,
@@ -52,12 +51,10 @@ def residuals(kind: type[ResidualSums] = ResidualSums, **changes: Any) -> Residu
         "predictions": rng.normal(size=(2, 5)),
         "clip": 0.7,
         "discount": 0.9,
-        "centre": 0.25,
-        "unit": 0.5,
+        "units": Units(0.25, 0.5, -1.0, (-math.inf, math.inf)),
         "offset": 0.1,
-        "ending": -1.0,
     }
-    return kind(**given | changes)
+    return ResidualSums(**given | changes)
 
 
 def rounded(states: Floats) -> Floats:
@@ -68,20 +65,20 @@ def rounded(states: Floats) -> Floats:
 
 def by_hand(statistic: ResidualSums, block: Block) -> Floats:
     """Step by step, as the class says it."""
-    rows = []
+    rows, units = [], statistic.units
     for u in range(block.users):
         total = np.zeros((SPEC.actions, statistic.root.shape[1]))
         length = int(block["lengths"][u])
         for t in range(min(length, SPEC.horizon)):
             s, ahead = (statistic.features(rounded(block["states"][u, k])) for k in (t, t + 1))
             a = int(block["actions"][u, t])
-            low, high = statistic.value_range
+            low, high = units.value_range
             value = min(high, max(low, float((statistic.values @ ahead).max()) - statistic.offset))
             if t + 1 == length:
-                if statistic.ending is None:
+                if units.ending is None:
                     continue
-                value = statistic.ending
-            reward = (float(block["rewards"][u, t]) - statistic.centre) / statistic.unit
+                value = units.ending
+            reward = (float(block["rewards"][u, t]) - units.centre) / units.unit
             e = reward + statistic.discount * value - float(statistic.predictions[a] @ s)
             total[a] += e * (s @ statistic.root)
         norm = float(np.linalg.norm(total))
@@ -93,7 +90,7 @@ def by_hand(statistic: ResidualSums, block: Block) -> Floats:
 @pytest.mark.parametrize("clip", [0.7, 100.0])
 def test_residuals_are_what_they_are_by_hand(ending: float | None, clip: float) -> None:
     block = users(np.random.default_rng(1), 50)
-    statistic = residuals(ending=ending, clip=clip, value_range=(-0.5, 0.8))
+    statistic = residuals(units=Units(0.25, 0.5, ending, (-0.5, 0.8)), clip=clip)
     np.testing.assert_allclose(statistic.vectors(block), by_hand(statistic, block), atol=1e-12)
 
 

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 import tacit
 from tacit import JointDP, NonPrivate
 from tacit.core.agent import Agent
-from tacit.core.schedule import Schedule
+from tacit.core.problem import Schedule
 from tacit.privacy.errors import HorizonExceeded, InvalidArgument
 from tacit.store import ledger, runs, schema
 from tests.core.algorithms import SPEC, Adds, AddsRewards, block_of
@@ -184,7 +184,7 @@ def test_forgetting_between_the_sum_and_its_commit_is_summed_again(monkeypatch: 
 def test_a_stream_of_forgets_does_not_hold_a_block_up(tmp_path: Path, monkeypatch: Any) -> None:
     agent = Adds(SPEC, 20, PRIVATE, store=tmp_path / "runs.db")
     other = Adds(SPEC, 20, PRIVATE, store=tmp_path / "runs.db")
-    draw, asked = type(agent._curator).answer, list[Any]()
+    draw, asked = type(agent._run.curator).answer, list[Any]()
 
     def forgets(self: Any, *given: Any, **options: Any) -> Any:
         found = draw(self, *given, **options)
@@ -193,7 +193,7 @@ def test_a_stream_of_forgets_does_not_hold_a_block_up(tmp_path: Path, monkeypatc
             asked.append(runs.forget(db, other.store, *who))
         return found
 
-    monkeypatch.setattr(type(agent._curator), "answer", forgets)
+    monkeypatch.setattr(type(agent._run.curator), "answer", forgets)
     agent.learn(block_of(10), people(0, 10))
     assert asked[-1] is None, "she is told to wait for the release"
     assert [told["removed"] for told in asked[:-1]] == [1] * (len(asked) - 1)
@@ -363,3 +363,16 @@ def test_two_agents_of_one_run_fill_blocks_together(tmp_path: Path) -> None:
         rows = db.execute(sa.select(schema.blocks).order_by(schema.blocks.c.block)).all()
     assert [row.users for row in rows] == [10] * 12 + [0]
     assert ledger.verify(agents[0].store) == []
+
+
+@pytest.mark.parametrize("store", ["", "runs.db"])
+def test_a_simulated_block_costs_the_same_however_many_users_it_stands_for(
+    store: str, tmp_path: Path
+) -> None:
+    world = tacit.tabular.riverswim(4, 6)
+    agent = tacit.UCBVI(
+        world.spec, 10**12, PRIVATE, schedule="fixed:size=500000000000", noise_seed=0,
+        store=tmp_path / store if store else "",
+    )  # fmt: skip
+    tacit.run(agent, world, seed=0, progress=False)
+    assert (agent.served, agent.releases) == (10**12, 2)

@@ -1,6 +1,6 @@
 """One run under fire: exceptions at any line, signals, threads and kills lose and double nobody.
 
-``python -m research.hostile.owner`` does all of it; here is some of each, and code that is broken,
+``python -m research.campaign`` does all of it; here is some of each, and code that is broken,
 which it must notice.
 """
 
@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from research.hostile import owner
-from research.hostile.owner import CALLS, KINDS, Run, Tally
-from tacit.core import agent as agents
+from research.campaign import library as owner
+from research.campaign.library import CALLS, KINDS, Run, Tally
+from tacit.core import intake
 from tacit.privacy.errors import Busy
 from tacit.store import runs
 
@@ -72,8 +72,8 @@ def test_many_threads(count: int, kind: str) -> None:
 
 
 def test_who_was_taken_must_be_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = agents._say_who
-    monkeypatch.setattr(agents, "_say_who", lambda error, _, given: right(error, 0, given))
+    right = intake._say_who
+    monkeypatch.setattr(intake, "_say_who", lambda error, _, given: right(error, 0, given))
     assert owner.lines("learn", "file", stride=601).wrong_books
 
 
@@ -96,13 +96,13 @@ def test_a_call_from_a_signal_handler_is_refused_and_does_no_harm(tmp_path: Path
             except Busy as error:
                 caught.append(error)
 
-    right, before = agent._curator.price, signal.signal(signal.SIGUSR1, handler)
+    right, before = agent._run.curator.price, signal.signal(signal.SIGUSR1, handler)
 
     def price(release: Any) -> Any:
         os.kill(os.getpid(), signal.SIGUSR1)
         return right(release)
 
-    agent._curator.price = price
+    agent._run.curator.price = price
     try:
         run.learn(agent, 5)
     finally:

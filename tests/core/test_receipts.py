@@ -13,7 +13,7 @@ import pytest
 import sqlalchemy as sa
 
 import tacit
-from tacit.core.receipt import Receipt
+from tacit.core.intake import Receipt
 from tacit.privacy.errors import InvalidArgument, TacitWarning
 from tacit.store import ledger, runs, schema
 from tacit.store.values import load
@@ -266,10 +266,10 @@ def read(agent: tacit.Agent, devices: int, at_once: int = 10) -> list[tuple[str,
     """Tickets and policies of devices that read one after the other."""
     found = []
     for i in range(devices):
-        found.append((agent.ticket(), agent.policy))
+        found.append((agent.intake.ticket(), agent.policy))
         if i % at_once == at_once - 1:
-            agent.flush_places()
-    agent.flush_places()
+            agent.intake.flush()
+    agent.intake.flush()
     return found
 
 
@@ -282,7 +282,7 @@ def send(
     names = [f"p{first + i}" for i in range(len(devices))]
     events = [f"e{first + i}" for i in range(len(devices))]
     rows = tacit.Block(len(devices), columns)
-    told = agent.receive(rows, names, events, [ticket for ticket, _ in devices])
+    told = agent.intake.receive(rows, names, events, [ticket for ticket, _ in devices])
     return [answer.status for answer in told]
 
 
@@ -290,7 +290,7 @@ def wait(agent: tacit.Agent, seconds: float) -> None:
     """As if so much time had gone by since blocks were closed."""
     with agent.store.write() as db:
         db.execute(sa.update(schema.blocks).values(at=schema.blocks.c.at - seconds))
-    agent._look(fresh=True)
+    agent._run.look(fresh=True)
 
 
 @pytest.mark.parametrize("kind", ["UCBVI", "ConcurrentPSRL"])
@@ -317,7 +317,7 @@ def test_a_place_is_in_the_block_of_its_ticket_and_the_rest_is_empty() -> None:
     wait(agent, 2.0)
     assert not agent.step(), "five may still come"
     assert send(agent, devices[14:15], 99) == ["used"]
-    wait(agent, agent.window)
+    wait(agent, agent.intake.window)
     while agent.step():
         pass
     assert (agent.served, agent.policy.version) == (60, 3), "places count, and are empty"
@@ -354,7 +354,7 @@ def test_devices_of_a_local_block_are_all_asked_the_same() -> None:
         data = [WORLD.simulate(policy, 1, rng, "episodes").block() for _, policy in devices]
         made = [tacit.local.report(statistic, one, privacy) for one in data[: len(places)]]
         names = [f"{version}-{i}" for i in range(len(places))]
-        told = agent.receive(agent.report_block(np.stack(made)), names, names, places)
+        told = agent.intake.receive(agent.report_block(np.stack(made)), names, names, places)
         assert [answer.status for answer in told] == ["waiting"] * len(places)
         wait(agent, 2.0)
         assert agent.step()

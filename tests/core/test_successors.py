@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import tacit
-from tacit.core.receipt import Receipt
+from tacit.core.intake import Receipt
 from tacit.privacy.errors import HorizonExceeded, InvalidArgument
 from tacit.registry import agent_entry
 from tacit.store import ledger

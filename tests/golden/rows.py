@@ -58,7 +58,6 @@ _TABLE: tuple[tuple[str, str, int, str], ...] = (
     ("lsvi_ucb:statistic=counts,stationary=false", SIMPLEX, 4_000, "joint"),
     ("lsvi_ucb", "simplex:stationary=false,horizon=5", 2_000, "joint"),
     ("lsvi_ucb_plus_plus", SIMPLEX, 4_000, "none, joint, local"),
-    ("lsvi_ucb_plus_plus:weights=none", SIMPLEX, 4_000, "joint"),
     ("linear_posterior", SIMPLEX, 1_000, "none, joint, distributed"),
     ("linear_posterior:stationary=false", SIMPLEX, 1_000, "joint"),
     ("pessimistic_lsvi", SIMPLEX, 4_000, "none, joint"),
@@ -138,7 +137,7 @@ def _papers() -> Iterator[tuple[str, Callable[[], Any]]]:
 def _run_paper(paper: str, algorithm: str, world: str, given: dict[str, Any]) -> Any:
     module = getattr(papers, paper)
     if "constants" in given:
-        given = given | {"constants": module.Constants(*given["constants"])}
+        given = given | {"constants": module.LSVIConstants(*given["constants"])}
     return getattr(module, algorithm)(build(world), **given)
 
 

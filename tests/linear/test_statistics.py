@@ -22,7 +22,7 @@ from tacit.linear.statistics import (
     unit_features,
     weighted_grams,
 )
-from tacit.mixture.model_sums import any_features
+from tacit.mixture.statistics import any_features
 from tacit.privacy.bounds import features as of_features
 from tacit.privacy.errors import CheckFailed, InvalidArgument
 from tacit.privacy.statistic import Statistic

@@ -32,7 +32,7 @@ def project_ellipsoid(theta, centre, V, beta):
     """The nearest model, in the Frobenius norm, with |. - centre|_V <= beta."""
     eigenvalues, basis, middle, point = _turned(theta, centre, V)
     out = np.empty(middle.shape)
-    search_loops.project_ellipsoid(point, 1.0, middle, eigenvalues, beta, out)
+    search_loops.project_ellipsoid(point, _search(middle, eigenvalues, beta), out)
     return basis @ out
 
 
@@ -46,8 +46,15 @@ def project_intersection(theta, centre, V, beta, radius):
     """The nearest model in both, the ellipsoid and the ball; ``None`` if they do not meet."""
     eigenvalues, basis, middle, point = _turned(theta, centre, V)
     out = np.empty(middle.shape)
-    meets = search_loops.project_both(point, middle, eigenvalues, beta, radius, out)
+    meets = search_loops.project_both(point, _search(middle, eigenvalues, beta, radius), out)
     return basis @ out if meets else None
+
+
+def _search(middle, eigenvalues, beta, radius=1.0):
+    """A set of models; costs are not looked at."""
+    none = np.zeros((1, 1))
+    among = np.ascontiguousarray(middle), eigenvalues, none, float(beta), float(radius)
+    return search_loops.Search(*among, *(none,) * 4, np.zeros((1, 1, 1)), np.zeros((1, 1, 1)))
 
 
 def _turned(theta, centre, V):

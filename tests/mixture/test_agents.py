@@ -19,8 +19,7 @@ from tacit import (
     Relation,
 )
 from tacit.mixture import MixtureWorld, hard_mixture, mixture_from_tabular, mixture_of_models
-from tacit.mixture.model_sums import ModelSums
-from tacit.mixture.path_counts import PathCounts
+from tacit.mixture.statistics import ModelSums, PathCounts
 from tacit.privacy.errors import InvalidArgument
 from tacit.simulation.run import run
 from tacit.simulation.seeds import noise_seed
@@ -227,7 +226,8 @@ def test_a_ridge_grows_with_the_noise() -> None:
     gram = np.diag([-5.0, 0.0, 2.0, 7.0])
     for noise in (0.0, 3.0):
         expected = np.diag([0.0, 0.0, 2.0, 7.0]) + (prior + 2.0 * noise) * np.eye(4)
-        np.testing.assert_allclose(agent.regularised(gram, noise), expected, atol=1e-12)
+        found = agent.estimator.regularised(gram, noise)
+        np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
 # That they learn.

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from tacit import LinOptPO, LinOptVI, NonPrivate
 from tacit.mixture import MixtureWorld, mixture_from_tabular
-from tacit.mixture.count_model import CountModel
-from tacit.mixture.estimate import PublicFeatures, Rows
+from tacit.mixture.estimate import PathEstimator, PublicFeatures, SumEstimator
+from tacit.numerics.regression import BlockSums
 from tacit.privacy.statistic import Block
 from tacit.tabular import riverswim
 from tacit.tabular.policy import Policy
@@ -92,7 +92,7 @@ class PlainLoops:
     def fitted(self, row: int | None) -> tuple[Floats, Floats]:
         """Lambda and weights, from all steps or those of one."""
         k, H = self.spec.free, self.spec.horizon
-        last = H if self.agent.pooled else H - 1
+        last = H if self.agent.estimator.pooled else H - 1
         matrix, cross = self.ridge * np.eye(k), np.zeros(k)
         for h, s, a, t, _ in self.steps:
             if h >= last or row not in (None, h):
@@ -177,7 +177,7 @@ def ridge(monkeypatch: pytest.MonkeyPatch) -> float:
     def regularised(self: Any, gram: Floats, noise: float) -> Floats:
         return gram + 0.7 * np.eye(len(gram))
 
-    monkeypatch.setattr(LinOptVI.algorithm, "regularised", regularised)
+    monkeypatch.setattr(SumEstimator, "regularised", regularised)
     return 0.7
 
 
@@ -259,15 +259,6 @@ def test_units_of_reward_features_do_not_matter(long: float, statistic: str) -> 
     np.testing.assert_allclose(tables[0], tables[1], atol=1e-9)
 
 
-def test_rows_are_pooled() -> None:
-    rng = np.random.default_rng(0)
-    gram, cross = rng.normal(size=(3, 2, 2)), rng.normal(size=(3, 2))
-    rows = Rows(gram, cross, np.array([1.0, 2.0, 2.0]), np.array([3.0, 0.0, 4.0])).pooled()
-    np.testing.assert_allclose(rows.gram, [gram[0] + gram[1] + gram[2]])
-    np.testing.assert_allclose(rows.cross, [cross[0] + cross[1] + cross[2]])
-    assert (rows.gram_noise[0], rows.cross_noise[0]) == (3.0, 5.0)
-
-
 # Counts.
 
 
@@ -280,7 +271,8 @@ def test_counts_are_regressed_on_as_in_plain_loops(seed: int, pooled: bool) -> N
     counts = rng.poisson(20.0, (H, S, A, S)) * (rng.random((H, S, A, 1)) < 0.7) + 0.0
     noise = rng.choice([0.0, 3.0, 30.0], (H, S, A))
     counts += noise[..., None] * rng.normal(size=counts.shape)
-    model = CountModel(public, counts, noise, 0.8, [], pooled)
+    sums = BlockSums().added({"counts": counts}, {"counts": noise}, 0.0, 1)
+    model = PathEstimator(world.spec, public, pooled, 0.8).model(sums)
     V = rng.random(S) * 2
     for h in range(H - 1):
         w = np.zeros(k)
@@ -360,11 +352,11 @@ def test_on_finite_worlds_counts_say_frequencies(stationary: bool) -> None:
     world = mixture_from_tabular(riverswim(3, 4))
     agent = LinOptVI(
         world.spec,
-        10**8,
+        10**7,
         NonPrivate(),
         statistic="counts",
         stationary=stationary,
-        schedule="fixed:size=20000000",
+        schedule="fixed:size=2000000",
         seed=3,
     )
     rng, N = np.random.default_rng(0), np.zeros((4, 3, 2, 3))
@@ -378,7 +370,7 @@ def test_on_finite_worlds_counts_say_frequencies(stationary: bool) -> None:
     for h in range(3):
         # Nothing follows the last step, so its transition is not asked for.
         n = (N[:3].sum(axis=0) if stationary else N[h]).sum(axis=-1)
-        seen = n > 10**6
+        seen = n > 10**5
         assert seen.any()
         frequencies = (N[:3].sum(axis=0) if stationary else N[h])[seen] / n[seen, np.newaxis]
-        np.testing.assert_allclose(estimated(agent, h)[seen], frequencies, atol=1e-4)
+        np.testing.assert_allclose(estimated(agent, h)[seen], frequencies, atol=1e-3)

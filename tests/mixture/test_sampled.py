@@ -13,7 +13,7 @@ from research import large_worlds
 from research.worlds import currents
 from tacit import Block, JointDP, LinOptSampled, LocalDP, NonPrivate, Relation, check_statistic
 from tacit.mixture import SampledSpec, mixture_of_models
-from tacit.mixture.targeted_sums import TargetedSums
+from tacit.mixture.sampled_spec import TargetedSums
 from tacit.privacy.errors import InvalidArgument
 from tacit.simulation.run import run
 from tacit.testing.check_agent import check_agent

@@ -16,10 +16,8 @@ from numpy.typing import NDArray
 from scipy.optimize import nnls
 
 from tacit import Block, Relation, check_statistic
-from tacit.mixture import hard_mixture, mixture_of_models, path_counts, sum_loops
-from tacit.mixture import model_sums as of_models
-from tacit.mixture.model_sums import ModelSums, any_features
-from tacit.mixture.path_counts import PathCounts
+from tacit.mixture import hard_mixture, mixture_of_models, statistics, sum_loops
+from tacit.mixture.statistics import ModelSums, PathCounts, any_features
 from tacit.privacy.bounds import walks
 from tacit.privacy.errors import CheckFailed, InvalidArgument
 from tacit.privacy.statistic import Statistic
@@ -234,7 +232,7 @@ def test_model_sums_are_enumerated(
         if share is None:
             assert of_replace == pytest.approx(1.0, rel=1e-8)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(of_models, "_MOST_STEPS", 0)
+        patch.setattr(statistics, "_MOST_STEPS", 0)
         many = model_sums(world, horizon, rewards, **options)
         assert bounds(many)[0] == bounds(statistic)[0]
         assert bounds(statistic)[1] <= bounds(many)[1] * (1 + 1e-12)
@@ -267,7 +265,7 @@ def test_a_mean_need_not_be_a_distribution(monkeypatch: pytest.MonkeyPatch) -> N
     mean = np.array([[[3.0, 0.0], [-2.0, 1.0]], [[0.0, -3.0], [4.0, 4.0]]])
     world = {**OPPOSED, "features": features, "mean": mean}
     world |= {"support": np.ones((2, 2, 2), dtype=bool), "reward_features": features[:, :, 0]}
-    monkeypatch.setattr(of_models, "_MOST_STEPS", 0)
+    monkeypatch.setattr(statistics, "_MOST_STEPS", 0)
     check_extent(model_sums(world, 2, True), everyone(2, 2, 2))
 
 
@@ -436,7 +434,7 @@ def test_paths_are_enumerated(statistic: PathCounts) -> None:
         # Exact, but never less than 1.
         assert np.maximum(found, 1.0) == pytest.approx(declared, rel=1e-12)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(path_counts, "_MOST_PAIRS", -1)
+        patch.setattr(statistics, "_MOST_PAIRS", -1)
         fields = ("support", "informs", "start", "horizon", "policy", "version", "rewards")
         rough = PathCounts(*(getattr(statistic, name) for name in fields))
         for norm, exact in (("l2", bounds(statistic)), ("l1", bounds_1(statistic))):
@@ -990,7 +988,7 @@ def test_a_path_that_goes_on_is_caught(monkeypatch: pytest.MonkeyPatch, old: str
 
 
 def test_features_that_are_not_cut_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(of_models, "cut", lambda vectors, axes: vectors)
+    monkeypatch.setattr(statistics, "cut", lambda vectors, axes: vectors)
     with pytest.raises(AssertionError), np.errstate(all="ignore"):
         long_features_are_cut()
 

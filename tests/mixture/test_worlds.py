@@ -5,7 +5,6 @@ import pytest
 
 from tacit import InvalidArgument
 from tacit.mixture import MixtureWorld, hard_mixture, mixture_of_models
-from tacit.mixture import worlds as built_in
 from tacit.registry import build_world
 from tests.tabular.families import drawn_worlds, returns_have_the_exact_mean, uniform
 
@@ -176,28 +175,6 @@ def test_mixtures_of_models_depend_on_the_seed_alone():
     assert (untold.model.transitions == mixture_of_models().model.transitions).all()
     heaviest = {int(mixture_of_models(seed=seed).weights.argmax()) for seed in range(8)}
     assert len(heaviest) > 1
-
-
-@pytest.mark.parametrize("dimension", [2, 3, 4, 5, 50])
-@pytest.mark.parametrize("actions", [4, 7])
-def test_built_mixtures_are_accepted_by_design(dimension, actions):
-    """As documented: one action leads to the goal, and a decoy, .6 as good, seems to lead there."""
-    rng = np.random.default_rng(dimension)
-    models, weights, goal = built_in._built(rng, (9, actions, dimension))
-    assert (models >= 0).all()
-    np.testing.assert_allclose(models.sum(axis=-1), 1.0)
-    to_goal = np.sort((weights @ models)[..., goal], axis=1)
-    np.testing.assert_allclose(to_goal[:, -1], 0.7 * weights.max())
-    np.testing.assert_allclose(to_goal[:, -2], 0.6 * to_goal[:, -1])
-    assert (to_goal[:, :-2] == 0).all()
-    for horizon in (2, 10):
-        rewards = np.eye(9)[goal]
-        best, unknowing, uniform = built_in._values(models, weights, rewards, horizon)[:, 0]
-        assert best == pytest.approx(0.7 * weights.max() * (horizon - 1))
-        assert unknowing == pytest.approx(0.6 * best)
-        assert uniform == pytest.approx(1.6 / actions * best)
-    # Which actions they are has nothing to do with their labels.
-    assert len(set((weights @ models)[..., goal].argmax(axis=1).tolist())) > 1
 
 
 @pytest.mark.parametrize(

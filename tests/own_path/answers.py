@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from tacit.privacy.curator import Curator, JointCurator, Stream
 from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Bools, Floats
-from tacit.testing.watched_gate import Passage, WatchedGate
+from tacit.testing.recording import RecordingCurator, ReleaseRecord
 from tests.own_path import own_rules as own
 from tests.own_path.noise_tests import Law, Measured
 
@@ -37,7 +37,7 @@ class Answer:
     """One release, beside what it must be.
 
     Attributes:
-        passage, place: what passed the gate, and which release of its run it is.
+        record, place: what passed the curator, and which release of its run it is.
         noise: what was released minus our own sum, in steps.
         scale: what our own rules demand, in steps.
         draw: what the source drew for it.
@@ -46,7 +46,7 @@ class Answer:
         step: of its grid.
     """
 
-    passage: Passage
+    record: ReleaseRecord
     place: int
     noise: Floats
     scale: float
@@ -58,48 +58,50 @@ class Answer:
     @property
     def measured(self) -> Measured:
         """For the tests of noise; values on a grid repeat by chance, so their blur is a step."""
-        privacy = self.passage.gate.privacy
+        privacy = self.record.curator.privacy
         law: Law = "laplace" if privacy.needs_l1 else "normal"
-        gains = {self.passage.block: 1.0 / (self.scale * self.step)}
+        gains = {self.record.block: 1.0 / (self.scale * self.step)}
         noise, blur = self.noise / self.scale, 1.0 / self.scale
-        return Measured(self.passage, self.place, noise, gains, law, blur)
+        return Measured(self.record, self.place, noise, gains, law, blur)
 
 
-def answers_of(gate: WatchedGate, draws: Sequence[Draw]) -> list[Answer]:
+def answers_of(recorder: RecordingCurator, draws: Sequence[Draw]) -> list[Answer]:
     """All releases of joint curators; each must have had one draw of its own."""
-    passages = [p for p in gate.passages if isinstance(p.gate, JointCurator)]
-    drawn = dict(zip(map(id, passages), draws, strict=False))
+    records = [p for p in recorder.records if isinstance(p.curator, JointCurator)]
+    drawn = dict(zip(map(id, records), draws, strict=False))
     found: list[Answer] = []
-    streams: dict[Curator[Any], list[tuple[int, Passage]]] = {}
+    streams: dict[Curator[Any], list[tuple[int, ReleaseRecord]]] = {}
     places: dict[Curator[Any], int] = {}
-    for passage in passages:
-        place = places.setdefault(passage.gate, 0)
-        places[passage.gate] += 1
-        if passage.stream is not None:
-            streams.setdefault(passage.gate, []).append((place, passage))
+    for record in records:
+        place = places.setdefault(record.curator, 0)
+        places[record.curator] += 1
+        if record.stream is not None:
+            streams.setdefault(record.curator, []).append((place, record))
         else:
-            found.append(_plain(gate, passage, place, drawn.get(id(passage))))
+            found.append(_plain(recorder, record, place, drawn.get(id(record))))
     for some in streams.values():
         # A run that is read again has another object for the same stream.
         stream = some[-1][1].stream
         assert stream is not None
-        found += _streamed(gate, stream, some, [drawn.get(id(p)) for _, p in some])
-    if len(passages) != len(draws) and found:
-        words = f"{len(passages)} releases drew {len(draws)} times"
+        found += _streamed(recorder, stream, some, [drawn.get(id(p)) for _, p in some])
+    if len(records) != len(draws) and found:
+        words = f"{len(records)} releases drew {len(draws)} times"
         found[0] = dataclasses.replace(found[0], wrong=(words, *found[0].wrong))
-    order = {id(p): i for i, p in enumerate(passages)}
-    return sorted(found, key=lambda a: order[id(a.passage)])
+    order = {id(p): i for i, p in enumerate(records)}
+    return sorted(found, key=lambda a: order[id(a.record)])
 
 
-def _plain(gate: WatchedGate, passage: Passage, place: int, draw: Draw | None) -> Answer:
+def _plain(
+    recorder: RecordingCurator, record: ReleaseRecord, place: int, draw: Draw | None
+) -> Answer:
     """One release of one block."""
-    statistic, curator, where = passage.statistic, passage.gate, f"release {place}"
+    statistic, curator, where = record.statistic, record.curator, f"release {place}"
     assert isinstance(curator, JointCurator)
-    privacy, cost, block = curator.privacy, float(passage.release.cost or 0), passage.block
+    privacy, cost, block = curator.privacy, float(record.release.cost or 0), record.block
     step = own.step_of(statistic, privacy.norm)
     far = own.apart(statistic, privacy.relation, privacy.norm, step)
-    steps = statistic.layout.pack(passage.release.parts) / step
-    whole, is_open = own.total_of(statistic, gate.blocks[curator, block], step)
+    steps = statistic.layout.pack(record.release.parts) / step
+    whole, is_open = own.total_of(statistic, recorder.blocks[curator, block], step)
     noise, wrong, asked = np.rint(steps) - whole.astype(np.float64), [], math.nan
     if np.abs(steps - np.rint(steps)).max(initial=0.0) > 1e-3:
         wrong.append(f"{where} is not on the grid of {step:g}")
@@ -109,7 +111,7 @@ def _plain(gate: WatchedGate, passage: Passage, place: int, draw: Draw | None) -
         asked = draw.scale
         wrong += misfit(where, draw, far / cost, privacy.needs_l1)
         wrong += not_drawn(where, noise, draw, is_open)
-    return Answer(passage, place, noise, far / cost, draw, {block: far / asked}, (*wrong,), step)
+    return Answer(record, place, noise, far / cost, draw, {block: far / asked}, (*wrong,), step)
 
 
 def misfit(where: str, draw: Draw, demanded: float, pure: bool) -> list[str]:
@@ -133,7 +135,10 @@ def not_drawn(where: str, noise: Floats, draw: Draw, is_open: Bools) -> list[str
 
 
 def _streamed(
-    gate: WatchedGate, stream: Stream, some: list[tuple[int, Passage]], draws: list[Any]
+    recorder: RecordingCurator,
+    stream: Stream,
+    some: list[tuple[int, ReleaseRecord]],
+    draws: list[Any],
 ) -> list[Answer]:
     """The releases of a running sum, through the inverse of what its counter does to noise.
 
@@ -145,10 +150,10 @@ def _streamed(
     step = own.step_of(statistic, norm)
     far = own.apart(statistic, relation, norm, step)
     prefix, rows = np.zeros(statistic.layout.size), []
-    for _, passage in some:
-        raw, asked = gate.blocks[curator, passage.block], passage.statistic
+    for _, record in some:
+        raw, asked = recorder.blocks[curator, record.block], record.statistic
         prefix = prefix + own.total_of(asked, raw, step)[0]
-        rows.append(asked.layout.pack(passage.release.parts) / step - prefix)
+        rows.append(asked.layout.pack(record.release.parts) / step - prefix)
     matrix = _responses(stream, len(some))
     alone = bool(np.abs(np.diag(matrix)).min() > 0.0)
     inverse = np.linalg.inv(matrix) if alone else np.linalg.pinv(matrix)
@@ -157,8 +162,8 @@ def _streamed(
     parts = np.abs(moves) * far / scales[:, np.newaxis]
     costs = parts.sum(axis=0) if privacy.needs_l1 else np.sqrt((parts**2).sum(axis=0))
     found = []
-    for t, (place, passage) in enumerate(some):
-        claimed, draw = float(passage.release.cost or math.nan), draws[t]
+    for t, (place, record) in enumerate(some):
+        claimed, draw = float(record.release.cost or math.nan), draws[t]
         wrong = [] if alone else ["some release of a stream has no noise of its own"]
         if costs[t] > claimed * (1.0 + 1e-7):
             wrong.append(f"the stream's block {t} costs {costs[t]:.9g}, charged is {claimed:.9g}")
@@ -168,8 +173,8 @@ def _streamed(
         elif np.abs(noise[t] - draw.values).max() > 1e-4 * draw.scale:
             wrong.append(f"release {place} of a stream is not its sum plus what was drawn")
         scale = float(scales[t] * max(1.0, costs.max() / claimed))
-        paid = {passage.block: float(costs[t])}
-        found.append(Answer(passage, place, noise[t], scale, draw, paid, tuple(wrong)))
+        paid = {record.block: float(costs[t])}
+        found.append(Answer(record, place, noise[t], scale, draw, paid, tuple(wrong)))
     return found
 
 

@@ -22,7 +22,7 @@ import numpy as np
 from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Floats
 from tacit.testing.check_agent import Outcome
-from tacit.testing.watched_gate import WatchedGate
+from tacit.testing.recording import RecordingCurator
 from tests.own_path import recorded as real
 from tests.own_path.answers import Ints
 from tests.own_path.frozen import frozen_world
@@ -83,10 +83,10 @@ def _run(trial: real.RealTrial, tape: Tape) -> list[Floats]:
     """What a whole run publishes (of devices: one block), if these bytes are given."""
     agent = trial.make()
     stop = agent.block_users if trial.privacy.local else trial.pool.users
-    with tape.playing(), WatchedGate().open() as gate, real.drawing() as draws:
+    with tape.playing(), RecordingCurator().open() as recorder, real.drawing() as draws:
         real.serve(agent, trial.pool, stop=stop)
     tape.numbers = draws[0].values.size if draws else 1
-    parts = [passage.release.parts.values() for passage in gate.passages]
+    parts = [record.release.parts.values() for record in recorder.records]
     return [np.concatenate([np.ravel(part) for part in some]) for some in parts]
 
 

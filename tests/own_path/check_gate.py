@@ -19,8 +19,8 @@ from tacit.privacy.errors import CheckFailed
 from tacit.privacy.standard import ClippedSum
 from tacit.privacy.statistic import WHOLE_EPISODE, Block
 from tacit.testing.check_agent import Outcome
-from tacit.testing.made_up_users import block_of_strangers, some_rows, with_public
-from tacit.testing.watched_gate import WatchedGate, require_same
+from tacit.testing.recording import RecordingCurator, require_same
+from tacit.testing.sample_users import block_of_strangers, some_rows, with_public
 from tests.own_path import own_rules as own
 from tests.own_path import recorded as real
 from tests.own_path import statistics as tests
@@ -37,18 +37,18 @@ def outcomes(trial: real.RealTrial) -> list[Outcome]:
     wrong = [w for relation in Relation for w in _chunks(trial, relation)]
     for size in (3, 600, 70_000):
         wrong += _sized(trial, size)
-    return [real.judged("gate", wrong), real.judged("real flow", _flow(trial))]
+    return [real.judged("release", wrong), real.judged("real flow", _flow(trial))]
 
 
 def _asked(
     privacy: Any, blocks: list[Block], ask: Callable[[Any, list[int]], None]
 ) -> tuple[list[Answer], list[str]]:
     """What a fresh curator answers, and what our own rules say against it."""
-    with WatchedGate().open() as gate, real.drawing() as draws:
+    with RecordingCurator().open() as recorder, real.drawing() as draws:
         curator = privacy.curator()
         numbers = [curator.add(block) for block in blocks]
         ask(curator, numbers)
-    answers = answers_of(gate, draws)
+    answers = answers_of(recorder, draws)
     found = [w for a in answers for w in a.wrong]
     power, limit = 1 if privacy.pure else 2, own.episode_limit(privacy)
     for number in numbers:
@@ -67,7 +67,7 @@ def _alone(trial: real.RealTrial, **changes: Any) -> Any:
 def _chunks(trial: real.RealTrial, relation: Relation) -> list[str]:
     """Blocks of several chunks and of few users, asked for a part of their budget and the rest."""
     privacy, pool = _alone(trial, relation=relation), trial.pool
-    statistic = trial.played[0].answers[0].passage.statistic
+    statistic = trial.played[0].answers[0].record.statistic
     if statistic.protects != WHOLE_EPISODE:
         return []
     rows = [np.arange(n) % pool.users for n in (_CHUNKS, 40, 3)]
@@ -120,7 +120,7 @@ def _flow(trial: real.RealTrial) -> list[str]:
             for name in ("the published file", "the ledger"):
                 shown.pop(name, None)
         for a, b in zip(one.shown, two.shown, strict=True):
-            require_same(a, b, "real runs with the same releases and other users:")
+            require_same((a, b), "real runs with the same releases and other users:")
         if one.said != two.said:
             raise CheckFailed("what real runs say differs with their users")
     except CheckFailed as error:

@@ -10,8 +10,8 @@ from tacit.privacy.budget import Relation
 from tacit.privacy.local import report
 from tacit.privacy.statistic import Floats, Statistic
 from tacit.testing.check_agent import Outcome
-from tacit.testing.gate_noise import Flips
-from tacit.testing.watched_gate import WatchedGate
+from tacit.testing.recording import RecordingCurator
+from tacit.testing.release_noise import Flips
 from tests.own_path import own_rules as own
 from tests.own_path import recorded as real
 from tests.own_path import statistics as tests
@@ -34,7 +34,7 @@ def _releases(trial: real.RealTrial) -> list[Outcome]:
         runs.append(real.stacked(answers))
         for a in answers:
             wrong += a.wrong
-            if a.passage.stream is None:
+            if a.record.stream is None:
                 whole.setdefault(a.scale, []).append(a.noise.astype(np.int64))
     wrong += record.sizes() + [w for w in record.shapes() if "repeat" not in w]
     return _judged(trial, wrong, record.shared(), runs, whole)
@@ -62,9 +62,9 @@ def _judged(
 def _reports(trial: real.RealTrial) -> list[Outcome]:
     """Each report by itself, and their sum in the release."""
     privacy, agent, pool = trial.privacy, trial.make(), trial.pool
-    with WatchedGate().open() as gate:
+    with RecordingCurator().open() as recorder:
         real.serve(agent, pool)
-    wrong, statistic = _sums(gate, trial), gate.passages[0].statistic
+    wrong, statistic = _sums(recorder, trial), recorder.records[0].statistic
     rows = [i % pool.users for i in range(160 if trial.quick else 800)]
     users = [pool.take(slice(i, i + 1)) for i in rows]
     if privacy.reports_bits:
@@ -85,7 +85,7 @@ def _reports(trial: real.RealTrial) -> list[Outcome]:
         else:
             wrong.append(f"a report drew {len(draws)} times")
         z = noise / scale
-        record.add([Measured(gate.passages[0], place, z, {}, trial.law, 1.0 / scale)])
+        record.add([Measured(recorder.records[0], place, z, {}, trial.law, 1.0 / scale)])
         runs.append(z)
         whole.append(np.rint(noise).astype(np.int64))
     wrong += [w for w in record.sizes() if "release" not in w]
@@ -100,16 +100,16 @@ def report_scale(trial: real.RealTrial, statistic: Statistic) -> tuple[float, fl
     return step, own.apart(statistic, relation, norm, step) / cost
 
 
-def _sums(gate: WatchedGate, trial: real.RealTrial) -> list[str]:
+def _sums(recorder: RecordingCurator, trial: real.RealTrial) -> list[str]:
     """A release is the sum of the reports that came, unbiased."""
     found = []
-    for place, passage in enumerate(p for p in gate.passages if p.stream is None):
-        rows = gate.blocks[passage.gate, passage.block]["reports"].astype(np.float64)
+    for place, record in enumerate(p for p in recorder.records if p.stream is None):
+        rows = recorder.blocks[record.curator, record.block]["reports"].astype(np.float64)
         total = rows.sum(axis=0)
         if trial.privacy.reports_bits:
-            flip = Flips.of(passage.statistic, trial.privacy).flip
+            flip = Flips.of(record.statistic, trial.privacy).flip
             total = (total - len(rows) * flip) / (0.5 - flip)
-        off = np.abs(passage.statistic.layout.pack(passage.release.parts) - total).max()
+        off = np.abs(record.statistic.layout.pack(record.release.parts) - total).max()
         if off > 1e-9 * max(1.0, float(np.abs(total).max())):
             found.append(f"release {place} is not the sum of the reports that came")
     return found

@@ -15,7 +15,7 @@ import numpy as np
 
 from tacit.privacy.errors import CheckFailed
 from tacit.testing.check_agent import Outcome, check_ledger
-from tacit.testing.watched_gate import WatchedGate
+from tacit.testing.recording import RecordingCurator
 from tests.own_path import own_rules as own
 from tests.own_path import recorded as real
 from tests.own_path import statistics as tests
@@ -33,7 +33,7 @@ def _people(trial: real.RealTrial, name: str, options: dict[str, Any]) -> list[s
     """In silence: the rows are summed that the declared rule counts, after an opening too."""
     pool, path = trial.pool, trial.folder("people") / "run.db"
     ids, at = real.mixed_ids(pool.users, pool.users, 1), 0
-    with WatchedGate().open() as gate, real.drawing(quiet=True):
+    with RecordingCurator().open() as recorder, real.drawing(quiet=True):
         while at < pool.users:
             agent = trial.make(store=path, **options)
             privacy, end = agent.privacy, min(pool.users, at + max(1, agent.block_users // 2))
@@ -42,7 +42,7 @@ def _people(trial: real.RealTrial, name: str, options: dict[str, Any]) -> list[s
     if privacy.separate_blocks and privacy.episodes_per_user > 1:
         return []  # which block somebody is in depends on who came before
     kept = np.flatnonzero(own.counted([ids], privacy.episodes_per_user, False)[0])
-    blocks = [*gate.blocks.values()]
+    blocks = [*recorder.blocks.values()]
     count = sum(block.users for block in blocks)
     wrong = not 0 < count <= len(kept)
     for column in [] if privacy.local else ("states", "rewards"):
@@ -74,10 +74,10 @@ def _opened(trial: real.RealTrial) -> list[str]:
         copied = path.with_name(name)
         shutil.copyfile(path, copied)
         again = trial.make(store=copied)
-        with WatchedGate().open() as gate, real.drawing() as drawn:
+        with RecordingCurator().open() as recorder, real.drawing() as drawn:
             real.serve(again, pool, [f"v{i}" for i in range(pool.users)], at)
-        if again._stream is None:
-            found += [f"opened, {w}" for a in answers_of(gate, drawn) for w in a.wrong]
+        if again._run.stream is None:
+            found += [f"opened, {w}" for a in answers_of(recorder, drawn) for w in a.wrong]
         draws += [d.values for d in drawn]
         if again.guarantee.simulation_only:
             found.append("opened again, a real run says that it is a simulation")

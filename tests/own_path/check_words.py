@@ -96,7 +96,7 @@ def _recorded(guarantee: Any, answers: list[Any]) -> list[str]:
     """What it says of unit and mechanism is what was recorded of a run."""
     found = []
     for a in answers:
-        statistic = a.passage.statistic
+        statistic = a.record.statistic
         whole = statistic.private_columns is None and statistic.group_size == 1
         if statistic.protects not in guarantee.unit and guarantee.episodes_per_user == 1:
             found.append(
@@ -104,7 +104,7 @@ def _recorded(guarantee: Any, answers: list[Any]) -> list[str]:
             )
         if not whole and guarantee.unit == WHOLE_EPISODE:
             found.append(f"{statistic.name} is calibrated for less than a whole episode")
-        kind = "counter" if a.passage.stream is not None else "budget filter"
+        kind = "counter" if a.record.stream is not None else "budget filter"
         if kind not in guarantee.mechanism:
             found.append(f"the mechanism is {guarantee.mechanism!r}, and there was a {kind}")
     return list(dict.fromkeys(found))

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from tacit.testing.watched_gate import frozen_clock
+from tacit.testing.recording import frozen_clock
 
 
 @contextlib.contextmanager

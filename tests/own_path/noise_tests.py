@@ -29,7 +29,7 @@ from scipy.special import bdtr, bdtrc, gammainccinv, gammaincinv, ndtr, ndtri
 
 from tacit.privacy.curator import JointCurator
 from tacit.privacy.statistic import Floats, Layout
-from tacit.testing.watched_gate import Passage
+from tacit.testing.recording import ReleaseRecord
 
 # The chance of a false alarm of one test on a part, a release or a pair of them; of one test on a
 # single coordinate, of which there are thousands.
@@ -61,7 +61,7 @@ class Measured:
         blur: by how much a value may be off, in these units.
     """
 
-    passage: Passage
+    record: ReleaseRecord
     place: int
     noise: Floats
     gains: dict[int, float]
@@ -209,7 +209,7 @@ class NoiseRecord:
         self.runs += 1
         signs: list[tuple[int, NDArray[np.int8]]] = []
         for one in run:
-            layout = one.passage.statistic.layout
+            layout = one.record.statistic.layout
             self._add_sizes(one, layout)
             self._check_stated(one, layout)
             sign = np.sign(one.noise).astype(np.int8)
@@ -249,17 +249,17 @@ class NoiseRecord:
 
     def _check_stated(self, one: Measured, layout: Layout) -> None:
         """What a release says of its own noise."""
-        passage = one.passage
-        if not isinstance(passage.gate, JointCurator) or self.stated:
+        record = one.record
+        if not isinstance(record.curator, JointCurator) or self.stated:
             return
-        stream = passage.stream
+        stream = record.stream
         if stream is not None:
-            expected = stream.step * stream.counter.std_at(passage.block + 1)
+            expected = stream.step * stream.counter.std_at(record.block + 1)
         else:
             unit = math.sqrt(2.0) if one.law == "laplace" else 1.0
             expected = unit / max(abs(gain) for gain in one.gains.values())
         for part in layout.parts:
-            std = float(np.max(passage.release.std[part.name])) * part.weight
+            std = float(np.max(record.release.std[part.name])) * part.weight
             if abs(std - expected) > _SLACK * expected:
                 self.stated.append(
                     f"release {one.place} states a standard deviation of {std:.4g} for "

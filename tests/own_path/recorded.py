@@ -23,9 +23,8 @@ from tacit.privacy.local import report
 from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Block, Floats
 from tacit.testing.check_agent import Outcome
-from tacit.testing.made_up_users import joined, of_version, raw_block
-from tacit.testing.trial import Trial
-from tacit.testing.watched_gate import WatchedGate
+from tacit.testing.recording import RecordingCurator, Trial
+from tacit.testing.sample_users import joined, of_version, raw_block
 from tests.own_path.answers import Answer, Draw, Ints, answers_of
 from tests.own_path.noise_tests import Law
 
@@ -58,19 +57,19 @@ class RealRun:
     """Agents that ran in turns, and all that they drew and released."""
 
     agents: list[Any]
-    gate: WatchedGate
+    recorder: RecordingCurator
     draws: list[Draw]
 
     @cached_property
     def answers(self) -> list[Answer]:
         """All releases of joint curators, in their order."""
-        return answers_of(self.gate, self.draws)
+        return answers_of(self.recorder, self.draws)
 
     def by_agent(self) -> list[list[Answer]]:
         """Those of each of them."""
         found: dict[Curator[Any], list[Answer]] = {}
         for answer in self.answers:
-            found.setdefault(answer.passage.gate, []).append(answer)
+            found.setdefault(answer.record.curator, []).append(answer)
         return list(found.values())
 
 
@@ -137,13 +136,13 @@ class RealTrial:
         """Fresh agents that serve the pool in turns, block by block."""
         made, users = [self.make(**more) for _ in range(agents)], self.pool.users
         places: dict[int, int] = {}
-        with WatchedGate().open() as gate, drawing(quiet) as draws:
+        with RecordingCurator().open() as recorder, drawing(quiet) as draws:
             while any(places.get(k, 0) < users and a.block_users for k, a in enumerate(made)):
                 for k, agent in enumerate(made):
                     at = places.get(k, 0)
                     stop = min(users, at + agent.block_users)
                     places[k] = serve(agent, self.pool, ids, at, stop)
-        return RealRun(made, gate, draws)
+        return RealRun(made, recorder, draws)
 
     @cached_property
     def played(self) -> list[RealRun]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from tacit.core.world import World
 from tacit.testing.check_agent import Outcome
-from tacit.testing.trial import Trial
+from tacit.testing.recording import Trial
 from tests.own_path import (
     check_accounts,
     check_entropy,
@@ -27,7 +27,7 @@ CHECKS = {
     "entropy": check_entropy,
     "store": check_store,
     "accounts": check_accounts,
-    "gate": check_gate,
+    "release": check_gate,
     "words": check_words,
 }
 

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.core.agent import Agent
+from tacit.core.release_loop import ReleaseLoop
 from tacit.privacy import curator as joint
 from tacit.privacy import local
-from tacit.privacy.curator import JointCurator
+from tacit.privacy.curator import Curator, JointCurator
 from tacit.privacy.deviates import Deviates
 from tacit.privacy.noise import Noise
 from tests.own_path import check_entropy, check_gate, check_noise, check_sampler
@@ -61,7 +61,7 @@ def in_curator(change: Change) -> tuple[Any, str, Change]:
         finally:
             self.source = source
 
-    return JointCurator, "answer", answer
+    return Curator, "answer", answer
 
 
 def test_a_curator_that_asks_for_too_little_is_found(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ def test_late_releases_without_noise_are_found(tmp_path: Path) -> None:
         return f(self, scale, size) * (next(count) < 40)
 
     with planted(*in_curator(late)):
-        assert "gate" in failures(check_gate.outcomes(trial_of(tmp_path, runs=2)))
+        assert "release" in failures(check_gate.outcomes(trial_of(tmp_path, runs=2)))
 
 
 def test_users_beyond_a_chunk_that_are_not_rounded_are_found(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_users_beyond_a_chunk_that_are_not_rounded_are_found(tmp_path: Path) -> 
         return np.rint(statistic.total(block.take(slice(0, 1024))) / step).astype(np.int64)
 
     with planted(joint, "grid_total", one_chunk):
-        assert "gate" in failures(check_gate.outcomes(trial_of(tmp_path, runs=2)))
+        assert "release" in failures(check_gate.outcomes(trial_of(tmp_path, runs=2)))
 
 
 def test_a_report_of_a_wrong_scale_is_found(tmp_path: Path) -> None:
@@ -210,13 +210,14 @@ def test_a_fallback_for_a_broken_operating_system_is_found(tmp_path: Path) -> No
 def test_a_leak_of_real_runs_only_is_found(tmp_path: Path) -> None:
     """What is public of a simulation does not depend on users; of a real run it does."""
 
-    def raw(f: Change, self: Agent, *which: Any) -> Any:
+    def raw(f: Change, self: ReleaseLoop, *which: Any) -> Any:
         block = f(self, *which)
-        if not self._curator.source.simulation:
-            self.algorithm.mean_reward = float(np.mean(block["rewards"]))
+        if not self.run.curator.source.simulation:
+            algorithm: Any = self.run.algorithm
+            algorithm.mean_reward = float(np.mean(block["rewards"]))
         return block
 
-    with planted(Agent, "_raw", raw):
+    with planted(ReleaseLoop, "read_block", raw):
         assert "real flow" in failures(check_gate.outcomes(trial_of(tmp_path, runs=2)))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit.core.agent import Agent
+from tacit.core.intake import EpisodeIntake
 from tacit.privacy.models import JointDP
 from tacit.store import runs, store
 from tacit.store.store import Store
@@ -54,13 +54,13 @@ def test_defects_of_stores_are_found(defect: str, tmp_path: Path) -> None:
 
 
 def test_rows_that_are_written_twice_are_found(tmp_path: Path) -> None:
-    def write(f: Any, self: Agent, db: Any, run: Any, block: int, rows: Any, *more: Any) -> None:
+    def write(f: Any, self: Any, db: Any, run: Any, block: int, rows: Any, *more: Any) -> None:
         kept = np.maximum(np.arange(rows.users) - 1, 0)
         arrays = {name: array[kept] for name, array in rows.arrays.items()}
         f(self, db, run, block, type(rows)(rows.users, arrays), *more)
 
     trial = trial_of(tmp_path, runs=2)
-    with planted(Agent, "_write", write):
+    with planted(EpisodeIntake, "_write", write):
         assert "people" in failures(check_store.outcomes(trial))
 
 

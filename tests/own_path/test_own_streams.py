@@ -15,7 +15,7 @@ from tacit.core.constructors import make_agent
 from tacit.privacy.counters.base import Counter
 from tacit.privacy.counters.blt import BufferedToeplitz
 from tacit.privacy.noise import Noise
-from tacit.testing.trial import Trial
+from tacit.testing.recording import Trial
 from tests.own_path import check_accounts, check_noise, check_store
 from tests.own_path.suite import CHECKS, real_outcomes
 from tests.own_path.trials import JOINT, RealTrial, failures, planted

@@ -11,7 +11,7 @@ from unittest import mock
 
 import tacit
 from tacit.testing.check_agent import Outcome
-from tacit.testing.trial import Trial
+from tacit.testing.recording import Trial
 from tests.own_path.recorded import RealTrial
 
 JOINT = tacit.JointDP(1.0, 1e-6)

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 from tacit.lq import dosing
-from tacit.lq.world import LQWorld, Sphere, UniformBall
+from tacit.lq.world import LQWorld, Sphere
 from tacit.papers import chowdhury_lq_2021 as paper
-from tacit.privacy.errors import InvalidArgument
+from tacit.papers.result import Proof
 from tacit.privacy.noise import Noise
 
 
 def small_world() -> LQWorld:
     """Two states and a control, as Assumption 1 has it."""
     A, B = [[0.5, 0.1], [0.0, 0.4]], [[0.3], [0.2]]
-    noise, start = UniformBall(0.1), Sphere(0.8, (0.0, 0.0))
+    noise, start = 0.1, Sphere(0.8, (0.0, 0.0))
     Q, R = np.eye(2), [[0.05]]
     return LQWorld(A, B, Q, R, horizon=4, noise=noise, start=start, norm_bound=1.0)
 
@@ -26,12 +26,12 @@ class Wavering:
     """Regularizers of somebody's own."""
 
     def __init__(self, sizes: paper.Sizes) -> None:
-        rng, K, p = np.random.default_rng(2), sizes.episodes, sizes.rows
-        self.level = paper.Level(0.3, 0.7, 0.1)
-        self.proof = paper.Proof("nothing", None, "an example")
+        rng, K, p = np.random.default_rng(2), sizes.episodes, sum(sizes.shape)
+        self.levels = (paper.Level(0.3, 0.7, 0.1),)
+        self.proof = Proof("nothing", None, "an example")
         noise = rng.normal(size=(K, p, p))
         self.H = 0.5 * np.eye(p) + 0.02 * (noise + noise.swapaxes(1, 2))
-        self.L = 0.02 * rng.normal(size=(K, p, sizes.states))
+        self.L = 0.02 * rng.normal(size=(K, p, sizes.shape[0]))
 
     def regularize(self, first, n):
         return self.H[first : first + n], self.L[first : first + n]
@@ -60,32 +60,25 @@ def cost_of(gains, theta, x, noise, Q, R):
     return total
 
 
-@pytest.mark.parametrize("raw", [False, True])
-def test_algorithm_is_the_papers_text(raw: bool) -> None:
+def test_algorithm_is_the_papers_text() -> None:
     world, K, alpha, gamma = small_world(), 25, 0.2, 0.4
     Q, R, H, true = world.Q, world.R, world.horizon, world.theta
     cov, p, n = world.spec.noise_covariance, 3, 2
-    sizes = paper.Sizes(K, H, n, 1, gamma, 1.0, 1e-6, alpha, True, Noise(0))
+    sizes = paper.Sizes(K, H, (n, 1), 1.0, 1e-6, alpha, True, Noise(0))
     made = Wavering(sizes)
-    lmin, lmax, nu = made.level
+    lmin, lmax, nu = made.levels[0]
     bound = n * p * math.log(1 + H * K * (1 + gamma) ** 2 / (p * lmin))
-    free = 0.1 * math.sqrt(2 * math.log(2 / alpha) + bound) + math.sqrt(lmax) + nu
-    assert paper.radius(sizes, made.level, 0.1, 1.0) == pytest.approx(free)
-    of = paper.Constants(free, raw, alpha, lmin, math.sqrt(lmax) + nu, 0.1, 1.0, gamma)
-    learner = paper.Learner(H, paper.System(np.ascontiguousarray(true), cov, Q, R), of, 0)
+    beta = 0.1 * math.sqrt(2 * math.log(2 / alpha) + bound) + math.sqrt(lmax) + nu
+    assert paper.radius(sizes, made.levels[0], (gamma, 0.1, 1.0)) == pytest.approx(beta)
+    learner = paper.Learner(world, made.levels[0], beta, gamma, 0)
     rng, users = np.random.default_rng(3), np.random.default_rng(4)
     starts, noises = paper._users(world, K, users)
     gram, cross = np.zeros((p, p)), np.zeros((p, n))
     for k in range(K):
         V, U = gram + made.H[k], cross + made.L[k]
         hat = np.linalg.inv(V) @ U
-        beta = free
-        if raw:
-            log_det = math.log(np.linalg.det(np.eye(p) + gram / lmin))
-            beta = 0.1 * math.sqrt(2 * math.log(2 / alpha) + n * log_det) + math.sqrt(lmax) + nu
         row = learner.episode(starts[k].copy(), noises[k], made.H[k], made.L[k])
-        value, estimate, best, inside, radius = row
-        assert radius == pytest.approx(beta)
+        value, estimate, best, inside = row
         assert inside == float(np.trace((true - hat).T @ V @ (true - hat)) <= beta**2)
         # The model is one of C_k and S, and none of many others there is better.
         theta = learner.theta
@@ -130,10 +123,10 @@ def test_anyone_can_bring_regularizers() -> None:
 @pytest.mark.parametrize("printed", [True, False])
 def test_counters_are_the_papers_text(printed: bool) -> None:
     K, H, n, d, gamma, eps, delta, alpha = 20, 4, 2, 1, 0.5, 1.5, 1e-5, 0.1
-    sizes = paper.Sizes(K, H, n, d, gamma, eps, delta, alpha, printed, Noise(1))
-    made = paper.Counters(sizes)
+    sizes = paper.Sizes(K, H, (n, d), eps, delta, alpha, printed, Noise(1))
+    made = paper.private(sizes, gamma)
     parts = made.regularize(0, 9), made.regularize(9, 11)
-    Hk, Lk = (np.concatenate(both) for both in zip(*parts, strict=True))
+    Hk, Lk = (np.concatenate(both)[:, 0] for both in zip(*parts, strict=True))
     units, m, p = Noise(1).normal((K - 1, 6 + 6)), 5, 3
     if printed:
         t = math.sqrt(8 * m * math.log(2 / delta)) / eps
@@ -146,7 +139,7 @@ def test_counters_are_the_papers_text(printed: bool) -> None:
         Lambda = s1 * math.sqrt(m) * (math.sqrt(2 * p) + math.sqrt(2 * math.log(8 * K / alpha)))
         length = math.sqrt(n * p) + math.sqrt(2 * math.log(4 * K / alpha))
     nu = s2 * math.sqrt(m / Lambda) * length
-    assert made.level == pytest.approx((Lambda, 3 * Lambda, nu))
+    assert made.levels[0] == pytest.approx((Lambda, 3 * Lambda, nu))
     for k in (0, 1, 6, 19):
         total, t = np.zeros(12), k
         while t > 0:
@@ -158,7 +151,7 @@ def test_counters_are_the_papers_text(printed: bool) -> None:
                 expected[i, j] += value
                 expected[j, i] += value if i != j else 0
         np.testing.assert_allclose(Hk[k], expected, rtol=1e-9)
-        np.testing.assert_allclose(Lk[k], s2 * total[6:].reshape(p, n), rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(Lk[k], s2 * total[6:], rtol=1e-9, atol=1e-12)
 
 
 def test_corrected_sets_hold_the_truth() -> None:
@@ -177,8 +170,8 @@ def test_corrected_sets_hold_the_truth() -> None:
 def test_printed_guarantee(gamma: float, epsilon: float) -> None:
     """What docs/errata.md states for a claimed (1, 1e-6)."""
     given = {"episodes": 1024, "epsilon": 1.0, "delta": 1e-6, "gamma": gamma}
-    sizes = paper.Sizes(1024, 5, 2, 1, gamma, 1.0, 1e-6, 0.1, True, Noise(0))
-    assert paper.Counters(sizes).proof.guarantee.epsilon == pytest.approx(epsilon, abs=0.012)
+    sizes = paper.Sizes(1024, 5, (2, 1), 1.0, 1e-6, 0.1, True, Noise(0))
+    assert paper.private(sizes, gamma).proof.guarantee.epsilon == pytest.approx(epsilon, abs=0.012)
     right = paper.private_ofu_rl(dosing(), printed=False, **given | {"episodes": 3})
     assert right.guarantee is not None
     assert right.guarantee.epsilon == pytest.approx(1.0)
@@ -201,12 +194,3 @@ def test_two_users_are_as_far_apart_as_is_accounted() -> None:
         best = max(best, np.sum((G1 - G2) ** 2) + w**2 * np.sum((C1 - C2) ** 2))
     bound = 2 * H**2 * (B**2 + w**2 / 2) ** 2
     assert 0.8 * bound < best <= bound * (1 + 1e-12)
-
-
-def test_raw_radius_has_no_guarantee() -> None:
-    given = {"episodes": 3, "epsilon": 1.0, "delta": 1e-6}
-    result = paper.private_ofu_rl(dosing(), beta="raw", **given)
-    assert result.guarantee is None
-    assert "raw data" in result.reason
-    with pytest.raises(InvalidArgument, match="beta must be"):
-        paper.private_ofu_rl(dosing(), beta="none", **given)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from tacit.papers import chowdhury_tabular_2021 as tabular
 from tacit.papers import zhou_mixture_2022 as mixture
 from tacit.papers.counters import laplace_width
+from tacit.papers.result import Sizes
 from tacit.privacy.budget import Budget
 from tacit.privacy.noise import Noise
 
@@ -30,7 +31,7 @@ def cells(start: str) -> list[str]:
 @pytest.mark.parametrize("power", [3, 4, 5, 6])
 def test_the_tabular_factor_is_what_the_printed_noise_proves(power: int) -> None:
     K = 10**power
-    sizes = tabular.Sizes(K, 10, 4, 2, 1.0, 0.0, 0.1, True, Noise(0))
+    sizes = Sizes(K, 10, (4, 2), 1.0, 0.0, 0.1, True, Noise(0))
     proven = tabular.central(sizes).proof.guarantee
     assert proven is not None
     m = math.ceil(math.log2(K))
@@ -42,7 +43,7 @@ def test_the_tabular_factor_is_what_the_printed_noise_proves(power: int) -> None
 def test_the_mixture_noise_proves_less_than_is_claimed(H: int) -> None:
     K, d, delta = 10**4, 2, 1e-6
     printed, corrected = (
-        mixture.Counters(mixture.Sizes(K, H, d, d, 1.0, delta, 0.1, flag, Noise(0)))
+        mixture.private(Sizes(K, H, (d, d), 1.0, delta, 0.1, flag, Noise(0)))
         for flag in (True, False)
     )
     proven = printed.proof.guarantee
@@ -52,7 +53,7 @@ def test_the_mixture_noise_proves_less_than_is_claimed(H: int) -> None:
     zcdp = rho + 2.0 * math.sqrt(rho * math.log(1.0 / delta))
     row = [line for line in PAGE if line.startswith(f"| {H} | {proven.epsilon:.3f} |")]
     # The multiplier is the noise of the reward's counters, whose sensitivities are 1.
-    words = [zcdp, printed.scales[1][0], corrected.scales[1][0]]
+    words = [zcdp, printed.of[1].gram, corrected.of[1].gram]
     found = [float(cell) for cell in row[0].strip("|").split("|")[2:]]
     assert found == pytest.approx(words, rel=5e-3)
 
@@ -95,8 +96,8 @@ def test_how_far_two_users_counts_are_apart(H: int) -> None:
 def test_printed_laplace_widths_cover_theirs() -> None:
     """sqrt(8 log2(K) ln(2 / p)) at the paper's p, beside Chernoff's bound for m nodes."""
     for power in (4, 5, 6, 8):
-        for sizes in ((1, 2, 2), (5, 4, 3), (20, 6, 2), (20, 100, 10)):
-            asked = tabular.Sizes(10**power, *sizes, 1.0, 0.0, 0.1, True, Noise(0))
+        for H, *shape in ((1, 2, 2), (5, 4, 3), (20, 6, 2), (20, 100, 10)):
+            asked = Sizes(10**power, H, tuple(shape), 1.0, 0.0, 0.1, True, Noise(0))
             log = math.log2(asked.episodes)
             for term in tabular.lemma_logs(asked):
                 ours = laplace_width(float(math.ceil(log)), 2.0 * math.exp(-term))

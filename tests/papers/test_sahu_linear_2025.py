@@ -24,7 +24,11 @@ def small_world() -> LinearWorld:
     return LinearWorld(features, [[[0.9, 0.1], [0.2, 0.8]]], [[0.2, 0.6], [0.9, 0.1]], 2)
 
 
-def printed(world: LinearWorld, K: int, of: paper.Constants, once: bool, seed: int):
+def sizes(K: int, H: int, d: int) -> paper.Sizes:
+    return paper.Sizes(K, H, (5, d), 1.0, 1e-6, 0.1, True, Noise(0))
+
+
+def printed(world: LinearWorld, K: int, of: paper.LSVIConstants, once: bool, seed: int):
     """Algorithm 1 in plain loops over all users, misprints corrected; k, h count from 0."""
     model, phi = world.model, world.features
     H, S, A, d = model.horizon, model.states, model.actions, phi.shape[2]
@@ -43,7 +47,7 @@ def printed(world: LinearWorld, K: int, of: paper.Constants, once: bool, seed: i
                 matrix[i, j] = matrix[j, i] = of.gram_noise * next(drawn) / math.sqrt(2)
         return matrix
 
-    sizes = [of.vector_noise, of.vector_noise, of.square_noise]
+    scales = [of.vector_noise, of.vector_noise, of.square_noise]
     Qhat, Qcheck = np.full((H, S, A), float(H)), np.zeros((H, S, A))
     past: list[list[tuple[np.ndarray, int, float]]] = [[] for _ in range(H)]
     last_det = [(2 * of.lambda_) ** d] * H
@@ -62,7 +66,7 @@ def printed(world: LinearWorld, K: int, of: paper.Constants, once: bool, seed: i
         w = np.zeros((H, 3, d))
         for h in reversed(range(H)):
             for i in range(3):
-                b = sizes[i] * vectors[0 if once else k, h, i]
+                b = scales[i] * vectors[0 if once else k, h, i]
                 for x, after, weight in past[h]:
                     value = (Vhat, Vcheck, Vhat**2)[i][h + 1, after]
                     b = b + weight * x * value
@@ -102,9 +106,9 @@ def printed(world: LinearWorld, K: int, of: paper.Constants, once: bool, seed: i
     return np.array(rows).T
 
 
-def gentle(every_episode: bool = True) -> paper.Constants:
+def gentle(every_episode: bool = True) -> paper.LSVIConstants:
     """Constants with which something happens within a few episodes."""
-    return paper.Constants(1e-6, 5e-4, 5e-4, 1e-7, 2e-8, 2e-8, 2.0, 60, every_episode, False)
+    return paper.LSVIConstants(1e-6, 5e-4, 5e-4, 1e-7, 2e-8, 2e-8, 2.0, 60, every_episode, False)
 
 
 @pytest.mark.parametrize("noise", ["fresh", "once"])
@@ -127,7 +131,7 @@ def test_without_noise_and_bonus_there_is_no_switch_either(lambda_: float) -> No
     """Weights are at most 1 / (4 d^6 H^4 |phi|) by line 25: no determinant doubles."""
     world, K = two_state(horizon=20), 2000
     none = dict.fromkeys(("beta", "beta_bar", "gram_noise", "vector_noise", "square_noise"), 0.0)
-    bare = paper.printed_constants(K, 20, 10, 1.0, 0.1)._replace(lambda_=lambda_, **none)
+    bare = paper.printed_constants(sizes(K, 20, 10), 1.0)._replace(lambda_=lambda_, **none)
     given = {"episodes": K, "epsilon": 1.0, "delta": 1e-6}
     made = paper.dp_lsvi_ucb_plus_plus(world, constants=bare, **given)
     assert (made.more["switches"] == 0).all()
@@ -136,7 +140,7 @@ def test_without_noise_and_bonus_there_is_no_switch_either(lambda_: float) -> No
 
 def test_printed_constants_are_the_printed_ones() -> None:
     """Line 1, Lemma A.1 and Theorem 3.2 with K = 100, H = 3, d = 2, rho = 0.5, delta = 0.1."""
-    of, rho0 = paper.printed_constants(100, 3, 2, 0.5, 0.1), 0.5 / 1200
+    of, rho0 = paper.printed_constants(sizes(100, 3, 2), 0.5), 0.5 / 1200
     L = 12 * math.sqrt(1200 * math.log(60000))
     lam = math.sqrt(9600) * (2 + (math.log(150) / 2) ** (2 / 3))
     log = math.log(3 * 100**4 * L**2 * 2 / (0.1 * lam))
@@ -152,22 +156,23 @@ def test_printed_constants_are_the_printed_ones() -> None:
 def test_printed_cost_is_that_of_the_worst_pair() -> None:
     """Two users with orthogonal features and values of opposite ends, in every later release."""
     K, H, d, rho = 50, 4, 3, 0.2
-    of, c = paper.printed_constants(K, H, d, rho, 0.1), 1 / H**2
+    of, c = paper.printed_constants(sizes(K, H, d), rho), 1 / H**2
     one, other = np.eye(d)[0], np.eye(d)[1]
     gram = np.linalg.norm(c * np.outer(one, one) - c * np.outer(other, other))
     vector = np.linalg.norm(c * one * H - c * -one * H)
     squares = [gram / of.gram_noise, vector / of.vector_noise, vector / of.vector_noise]
     squares.append(H * vector / of.square_noise)
     total = H * (K - 1) * sum(s**2 for s in squares)
-    assert paper.printed_mu(K, H, rho) == pytest.approx(math.sqrt(total))
+    assert paper.cost(of, H, K - 1, K - 1) == pytest.approx(math.sqrt(total))
 
 
 def test_corrected_cost_is_the_budget() -> None:
-    K, H, d, mu = 1000, 4, 3, 0.2367
-    of, c, nodes = paper.corrected_constants(K, H, d, 5, mu, 0.1, 1.0), 1 / H, 10
+    K, H, d, mu = 1000, 4, 3, Budget(1.0, 1e-6).mu
+    of, c, nodes = paper.corrected_constants(sizes(K, H, d), 1.0), 1 / H, 10
     gram = nodes * 2 * c**2 / of.gram_noise**2
     vectors = 2 * (2 * c * H / of.vector_noise) ** 2 + (2 * c * H**2 / of.square_noise) ** 2
     assert H * (gram + of.most_switches * vectors) == pytest.approx(mu**2)
+    assert paper.cost(of, H, of.most_switches, nodes) == pytest.approx(mu)
     assert of.least_sigma == math.sqrt(H)
 
 
@@ -196,13 +201,15 @@ def test_guarantees() -> None:
     world, given = two_state(horizon=2), {"episodes": 50, "epsilon": 1.0, "delta": 1e-6}
     fresh = paper.dp_lsvi_ucb_plus_plus(world, **given)
     assert fresh.guarantee is not None
-    assert fresh.guarantee.mu == paper.printed_mu(50, 2, fresh.constants["rho"])
+    assert fresh.guarantee.mu == pytest.approx(
+        math.sqrt(10 / 16 * fresh.constants["rho"] * 49 / 200)
+    )
     once = paper.dp_lsvi_ucb_plus_plus(world, noise="once", **given)
     assert once.guarantee is None
     assert "no noise" in once.reason
     right = paper.dp_lsvi_ucb_plus_plus(world, printed=False, **given)
     assert right.guarantee is not None
-    assert right.guarantee.mu == Budget(1.0, 1e-6).mu
+    assert right.guarantee.mu == pytest.approx(Budget(1.0, 1e-6).mu)
     assert right.guarantee.epsilon == pytest.approx(1.0)
     # With the printed radii nothing is ever learnt: ties of all actions, broken at random.
     assert (fresh.values == fresh.values[0]).all()

@@ -107,7 +107,7 @@ class TestAll:
         result = make(line(), users=7, **BUDGET, seed=3)
         assert result.values.shape == (7,)
         assert result.values[0] == line().baseline_value
-        assert (result.guarantee.epsilon, result.guarantee.mu) == (0.9, MU)
+        assert (result.guarantee.epsilon, result.guarantee.mu) == pytest.approx((0.9, MU))
         again = make(line(), users=7, **BUDGET, seed=3)
         assert (again.policy.weights == result.policy.weights).all()
         assert "reconstruction" in result.reason

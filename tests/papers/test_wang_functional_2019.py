@@ -191,7 +191,7 @@ def test_corrected_noise_is_the_budgets(protect: str, distance: float) -> None:
     mu = mu_from_budget(0.9, 1e-4)
     assert result.constants["sigma"] == pytest.approx(distance / mu)
     assert result.guarantee is not None
-    assert (result.guarantee.mu, result.guarantee.epsilon) == (mu, 0.9)
+    assert (result.guarantee.mu, result.guarantee.epsilon) == pytest.approx((mu, 0.9))
     assert protect.split()[-1] in result.guarantee.unit or "rewards" in result.guarantee.unit
     assert len(result.values) == 50
 

@@ -10,6 +10,7 @@ import pytest
 from tacit.mixture import hard_mixture
 from tacit.mixture.world import MixtureWorld
 from tacit.papers import zhou_mixture_2022 as paper
+from tacit.papers.result import Proof
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.noise import Noise
 from tacit.tabular.model import evaluate
@@ -37,18 +38,18 @@ class Wavering:
 
     def __init__(self, sizes: paper.Sizes) -> None:
         rng, (K, H) = np.random.default_rng(8), (sizes.episodes, sizes.horizon)
-        self.p, self.r = paper.Level(0.02, 0.04, 0.05), paper.Level(0.02, 0.04, 0.01)
-        self.proof = paper.Proof("nothing", None, "an example")
+        self.levels = paper.Level(0.02, 0.04, 0.05), paper.Level(0.02, 0.04, 0.01)
+        self.proof = Proof("nothing", None, "an example")
         matrices = []
-        for d in (sizes.d1, sizes.d2):
+        for d in sizes.shape:
             A = rng.normal(size=(K, H, d, d))
             spread = 0.01 * (A + A.swapaxes(2, 3)) / np.abs(A).sum(axis=(2, 3), keepdims=True)
             matrices.append(0.03 * np.eye(d) + spread)
-        zp, zr = (0.01 * rng.normal(size=(K, H, d)) for d in (sizes.d1, sizes.d2))
+        zp, zr = (0.01 * rng.normal(size=(K, H, d)) for d in sizes.shape)
         self.all = paper.Regularizers(matrices[0], zp, matrices[1], zr)
 
     def regularize(self, first, n):
-        return paper.Regularizers(*(part[first : first + n] for part in self.all))
+        return [part[first : first + n] for part in self.all]
 
 
 def transcribed(world: MixtureWorld, K: int, alpha: float, eta: float | None, seed: int):
@@ -58,12 +59,12 @@ def transcribed(world: MixtureWorld, K: int, alpha: float, eta: float | None, se
     known = world.reward_features is None
     varphi = world.rewards[0][..., None] if known else world.reward_features
     d2 = varphi.shape[2]
-    sizes = paper.Sizes(K, H, d1, d2, 1.0, 1e-6, alpha, True, Noise(seed))
+    sizes = paper.Sizes(K, H, (d1, d2), 1.0, 1e-6, alpha, True, Noise(seed))
     made, rng = Wavering(sizes), np.random.default_rng([seed, 1])
-    lmin, lmax, nu = made.p
+    lmin, lmax, nu = made.levels[0]
     beta_p = H / 2 * math.sqrt(2 * math.log(H / alpha) + d1 * math.log(1 + K * H**2 / lmin))
     beta_p += math.sqrt(d1 * lmax) + nu
-    lmin, lmax, nu = made.r
+    lmin, lmax, nu = made.levels[1]
     beta_r = 0.5 * math.sqrt(2 * math.log(H / alpha) + d2 * math.log(1 + K / (d2 * lmin)))
     beta_r += math.sqrt(d2 * lmax) + nu
     pi = np.full((H, S, A), 1 / A)
@@ -138,8 +139,8 @@ def nodes_of(t: int) -> list[int]:
 @pytest.mark.parametrize("printed", [True, False])
 def test_counters_are_the_papers_text(printed: bool) -> None:
     K, H, d1, d2, eps, delta, alpha = 100, 2, 3, 2, 1.5, 1e-5, 0.1
-    sizes = paper.Sizes(K, H, d1, d2, eps, delta, alpha, printed, Noise(1))
-    made = paper.Counters(sizes)
+    sizes = paper.Sizes(K, H, (d1, d2), eps, delta, alpha, printed, Noise(1))
+    made = paper.private(sizes)
     parts = [made.regularize(first, 50) for first in (0, 50)]
     source = Noise(1)  # drawn in the same parts: the stream depends on them
     units = np.concatenate([source.normal((n, H * (6 + 3 + 3 + 2))) for n in (49, 50)])
@@ -159,7 +160,7 @@ def test_counters_are_the_papers_text(printed: bool) -> None:
         Sigma = gram * math.sqrt(m) * width
         nu = vector * math.sqrt(m / Sigma)
         nu *= math.sqrt(d) + math.sqrt(2 * math.log(4 * K * H / third))
-        assert getattr(made, name) == pytest.approx((Sigma, 3 * Sigma, nu))
+        assert made.levels["pr".index(name)] == pytest.approx((Sigma, 3 * Sigma, nu))
         for k in (0, 1, 2, 37, 99):
             for h in range(H):
                 noise = units[nodes_of(k)].sum(axis=0).reshape(H, -1)[h]
@@ -181,10 +182,10 @@ def test_corrected_regularizers_keep_assumption_2(which: str) -> None:
     """With 1 - failure / 3; 10 runs of 100 episodes, and bounds that are not beyond all noise."""
     K, largest = 100, 0.0
     for seed in range(10):
-        sizes = paper.Sizes(K, 2, 3, 2, 1.0, 1e-5, 0.3, False, Noise(seed))
+        sizes = paper.Sizes(K, 2, (3, 2), 1.0, 1e-5, 0.3, False, Noise(seed))
         made = paper.REGULARIZERS[which](sizes)
-        added = made.regularize(0, K)
-        for Z, z, level in ((added.Zp, added.zp, made.p), (added.Zr, added.zr, made.r)):
+        Zp, zp, Zr, zr = made.regularize(0, K)
+        for Z, z, level in zip((Zp, Zr), (zp, zr), made.levels, strict=True):
             ends = np.linalg.eigvalsh(Z)
             assert ends.min() >= level.lambda_min
             assert ends.max() <= level.lambda_max

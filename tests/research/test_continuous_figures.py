@@ -57,9 +57,9 @@ class TestJobs:
         assert run.result.world == line().name
 
     def test_agents_are_what_the_job_says(self):
-        agent = BoxJob("line", ONLINE, PAPER, 20, (("discount", 0.5),)).agent(1)
+        agent = BoxJob("line", ONLINE, PAPER, 20, (("ends", True),)).agent(1)
         assert (agent.name, agent.users) == (FITTED, 20)
-        assert (agent.algorithm.options.serve, agent.algorithm.options.discount) == ("all", 0.5)
+        assert (agent.algorithm.options.serve, agent.algorithm.options.ends) == ("all", True)
         assert agent.spec == line().spec
 
     def test_papers_have_the_budget_of_the_job_and_its_users(self):
@@ -327,7 +327,7 @@ class TestReleasedQ:
         assert measured.truth.max(axis=0).mean() == pytest.approx(0.0)
         assert (measured.std >= 0).all()
         # The points of the grid are among those shown.
-        assert measured.std[:, ::10] == pytest.approx(agent.algorithm.q_std(agent.state))
+        assert measured.std[0, ::10] == pytest.approx(functional_q_pictures.q_std(agent))
         far = measured.plane
         points = np.array([[measured.arrows[2], measured.arrows[7]]])
         assert measured.best[2, 7] == far.agent.greedy_policy.greedy(points)[0]

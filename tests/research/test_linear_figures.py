@@ -221,12 +221,12 @@ class TestBudgets:
 
 
 class TestHeldOut(TableChecks):
-    module, only = linear_held_out, "weights"
-    title, row = "LSVIUCBPlusPlus with variance weights and without", "two_state"
+    module, only = linear_held_out, "statistics"
+    title, row = "What is asked of users", "two_state"
 
     def check(self, rows):
-        assert [row["options"]["weights"] for row in rows] == ["variance", "none"]
-        assert rows[0]["switches"][0] <= rows[0]["releases"]
+        assert [row["options"]["statistic"] for row in rows] == ["features", "counts"]
+        assert rows[0]["switches"][0] == rows[0]["releases"]
 
     def case(self, **options):
         return Case(("w",), SMALL, **options)

@@ -13,8 +13,9 @@ import sqlalchemy as sa
 from sqlalchemy import select, update
 
 import tacit
-from tacit.core import agent as agents
+from tacit.core import release_loop
 from tacit.core.agent import Agent
+from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block
 from tacit.store import ledger
 from tacit.store.schema import accounts, releases, runs, stores, versions
@@ -44,7 +45,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 def where(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[str]:
-    monkeypatch.setattr(agents, "_GRACE", 0.0)  # all places are written here
+    monkeypatch.setattr(release_loop, "GRACE", 0.0)  # all places are written here
     if request.param == "sqlite":
         yield os.fspath(tmp_path / "app.db")
         return
@@ -74,8 +75,8 @@ def both(where: str) -> Iterator[Callable[..., tuple[Agent, Agent]]]:
 
 def send(agent: Agent, user: str, reward: float = 0.5, ticket: str | None = None) -> str:
     """One user who reads the policy and sends an episode; what she is told."""
-    policy, ticket = agent.policy, agent.ticket() if ticket is None else ticket
-    agent.flush_places()
+    policy, ticket = agent.policy, agent.intake.ticket() if ticket is None else ticket
+    agent.intake.flush()
     parts = getattr(policy, "components", (policy,))
     states = np.zeros((1, H + 1), dtype=np.int64)
     rng = np.random.default_rng(0)
@@ -83,7 +84,7 @@ def send(agent: Agent, user: str, reward: float = 0.5, ticket: str | None = None
     columns = {"states": states, "actions": actions, "rewards": np.full((1, H), reward)}
     if len(parts) > 1:
         columns["components"] = np.zeros(1, dtype=np.int64)
-    return agent.receive(Block(1, columns), [user], [user], [ticket])[0].status
+    return agent.intake.receive(Block(1, columns), [user], [user], [ticket])[0].status
 
 
 def fill(agent: Agent, name: str, users: int = SIZE) -> list[str]:
@@ -113,14 +114,14 @@ def well(agent: Agent) -> None:
 def test_who_is_forgotten_while_her_block_is_summed_is_in_no_release(both: Any) -> None:
     one, two = both()
     fill(one, "u")
-    answer, told = one._curator.answer, list[Any]()
+    answer, told = one._run.curator.answer, list[Any]()
 
     def meanwhile(*args: Any, **more: Any) -> Any:
         if not told:
             told.append(two.forget("u3"))
         return answer(*args, **more)
 
-    one._curator.answer = meanwhile
+    one._run.curator.answer = meanwhile
     while one.step():
         pass
     assert told == [{"removed": 1, "released": 0}]
@@ -139,7 +140,7 @@ def test_a_stream_of_forgetting_does_not_keep_a_block_from_its_release(both: Any
     one, two = both()
     fill(one, "u")
     fill(one, "next", 3)
-    answer, plan, left = one._curator.answer, type(one.algorithm).plan, ["u0", "u1", "u2"]
+    answer, plan, left = one._run.curator.answer, type(one.algorithm).plan, ["u0", "u1", "u2"]
 
     def meanwhile(*args: Any, **more: Any) -> Any:
         if left:
@@ -150,7 +151,7 @@ def test_a_stream_of_forgetting_does_not_keep_a_block_from_its_release(both: Any
         assert two.forget("next0")["removed"] + two.forget("next1")["removed"] == 2
         return plan(self, *args)
 
-    one._curator.answer = meanwhile
+    one._run.curator.answer = meanwhile
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(type(one.algorithm), "plan", long)
         while one.step():
@@ -158,7 +159,7 @@ def test_a_stream_of_forgetting_does_not_keep_a_block_from_its_release(both: Any
     assert one.run_row().latest == 1
     assert sums(two)[0] == near(PAID[3])
     assert send(two, "last") == "waiting"
-    one._close()
+    one._loop.close()
     assert sums(two)[1] == near(PAID[2] + 0.5)
     well(one)
 
@@ -192,8 +193,8 @@ def test_a_plan_that_raises_draws_nothing_again(both: Any) -> None:
 def test_rolling_back_between_the_commits_loses_nobody(both: Any) -> None:
     one, two = both()
     fill(one, "u")
-    early = [one.ticket() for _ in range(2)]  # of the next block, and of version 0
-    one.flush_places()
+    early = [one.intake.ticket() for _ in range(2)]  # of the next block, and of version 0
+    one.intake.flush()
 
     def cut_off(*_: Any) -> Any:
         raise KeyboardInterrupt
@@ -240,6 +241,46 @@ def test_counters_go_forward_when_a_version_is_rolled_back(both: Any) -> None:
     well(one)
 
 
+def test_a_counter_does_not_tell_how_many_sent(both: Any) -> None:
+    one, two = both(tacit.ConcurrentPSRL, running=0)
+    size, one.intake.window = one.block_users, 0.0
+    for turn in range(2):
+        fill(one, f"{turn}-", size - 2)
+        assert one.intake.ticket()
+        assert one.intake.ticket()  # and nobody sends
+        one.intake.flush()
+        assert one.step()
+    with two.store.read() as db:
+        found = [load(v) for v in db.scalars(select(releases.c.value).order_by(releases.c.block))]
+    assert [release.users for release in found] == [size, 2 * size]
+    well(two)
+
+
+def test_a_first_plan_does_not_hold_the_lock_of_a_store(where: str) -> None:
+    plan, wrote = tacit.tabular.ucbvi.UCBVI.plan, list[int]()
+
+    def slow(self: Any, *args: Any) -> Any:
+        with Store(where) as other, other.write() as db:
+            wrote.append(db.execute(update(stores).values(witness="")).rowcount)
+        return plan(self, *args)
+
+    with pytest.MonkeyPatch.context() as patched, Store(where) as store:
+        patched.setattr(tacit.tabular.ucbvi.UCBVI, "plan", slow)
+        agent = tacit.UCBVI(SPEC, 1000, LITTLE, store=store, schedule=f"fixed:size={SIZE}")
+        assert wrote == [1]
+        assert agent.run_row().latest == 0
+
+
+def test_a_stopped_process_loses_the_lock_of_a_database(where: str) -> None:
+    """What an idle transaction has time for is far less than what a device waits."""
+    if not where.startswith("postgresql"):
+        pytest.skip("a file's lock goes with its process alone")
+    with Store(where) as store, store.read() as db:
+        seconds = db.scalar(sa.text("SHOW idle_in_transaction_session_timeout"))
+        assert seconds == "5s"
+        assert db.scalar(sa.text("SHOW lock_timeout")) == "10s"
+
+
 def test_two_runs_do_not_both_take_a_last_budget(where: str) -> None:
     with Store(where) as store:
         given = {"schedule": f"fixed:size={SIZE}", "store": store}
@@ -251,7 +292,7 @@ def test_two_runs_do_not_both_take_a_last_budget(where: str) -> None:
         assert one.forget("ann")["removed"] == 1
         fill(two, "v", SIZE - 1)  # and her refused episode has left its place empty
         fill(one, "u", SIZE - 1)
-        one._close()
+        one._loop.close()
         assert ledger.verify(store) == []
 
 
@@ -259,36 +300,68 @@ def test_a_clock_that_was_set_back_holds_nothing_up(
     both: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, two = both()
-    now = agents.time.time()
-    monkeypatch.setattr(agents.time, "time", lambda: now + 86400.0)
+    now = release_loop.time.time()
+    monkeypatch.setattr(release_loop.time, "time", lambda: now + 86400.0)
     assert one.lead("one")
-    one.window = two.window = 10.0
+    one.intake.window = two.intake.window = 10.0
     fill(one, "u", SIZE - 1)
-    assert one.ticket()
-    one.flush_places()
-    monkeypatch.setattr(agents.time, "time", lambda: now)
+    assert one.intake.ticket()
+    one.intake.flush()
+    monkeypatch.setattr(release_loop.time, "time", lambda: now)
     assert two.lead("two")
     assert not two.step()
-    monkeypatch.setattr(agents.time, "time", lambda: now + 10.0)
+    monkeypatch.setattr(release_loop.time, "time", lambda: now + 10.0)
     assert two.step()
     with two.store.read() as db:
         assert len(db.execute(select(versions)).all()) == 2
     assert len(sums(two)) == 1
 
 
+def reported(agent: Agent, user: str, odd: float | None = None) -> None:
+    """One device's report, or one that no device makes."""
+    statistic, policy = agent.statistic, agent.policy
+    data = {"states": np.zeros((1, H + 1), int), "rewards": np.full((1, H), 0.5)}
+    data["actions"] = np.array([[policy.act(step, 0) for step in range(H)]])
+    data["versions"] = np.full(1, policy.version)
+    rows = tacit.local.report(statistic, Block(1, data), agent.privacy)[np.newaxis]
+    if odd is not None:
+        rows = np.full_like(rows, odd)
+    ticket = agent.intake.ticket()
+    (told,) = agent.intake.receive(Block(1, {"reports": rows}), [user], ["e"], [ticket])
+    assert told.accepted
+
+
 def test_a_report_that_no_device_makes_costs_nobody_else_theirs(both: Any) -> None:
     one, two = both(privacy=tacit.LocalDP(4e6, 1e-7))
-    statistic, model = one.statistic, one.privacy
-    size = statistic.layout.size
     for k, odd in enumerate((None, np.nan, 1e300, -np.inf)):
-        data = {"states": np.zeros((1, H + 1), int), "rewards": np.full((1, H), 0.5)}
-        data["actions"] = np.array([[one.policy.act(step, 0) for step in range(H)]])
-        data["versions"] = np.zeros(1, int)
-        report = tacit.local.report(statistic, Block(1, data), model)
-        rows = report[np.newaxis] if odd is None else np.full((1, size), odd)
-        ticket = one.ticket()
-        assert one.receive(Block(1, {"reports": rows}), [f"{k}"], ["e"], [ticket])[0].accepted
+        reported(one, f"{k}", odd)
     while two.step():
         pass
     assert two.run_row().latest == 1
     assert sums(two) == {0: near(0.5)}
+
+
+def test_reports_on_which_every_plan_fails_are_left_out_by_rolling_back(both: Any) -> None:
+    one, two = both(privacy=tacit.LocalDP(4e6, 1e-7))
+    with pytest.MonkeyPatch.context() as patched:
+
+        def fails(*_: Any) -> Any:
+            raise ZeroDivisionError
+
+        patched.setattr(type(one.algorithm), "plan", fails)
+        for k in range(SIZE):
+            reported(one, f"{k}")
+        for agent in (one, two):
+            with pytest.raises(ZeroDivisionError):
+                agent.step()
+    two.roll_back(0)
+    assert not one.step()
+    reported(one, "next")
+    with pytest.raises(InvalidArgument, match="no way back"):
+        two.roll_back(0)  # she reports for the version that serves
+    for k in range(1, SIZE):
+        reported(two, f"next{k}")
+    assert one.step()
+    row = two.run_row()
+    assert (row.version, row.latest, row.releases) == (2, 2, 2)
+    well(two)

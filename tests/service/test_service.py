@@ -12,6 +12,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -208,7 +209,8 @@ def test_who_breaks_a_batch_costs_nobody_else_a_place() -> None:
             return ["taken"] * len(people)
 
     form, told = intake.Form(1, (2, None), (2, None)), dict[str, Any]()
-    taken = intake.Intake(Breaks(), form)  # type: ignore[arg-type]
+    agent: Any = SimpleNamespace(intake=Breaks())
+    taken = intake.Intake(agent, form)
     packed = form.pack({"states": [0, 1], "actions": [0], "rewards": [1]})
     both = [(intake.Arrival(who, "", "", packed), who) for who in ("good", "bad", "fine")]
     taken._take([(came, lambda answer, w=who: told.update({w: answer})) for came, who in both])

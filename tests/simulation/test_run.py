@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import tacit
-from tacit.core.schedule import Schedule
+from tacit.core.problem import Schedule
 from tacit.data.episodes import Episodes
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import CorruptFile, InvalidArgument

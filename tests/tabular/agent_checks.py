@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from tacit import JointDP, LocalDP, NonPrivate, local
-from tacit.core.schedule import Schedule
+from tacit.core.problem import Schedule
 from tacit.privacy.errors import HorizonExceeded, InvalidArgument
 from tacit.privacy.statistic import Block
 from tacit.store.values import dump

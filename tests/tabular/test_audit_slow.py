@@ -76,9 +76,9 @@ def make(design: str, seed: int, halved: bool = False) -> UCBVI:
     agent = build(design, steady_seed(design), seed)
     if halved:
         source = Halved(seed)
-        agent._curator._source = source
-        if agent._stream is not None:
-            agent._stream.counter.source = source
+        agent._run.curator._source = source
+        if agent._run.stream is not None:
+            agent._run.stream.counter.source = source
     return agent
 
 
@@ -112,15 +112,15 @@ def observed(design: str, seed: int, where: int, halved: bool) -> float:
     between them: the best projection has the weights C^-1 1.
     """
     agent = make(design, seed, halved)
-    statistic = agent.statistic if agent._stream is None else agent._stream.statistic
+    statistic = agent.statistic if agent._run.stream is None else agent._run.stream.statistic
     towards = difference(agent, statistic)
     releases: list[float] = []
-    gate: Any = agent._curator if agent._stream is None else agent._stream
+    gate: Any = agent._run.curator if agent._run.stream is None else agent._run.stream
     original = gate.release
 
     def release(*args: Any, **options: Any) -> Any:
         published = original(*args, **options)
-        if not releases or agent._stream is not None:
+        if not releases or agent._run.stream is not None:
             releases.append(float(statistic.layout.pack(published.parts) @ towards))
         return published
 
@@ -129,7 +129,7 @@ def observed(design: str, seed: int, where: int, halved: bool) -> float:
     agent.learn(first_block(agent, where))
     while agent.block_users:
         agent.learn(world().simulate(agent.policy, agent.block_users, rng, "episodes").block())
-    if agent._stream is None:
+    if agent._run.stream is None:
         return releases[0]
     return float(np.dot(stream_weights(agent), releases))
 
@@ -138,7 +138,7 @@ def stream_weights(agent: UCBVI) -> np.ndarray:
     """The best weights of a stream's releases, from its counter's code."""
     from tacit.testing.mechanisms import BasisNoise
 
-    counter = agent._stream.counter
+    counter = agent._run.stream.counter
     probe = counter.rebuild((1,), counting := BasisNoise())
     for _ in range(BLOCKS):
         probe.release(np.zeros(1))
@@ -158,7 +158,7 @@ def samples(design: str, halved: bool, runs: int = RUNS) -> list[np.ndarray]:
 @pytest.mark.parametrize("design", DESIGNS)
 def test_the_two_lives_are_as_far_apart_as_lives_can_be(design: str) -> None:
     agent = make(design, 0)
-    statistic = agent.statistic if agent._stream is None else agent._stream.statistic
+    statistic = agent.statistic if agent._run.stream is None else agent._run.stream.statistic
     length = float(np.linalg.norm(difference(agent, statistic)))
     assert length == pytest.approx(statistic.l2(Relation.REPLACE_ONE))
 

@@ -32,7 +32,7 @@ def test_docstrings_have_the_headings(build):
         ({"actions": 1}, "actions must be >= 2, got 1"),
         ({"horizon": 1}, "horizon must be >= 2, got 1"),
         ({"seed": 0.5}, "seed must be an integer >= 0, got 0.5"),
-        ({"states": 10**5}, "bytes"),
+        ({"states": 10**5}, "bytes|<= 100"),
     ],
 )
 def test_mistakes_in_sizes_are_named(build, given, message):

@@ -251,7 +251,7 @@ def q_policies():
         Quadrature((0.0, -1.0), (1.0, 2.0), nodes=3),
     ):
         weights = rng.normal(size=(3, features.size))
-        yield QPolicy.draw(features, weights, rng, epsilon=0.0, version=2)
+        yield QPolicy.draw(features, weights, rng).as_version(2)
 
 
 @pytest.mark.parametrize("number", range(3))

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit import UCBVI, JointDP, LocalDP, NonPrivate
-from tacit.core.schedule import Schedule
+from tacit.core.problem import Schedule
 from tacit.privacy.errors import HorizonExceeded, InvalidArgument
 from tacit.simulation.run import run
 from tacit.simulation.seeds import noise_seed

@@ -19,7 +19,7 @@ from tacit.privacy.counters import Blocks, BufferedToeplitz, Counter, Optimal, S
 from tacit.privacy.errors import CheckFailed, InvalidArgument
 from tacit.privacy.standard import ClippedSum, GramCross, OneHotCounts
 from tacit.privacy.statistic import Block, Layout, Part, Statistic
-from tacit.testing.made_up_users import HOSTILE_FLOATS, hostile_blocks
+from tacit.testing.sample_users import HOSTILE_FLOATS, hostile_blocks
 
 # Counters that keep their promises; that all of ours do is in the tests of counters.
 

@@ -44,7 +44,7 @@ def audit_command(
     as_json: options.Json = False,
 ) -> None:
     """Audits one agent."""
-    from tacit.names.texts import whole_number
+    from tacit.options import whole_number
     from tacit.registry import build_world, choose_agent
 
     choice = choose_agent(agent)
@@ -99,10 +99,8 @@ def maker(
     choice: AgentChoice, world: World, privacy: Privacy, users: int | None = None
 ) -> tuple[Callable[..., Any], int]:
     """What makes the audited agents, and for how many users."""
-    from tacit.registry import NamedMaker
-
     options = dict(choice.options)
-    make = partial(NamedMaker(choice.text, choice.target).make, privacy=privacy, **options)
+    make = partial(choice.make, privacy=privacy, **options)
     if users is not None or "schedule" in options:
         return make, users or _BLOCK * _BLOCKS
     small = partial(make, schedule=f"fixed:size={_BLOCK}")

@@ -18,7 +18,7 @@ import typer
 from tacit.cli import options
 from tacit.cli.options import asked, flag, given
 from tacit.cli.output import print_json, say
-from tacit.names.texts import whole_number
+from tacit.options import whole_number
 from tacit.privacy.errors import HorizonExceeded, InvalidArgument, TacitWarning
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ import typer
 from tacit.cli import options
 from tacit.cli.options import asked, command, given, open_store
 from tacit.cli.output import at_most, counted, print_help_if_alone, print_json
-from tacit.names.texts import number
+from tacit.options import number
 from tacit.privacy.errors import CorruptFile, InvalidArgument
 
 if TYPE_CHECKING:

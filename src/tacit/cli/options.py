@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit.names.texts import number, whole_number
+from tacit.options import number, whole_number
 from tacit.privacy.errors import CorruptFile, InvalidArgument
 from tacit.privacy.files import open_regular
 

@@ -11,7 +11,7 @@ import typer
 from tacit.cli import options
 from tacit.cli.options import asked, flag, given
 from tacit.cli.output import print_table, say
-from tacit.names.texts import number, whole_number
+from tacit.options import number, whole_number
 from tacit.privacy.errors import InvalidArgument
 
 _GIVEN = ("world", "epsilon", "delta", "printed", "seed")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from tacit.cli import options
 from tacit.cli.options import asked
 from tacit.cli.output import print_json, print_table, say
-from tacit.names.texts import whole_number
+from tacit.options import whole_number
 
 if TYPE_CHECKING:
     from tacit.simulation.plan import Plan
@@ -81,7 +81,7 @@ def _show(made: Plan) -> None:
     if made.privacy.joint:
         few = f"no private method can do it with fewer than {plain['least_users']:,}"
     say(f"{have}{needs}; {few}.")
-    if made.batch:
+    if made.offline:
         say(
             "It is a batch agent: the users it learns from are served by its behaviour policy and "
             "gain nothing. The numbers are of the smallest batch tried whose policy is good."

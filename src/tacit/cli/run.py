@@ -169,7 +169,7 @@ def _show_one(world: World, line: _Line) -> None:
     from tacit.simulation.result import median, or_none, served_words, users_words
     from tacit.simulation.tables import rows
 
-    results, batch = line.results, line.choice.batch
+    results, batch = line.results, line.choice.offline
     first, users = results[0], results[0].users
     headline = served_words(results, line.label)
     say(f"{headline}: served users gained nothing" if batch else headline)
@@ -227,7 +227,7 @@ def _show_several(world: World, lines: Sequence[_Line]) -> None:
     titles, *table = [cells[:-1] for cells in rows({line.label: line.results for line in lines})]
     print_table(titles, table)
     _say_rules(world, lines)
-    if gained_nothing := [line.label for line in lines if line.choice.batch]:
+    if gained_nothing := [line.label for line in lines if line.choice.offline]:
         say(
             f"Served users gained nothing from {', '.join(gained_nothing)}: a batch agent learns "
             "for those who come later, by its greedy policy."

@@ -82,7 +82,7 @@ def _described(entry: NamedMaker) -> dict[str, Any]:
 
 def _world(name: str) -> dict[str, Any]:
     from tacit import registry
-    from tacit.names.targets import split
+    from tacit.imports import split
     from tacit.simulation.result import or_none
 
     kind = split(name)[0]
@@ -103,7 +103,7 @@ def _world(name: str) -> dict[str, Any]:
 
 def _agent(name: str) -> dict[str, Any]:
     from tacit import registry
-    from tacit.names.targets import split
+    from tacit.imports import split
 
     entry = registry.agent_entry(split(registry.choose_agent(name).text)[0])
     return _described(entry) | {"document": entry.document}

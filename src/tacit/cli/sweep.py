@@ -12,7 +12,7 @@ from tacit.cli import options
 from tacit.cli.options import asked, flag, given
 from tacit.cli.output import print_json, print_table, say
 from tacit.cli.run import say_files
-from tacit.names.texts import whole_number
+from tacit.options import whole_number
 from tacit.privacy.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def sweep_command(
     as_json: options.Json = False,
 ) -> None:
     """Runs what a file describes."""
-    from tacit.registry import names_of
+    from tacit.imports import names_of
     from tacit.simulation.sweep import SweepFailed, sweep
 
     asked_for, failed = read_sweep(file), None

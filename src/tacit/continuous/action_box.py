@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -62,7 +61,7 @@ class ActionBox:
         return int(self.levels**self.dimension)
 
     def aims(self, numbers: ArrayLike) -> Floats:
-        """What actions of these numbers, (...,), aim at, (..., k), in units of the box."""
+        """Points, (..., k), that actions of these numbers, (...,), aim at, in units of the box."""
         whole = np.clip(np.asarray(numbers, dtype=np.int64), 0, self.size - 1)
         places = np.stack(np.unravel_index(whole, (self.levels,) * self.dimension), axis=-1)
         aims: Floats = 4.0 * places / (self.levels - 1) - 2.0
@@ -82,18 +81,3 @@ class ActionBox:
         inside = np.clip(self.aims(numbers), -1.0, 1.0)
         actions: Floats = low + (inside + 1.0) / 2.0 * (high - low)
         return actions
-
-
-def normals(coins: Floats, dimension: int) -> Floats:
-    """Independent standard normal numbers, (..., k), from uniform ones of [0, 1), (...,).
-
-    The digits of a uniform number are dealt out: each normal one has 53 bits over k.
-    """
-    from scipy.special import ndtri
-
-    bits = 53 // dimension
-    whole = (coins * 2.0**53).astype(np.uint64)
-    shifts = np.arange(dimension, dtype=np.uint64) * np.uint64(bits)
-    dealt = (whole[..., np.newaxis] >> shifts) & np.uint64(2**bits - 1)
-    drawn: Floats = ndtri((dealt.astype(np.float64) + 0.5) * math.ldexp(1.0, -bits))
-    return drawn

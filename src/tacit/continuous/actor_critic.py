@@ -5,19 +5,20 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from tacit.continuous.base import NO_CLIP, BoxAlgorithm, box_spec, discount_of
-from tacit.continuous.features import default_polynomial, kernel_features
-from tacit.continuous.policy import GaussianPolicy, QPolicy, SoftmaxPolicy
-from tacit.continuous.statistics.steps import steps_of, vectors_by_part
-from tacit.core.algorithm import BlockInfo, BlockSizes, Plan, Progress
-from tacit.privacy.arguments import checked_number, positive
+from tacit.continuous.base import NO_CLIP, BoxAlgorithm, box_spec
+from tacit.continuous.features import default_polynomial
+from tacit.continuous.kernel_features import kernel_features
+from tacit.continuous.policy import QPolicy
+from tacit.continuous.statistics import steps_of, vectors_by_part
+from tacit.continuous.stochastic_policy import GaussianPolicy, SoftmaxPolicy
+from tacit.core.algorithm import BlockInfo, BlockSizes, NoOptions, Plan, Progress
+from tacit.privacy.arguments import positive
 from tacit.privacy.bounds.balls import scaled_back
 from tacit.privacy.budget import Relation, checked_relation
-from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.sizing import users_above_noise
 from tacit.privacy.statistic import Block, Floats, Layout, Part, Statistic
 
@@ -34,6 +35,10 @@ _LEAST, _ABOVE, _BLOCKS = 150, 7.0, 40.0
 _SHORT = 0.5  # the part of users who should be within the clips
 _MOMENTUM = 0.7  # of gradients, from block to block
 _RIDGE = 0.05  # of the moments, in units of even ones
+# Radius of the trust region: the root mean square change of the policy's outputs in a block, which
+# are logits, or means in standard deviations.
+_REGION = 0.3
+_TRACE = 0.95  # lambda: how much of later errors of the critic an advantage has
 _WIDE, _NARROW = 0.6, 0.2  # the first and the last sigma of actions that are vectors
 
 ACTOR, CRITIC, SHORT, MOMENTS = 0.7, 0.45, 0.1, 0.45
@@ -42,7 +47,7 @@ ACTOR, CRITIC, SHORT, MOMENTS = 0.7, 0.45, 0.1, 0.45
 
 @dataclass(frozen=True, eq=False)
 class PolicyGradients(Statistic):
-    """A user's gradients of actor and critic, each scaled back, and the moments of her features.
+    """Gradients of actor and critic of each user, each scaled back, and moments of features.
 
     Reads ``states``, ``actions``, ``rewards`` and ``lengths``. With z the features of a state, w of
     the public ``critic``, and rewards in units of the largest, a step's error is
@@ -56,12 +61,13 @@ class PolicyGradients(Statistic):
       user without a step; and
     * ``moments``, the mean of z z' / |z|^2 over her steps, which needs no clip.
 
-    Sensitivity. Actor and critic are in unit balls, and signs are 1 or -1, so with the parts'
-    weights a, c and s two users are at most 2 sqrt(a^2 + c^2 + 2 s^2) apart in them. Moments are
-    positive semi-definite with trace one (or zero), so that two of them are at most sqrt 2 apart,
-    and at most one from zero. Replace-one: sqrt(4 (a^2 + c^2 + 2 s^2) + 2 g^2). It is attained in
-    the limit: by users in states whose features are at right angles, with opposite gradients, of
-    which one's are just within the clips and the other's just beyond.
+    Formal guarantees:
+        Sensitivity sqrt(4 (a^2 + c^2 + 2 s^2) + 2 g^2), with weights a, c, s and g of the parts.
+        Actor and critic are in unit balls, and signs are 1 or -1, so two users are at most
+        2 sqrt(a^2 + c^2 + 2 s^2) apart in them. Moments are positive semi-definite with trace one
+        (or zero), so that two of them are at most sqrt 2 apart, and at most one from zero. It is
+        attained in the limit: by users in states whose features are at right angles, with opposite
+        gradients, of which one's are just within the clips and the other's just beyond.
     """
 
     spec: BoxSpec
@@ -90,7 +96,7 @@ class PolicyGradients(Statistic):
         )
 
     def l2(self, relation: Relation) -> float:
-        """See the class."""
+        """Sensitivity, as the class derives it."""
         within = ACTOR**2 + CRITIC**2 + 2.0 * SHORT**2
         if checked_relation(relation) is Relation.REPLACE_ONE:
             return math.sqrt(4.0 * within + 2.0 * MOMENTS**2)
@@ -103,7 +109,7 @@ class PolicyGradients(Statistic):
         return vectors_by_part(block, self.layout.size, numbers, self._of)
 
     def _of(self, block: Block) -> Floats:
-        from tacit.continuous.sum_loops import policy_gradients
+        from tacit.continuous.gradient_loops import policy_gradients
 
         steps = steps_of(block, self.spec)
         rows, m = self.policy.weights.shape
@@ -142,29 +148,9 @@ class PolicyGradients(Statistic):
         return self.layout.pack(parts, users=n)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ActorCriticOptions:
-    """Options of :class:`ActorCritic`.
-
-    Attributes:
-        region: how far the policy moves in a block, the radius of the trust region: the root mean
-            square change of its outputs, which are logits, or means in standard deviations.
-        trace: how much of later errors of the critic an advantage has, lambda.
-        discount: of future rewards; the spec's by default.
-    """
-
-    region: float = 0.3
-    trace: float = 0.95
-    discount: float | None = None
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "region", positive("region", self.region))
-        checked_number("trace", self.trace, "in [0, 1]", lambda part: 0.0 <= part <= 1.0)
-
-
 @dataclass(frozen=True, eq=False)
-class State:
-    """Actor, critic, and what gradients and moments add up to, of R outputs and m features."""
+class ActorCriticState:
+    """Actor, critic, and sums of gradients and moments, of R outputs and m features."""
 
     theta: Floats  # (R, m), of the actor
     values: Floats  # (m,), of the critic
@@ -175,7 +161,7 @@ class State:
     noise: float = 0.0  # standard deviation of the noise of moments
 
 
-class ActorCritic(BoxAlgorithm[State]):
+class ActorCritic(BoxAlgorithm[ActorCriticState]):
     """A policy that is drawn from, and a critic: both move by users' clipped gradients.
 
     Idea: users are served by a policy that draws actions, softmax over numbered ones or Gaussian in
@@ -184,8 +170,8 @@ class ActorCritic(BoxAlgorithm[State]):
     policy is a natural step from there, of a length that depends on how much of the gradient noise
     explains.
 
-    Private statistics: :class:`PolicyGradients` of
-    every block, once, with the whole budget. Blocks are disjoint.
+    Private statistics: :class:`PolicyGradients` of every block, once, with the whole budget. Blocks
+    are disjoint.
 
     Guarantee: that of its curator; see ``guarantee``. Clips follow from released shares of users
     who were clipped. Everything after the release is post-processing, the trust region and momentum
@@ -198,47 +184,52 @@ class ActorCritic(BoxAlgorithm[State]):
     """
 
     name: ClassVar[str] = "actor_critic"
-    Options: ClassVar[type[Any]] = ActorCriticOptions
-    options: ActorCriticOptions
     features: FeatureMap
 
-    def __init__(self, problem: Problem, options: ActorCriticOptions) -> None:
+    def __init__(self, problem: Problem, options: NoOptions) -> None:
         self.spec = spec = box_spec(problem)
         self.features = default_features(spec)
-        self.discount = discount_of(options.discount, spec)
         spec.check_weights(self.features.size)
         super().__init__(problem, options)
 
-    def init(self) -> State:
+    def init(self) -> ActorCriticState:
         """Weights of zero: every action with the same chance, or around the middle of the box."""
         box, m = self.spec.action_box, self.features.size
         zeros = np.zeros((self.spec.actions if box is None else box.dimension, m))
         clip = math.sqrt(self.spec.horizon) if self.privacy.private else NO_CLIP
-        return State(zeros, np.zeros(m), zeros, np.zeros((m, m)), np.array([clip, clip]))
+        return ActorCriticState(zeros, np.zeros(m), zeros, np.zeros((m, m)), np.array([clip, clip]))
 
-    # What is asked.
+    # Query.
 
-    def query(self, state: State, plan: Plan, block: BlockInfo) -> PolicyGradients:
+    def query(self, state: ActorCriticState, plan: Plan, block: BlockInfo) -> PolicyGradients:
         """Users' gradients at the policy that serves them."""
         return self._gradients(state, plan.policy)
 
-    def _gradients(self, state: State, policy: SoftmaxPolicy) -> PolicyGradients:
+    def _gradients(self, state: ActorCriticState, policy: SoftmaxPolicy) -> PolicyGradients:
         clips = float(state.clips[0]), float(state.clips[1])
-        known = self.spec, policy, state.values.copy(), self.discount
-        return PolicyGradients(*known, self.options.trace, clips)
+        known = self.spec, policy, state.values.copy(), self.spec.discount
+        return PolicyGradients(*known, _TRACE, clips)
 
-    # What is made of the answers.
+    # Update.
 
     def update(
         self,
-        state: State,
+        state: ActorCriticState,
         plan: Plan,
         release: Release,
         block: BlockInfo,
         rng: np.random.Generator,
-    ) -> State:
-        """A step of the critic, and one of the actor."""
-        # Of devices nobody may have reported.
+    ) -> ActorCriticState:
+        """ActorCriticState after a step of the critic, and one of the actor.
+
+        Args:
+            state: What is known.
+            plan: That the users followed.
+            release: Of the query, with noise.
+            block: How many they are.
+            rng: Not used.
+        """
+        # Of devices none may have reported.
         n, m = max(release.users, 1), self.features.size
         std = {name: float(np.max(value)) for name, value in release.std.items()}
         moments = state.moments + release["moments"]
@@ -262,13 +253,13 @@ class ActorCritic(BoxAlgorithm[State]):
         change = math.sqrt(max(float(np.einsum("rm,mk,rk->", step, metric, step)) / len(step), 0.0))
         gain, theta, clips = (1.0 + keep) / (2.0 * keep), state.theta, state.clips
         if change > 0.0:
-            far = self.options.region * gain * _told(gradient, explained)
+            far = _REGION * gain * _told(gradient, explained)
             scale = 1.0 if self.spec.action_box is None else self._sigma(block)
             theta = theta + far * scale / change * step
         if self.privacy.private:
             within = np.clip(0.5 * (release["short"] / n + 1.0), 0.0, 1.0)
             clips = clips * np.exp(_SHORT - within)
-        return State(theta, values, gradient, moments, clips, explained, hidden)
+        return ActorCriticState(theta, values, gradient, moments, clips, explained, hidden)
 
     def _metric(self, moments: Floats, noise: float, users: int) -> tuple[Floats, Floats]:
         """The mean of moments, with eigenvalues at least those that noise may hide, and inverse."""
@@ -279,20 +270,29 @@ class ActorCritic(BoxAlgorithm[State]):
         return (vectors * kept) @ vectors.T, (vectors / kept) @ vectors.T
 
     def _sigma(self, at: Progress) -> float:
-        """How far actions that are vectors stray; less from block to block, by public numbers."""
+        """Standard deviation of actions that are vectors; it falls, by public numbers."""
         done = min(at.served / max(self.users, 1), 1.0)
         return float(_WIDE * (_NARROW / _WIDE) ** done)
 
-    # What users follow.
+    # Policies.
 
-    def _drawing(self, state: State, at: Progress) -> SoftmaxPolicy:
+    def _drawing(self, state: ActorCriticState, at: Progress) -> SoftmaxPolicy:
         box = self.spec.action_box
         if box is not None:
             return GaussianPolicy(self.features, state.theta, box=box, sigma=self._sigma(at))
         return SoftmaxPolicy(self.features, state.theta)
 
-    def plan(self, state: State, last: Plan | None, at: Progress, rng: np.random.Generator) -> Plan:
-        """The policy that draws, and the one that takes its likeliest action."""
+    def plan(
+        self, state: ActorCriticState, last: Plan | None, at: Progress, rng: np.random.Generator
+    ) -> Plan:
+        """The policy that draws, and the one that takes its likeliest action.
+
+        Args:
+            state: What is known.
+            last: The plan before, if any.
+            at: Blocks so far.
+            rng: Draws preferences among equal values.
+        """
         served, box = self._drawing(state, at), self.spec.action_box
         if last is None:
             return Plan(served, served)
@@ -303,11 +303,7 @@ class ActorCritic(BoxAlgorithm[State]):
     # Choices made before the first user comes.
 
     def _check(self) -> None:
-        if self.privacy.needs_l1:
-            raise InvalidArgument(
-                f"privacy must have delta > 0 and the Gaussian mechanism, got {self.privacy!r}: "
-                "gradients have no sensitivity in the 1-norm"
-            )
+        self.check_gaussian("gradients")
 
     def _block_sizes(self) -> BlockSizes:
         """Blocks of one size, in which a gradient is as long as its noise, or a bit longer."""
@@ -323,7 +319,7 @@ class ActorCritic(BoxAlgorithm[State]):
 def default_features(spec: BoxSpec) -> FeatureMap:
     """The spec's own, waves up to three coordinates, or monomials up to degree two."""
     few = spec.features is not None or spec.dimension <= 3
-    return kernel_features(spec) if few else default_polynomial(spec.lows, spec.highs)
+    return kernel_features(spec) if few else default_polynomial(spec)
 
 
 def _told(released: Floats, noise: float) -> float:
@@ -333,7 +329,7 @@ def _told(released: Floats, noise: float) -> float:
 
 
 def _square(features: FeatureMap, spec: BoxSpec) -> float:
-    """How long features are, squared: between that in the middle of the box and the longest."""
+    """Squared length of features, between that in the middle of the box and the longest."""
     middle = [
         0.5 * (low + high) if math.isfinite(low + high) else 0.0
         for low, high in zip(spec.lows, spec.highs, strict=True)

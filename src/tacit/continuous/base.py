@@ -1,4 +1,4 @@
-"""What all algorithms on vectors share: how they begin, and what they refuse."""
+"""Base of all algorithms on vectors: their specs, first policies and refusals."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.continuous.policy import QPolicy
 from tacit.core.algorithm import Algorithm, BlockSizes, S
-from tacit.privacy.arguments import checked_number
 from tacit.privacy.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -15,11 +14,14 @@ if TYPE_CHECKING:
     from tacit.core.problem import Problem
 
 NO_CLIP = 1e9
-"""A clip that clips nobody: without privacy it would only bias."""
+"""A clip beyond any user, for runs without privacy: it would only bias."""
 
 
 class BoxAlgorithm(Algorithm[S]):
-    """An algorithm that learns Q on vectors, of users who are asked one by one."""
+    """An algorithm that learns values on vectors, of users who are asked one by one.
+
+    A subclass sets ``spec`` (:func:`box_spec`) and ``features``, if it has any, first of all.
+    """
 
     spec: BoxSpec
     features: FeatureMap | None = None
@@ -28,6 +30,14 @@ class BoxAlgorithm(Algorithm[S]):
     def behaviour(self) -> QPolicy:
         """Every action with the same chance."""
         return QPolicy.uniform(self.spec.dimension, self.spec.actions)
+
+    def check_gaussian(self, statistic: str) -> None:
+        """Refuses budgets that need sensitivities in the 1-norm, which a statistic has not."""
+        if self.privacy.needs_l1:
+            raise InvalidArgument(
+                f"privacy must have delta > 0 and the Gaussian mechanism, got {self.privacy!r}: "
+                f"{statistic} have no sensitivity in the 1-norm"
+            )
 
     def _block_sizes(self) -> BlockSizes:
         """All users in one block."""
@@ -40,15 +50,12 @@ class BoxAlgorithm(Algorithm[S]):
 
 
 def box_spec(problem: Problem) -> BoxSpec:
-    """The spec that an algorithm was told, if it is of vectors."""
+    """The spec of a problem, if its states are vectors.
+
+    Raises:
+        InvalidArgument: It is of another family.
+    """
     spec: BoxSpec = problem.spec
     if not hasattr(spec, "bounded"):
         raise InvalidArgument(f"spec must be a BoxSpec, got {type(spec).__name__}")
     return spec
-
-
-def discount_of(discount: Any, spec: BoxSpec) -> float:
-    """A discount in [0, 1), the spec's if none is given."""
-    if discount is None:
-        return spec.discount
-    return checked_number("discount", discount, "in [0, 1)", lambda number: 0.0 <= number < 1.0)

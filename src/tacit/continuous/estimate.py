@@ -1,25 +1,30 @@
-"""Fitted Q with functional noise: the prior of Q, and the posterior of a sweep, from releases."""
+"""Prior of Q on functional noise, and the posterior of a sweep, from releases."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tacit.continuous.features import is_grid
+from tacit.continuous.features import Grid
 from tacit.privacy.statistic import Floats
 
 if TYPE_CHECKING:
     from tacit.continuous.features import FeatureMap
-    from tacit.continuous.spec import BoxSpec
     from tacit.privacy.curator import Release
 
 # Eigenvalues of a kernel below this part of the largest are left out of a prior.
 _SMALLEST = 1e-4
-NO_NOISE = 1e-6
-"""Variance that stands for no noise at all."""
+# Variance that stands for no noise at all.
+_NO_NOISE = 1e-6
+# A histogram is believed to be off from even by this part, and nowhere below that part of even.
+_UNEVEN, _RAREST = 0.5, 0.2
+# Without noise, points that no user visited count this part of even.
+_UNSEEN = 0.02
+# Eigenvalues of a Gram matrix below this many standard deviations of its noise are zero.
+_SEEN = 2.0
 
 
 @dataclass(frozen=True)
@@ -72,31 +77,6 @@ MAP = FunctionalConstants(
 """For other feature maps, whose features are of order one; what ends is worth one unit."""
 
 
-@dataclass(frozen=True)
-class Units:
-    """What rewards are measured from and in, the value of an end, if any, and values' range."""
-
-    centre: float
-    unit: float
-    ending: float | None
-    value_range: tuple[float, float]
-
-    @classmethod
-    def of(cls, spec: BoxSpec, discount: float, ends: bool) -> Units:
-        """Where nothing ends only differences of values count, so rewards are centred.
-
-        Where episodes may end, values are measured from the best that can be, so that an end,
-        which is worth 0, is one unit below it if rewards are positive.
-        """
-        low, high = spec.reward_range
-        if not ends:
-            most = 1.0 / (1.0 - discount)
-            return cls(0.5 * (low + high), high - low, None, (-most, most))
-        unit = max(high - low, abs(high)) / (1.0 - discount)
-        ending = -high / (1.0 - discount) / unit
-        return cls(high, unit, ending, (min(-1.0, ending), max(0.0, ending)))
-
-
 def bumps(points: Floats, length: float) -> Floats:
     """K(x, y) = exp(-|x - y|^2 / (2 length^2)) of points (n, D), as (n, n)."""
     squares = np.zeros((len(points), len(points)))
@@ -125,7 +105,7 @@ def root_of(gram: Floats) -> Floats:
 
 
 class Basis:
-    """Features, the coordinates that are released, and what is believed a priori.
+    """Features, the coordinates that are released, and the prior.
 
     On a grid users' functions belong to a kernel, and Q to a smoother Gaussian process; on any
     other map both are the features themselves.
@@ -141,20 +121,15 @@ class Basis:
     """
 
     def __init__(
-        self,
-        features: FeatureMap,
-        constants: FunctionalConstants,
-        centred: bool = True,
+        self, features: FeatureMap, constants: FunctionalConstants, centred: bool = True
     ) -> None:
         self.features, self.centred = features, centred
         self.metric: Floats | None = None
-        if not is_grid(features):
-            self.root = np.eye(features.size)
-            self.prior = np.eye(features.size)
+        if not isinstance(features, Grid):
+            self.root = self.prior = np.eye(features.size)
             return
-        points = (features.points - np.array(features.lows)) / (
-            np.array(features.highs) - np.array(features.lows)
-        )
+        lows, highs = np.array(features.lows), np.array(features.highs)
+        points = (features.points - lows) / (highs - lows)
         self.root = root_of(bumps(points, constants.kernel_length))
         values, vectors = np.linalg.eigh(bumps(points, constants.prior_length))
         kept = values > _SMALLEST * values[-1]
@@ -171,7 +146,7 @@ class Basis:
         return self.metric is not None
 
     def value(self, weights: Floats) -> tuple[Floats, float]:
-        """What stands for max_a weights[a] in the prior, and the offset of these values.
+        """Values max_a weights[a], as the prior has them, and their offset.
 
         On a grid values are centred where nothing ends: a constant means nothing there.
         """
@@ -182,8 +157,12 @@ class Basis:
             return best, 0.0
         return best - best.mean(), float(best.mean())
 
+    def carried(self, value: Floats, discount: float) -> Floats:
+        """The part of values that is carried over to all actions, as weights (m,)."""
+        return discount * value if self.on_grid else np.zeros(self.features.size)
+
     def alike(self, one: Floats, other: Floats) -> Floats:
-        """How alike rows of values are: what steps along them have in common, a priori."""
+        """Likeness of rows of values: the a priori covariance of steps along them."""
         likeness: Floats = one @ (other.T if self.metric is None else self.metric @ other.T)
         return likeness
 
@@ -196,7 +175,12 @@ class SweepAnswer:
     std: float  # of the noise
     users: int  # how many were asked
     predictions: Floats  # (actions, m), of the part that was not carried over from the values
-    value: Floats  # what stands for the values in the prior
+    value: Floats  # V, as the prior has it
+
+    def scaled(self, units: float, values: float) -> SweepAnswer:
+        """The same in other units of rewards, about values in others."""
+        told, value = (units * self.sums, units * self.std), values * self.value
+        return SweepAnswer(*told, self.users, units * self.predictions, value)
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,6 +192,22 @@ class Evidence:
     answers: tuple[SweepAnswer, ...] = ()
 
 
+def visible_gram(release: Release, basis: Basis, steps: int) -> Floats:
+    """The Gram matrix of features of so many steps, as far as their noise lets it be seen."""
+    visits, noise = release.parts["visits"], float(np.max(release.std["visits"]))
+    if not basis.on_grid:
+        values, vectors = np.linalg.eigh(visits)
+        kept = np.where(values < _SEEN * noise + 1e-6, 0.0, values)
+        gram: Floats = (vectors * kept) @ vectors.T
+        return gram
+    if noise == 0.0:
+        return np.diag(np.maximum(visits, _UNSEEN * max(visits.mean(), 1e-9)))
+    even = steps / len(visits)
+    shrunk = (_UNEVEN * even) ** 2 / ((_UNEVEN * even) ** 2 + noise**2)
+    centre = max(float(visits.mean()), 0.3 * even)
+    return np.diag(np.maximum(even + (visits - centre) * shrunk, _RAREST * even))
+
+
 class Posterior:
     """The posterior of targets f_a(V) = E[r + discount (V(s') - V(s)) | s, a], mode by mode.
 
@@ -216,8 +216,8 @@ class Posterior:
         prior prior' (reward^2 + discount^2 moves^2 <V, W> + drift^2 min(i, j))
 
     where <V, W> is how alike the values are: linear in both, it is a Gaussian prior over reward
-    *and* transition operator. So what users said about earlier values counts for the present ones,
-    as far as these are alike. On maps that are no grid V(s) is not subtracted.
+    *and* transition operator. So answers about earlier values count for the present ones, as far
+    as these are alike. On maps that are no grid V(s) is not subtracted.
 
     Releases have the same Gram matrix up to the number of users, so one singular value
     decomposition turns all of them into independent problems with one number per release. Of them
@@ -238,7 +238,7 @@ class Posterior:
         shares = np.array([answer.users / evidence.users for answer in answers])
         stds = np.array([answer.std for answer in answers]) / shares
         exact = not stds.any()
-        typical = math.sqrt(NO_NOISE) if exact else float(np.sqrt(np.mean(stds**2)))
+        typical = math.sqrt(_NO_NOISE) if exact else float(np.sqrt(np.mean(stds**2)))
         ratios = np.ones(len(answers)) if exact else (stds / typical) ** 2
         root = basis.root
         residual = constants.noise**2 * (root.T @ gram @ root) * (per_pass if exact else 1)
@@ -266,18 +266,6 @@ class Posterior:
         modes = self._weights @ self._with(value)
         targets: Floats = modes @ self._modes @ self._basis.prior.T
         return targets
-
-    def spread(self, value: Floats) -> Floats:
-        """The posterior standard deviation of those weights, (m,); of all actions the same."""
-        covariance = self._with(value)
-        constants, n = self._constants, len(self._values)
-        alone = self._reward_and_moves(value[np.newaxis], value[np.newaxis])[0, 0]
-        alone += constants.prior_drift**2 * n
-        told = np.einsum("i,qij,j->q", covariance, self._inverse, covariance) * self._gains**2
-        shapes = self._basis.prior @ self._modes.T
-        whole = (self._basis.prior**2).sum(axis=1) * alone
-        spread: Floats = np.sqrt(np.maximum(whole - shapes**2 @ told, 0.0))
-        return spread
 
     def _reward_and_moves(self, one: Floats, other: Floats) -> Floats:
         constants, discount = self._constants, self._discount
@@ -314,35 +302,32 @@ class Filter:
         return cls(np.zeros((actions, modes)), covariance)
 
     def targets(self, basis: Basis) -> Floats:
-        """What is believed of them, as weights (actions, m)."""
+        """Their mean, as weights (actions, m)."""
         return self.mean @ basis.prior.T
 
-    def spread(self, basis: Basis) -> Floats:
-        """The standard deviation of those weights, (actions, m)."""
-        prior = basis.prior
-        variances = np.einsum("mq,aqr,mr->am", prior, self.covariance, prior)
-        spread: Floats = np.sqrt(np.maximum(variances, 0.0))
-        return spread
+    def drifted(self, constants: FunctionalConstants) -> Filter:
+        """The targets of the next batch, which may have changed."""
+        drift = constants.prior_drift**2 * np.eye(self.mean.shape[1])
+        return replace(self, covariance=self.covariance + drift)
 
     def after(
-        self,
-        release: Release,
-        visits: Floats,
-        basis: Basis,
-        constants: FunctionalConstants,
-        *,
-        drifts: bool,
+        self, release: Release, visits: Floats, basis: Basis, constants: FunctionalConstants
     ) -> Filter:
-        """A step of the filter for every action, given visits to points, (m, actions)."""
+        """A step of the filter for every action.
+
+        Args:
+            release: Residuals of a batch.
+            visits: To points, (m, actions), as many as are expected.
+            basis: Coordinates and prior.
+            constants: The noise of a residual.
+        """
         std = float(np.max(release.std["residuals"]))
         mean, covariance = self.mean.copy(), self.covariance.copy()
         for action in range(len(mean)):
-            if drifts:
-                covariance[action] += constants.prior_drift**2 * np.eye(mean.shape[1])
             own = visits[:, action, np.newaxis]
             across = basis.root.T @ (own * basis.prior)
             noise = constants.noise**2 * basis.root.T @ (own * basis.root)
-            noise += (std**2 + NO_NOISE) * np.eye(len(noise))
+            noise += (std**2 + _NO_NOISE) * np.eye(len(noise))
             gain = np.linalg.solve(
                 noise + across @ covariance[action] @ across.T, across @ covariance[action]
             ).T

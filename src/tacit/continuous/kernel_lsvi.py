@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 
 from tacit.continuous.base import NO_CLIP, BoxAlgorithm, box_spec
-from tacit.continuous.features import kernel_features, public_states
+from tacit.continuous.kernel_features import kernel_features, public_states, ridge_fit
 from tacit.continuous.policy import QPolicy
-from tacit.continuous.statistics.steps import steps_of, vectors_by_part
-from tacit.core.algorithm import BlockInfo, BlockSizes, Plan, Progress
+from tacit.continuous.statistics import steps_of, vectors_by_part
+from tacit.core.algorithm import BlockInfo, BlockSizes, NoOptions, Plan, Progress
 from tacit.numerics.regression import BlockSums, ridge_inverse
 from tacit.privacy.arguments import positive
 from tacit.privacy.bounds.balls import ACUTE, ball
@@ -52,10 +52,11 @@ class EmbeddingSums(Statistic):
     action, and Y is all of them. A user's Y is scaled back to Frobenius norm ``clip``; what is
     released is part of it, with every product that is not on the diagonal counted twice, as in Y.
 
-    Sensitivity. Y stays positive semi-definite when it is scaled back, so two users' are at no
-    obtuse angle: |Y - Y'|^2 <= |Y|^2 + |Y'|^2 <= 2 clip^2, and clip^2 against zero. What is
-    released is no longer than Y, and no farther apart. Users who stay where they are, each for an
-    action of her own, with rewards at the middle, attain it: then d = 0 and r = 0.
+    Formal guarantees:
+        Sensitivity sqrt(2) clip, and clip against zero. Y stays positive semi-definite when it is
+        scaled back, so two users' are at no obtuse angle: |Y - Y'|^2 <= |Y|^2 + |Y'|^2 <= 2 clip^2.
+        The released part is no longer than Y, and no farther apart. Users who stay where they are,
+        each for an action of her own, with rewards at the middle, attain it: d = 0 and r = 0.
     """
 
     spec: BoxSpec
@@ -84,7 +85,7 @@ class EmbeddingSums(Statistic):
         return self.features.size + int(self.spec.may_end)
 
     def l2(self, relation: Relation) -> float:
-        """See the class."""
+        """Sensitivity, as the class derives it."""
         return ball(self.clip, relation, ACUTE)
 
     def vectors(self, block: Block) -> Floats:
@@ -124,18 +125,14 @@ class EmbeddingSums(Statistic):
         return self.layout.pack(sums, users=len(Y))
 
 
-@dataclass(frozen=True, kw_only=True)
-class KernelLSVIOptions:
-    """Options of :class:`KernelLSVI`.
+class Regression(NamedTuple):
+    """Estimates at the public states, (n, A) each, and the standard deviations of their noise."""
 
-    Attributes:
-        scale: multiplies the bonus.
-    """
-
-    scale: float = 1.0
-
-    def __post_init__(self) -> None:
-        positive("scale", self.scale)
+    rewards: Floats  # from the middle of their range
+    moves: Floats  # (n, A, targets), of features
+    leverage: Floats  # z' G^-1 z
+    length: Floats  # |G^-1 z|^2
+    noise: dict[str, float]
 
 
 class KernelLSVI(BoxAlgorithm[BlockSums]):
@@ -147,8 +144,8 @@ class KernelLSVI(BoxAlgorithm[BlockSums]):
     on public states plans, with a bonus for what is uncertain by sampling or by noise. Moves are
     from where the user is, so that what is not known yet stays where it is.
 
-    Private statistics: :class:`EmbeddingSums` of every
-    block, once, with the whole budget, pooled over steps.
+    Private statistics: :class:`EmbeddingSums` of every block, once, with the whole budget, pooled
+    over steps.
 
     Guarantee: that of its curator; see ``guarantee``. Frequencies and centres are public numbers.
 
@@ -159,12 +156,10 @@ class KernelLSVI(BoxAlgorithm[BlockSums]):
     """
 
     name: ClassVar[str] = "kernel_lsvi"
-    Options: ClassVar[type[Any]] = KernelLSVIOptions
-    options: KernelLSVIOptions
     features: FeatureMap
     statistic_kind = "features"
 
-    def __init__(self, problem: Problem, options: KernelLSVIOptions) -> None:
+    def __init__(self, problem: Problem, options: NoOptions) -> None:
         self.spec = spec = box_spec(problem)
         if not spec.bounded:
             raise InvalidArgument("lows and highs must be finite: plans are made on their box")
@@ -172,17 +167,17 @@ class KernelLSVI(BoxAlgorithm[BlockSums]):
         spec.check_weights(self.features.size)
         self.points = public_states(spec)
         self._at = self.features(self.points)
-        self._fit = self._fitting(1e-6)
+        self._fit = ridge_fit(self._at, 1e-6)
         super().__init__(problem, options)
 
     def init(self) -> BlockSums:
         """No sums; all will weigh alike."""
         return BlockSums(plain=True)
 
-    # What is asked.
+    # Query and update.
 
     def query(self, state: BlockSums, plan: Plan, block: BlockInfo) -> EmbeddingSums:
-        """How users move among features, and what they are paid."""
+        """Sums of users' transitions among features, and of their rewards."""
         return self._embedding_sums()
 
     def _embedding_sums(self) -> EmbeddingSums:
@@ -197,88 +192,87 @@ class KernelLSVI(BoxAlgorithm[BlockSums]):
         block: BlockInfo,
         rng: np.random.Generator,
     ) -> BlockSums:
-        """The sums of one more block."""
+        """The sums of one more block.
+
+        Args:
+            state: What is known.
+            plan: That the users followed.
+            release: Of the query, with noise.
+            block: How many they are.
+            rng: Not used.
+        """
         std = {name: float(np.max(value)) for name, value in release.std.items()}
         return state.added(release.parts, std, std["gram"], release.users)
 
-    # What is estimated, and how it plans.
+    # Estimates and plans.
 
     def plan(
         self, state: BlockSums, last: Plan | None, at: Progress, rng: np.random.Generator
     ) -> Plan:
-        """Optimistic and estimated values, by fitted value iteration on public states."""
+        """Optimistic and estimated values, by fitted value iteration on public states.
+
+        Args:
+            state: What is known.
+            last: The plan before, if any.
+            at: Blocks so far.
+            rng: Draws preferences among equal values.
+        """
         if not state.parts:
             first = self.behaviour()
             return Plan(first, first)
         noise = {name: float(state.noise(name)) for name in ("gram", "moves", "rewards")}
-        ridge = 1.0 + noise["gram"] * math.sqrt(self.features.size)
-        inverse = ridge_inverse(state.scaled("gram"), ridge)
-        turned = np.einsum("nm,amk->nak", self._at, inverse)
-        moves = np.einsum("nam,amk->nak", turned, state.scaled("moves"))
-        half = (self.spec.reward_range[1] - self.spec.reward_range[0]) / 2.0
+        gram, m = state.scaled("gram"), self.features.size
+        ridge = 1.0 + noise["gram"] * math.sqrt(m)
+        turned = np.einsum("nm,amk->nak", self._at, ridge_inverse(gram, ridge))
         rewards = np.einsum("nam,am->na", turned, state.scaled("rewards"))
-        rewards = half * np.clip(rewards, -1.0, 1.0)
-        leverage = np.maximum(np.einsum("nam,nm->na", turned, self._at), 0.0)
-        length = (turned**2).sum(axis=-1)
-        scale = self.options.scale * _BONUS
-        steps = max(float(np.trace(state.scaled("gram"), axis1=1, axis2=2).mean()), 1.0)
+        known = Regression(
+            self._half * np.clip(rewards, -1.0, 1.0),
+            np.einsum("nam,amk->nak", turned, state.scaled("moves")),
+            np.maximum(np.einsum("nam,nm->na", turned, self._at), 0.0),
+            (turned**2).sum(axis=-1),
+            noise,
+        )
+        steps = max(float(np.trace(gram, axis1=1, axis2=2).mean()), 1.0)
         # Values are as smooth as moves can be told: features that drown in the noise have no part.
-        smooth = self._fitting(max(1e-6, _SMOOTH * ridge / steps))
+        smooth = ridge_fit(self._at, max(1e-6, _SMOOTH * ridge / steps))
         policies = []
-        for bonus in (scale, 0.0):
-            Q = self._iterated(rewards, moves, leverage, length, noise, half, bonus, smooth)
-            drawn = _UNIFORM / at.releases if bonus else 0.0
-            policies.append(QPolicy.draw(self.features, (self._fit @ Q).T, rng, drawn))
+        for bonus, uniform in ((_BONUS, _UNIFORM / at.releases), (0.0, 0.0)):
+            Q = self._iterated(known, bonus, smooth)
+            policies.append(QPolicy.draw(self.features, (self._fit @ Q).T, rng, uniform))
         return Plan(*policies)
 
-    def _fitting(self, ridge: float) -> Floats:
-        """From values at the points to weights, by ridge regression, (m, points)."""
-        at, n = self._at, len(self._at)
-        matrix = at.T @ at / n + ridge * np.eye(at.shape[1])
-        return np.asarray(np.linalg.solve(matrix, at.T / n), dtype=np.float64)
+    @property
+    def _half(self) -> float:
+        """Half the range of rewards."""
+        return (self.spec.reward_range[1] - self.spec.reward_range[0]) / 2.0
 
-    def _iterated(
-        self,
-        rewards: Floats,
-        moves: Floats,
-        leverage: Floats,
-        length: Floats,
-        noise: dict[str, float],
-        half: float,
-        bonus: float,
-        smooth: Floats,
-    ) -> Floats:
+    def _iterated(self, known: Regression, bonus: float, smooth: Floats) -> Floats:
         """Q (points, A), as far from the middle of what values can be.
 
         Q_a = r_a + discount (V + moves_a v) + width, cut to the range of values, with v the weights
         that V has on the features, and the value of an end, which is known: nothing is earned.
         """
-        top = half / (1.0 - self.spec.discount)
-        middle = float(np.mean(self.spec.reward_range)) / (1.0 - self.spec.discount)
+        discount, half, noise = self.spec.discount, self._half, known.noise
+        top = half / (1.0 - discount)
+        middle = float(np.mean(self.spec.reward_range)) / (1.0 - discount)
         end = [-middle] if self.spec.may_end else []
-        Q: Floats = np.zeros(rewards.shape)
-        for _ in range(math.ceil(math.log(1e-3) / math.log(max(self.spec.discount, 0.1)))):
+        Q: Floats = np.zeros(known.rewards.shape)
+        for _ in range(math.ceil(math.log(1e-3) / math.log(max(discount, 0.1)))):
             V: Floats = Q.max(axis=1)
             v: Floats = np.append(smooth @ V, end)
-            ahead = np.clip(
-                V[:, np.newaxis] + moves @ v, min([V.min(), *end]), max([V.max(), *end])
-            )
+            least, most = min([V.min(), *end]), max([V.max(), *end])
+            ahead = np.clip(V[:, np.newaxis] + known.moves @ v, least, most)
             squares = noise["moves"] ** 2 * float(v @ v) + (half * noise["rewards"]) ** 2
             spread = float(V.var()) + half**2
-            width = bonus * np.sqrt(squares * length + spread * leverage)
-            Q = np.clip(
-                rewards + self.spec.discount * ahead + width, min([-top, *end]), max([top, *end])
-            )
+            width = bonus * np.sqrt(squares * known.length + spread * known.leverage)
+            Q = known.rewards + discount * ahead + width
+            Q = np.clip(Q, min([-top, *end]), max([top, *end]))
         return Q
 
     # Choices made before the first user comes.
 
     def _check(self) -> None:
-        if self.privacy.needs_l1:
-            raise InvalidArgument(
-                f"privacy must have delta > 0 and the Gaussian mechanism, got {self.privacy!r}: "
-                "embedding sums have no sensitivity in the 1-norm"
-            )
+        self.check_gaussian("embedding sums")
 
     def _block_sizes(self) -> BlockSizes:
         # In users whose steps all are in one direction.

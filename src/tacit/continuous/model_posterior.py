@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.continuous.base import BoxAlgorithm, box_spec, discount_of
-from tacit.continuous.end_estimate import EndBox, EndModel, EndSigns
+from tacit.continuous.base import BoxAlgorithm, box_spec
 from tacit.continuous.features import Grid
-from tacit.continuous.model_estimate import Monomials, MoveModel
 from tacit.continuous.policy import QPolicy
-from tacit.continuous.statistics.move_moments import (
+from tacit.continuous.termination import TerminationBox, TerminationModel, TerminationRegression
+from tacit.continuous.transition_model import PolynomialFeatures, TransitionPosterior
+from tacit.continuous.transition_moments import (
     FIRST_POWER,
-    EndMoments,
-    EndPlaces,
-    MoveMoments,
-    MoveScales,
+    ScaleHistogram,
+    TerminationHistogram,
+    TerminationMoments,
+    TransitionMoments,
     angles_of,
 )
-from tacit.core.algorithm import BlockInfo, BlockSizes, Plan, Progress, Queries, Query
+from tacit.core.algorithm import BlockInfo, BlockSizes, NoOptions, Plan, Progress, Queries, Query
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.sizing import check_question
 from tacit.privacy.statistic import Bools, Floats, Ints
@@ -60,34 +60,23 @@ _SWEEPS, _PRECISION = 300, 5e-3
 _ROWS = 4096
 
 
-@dataclass(frozen=True, kw_only=True)
-class ModelPosteriorOptions:
-    """Options of :class:`ModelPosterior`.
+@dataclass(frozen=True, eq=False)
+class ModelPosteriorState:
+    """Posterior of transitions, after the first block, and of ends where they are learnt."""
 
-    Attributes:
-        discount: of future rewards; the spec's by default.
-    """
-
-    discount: float | None = None
+    moves: TransitionPosterior | None = None
+    ends: TerminationModel | None = None
 
 
 @dataclass(frozen=True, eq=False)
-class State:
-    """Posterior of moves, after the first block, and of ends where they are learnt."""
-
-    moves: MoveModel | None = None
-    ends: EndModel | None = None
-
-
-@dataclass(frozen=True, eq=False)
-class Memory:
+class ValueMemory:
     """Values of states that the next plan begins with, at the points of a grid."""
 
     grid: Grid
     values: NDArray[np.float32]
 
 
-class ModelPosterior(BoxAlgorithm[State]):
+class ModelPosterior(BoxAlgorithm[ModelPosteriorState]):
     """Learns how states move, as a posterior from private moments, and plans with it.
 
     Idea: moves of smooth worlds are almost linear in a few dozen features of state and action, and
@@ -95,13 +84,13 @@ class ModelPosterior(BoxAlgorithm[State]):
     is known of rewards and ends need not be asked at all. Half of the users try actions, held for
     a while; the others follow the plan, but for bursts.
 
-    Private statistics: of the first block :class:`~.statistics.move_moments.MoveScales`, how far
+    Private statistics: of the first block :class:`~.transition_moments.ScaleHistogram`, how far
     states move, with a fifth of its budget; of every block, once, the
-    :class:`~.statistics.move_moments.MoveMoments` of steps, in a metric in which a step is as long
+    :class:`~.transition_moments.TransitionMoments` of steps, in a metric in which a step is as long
     as what it could tell. Each step has length one, so that no user is clipped and none is farther
     than sqrt(2) from another, however long episodes are. Where ends have to be learnt, a part of
-    every block's budget asks for them: ``EndPlaces``, histograms along coordinates, as long as a
-    box explains where episodes end, or else ``EndMoments``, for a regression.
+    every block's budget asks for them: ``TerminationHistogram``, along coordinates, as long as a
+    box explains where episodes end, or else ``TerminationMoments``, for a regression.
 
     Plans: value iteration on a grid, of at most four coordinates and numbered actions.
 
@@ -121,26 +110,30 @@ class ModelPosterior(BoxAlgorithm[State]):
     """
 
     name: ClassVar[str] = "model_posterior"
-    Options = ModelPosteriorOptions
-    options: ModelPosteriorOptions
 
-    def __init__(self, problem: Problem, options: ModelPosteriorOptions) -> None:
+    def __init__(self, problem: Problem, options: NoOptions) -> None:
         self.spec = box_spec(problem)
-        self.discount = discount_of(options.discount, self.spec)
         self.learns_rewards = getattr(self.spec, "reward", None) is None
         self.learns_ends = self.spec.may_end and getattr(self.spec, "ends", None) is None
         super().__init__(problem, options)
 
-    def init(self) -> State:
-        """Nothing is known, not even how large moves are."""
-        return State()
+    def init(self) -> ModelPosteriorState:
+        """No posterior yet, and no scales of moves."""
+        return ModelPosteriorState()
 
-    # What is asked.
+    # Queries, and updates.
 
     def learn(
-        self, state: State, plan: Plan, block: BlockInfo, rng: np.random.Generator
-    ) -> Queries[State]:
-        """Moments of steps; and of the first block before that how far states move."""
+        self, state: ModelPosteriorState, plan: Plan, block: BlockInfo, rng: np.random.Generator
+    ) -> Queries[ModelPosteriorState]:
+        """Moments of steps; and of the first block before that how far states move.
+
+        Args:
+            state: What is known.
+            plan: That the users followed.
+            block: How many they are.
+            rng: Not used.
+        """
         moves, ends, left = state.moves, state.ends, 1.0
         if moves is None:
             release = yield Query(self._how_far(), share=SCALES)
@@ -149,35 +142,37 @@ class ModelPosterior(BoxAlgorithm[State]):
         if ends is None:
             moments = yield Query(self._moments(moves))
         elif ends.boxed:
-            asked = EndPlaces(self.spec, *ends.box.edges)
+            asked = TerminationHistogram(self.spec, *ends.box.edges)
             places = yield Query(asked, share=ENDS * left)
             moments = yield Query(self._moments(moves))
             box = ends.box.after(places.parts, float(np.max(places.std["ends"])))
             ends = replace(ends, box=box)
         else:
-            of_ends = EndMoments(self.spec, ends.signs.features)
+            of_ends = TerminationMoments(self.spec, ends.signs.features)
             signs = yield Query(of_ends, share=ENDS * left)
             moments = yield Query(self._moments(moves))
             std = float(np.max(signs.std["moments"]))
             ends = replace(ends, signs=ends.signs.after(signs["moments"], std))
         std = float(np.max(moments.std["moments"]))
-        return State(moves.after(moments["moments"], std, block.users), ends)
+        return ModelPosteriorState(moves.after(moments["moments"], std, block.users), ends)
 
-    def _how_far(self) -> MoveScales:
-        return MoveScales(self.spec, self.learns_rewards)
+    def _how_far(self) -> ScaleHistogram:
+        return ScaleHistogram(self.spec, self.learns_rewards)
 
-    def _moments(self, moves: MoveModel) -> MoveMoments:
+    def _moments(self, moves: TransitionPosterior) -> TransitionMoments:
         metric, scales, _ = moves.metric()
-        return MoveMoments(
+        return TransitionMoments(
             self.spec, moves.features, metric, moves.model, scales, self.learns_rewards
         )
 
-    # What is estimated.
+    # The model.
 
-    def _prior(self, scales: Mapping[str, Floats]) -> tuple[MoveModel, EndModel | None]:
-        """What is believed of moves and ends, given released scales."""
+    def _prior(
+        self, scales: Mapping[str, Floats]
+    ) -> tuple[TransitionPosterior, TerminationModel | None]:
+        """Priors of transitions and ends, given released scales."""
         lows, highs = _open_box(self.spec, scales.get("sizes"))
-        features = Monomials.of(self.spec, lows, highs)
+        features = PolynomialFeatures.of(self.spec, lows, highs)
         half = 0.5 * (highs - lows)
         if self.learns_rewards:
             low, high = self.spec.reward_range
@@ -187,13 +182,18 @@ class ModelPosterior(BoxAlgorithm[State]):
         ends = None
         if self.learns_ends:
             alone = replace(features, pushes=np.zeros((self.spec.actions, 0)))
-            ends = EndModel(EndBox.of(EndPlaces(self.spec, lows, highs)), EndSigns.of(alone))
+            ends = TerminationModel(
+                TerminationBox.of(TerminationHistogram(self.spec, lows, highs)),
+                TerminationRegression.of(alone),
+            )
         # Without noise, what features miss of rewards is the largest error.
         misfit = self.learns_rewards and not self.privacy.private
-        return MoveModel.prior(features, np.minimum(far, half), misfit), ends
+        return TransitionPosterior.prior(features, np.minimum(far, half), misfit), ends
 
-    def step(self, state: State, states: Floats, actions: Ints) -> tuple[Floats, Floats, Bools]:
-        """What the model says: next states, rewards, and which episodes are over then."""
+    def step(
+        self, state: ModelPosteriorState, states: Floats, actions: Ints
+    ) -> tuple[Floats, Floats, Bools]:
+        """Next states, rewards, and which episodes are over then, by the posterior means."""
         moves, ends = state.moves, state.ends
         assert moves is not None  # noqa: S101
         spec: Any = self.spec
@@ -212,10 +212,19 @@ class ModelPosterior(BoxAlgorithm[State]):
         over = spec.ended(nexts) if hasattr(spec, "ended") else np.zeros(len(nexts), np.bool_)
         return nexts, rewards, over
 
-    # How it plans.
+    # Plans.
 
-    def plan(self, state: State, last: Plan | None, at: Progress, rng: np.random.Generator) -> Plan:
-        """The best actions by values in the model, which most follow, and explorers beside them."""
+    def plan(
+        self, state: ModelPosteriorState, last: Plan | None, at: Progress, rng: np.random.Generator
+    ) -> Plan:
+        """The best actions by values in the model, which most follow, and explorers beside them.
+
+        Args:
+            state: What is known.
+            last: The plan before, if any: values are iterated on from there.
+            at: Blocks so far.
+            rng: Draws preferences among equal values.
+        """
         if state.moves is None:
             first = self.behaviour()
             return Plan(first, first)
@@ -227,9 +236,9 @@ class ModelPosterior(BoxAlgorithm[State]):
         greedy = QPolicy.draw(planner.grid, weights, rng)
         known = hoping or (greedy.features, greedy.weights)
         served = QPolicy(*known, 0.0, 0, greedy.preference, *state.moves.exploration())
-        return Plan(served, greedy, Memory(planner.grid, values))
+        return Plan(served, greedy, ValueMemory(planner.grid, values))
 
-    def _planner(self, state: State, before: Memory | None) -> GridPlanner:
+    def _planner(self, state: ModelPosteriorState, before: ValueMemory | None) -> GridPlanner:
         """A grid where episodes go on, as far as is known; of a box given up it stays."""
         assert state.moves is not None  # noqa: S101
         if state.ends is not None and state.ends.boxed:
@@ -240,10 +249,12 @@ class ModelPosterior(BoxAlgorithm[State]):
         else:
             features = state.moves.features
             lows, highs = _before_ends(self.spec, features.lows, features.highs)
-        return GridPlanner(self.spec, lows, highs, self.discount)
+        return GridPlanner(self.spec, lows, highs)
 
-    def _hoping(self, state: State, rng: np.random.Generator) -> tuple[Grid, Floats] | None:
-        """The plan of who hopes for ends that nobody has seen yet, if there is hope."""
+    def _hoping(
+        self, state: ModelPosteriorState, rng: np.random.Generator
+    ) -> tuple[Grid, Floats] | None:
+        """Grid and values of users who hope for ends that were not seen yet, if there is hope."""
         ends = state.ends
         if ends is None or not ends.boxed or (hope := ends.box.hope) is None:
             return None
@@ -253,14 +264,14 @@ class ModelPosterior(BoxAlgorithm[State]):
             nexts, rewards, over = self.step(state, states, actions)
             return nexts, rewards, over | ((nexts < lows) | (nexts > highs)).any(axis=1)
 
-        planner = GridPlanner(self.spec, *_with_margin(ends.box, lows, highs), self.discount)
+        planner = GridPlanner(self.spec, *_with_margin(ends.box, lows, highs))
         return planner.grid, planner.plan(step, rng)[0]
 
     def behaviour(self) -> QPolicy:
         """Random actions that are held for a while."""
         return replace(super().behaviour(), explorers=1.0)
 
-    # What is public.
+    # Choices made before the first user comes.
 
     def data_format(self, at: Progress) -> str:
         """One by one, unless memory is short."""
@@ -268,7 +279,7 @@ class ModelPosterior(BoxAlgorithm[State]):
 
     @property
     def why(self) -> str:
-        """What is learnt and what is known, in words."""
+        """Which of rewards and ends are learnt and which are known, in words."""
         said = [
             "learnt" if learns else "known" for learns in (self.learns_rewards, self.learns_ends)
         ]
@@ -295,7 +306,7 @@ class ModelPosterior(BoxAlgorithm[State]):
         return BlockSizes(first=first, growth=2.0)
 
 
-def _with_margin(box: EndBox, lows: Floats, highs: Floats) -> tuple[Floats, Floats]:
+def _with_margin(box: TerminationBox, lows: Floats, highs: Floats) -> tuple[Floats, Floats]:
     """Bounds with a little more, as far as the box that is asked about reaches."""
     first, last = box.edges
     margin = _MARGIN * (last - first)
@@ -331,10 +342,10 @@ def _before_ends(spec: Any, lows: Floats, highs: Floats) -> tuple[Floats, Floats
 class GridPlanner:
     """Values of actions at the points of a grid, by a model."""
 
-    def __init__(self, spec: BoxSpec, lows: Floats, highs: Floats, discount: float) -> None:
+    def __init__(self, spec: BoxSpec, lows: Floats, highs: Floats) -> None:
         shape = _shape(spec.dimension, angles_of(spec))
         self.grid = Grid(tuple(lows.tolist()), tuple(highs.tolist()), shape)
-        self.spec, self.discount = spec, discount
+        self.spec = spec
         self._box, self._table = self.grid.for_loops()
         self._points = self.grid.points
 
@@ -342,7 +353,7 @@ class GridPlanner:
         self, step: Step, rng: np.random.Generator, values: NDArray[np.float32] | None = None
     ) -> tuple[Floats, NDArray[np.float32]]:
         """Values of actions, (A, m), and of states, (m,), which iterations may begin with."""
-        from tacit.continuous.world_loops import iterate, locate
+        from tacit.continuous.model_loops import iterate, locate
 
         A, m, D = self.spec.actions, self.grid.size, self.spec.dimension
         held = self._choose_held(step, rng)
@@ -370,7 +381,7 @@ class GridPlanner:
             for _ in range(held):
                 here, rewards, over = step(here, np.full(len(here), action))
                 paid[some] += kept[some] * rewards
-                kept[some] = np.where(over, 0.0, self.discount * kept[some])
+                kept[some] = np.where(over, 0.0, self.spec.discount * kept[some])
             reached[some] = here
         return reached, paid, kept
 

@@ -1,27 +1,23 @@
-"""Policies on states that are vectors: the best action by published values, or a drawn one."""
+"""Policies on states that are vectors: the best action by published values, with exploration."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.continuous.action_box import ActionBox, normals
-from tacit.continuous.features import FeatureMap, Grid, Polynomial, feature_arrays
-from tacit.core.public_file import drawing, write_published
+from tacit.continuous.features import FeatureMap, Polynomial
 from tacit.data.sizes import check_seed, check_size, numbers
-from tacit.privacy.arguments import checked_number, instance_of
+from tacit.privacy.arguments import checked_number
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Floats, Ints
 
 # Numbers of features that are in memory at a time.
 _CHUNK = 1 << 22
-# An action is held for about 2^0 to 2^5 steps, by the user.
-_HOLDS = 6
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -38,9 +34,9 @@ class QPolicy:
     user is greedy, but for bursts of a random action, which begin with the chance ``bursts`` over
     how long she holds one. How long that is, is geometric, with a mean of 2^0 to 2^5 steps that is
     drawn once for each user. All of it is drawn before the first step, whatever states follow
-    (:meth:`exploration`), so that who serves a real user draws a column of it once per episode.
-    :meth:`act`, and readers of a published file, which hold nothing, try as many actions, but each
-    for one step: ``epsilon`` is then how often somebody explores on average.
+    (:func:`tacit.continuous.world.exploration`), so that who serves a real user draws a column of
+    it once per episode. :meth:`act`, and readers of a published file, which hold nothing, try as
+    many actions, but each for one step: ``epsilon`` is then how often a user explores on average.
 
     Attributes:
         features: the map that values are linear on.
@@ -52,6 +48,7 @@ class QPolicy:
         explorers: the part of users who hold random actions all the time, in [0, 1].
         bursts: how often others begin to, in [0, 1].
 
+    >>> from tacit.continuous import Grid
     >>> policy = QPolicy(Grid((0.0,), (1.0,), (2,)), [[1.0, 0.0], [0.0, 1.0]])
     >>> policy.greedy([[0.2], [0.9]]).tolist()
     [0, 1]
@@ -99,12 +96,18 @@ class QPolicy:
         weights: ArrayLike,
         rng: np.random.Generator,
         epsilon: float = 0.0,
-        version: int = 0,
     ) -> Self:
-        """A policy whose preference among equal values is drawn."""
+        """A policy whose preference among equal values is drawn.
+
+        Args:
+            features: The map that values are linear on.
+            weights: Of shape (actions, features.size).
+            rng: Draws the preference.
+            epsilon: The probability of a uniform action.
+        """
         table = numbers("weights", weights)
         order = rng.permutation(len(table) if table.ndim else 0)
-        return cls(features, table, epsilon, version, tuple(order.tolist()))
+        return cls(features, table, epsilon, preference=tuple(order.tolist()))
 
     @classmethod
     def uniform(cls, dimension: int, actions: int, version: int = 0) -> QPolicy:
@@ -162,31 +165,14 @@ class QPolicy:
         greedy = self.greedy(states)
         if self.epsilon == 0.0:
             return greedy
-        return self.explored(greedy, drawing(rng).random(greedy.shape))
-
-    def explored(self, greedy: Ints, coins: Floats) -> Ints:
-        """Actions given the greedy ones and a uniform number of [0, 1) for each of them."""
-        drawn = self._drawn(coins)
+        drawn = self.random_actions(uniforms(rng, greedy.shape))
         return np.where(drawn < 0, greedy, drawn)
 
-    def exploration(self, coins: Floats) -> Ints | None:
-        """What users try whatever their states, (H, n), by uniform numbers of [0, 1), (H, n).
+    def random_actions(self, coins: Floats) -> Ints:
+        """Uniform actions by uniform numbers of [0, 1), or -1 where the greedy one is taken.
 
-        It is -1 where they act greedily; ``None`` if they always do.
+        A number below ``epsilon`` means a uniform action, and how far below says which one.
         """
-        if self.epsilon == 0.0 or not coins.size:
-            return None
-        if self.explorers or self.bursts:
-            from tacit.continuous.world_loops import hold
-
-            tries = np.full(coins.shape, -1, dtype=np.int64)
-            known = self.n_actions, self.explorers, self.bursts, _HOLDS
-            hold(np.ascontiguousarray(coins), *known, tries)
-            return tries
-        return self._drawn(coins)
-
-    def _drawn(self, coins: Floats) -> Ints:
-        """A number below ``epsilon`` means a uniform action, and how far below says which one."""
         A = self.n_actions
         # Rounding of a quotient just below 1 must not lead to an action that does not exist.
         drawn = np.minimum((coins / self.epsilon * A).astype(np.int64), A - 1)
@@ -195,6 +181,7 @@ class QPolicy:
     def relabelled(self, permutation: Sequence[int]) -> Self:
         """The same policy where action ``a`` is called ``permutation[a]``.
 
+        >>> from tacit.continuous import Grid
         >>> policy = QPolicy(Grid((0.0,), (1.0,), (2,)), [[1.0, 0.0], [0.0, 1.0]])
         >>> policy.relabelled([1, 0]).greedy([[0.2], [0.9]]).tolist()
         [1, 0]
@@ -211,15 +198,16 @@ class QPolicy:
 
     def publish(self, path: str | os.PathLike[str]) -> None:
         """Writes the public file, atomically (mode 0644), unless the features are code."""
-        plain = feature_arrays(self.features)
-        if plain is None:
+        from tacit.core.public_file import write_published
+
+        if self.features.published_as is None:
             raise InvalidArgument(
                 f"features are {self.features!r}, which are code and cannot be published as "
                 "numbers; take a Grid, a Polynomial or Quadrature, or distribute the code and the "
                 "weights yourself"
             )
-        kind, parameters = plain
-        stored = self._published() | {"features": np.array(kind)} | parameters
+        kind = {"features": np.array(self.features.published_as)}
+        stored = self._published() | kind | self.features.parameters()
         write_published(path, self.version, stored, kind=self.kind)
 
     def _published(self) -> dict[str, NDArray[Any]]:
@@ -234,140 +222,11 @@ class QPolicy:
         )
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class SoftmaxPolicy(QPolicy):
-    """Every action with a chance proportional to exp(weights[a] @ features(state)).
-
-    >>> policy = SoftmaxPolicy(Grid((0.0,), (1.0,), (2,)), [[0.0, 0.0], [1.0, 1.0]])
-    >>> policy.probabilities([0.3]).round(3).tolist()
-    [0.269, 0.731]
-    """
-
-    kind: ClassVar[str] = "softmax"
-
-    def probabilities(self, states: ArrayLike) -> Floats:
-        """The probabilities of all actions, (..., A), in states, (..., D)."""
-        values = self.values(states)
-        chances: Floats = np.exp(values - values.max(axis=-1, keepdims=True))
-        chances /= chances.sum(axis=-1, keepdims=True)
-        return chances
-
-    def by_coins(self, states: ArrayLike, coins: Floats) -> Ints:
-        """Actions, (n,), in states, (n, D), by a uniform number of [0, 1) for each of them."""
-        below = np.cumsum(self.probabilities(states), axis=-1) <= coins[..., np.newaxis]
-        drawn: Ints = np.minimum(below.sum(axis=-1), self.n_actions - 1)
-        return drawn
-
-    def act_many(
-        self, step: int, states: ArrayLike, rng: np.random.Generator | None = None
-    ) -> Ints:
-        """The actions, (n,), in states, (n, D), drawn independently."""
-        return self.by_coins(states, drawing(rng).random(len(np.asarray(states))))
-
-    def scores(self, states: Floats, actions: Ints) -> Floats:
-        """Derivatives, (..., A), of the logarithm of an action's chance by weights @ features."""
-        taken = actions[..., np.newaxis] == np.arange(self.n_actions)
-        scores: Floats = taken - self.probabilities(states)
-        return scores
-
-    def _published(self) -> dict[str, NDArray[Any]]:
-        return {"weights": self.weights}
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class GaussianPolicy(SoftmaxPolicy):
-    """Actions in a box: normal around weights @ features(state), which is kept in the box.
-
-    Means and ``sigma`` are in units of the box, whose corners are -1 and 1. Actions are numbers of
-    the mesh of ``box``; :meth:`action` is the vector itself. ``sigma=0`` takes the mean.
-
-    >>> box = ActionBox((-2.0,), (2.0,))
-    >>> policy = GaussianPolicy(Grid((0.0,), (1.0,), (2,)), [[0.0, 1.0]], box=box)
-    >>> policy.action([0.5]).tolist()
-    [1.0]
-    """
-
-    kind: ClassVar[str] = "gaussian"
-    box: ActionBox = None  # type: ignore[assignment]
-    sigma: float = 0.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        instance_of("box", self.box, ActionBox)
-        good = len(self.weights) == self.box.dimension and 0.0 <= self.sigma < np.inf
-        if not good or self.epsilon:
-            raise InvalidArgument(
-                f"weights must have {self.box.dimension} rows, sigma be >= 0 and epsilon 0, got "
-                f"{len(self.weights)}, {self.sigma!r} and {self.epsilon!r}"
-            )
-
-    @property
-    def n_actions(self) -> int:
-        """How many points the mesh has."""
-        return self.box.size
-
-    def means(self, states: ArrayLike) -> Floats:
-        """What actions aim at on average, (..., k), in units of the box."""
-        return np.clip(self.values(states), -1.0, 1.0)
-
-    def greedy(self, states: ArrayLike) -> Ints:
-        """The number of the mean action."""
-        return self.box.numbers(self.means(states))
-
-    def probabilities(self, states: ArrayLike) -> Floats:
-        """Refused: a mesh has too many points."""
-        raise InvalidArgument("actions are vectors: ask for means and sigma")
-
-    def by_coins(self, states: ArrayLike, coins: Floats) -> Ints:
-        """See :class:`SoftmaxPolicy`: numbers of the mesh."""
-        aims = self.means(states)
-        if self.sigma > 0.0:
-            aims = aims + self.sigma * normals(coins, self.box.dimension)
-        return self.box.numbers(aims)
-
-    def act_many(
-        self, step: int, states: ArrayLike, rng: np.random.Generator | None = None
-    ) -> Ints:
-        """The numbers of actions, (n,), in states, (n, D), drawn independently."""
-        users = len(np.asarray(states))
-        coins = np.zeros(users) if self.sigma == 0.0 else drawing(rng).random(users)
-        return self.by_coins(states, coins)
-
-    def action(self, state: ArrayLike, rng: np.random.Generator | None = None) -> Floats:
-        """The action itself in a state, in the box."""
-        return self.box.actions(self.act(0, state, rng))
-
-    def scores(self, states: Floats, actions: Ints) -> Floats:
-        """Derivatives, (..., k), of the log density by means, in standard deviations."""
-        scale = self.sigma if self.sigma > 0.0 else 1.0
-        return (self.box.aims(actions) - self.means(states)) / scale
-
-    def _published(self) -> dict[str, NDArray[Any]]:
-        return super()._published() | {
-            "action_lows": np.array(self.box.lows),
-            "action_highs": np.array(self.box.highs),
-            "levels": np.array(self.box.levels),
-            "sigma": np.array(self.sigma),
-        }
-
-
-def chooser(policy: QPolicy) -> Callable[[Floats], Ints]:
-    """The policy's greedy actions as a function of states, (n, D), compiled on grids."""
-    if type(policy.features) is not Grid:
-        return policy.greedy
-    from tacit.continuous.world_loops import best_on_grid
-
-    box, table = policy.features.for_loops()
-    weights = np.ascontiguousarray(policy.weights.T)
-    preference = np.array(policy.preference, dtype=np.int64)
-
-    def choose(states: Floats) -> Ints:
-        actions = np.empty(len(states), dtype=np.int64)
-        rows = np.ascontiguousarray(states)
-        best_on_grid(box, table, weights, preference, rows, actions)
-        return actions
-
-    return choose
+def uniforms(rng: np.random.Generator | None, size: int | tuple[int, ...]) -> Floats:
+    """Uniform numbers of [0, 1) by which a policy draws its actions."""
+    if rng is None:
+        raise InvalidArgument("this policy draws its actions: give rng, np.random.default_rng()")
+    return rng.random(size)
 
 
 def _order(name: str, values: Any, actions: int) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""What an agent may know of a world whose states are vectors; of smooth ones, and of mixtures."""
+"""Specs of worlds whose states are vectors: plain ones, smooth ones, and mixtures of models."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BoxSpec:
-    """What an agent may know of a world with states in a box and a few actions.
+    """Public knowledge of a world with states in a box and a few actions.
 
     All of it is public knowledge from before the first user. Specs are equal if all they say is.
 
@@ -165,7 +165,7 @@ class _FunctionSpec(BoxSpec):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SmoothSpec(_FunctionSpec):
-    """A :class:`BoxSpec`, and what else is public where states move smoothly.
+    """A :class:`BoxSpec` of states that move smoothly, with public functions and directions.
 
     The box may be open: an agent with a model finds out privately how large coordinates get.
 
@@ -274,7 +274,7 @@ class SimulatedSpec(_FunctionSpec):
         check_seed("sampling_seed", self.sampling_seed)
 
     def targets(self) -> VectorTargets:
-        """What :class:`tacit.LinOptSampled` plans with, and asks by."""
+        """Plans and queries of :class:`tacit.LinOptSampled`."""
         from tacit.continuous.vector_targets import VectorTargets
 
         return VectorTargets(self)
@@ -285,7 +285,7 @@ class SimulatedSpec(_FunctionSpec):
         return len(self.models)
 
     def drawn(self, states: Floats, action: int, model: int) -> Floats:
-        """What a model drew at public states, (n, samples, D), within the box."""
+        """Draws of a model at public states, (n, samples, D), within the box."""
         n, D, m = len(states), self.dimension, self.samples
         seed = np.random.SeedSequence([self.sampling_seed, action, model])
         here, actions = np.repeat(states, m, axis=0), np.full(n * m, action)
@@ -320,7 +320,7 @@ class SimulatedSpec(_FunctionSpec):
 
 
 def _rows(name: str, found: ArrayLike, states: Floats, low: float, high: float) -> Floats:
-    """What a function says of states, (n,), cut to a range."""
+    """Values of a function of states, (n,), cut to a range."""
     array, users = np.asarray(found, dtype=np.float64), len(states)
     if array.shape != (users,):
         raise InvalidArgument(f"{name} must return an array of shape ({users},), got {array.shape}")

@@ -11,18 +11,19 @@ from numpy.typing import NDArray
 
 from tacit.numerics.compiled import Floats, Ints, compiled, fused, inner
 
-Steps: TypeAlias = tuple[Floats, Ints, Floats, Ints]
-"""States (users, H + 1, D), actions, rewards (users, H) and lengths (users,)."""
+Steps: TypeAlias = tuple[Floats, Ints, Floats, NDArray[np.bool_], NDArray[np.bool_]]
+"""Users' steps; see ``statistics.Steps``."""
 GridNumbers: TypeAlias = tuple[Floats, Ints]
 """Numbers and table of a grid; see ``Grid.for_loops``."""
-Placed: TypeAlias = tuple[NDArray[np.int32], Floats, NDArray[np.int32], Floats]
-"""Where users' steps are on a grid, which no question about them changes.
+Cells: TypeAlias = tuple[NDArray[np.int32], Floats, NDArray[np.int32]]
+"""Where users' steps are on a grid, which no query about them changes.
 
 Cells (users, H + 1): the point at a state's lower corner, -1 for the state that an episode ended
 in. Parts (users, H + 1, D) of the way to the upper corner. Taken (users, H): action x points +
-cell, -1 for a step that does not count. Rewards (users, H), cut to their range.
+cell, -1 for a step that does not count.
 """
-
+Placed: TypeAlias = tuple[NDArray[np.int32], Floats, NDArray[np.int32], Floats]
+"""The same, and rewards (users, H), cut to their range."""
 OnLine: TypeAlias = tuple[NDArray[np.int32], NDArray[np.int32], Floats]
 """The same where states have one coordinate, which is rounded, so that tables have its values.
 
@@ -31,19 +32,15 @@ point, -1 for the state that an episode ended in. Taken (users, H): action x poi
 place. Rewards as above.
 """
 
-SMALLEST = 1e-280
-"""A squared length below this counts as none: its digits are lost, and ratios could exceed one."""
 _BITS = 6
 FINE = 1 << _BITS
 """Places in a cell of a line; the first and the last are its two points."""
 
 
 @compiled
-def placed(
-    steps: Steps, actions_there: int, grid: GridNumbers, least: float, most: float
-) -> Placed:
-    """Looks up all steps. One counts if its states, action and reward are valid."""
-    (states, actions, rewards, lengths), (box, table) = steps, grid
+def placed(steps: Steps, grid: GridNumbers) -> Cells:
+    """Looks up all steps."""
+    (states, actions, _, valid, ended), (box, table) = steps, grid
     users, H = actions.shape
     D, points = states.shape[2], 1
     for i in range(D):
@@ -51,29 +48,21 @@ def placed(
     cells = np.zeros((users, H + 1), dtype=np.int32)
     parts = np.zeros((users, H + 1, D))
     taken = np.full((users, H), -1, dtype=np.int32)
-    paid = np.zeros((users, H))
     for user in range(users):
-        length, good_here = lengths[user], False
-        for t in range(min(H, length) + 1):
-            good, cell = True, 0
+        for t in range(H + 1):
+            cell = 0
             for i in range(D):
-                x = states[user, t, i]
-                good = good and math.isfinite(x)
-                if good:
-                    position = (min(max(x, box[0, i]), box[1, i]) - box[0, i]) * box[2, i]
-                    along = min(int(position), table[i, 0] - 2)
-                    parts[user, t, i] = min(position - along, 1.0)
-                    cell += along * table[i, 1]
+                x = min(max(states[user, t, i], box[0, i]), box[1, i])
+                position = (x - box[0, i]) * box[2, i]
+                along = min(int(position), table[i, 0] - 2)
+                parts[user, t, i] = min(position - along, 1.0)
+                cell += along * table[i, 1]
             cells[user, t] = cell
-            if t > 0 and good and good_here:
-                action, reward = actions[user, t - 1], rewards[user, t - 1]
-                if math.isfinite(reward) and 0 <= action < actions_there:
-                    taken[user, t - 1] = action * points + cells[user, t - 1]
-                    paid[user, t - 1] = min(max(reward, least), most)
-            good_here = good
-        if 0 < length <= H:
-            cells[user, length] = -1
-    return cells, parts, taken, paid
+            if t < H and valid[user, t]:
+                taken[user, t] = actions[user, t] * points + cell
+            if t > 0 and ended[user, t - 1]:
+                cells[user, t] = -1
+    return cells, parts, taken
 
 
 @inner
@@ -89,12 +78,12 @@ def _corner_weights(parts: Floats, weights: Floats) -> None:
 
 
 @compiled
-def add_visits(where: Placed, corners: Ints, sums: Floats) -> None:
+def add_visits(where: Cells, corners: Ints, sums: Floats) -> None:
     """Adds users' visits of the points to ``sums``, (users, m).
 
     ``corners`` are how far the points around a state are from its lower corner.
     """
-    cells, parts, taken, _ = where
+    cells, parts, taken = where
     weights = np.empty(len(corners))
     for user in range(len(cells)):
         for t in range(taken.shape[1]):
@@ -190,55 +179,3 @@ def residuals_on_grid(
                 for k in range(size):
                     sums[user, i + corners[k]] += e * here[k]
             here, there = there, here
-
-
-@compiled
-def policy_gradients(
-    features: Floats,
-    scores: Floats,
-    rewards: Floats,
-    valid: NDArray[np.bool_],
-    ended: NDArray[np.bool_],
-    critic: Floats,
-    discount: float,
-    trace: float,
-    actor_sums: Floats,
-    critic_sums: Floats,
-    moments: Floats,
-) -> None:
-    """For each user, sums over her steps of advantage x score x features and advantage x features.
-
-    And the mean of u u' with u the features at length one. Features are (n, H + 1, m), scores
-    (n, H, R), the rest (n, H). User by user, so that nobody's sums depend on anybody else.
-    """
-    users, steps, rows = scores.shape
-    m = features.shape[2]
-    values = np.empty(steps + 1)
-    for n in range(users):
-        for t in range(steps + 1):
-            values[t] = 0.0
-            for i in range(m):
-                values[t] += critic[i] * features[n, t, i]
-        ahead, counted = 0.0, 0
-        for t in range(steps - 1, -1, -1):
-            if not valid[n, t]:
-                ahead = 0.0
-                continue
-            later = 0.0 if ended[n, t] else values[t + 1]
-            ahead = rewards[n, t] + discount * later - values[t] + discount * trace * ahead
-            counted += 1
-            square = 0.0
-            for i in range(m):
-                z = features[n, t, i]
-                square += z * z
-                critic_sums[n, i] += ahead * z
-                for row in range(rows):
-                    actor_sums[n, row, i] += ahead * scores[n, t, row] * z
-            if square > SMALLEST:
-                for i in range(m):
-                    part = features[n, t, i] / square
-                    for j in range(m):
-                        moments[n, i, j] += part * features[n, t, j]
-        for i in range(m):
-            for j in range(m):
-                moments[n, i, j] /= max(counted, 1)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit.continuous.features import kernel_features, public_states
+from tacit.continuous.kernel_features import kernel_features, public_states, ridge_fit
 from tacit.continuous.policy import QPolicy
-from tacit.continuous.statistics.steps import finite_array, steps_of, vectors_by_part
+from tacit.continuous.statistics import finite_array, steps_of, vectors_by_part
 from tacit.numerics.regression import helmert
 from tacit.privacy.arguments import positive
 from tacit.privacy.budget import Relation
@@ -36,10 +36,11 @@ class TargetedMoves(Statistic):
 
     Both sums of a user are multiplied by min(1, clip / sum_t (|p_t|^2 + q_t^2 / most^2)).
 
-    Sensitivity: sqrt(2) clip, and clip against zero, by the trajectory clip of
-    :class:`~tacit.GramCross`: sums of y y' with y = (p, q / most) are positive semi-definite with
-    trace at most clip, so that two of them are at most sqrt(2) clip apart. Attained by users whose
-    p are orthogonal, with q = 0.
+    Formal guarantees:
+        Sensitivity sqrt(2) clip, and clip against zero, by the trajectory clip of
+        :class:`~tacit.GramCross`: sums of y y' with y = (p, q / most) are positive semi-definite
+        with trace at most clip, so that two of them are at most sqrt(2) clip apart. Attained by
+        users whose p are orthogonal, with q = 0.
     """
 
     spec: SimulatedSpec
@@ -64,7 +65,7 @@ class TargetedMoves(Statistic):
 
     @cached_property
     def moments(self) -> GramCross:
-        """What p and q are summed by."""
+        """Sums of p p' and p q."""
         k, weight = self.inputs.shape[2], math.sqrt(2.0) / self.most
         how = {"weight": weight, "tau": self.clip}
         return GramCross(k, 1, self.spec.horizon, pooled=True, clip="trajectory", **how)
@@ -75,7 +76,7 @@ class TargetedMoves(Statistic):
         return self.moments.layout
 
     def l2(self, relation: Relation) -> float:
-        """See the class."""
+        """Sensitivity, as the class derives it."""
         return self.moments.l2(relation)
 
     def vectors(self, block: Block) -> Floats:
@@ -120,7 +121,7 @@ class VectorTargets:
         self.points = public_states(spec, most=441)
         at = self.features(self.points)
         n, m = at.shape
-        self._fit = np.linalg.solve(at.T @ at / n + 1e-6 * np.eye(m), at.T / n)
+        self._fit = ridge_fit(at, 1e-6)
         # Expected rewards (n, A, d) and features (n, A, d, m), by the models' draws.
         self._paid = np.empty((n, spec.actions, spec.mixed))
         self._next = np.empty((n, spec.actions, spec.mixed, m))
@@ -139,7 +140,14 @@ class VectorTargets:
         clip: float,
         rng: np.random.Generator,
     ) -> tuple[QPolicy, QPolicy, dict[str, Any]]:
-        """Optimistic and estimated values; the former are what is asked about next."""
+        """Optimistic and greedy policies, and the arguments of the next statistic.
+
+        Args:
+            eta: Estimated weights, in the directions in which they are unknown.
+            width: Bonus of optimism, (n, A), of what models expect along them.
+            clip: Of users, as a share.
+            rng: Draws preferences among equal values.
+        """
         Q, v = self._iterated(eta, width)
         hoping = QPolicy.draw(self.features, (self._fit @ Q).T, rng)
         likely = self._iterated(eta, None)[0]
@@ -167,7 +175,7 @@ class VectorTargets:
         return Q, v
 
     def _directed(self, v: Floats) -> tuple[Floats, Floats]:
-        """What models expect along directions of the weights, (n, A, k), and at their centre."""
+        """Models' expectations along directions of the weights, (n, A, k), and at their centre."""
         expected = self._paid + self.spec.discount * (self._next @ v)
         return expected @ helmert(self.spec.mixed), expected.mean(axis=-1)
 

@@ -8,6 +8,7 @@ name or a curator to it.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
@@ -35,7 +36,8 @@ class BlockSizes:
     name: str = "auto"  # of the schedule
     first: int = 1  # users of the smallest block
     growth: float = 1.5  # and by how much at most the users served grow from block to block; or
-    size: int | None = None  # users of every block
+    size: int | None = None  # users of every block; or
+    blocks: tuple[int, ...] | None = None  # of each
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +86,14 @@ class Query:
         if self.mu is not None and self.share is not None:
             raise InvalidArgument("give mu or share, not both")
 
+    def price(self, privacy: Any) -> float | None:
+        """Cost in mu; None for all that is left."""
+        mu = self.mu
+        if self.share is not None:
+            mu = math.sqrt(self.share) * privacy.episode_mu
+        # Without privacy nothing costs anything.
+        return mu if mu is not None and math.isfinite(mu) else None
+
 
 @dataclass(frozen=True, eq=False)
 class Plan:
@@ -92,6 +102,11 @@ class Plan:
     policy: Any
     greedy: Any
     memory: Any = None  # what later queries, updates and plans need to know of this one
+
+    def as_version(self, version: int) -> Plan:
+        """The plan with the number of its version on both policies."""
+        policy, greedy = self.policy.as_version(version), self.greedy.as_version(version)
+        return Plan(policy, greedy, self.memory)
 
 
 Queries: TypeAlias = Generator[Query, "Release", S]

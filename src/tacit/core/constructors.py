@@ -5,19 +5,18 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import os
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import fields
 from functools import cache
 from typing import Any
 
 from tacit.core.agent import Agent
 from tacit.core.algorithm import Algorithm
-from tacit.core.problem import Problem
-from tacit.core.schedule import Schedule
-from tacit.names.texts import hint
+from tacit.core.problem import Problem, Schedule
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import Privacy
 from tacit.store.store import Store
@@ -45,7 +44,7 @@ def make_agent(
         privacy: The trust model with its budget.
         schedule: When a policy is republished: ``"auto"`` (the algorithm's own), ``"every"``,
             ``"fixed:size=100"``, ``"geometric:growth=1.5,first=1"`` or a
-            :class:`~tacit.core.schedule.Schedule`.
+            :class:`~tacit.core.problem.Schedule`.
         seed: Of ties and of the first, random policy; not of the noise.
         noise_seed: Reproducible noise, for simulations only: it protects no one.
         store: Where everything is kept: a file, a URL of PostgreSQL, an opened
@@ -103,6 +102,12 @@ def _document(algorithm: type[Algorithm[Any]]) -> str:
     declared = [base for base in bases if vars(base).get("__annotations__") and base.__doc__]
     texts = [inspect.cleandoc(kind.__doc__ or "") for kind in (algorithm, *declared)]
     return "\n\n".join([*texts, "Other options are those of :func:`tacit.make_agent`."])
+
+
+def hint(name: str, known: Iterable[str], cutoff: float = 0.7) -> str:
+    """The known name that may have been meant, in words, if one is near."""
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=cutoff)
+    return f" (did you mean {near[0]!r}?)" if near else ""
 
 
 def _unknown(algorithm: type[Algorithm[Any]], option: str) -> InvalidArgument:

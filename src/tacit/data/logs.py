@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import datetime
+import difflib
 import itertools
 import json
 import os
@@ -44,7 +45,6 @@ from tacit.data.columns import (
     plain,
     time_column,
 )
-from tacit.names.texts import hint
 from tacit.privacy.arguments import checked_number, whole_number
 from tacit.privacy.errors import CorruptFile, InvalidArgument, TacitError
 from tacit.privacy.files import open_regular
@@ -266,11 +266,11 @@ def _missing(frame: Any, kind: str, name: str) -> str:
 def missing_column(what: str, kind: str, name: str, names: Iterable[Any]) -> str:
     """That a table has no such column, which ones it has, and how to say which is meant."""
     shown = [str(found) for found in names][:_SHOWN]
-    near = hint(str(name), shown, cutoff=0.6)
+    near = [f" (did you mean {n!r}?)" for n in difflib.get_close_matches(str(name), shown, n=1)]
     none = ", or next_state=None to take the state of the next step" * (kind == "next_state")
     return (
-        f"{what} has no column {name!r}{near}; it has {', '.join(shown) or 'none'}: say which one "
-        f"is meant, {kind}=...{none}"
+        f"{what} has no column {name!r}{''.join(near)}; it has {', '.join(shown) or 'none'}: say "
+        f"which one is meant, {kind}=...{none}"
     )
 
 

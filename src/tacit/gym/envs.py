@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from abc import abstractmethod
 from typing import Any, ClassVar, TypeVar, cast
 
@@ -9,11 +10,10 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from tacit.continuous.world import BoxWorld
+from tacit.continuous.worlds import BoxWorld
 from tacit.data.vector_episodes import VectorEpisodes
 from tacit.lq.policy import GainPolicy
 from tacit.lq.world import LQWorld
-from tacit.names.targets import load
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Floats
 from tacit.tabular.world import FiniteWorld
@@ -161,7 +161,8 @@ class BoxEnv(EpisodeEnv[Floats, np.int64]):
 
 def make_env(world: str, **parameters: Any) -> gymnasium.Env[Any, Any]:
     """The environment of what makes a world, by its module; ``gymnasium.make`` calls it."""
-    made = load(world)(**parameters)
+    module, _, name = world.partition(":")
+    made = getattr(importlib.import_module(module), name)(**parameters)
     kinds: tuple[Any, ...] = (LQEnv, BoxEnv, FiniteEnv)
     env: gymnasium.Env[Any, Any] = next(k for k in kinds if isinstance(made, k.kind))(made)
     return env

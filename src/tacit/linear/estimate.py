@@ -1,11 +1,11 @@
-"""What releases say about the world: regressions on sums of features, and on counts of cells.
+"""Regressions on noisy sums of features, or on counts of cells, and how they are asked.
 
-Planning asks a model two things of a step: the mean reward of every state and action, and the
-expected next value of every one for some value functions, each with a width. A noise whose size is
-known enters the ridge and the widths.
+Planning needs two things of a step: the mean reward of every state and action, and the expected
+next value of every one for some value functions, each with a width. Noise of known size enters the
+ridge and the widths.
 
 A next value is predicted around the middle c of the values' range: P V = c + P (V - c), because
-probabilities add up to 1. That halves what must be learnt, and what noise it meets.
+probabilities add up to 1. That halves what must be learnt, and the noise on it.
 """
 
 from __future__ import annotations
@@ -13,14 +13,21 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.data.sizes import Floats
-from tacit.numerics.regression import positive_part, ridge_inverse
-from tacit.tabular.count_estimate import Counts
+from tacit.linear.statistics import FeatureSums
+from tacit.numerics.regression import BlockSums, positive_part, ridge_inverse
+from tacit.tabular.count_estimate import CountEstimate, Counts, conserved
+from tacit.tabular.visits import VisitCounts
+
+if TYPE_CHECKING:
+    from tacit.linear.spec import LinearSpec
+    from tacit.privacy.curator import Release
+    from tacit.tabular.policy import Policy
 
 # Rewards in [0, 1] have at most this variance.
 _REWARD_VARIANCE = 0.25
@@ -28,6 +35,10 @@ _REWARD_VARIANCE = 0.25
 _MOST_PROBABILITIES = 1 << 22
 # The ridge of a reward regression on counts, in units of the variance of rewards.
 _REWARD_RIDGE = 4.0
+# The longest vector of a user, in typical lengths of one with steps apart; and for pooled sums.
+_CLIP, _POOLED_CLIP = 1.1, 2.0
+# How many of a user's steps in a cell count, when counts are pooled over steps.
+_CAP = 2
 
 
 @dataclass(frozen=True)
@@ -53,30 +64,30 @@ class Sums:
 
 @dataclass(frozen=True)
 class LinearWidths:
-    """How widths are made."""
+    """Scales of the two sources of a width."""
 
-    scale: float  # multiplies what widths owe to sampling and noise
-    bias: float  # and what they owe to the ridge, which draws what is unknown to the middle
+    scale: float  # of sampling and noise
+    bias: float  # of the ridge, which draws what is unknown to the middle
 
     def practical(self, squares: Floats, of_ridge: Floats) -> Floats:
-        """Widths from variances by sampling and noise, and by what the ridge hides."""
+        """Widths from variances by sampling and noise, and by the bias of the ridge."""
         widths: Floats = np.sqrt(self.scale**2 * squares + self.bias**2 * of_ridge)
         return widths
 
 
 def middle_of(value: Floats) -> tuple[float, float]:
-    """The middle of a value function's range, and half of that range (never zero)."""
+    """Middle of a value function's range, and half of that range (never zero)."""
     low, high = float(value.min()), float(value.max())
     return (low + high) / 2.0, max((high - low) / 2.0, 1e-9)
 
 
 def spread_of(centred: Floats, half: float) -> float:
-    """A guess at the variance of a next value: over all states, or the largest possible of two."""
+    """Guessed variance of a next value: over all states, or the largest possible of two."""
     return half**2 if len(centred) <= 2 else float((centred**2).mean()) + 1e-18
 
 
 def distributions(rows: Floats) -> Floats:
-    """The nearest distributions to rows that should be some."""
+    """Distributions nearest to estimated rows of probabilities."""
     from tacit.numerics.compiled import project
 
     S = rows.shape[1]
@@ -286,4 +297,135 @@ class CellModel:
 
 
 LinearModel: TypeAlias = SumModel | CellModel
-"""What is known of a world."""
+"""Estimated rewards and transitions, with widths."""
+
+
+@dataclass(frozen=True, eq=False)
+class LinearEstimator:
+    """Configuration of an estimator; none of its methods changes it.
+
+    Estimators have ``statistic``, the query to a block, ``empty`` and ``added``, the state, and
+    ``model``, regressions on it.
+    """
+
+    spec: LinearSpec
+    features: Floats  # phi, (S, A, d), of length at most 1
+    stationary: bool  # one transition model for all steps
+    widths: LinearWidths
+    plain: bool = False  # whether all blocks weigh the same
+
+    @property
+    def pooled(self) -> bool:
+        """Whether one row of sums serves all steps."""
+        return self.stationary and self.spec.stationary_rewards
+
+
+class FeatureEstimator(LinearEstimator):
+    """Regressions on sums of features: one release serves every value function."""
+
+    def empty(self) -> BlockSums:
+        """No sums."""
+        return BlockSums()
+
+    def statistic(self, policy: Policy, variances: Floats | None, one_by_one: bool) -> FeatureSums:
+        """Sums whose steps are weighted by variances of next values, if there are any."""
+        if variances is None:
+            return self._unweighted[one_by_one]
+        return self._sums(one_by_one, step_weights(variances))
+
+    @cached_property
+    def _unweighted(self) -> tuple[FeatureSums, FeatureSums]:
+        """Kept, as they do not depend on releases: bounds by all pairs take time."""
+        return self._sums(False, None), self._sums(True, None)
+
+    def _sums(self, one_by_one: bool, weights: Floats | None) -> FeatureSums:
+        return FeatureSums(
+            self.features,
+            self.spec.horizon,
+            pooled=self.pooled,
+            clip=self._clip if one_by_one else None,
+            reward=0.0 if self.spec.known_rewards is not None else 1.0,
+            weights=weights,
+        )
+
+    @property
+    def _clip(self) -> float | None:
+        """Bound on typical users' vectors; features are public."""
+        q = (self.features**2).sum(axis=-1)
+        rewards = 0.0 if self.spec.known_rewards is not None else 0.25
+        typical = math.sqrt(self.spec.horizon * float((q * q + (1.0 + rewards) * q).mean()))
+        if not self.pooled:
+            return _CLIP * typical
+        # Pooled sums of signed features are protected by the triangle inequality, at a price that
+        # a clip must first earn back.
+        return _POOLED_CLIP * typical if self.spec.nonnegative else None
+
+    def clips(self, one_by_one: bool) -> bool:
+        """Whether users must be summed one by one."""
+        return self._unweighted[one_by_one].clips
+
+    def added(self, state: BlockSums, release: Release, statistic: FeatureSums) -> BlockSums:
+        """Sums with those of one more block; rewards that were not asked for are zero."""
+        unit = float(np.max(release.std["gram"]))
+        parts = {"rewards": np.zeros(release["next"].shape[:2]), **release.parts}
+        noise = {name: unit * (name in release.parts) for name in parts}
+        return state.added(parts, noise, unit, release.users)
+
+    def model(self, state: BlockSums, variances: Floats | None) -> SumModel:
+        """Regressions on all blocks, whose steps were weighted when they were summed."""
+        gram, following, rewards = (state.scaled(name) for name in ("gram", "next", "rewards"))
+        noises = (float(state.noise(name)) for name in ("next", "gram", "rewards"))
+        sums = Sums(gram, following, rewards, *noises)
+        of_rewards = sums.pooled() if self.spec.stationary_rewards else sums
+        of_next = sums.pooled() if self.stationary else sums
+        return SumModel(self.features, of_next, of_rewards, self.widths)
+
+
+class CellEstimator(LinearEstimator):
+    """Regressions on counts of cells along each block's policy; these have a 1-norm, too."""
+
+    @property
+    def cells(self) -> tuple[int, int, int]:
+        """Shape of a table of counts, (L, S, A)."""
+        return 1 if self.pooled else self.spec.horizon, self.spec.states, self.spec.actions
+
+    def empty(self) -> CountEstimate:
+        """No counts."""
+        return CountEstimate.empty(self.cells, self.plain)
+
+    def statistic(self, policy: Policy, variances: Floats | None, one_by_one: bool) -> VisitCounts:
+        """Counts along a policy; those that are pooled over steps have a cap."""
+        spec = self.spec
+        return VisitCounts(
+            spec.states,
+            spec.actions,
+            spec.horizon,
+            pooled=self.pooled,
+            cap=min(_CAP, spec.horizon) if self.clips(one_by_one) else None,
+            policy=policy.actions,
+            version=policy.version,
+        )
+
+    def clips(self, one_by_one: bool) -> bool:
+        """Whether users must be summed one by one."""
+        return self.pooled and one_by_one
+
+    def added(
+        self, state: CountEstimate, release: Release, statistic: VisitCounts
+    ) -> CountEstimate:
+        """Counts with those of one more block, in which flow is conserved."""
+        counts = release if self.pooled else conserved(release, self.spec)
+        return state.added(counts, statistic, release.users)
+
+    def model(self, state: CountEstimate, variances: Floats | None) -> CellModel:
+        """Regressions on all blocks, weighted by variances of next values, if there are any."""
+        pooled = self.stationary, self.spec.stationary_rewards
+        return CellModel(self.features, state.counts(), self.widths, pooled, variances)
+
+
+def step_weights(variances: Floats) -> Floats:
+    """Public weights in (0, 1] of steps: less where the next value varies more than usually."""
+    flat = variances.reshape(len(variances), -1)
+    typical = np.median(flat, axis=1)[:, np.newaxis, np.newaxis]
+    safe = np.where(variances > 0.0, variances, 1.0)
+    return np.where(variances > typical, typical / safe, 1.0).clip(0.05, 1.0)

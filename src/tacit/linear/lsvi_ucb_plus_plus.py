@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import TYPE_CHECKING
-
 import numpy as np
 
-from tacit.core.algorithm import Floats
-from tacit.linear.lsvi_ucb import LSVIUCB, Memory
-
-if TYPE_CHECKING:
-    from tacit.linear.estimate import LinearModel
+from tacit.core.algorithm import Floats, Plan, Progress
+from tacit.linear.lsvi_ucb import LSVIUCB, LinearMemory, State
 
 
 class LSVIUCBPlusPlus(LSVIUCB):
     """LSVI-UCB++ (He et al. 2023) and its private form, DP-LSVI-UCB++ (Sahu).
 
     Idea: as :class:`~tacit.linear.lsvi_ucb.LSVIUCB`, and besides: steps are weighted by the
-    variance of what follows them; values are bounded from above and from below; and a policy is
-    replaced only when enough was learnt.
+    variance of the value that follows them; values are bounded from above and from below; and a
+    policy is replaced only when enough was learnt.
 
     Private statistics and guarantee: those of :class:`~tacit.linear.lsvi_ucb.LSVIUCB`. A weight
     depends on the user's own state and action and on releases before her block, so a user changes
@@ -33,26 +27,32 @@ class LSVIUCBPlusPlus(LSVIUCB):
     """
 
     name = "lsvi_ucb_plus_plus"
-    default_weights = "variance"
+    signs = (1.0, 0.0, -1.0)  # also a lower bound (lines 5 to 12)
+    weighted = True
 
-    @property
-    def value_functions(self) -> tuple[str, ...]:
-        """Also a lower bound (lines 5 to 12)."""
-        return (*super().value_functions, "pessimistic")
+    def plan(self, state: State, last: Plan | None, at: Progress, rng: np.random.Generator) -> Plan:
+        """New policies if some direction's precision doubled since the last, else the last."""
+        if last is None:
+            return super().plan(state, last, at, rng)
+        model = self.model(state, last.memory.variances)
+        precision = model.precision()
+        if not enough_was_learnt(last.memory.precision, precision):
+            return last
+        Q, variances = self.backward_induction(model)
+        # Steps of later blocks are weighted by them (line 25).
+        if self.estimator.pooled or (self.stationary and self.statistic_kind == "counts"):
+            variances = variances.mean(axis=0, keepdims=True)
+        memory = LinearMemory(last.memory.switches + 1, variances, precision)
+        return Plan(self.best(Q[0], rng), self.best(Q[1], rng), memory)
 
-    def switch(self, model: LinearModel, memory: Memory) -> Memory | None:
-        """A new plan if some direction's precision doubled since; reads public matrices only."""
-        new, old = model.precision(), memory.precision
-        if old is not None and not enough_was_learnt(old, new):
-            return None
-        return replace(memory, switches=memory.switches + 1, precision=new)
 
-
-def enough_was_learnt(old: Floats, new: Floats) -> bool:
+def enough_was_learnt(old: Floats | None, new: Floats) -> bool:
     """Whether at any step the precision of some direction of features doubled.
 
     The paper's test, line 9 of DP-LSVI-UCB++, is by determinants; it is in :mod:`tacit.papers`.
     """
+    if old is None:
+        return True
     # The largest ratio x'Nx / x'Ox over directions x.
     lower = np.linalg.inv(np.linalg.cholesky(old))
     ratios = np.linalg.eigvalsh(lower @ new @ np.swapaxes(lower, -1, -2))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -16,13 +15,9 @@ from tacit.tabular.world import model_of
 _CODES, _BITS = 100, 8
 # In the name of a world only where it is not as usual.
 _KNOWN = ",known_rewards=True"
-
 # Up to these sizes accepted worlds are common enough to be found by drawing.
-_DRAWN_STATES, _DRAWN_STATES_PER_STEP, _DRAWN_ACTIONS, _DRAWN_DIMENSION = 100, 50, 20, 20
+_MOST_STATES, _MOST_STATES_PER_STEP, _MOST_ACTIONS, _MOST_DIMENSION = 100, 50, 20, 20
 _ATTEMPTS = 2000
-
-# Weights of the factors that count in worlds that are built.
-_DOOR, _RICH, _POOR = 0.9, 0.9, 0.25
 
 
 def two_state(
@@ -107,42 +102,27 @@ def simplex(
         Invented for this library. Simplex features are those of Jin, Yang, Wang and Jordan, 2020
         (Provably efficient reinforcement learning with linear function approximation).
 
-    Small worlds are drawn until one is accepted by that criterion: those of at most 100 states
-    (50 unless ``stationary``), 20 actions and dimension 20. Larger ones, and those of which none
-    of 2,000 is accepted, are built to meet it: half of the states are rich. One action of each
-    state harvests, with weight .9 on the factor that pays where the state is rich and .25 where
-    it is poor. Another is a door, with weight .9 on a factor without reward whose next states are
-    rich; those of all other factors are poor. What is left is drawn from Dirichlet(.2) on the
-    other factors.
+    Worlds are drawn until one is accepted by that criterion. They have at most 100 states (50
+    unless ``stationary``), 20 actions and dimension 20: larger ones are hardly ever accepted.
 
     >>> world = simplex()
     >>> world.baseline_value < 0.5 * world.optimal_value
     True
     """
-    d, S = _at_least(3, "dimension", dimension), _at_least(2, "states", states)
-    A, H = _at_least(2, "actions", actions), _at_least(2, "horizon", horizon)
-    seed, stationary = check_seed("seed", seed), flag("stationary", stationary)
-    known = flag("known_rewards", known_rewards)
+    stationary, known = flag("stationary", stationary), flag("known_rewards", known_rewards)
+    d = _between(3, "dimension", dimension, _MOST_DIMENSION)
+    S = _between(2, "states", states, _MOST_STATES if stationary else _MOST_STATES_PER_STEP)
+    A = _between(2, "actions", actions, _MOST_ACTIONS)
+    H, seed = _between(2, "horizon", horizon, 10**6), check_seed("seed", seed)
     L = 1 if stationary else H
     check_bytes("transitions", (L, S, A, S))
-    check_bytes("features of that dimension", (S, A, d))
-    check_bytes("measures of that dimension", (L, d, S))
-    rng = np.random.default_rng(seed)
-    most = _DRAWN_STATES if stationary else _DRAWN_STATES_PER_STEP
-    small = most >= S and A <= _DRAWN_ACTIONS and d <= _DRAWN_DIMENSION
-    found = (_drawn(rng, (S, A, d), L, H) if small else None) or _built(rng, (S, A, d), L)
-    if not _accepted(*found, H):
-        raise InvalidArgument(
-            f"no world with dimension={d}, states={S}, actions={A}, horizon={H} was found whose "
-            "uniform and myopic policies are far enough below the optimum: take three actions"
-        )
+    features, measures, rewards = _drawn(np.random.default_rng(seed), (S, A, d), L, H)
     name = (
         f"simplex:dimension={d},states={S},actions={A},horizon={H},seed={seed},"
         f"stationary={stationary}{_KNOWN if known else ''}"
     )
-    features, measures, rewards = found
-    of_factors = features, measures, rewards[np.newaxis], H
-    return LinearWorld(*of_factors, known_rewards=known, name=name)
+    factors = features, measures, rewards[np.newaxis], H
+    return LinearWorld(*factors, known_rewards=known, name=name)
 
 
 def linear_from_tabular(world: Any) -> LinearWorld:
@@ -169,12 +149,11 @@ def linear_from_tabular(world: Any) -> LinearWorld:
     return made
 
 
-def _at_least(least: int, name: str, value: int) -> int:
+def _between(least: int, name: str, value: int, most: int) -> int:
     size = check_size(name, value)
-    if size < least:
-        raise InvalidArgument(
-            f"{name} must be >= {least}, got {value!r}: with less, what pays most at once is best"
-        )
+    if not least <= size <= most:
+        limit = f">= {least}" if size < least else f"<= {most}"
+        raise InvalidArgument(f"{name} must be {limit}, got {value!r}")
     return size
 
 
@@ -184,56 +163,27 @@ _Parts = tuple[Floats, Floats, Floats]
 
 def _drawn(
     rng: np.random.Generator, shape: tuple[int, int, int], steps: int, horizon: int
-) -> _Parts | None:
-    """The first accepted world."""
-    S, _, d = shape
+) -> _Parts:
+    """First accepted world."""
+    S, A, d = shape
     for _ in range(_ATTEMPTS):
-        features = rng.dirichlet(np.full(d, 0.2), shape[:2])
+        features = rng.dirichlet(np.full(d, 0.2), (S, A))
         measures = rng.dirichlet(np.full(S, 0.1), (steps, d))
+        rewards = np.zeros(d)
         pays, crumbs = rng.permutation(d)[:2]
+        rewards[pays], rewards[crumbs] = 1.0, 0.05
         features[..., pays] *= 0.1
         features /= features.sum(axis=-1, keepdims=True)
-        parts = features, measures, _factor_rewards(d, pays, crumbs)
-        if _accepted(*parts, horizon):
-            return parts
-    return None
-
-
-def _built(rng: np.random.Generator, shape: tuple[int, int, int], steps: int) -> _Parts:
-    """A world that is accepted by design if there are at least three actions.
-
-    Myopic users always harvest, which leads to poor states: at most .2875 per step. Going through
-    the door and harvesting gives at least .9 * .9 + .1 * .25 = .835 in two steps, from anywhere.
-    """
-    S, A, d = shape
-    pays, crumbs, door = rng.permutation(d)[:3]
-    others = np.delete(np.arange(d), [pays, door])
-    features = np.zeros(shape)
-    features[..., others] = rng.dirichlet(np.full(d - 2, 0.2), (S, A))
-    rich = np.zeros(S, dtype=bool)
-    rich[1 + rng.permutation(S - 1)[: math.ceil((S - 1) / 2)]] = True
-    roles = rng.permuted(np.tile(np.arange(A), (S, 1)), axis=1)[:, :2]
-    everywhere = np.arange(S)
-    weights = (np.where(rich, _RICH, _POOR), np.full(S, _DOOR))
-    for action, factor, weight in zip(roles.T, (pays, door), weights, strict=True):
-        features[everywhere, action] *= 1.0 - weight[:, np.newaxis]
-        features[everywhere, action, factor] = weight
-    measures = np.zeros((steps, d, S))
-    poor = np.flatnonzero(~rich)
-    measures[:, :, poor] = rng.dirichlet(np.full(len(poor), 0.1), (steps, d))
-    measures[:, door] = 0.0
-    measures[:, door, rich] = rng.dirichlet(np.full(rich.sum(), 0.1), steps)
-    return features, measures, _factor_rewards(d, pays, crumbs)
-
-
-def _factor_rewards(d: int, pays: int, crumbs: int) -> Floats:
-    rewards = np.zeros(d)
-    rewards[pays], rewards[crumbs] = 1.0, 0.05
-    return rewards
+        if _accepted(features, measures, rewards, horizon):
+            return features, measures, rewards
+    raise InvalidArgument(
+        f"no world with dimension={d}, states={S}, actions={A}, horizon={horizon} was found whose "
+        "uniform and myopic policies are far enough below the optimum: take three actions"
+    )
 
 
 def _accepted(features: Floats, measures: Floats, rewards: Floats, horizon: int) -> bool:
-    """Whether uniform has less than .5 and myopic less than .88 of the optimum.
+    """Whether uniform has less than .5 and the myopic policy less than .88 of the optimum.
 
     Values are linear in the features, so no transitions between states are needed.
     """
@@ -250,4 +200,4 @@ def _accepted(features: Floats, measures: Floats, rewards: Floats, horizon: int)
 
 
 WORLDS = ("simplex", "two_state")
-"""The names of worlds that a command line knows."""
+"""Names of worlds that a command line knows."""

@@ -1,51 +1,29 @@
 """LinOptVI: optimistic value iteration for linear mixtures (Private-LinOpt-VI of Zhou).
 
-The paper's Algorithm 1 over its Section 3: what is asked of a user (lines 13 and 14), the
-regressions over a changing regulariser (equations 1 and 2, lines 5 and 6, with how far off they may
-be: :mod:`~tacit.mixture.estimate`), optimistic values (lines 3 to 11) and the policy (line 12).
-
-There are two kinds of statistics, of which ``statistic="auto"`` chooses one:
-
-* ``"model"``: a regression on next states themselves, which serves every value function,
-* ``"counts"``: counts along the block's own policy (sparse worlds).
-
-Both ask every user once, with the whole budget; sums over blocks are post-processing.
+The paper's Algorithm 1 over its Section 3: the query to a user (lines 13 and 14), the regressions
+over a changing regulariser (equations 1 and 2, lines 5 and 6, with how far off they may be, see
+:mod:`~tacit.mixture.estimate`), optimistic values (lines 3 to 11) and the policy (line 12).
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from tacit.core.algorithm import BlockInfo, Floats, Plan, Progress
-from tacit.mixture.count_model import CountModel, count_rewards, count_sums, path_counts
-from tacit.mixture.estimate import (
-    REWARD_VARIANCE,
-    Fit,
-    MixtureModel,
-    PublicFeatures,
-    Regression,
-    RegressionModel,
-    Rows,
-)
-from tacit.mixture.model_sums import ModelSums
-from tacit.mixture.path_counts import PathCounts
-from tacit.numerics.regression import BlockSums, positive_part
+from tacit.mixture.estimate import MixtureModel, PathEstimator, PublicFeatures, SumEstimator
+from tacit.numerics.regression import BlockSums
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.models import Privacy
 from tacit.tabular.algorithm import SumAlgorithm, SumOptions
 
 if TYPE_CHECKING:
     from tacit.core.problem import Problem
     from tacit.mixture.spec import MixtureSpec
     from tacit.privacy.curator import Release
+    from tacit.privacy.models import Privacy
 
-# Scale of widths. Those of counts are taken as they are: their errors are mostly sampling.
-_BONUS = 0.3
 # A policy's transitions count as sparse below this many next states that inform on weights.
 _SPARSE = 3.0
 
@@ -55,8 +33,9 @@ class MixtureOptions(SumOptions):
     """Options of mixture algorithms.
 
     Attributes:
-        statistic: what is asked of users: ``"model"``, ``"counts"`` or ``"auto"``, which says
-            in ``why`` what it chose.
+        statistic: sums for a regression on next states, ``"model"``; ``"counts"`` along the block's
+            own policy; or ``"auto"``: the one that suits the spec and the privacy model; ``why``
+            names it.
     """
 
     statistic: Literal["auto", "model", "counts"] = "auto"
@@ -77,8 +56,8 @@ class LinOptVI(SumAlgorithm[BlockSums]):
     noise, and follow the best policy. For the paper's framework, regularisers of one's own
     included, see :mod:`tacit.papers.zhou_mixture_2022`.
 
-    Private statistics: by ``statistic``, :class:`~tacit.mixture.model_sums.ModelSums`
-    or :class:`~tacit.mixture.path_counts.PathCounts`.
+    Private statistics: by ``statistic``, :class:`~tacit.mixture.statistics.ModelSums`
+    or :class:`~tacit.mixture.statistics.PathCounts`.
 
     Guarantee: that of its curator; see ``guarantee``.
 
@@ -108,42 +87,30 @@ class LinOptVI(SumAlgorithm[BlockSums]):
         given = options.stationary
         self.stationary = spec.stationary_transitions if given is None else given
         self.public = PublicFeatures.of(spec)  # along directions in which weights are unknown
-        self.statistic_kind, self._reason = choose_kind(options, problem.privacy, self.public)
-        per_step = self.statistic_kind != "model" or not self.stationary
-        self.pooled = not per_step and spec.stationary_rewards
+        self.statistic_kind, self._reason = choose_statistic(self.public, problem.privacy, options)
+        kind = PathEstimator if self.statistic_kind == "counts" else SumEstimator
+        self.estimator: Any = kind(spec, self.public, self.stationary, options.scale)
         super().__init__(problem, options)
 
     def init(self) -> BlockSums:
         """No sums."""
         return BlockSums()
 
-    # What is asked, of every user once: G and g of Section 6.1, or counts.
+    # Query: G and g of Section 6.1, or counts; every user once, with the whole budget.
+
+    def statistic(self, plan: Plan, one_by_one: bool) -> Any:
+        """Sums for a regression, or counts along the block's policy."""
+        return self.estimator.statistic(plan.policy, one_by_one)
 
     @property
     def _multiple(self) -> float:
-        return 8.0 if self.statistic_kind == "counts" else 4.0
+        return float(self.estimator.multiple)
 
-    def data_format(self, at: Progress) -> Literal["episodes", "counts", "occupancy"]:
+    def data_format(self, at: Progress) -> str:
         """Episodes where a clip must see users one by one, else sums."""
-        if self.statistic_kind == "counts":
-            return "occupancy"
-        return "episodes" if self._model_sums[self.one_by_one(at)].clips else "counts"
+        return str(self.estimator.data_format(self.one_by_one(at)))
 
-    def statistic(self, plan: Plan, one_by_one: bool) -> ModelSums | PathCounts:
-        """Sums for a regression, or counts along the block's policy."""
-        if self.statistic_kind == "counts":
-            return path_counts(self.spec, self.public, plan.policy)
-        return self._model_sums[one_by_one]
-
-    @cached_property
-    def _model_sums(self) -> tuple[ModelSums, ModelSums]:
-        """As they are, and clipped to a typical length, where users are summed one by one."""
-        public = self.public
-        tables = public.features, public.mean, public.support
-        known = *tables, public.horizon, public.reward_features, self.pooled
-        whole = ModelSums(*known)
-        clip = whole.typical * (1.0 if self.pooled else math.sqrt(2.0))
-        return whole, ModelSums(*known, clip=clip)
+    # Update.
 
     def update(
         self,
@@ -153,70 +120,26 @@ class LinOptVI(SumAlgorithm[BlockSums]):
         block: BlockInfo,
         rng: np.random.Generator,
     ) -> BlockSums:
-        """The sums with those of one more block."""
-        asked = self.query(state, plan, block)
-        if isinstance(asked, PathCounts):
-            sums = count_sums(self.spec, self.public, release, asked)
-            return state.added(*sums, release.users)
-        noise = {name: float(np.max(value)) for name, value in release.std.items()}
-        return state.added(release.parts, noise, noise["cross"], release.users)
+        """Sums over all blocks, with those of one more."""
+        sums: BlockSums = self.estimator.added(state, release, self.query(state, plan, block))
+        return sums
 
-    # What is estimated.
-
-    def model(self, state: BlockSums) -> MixtureModel:
-        """Estimated transitions and rewards: a regression on sums, or on counts."""
-        if self.statistic_kind == "counts":
-            how = self.options.scale, self._rewards(state), self.stationary
-            return CountModel(self.public, state.scaled("counts"), state.noise("counts"), *how)
-        rows = Rows.of(state, "gram", "cross")
-        if self.stationary and len(rows.cross) > 1:
-            # No transition of the last step was counted: its row is noise.
-            rows = rows.first(self.spec.horizon - 1)
-        bound = self.public.radius * self.public.scale
-        fits = self._fits(rows.pooled() if self.stationary else rows, bound)
-        return RegressionModel(self.public, fits, self._rewards(state))
-
-    def _rewards(self, state: BlockSums) -> list[Fit]:
-        """Rewards as they are known, or regressed on their features."""
-        known, features = self.spec.known_rewards, self.public.reward_features
-        if known is not None:
-            return [(means, np.zeros(means.shape)) for means in known]
-        assert features is not None  # noqa: S101
-        pooled = self.spec.stationary_rewards
-        if self.statistic_kind == "counts":
-            return count_rewards(features, state, self.options.scale, pooled)
-        rows = Rows.of(state, "reward_gram", "rewards")
-        fits = self._fits(rows.pooled() if pooled else rows, math.sqrt(features.shape[2]))
-        return [(features @ fit.weights, fit.width(features, REWARD_VARIANCE)) for fit in fits]
-
-    def _fits(self, rows: Rows, bound: float) -> list[Regression]:
-        """A regression for each row of sums."""
-        how = self.options.scale * _BONUS, bound
-        return [
-            Regression(self.regularised(gram, spread), cross, (spread, of_cross), *how)
-            for gram, cross, spread, of_cross in zip(*rows, strict=True)
-        ]
-
-    def regularised(self, gram: Floats, noise: float) -> Floats:
-        """max(G, 0) + (prior + s sqrt(k)) I, with s the noise of G.
-
-        The prior is small beside what one user shows.
-        """
-        k = len(gram)
-        prior = 1e-3 / (self.public.radius * self.public.scale) ** 2
-        return positive_part(gram) + (prior + noise * math.sqrt(k)) * np.eye(k)
-
-    # How it is optimistic, and how it plans.
+    # Plan.
 
     def plan(
         self, state: BlockSums, last: Plan | None, at: Progress, rng: np.random.Generator
     ) -> Plan:
-        """The best policies by optimistic values and by estimated ones (line 12)."""
+        """Best actions by optimistic values and by estimated ones (line 12)."""
         if not state.parts:
             first = self.first_policy(rng)
             return Plan(first, first)
         optimistic, greedy = self.optimistic_values(self.model(state))
         return Plan(self.best(optimistic, rng), self.best(greedy, rng))
+
+    def model(self, state: BlockSums) -> MixtureModel:
+        """Estimated transitions and rewards (lines 5 and 6)."""
+        model: MixtureModel = self.estimator.model(state)
+        return model
 
     def optimistic_values(self, model: MixtureModel) -> tuple[Floats, Floats]:
         """Optimistic and greedy action values (H, S, A) of the best policy.
@@ -240,8 +163,8 @@ class LinOptVI(SumAlgorithm[BlockSums]):
         return q_values, greedy
 
 
-def choose_kind(
-    options: MixtureOptions, privacy: Privacy, public: PublicFeatures
+def choose_statistic(
+    public: PublicFeatures, privacy: Privacy, options: MixtureOptions
 ) -> tuple[str, str]:
     """Kind of statistic, and why."""
     if options.statistic != "auto":

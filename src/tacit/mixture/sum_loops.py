@@ -28,7 +28,7 @@ def sum_steps(
     crosses: Floats,
     paid: Floats,
 ) -> None:
-    """Adds users' weighted steps; see :class:`tacit.mixture.model_sums.ModelSums` for the weights.
+    """Adds users' weighted steps; see :class:`tacit.mixture.statistics.ModelSums` for the weights.
 
     A step at (s, a) that ends in s' adds ``grams[s, a]`` to ``sums`` (rows, L, G), and, if it is
     before ``last``, ``features[s, a, :, s'] - offsets[s, a]`` to ``crosses`` (rows, L, k); its

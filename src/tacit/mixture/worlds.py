@@ -17,10 +17,6 @@ from tacit.tabular.world import model_of
 # How many worlds are drawn at most, and how many probabilities of base models for all of them.
 _ATTEMPTS, _DRAWN_PROBABILITIES = 2000, 20_000_000
 
-# Worlds that are built: how surely the right action leads to the goal in the heaviest model, and
-# what the decoy has of that on the whole.
-_SURE, _DECOY = 0.7, 0.6
-
 # Features of tabular worlds above this are refused: agents that use them need several times more.
 _MOST_ONE_HOT_BYTES = 256 * 2**20
 
@@ -111,7 +107,7 @@ def mixture_of_models(
     seed: int = 0,
     known_rewards: bool = True,
 ) -> MixtureWorld:
-    """A few models of the world that everybody knows, and weights of them that nobody knows.
+    """A few known models of the world, mixed by unknown weights.
 
     State:
         0 (the start) to ``states - 1``, without meaning.
@@ -133,11 +129,7 @@ def mixture_of_models(
         ensembles).
 
     Worlds are drawn until one is accepted by that criterion, at most 2,000 and as many as have
-    20 million probabilities in all, but one at least. If none is, the world is built to meet it:
-    in every state one action leads to the rewarding state with probability .7 in the heaviest
-    model, and another, the decoy, in all other models, with a probability that makes it .6 as
-    good. Nothing else leads there, and what is left of the probabilities is drawn from
-    Dirichlet(.1) on the other states.
+    20 million probabilities in all; where none is, the sizes are refused.
 
     >>> world = mixture_of_models()
     >>> world.baseline_value < 0.5 * world.optimal_value
@@ -149,16 +141,7 @@ def mixture_of_models(
     check_bytes("transition_features", (S, A, d, S))
     check_bytes("values of all steps (horizon)", (H + 1, S))
     rng = np.random.default_rng(seed)
-    found = _drawn(rng, (S, A, d), H)
-    if found is None:
-        found = _built(rng, (S, A, d))
-        if not _accepted(*found, H):
-            raise InvalidArgument(
-                f"no world with dimension={d}, states={S}, actions={A}, horizon={H} was found "
-                "whose uniform policy, and whose optimum for uniform weights, are far enough below "
-                "the optimum: take four actions"
-            )
-    models, weights, goal = found
+    models, weights, goal = _drawn(rng, (S, A, d), H)
     models.setflags(write=False)
     rewards = np.zeros((1, S, A))
     rewards[:, goal] = 1.0
@@ -222,57 +205,29 @@ def mixture_from_tabular(world: Any, known_rewards: bool = False) -> MixtureWorl
 
 
 def _simplex(d: int) -> dict[str, Any]:
-    """What agents know of d weights that add up to 1.
-
-    They are at most 1 from the middle of the simplex, (d,), in its directions, (d, d - 1).
-    """
+    """Public knowledge of d weights that add up to 1: at most 1 from the middle of the simplex."""
     return {"center": np.full(d, 1.0 / d), "directions": helmert(d), "radius": 1.0}
 
 
-# Mixtures of base models.
-
-_Parts = tuple[Floats, Floats, int]
-"""Base models (S, A, d, S), their weights (d,) and the state that pays."""
-
-
-def _drawn(rng: np.random.Generator, shape: tuple[int, int, int], horizon: int) -> _Parts | None:
-    """The first accepted world."""
-    S = shape[0]
+def _drawn(
+    rng: np.random.Generator, shape: tuple[int, int, int], horizon: int
+) -> tuple[Floats, Floats, int]:
+    """First accepted base models (S, A, d, S), their weights (d,) and the state that pays."""
+    S, A, d = shape
     allowed = _DRAWN_PROBABILITIES // (math.prod(shape) * S)
     for _ in range(max(1, min(_ATTEMPTS, allowed))):
         models = rng.dirichlet(np.full(S, 0.1), shape)
-        weights = rng.permutation(_sorted_weights(shape[2]))
-        parts = models, weights, int(rng.integers(1, S))
-        if _accepted(*parts, horizon):
-            return parts
-    return None
-
-
-def _built(rng: np.random.Generator, shape: tuple[int, int, int]) -> _Parts:
-    """A world that is accepted by design if there are at least four actions.
-
-    From everywhere the right action leads to the goal with c = .7 w, where w is the largest
-    weight, the decoy with .6 c, and nothing else does. With uniform weights they have .7 / d and
-    .42 w (d - 1) / (d (1 - w)), which is more for all d: users who believe in them have .6 of the
-    optimum. Uniform has 1.6 / A.
-    """
-    S, A, d = shape
-    weights = rng.permutation(_sorted_weights(d))
-    heaviest = int(weights.argmax())
-    goal = int(rng.integers(1, S))
-    models = np.zeros((S, A, d, S))
-    models[..., np.arange(S) != goal] = rng.dirichlet(np.full(S - 1, 0.1), shape)
-    roles = rng.permuted(np.tile(np.arange(A), (S, 1)), axis=1)[:, :2]
-    w = weights[heaviest]
-    to_goal = np.zeros((2, d))
-    to_goal[0, heaviest] = _SURE
-    to_goal[1] = _DECOY * _SURE * w / (1.0 - w)
-    to_goal[1, heaviest] = 0.0
-    everywhere = np.arange(S)
-    for action, chances in zip(roles.T, to_goal, strict=True):
-        models[everywhere, action] *= 1.0 - chances[:, np.newaxis]
-        models[everywhere, action, :, goal] = chances
-    return models, weights, goal
+        weights = rng.permutation(_sorted_weights(d))
+        goal = int(rng.integers(1, S))
+        # Uniform has less than .5, and the optimum for uniform weights less than .8.
+        best, unknowing, uniform = _values(models, weights, np.eye(S)[goal], horizon)[:, 0]
+        if unknowing < 0.8 * best and uniform < 0.5 * best:
+            return models, weights, goal
+    raise InvalidArgument(
+        f"no world with dimension={d}, states={S}, actions={A}, horizon={horizon} was found whose "
+        "uniform policy, and whose optimum for uniform weights, are far enough below the optimum: "
+        "take four actions, and fewer states"
+    )
 
 
 def _sorted_weights(d: int) -> Floats:
@@ -280,14 +235,6 @@ def _sorted_weights(d: int) -> Floats:
         return np.array([0.7, 0.15, 0.1, 0.05])
     halved = 0.5 ** np.arange(d, dtype=np.float64)
     return np.asarray(halved / halved.sum())
-
-
-def _accepted(models: Floats, weights: Floats, goal: int, horizon: int) -> bool:
-    """Whether uniform has less than .5 and the optimum for uniform weights less than .8."""
-    rewards = np.zeros(len(models))
-    rewards[goal] = 1.0
-    best, unknowing, uniform = _values(models, weights, rewards, horizon)[:, 0]
-    return bool(unknowing < 0.8 * best and uniform < 0.5 * best)
 
 
 def _values(models: Floats, weights: Floats, rewards: Floats, horizon: int) -> Floats:
@@ -320,4 +267,4 @@ def _at_least_2(name: str, value: int) -> int:
 
 
 WORLDS = ("hard_mixture", "mixture_of_models")
-"""The names of worlds that a command line knows."""
+"""Names of worlds that a command line knows."""

@@ -33,8 +33,8 @@ from tacit.papers.counters import (
     vector_width,
 )
 from tacit.papers.finite_loops import Users, dot, users_of
-from tacit.papers.result import PaperResult, failure_of, gaussian_proof
-from tacit.privacy.arguments import whole_number
+from tacit.papers.result import PaperResult, Sizes, proven
+from tacit.privacy.arguments import checked_number, whole_number
 from tacit.privacy.budget import Budget
 from tacit.privacy.noise import Noise
 from tacit.tabular.policy import Policy
@@ -54,7 +54,7 @@ _CHUNK = 64  # episodes whose noise is drawn at once
 
 
 @inner
-def _plan(E: float, row: float, local: bool, L: float, work: tabular.Work) -> None:
+def _optimism(E: float, row: float, local: bool, L: float, work: tabular.CountWork) -> None:
     """Optimistic costs; E bounds the noise of a count, ``row`` that of all moves of a cell."""
     H, S, A = work.at.Q.shape
     pairs = work.at.Q.size
@@ -84,23 +84,23 @@ def _plan(E: float, row: float, local: bool, L: float, work: tabular.Work) -> No
 
 
 @compiled
-def _learn(
+def _serve(
     first: int,
     rng: np.random.Generator,
     users: Users,
     E: Floats,
     local: bool,
     L: float,
-    work: tabular.Work,
+    work: tabular.CountWork,
     scale: float,
     units: Floats,
 ) -> None:
     """Episodes first + 1, first + 2, ..., each with a policy of its own."""
     for i in range(len(units)):
-        _plan(E[0, first + i], E[1, first + i], local, L, work)
+        _optimism(E[0, first + i], E[1, first + i], local, L, work)
         tabular.choose(rng, work)
         tabular.follow(first + i, rng, users, True, work)
-        tabular.privatise(first + i, 1 if local else 0, scale, units[i], work)
+        tabular.privatise(first + i, not local, scale, units[i], work)
 
 
 def pucb(
@@ -133,9 +133,9 @@ def pucb(
     >>> result.algorithm, result.guarantee.epsilon
     ('PUCB, reconstructed', 1.0)
     """
-    levels = epsilon, delta, failure
-    sizes = tabular.sizes_of(world, episodes, *levels, printed=False, seed=seed)
-    K, S, A = sizes.episodes, sizes.states, sizes.actions
+    model, K = world.model, whole_number("episodes", episodes, most=10**8)
+    H, S, A = model.horizon, model.states, model.actions
+    sizes = Sizes(K, H, (S, A), epsilon, delta, failure, False, Noise(seed))
     gaussian = sizes.delta > 0.0
     device = tabular.local_gaussian if gaussian else tabular.local
     made = (device if local else tabular.central)(sizes)
@@ -143,13 +143,13 @@ def pucb(
     rows = math.sqrt(S) * E
     if local and not gaussian:
         served = np.arange(1.0, K)
-        rows = made.scale * np.append(0.0, laplace_width(S * served, sizes.share))
-    L = math.log((6.0 if local else 4.0) * S * A * sizes.horizon * K / failure)
-    work, users = tabular.work_of(sizes), users_of(world.model)
+        rows = made.scale * np.append(0.0, laplace_width(S * served, tabular.share(sizes)))
+    L = math.log((6.0 if local else 4.0) * S * A * H * K / failure)
+    work, users = tabular.work_of(sizes), users_of(model)
     rng, bounds = np.random.default_rng([seed, 1]), np.stack([E, rows])
     for first in range(0, K, _CHUNK):
         units = made.units(min(_CHUNK, K - first))
-        _learn(first, rng, users, bounds, local, L, work, made.scale, units)
+        _serve(first, rng, users, bounds, local, L, work, made.scale, units)
     values, estimates = map(world.returns, work.curves)
     name = f"{'LDP-OB' if local else 'PUCB'}, reconstructed"
     last, constants = Policy.deterministic(work.at.greedy, A), {"E": float(E[-1]), "L": L}
@@ -207,7 +207,8 @@ def batched_lsvi_ucb(
     K = whole_number("episodes", episodes, 2, 10**8)
     batch = 1 if adaptive else math.ceil(K / max(2, math.ceil(K**0.4)))
     budget, H, S = Budget(epsilon, delta), world.model.horizon, world.model.states
-    failure, phi = failure_of(failure), linear.unit_features(world)
+    checked_number("failure", failure, "above 0 and at most 1", lambda f: 0 < f <= 1)
+    source, phi = Noise(seed), linear.unit_features(world)
     d, looks = phi.shape[2], math.ceil(K / batch) - 1
     nodes = tree_nodes(looks)
     gram_noise = math.sqrt(4.0 * H * nodes) / budget.mu
@@ -219,8 +220,8 @@ def batched_lsvi_ucb(
     mu = math.sqrt(2.0 * H * nodes / gram_noise**2 + 4.0 * H**3 * updates / vector_noise**2)
     width = vector_noise * vector_width(d, failure / (3.0 * H * updates))
     log_term = math.log(3.0 * H / failure) + S * math.log(K + 1.0)
-    beta = linear.radius(float(H), width, K, d, shift, 1.0, log_term, linear.weight_of(world))
-    source, rng = Noise(seed), np.random.default_rng([seed, 1])
+    regressions = linear.Regressions(K, d, shift, 1.0, log_term, linear.weight_of(world))
+    beta, rng = regressions.radius(float(H), width), np.random.default_rng([seed, 1])
     above = np.zeros((nodes, H * d * (d + 1) // 2))
     counts, sums, steps = np.zeros((H, S, phi.shape[1], S)), np.zeros((H, d, d)), np.arange(H)
     held = np.full(H, d * math.log(2.0 * shift))
@@ -233,7 +234,7 @@ def batched_lsvi_ucb(
         total = np.zeros((n, above.shape[1]))
         prefixes(look + 1, source.normal(total.shape), above, False, total)
         upper = total.reshape(n, H, -1)
-        noise = symmetric_noise(upper, gram_noise, math.sqrt(0.5), 2.0 * shift)
+        noise = gram_noise * symmetric_noise(upper) + 2.0 * shift * np.eye(d)
         while done < n:
             users = simulate_episodes(world.model, policy, batch * (n - done), rng)
             s, a = users.states, users.actions
@@ -257,7 +258,8 @@ def batched_lsvi_ucb(
         look += n
     mechanism = "binary tree of Gram matrices, vectors at every update, Gaussian noise"
     reason = f"exact accounting of {nodes} nodes and {updates} updates"
-    proof = gaussian_proof(mu, budget.delta, looks, f"{budget}-JDP", mechanism, reason)
+    words = {"mu": mu, "delta": budget.delta, "releases": looks, "mechanism": mechanism}
+    proof = proven(f"{budget}-JDP", reason, **words)
     constants = {"lambda": shift, "beta": beta, "gram_noise": gram_noise, "updates": updates}
     name = f"LSVI-UCB{', adaptive' if adaptive else ' in batches'}, reconstructed"
     what = name, False, world.optimal_value, values, estimates, policy, proof

@@ -20,24 +20,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from tacit.lq.riccati_loops import cost_gradient, expected_costs, riccati, times
 from tacit.numerics.compiled import Floats, compiled
 from tacit.papers.counters import (
+    Counters,
     Level,
-    level_of,
-    noise_of_sums,
+    Regression,
+    Regularizer,
+    Ridge,
     operator_width,
-    symmetric_noise,
     tree_nodes,
     vector_width,
 )
-from tacit.papers.result import NO_NOISE, PaperResult, Proof, failure_of, gaussian_proof
-from tacit.privacy.arguments import flag, one_of, positive, whole_number
+from tacit.papers.result import PaperResult, Sizes, proven
+from tacit.privacy.arguments import one_of, positive, whole_number
 from tacit.privacy.budget import Budget
 from tacit.privacy.noise import Noise
 
@@ -52,60 +52,10 @@ ERRATA = (
 """Misprints without whose correction there is nothing to run."""
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """What regularizers are made for."""
-
-    episodes: int  # K
-    horizon: int  # H
-    states: int  # n
-    controls: int  # d
-    gamma: float
-    epsilon: float
-    delta: float
-    failure: float  # alpha of the paper
-    printed: bool
-    noise: Noise = field(repr=False)
-
-    @property
-    def rows(self) -> int:
-        """Rows of Theta, n + d."""
-        return self.states + self.controls
-
-
-class Regularizer(Protocol):
-    """Regularizers H_k and L_k of Section III-A: bring your own, made from :class:`Sizes`.
-
-    Attributes:
-        level: the constants of Assumption 2.
-        proof: what is proven about its privacy.
-    """
-
-    level: Level
-    proof: Proof
-
-    def regularize(self, first: int, n: int) -> tuple[Floats, Floats]:
-        """H_k (n, p, p) and L_k (n, p, states), p = n + d, of episodes first + 1, first + 2, ..."""
-
-
 Make = Callable[[Sizes], Regularizer]
 
 
-class Ridge:
-    """H_k = lambda I and L_k = 0: what is not private."""
-
-    def __init__(self, sizes: Sizes, ridge: float = 1.0) -> None:
-        self.sizes, self.level = sizes, Level(ridge, ridge, 0.0)
-        self.proof = NO_NOISE
-
-    def regularize(self, first: int, n: int) -> tuple[Floats, Floats]:
-        """The same for every episode."""
-        p = self.sizes.rows
-        ridge = np.tile(self.level.lambda_min * np.eye(p), (n, 1, 1))
-        return ridge, np.zeros((n, p, self.sizes.states))
-
-
-class Counters:
+def private(sizes: Sizes, gamma: float = 1.0) -> Counters:
     """The counters B_1 and B_2 of Algorithm 1, with the shift eta = 2 Lambda.
 
     As printed: sigma = Delta sqrt(8 m ln(2 / delta)) / eps on every node, the whole upper triangle
@@ -115,55 +65,41 @@ class Counters:
     is proven. Corrected: w = B, that mu^2 times m is the budget's, variances off the diagonal are
     halved, and Lambda and nu are bounds for such noise.
     """
-
-    def __init__(self, sizes: Sizes) -> None:
-        K, H, n, p = sizes.episodes, sizes.horizon, sizes.states, sizes.rows
-        budget, nodes = Budget(sizes.epsilon, sizes.delta), tree_nodes(max(1, K - 1))
-        square = 1.0 + sizes.gamma**2
-        if sizes.printed:
-            t = math.sqrt(8.0 * nodes * math.log(2.0 / sizes.delta)) / sizes.epsilon
-            self.scales = t * H * (1.0 + sizes.gamma) ** 2, t * H * (1.0 + sizes.gamma)
-            size = 4.0 * math.sqrt(p) + math.sqrt(8.0 * math.log(4.0 * K / sizes.failure))
-            length = math.sqrt(2.0 * n * p) + math.sqrt(4.0 * math.log(2.0 * K / sizes.failure))
-        else:
-            gram = math.sqrt(2.0 * nodes) * H * 1.5 * square / budget.mu
-            self.scales = gram, gram / math.sqrt(square)
-            size = operator_width(p, sizes.failure / (4.0 * K))
-            length = vector_width(n * p, sizes.failure / (4.0 * K))
-        self.sizes, self.off = sizes, 1.0 if sizes.printed else math.sqrt(0.5)
-        gram, cross = self.scales
-        self.level = level_of(gram, cross, nodes, size, length)
-        self.above = np.zeros((tree_nodes(K), p * (p + 1) // 2 + p * n))
-        mu = math.sqrt(2.0 * nodes) * H * (square + (gram / cross) ** 2 / 2.0) / gram
-        mu, epsilon = (mu, None) if sizes.printed else (budget.mu, sizes.epsilon)
-        how = "two binary trees, Gaussian noise", _TOGETHER
-        proven = mu, sizes.delta, max(1, K - 1), f"{budget}-JDP", *how
-        self.proof = gaussian_proof(*proven, epsilon=epsilon)
-
-    def regularize(self, first: int, n: int) -> tuple[Floats, Floats]:
-        """Noise of the nodes that cover [1, k - 1], and the shift."""
-        p, m = self.sizes.rows, self.sizes.states
-        total, split = noise_of_sums(self.sizes.noise, first, n, self.above), p * (p + 1) // 2
-        shift, (gram, cross) = 2.0 * self.level.lambda_min, self.scales
-        H = symmetric_noise(total[:, :split], gram, self.off, shift)
-        return H, cross * total[:, split:].reshape(n, p, m)
+    K, H, (n, d), alpha = sizes.episodes, sizes.horizon, sizes.shape, sizes.failure
+    p, nodes, square = n + d, tree_nodes(max(1, K - 1)), 1.0 + gamma**2
+    if sizes.printed:
+        t = math.sqrt(8.0 * nodes * math.log(2.0 / sizes.delta)) / sizes.epsilon
+        gram, cross = t * H * (1.0 + gamma) ** 2, t * H * (1.0 + gamma)
+        size = 4.0 * math.sqrt(p) + math.sqrt(8.0 * math.log(4.0 * K / alpha))
+        length = math.sqrt(2.0 * n * p) + math.sqrt(4.0 * math.log(2.0 * K / alpha))
+    else:
+        gram = math.sqrt(2.0 * nodes) * H * 1.5 * square / sizes.budget.mu
+        cross = gram / math.sqrt(square)
+        size, length = operator_width(p, alpha / (4.0 * K)), vector_width(n * p, alpha / (4.0 * K))
+    made = Regression.shifted((p, n), (gram, cross), nodes, size, length)
+    proof = proven(
+        f"{sizes.budget}-JDP",
+        "both counters are accounted for together, under replace-one",
+        mechanism="two binary trees, Gaussian noise",
+        mu=math.sqrt(2.0 * nodes) * H * (square + (gram / cross) ** 2 / 2.0) / gram,
+        delta=sizes.delta,
+        releases=max(1, K - 1),
+    )
+    return Counters(sizes, [made], proof)
 
 
-REGULARIZERS: dict[str, Make] = {"private": Counters, "ridge": Ridge}
-
-
-def radius(sizes: Sizes, level: Level, noise_bound: float, norm_bound: float) -> float:
+def radius(sizes: Sizes, level: Level, bounds: tuple[float, float, float]) -> float:
     """Lemma 1's beta with the data-free bound on ln det that the proof of Theorem 1 has.
 
-    |Theta| <= ``norm_bound`` multiplies sqrt(lambda_max); it is 1 in Assumption 1. As printed
-    |z|^2 is (1 + gamma)^2, else 1 + gamma^2, and alpha is halved for Assumption 2.
+    ``bounds`` are gamma, C_w of the noise, and S of |Theta|, which multiplies sqrt(lambda_max); it
+    is 1 in Assumption 1. As printed |z|^2 is (1 + gamma)^2, else 1 + gamma^2, and alpha is halved
+    for Assumption 2.
     """
-    n, p = sizes.states, sizes.rows
-    square = (1.0 + sizes.gamma) ** 2 if sizes.printed else 1.0 + sizes.gamma**2
+    (n, d), (gamma, noise_bound, norm_bound) = sizes.shape, bounds
+    square = (1.0 + gamma) ** 2 if sizes.printed else 1.0 + gamma**2
     steps = sizes.horizon * sizes.episodes
-    spread = n * p * math.log(1.0 + steps * square / (p * level.lambda_min))
-    log_term = 2.0 * math.log(2.0 / sizes.failure)
-    sampling = noise_bound * math.sqrt(log_term + spread)
+    spread = n * (n + d) * math.log(1.0 + steps * square / ((n + d) * level.lambda_min))
+    sampling = noise_bound * math.sqrt(2.0 * math.log(2.0 / sizes.failure) + spread)
     return sampling + norm_bound * math.sqrt(level.lambda_max) + level.nu
 
 
@@ -176,7 +112,6 @@ def private_ofu_rl(
     regularizer: str | Make = "private",
     gamma: float = 1.0,
     failure: float = 0.1,
-    beta: Literal["bound", "raw"] = "bound",
     printed: bool = True,
     seed: int = 0,
 ) -> PaperResult:
@@ -191,8 +126,6 @@ def private_ofu_rl(
             :class:`Sizes`.
         gamma: norms of controls are cut to this in the statistics.
         failure: the paper's alpha.
-        beta: the radius with a data-free "bound" on ln det, or from "raw" data as Lemma 1 prints
-            it, which leaks (printed only; no guarantee).
         printed: the paper's constants, or those that are proven.
         seed: of the users, and of the noise (that of a simulation).
 
@@ -203,42 +136,35 @@ def private_ofu_rl(
     """
     K, spec = whole_number("episodes", episodes, 2, 10**7), world.spec
     n, d, H = spec.states, spec.controls, spec.horizon
-    budget, cap = Budget(epsilon, delta), positive("gamma", gamma)
-    raw = one_of("beta", beta, ("bound", "raw")) == "raw"
-    levels = (budget.epsilon, budget.delta, failure_of(failure), flag("printed", printed))
-    sizes = Sizes(K, H, n, d, cap, *levels, Noise(seed))
+    budget, gamma = Budget(epsilon, delta), positive("gamma", gamma)
+    levels = budget.epsilon, budget.delta, failure, printed
+    sizes = Sizes(K, H, (n, d), *levels, Noise(seed))
     name = "Private-OFU-RL" if regularizer == "private" else "OFU-RL"
-    if not callable(regularizer):
-        regularizer = REGULARIZERS[one_of("regularizer", regularizer, list(REGULARIZERS))]
     # Alg. 1, line 1.
-    made = regularizer(sizes)
-    S, bound = spec.norm_bound, spec.noise_bound
-    shift = S * math.sqrt(made.level.lambda_max) + made.level.nu
-    beta_bound, least = radius(sizes, made.level, bound, S), made.level.lambda_min
-    of = Constants(beta_bound, raw, sizes.failure, least, shift, bound, S, cap)
-    true = np.ascontiguousarray(np.concatenate([world.A, world.B], axis=1).T)
-    system = System(
-        true, *(np.array(M) for M in (spec.noise_covariance, spec.state_cost, spec.control_cost))
-    )
-    learner, curves = Learner(H, system, of, seed), np.empty((5, K))
+    made: Regularizer
+    if callable(regularizer):
+        made = regularizer(sizes)
+    elif one_of("regularizer", regularizer, ("private", "ridge")) == "private":
+        made = private(sizes, gamma)
+    else:
+        made = Ridge([(n + d, n)])
+    S, level = spec.norm_bound, made.levels[0]
+    beta = radius(sizes, level, (gamma, spec.noise_bound, S))
+    learner, curves = Learner(world, level, beta, gamma, seed), np.empty((4, K))
     rng = np.random.default_rng([seed, 1])
     # Alg. 1, line 2.
     for first in range(0, K, _CHUNK):
         count = min(_CHUNK, K - first)
-        users, given = _users(world, count, rng), made.regularize(first, count)
+        users, (Z, z) = _users(world, count, rng), made.regularize(first, count)
+        given = Z.reshape(count, n + d, n + d), z.reshape(count, n + d, n)
         for k, everything in enumerate(zip(*users, *given, strict=True), first):
             curves[:, k] = learner.episode(*everything)
-    proof = made.proof
-    if raw and proof.guarantee is not None:
-        proof = Proof(proof.claim, None, "beta_k reads raw data, and shapes the policies")
-    values, estimates, best, inside, radii = curves
-    constants = made.level._asdict() | {"beta": float(radii[-1]), "norm_bound": S}
-    more = {"inside": inside, "beta": radii}
-    last = learner.gains
-    return PaperResult(name, printed, best, values, estimates, last, proof, constants, ERRATA, more)
+    values, estimates, best, inside = curves
+    constants = level._asdict() | {"beta": beta, "norm_bound": S}
+    run = name, printed, best, values, estimates, learner.gains, made.proof, constants, ERRATA
+    return PaperResult(*run, {"inside": inside, "beta": np.full(K, beta)})
 
 
-_TOGETHER = "both counters are accounted for together, under replace-one"
 _CHUNK = 256  # episodes whose noise and users are drawn at once
 _STEPS = 30  # of the search for an optimistic model, from each place
 
@@ -254,90 +180,91 @@ def _users(world: LQWorld, count: int, rng: np.random.Generator) -> tuple[Floats
     return np.ascontiguousarray(states[:, 0]), np.ascontiguousarray(noise)
 
 
-class Constants(NamedTuple):
-    """What a run is set by."""
+class Search(NamedTuple):
+    """The confidence set of models and their cost, for the search of the least.
 
+    Models are given in the basis of V's eigenvectors, in which an ellipsoid
+    {|Theta - centre|_V <= beta} has axes and Frobenius norms are what they are anyway.
+    """
+
+    centre: Floats  # (n + d, n)
+    eigenvalues: Floats  # of V
+    basis: Floats
     beta: float
-    raw: bool  # whether beta is computed from raw data
-    failure: float  # alpha
-    lambda_min: float
-    shift: float  # S sqrt(lambda_max) + nu
-    noise_bound: float  # C_w
-    norm_bound: float  # S, of the set of models
-    gamma: float
-
-
-class System(NamedTuple):
-    """What is true, and what is known of costs and noise."""
-
-    true: Floats  # Theta_*, (n + d, n)
+    radius: float  # S, of the ball of models
+    start: Floats  # x_1 x_1'
     noise: Floats  # covariance of w
     Q: Floats
     R: Floats
+    P: Floats  # (H + 1, n, n), of the last model whose cost was computed
+    gains: Floats  # (H, d, n), the same
 
 
 class Learner:
     """The sums, and the model and gains of the last episode."""
 
-    def __init__(self, horizon: int, system: System, of: Constants, seed: int) -> None:
-        p, n = system.true.shape
-        self.system, self.of, self.rng = system, of, np.random.default_rng([seed, 2])
+    def __init__(self, world: LQWorld, level: Level, beta: float, gamma: float, seed: int) -> None:
+        spec = world.spec
+        self.true = np.ascontiguousarray(np.concatenate([world.A, world.B], axis=1).T)
+        self.noise, self.Q = np.array(spec.noise_covariance), np.array(spec.state_cost)
+        self.R = np.array(spec.control_cost)
+        p, n = self.true.shape
+        self.beta, self.norm_bound, self.gamma = beta, spec.norm_bound, gamma
+        self.least = 1e-9 * level.lambda_min  # of eigenvalues
         self.gram, self.cross, self.theta = np.zeros((p, p)), np.zeros((p, n)), np.zeros((p, n))
-        self.P, self.gains = np.zeros((horizon + 1, n, n)), np.zeros((horizon, p - n, n))
-        self.gradient = np.zeros((p, n))
-        riccati(system.true, system.Q, system.R, self.P, self.gains)
-        # What an optimal policy costs: from the first state on, and by noise.
-        self.first, self.later = self.P[0].copy(), float((self.P[1:] * system.noise).sum())
+        self.rng, self.gradient = np.random.default_rng([seed, 2]), np.zeros((p, n))
+        self.P, self.gains = np.zeros((spec.horizon + 1, n, n)), np.zeros((spec.horizon, p - n, n))
+        riccati(self.true, self.Q, self.R, self.P, self.gains)
+        # The cost of an optimal policy: from the first state on, and by noise.
+        self.first, self.later = self.P[0].copy(), float((self.P[1:] * self.noise).sum())
 
     def episode(self, x: Floats, w: Floats, Hk: Floats, Lk: Floats) -> tuple[float, ...]:
-        """One user: the true value, its estimate, the best value, if Theta_* is in C_k, beta_k."""
-        start, system = np.outer(x, x), self.system
-        estimate, inside, beta = self.plan(start, Hk, Lk)
-        out = np.empty((1, 1))
-        models = self.gains[np.newaxis], system.true[np.newaxis], np.zeros(1)
-        expected_costs(*models, start, *system[1:], out)
-        sums = self.gram, self.cross
-        _roll_out(system.true, w, self.gains, self.of.gamma, np.stack([x, x]), *sums)
-        best = float((start * self.first).sum()) + self.later
-        return -float(out[0, 0]), -estimate, -best, float(inside), beta
+        """One user: the true value, its estimate, the best value, whether Theta_* is in C_k.
 
-    def plan(self, start: Floats, Hk: Floats, Lk: Floats) -> tuple[float, bool, float]:
+        Args:
+            x: her first state.
+            w: noise of her steps, (H, n).
+            Hk: the regularizer of the Gram matrix.
+            Lk: that of the cross terms.
+        """
+        start = np.outer(x, x)
+        estimate, inside = self.plan(start, Hk, Lk)
+        out = np.empty((1, 1))
+        models = self.gains[np.newaxis], self.true[np.newaxis], np.zeros(1)
+        expected_costs(*models, start, self.noise, self.Q, self.R, out)
+        sums = self.gram, self.cross
+        _roll_out(self.true, w, self.gains, self.gamma, np.stack([x, x]), *sums)
+        best = float((start * self.first).sum()) + self.later
+        return -float(out[0, 0]), -estimate, -best, float(inside)
+
+    def plan(self, start: Floats, Hk: Floats, Lk: Floats) -> tuple[float, bool]:
         """A model of least optimal cost in the confidence set, and its gains."""
-        of, system = self.of, self.system
         # Alg. 1, line 3.
         V, U = self.gram + Hk, self.cross + Lk
         # Alg. 1, line 4: (7) and (8), in the basis of V's eigenvectors.
         values, vectors = np.linalg.eigh(V)
-        values, basis = np.maximum(values, 1e-9 * of.lambda_min), np.ascontiguousarray(vectors)
+        values, basis = np.maximum(values, self.least), np.ascontiguousarray(vectors)
         centre = np.ascontiguousarray((basis.T @ U) / values[:, np.newaxis])
-        beta = self.beta()
-        error = centre - basis.T @ system.true
-        inside = float((values[:, np.newaxis] * error**2).sum()) <= beta**2
+        error = centre - basis.T @ self.true
+        inside = float((values[:, np.newaxis] * error**2).sum()) <= self.beta**2
         # Alg. 1, line 5: (9), by descent from the centre, the last model and a random one. At the
         # centre alone the search may stand still: where B is 0 it is stationary.
-        point, costs = np.empty_like(centre), (start, *system[1:])
-        if project_both(centre, centre, values, beta, of.norm_bound, point):
-            axes = np.minimum(beta / np.sqrt(values), 4.0 * of.norm_bound)[:, np.newaxis]
+        among = centre, values, basis, self.beta, self.norm_bound
+        costs = start, self.noise, self.Q, self.R, self.P, self.gains
+        search = Search(*among, *costs)
+        point = np.empty_like(centre)
+        if project_both(centre, search, point):
+            axes = np.minimum(self.beta / np.sqrt(values), 4.0 * self.norm_bound)[:, np.newaxis]
             way = self.rng.standard_normal(centre.shape)
             places = [point, np.ascontiguousarray(basis.T @ self.theta)]
             places.append(centre + axes * way / np.linalg.norm(way))
-            among, work = (centre, values, basis, beta, of.norm_bound), (self.P, self.gains, _STEPS)
-            reached = [descend(place, *among, *costs, *work) for place in places]
+            reached = [descend(place, search, _STEPS) for place in places]
             point = places[int(np.argmin(reached))]
         else:
-            nearest_in_ball(centre, values, of.norm_bound, point)
+            # The true model is not in both: any is as good.
+            point = centre * (self.norm_bound / np.linalg.norm(centre))
         self.theta = np.ascontiguousarray(basis @ point)
-        cost = cost_gradient(self.theta, *costs, self.P, self.gains, self.gradient)
-        return float(cost), inside, beta
-
-    def beta(self) -> float:
-        """Lemma 1's radius; from raw data only where it is printed so."""
-        of = self.of
-        if not of.raw:
-            return of.beta
-        log_det = np.linalg.slogdet(np.eye(len(self.gram)) + self.gram / of.lambda_min)[1]
-        inner = 2.0 * math.log(2.0 / of.failure) + self.cross.shape[1] * float(log_det)
-        return of.noise_bound * math.sqrt(inner) + of.shift
+        return float(cost_gradient(self.theta, *costs, self.gradient)), inside
 
 
 @compiled
@@ -366,9 +293,7 @@ def _roll_out(
         x[0] = x[1]
 
 
-# The search for the model of least cost among those that are believed possible. Models are given in
-# the basis of V's eigenvectors, in which an ellipsoid {|Theta - centre|_V <= beta} has axes and
-# Frobenius norms are what they are anyway.
+# The search for the model of least cost in the confidence set.
 
 # Projections: how close counts as equal, and how many steps there are at most.
 _CLOSE, _NEWTON, _SECANTS = 1e-13, 200, 200
@@ -378,15 +303,14 @@ _ARMIJO, _STATIONARY, _HALVINGS, _FARTHEST = 1e-4, 1e-9, 40, 20.0
 
 
 @compiled
-def project_ellipsoid(
-    point: Floats, scale: float, centre: Floats, eigenvalues: Floats, beta: float, out: Floats
-) -> None:
-    """The nearest model in the ellipsoid to ``scale * point``.
+def project_ellipsoid(point: Floats, among: Search, out: Floats) -> None:
+    """The nearest model in the ellipsoid.
 
     It is centre + (I + m V)^{-1} (point - centre). The multiplier m comes from Newton's method on
     1 / |.|_V, which is concave in m, so that it climbs to the root without overshooting.
     """
-    out[:] = scale * point - centre
+    centre, eigenvalues, beta = among.centre, among.eigenvalues, among.beta
+    out[:] = point - centre
     squares = (out * out).sum(axis=1)
     m, length = 0.0, 0.0
     for _ in range(_NEWTON):
@@ -411,19 +335,18 @@ def _norm(point: Floats) -> float:
 
 
 @compiled
-def project_both(
-    point: Floats, centre: Floats, eigenvalues: Floats, beta: float, radius: float, out: Floats
-) -> bool:
+def project_both(point: Floats, among: Search, out: Floats) -> bool:
     """The nearest model in the ellipsoid and in the Frobenius ball; False if there is none.
 
     With a multiplier for the ball, the nearest model is the projection of a shrunken point on the
     ellipsoid alone. Its norm grows with the factor t in [0, 1], and the right t is its root.
     """
-    project_ellipsoid(point, 1.0, centre, eigenvalues, beta, out)
+    radius = among.radius
+    project_ellipsoid(point, among, out)
     above = _norm(out) - radius
     if above <= _CLOSE * radius:
         return True
-    project_ellipsoid(point, 0.0, centre, eigenvalues, beta, out)
+    project_ellipsoid(0.0 * point, among, out)
     below = _norm(out) - radius
     if below > _CLOSE * radius:
         return False
@@ -433,7 +356,7 @@ def project_both(
     for _ in range(_SECANTS):
         # Regula falsi; the end that stays has its value halved (Illinois).
         t = (low * above - high * below) / (above - below)
-        project_ellipsoid(point, t, centre, eigenvalues, beta, out)
+        project_ellipsoid(t * point, among, out)
         excess = _norm(out) - radius
         if abs(excess) <= _CLOSE * radius:
             return True
@@ -448,68 +371,32 @@ def project_both(
                 below *= 0.5
             side = 1
     # The feasible end, exact or not.
-    project_ellipsoid(point, low, centre, eigenvalues, beta, out)
+    project_ellipsoid(low * point, among, out)
     return True
 
 
 @compiled
-def nearest_in_ball(centre: Floats, eigenvalues: Floats, radius: float, out: Floats) -> None:
-    """The model of a Frobenius ball that is nearest to the centre in the V-norm."""
-    m = 0.0
-    for _ in range(_NEWTON):
-        q, slope = 0.0, 0.0
-        for i in range(len(centre)):
-            # What V does not see costs nothing, so it is zero.
-            f = eigenvalues[i] / (eigenvalues[i] + m) if eigenvalues[i] > 0.0 else 0.0
-            out[i] = f * centre[i]
-            for x in out[i]:
-                q += x * x
-                slope += x * x / (eigenvalues[i] + m) if f > 0.0 else 0.0
-        length = math.sqrt(q)
-        if length <= radius * (1.0 + _CLOSE):
-            break
-        m += (length - radius) / radius * q / slope
-    length = _norm(out)
-    if length > radius:
-        out *= radius / length
-
-
-@compiled
-def descend(
-    point: Floats,
-    centre: Floats,
-    eigenvalues: Floats,
-    basis: Floats,
-    beta: float,
-    radius: float,
-    start: Floats,
-    noise: Floats,
-    Q: Floats,
-    R: Floats,
-    P: Floats,
-    K: Floats,
-    iterations: int,
-) -> float:
+def descend(point: Floats, of: Search, iterations: int) -> float:
     """Moves ``point`` to a feasible model of locally least optimal cost, which is returned.
 
     Projected gradients with Barzilai and Borwein's step and Armijo's rule along the segment to the
     projection, on which every model is feasible.
     """
-    turned = np.ascontiguousarray(basis.T)
+    basis, turned = of.basis, np.ascontiguousarray(of.basis.T)
     theta, raw, way = np.empty_like(point), np.empty_like(point), np.empty_like(point)
     gradient, new_gradient = np.empty_like(point), np.empty_like(point)
-    project_both(point.copy(), centre, eigenvalues, beta, radius, point)
+    project_both(point.copy(), of, point)
     times(basis, point, theta)
-    cost = cost_gradient(theta, start, noise, Q, R, P, K, raw)
+    cost = cost_gradient(theta, of.start, of.noise, of.Q, of.R, of.P, of.gains, raw)
     times(turned, raw, gradient)
-    longest = _FARTHEST * radius
+    longest = _FARTHEST * of.radius
     step = math.inf
     for _ in range(iterations):
         size = _norm(gradient)
         if size == 0.0 or not math.isfinite(size):
             break
         step = min(step, longest / size)
-        project_both(point - step * gradient, centre, eigenvalues, beta, radius, way)
+        project_both(point - step * gradient, of, way)
         way -= point
         slope = (gradient * way).sum()
         if slope >= -_STATIONARY * cost:
@@ -518,7 +405,7 @@ def descend(
         for _ in range(_HALVINGS):
             new = point + part * way
             times(basis, new, theta)
-            new_cost = cost_gradient(theta, start, noise, Q, R, P, K, raw)
+            new_cost = cost_gradient(theta, of.start, of.noise, of.Q, of.R, of.P, of.gains, raw)
             if new_cost <= cost + _ARMIJO * part * slope:
                 found = True
                 break

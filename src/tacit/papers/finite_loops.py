@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tacit.numerics.compiled import Floats, Ints, compiled, inner
 from tacit.tabular.model import FiniteModel
@@ -16,12 +15,7 @@ from tacit.tabular.simulate_loops import roll_out
 class Users(NamedTuple):
     """A finite world as compiled loops take it: what users are drawn from, and what is true."""
 
-    start_states: NDArray[np.int32]
-    start: Floats
-    successors: NDArray[np.int32]
-    moves: Floats
-    rewards: Floats
-    reward_values: Floats
+    chances: tuple[Any, Any, Any, Any, Any, Any]  # of first states, moves and rewards
     first: Floats  # distribution of the first state, (S,)
     transitions: Floats  # (L, S, A, S)
     mean_rewards: Floats  # (L, S, A)
@@ -32,7 +26,7 @@ def users_of(model: FiniteModel) -> Users:
     """The users of a finite world."""
     table = model.transition_rewards
     empty = np.zeros((0, 0, 0)) if table is None else np.array(table)
-    return Users(*model.chances, model.start, model.transitions, model.mean_rewards, empty)
+    return Users(model.chances, model.start, model.transitions, model.mean_rewards, empty)
 
 
 class Room(NamedTuple):
@@ -61,22 +55,9 @@ def room_of(H: int, S: int, A: int) -> Room:
 @inner
 def roll_out_one(rng: np.random.Generator, users: Users, deterministic: bool, at: Room) -> None:
     """One user's trajectory."""
-    roll_out(
-        rng,
-        users.start_states,
-        users.start,
-        users.successors,
-        users.moves,
-        users.rewards,
-        users.reward_values,
-        deterministic,
-        at.greedy.reshape((1, *at.greedy.shape)),
-        at.choices.reshape((1, *at.choices.shape)),
-        np.zeros(1, np.int64),
-        at.states,
-        at.actions,
-        at.rewards,
-    )
+    greedy, choices = at.greedy[np.newaxis], at.choices[np.newaxis]
+    of, room = np.zeros(1, np.int64), (at.states, at.actions, at.rewards)
+    roll_out(rng, *users.chances, deterministic, greedy, choices, of, *room)
     if users.move_rewards.shape[0] > 0:
         for h in range(at.actions.shape[1]):
             s, a, after = at.states[0, h], at.actions[0, h], at.states[0, h + 1]

@@ -1,4 +1,4 @@
-"""What an algorithm of a paper did, episode by episode, and what is proven about its privacy."""
+"""Results of the papers' algorithms, episode by episode, and proofs of their privacy."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.privacy.arguments import checked_number
-from tacit.privacy.budget import Relation
+from tacit.privacy.arguments import checked_number, flag, positive, whole_number
+from tacit.privacy.budget import Budget, Relation
 from tacit.privacy.gaussian_dp import epsilon_from_mu
 from tacit.privacy.guarantee import Guarantee
+from tacit.privacy.noise import Noise
 
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Proof:
-    """What is proven about the mechanism of a run.
+    """The claim of a paper, and the guarantee that is proven for a run.
 
     Attributes:
         claim: what the paper says.
@@ -74,7 +75,7 @@ class PaperResult:
 
     @property
     def guarantee(self) -> Guarantee | None:
-        """What is proven, or ``None``; ``reason`` says why."""
+        """The proven guarantee, or ``None``; ``reason`` says why."""
         return self.proof.guarantee
 
     @property
@@ -98,31 +99,53 @@ class PaperResult:
 
 
 NO_NOISE = Proof("none", None, "no noise was added")
-"""Of what is not private."""
+"""That of an algorithm without privacy."""
 
 
-def failure_of(failure: float) -> float:
-    """A probability of failure, checked."""
-    return checked_number("failure", failure, "above 0 and at most 1", lambda f: 0 < f <= 1)
+def proven(claim: str, reason: str, **words: Any) -> Proof:
+    """The proof of noise that was drawn, under replace-one; ``words`` are those of a guarantee.
 
-
-def gaussian_proof(
-    mu: float | None,
-    delta: float,
-    releases: int,
-    claim: str,
-    mechanism: str,
-    reason: str,
-    **words: Any,
-) -> Proof:
-    """The proof of a mechanism of Gaussian noise that is mu-GDP under replace-one.
-
-    ``epsilon`` is what it was made for, if anything, else what mu implies; of noise that is not
-    Gaussian it is all there is, and mu is ``None``.
+    Gaussian noise has ``mu`` and ``delta``, from which epsilon follows; pure noise has ``epsilon``.
     """
-    if mu is not None and words.get("epsilon") is None:
-        words["epsilon"] = epsilon_from_mu(mu, delta)
-    words |= {"delta": delta, "mu": mu, "releases": releases, "mechanism": mechanism}
-    words |= {"relation": Relation.REPLACE_ONE, "simulation_only": True}
-    words.setdefault("model", "joint")
-    return Proof(claim, Guarantee(**words), reason)
+    if "mu" in words:
+        words["epsilon"] = epsilon_from_mu(words["mu"], words["delta"])
+    words = {"model": "joint", "mu": None, "delta": 0.0} | words
+    guarantee = Guarantee(relation=Relation.REPLACE_ONE, simulation_only=True, **words)
+    return Proof(claim, guarantee, reason)
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Sizes, privacy level and noise of a run: all that a source of private sums is made from.
+
+    Attributes:
+        episodes: K.
+        horizon: H.
+        shape: (S, A) of finite worlds, (n, d) of LQ control, (d1, d2) of linear mixtures, (S, d)
+            of linear MDPs.
+        epsilon: the level that is asked for, with ``delta``.
+        failure: the probability with which confidence bounds may fail.
+        printed: whether constants are the paper's, or corrected.
+        noise: the source of noise.
+    """
+
+    episodes: int
+    horizon: int
+    shape: tuple[int, int]
+    epsilon: float
+    delta: float
+    failure: float
+    printed: bool
+    noise: Noise = field(repr=False)
+
+    def __post_init__(self) -> None:
+        whole_number("episodes", self.episodes, most=10**12)
+        positive("epsilon", self.epsilon)
+        checked_number("delta", self.delta, "from 0 to below 1", lambda d: 0 <= d < 1)
+        checked_number("failure", self.failure, "above 0 and at most 1", lambda f: 0 < f <= 1)
+        flag("printed", self.printed)
+
+    @property
+    def budget(self) -> Budget:
+        """The budget of a level with delta > 0."""
+        return Budget(self.epsilon, self.delta)

@@ -33,8 +33,8 @@ from tacit.papers.counters import (
     tree_nodes,
     vector_width,
 )
-from tacit.papers.result import PaperResult, Proof, failure_of, gaussian_proof
-from tacit.privacy.arguments import flag, one_of, whole_number
+from tacit.papers.result import PaperResult, Proof, Sizes, proven
+from tacit.privacy.arguments import one_of, whole_number
 from tacit.privacy.budget import Budget
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.gaussian_dp import checked_delta
@@ -54,8 +54,8 @@ ERRATA = (
 """Misprints without whose correction there is nothing to run."""
 
 
-class Constants(NamedTuple):
-    """What a run is set by."""
+class LSVIConstants(NamedTuple):
+    """Constants of a run."""
 
     lambda_: float  # Lambda is 2 lambda I + sum + noise
     beta: float  # beta-hat and beta-check
@@ -69,8 +69,8 @@ class Constants(NamedTuple):
     tree: bool  # Gram matrices come from a tree
 
 
-class Work(NamedTuple):
-    """What the loops below write to, over and over."""
+class LSVIWork(NamedTuple):
+    """Arrays of a run, which the loops below overwrite."""
 
     gram: Floats  # sum sigma^-2 phi phi', (H, d, d)
     moves: Floats  # sum sigma^-2 phi e_s'', (H, d, S)
@@ -90,47 +90,62 @@ class Work(NamedTuple):
 # Theorem 3.2 and Lemma A.1: the printed constants.
 
 
-def printed_constants(
-    K: int, H: int, d: int, rho: float, failure: float, c1: float = 1.0, c2: float = 1.0
-) -> Constants:
-    """Line 1, Lemma A.1 and Theorem 3.2, whose O is read as 1 and whose c1, c2 are not given."""
+def printed_constants(sizes: Sizes, rho: float) -> LSVIConstants:
+    """Line 1, Lemma A.1 and Theorem 3.2, whose O is read as 1, as are its c1 and c2."""
+    K, H, (_, d), failure = sizes.episodes, sizes.horizon, sizes.shape, sizes.failure
     # Alg. 1, line 1.
     rho0 = rho / (4.0 * H * K)
     L = 4.0 * H * math.sqrt(d * H * K / rho * math.log(10.0 * d * K * H / failure))
     lambda_ = math.sqrt(8.0 * d * H * K / rho) * (
-        2.0 + (math.log(5.0 * c1 * H / failure) / (c2 * d)) ** (2.0 / 3.0)
+        2.0 + (math.log(5.0 * H / failure) / d) ** (2.0 / 3.0)
     )
     log_term = math.log(H * float(K) ** 4 * L**2 * d / (failure * lambda_))
     beta = H * L * math.sqrt(d * lambda_) + math.sqrt(d**3 * H**2) * log_term
     beta_bar = H**2 * L**2 * math.sqrt(d * lambda_) + math.sqrt(d**3 * H**4) * log_term
     gram_noise = math.sqrt(1.0 / (2.0 * rho0))  # K_1 = (Z + Z') / sqrt 2, Z of variance 1/(4 rho_0)
     noises = gram_noise, math.sqrt(2.0 * H**2 / rho0), math.sqrt(2.0 * H**4 / rho0)
-    return Constants(lambda_, beta, beta_bar, *noises, float(H), K, True, False)
+    return LSVIConstants(lambda_, beta, beta_bar, *noises, float(H), K, True, False)
 
 
-def printed_mu(K: int, H: int, rho: float) -> float:
-    """What the printed noise costs, drawn anew for each of (K - 1) H releases, replace-one.
+def cost(of: LSVIConstants, H: int, releases: int, nodes: int) -> float:
+    """The mu of the noise of a run, replace-one.
 
-    Weights are at most c = 1 / H^2 (line 25). Two users' terms are sqrt(2) c apart in the Gram
-    matrix, 2 c H, 2 c H and 2 c H^2 in the vectors: mu^2 = 4 c^2 rho_0 + 3 (2 c^2 rho_0).
+    Weights are at most c = 1 / least_sigma^2 (line 25). Two users' terms of a step are sqrt(2) c
+    apart in the Gram matrix, 2 c H, 2 c H and 2 c H^2 in the vectors.
+
+    Args:
+        of: standard deviations, and the least sigma.
+        H: how many steps there are.
+        releases: how often the vectors of a step are released at most.
+        nodes: in how many released Gram matrices of a step, or nodes of them, a user is.
     """
-    return math.sqrt(10.0 / H**4 * rho / (4.0 * H * K) * H * (K - 1))
+    c = of.least_sigma**-2
+    vectors = 2.0 / of.vector_noise**2 + (H / of.square_noise) ** 2
+    gram = nodes * 2.0 / of.gram_noise**2
+    return c * math.sqrt(H * (gram + releases * (2.0 * H) ** 2 * vectors))
 
 
-def radius(
-    R: float, noise: float, K: int, d: int, lambda_: float, c: float, log_term: float, weight: float
-) -> float:
-    """That of a regression on values in [0, R]; see :func:`corrected_constants`."""
-    spread = d * math.log(1.0 + K * c / (d * lambda_))
-    sampling = R / 2.0 * math.sqrt(c) * math.sqrt(2.0 * log_term + spread)
-    small = (noise + 2.0 * R * c) / math.sqrt(lambda_)
-    return sampling + small + 3.0 * math.sqrt(lambda_) * R * weight
+class Regressions(NamedTuple):
+    """Regressions on values of K users, for their radii; see :func:`corrected_constants`."""
+
+    K: int
+    d: int
+    lambda_: float
+    c: float  # the largest weight
+    log_term: float
+    weight: float
+
+    def radius(self, R: float, noise: float) -> float:
+        """That of a regression on values in [0, R] with noise of a norm of at most ``noise``."""
+        K, d, lambda_, c, log_term, weight = self
+        spread = d * math.log(1.0 + K * c / (d * lambda_))
+        sampling = R / 2.0 * math.sqrt(c) * math.sqrt(2.0 * log_term + spread)
+        small = (noise + 2.0 * R * c) / math.sqrt(lambda_)
+        return sampling + small + 3.0 * math.sqrt(lambda_) * R * weight
 
 
-def corrected_constants(
-    K: int, H: int, d: int, S: int, mu: float, failure: float, weight: float
-) -> Constants:
-    """Noise that costs mu, replace-one, and radii that hold but for ``failure``.
+def corrected_constants(sizes: Sizes, weight: float) -> LSVIConstants:
+    """Noise that costs the budget's mu, replace-one, and radii that hold but for ``failure``.
 
     Half of mu^2 is for the Gram matrices, a sixth for each vector; weights are at most c = 1 / H.
     A user is in m nodes: s_G = sqrt(2) c sqrt(2 H m) / mu. N switches: s = 2 c H sqrt(6 H N) / mu,
@@ -140,18 +155,18 @@ def corrected_constants(
     Sampling is the self-normalised bound for (R/2)-subgaussian noise with weights sqrt(c), a union
     over the K^S values V on a grid of step R / K, and 2 R c / sqrt(lambda) for those between.
     """
-    nodes, c = tree_nodes(max(1, K - 1)), 1.0 / H
+    K, H, (S, d), failure = sizes.episodes, sizes.horizon, sizes.shape, sizes.failure
+    nodes, c, mu = tree_nodes(max(1, K - 1)), 1.0 / H, sizes.budget.mu
     gram_noise = math.sqrt(2.0) * c * math.sqrt(2.0 * H * nodes) / mu
     lambda_ = gram_noise * math.sqrt(nodes) * operator_width(d, failure / (3.0 * H * K))
     switches = math.ceil(d * H * math.log2(1.0 + K * c / (2.0 * d * lambda_))) + H
     vector_noise = 2.0 * c * H * math.sqrt(6.0 * H * switches) / mu
     width = vector_width(d, failure / (9.0 * H * switches))
     log_term = math.log(9.0 * H / failure) + S * math.log(K + 1.0)
-    more = K, d, lambda_, c, log_term, weight
-    beta = radius(H, vector_noise * width, *more)
-    beta_bar = radius(H**2, H * vector_noise * width, *more)
+    each = Regressions(K, d, lambda_, c, log_term, weight)
+    beta, beta_bar = (each.radius(H**n, H ** (n - 1) * vector_noise * width) for n in (1, 2))
     noises = gram_noise, vector_noise, H * vector_noise
-    return Constants(lambda_, beta, beta_bar, *noises, math.sqrt(H), switches, False, True)
+    return LSVIConstants(lambda_, beta, beta_bar, *noises, math.sqrt(H), switches, False, True)
 
 
 def unit_features(world: LinearWorld) -> Floats:
@@ -179,7 +194,7 @@ def dp_lsvi_ucb_plus_plus(
     noise: Literal["fresh", "once"] = "fresh",
     failure: float = 0.1,
     printed: bool = True,
-    constants: Constants | None = None,
+    constants: LSVIConstants | None = None,
     seed: int = 0,
 ) -> PaperResult:
     """Algorithm 1, DP-LSVI-UCB++. Ties are broken at random.
@@ -201,31 +216,32 @@ def dp_lsvi_ucb_plus_plus(
     weights are at most 1 / H^2 where the paper counts 1, and Gram matrices move by sqrt(2)
     """
     K, noise = whole_number("episodes", episodes, 2, 10**8), one_of("noise", noise, _READINGS)
-    failure, phi = failure_of(failure), unit_features(world)
+    phi, once = unit_features(world), noise == "once"
     H, S, A = world.model.horizon, world.model.states, world.model.actions
-    d, budget = phi.shape[2], Budget(epsilon, delta)
-    if noise == "once" and not flag("printed", printed):
+    d, budget, source = phi.shape[2], Budget(epsilon, delta), Noise(seed)
+    sizes = Sizes(K, H, (S, d), budget.epsilon, budget.delta, failure, printed, source)
+    if once and not printed:
         raise InvalidArgument('noise must be "fresh" where constants are corrected: drawn once')
     # epsilon = rho + 2 sqrt(rho log(1 / delta)), solved for rho (Bun and Steinke, 2016).
     L = math.log(1.0 / checked_delta(delta))
     rho = (epsilon / (math.sqrt(L + epsilon) + math.sqrt(L))) ** 2
+    of, nodes = constants or printed_constants(sizes, rho), tree_nodes(K - 1)
+    claim, reason, how = f"{budget}-JDP", _WEIGHTS, "Gaussian noise on every release"
+    told = K - 1, K - 1
+    if constants is None and not printed:
+        of, claim = corrected_constants(sizes, weight_of(world)), _CLAIM
+        told = of.most_switches, nodes
+        how = "binary tree of Gram matrices, capped releases of vectors, Gaussian noise"
+        reason = f"exact accounting of {nodes} nodes and {of.most_switches} switches"
     if constants is not None:
-        of, proof = constants, Proof(_CLAIM, None, "constants are the caller's own")
-    elif printed:
-        of = printed_constants(K, H, d, rho, failure)
+        proof = Proof(_CLAIM, None, "constants are the caller's own")
+    elif once:
         proof = Proof(_CLAIM, None, "differences of releases carry no noise when it is drawn once")
-        if noise == "fresh":
-            mu, mechanism = printed_mu(K, H, rho), "Gaussian noise on every release"
-            told = f"{budget}-JDP", mechanism, _WEIGHTS
-            proof = gaussian_proof(mu, budget.delta, K - 1, *told)
     else:
-        of = corrected_constants(K, H, d, S, budget.mu, failure, weight_of(world))
-        mechanism = "binary tree of Gram matrices, capped releases of vectors, Gaussian noise"
-        reason = f"exact accounting of {tree_nodes(K - 1)} nodes and {of.most_switches} switches"
-        proven = budget.mu, budget.delta, K - 1, _CLAIM, mechanism, reason
-        proof = gaussian_proof(*proven, epsilon=budget.epsilon)
+        words = {"mu": cost(of, H, *told), "delta": budget.delta, "releases": K - 1}
+        proof = proven(claim, reason, mechanism=how, **words)
     work, rng = _work(K, H, S, A, d, of), np.random.default_rng([seed, 1])
-    source, once, users = Noise(seed), noise == "once", loops.users_of(world.model)
+    users = loops.users_of(world.model)
     vectors = 1 if once else of.most_switches
     units = source.normal((1, work.above.shape[1])) if once else np.zeros((0, 0))
     targets = source.normal((0 if of.every_episode and not once else vectors, H, 3, d))
@@ -238,7 +254,7 @@ def dp_lsvi_ucb_plus_plus(
             if of.tree:
                 prefixes(first, units[first == 0 :].copy(), work.above, False, units)
         upper = units.reshape(len(units), H, -1)
-        grams = symmetric_noise(upper, of.gram_noise, math.sqrt(0.5), 0.0)
+        grams = of.gram_noise * symmetric_noise(upper)
         _learn(first, n, rng, users, phi, of, work, grams, targets)
     values, estimates, lower, switches = work.curves
     named = {"rho": rho, "lambda": of.lambda_} | of._asdict()
@@ -254,7 +270,7 @@ _WEIGHTS = "weights are at most 1 / H^2 where the paper counts 1, and Gram matri
 _CHUNK = 64  # episodes whose noise is drawn at once
 
 
-def _work(K: int, H: int, S: int, A: int, d: int, of: Constants) -> Work:
+def _work(K: int, H: int, S: int, A: int, d: int, of: LSVIConstants) -> LSVIWork:
     Q, V = np.zeros((2, H, S, A)), np.zeros((2, H + 1, S))
     # Alg. 1, line 2.
     Q[0], V[0, :H] = H, H
@@ -263,11 +279,11 @@ def _work(K: int, H: int, S: int, A: int, d: int, of: Constants) -> Work:
     gram, moves, factor, held = map(np.zeros, ((H, d, d), (H, d, S), (H, d, d), (H, d, d)))
     w, buffer, kept = map(np.zeros, ((H, 3, d), (d, d), (2,)))
     sums = gram, moves, above, factor, held, log_det, w
-    return Work(*sums, Q, V, loops.room_of(H, S, A), buffer, np.empty((4, K)), kept)
+    return LSVIWork(*sums, Q, V, loops.room_of(H, S, A), buffer, np.empty((4, K)), kept)
 
 
 @inner
-def _regress(h: int, of: Constants, work: Work, units: Floats) -> None:
+def _regress(h: int, of: LSVIConstants, work: LSVIWork, units: Floats) -> None:
     """The three weight vectors of a step."""
     d, S = work.moves.shape[1:]
     for i in range(3):
@@ -282,7 +298,7 @@ def _regress(h: int, of: Constants, work: Work, units: Floats) -> None:
 
 
 @inner
-def _update(h: int, users: loops.Users, phi: Floats, of: Constants, work: Work) -> None:
+def _update(h: int, users: loops.Users, phi: Floats, of: LSVIConstants, work: LSVIWork) -> None:
     """Bounds from above and below, which only tighten."""
     S, A = phi.shape[:2]
     H = work.gram.shape[0]
@@ -301,7 +317,7 @@ def _update(h: int, users: loops.Users, phi: Floats, of: Constants, work: Work) 
 
 
 @inner
-def _sigma(h: int, x: Floats, of: Constants, work: Work) -> float:
+def _sigma(h: int, x: Floats, of: LSVIConstants, work: LSVIWork) -> float:
     """sigma-bar of a user's step."""
     H, d = work.gram.shape[:2]
     now = loops.inverse_norm(work.factor[h], x, work.buffer[0])
@@ -321,7 +337,7 @@ def _sigma(h: int, x: Floats, of: Constants, work: Work) -> float:
 
 
 @inner
-def _insert(phi: Floats, of: Constants, work: Work) -> None:
+def _insert(phi: Floats, of: LSVIConstants, work: LSVIWork) -> None:
     """A user's terms of the sums; weights are at most 1 / least_sigma^2."""
     # Alg. 1, line 22.
     for h in range(len(work.gram)):
@@ -333,7 +349,7 @@ def _insert(phi: Floats, of: Constants, work: Work) -> None:
 
 
 @inner
-def _grams(k: int, noise: Floats, of: Constants, work: Work) -> bool:
+def _grams(k: int, noise: Floats, of: LSVIConstants, work: LSVIWork) -> bool:
     """Lambda of episode k + 1, factorised; whether line 10 says that enough was learnt."""
     switch, shift = False, 2.0 * of.lambda_ * np.eye(work.gram.shape[1])
     for h in range(len(work.gram)):
@@ -351,8 +367,8 @@ def _learn(
     rng: np.random.Generator,
     users: loops.Users,
     phi: Floats,
-    of: Constants,
-    work: Work,
+    of: LSVIConstants,
+    work: LSVIWork,
     grams: Floats,
     targets: Floats,
 ) -> None:

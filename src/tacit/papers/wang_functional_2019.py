@@ -33,9 +33,9 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
-from tacit.continuous.features import Custom
+from tacit.continuous.kernel_features import Custom
 from tacit.continuous.policy import QPolicy
-from tacit.papers.result import PaperResult, Proof, gaussian_proof
+from tacit.papers.result import PaperResult, Proof, proven
 from tacit.privacy.arguments import checked_number, flag, one_of, positive, whole_number
 from tacit.privacy.budget import Budget
 from tacit.privacy.errors import InvalidArgument
@@ -43,7 +43,7 @@ from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Floats
 
 if TYPE_CHECKING:
-    from tacit.continuous.world import BoxWorld
+    from tacit.continuous.worlds import BoxWorld
 
 ERRATA = (
     "(2): weights of s- and s+ are swapped, d is printed negative; it is a variance (line 16)",
@@ -340,9 +340,8 @@ def functional_q(
         F.values = F.values + change + sigma * F.path(noise.normal(F.values.shape))
     claim = f"{budget} for two reward functions at most 1 apart"
     reason = "only the noised function is carried, looked at and returned"
-    how = "functional Gaussian noise on the state", reason
-    proven = budget.mu, budget.delta, batches, claim, *how
-    proof = gaussian_proof(*proven, unit=unit, epsilon=budget.epsilon)
+    words = {"mu": distance / sigma, "delta": budget.delta, "releases": batches, "unit": unit}
+    proof = proven(claim, reason, mechanism="functional Gaussian noise on the state", **words)
     named = {"sigma": sigma, "beta": F.beta, "batches": float(batches)}
     return _result("functional state", walk, F, proof, named)
 
@@ -489,8 +488,8 @@ def network_q(
         Q.theta = Q.theta - setting.alpha * (gradient + std * noise.normal(gradient.shape))
     claim = "nothing: the paper compares with private gradients"
     reason = "only noised parameters are carried, looked at and returned"
-    how = "Gaussian noise on mean gradients", reason
-    proof = gaussian_proof(distance / std, budget.delta, batches, claim, *how, unit=_EPISODE)
+    words = {"mu": distance / std, "delta": budget.delta, "releases": batches, "unit": _EPISODE}
+    proof = proven(claim, reason, mechanism="Gaussian noise on mean gradients", **words)
     named = {"sigma": std, "clip": clip, "batches": float(batches)}
     return _result("network state", walk, Q, proof, named)
 

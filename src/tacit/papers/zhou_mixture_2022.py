@@ -18,25 +18,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 import tacit.papers.finite_loops as loops
 from tacit.numerics.compiled import Floats, compiled, inner
 from tacit.papers.counters import (
+    Counters,
     Level,
-    level_of,
-    noise_of_sums,
+    Regression,
+    Regularizer,
+    Ridge,
     operator_width,
-    symmetric_noise,
     tree_nodes,
     vector_width,
 )
-from tacit.papers.result import NO_NOISE, PaperResult, Proof, failure_of, gaussian_proof
-from tacit.privacy.arguments import flag, one_of, positive, whole_number
+from tacit.papers.result import PaperResult, Sizes, proven
+from tacit.privacy.arguments import checked_number, one_of, positive, whole_number
 from tacit.privacy.budget import Budget
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.noise import Noise
@@ -55,7 +55,7 @@ ERRATA = (
 
 
 class Regularizers(NamedTuple):
-    """What is added to the sums of some episodes, one after another."""
+    """Z and z of some episodes, one after another, which are added to the sums."""
 
     Zp: Floats  # (n, H, d1, d1)
     zp: Floats  # (n, H, d1)
@@ -63,64 +63,10 @@ class Regularizers(NamedTuple):
     zr: Floats  # (n, H, d2)
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """What a REGULARIZER is made for."""
-
-    episodes: int  # K
-    horizon: int  # H
-    d1: int
-    d2: int
-    epsilon: float
-    delta: float
-    failure: float  # alpha of the paper
-    printed: bool
-    noise: Noise = field(repr=False)
-
-    @property
-    def norm(self) -> float:
-        """sqrt(d1) H, which bounds phi by Assumption 1."""
-        return math.sqrt(self.d1) * self.horizon
-
-
-class Regularizer(Protocol):
-    """The paper's REGULARIZER: bring your own, made from :class:`Sizes`.
-
-    Attributes:
-        p: constants of Assumption 2 for transitions.
-        r: the same for rewards.
-        proof: what is proven about its privacy.
-    """
-
-    p: Level
-    r: Level
-    proof: Proof
-
-    def regularize(self, first: int, n: int) -> Regularizers:
-        """Z and z of episodes first + 1 to first + n, the sums of ``first`` users and more."""
-
-
 Make = Callable[[Sizes], Regularizer]
 
 
-class Ridge:
-    """Z = lambda I and z = 0: what is not private."""
-
-    def __init__(self, sizes: Sizes, ridge: float = 1.0) -> None:
-        self.sizes, self.p, self.r = sizes, Level(ridge, ridge, 0.0), Level(ridge, ridge, 0.0)
-        self.proof = NO_NOISE
-
-    def regularize(self, first: int, n: int) -> Regularizers:
-        """The same for every episode."""
-        H, d1, d2 = self.sizes.horizon, self.sizes.d1, self.sizes.d2
-        Zp, Zr = (np.tile(self.p.lambda_min * np.eye(d), (n, H, 1, 1)) for d in (d1, d2))
-        return Regularizers(Zp, np.zeros((n, H, d1)), Zr, np.zeros((n, H, d2)))
-
-
-_TOGETHER = "all steps and counters of a user are accounted for together"
-
-
-class Counters:
+def private(sizes: Sizes, local: bool = False) -> Counters:
     """Section 6.1, the PRIVATIZER: noise of four counters per step, and a shift.
 
     As printed: standard deviations (H Delta / eps) sqrt(32 m ln(4H / delta)) on every node, on the
@@ -131,92 +77,65 @@ class Counters:
     such noise. ``local``: each device adds its own noise to its report, t = sqrt(9 H) / mu, and
     sums have that of all reports (Remark 6.9, which prints no noise).
     """
+    if local and sizes.printed:
+        raise InvalidArgument("printed must be False: Remark 6.9 prints no local noise")
+    K, H, (d1, d2) = sizes.episodes, sizes.horizon, sizes.shape
+    nodes = 1 if local else tree_nodes(max(1, K - 1))
+    if sizes.printed:
+        t = H / sizes.epsilon * math.sqrt(32.0 * nodes * math.log(4.0 * H / sizes.delta))
+        log_term = math.log(8.0 * K * H / sizes.failure)
+        widths = [4.0 * math.sqrt(d) + math.sqrt(8.0 * log_term) for d in (max(d1, d2), d2)]
+        share = sizes.failure / (4.0 * K * H)
+    else:
+        t = math.sqrt(9.0 * H * nodes) / sizes.budget.mu
+        share = sizes.failure / 3.0 / (4.0 * K * H)
+        widths = [operator_width(d, share) for d in (d1, d2)]
+    # Standard deviations of the nodes of Gram matrices and vectors, for p and for r.
+    scales = (t * d1 * H**2, t * math.sqrt(d1) * H**2), (t, t)
+    made = [
+        Regression.shifted((d, 1), two, K if local else nodes, width, vector_width(d, share))
+        for two, width, d in zip(scales, widths, (d1, d2), strict=True)
+    ]
+    proof = proven(
+        f"O{sizes.budget}-JDP" if sizes.printed else "nothing more precise than O(eps, delta)",
+        "all steps and counters of a user are accounted for together",
+        mechanism="reports" if local else "binary trees, Gaussian noise",
+        model="local" if local else "joint",
+        mu=math.sqrt(9.0 * H * nodes) / t,
+        delta=sizes.delta,
+        releases=1 if local else max(1, K - 1),
+    )
+    return Counters(sizes, made, proof, H, local)
 
-    def __init__(self, sizes: Sizes, local: bool = False) -> None:
-        if local and sizes.printed:
-            raise InvalidArgument("printed must be False: Remark 6.9 prints no local noise")
-        K, H, d1, d2 = sizes.episodes, sizes.horizon, sizes.d1, sizes.d2
-        self.sizes, self.local, self.nodes = sizes, local, tree_nodes(max(1, K - 1))
-        terms, budget = K if local else self.nodes, Budget(sizes.epsilon, sizes.delta)
-        if sizes.printed:
-            t = H / sizes.epsilon * math.sqrt(32.0 * self.nodes * math.log(4.0 * H / sizes.delta))
-            log_term = math.log(8.0 * K * H / sizes.failure)
-            widths = [4.0 * math.sqrt(d) + math.sqrt(8.0 * log_term) for d in (max(d1, d2), d2)]
-            failure = sizes.failure
-        else:
-            t = math.sqrt(9.0 * H * (1 if local else self.nodes)) / budget.mu
-            failure = sizes.failure / 3.0
-            widths = [operator_width(d, failure / (4.0 * K * H)) for d in (d1, d2)]
-        # Standard deviations of the nodes of Gram matrices and vectors, for p and for r.
-        self.scales = (t * sizes.norm**2, t * sizes.norm * H), (t, t)
-        self.off = 1.0 if sizes.printed else math.sqrt(0.5)
-        self.p, self.r = (
-            level_of(*scales, terms, width, vector_width(d, failure / (4.0 * K * H)))
-            for scales, width, d in zip(self.scales, widths, (d1, d2), strict=True)
-        )
-        self.parts = [d1 * (d1 + 1) // 2, d1, d2 * (d2 + 1) // 2, d2]
-        self.above = np.zeros((1 if local else tree_nodes(K), H * sum(self.parts)))
-        mu, epsilon = budget.mu, None if sizes.printed else sizes.epsilon
-        claim = "nothing more precise than O(eps, delta)"
-        if sizes.printed:
-            mu, claim = math.sqrt(9.0 * H * self.nodes) / t, f"O{budget}-JDP"
-        how = "reports" if local else "binary trees, Gaussian noise", _TOGETHER
-        model, released = ("local", 1) if local else ("joint", max(1, K - 1))
-        proven = mu, sizes.delta, released, claim, *how
-        self.proof = gaussian_proof(*proven, model=model, epsilon=epsilon)
 
-    def regularize(self, first: int, n: int) -> Regularizers:
-        """Noise of the nodes that cover [1, k - 1], with the shift 2 Sigma I."""
-        H = self.sizes.horizon
-        total = noise_of_sums(self.sizes.noise, first, n, self.above, self.local).reshape(n, H, -1)
-        gram_p, zp, gram_r, zr = np.split(total, np.cumsum(self.parts)[:-1].tolist(), axis=2)
-        (sp, vp), (sr, vr) = self.scales
-        Zp = symmetric_noise(gram_p, sp, self.off, 2.0 * self.p.lambda_min)
-        Zr = symmetric_noise(gram_r, sr, self.off, 2.0 * self.r.lambda_min)
-        return Regularizers(Zp, vp * zp, Zr, vr * zr)
+def ridge(sizes: Sizes) -> Ridge:
+    """Z = I and z = 0: without privacy."""
+    return Ridge([(d, 1) for d in sizes.shape], sizes.horizon)
 
 
 REGULARIZERS: dict[str, Make] = {
-    "private": Counters,  # Definitions 6.2 and 6.3
-    "local": partial(Counters, local=True),  # Remark 6.9
-    "ridge": Ridge,
+    "private": private,  # Definitions 6.2 and 6.3
+    "local": partial(private, local=True),  # Remark 6.9
+    "ridge": ridge,
 }
 
 
 # Algorithms 1 and 2.
 
 
-def lin_opt_vi(
-    world: MixtureWorld,
-    *,
-    episodes: int,
-    epsilon: float,
-    delta: float,
-    regularizer: str | Make = "private",
-    failure: float = 0.1,
-    printed: bool = True,
-    seed: int = 0,
-) -> PaperResult:
-    """Algorithm 1, LinOpt-VI-Reg; Private-LinOpt-VI with ``regularizer="private"``.
+def lin_opt_vi(world: MixtureWorld, **options: Any) -> PaperResult:
+    """Algorithm 1, LinOpt-VI-Reg; options as in :func:`lin_opt_po`, without ``eta``.
 
-    Args:
-        world: a linear mixture MDP.
-        episodes: K.
-        epsilon: with ``delta``, the privacy level.
-        delta: see ``epsilon``.
-        regularizer: "private", "local", "ridge" (not private), or what makes a
-            :class:`Regularizer` from :class:`Sizes`.
-        failure: the paper's alpha.
-        printed: the paper's constants, or those that are proven.
-        seed: of the users, and of the noise (that of a simulation).
+    It is Private-LinOpt-VI with ``regularizer="private"``.
 
     >>> from tacit.mixture import hard_mixture
     >>> result = lin_opt_vi(hard_mixture(), episodes=200, epsilon=1.0, delta=1e-6)
     >>> result.algorithm, round(result.guarantee.epsilon, 3)
     ('LinOpt-VI-Reg', 0.199)
     """
-    levels = epsilon, delta, failure
-    return _run("LinOpt-VI-Reg", world, episodes, levels, regularizer, printed, seed, None)
+    if "eta" in options:
+        raise InvalidArgument("eta is a step of LinOpt-PO-Reg")
+    return lin_opt_po(world, eta=0.0, **options)
 
 
 def lin_opt_po(
@@ -231,20 +150,49 @@ def lin_opt_po(
     printed: bool = True,
     seed: int = 0,
 ) -> PaperResult:
-    """Algorithm 2, LinOpt-PO-Reg; arguments as in :func:`lin_opt_vi`.
+    """Algorithm 2, LinOpt-PO-Reg; Private-LinOpt-PO with ``regularizer="private"``.
 
-    ``eta`` is sqrt(2 log A / (H^2 K)) by default, as in the proof of Theorem 5.1.
+    Args:
+        world: a linear mixture MDP.
+        episodes: K.
+        epsilon: with ``delta``, the privacy level.
+        delta: see ``epsilon``.
+        regularizer: "private", "local", "ridge" (not private), or what makes a
+            :class:`Regularizer` from :class:`Sizes`.
+        failure: the paper's alpha.
+        eta: step size; sqrt(2 log A / (H^2 K)) by default, as in the proof of Theorem 5.1. With 0
+            it is Algorithm 1.
+        printed: the paper's constants, or those that are proven.
+        seed: of the users, and of the noise (that of a simulation).
     """
-    levels = epsilon, delta, failure
-    H, A = world.model.horizon, world.model.actions
+    psi, varphi = _features(world)
+    (_, A, d1, _), d2, H = psi.shape, varphi.shape[2], world.model.horizon
+    K, budget = whole_number("episodes", episodes, most=10**8), Budget(epsilon, delta)
     if eta is None:
-        eta = math.sqrt(2.0 * math.log(A) / (H**2 * whole_number("episodes", episodes)))
-    step = positive("eta", eta)
-    return _run("LinOpt-PO-Reg", world, episodes, levels, regularizer, printed, seed, step)
+        eta = positive("eta", math.sqrt(2.0 * math.log(A) / (H**2 * K)))
+    eta = checked_number("eta", eta, "at least 0", lambda x: 0.0 <= x < math.inf)
+    levels = budget.epsilon, budget.delta, failure, printed
+    sizes = Sizes(K, H, (d1, d2), *levels, Noise(seed))
+    if not callable(regularizer):
+        regularizer = REGULARIZERS[one_of("regularizer", regularizer, list(REGULARIZERS))]
+    made = regularizer(sizes)
+    p, r = made.levels
+    of = LinOptConstants(*radii(sizes, p, r), eta)
+    work = _work(K, H, psi, varphi)
+    rng, users = np.random.default_rng([seed, 1]), loops.users_of(world.model)
+    for first in range(0, K, _CHUNK):
+        given = made.regularize(first, min(_CHUNK, K - first))
+        add = Regularizers(*(np.array(part, dtype=np.float64, order="C") for part in given))
+        _learn(first, rng, users, add, of, work)
+    values, estimates = work.curves
+    last, best = Policy.stochastic(work.at.pi), world.optimal_value
+    named = {"lambda_p": p.lambda_min, "lambda_r": r.lambda_min, "nu_p": p.nu, "nu_r": r.nu}
+    constants, name = of._asdict() | named, "LinOpt-PO-Reg" if eta else "LinOpt-VI-Reg"
+    return PaperResult(name, printed, best, values, estimates, last, made.proof, constants, ERRATA)
 
 
-class Work(NamedTuple):
-    """What the loops below write to, over and over."""
+class LinOptWork(NamedTuple):
+    """Arrays of a run, which the loops below overwrite."""
 
     psi: Floats  # (S, A, d1, S)
     varphi: Floats  # (S, A, d2)
@@ -260,7 +208,7 @@ class Work(NamedTuple):
     curves: Floats  # true values and estimates, (2, K)
 
 
-class Constants(NamedTuple):
+class LinOptConstants(NamedTuple):
     """Lemma 3.1's radii, and the step size, 0 for Algorithm 1."""
 
     beta_p: float
@@ -269,7 +217,7 @@ class Constants(NamedTuple):
 
 
 @inner
-def _estimate(G: Floats, Z: Floats, g: Floats, z: Floats, work: Work, which: int) -> float:
+def _estimate(G: Floats, Z: Floats, g: Floats, z: Floats, work: LinOptWork, which: int) -> float:
     """Solves Lambda theta = u for a step; the factor of Lambda stays in ``work.matrix[1]``."""
     d = len(g)
     for i in range(d):
@@ -282,7 +230,7 @@ def _estimate(G: Floats, Z: Floats, g: Floats, z: Floats, work: Work, which: int
 
 
 @inner
-def _plan(i: int, add: Regularizers, of: Constants, work: Work) -> None:
+def _plan(i: int, add: Regularizers, of: LinOptConstants, work: LinOptWork) -> None:
     """Q and V of one episode: lines 3 to 11 of Algorithm 1, 4 to 12 of Algorithm 2."""
     H, S, A, d1 = work.phi.shape
     d2 = work.varphi.shape[2]
@@ -317,7 +265,7 @@ def _plan(i: int, add: Regularizers, of: Constants, work: Work) -> None:
 
 
 @inner
-def _insert(work: Work) -> None:
+def _insert(work: LinOptWork) -> None:
     """A user's terms of the sums; rewards are cut to [0, 1], and V is in [0, H] by its making."""
     for h in range(work.at.actions.shape[1]):
         s, a, after = work.at.states[0, h], work.at.actions[0, h], work.at.states[0, h + 1]
@@ -339,8 +287,8 @@ def _learn(
     rng: np.random.Generator,
     users: loops.Users,
     add: Regularizers,
-    of: Constants,
-    work: Work,
+    of: LinOptConstants,
+    work: LinOptWork,
 ) -> None:
     """Episodes first + 1, first + 2, ..., with what the REGULARIZER adds to their sums."""
     # Alg. 1, line 2; Alg. 2, line 3.
@@ -364,14 +312,13 @@ _CHUNK = 64  # episodes whose noise is drawn at once
 
 
 def radii(sizes: Sizes, p: Level, r: Level) -> tuple[float, float]:
-    """Lemma 3.1: beta_p and beta_r; with K |phi|^2 / d1 where the paper prints K H^2.
+    """Lemma 3.1: beta_p and beta_r; K |phi|^2 / d1 is the K H^2 that the paper prints.
 
     The lemma holds with 1 - 3 alpha; corrected radii are for a third of it.
     """
-    K, H, d1, d2 = sizes.episodes, sizes.horizon, sizes.d1, sizes.d2
+    K, H, (d1, d2) = sizes.episodes, sizes.horizon, sizes.shape
     log_term = 2.0 * math.log(H / (sizes.failure if sizes.printed else sizes.failure / 3.0))
-    length = H**2 if sizes.printed else sizes.norm**2 / d1
-    spread_p = d1 * math.log(1.0 + K * length / p.lambda_min)
+    spread_p = d1 * math.log(1.0 + K * H**2 / p.lambda_min)
     spread_r = d2 * math.log(1.0 + K / (d2 * r.lambda_min))
     beta_p = H / 2.0 * math.sqrt(log_term + spread_p) + math.sqrt(d1 * p.lambda_max) + p.nu
     beta_r = math.sqrt(log_term + spread_r) / 2.0 + math.sqrt(d2 * r.lambda_max) + r.nu
@@ -401,40 +348,7 @@ def _features(world: MixtureWorld) -> tuple[Floats, Floats]:
     return psi, np.array(varphi, dtype=np.float64, order="C")
 
 
-def _run(
-    name: str,
-    world: MixtureWorld,
-    episodes: int,
-    levels: tuple[float, float, float],
-    regularizer: str | Make,
-    printed: bool,
-    seed: int,
-    eta: float | None,
-) -> PaperResult:
-    psi, varphi = _features(world)
-    d1 = psi.shape[2]
-    K, H, d2 = whole_number("episodes", episodes, most=10**8), world.model.horizon, varphi.shape[2]
-    budget, failure = Budget(*levels[:2]), failure_of(levels[2])
-    source, printed = Noise(seed), flag("printed", printed)
-    sizes = Sizes(K, H, d1, d2, budget.epsilon, budget.delta, failure, printed, source)
-    if not callable(regularizer):
-        regularizer = REGULARIZERS[one_of("regularizer", regularizer, list(REGULARIZERS))]
-    made = regularizer(sizes)
-    of = Constants(*radii(sizes, made.p, made.r), eta or 0.0)
-    work = _work(K, H, psi, varphi)
-    rng, users = np.random.default_rng([seed, 1]), loops.users_of(world.model)
-    for first in range(0, K, _CHUNK):
-        given = made.regularize(first, min(_CHUNK, K - first))
-        add = Regularizers(*(np.array(part, dtype=np.float64, order="C") for part in given))
-        _learn(first, rng, users, add, of, work)
-    values, estimates = work.curves
-    last, best = Policy.stochastic(work.at.pi), world.optimal_value
-    named = {"lambda_p": made.p.lambda_min, "lambda_r": made.r.lambda_min, "nu_p": made.p.nu}
-    constants = of._asdict() | named | {"nu_r": made.r.nu}
-    return PaperResult(name, printed, best, values, estimates, last, made.proof, constants, ERRATA)
-
-
-def _work(K: int, H: int, psi: Floats, varphi: Floats) -> Work:
+def _work(K: int, H: int, psi: Floats, varphi: Floats) -> LinOptWork:
     S, A, d1, _ = psi.shape
     d2, d = varphi.shape[2], max(d1, varphi.shape[2])
     # Alg. 1, line 1; Alg. 2, line 1.
@@ -442,4 +356,4 @@ def _work(K: int, H: int, psi: Floats, varphi: Floats) -> Work:
     phi, theta, matrix = map(np.zeros, ((H, S, A, d1), (2, d), (2, d, d)))
     # Alg. 2, line 2.
     at, buffer, curves = loops.room_of(H, S, A), np.zeros(d), np.empty((2, K))
-    return Work(psi, varphi, Gp, gp, Gr, gr, phi, theta, matrix, at, buffer, curves)
+    return LinOptWork(psi, varphi, Gp, gp, Gr, gr, phi, theta, matrix, at, buffer, curves)

@@ -33,6 +33,12 @@ MOST_ENTRIES = 1 << 28
 def whole_number(name: str, value: Any, least: int = 1, most: int | None = None) -> int:
     """An integer, or a float that is one.
 
+    Args:
+        name: Of the argument, for the error.
+        value: To check.
+        least: Smallest value that is allowed.
+        most: Largest value that is allowed; none by default.
+
     >>> whole_number("users", 1e6)
     1000000
     >>> whole_number("users", "1e6")
@@ -66,6 +72,12 @@ def checked_number(
     name: str, value: object, allowed: str, is_allowed: Callable[[float], bool]
 ) -> float:
     """Returns ``value`` as a float, or refuses it in words.
+
+    Args:
+        name: Of the argument, for the error.
+        value: To check.
+        allowed: The allowed range in words.
+        is_allowed: Whether a finite number is in it.
 
     Truth values are refused although Python counts them as numbers: ``Budget(True, 1e-6)`` is a
     slip, not an epsilon of one.
@@ -116,7 +128,7 @@ def instance_of(name: str, value: object, kinds: type | tuple[type, ...]) -> Non
 
 
 def fitting(name: str, values: T) -> T:
-    """What an array is to be made of; refuses what would not fit in memory, such as a huge range.
+    """The values, unless an array of them would not fit in memory, as of a huge range.
 
     >>> fitting("weights", range(10**12))
     Traceback (most recent call last):

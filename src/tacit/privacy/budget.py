@@ -29,7 +29,7 @@ class Relation(enum.Enum):
     Neither is converted to the other silently. Replacing is two steps of zeroing out, so mu for
     replace-one is at most twice mu for zero-out; a sensitivity derived for replace-one directly is
     never worse and often better (two orthogonal contributions of norm 1 are sqrt(2) apart, not 2).
-    Adding or removing a user would move everybody after her into another slot; it is not offered.
+    Adding or removing a user would move all later users into other slots; it is not offered.
 
     >>> Relation("replace-one")
     <Relation.REPLACE_ONE: 'replace-one'>

@@ -95,7 +95,7 @@ class Curator(Uncopyable, ABC, Generic[Model]):
     Args:
         privacy: The model, with its budget.
         users: How many users are declared; ``None`` for no limit.
-        noise_seed: A reproducible simulation that protects nobody.
+        noise_seed: A reproducible simulation, without protection.
         source: Another source of noise (for audits); excludes ``noise_seed``.
         protects: What is protected; see :attr:`tacit.Statistic.protects`.
     """
@@ -127,30 +127,46 @@ class Curator(Uncopyable, ABC, Generic[Model]):
 
     # What agents ask; their store has the accounts.
 
-    @abstractmethod
     def answer(
         self, statistic: Statistic, block: Block, *, mu: float | None = None, spent: Fraction
     ) -> Release:
-        """The sum of a statistic over a block, with noise.
+        """Releases the sum of a statistic over one block of users, with noise.
 
         Args:
-            statistic: What to sum.
+            statistic: Bounded map from an episode to the vector that is summed.
             block: Raw data of its users.
-            mu: What the release costs each of them. By default all that is left.
-            spent: What they have spent before: mu^2, or epsilon under pure DP.
+            mu: Cost of the release for each of them. By default all that is left.
+            spent: Cost of earlier releases for them: mu^2, or epsilon under pure DP.
+
+        Returns:
+            The release, which is public.
 
         Raises:
-            BudgetExceeded: They cannot afford it. Nothing was drawn.
+            BudgetExceeded: The users cannot afford it. Nothing was drawn.
+
+        Formal guarantees:
+            * Joint DP: mu-GDP for replacing (or zeroing) one user of the block, with
+              mu = sensitivity / noise scale; under pure DP epsilon-DP with epsilon the same ratio
+              in the 1-norm.
+            * Local and distributed DP: those of the devices' noise; summing is post-processing.
         """
+        self._owner.check("curator")
+        return self._noisy_sum(statistic, block, mu, spent)
+
+    @abstractmethod
+    def _noisy_sum(
+        self, statistic: Statistic, block: Block, mu: float | None, spent: Fraction
+    ) -> Release:
+        """The release of :meth:`answer`."""
 
     def price(self, release: Release) -> Fraction:
-        """What a release costs each user: mu^2, or epsilon under pure DP; 0 without accounts."""
+        """Cost of a release for each user: mu^2, or epsilon under pure DP; 0 without accounts."""
         return Fraction(0)
 
     @property
     @abstractmethod
     def guarantee(self) -> Guarantee | None:
-        """What is proven of everything this curator ever publishes."""
+        """Guarantee of everything this curator ever publishes."""
 
     def check_block(self, block: Block) -> None:
         """Refuses a block that this model does not take; its kind is public."""
@@ -184,8 +200,8 @@ class Curator(Uncopyable, ABC, Generic[Model]):
     def add(self, block: Block, user_ids: Sequence[int | str] | None = None) -> int:
         """Takes a block of raw data; returns its number.
 
-        With ``user_ids``, one per row, nobody contributes more episodes than declared: those beyond
-        are left out (that somebody took part is public). Given once, they must be given always.
+        With ``user_ids``, one per row, no user contributes more episodes than declared: those
+        beyond are left out (participation is public). Given once, they must be given always.
         """
         instance_of("block", block, Block)
         self.check_block(block)
@@ -257,7 +273,7 @@ class Curator(Uncopyable, ABC, Generic[Model]):
             self._blocks[self._found(block)[0]] = None
 
     def spent(self, block: int) -> float:
-        """What each user of a block has spent: mu^2, or epsilon under pure DP."""
+        """Spent budget of each user of a block: mu^2, or epsilon under pure DP."""
         if not 0 <= block < len(self._spent):
             raise InvalidArgument(f"block {block!r} was never added")
         return _above(self._spent[block])
@@ -316,7 +332,7 @@ class JointCurator(Curator[JointDP]):
             )
 
     def check_block(self, block: Block) -> None:
-        """See :class:`Curator`."""
+        """Refuses aggregate blocks of real users, and files with too many episodes of a user."""
         super().check_block(block)
         most = self.privacy.episodes_per_user
         if isinstance(block, FiledBlock) and block.episodes_per_user > most:
@@ -325,11 +341,9 @@ class JointCurator(Curator[JointDP]):
                 f"{most} were declared"
             )
 
-    def answer(
-        self, statistic: Statistic, block: Block, *, mu: float | None = None, spent: Fraction
+    def _noisy_sum(
+        self, statistic: Statistic, block: Block, mu: float | None, spent: Fraction
     ) -> Release:
-        """See :meth:`Curator.answer`."""
-        self._owner.check("curator")
         step = grid_step(statistic, self.privacy.norm)
         cost = self._cost(mu, spent)
         scale = safe_scale(self.apart(statistic, step), cost)
@@ -362,7 +376,7 @@ class JointCurator(Curator[JointDP]):
         return mu
 
     def price(self, release: Release) -> Fraction:
-        """See :class:`Curator`."""
+        """The release's mu^2, or its epsilon under pure DP."""
         assert release.cost is not None  # noqa: S101
         return self._fraction(release.cost)
 
@@ -377,7 +391,14 @@ class JointCurator(Curator[JointDP]):
     def stream(
         self, statistic: Statistic, *, releases: int, kind: str = "auto", mu: float | None = None
     ) -> Stream:
-        """A counter over blocks: each block enters once and pays ``mu`` (all, by default)."""
+        """A counter over blocks: each block enters once and pays once.
+
+        Args:
+            statistic: Bounded map from an episode to the vector that is summed.
+            releases: Number of blocks at most.
+            kind: Factorisation of the counter, see :func:`tacit.counter`.
+            mu: Cost of entering for each user. By default all of her budget.
+        """
         instance_of("statistic", statistic, Statistic)
         privacy, cost = self.privacy, self._cost(mu, Fraction(0))
         if privacy.separate_blocks and kind != "blocks":
@@ -397,7 +418,7 @@ class JointCurator(Curator[JointDP]):
 
     @property
     def guarantee(self) -> Guarantee:
-        """What is proven of everything this curator ever publishes."""
+        """Guarantee of everything this curator ever publishes."""
         privacy = self.privacy
         kinds = [f"{kind} counter" for kind in sorted(self.counters)]
         if self._plain or not kinds:
@@ -414,10 +435,9 @@ class JointCurator(Curator[JointDP]):
 class NonPrivateCurator(Curator[NonPrivate]):
     """Adds nothing, promises nothing: the baseline."""
 
-    def answer(
-        self, statistic: Statistic, block: Block, *, mu: float | None = None, spent: Fraction
+    def _noisy_sum(
+        self, statistic: Statistic, block: Block, mu: float | None, spent: Fraction
     ) -> Release:
-        """See :meth:`Curator.answer`."""
         total = gate_total(statistic, block)
         return self._made(statistic, total, statistic.layout.stds(0.0), block.users, None)
 
@@ -492,7 +512,7 @@ class Stream:
         return self._published(block, self._total(block))
 
     def _total(self, block: Block) -> NDArray[np.int64]:
-        """What a block adds, in steps; whatever can be refused is."""
+        """The block's item in steps; refuses all that can be refused."""
         counter = self.counter
         self._curator._owner.check("curator")
         if counter.releases is not None and counter.released >= counter.releases:

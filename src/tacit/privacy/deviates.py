@@ -316,7 +316,7 @@ class Deviates:
 
 
 def prepare() -> None:
-    """Loads the compiled loop, and all of numba that it needs, by a draw that nobody sees.
+    """Loads the compiled loop, and all of numba that it needs, by a discarded draw.
 
     To be called before there is any data: numba cannot be loaded again after a signal, or the end
     of memory, came into that.

@@ -156,7 +156,7 @@ class SumPlan:
     def _on(
         cls, step: float, statistic: Statistic, privacy: DistributedDP, devices: int
     ) -> SumPlan:
-        """What a grid makes of it: enough noise from the honest devices alone."""
+        """The calibration on a grid: enough noise from the honest devices alone."""
         least = max(1, math.ceil(privacy.honest * devices))
         apart = grid_sensitivity(statistic, Relation.REPLACE_ONE, "l2", step)
         variance = (apart / privacy.report_cost) ** 2 - (least - 1.0) / 12.0
@@ -177,7 +177,7 @@ class SumPlan:
 
     @property
     def modulus(self) -> int:
-        """What sums are modulo of."""
+        """Modulus of the sums."""
         return 1 << self.bits
 
     def std(self, devices: int) -> float:
@@ -198,11 +198,16 @@ class SumPlan:
 
 
 def share(statistic: Statistic, data: Block, privacy: DistributedDP, *, devices: int) -> Ints:
-    """What one device gives to a secure sum over ``devices`` devices: whole numbers, 0 to 2^bits.
+    """Share of one device in a secure sum over ``devices`` devices: whole numbers, 0 to 2^bits.
 
-    ``data`` is a block of exactly one user. Give it to the secure sum once, and to nobody else: it
-    has far too little noise to be shown. A device takes part in no more than
-    ``privacy.episodes_per_user`` sums, and counts them itself.
+    Give it to the secure sum once, and nowhere else: it has far too little noise to be shown. A
+    device takes part in no more than ``privacy.episodes_per_user`` sums, and counts them itself.
+
+    Args:
+        statistic: Query of the policy's version that she followed.
+        data: A block of exactly one user.
+        privacy: Model with the user's budget.
+        devices: How many devices the sum is planned for.
 
     >>> from tacit.privacy.standard import OneHotCounts
     >>> counts, model = OneHotCounts(steps=1, cells=3), DistributedDP(1.0, 1e-6)
@@ -237,10 +242,10 @@ class DistributedCurator(DeviceCurator[DistributedDP]):
     def checked_sum(
         self, statistic: Statistic, total: ArrayLike, *, devices: int, stayed: int
     ) -> Block:
-        """What a secure sum opened, as a block.
+        """An opened secure sum, as a block.
 
         Args:
-            statistic: What the devices were asked.
+            statistic: Query that the devices were asked.
             total: The sum of their shares, whole numbers modulo 2^bits.
             devices: How many devices the sum was planned for.
             stayed: How many of them are in it.
@@ -259,7 +264,14 @@ class DistributedCurator(DeviceCurator[DistributedDP]):
     def collect_sum(
         self, statistic: Statistic, total: ArrayLike, *, devices: int, stayed: int
     ) -> int:
-        """Takes what a secure sum opened; returns the number of its block."""
+        """Takes an opened secure sum; returns the number of its block.
+
+        Args:
+            statistic: Query that the devices were asked.
+            total: The sum of their shares, whole numbers modulo 2^bits.
+            devices: How many devices the sum was planned for.
+            stayed: How many of them are in it.
+        """
         return self.add(self.checked_sum(statistic, total, devices=devices, stayed=stayed))
 
     def _estimate(self, statistic: Statistic, block: Block) -> tuple[Floats, Floats]:
@@ -277,7 +289,7 @@ class DistributedCurator(DeviceCurator[DistributedDP]):
 
     @property
     def guarantee(self) -> Guarantee:
-        """What is proven of all sums together, if enough devices are honest."""
+        """Guarantee of all sums together, if enough devices are honest."""
         return self._proven(
             model="distributed",
             delta=self.privacy.delta,

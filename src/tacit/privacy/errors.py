@@ -11,7 +11,7 @@ class TacitError(Exception):
 
 
 class TacitWarning(UserWarning):
-    """What is allowed, and what a careful reader would ask about."""
+    """Something allowed that a careful reader would ask about."""
 
 
 class InvalidArgument(TacitError, ValueError):

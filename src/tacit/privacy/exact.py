@@ -73,7 +73,14 @@ def step_below(sensitivity: float, size: int, norm: Literal["l1", "l2"]) -> floa
 
 
 def steps_apart(sensitivity: float, size: int, norm: Literal["l1", "l2"], step: float) -> float:
-    """How far two neighbours' rounded vectors are apart at most, in steps."""
+    """Largest distance of two neighbours' rounded vectors, in steps.
+
+    Args:
+        sensitivity: Before rounding.
+        size: Number of coordinates.
+        norm: Of the sensitivity.
+        step: Of the grid.
+    """
     # A few units in the last place, upwards.
     return (sensitivity / step + _spread(size, norm)) * (1.0 + 1e-12)
 
@@ -87,7 +94,14 @@ def grid_step(statistic: Statistic, norm: Literal["l1", "l2"]) -> float:
 def grid_sensitivity(
     statistic: Statistic, relation: Relation, norm: Literal["l1", "l2"], step: float
 ) -> float:
-    """How far two users' sums are apart at most, in steps."""
+    """Largest distance of two neighbours' sums, in steps.
+
+    Args:
+        statistic: Bounded map that is summed.
+        relation: Which inputs are neighbours.
+        norm: Of the sensitivity.
+        step: Of the grid.
+    """
     apart = statistic.sensitivity(relation, norm)
     apart += _SUMMING * statistic.sensitivity(Relation.ZERO_OUT, norm)
     return steps_apart(apart, statistic.layout.size, norm, step)
@@ -153,5 +167,5 @@ def _rounded(steps: NDArray[np.float64]) -> Ints:
 
 
 def exact_words(pure: bool) -> str:
-    """What the noise is, for a guarantee."""
+    """Words for the noise in a guarantee."""
     return f"rounded {'Laplace' if pure else 'Gaussian'} noise on a grid"

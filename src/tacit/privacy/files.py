@@ -140,7 +140,7 @@ def write_atomic(path: FilePath, data: bytes, mode: int) -> None:
     A temporary file in the same directory is created with the final mode (less the process's
     umask), written, flushed to disk, and renamed. No reader ever sees a part of ``data`` under
     ``path``. A store is never replaced: what was spent is never overwritten. What is written is
-    public, so a temporary file that a killed process leaves tells nobody anything.
+    public, so a temporary file of a killed process reveals nothing.
     """
     if _is_store(path):
         raise InvalidArgument(f"path={os.fspath(path)!r} is a store: choose another name")

@@ -51,8 +51,17 @@ def report(
 ) -> Floats:
     """One user's report, made on her device: a noisy vector, or bits for randomised response.
 
-    Send it once, and nothing else. ``data`` is a block of exactly one user; a ``noise_seed`` makes
-    a reproducible simulation that protects nobody.
+    Send it once, and nothing else.
+
+    Args:
+        statistic: Query of the policy's version that she followed.
+        data: A block of exactly one user.
+        privacy: Model with the user's budget.
+        noise_seed: A reproducible simulation, without protection.
+
+    Formal guarantees:
+        * The report is (epsilon, delta)-DP in all of ``data``, for any two values of it; Laplace
+          noise and randomised response with delta = 0.
 
     >>> from tacit.privacy.standard import OneHotCounts
     >>> data = Block(1, {"cells": np.array([[2, 0]])})
@@ -135,8 +144,8 @@ class DeviceCurator(Curator[Model]):
                 "this curator collects what devices made, not raw data; give noise_seed to simulate"
             )
 
-    def answer(
-        self, statistic: Statistic, block: Block, *, mu: float | None = None, spent: Fraction
+    def _noisy_sum(
+        self, statistic: Statistic, block: Block, mu: float | None, spent: Fraction
     ) -> Release:
         """The sum of a block's reports, unbiased, with the standard deviation of its noise.
 
@@ -148,7 +157,6 @@ class DeviceCurator(Curator[Model]):
             raise InvalidArgument("a local report carries a user's whole budget: no mu")
         if spent:
             raise BudgetExceeded("the users of this block have sent their one report")
-        self._owner.check("curator")
         self.check_unit(statistic)
         value, variance = self._estimate(statistic, block)
         std, layout = np.sqrt(variance), statistic.layout
@@ -176,7 +184,7 @@ class LocalCurator(DeviceCurator[LocalDP]):
 
         One that no honest device sends counts as zero: it is not finite, not made of bits where
         bits are asked for, or so large that its noise would have a probability below 1e-300. Sums
-        with it could not be computed with, and everybody else's reports would be lost. It is what
+        with it could not be computed with, and all other reports would be lost. It is what
         the device sent, not raw data.
         """
         self.check_unit(statistic)
@@ -207,7 +215,7 @@ class LocalCurator(DeviceCurator[LocalDP]):
 
     @property
     def guarantee(self) -> Guarantee:
-        """What each user's device guarantees, whoever reads the reports."""
+        """Guarantee of each user's device, whoever reads the reports."""
         privacy = self.privacy
         gaussian = privacy.mechanism == "gaussian"
         mechanism = f"{privacy.mechanism} report from the device"

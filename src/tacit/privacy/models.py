@@ -28,7 +28,7 @@ LocalMechanism = Literal["gaussian", "laplace", "randomised response"]
 
 
 class PrivacyModel(ABC):
-    """What every model answers, so that nobody has to ask for its class.
+    """Interface of all privacy models.
 
     ``private``, ``joint`` and ``local`` are typed by their values in the models: after
     ``if privacy.private:`` a type checker knows that there is an epsilon.
@@ -81,7 +81,7 @@ class PrivacyModel(ABC):
     @property
     @abstractmethod
     def episode_mu(self) -> float:
-        """What one episode may cost in mu, if noise is Gaussian; infinite without privacy."""
+        """Budget of one episode in mu, if noise is Gaussian; infinite without privacy."""
 
 
 class _Budgeted(PrivacyModel):
@@ -130,7 +130,7 @@ class JointDP(_Budgeted):
         relation: replace-one, or zero-out.
         episodes_per_user: the guarantee is for users with at most this many episodes (g). In
             general the noise grows g-fold: episodes in one release may add up.
-        disjoint: nobody is in one block twice, and a release is over one block. Then the g
+        disjoint: no user is in one block twice, and a release is over one block. Then the g
             episodes of a user are in different releases and the noise grows sqrt(g)-fold only
             (g-fold under pure DP). The curator enforces it, and so needs user ids.
 
@@ -165,7 +165,7 @@ class JointDP(_Budgeted):
 
     @property
     def episode_limit(self) -> float:
-        """What one episode may cost: mu^2 under Gaussian noise, epsilon under pure DP.
+        """Budget of one episode: mu^2 under Gaussian noise, epsilon under pure DP.
 
         A user with g episodes moves a release by at most the sum of her episodes' moves. By
         Cauchy-Schwarz her total mu^2 is at most g times the sum of theirs, so at most g^2 times
@@ -179,7 +179,7 @@ class JointDP(_Budgeted):
 
     @property
     def episode_mu(self) -> float:
-        """What one episode may cost in mu, over all releases: sqrt(:attr:`episode_limit`)."""
+        """Budget of one episode in mu, over all releases: sqrt(:attr:`episode_limit`)."""
         self._check_gaussian()
         return math.sqrt(self.episode_limit)
 
@@ -192,7 +192,7 @@ class JointDP(_Budgeted):
 
 @dataclass(frozen=True, repr=False)
 class LocalDP(_Budgeted):
-    """Local differential privacy: each user's device adds the noise; nobody sees raw data.
+    """Local differential privacy: each user's device adds the noise; raw data stays there.
 
     Local DP is replace-one by definition. A user sends one report per episode.
 
@@ -235,7 +235,7 @@ class LocalDP(_Budgeted):
 
     @property
     def report_cost(self) -> float:
-        """What one report costs: mu under Gaussian noise, epsilon for the pure mechanisms."""
+        """Cost of one report: mu under Gaussian noise, epsilon for the pure mechanisms."""
         g = self.episodes_per_user
         if self.mechanism == "gaussian":
             return math.sqrt(self.budget.mu**2 / g)
@@ -243,7 +243,7 @@ class LocalDP(_Budgeted):
 
     @property
     def episode_mu(self) -> float:
-        """What one episode may cost in mu: the budget's, shared by a user's g reports."""
+        """Budget of one episode in mu: the user's, shared by her g reports."""
         self._check_gaussian()
         return self.budget.mu / math.sqrt(self.episodes_per_user)
 
@@ -258,14 +258,14 @@ class LocalDP(_Budgeted):
 class DistributedDP(_Budgeted):
     """Distributed differential privacy: devices add shares of the noise, a secure sum adds up.
 
-    Nobody sees raw data, and the noise is that of joint DP; see
+    Raw data stays on devices, and the noise is that of joint DP; see
     :mod:`tacit.privacy.distributed` for the proof. What is assumed is that the secure sum
     shows its sum and nothing else, and that enough devices are honest. It is replace-one.
 
     Attributes:
         epsilon, delta: budget of one user; delta > 0.
-        honest: which part of the devices of every sum is honest at least: adds its noise, tells
-            nobody, and stays until the sum is opened. Their noise alone is enough, so there is
+        honest: which part of the devices of every sum is honest at least: adds its noise, keeps
+            it secret, and stays until the sum is opened. Their noise alone is enough, so there is
             1 / sqrt(honest) times more of it than joint DP has.
         bits: sums are modulo 2^bits, at most 62; what the secure sum offers.
         episodes_per_user: in how many sums a device takes part at most (g). Sums have noise of
@@ -305,7 +305,7 @@ class DistributedDP(_Budgeted):
 
     @property
     def report_cost(self) -> float:
-        """What one sum costs in mu, but for the part of delta that is set aside."""
+        """Cost of one sum in mu, but for the part of delta that is set aside."""
         budget = Budget(self.epsilon, (1.0 - SLACK) * self.delta)
         return budget.mu / math.sqrt(self.episodes_per_user)
 

@@ -30,11 +30,11 @@ _UNIT = 2.0**50
 
 @runtime_checkable
 class NoiseSource(Protocol):
-    """What a mechanism needs of its noise. Audits put basis vectors in its place."""
+    """Interface of a source of noise. Audits put basis vectors in its place."""
 
     @property
     def simulation(self) -> bool:
-        """Whether the noise is reproducible and hence protects nobody."""
+        """Whether the noise is reproducible and hence gives no protection."""
 
     def steps(self, pure: bool, scale: float, count: int) -> Ints:
         """Independent round(scale Z), or round(scale L) with Laplace variables L if ``pure``."""
@@ -56,7 +56,7 @@ class Noise:
 
     @property
     def simulation(self) -> bool:
-        """Whether the noise is reproducible and hence protects nobody."""
+        """Whether the noise is reproducible and hence gives no protection."""
         return self._rng is not None
 
     def steps(self, pure: bool, scale: float, count: int) -> Ints:

@@ -104,14 +104,14 @@ class Block:
         return Block(int(users), arrays)
 
     def sealed(self) -> Block:
-        """A copy of its own that nobody can write to: a reused buffer must not change it."""
+        """A read-only copy: a reused buffer must not change it."""
         arrays = {name: np.array(array, copy=True) for name, array in self.arrays.items()}
         for array in arrays.values():
             array.setflags(write=False)
         return Block(self.users, arrays, self.aggregate)
 
     def once(self, key: Hashable, make: Callable[[Block], Made]) -> Made:
-        """What ``make`` makes of this block; kept with it, if nobody can write to its users.
+        """The result of ``make`` for this block; cached if the block is read-only.
 
         So users who are asked again need not be read again. What is kept is as raw as they are.
         """
@@ -130,7 +130,7 @@ class Block:
 class StreamedBlock(Block):
     """A block too large for memory, whose simulated users are made part by part, when asked for.
 
-    Every part is clipped like any other block, but nobody holds all of the users at once, so a
+    Every part is clipped like any other block, but all users are never held at once, so a
     curator takes it in simulations only, as it takes sums.
 
     Attributes:
@@ -148,7 +148,7 @@ class StreamedBlock(Block):
         return self
 
     def sums(self, of: Callable[[Block], Numbers], zero: Numbers) -> Numbers:
-        """What ``of`` makes of its parts, added up; they must have as many users as it has."""
+        """Sum of ``of`` over its parts; they must have as many users as it has."""
         return self._whole([sum_of_piece(self.parts, of, zero)], zero)
 
     def _whole(self, found: Iterable[tuple[int, Numbers]], zero: Numbers) -> Numbers:
@@ -165,12 +165,12 @@ class FiledBlock(StreamedBlock):
 
     Every part has a row for each episode, and is clipped like any other block: so a curator takes
     it in real runs too. Sums of pieces add up, wherever they were computed, and pass the gate once.
-    Who made it has seen to it that nobody has more than ``episodes_per_user`` episodes in it.
+    Its maker has checked that no user has more than ``episodes_per_user`` episodes in it.
 
     Attributes:
         pieces: one for each job; each yields blocks of some users, the same ones every time.
         executor: any of :mod:`concurrent.futures` to do the jobs, or ``None``.
-        episodes_per_user: of nobody there are more.
+        episodes_per_user: the most of any user.
     """
 
     pieces: Sequence[Callable[[], Iterator[Block]]]
@@ -194,7 +194,7 @@ class FiledBlock(StreamedBlock):
     episodes_per_user: int
 
     def sums(self, of: Callable[[Block], Numbers], zero: Numbers) -> Numbers:
-        """See :class:`StreamedBlock`; by the executor, if there is one."""
+        """Sum of ``of`` over its parts, by the executor if there is one."""
         if self.executor is None:
             return super().sums(of, zero)
         jobs = [self.executor.submit(sum_of_piece, piece, of, zero) for piece in self.pieces]
@@ -328,7 +328,7 @@ class Statistic(ABC):
 
     @property
     def protects(self) -> str:
-        """What its sensitivity is about: what may change between neighbours, in words.
+        """Unit of protection: the part of the data that may change between neighbours, in words.
 
         A curator is made for one such unit, and refuses statistics that protect anything else:
         what a guarantee says is what every release was calibrated for.
@@ -354,7 +354,7 @@ class Statistic(ABC):
         return None
 
     def monitored(self, release: Any) -> dict[str, tuple[Floats, Floats]]:
-        """What a release of it tells of its users as a whole: sums, and the noise's deviations.
+        """Population quantities that a release tells: sums, and the noise's deviations.
 
         ``rewards``, of all steps that count; ``visits``, of each state; ``partial``, if some of a
         user's valid steps do not count; ``unit``, what one visit adds, if it is not 1; ``range``
@@ -394,7 +394,7 @@ class Statistic(ABC):
         """:meth:`vectors`, with the declared bound enforced, whatever they are.
 
         A user's vector that is not finite is zero, and so is one with a negative entry if the
-        statistic is ``nonnegative``; a longer one is scaled to the bound; nobody else's matters.
+        statistic is ``nonnegative``; a longer one is scaled to the bound, each user by herself.
         The bound holds but for rounding, which the grid allows for (:mod:`tacit.privacy.exact`).
         """
         if block.aggregate:
@@ -462,7 +462,7 @@ class Statistic(ABC):
     def sensitivity(self, relation: Relation, norm: Literal["l1", "l2"]) -> float:
         """The declared bound, refused if it cannot be one.
 
-        Zero is a neighbour of everybody, so zero-out <= replace-one <= 2 zero-out: a wrong
+        Zero is a neighbour of every user, so zero-out <= replace-one <= 2 zero-out: a wrong
         declaration is off by a factor of 2 at most, because the gate enforces the first. (By
         sqrt(2), if it is ``nonnegative``.)
         """
@@ -507,7 +507,7 @@ class Statistic(ABC):
 def gate_total(statistic: Statistic, block: Block) -> Floats:
     """The sum over a block's users that a curator publishes with noise.
 
-    Users are summed one by one, nobody for more than was declared. A sum that a statistic computes
+    Users are summed one by one, none for more than was declared. A sum that a statistic computes
     by itself cannot be checked user by user, so it is taken from the package's own alone, and of
     those where each user is within bounds before she is added (``_adds_bounded``, which says why).
     A sum that is none of bounded vectors all the same is not believed.

@@ -55,7 +55,7 @@ class Serving:
 
 @dataclass(frozen=True)
 class App:
-    """What a file of an app says, checked."""
+    """Configuration of an app, as its file has it, checked."""
 
     folder: Path
     spec: FiniteSpec
@@ -81,17 +81,14 @@ class App:
             files: Whether it has one; else it is in memory, and for looking at.
             after: The app that it goes on after, at its first start.
         """
-        from tacit.registry import NamedMaker
-
         opened = (self.store if store is None else store) if files else ""
         if after is not None and not self.begun:
             self.check_after(after)
             serving = {"schedule": self.schedule, "name": self.name}
             return after.agent(opened).successor(self.users, self.privacy, **serving)
-        make = NamedMaker(self.choice.text, self.choice.target).make
         options = dict(self.choice.options) | {"schedule": self.schedule}
         kept = {"store": opened, "name": self.name}
-        made: Agent = make(self.spec, self.users, self.privacy, **options, **kept)
+        made: Agent = self.choice.make(self.spec, self.users, self.privacy, **options, **kept)
         return made
 
     def check_after(self, old: App) -> None:
@@ -149,7 +146,7 @@ def read_app(path: str, *, logs: bool = True, allow_code: bool = False) -> App:
     unless it may name code that is imported.
     """
     from tacit.data.logs import LogFormat
-    from tacit.registry import names_of
+    from tacit.imports import names_of
 
     try:
         held = parse_toml(read_file(path, "world"))

@@ -27,7 +27,7 @@ _LEAST = 256 * 2**20
 
 
 def checked(app: App, expect: str = "") -> list[tuple[str, bool, str]]:
-    """What was looked at, whether it is well, and in words."""
+    """Findings of all checks: subject, whether it is well, and in words."""
     found: list[tuple[str, bool, str]] = []
     store: Store | None = None
 

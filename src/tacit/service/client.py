@@ -95,7 +95,7 @@ class Client:
         return self._policy
 
     def task(self) -> dict[str, Any]:
-        """What the service takes: sizes, labels, the guarantee, what is reported."""
+        """Schema of the service: sizes, labels, the guarantee, the statistic that is reported."""
         self._task = self._task or self.get("/v1/task")
         return self._task
 
@@ -111,8 +111,13 @@ class Client:
     ) -> dict[str, Any]:
         """An episode under the policy that was read last; the service's receipt.
 
-        ``event`` is its id: give one if it may be sent again by another process. ``component`` is
-        for whoever drew it otherwise: by default it is that of the policy.
+        Args:
+            user: Her id; the service keeps a keyed hash of it.
+            states: One per step.
+            actions: One per step.
+            rewards: One per step.
+            component: Drawn component of a mixed policy; by default the one that the policy drew.
+            event: Id of the episode: give one if it may be sent again by another process.
         """
         if self._policy is None:
             raise InvalidArgument("read the policy first: an episode says which it followed")
@@ -184,7 +189,14 @@ class Client:
     def request(
         self, method: str, path: str, headers: Mapping[str, str] | None = None, body: bytes = b""
     ) -> tuple[int, http.client.HTTPMessage, bytes]:
-        """Sends until there is an answer, as often as was said."""
+        """Response to a request, which is repeated as often as was declared.
+
+        Args:
+            method: Of HTTP.
+            path: Of the resource.
+            headers: Besides the token.
+            body: JSON bytes, if any.
+        """
         sent = self._headers | {k: v for k, v in (headers or {}).items() if v}
         if body:
             sent["Content-Type"] = "application/json"

@@ -70,7 +70,7 @@ _TICKET = re.compile(r"[\w.]+", re.ASCII)
 
 @dataclass(frozen=True)
 class Seen:
-    """What a process last saw of the store."""
+    """View of the store that a process caches."""
 
     run: Any
     policies: Mapping[int, tuple[bytes, str]]  # files and ETags of the last versions that served
@@ -95,7 +95,7 @@ class Service:
             warnings.simplefilter("ignore", TacitWarning)
             # One takes users in and serves; one computes, which may take long.
             self.agent, computes = app.agent(self.store), app.agent(self.store)
-        self.agent.window = computes.window = app.serving.window
+        self.agent.intake.window = computes.intake.window = app.serving.window
         self.form, self.spec = form_of(self.agent), self.agent.spec
         self.requests: Counter[int] = Counter()
         self._rates: OrderedDict[tuple[str, str], tuple[float, float]] = OrderedDict()
@@ -116,7 +116,7 @@ class Service:
         self.loop.close()
         self._watcher.join(timeout=10.0)
         with contextlib.suppress(TacitError):
-            self.agent.flush_places()
+            self.agent.intake.flush()
         self.store.close()
         note("ended")
 
@@ -131,7 +131,7 @@ class Service:
         # One at a time: a thread that was slow must not bring back what it saw before others.
         with self._watching:
             try:
-                self.agent.flush_places()
+                self.agent.intake.flush()
                 self.seen = self._look(self.seen)
                 self.reachable = True
             except StoreGone:
@@ -161,10 +161,10 @@ class Service:
 
     async def ticket(self) -> str:
         """A place in the block that fills; where that is full, in the next one, if there is one."""
-        ticket = self.agent.ticket()
-        if not ticket and self.agent.unwritten:
+        ticket = self.agent.intake.ticket()
+        if not ticket and self.agent.intake.unwritten:
             await asyncio.to_thread(self.watch)
-            ticket = self.agent.ticket()
+            ticket = self.agent.intake.ticket()
         return ticket
 
     def problem(self) -> str:
@@ -212,7 +212,7 @@ class Service:
             raise HTTPException(429, "slower, please", {"Retry-After": "1"})
 
     async def body(self, request: Request) -> dict[str, Any]:
-        """What was sent, as an object."""
+        """Body of a request, as an object."""
         sent = await self.sent(request)
         try:
             found = json.loads(sent)
@@ -223,7 +223,7 @@ class Service:
         return found
 
     async def sent(self, request: Request) -> bytes:
-        """What was sent, if it is not too long, and came in time."""
+        """Body of a request, if it is not too long and came in time."""
         parts, size = [], 0
         try:
             async with asyncio.timeout(self.app.serving.seconds):
@@ -427,7 +427,7 @@ def _devices(app: FastAPI, service: Service) -> None:
 
     @app.get("/v1/task", responses=answers(200, 401, 403, 429), tags=["device"])
     async def task(request: Request, version: int = -1) -> dict[str, Any]:
-        """What a device needs to know besides: sizes, labels, the guarantee, what to report.
+        """Schema for devices: sizes, labels, the guarantee, the statistic to report.
 
         With the version of the policy that was read, what is said is no older.
         """
@@ -492,7 +492,14 @@ COMMANDS = ("serve", "pin", "unpin", "stop", "start")
 
 
 def obey(service: Service, what: str, version: int, by: str) -> dict[str, Any]:
-    """Does what a curator asks for; what cannot be done is a 422, and changes nothing."""
+    """Carries out a curator's command; one that cannot be done is a 422, and changes nothing.
+
+    Args:
+        service: Whose agent it is for.
+        what: One of :data:`COMMANDS`.
+        version: Of the policy to serve or pin.
+        by: Name of the token, for the log.
+    """
     agent = service.agent
     try:
         if what in ("serve", "pin"):

@@ -65,7 +65,7 @@ class Form:
         self._struct = struct.Struct(f"<{2 * horizon + 2}i{horizon}d")
 
     def fits(self, body: Mapping[str, Any], size: int) -> str:
-        """What is wrong with the shape of an episode, or of a report that has so many numbers.
+        """Mistake in the shape of an episode or report, in words; empty if there is none.
 
         Lengths and types are public.
         """
@@ -150,7 +150,7 @@ class Intake:
 
     @property
     def problem(self) -> str:
-        """What went wrong with the last who came, a minute ago at most; public words."""
+        """The last problem of intake, a minute ago at most, in public words."""
         at, words = self._failed
         return words if time.monotonic() - at < 60.0 else ""
 
@@ -187,7 +187,7 @@ class Intake:
         came = [arrival for arrival, _ in batch]
         answers: Sequence[Answer | None] = [None] * len(batch)
         try:
-            answers = self._agent.receive(
+            answers = self._agent.intake.receive(
                 self._form.block([a.body for a in came]),
                 [a.user for a in came],
                 [a.event for a in came],

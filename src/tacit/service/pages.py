@@ -58,7 +58,7 @@ def rendered(template: str, title: str, who: Visitor | None = None, **values: An
 
 @dataclass(frozen=True)
 class Tools:
-    """What a page says of a ledger and of policies; the command line has the words."""
+    """Texts of pages about the ledger and policies, shared with the command line."""
 
     report: Callable[[Store, Sequence[str]], str]  # of a store, with policies, as a page
     differences: Callable[[Any, Any], dict[str, Any]]
@@ -66,7 +66,7 @@ class Tools:
 
 @dataclass(frozen=True)
 class Visitor:
-    """Who looks at a page."""
+    """A visitor of a page."""
 
     name: str
     role: str
@@ -74,7 +74,7 @@ class Visitor:
 
 
 class Pages:
-    """What the pages need."""
+    """Dependencies of the pages."""
 
     def __init__(self, service: http.Service, tools: Tools | None) -> None:
         self.service, self.tools = service, tools
@@ -83,12 +83,12 @@ class Pages:
     # Who looks.
 
     def cookie(self, name: str) -> str:
-        """What a browser holds."""
+        """Cookie of a session."""
         said = f"{name}.{int(time.time()) + _SECONDS}"
         return f"{said}.{self.service.seen.keys.mark('cookie', said)}"
 
     def visitor(self, request: Request, *roles: str) -> Visitor:
-        """Who looks; without a cookie she is sent to the door."""
+        """The visitor; without a cookie she is redirected to the sign-in page."""
         held, keys = request.cookies.get(_COOKIE, ""), self.service.seen.keys
         said, _, mark = held.rpartition(".")
         name, _, until = said.partition(".")
@@ -100,7 +100,7 @@ class Pages:
         return Visitor(name, role, keys.mark("csrf", held))
 
     async def form(self, request: Request) -> dict[str, str]:
-        """What a form sent."""
+        """Fields of a form."""
         sent = await self.service.sent(request)
         try:
             held = parse_qs(sent.decode("ascii"), max_num_fields=20)
@@ -109,7 +109,7 @@ class Pages:
         return {name: values[0] for name, values in held.items()}
 
     async def sent(self, request: Request, *roles: str) -> tuple[Visitor, dict[str, str]]:
-        """Who sent a form of ours, and what it says."""
+        """The visitor who sent a form, and its fields."""
         who = self.visitor(request, *roles)
         held = await self.form(request)
         if not hmac.compare_digest(held.get("csrf", "").encode(), who.csrf.encode()):

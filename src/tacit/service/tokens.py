@@ -26,7 +26,7 @@ class Keys:
         self._tokens = {row.name: (row.role, row.digest) for row in rows}
 
     def mark(self, *words: str) -> str:
-        """A keyed hash of texts, which nobody else can make."""
+        """A keyed hash (MAC) of texts."""
         return hashed(self._key, *words)
 
     def marked(self, mark: str, *words: str) -> bool:

@@ -72,7 +72,7 @@ class Plan:
     why: str  # what the agent chose, in its own words
     # whether the agent learns from one batch of users, whom a fixed behaviour serves. Then the
     # users needed are those of the smallest batch tried whose policy is good
-    batch: bool = False
+    offline: bool = False
     given: bool = False  # whether that many users were asked about
     chosen: str = ""  # why it is this agent, where none was named
     seconds: float = 0.0
@@ -80,7 +80,7 @@ class Plan:
     @property
     def users_to_90(self) -> float | None:
         """Median of the users until those who are served have 90 %; ``None`` if not reached."""
-        return _needed(self.results, self.batch)
+        return _needed(self.results, self.offline)
 
     @property
     def greedy_users_to_90(self) -> float | None:
@@ -90,7 +90,7 @@ class Plan:
     @property
     def spread(self) -> tuple[int | None, int | None]:
         """The fewest and the most users that a run took; ``None`` is more than there were."""
-        needed = [r.greedy_users_to_90 if self.batch else r.users_to_90 for r in self.results]
+        needed = [r.greedy_users_to_90 if self.offline else r.users_to_90 for r in self.results]
         reached = [users for users in needed if users is not None]
         return min(reached, default=None), None if None in needed else max(reached)
 
@@ -99,13 +99,13 @@ class Plan:
         """Whether the runs were ten times as long as the median took."""
         needed = self.users_to_90
         # A batch has no later releases, which could relapse.
-        return needed is not None and (self.batch or self.users >= 10 * needed)
+        return needed is not None and (self.offline or self.users >= 10 * needed)
 
     @property
     def price(self) -> float | None:
         """How many times the users of an agent without privacy are needed."""
         private = self.users_to_90
-        plain = _needed(self.baseline, self.batch)
+        plain = _needed(self.baseline, self.offline)
         # An agent that is good from the start has nothing to pay.
         return None if private is None or not plain else private / plain
 
@@ -125,8 +125,8 @@ class Plan:
             "users_to_90_range": list(self.spread),
             "greedy_users_to_90_median": self.greedy_users_to_90,
             "settled": self.settled,
-            "non_private_users_to_90_median": _needed(self.baseline, self.batch),
-            "batch": self.batch,
+            "non_private_users_to_90_median": _needed(self.baseline, self.offline),
+            "offline": self.offline,
             "score_median": median(r.score for r in self.results),
             "greedy_score_median": median(r.greedy_score for r in self.results),
             "price": self.price,
@@ -184,14 +184,14 @@ def plan(
             baseline=(),
             noise_std=_noise(made),
             why=str(getattr(made, "why", "")),
-            batch=choice.batch,
+            offline=choice.offline,
             given=users is not None,
             chosen=choice.why,
         )
 
     def search(model: Privacy) -> Plan:
-        batch = agent.settled(first.spec, users or most, model).batch
-        for declared in [users] if users is not None else _tries(most, batch):
+        offline = agent.settled(first.spec, users or most, model).offline
+        for declared in [users] if users is not None else _tries(most, offline):
             tried = simulate(model, declared)
             if tried.settled:
                 break
@@ -200,7 +200,7 @@ def plan(
     found = plain = search(privacy)
     if privacy.private:
         model = NonPrivate()
-        plain = search(model) if found.batch else simulate(model, found.users)
+        plain = search(model) if found.offline else simulate(model, found.users)
     return replace(found, baseline=plain.results, seconds=time.perf_counter() - start)
 
 
@@ -219,14 +219,14 @@ def _agent(choice: AgentChoice, users: int, privacy: Privacy, spec: Any, seed: i
     return choice.build(spec, users, privacy, seed)
 
 
-def _tries(most: int, batch: bool) -> list[int]:
+def _tries(most: int, offline: bool) -> list[int]:
     """Numbers of users: multiplied by ten from 10,000 on, or sizes of a batch."""
     sizes = [10**power for power in range(4, 18)]
-    if batch:
+    if offline:
         sizes = [size * 10**power for power in range(10) for size in BATCH_USERS]
     return [size for size in sizes if size < most] + [most]
 
 
-def _needed(results: Sequence[Result], batch: bool) -> float | None:
-    """The median of the users needed; of a batch agent the whole batch, if its policy is good."""
-    return median(r.greedy_users_to_90 if batch else r.users_to_90 for r in results)
+def _needed(results: Sequence[Result], offline: bool) -> float | None:
+    """Median of the users needed; of an offline agent the whole batch, if its policy is good."""
+    return median(r.greedy_users_to_90 if offline else r.users_to_90 for r in results)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from tacit.core.world import World
-from tacit.names.targets import fingerprint
+from tacit.imports import fingerprint
 from tacit.privacy.arguments import whole_number
 from tacit.privacy.errors import CorruptFile, InvalidArgument, TacitError
 from tacit.privacy.html import card

@@ -132,7 +132,7 @@ class Store:
     def _postgres(self) -> sa.Engine:
         url = sa.make_url(self.where).set(drivername="postgresql+psycopg")
         limits = "-c lock_timeout=10s -c statement_timeout=60s "
-        limits += "-c idle_in_transaction_session_timeout=30s -c tcp_keepalives_idle=10"
+        limits += "-c idle_in_transaction_session_timeout=5s -c tcp_keepalives_idle=10"
         alive = {
             "connect_timeout": 5,
             "keepalives_idle": 10,

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 
 from tacit.core.algorithm import BlockInfo, BlockSizes, Floats, Plan, Progress, Queries, Query
 from tacit.core.constructors import make_agent
-from tacit.core.schedule import Schedule
+from tacit.core.problem import Schedule
 from tacit.data.columns import as_numbers, require_shape
 from tacit.data.episodes import Episodes
 from tacit.privacy.arguments import FilePath, checked_number, instance_of, one_of, whole_number

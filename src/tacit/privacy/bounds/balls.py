@@ -52,7 +52,7 @@ class InBall(Statistic):
     apart: ClassVar[float] = 2.0
 
     def _sums_to(self, part: Part) -> None:
-        """What ``__post_init__`` of a subclass says."""
+        """Bound that ``__post_init__`` of a subclass declares."""
         if not (math.isfinite(self.clip) and self.clip > 0):
             raise InvalidArgument(f"clip must be finite and > 0, got {self.clip!r}")
         object.__setattr__(self, "part", part)

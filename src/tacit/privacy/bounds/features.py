@@ -105,7 +105,7 @@ class BoundedSteps(Statistic):
 
     @cached_property
     def _longest(self) -> float:
-        """What the longest steps add up to."""
+        """Sum of the longest steps."""
         return self._add_up(self._weights * self._step_lengths)
 
     @cached_property
@@ -115,7 +115,7 @@ class BoundedSteps(Statistic):
         return np.asarray(np.sqrt(self.gram * q * q + self._cross * q))
 
     def _add_up(self, lengths: Floats) -> float:
-        """What the largest of a table (1 or H, S, A) of lengths add up to; see the class."""
+        """Sum of the largest lengths of a table (1 or H, S, A); see the class."""
         tops = np.broadcast_to(lengths.max(axis=(1, 2)), (self.horizon,))
         return float(tops.sum() if self.pooled else np.linalg.norm(tops))
 
@@ -157,7 +157,7 @@ class BoundedSteps(Statistic):
         return rho
 
     def _farthest(self) -> float:
-        """What the distances of two users' steps add up to, at most."""
+        """Largest sum of the distances of two users' steps."""
         power = 1 if self.pooled else 2
         most_weight = self.bound / np.maximum(self._step_lengths, SHORTEST)
         tables = [self._distances(np.minimum(w, most_weight)) ** power for w in self._weights]

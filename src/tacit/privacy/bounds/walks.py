@@ -25,7 +25,7 @@ _CHUNK = 1 << 20
 _ROUNDS, _TILTS, _LEAST_ALONG = 200, 10, 1e-3
 
 
-def distances(base: Floats, paid: Floats, some: slice, rest: slice) -> Floats:
+def _distances(base: Floats, paid: Floats, some: slice, rest: slice) -> Floats:
     """The largest squared distances of rows (base, r paid), for r in [0, 1] of each.
 
     Rewards are 0 or 1, as a distance is convex in each.
@@ -51,7 +51,7 @@ def extremes(base: Floats, paid: Floats) -> tuple[float, float]:
     rows = max(1, _CHUNK // len(base))
     for begin in range(0, len(base), rows):
         some, rest = slice(begin, begin + rows), slice(begin, None)
-        farthest = max(farthest, float(distances(base, paid, some, rest).max()))
+        farthest = max(farthest, float(_distances(base, paid, some, rest).max()))
         products = base[some] @ base[rest].T
         products += np.minimum(paid[some] @ paid[rest].T, 0.0)
         products /= lengths[some, np.newaxis] * lengths[rest]
@@ -99,7 +99,7 @@ class Walks:
             alone = self._by_state(lengths + ahead.max(axis=0)[self.after])
             most = np.maximum(np.maximum(alone[:, np.newaxis], alone), ahead.max())
             for state, begin, end in zip(self._here, self._begins, ends, strict=True):
-                apart = distances(base, paid, slice(begin, end), slice(None))
+                apart = _distances(base, paid, slice(begin, end), slice(None))
                 if pooled:
                     apart = np.sqrt(np.maximum(apart, 0.0))
                 apart += ahead[self.after[begin:end]][:, self.after]

@@ -140,7 +140,7 @@ class Counter(Uncopyable, ABC):
         return fresh
 
     def _released(self, steps: Ints, fresh: Ints) -> NDArray[Any]:
-        """What is published, in steps: a function of w. Here B is of whole numbers.
+        """The published value in steps: a function of w. Here B is of whole numbers.
 
         Args:
             steps: the new item.
@@ -149,7 +149,7 @@ class Counter(Uncopyable, ABC):
         return self._sum + self._advance(fresh)
 
     def _state(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """What the kind keeps between releases: JSON values and arrays."""
+        """State of the kind between releases: JSON values and arrays."""
         return {}, {name: getattr(self, f"_{name}") for name in self.kept}
 
     def _restore(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
@@ -178,14 +178,14 @@ class Counter(Uncopyable, ABC):
     def largest_sum(self) -> float:
         """How many steps the sizes of all items may add up to, at the next release.
 
-        The size of an item is that of its largest coordinate. It depends on nobody's values, so
+        The size of an item is that of its largest coordinate. It depends on no user's values, so
         that whoever knows how many users there are can refuse in time.
         """
         return self._grid.most(self._items, LARGEST >> self._places())
 
     @property
     def guarantee(self) -> Guarantee:
-        """What is proven of everything this counter ever publishes."""
+        """Guarantee of everything this counter ever publishes."""
         if self.budget is None:
             raise InvalidArgument("no budget was declared; build the counter with tacit.counter")
         words = exact_words(self.distribution == "laplace")
@@ -330,7 +330,14 @@ def check_release(counter: Counter, release: int) -> None:
 def revive_counter(
     meta: dict[str, Any], arrays: dict[str, NDArray[Any]], source: NoiseSource, kind: Any = None
 ) -> Counter:
-    """The counter that :meth:`Counter.dump` described."""
+    """The counter that :meth:`Counter.dump` described.
+
+    Args:
+        meta: Its description.
+        arrays: Its state.
+        source: Noise to go on with.
+        kind: Class of a counter that is not among the built-in kinds.
+    """
     from tacit.privacy.counters.choose import KINDS
 
     counter: Counter = (kind or KINDS[meta["counter"]])(

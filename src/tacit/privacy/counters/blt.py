@@ -90,7 +90,7 @@ class BufferedToeplitz(Counter):
 
     @property
     def largest_sum(self) -> float:
-        """See :attr:`Counter.largest_sum`; here by the places of the buffers."""
+        """Largest sum of item sizes, by the places of the buffers."""
         places = self._resolution(self.released + 1).buffers
         return self._grid.most(self._items, LARGEST >> places)
 
@@ -141,7 +141,7 @@ class BufferedToeplitz(Counter):
 
 
 class Endless(BufferedToeplitz):
-    """A BLT for a stream whose end nobody knows.
+    """A BLT for a stream of unknown length.
 
     All a_i are below 1, so the columns of C have a finite length however long they go on:
     |c|^2 = 1 + sum_ij w_i w_j / (1 - a_i a_j). That is what is paid, once, and it pays for any

@@ -52,13 +52,13 @@ def counter(
             Gaussian and ``sensitivity`` is in the 2-norm (Frobenius for symmetric matrices).
         sensitivity: the most that one user can change the one item she is in, enforced by you.
         releases: the number of releases that are paid for; the counter refuses more. ``None``
-            where nobody knows it.
+            where it is unknown.
         shape: the shape of one item, ``()`` for a plain number.
         symmetric: items are (stacks of) symmetric matrices.
         kind: ``"auto"`` for the smallest worst-case error at reasonable memory, or a name of
             ``KINDS``; ``why`` of the counter says why it was chosen.
         relation: what ``sensitivity`` was computed for; it is stated in the guarantee.
-        noise_seed: a simulation that protects nobody; see :class:`tacit.privacy.noise.Noise`.
+        noise_seed: a simulation without protection; see :class:`tacit.privacy.noise.Noise`.
         source: another source of noise (for audits); excludes ``noise_seed``.
 
     >>> c = counter(Budget(1.0, 1e-6), sensitivity=1.0, releases=100)

@@ -132,7 +132,7 @@ class NormalisedSquareRoot(_Dense):
     """The square root with columns of equal length: C = F diag(1 / |F_:j|).
 
     F is the Toeplitz square root of A, A = F F. Scaled, no column is shorter than another, so that
-    the last users pay as much as the first ones and everybody's noise is smaller. B = A C^-1 =
+    the last users pay as much as the first ones and all noise is smaller. B = A C^-1 =
     A diag(|F_:j|) F^-1.
 
     >>> root = NormalisedSquareRoot(releases=1024, mu=1.0)

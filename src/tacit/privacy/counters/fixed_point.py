@@ -154,7 +154,7 @@ def octave(release: int) -> int:
 
 @lru_cache(maxsize=256)
 def octave_share(number: int) -> float:
-    """What an octave may use of all that rounding may add; together no more than 1.
+    """Share of an octave in all that rounding may add; together no more than 1.
 
     Never more than the octave before, so that units never become coarser.
     """

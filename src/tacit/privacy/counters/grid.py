@@ -102,7 +102,14 @@ class Grid(NamedTuple):
 
     @classmethod
     def of(cls, sensitivity: float, items: Items, norm: Literal["l1", "l2"], whole: bool) -> Grid:
-        """The grid of a counter's items."""
+        """The grid of a counter's items.
+
+        Args:
+            sensitivity: Of an item, in its own unit.
+            items: Shape of the items.
+            norm: Of the sensitivity.
+            whole: Whether items are whole numbers already.
+        """
         if whole:
             if items.symmetric:
                 raise InvalidArgument("whole items are vectors: pack symmetric matrices before")

@@ -1,0 +1,185 @@
+"""Feature maps of kernels, and functions of your own as feature maps."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from tacit.continuous.features import BoxMap, FeatureMap, Grid, check_count
+from tacit.data.sizes import check_size
+from tacit.privacy.arguments import positive
+from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.statistic import Floats
+
+if TYPE_CHECKING:
+    from tacit.continuous.spec import BoxSpec
+
+# Frequencies along each coordinate of a default quadrature, up to three; more have three.
+_NODES = {1: 7, 2: 5, 3: 4}
+
+
+@dataclass(frozen=True)
+class Quadrature(BoxMap):
+    """Quadrature Fourier features of the squared exponential kernel (Mutny and Krause, 2018).
+
+    <z(s), z(s')> is about k(s, s'), so that functions of a kernel's space are about linear in z.
+
+    On the unit cube, k(x, x') = exp(-|x - x'|^2 / (2 l^2)) is the mean of cos(w' (x - x')) over
+    normal w of standard deviation 1 / l. With ``nodes`` points of a Gauss-Hermite rule along each
+    coordinate, of weights q, the mean is a sum; each pair w, -w gives the features
+    sqrt(2 q) cos(w' x) and sqrt(2 q) sin(w' x), and w = 0 gives sqrt(q). So there are nodes^D, and
+    their squares add up to the sum of all weights: every state's features have length 1.
+
+    >>> features = Quadrature((0.0,), (2.0,), lengthscale=0.5, nodes=9)
+    >>> z = features([[0.0], [1.0], [9.0]])
+    >>> (z @ z.T).round(6)[0, 1], round(math.exp(-0.5), 6), (z**2).sum(axis=1).round(12).tolist()
+    (np.float64(0.606531), 0.606531, [1.0, 1.0, 1.0])
+    """
+
+    published_as: ClassVar[str] = "quadrature"
+    lengthscale: float = 0.5  # l, in widths of the box
+    nodes: int = 7  # along each coordinate; odd ones have a constant among their features
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "lengthscale", positive("lengthscale", self.lengthscale))
+        object.__setattr__(self, "nodes", check_size("nodes", self.nodes))
+        if self.nodes > 100:
+            raise InvalidArgument(f"nodes must be at most 100, got {self.nodes!r}")
+        check_count("nodes", self.size)
+
+    @cached_property
+    def size(self) -> int:
+        """nodes^D."""
+        return int(self.nodes ** len(self.lows))
+
+    @cached_property
+    def waves(self) -> tuple[Floats, Floats]:
+        """Frequencies (n, D), one of each pair, and their amplitudes (n,)."""
+        roots, weights = np.polynomial.hermite.hermgauss(self.nodes)
+        along = list(zip(roots * math.sqrt(2.0) / self.lengthscale, weights, strict=True))
+        kept, amplitudes = [], []
+        for nodes in itertools.product(along, repeat=len(self.lows)):
+            w = tuple(0.0 if abs(node) < 1e-12 else float(node) for node, _ in nodes)
+            q = math.prod(float(weight) / math.sqrt(math.pi) for _, weight in nodes)
+            first = next((x for x in w if x), 0.0)
+            if first >= 0.0:
+                kept.append(w)
+                amplitudes.append(math.sqrt(q if first == 0.0 else 2.0 * q))
+        return np.array(kept), np.array(amplitudes)
+
+    def describe(self) -> str:
+        """The map in a few words."""
+        return f"{self.size} quadrature Fourier features of lengthscale {self.lengthscale:g}"
+
+    def _evaluate(self, states: Floats) -> Floats:
+        frequencies, amplitudes = self.waves
+        lows, highs = np.array(self.lows), np.array(self.highs)
+        phase = (np.clip(states, lows, highs) - lows) / (highs - lows) @ frequencies.T
+        moving = np.abs(frequencies).sum(axis=1) > 0.0
+        waves = (amplitudes * np.cos(phase), amplitudes[moving] * np.sin(phase[:, moving]))
+        return np.concatenate(waves, axis=1)
+
+
+def kernel_features(spec: BoxSpec) -> FeatureMap:
+    """The spec's own features, or Fourier features of a kernel of half the width of the box."""
+    if spec.features is not None:
+        return spec.features
+    nodes, D = _NODES.get(spec.dimension, 3), spec.dimension
+    if nodes**D > 1000:
+        raise InvalidArgument(f"{nodes**D:,} features of {D} coordinates: give the spec features")
+    return Quadrature(spec.lows, spec.highs, 0.5, nodes)
+
+
+def public_states(spec: BoxSpec, most: int = 4096) -> Floats:
+    """States of the box, (n, D), to plan on: a grid, at most 101 along a coordinate."""
+    along = max(2, min(101, int(most ** (1.0 / spec.dimension))))
+    return Grid(spec.lows, spec.highs, (along,) * spec.dimension).points
+
+
+def ridge_fit(at: Floats, ridge: float) -> Floats:
+    """Matrix (m, n) from values at n states to weights of their features ``at``, (n, m)."""
+    n, m = at.shape
+    matrix = at.T @ at / n + ridge * np.eye(m)
+    return np.asarray(np.linalg.solve(matrix, at.T / n), dtype=np.float64)
+
+
+@dataclass(frozen=True, repr=False)
+class Custom(FeatureMap):
+    """A function of your own. It cannot be published as numbers, only as code.
+
+    Non-finite states never reach the function, and non-finite features become the zero vector.
+    Features that are longer than ``bound`` are scaled down to it, so that the bound holds whatever
+    the function does.
+
+    Attributes:
+        function: maps finite states, (n, D), to features, (n, size). It must treat every state on
+            its own and must not raise: else one user could change what is done to others.
+        size: how many features there are.
+        bound: the largest norm; infinite by default, which leaves clipping to the statistics.
+
+    >>> features = Custom(lambda states: states**2, size=1, bound=1.0)
+    >>> features([[0.5], [3.0], [np.nan]]).tolist()
+    [[0.25], [1.0], [0.0]]
+    """
+
+    function: Callable[[Floats], ArrayLike]
+    size: int
+    bound: float = math.inf
+
+    def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise InvalidArgument(f"function must be callable, got {self.function!r}")
+        object.__setattr__(self, "size", check_size("size", self.size))
+        check_count("size", self.size)
+        good = isinstance(self.bound, (int, float, np.integer, np.floating))
+        if not good or isinstance(self.bound, bool) or not self.bound > 0.0:
+            raise InvalidArgument(f"bound must be a number > 0, got {self.bound!r}")
+        object.__setattr__(self, "bound", float(self.bound))
+
+    @property
+    def dimension(self) -> None:
+        """Unknown: the function decides."""
+        return
+
+    def describe(self) -> str:
+        """The map in a few words."""
+        return f"{self.size} features by {_named(self.function)}"
+
+    def __repr__(self) -> str:
+        # An address in memory would differ from one run to the next.
+        return f"Custom({_named(self.function)}, size={self.size}, bound={self.bound!r})"
+
+    def _evaluate(self, states: Floats) -> Floats:
+        # A user's values must not warn either.
+        with np.errstate(all="ignore"):
+            features = np.array(self.function(states), dtype=np.float64)
+        if features.shape != (len(states), self.size):
+            raise InvalidArgument(
+                f"{_named(self.function)} must return an array of shape "
+                f"({len(states)}, {self.size}), got {features.shape}"
+            )
+        features[~np.isfinite(features).all(axis=1)] = 0.0
+        if math.isfinite(self.bound):
+            # The largest entry first: squares of large numbers overflow.
+            largest = np.abs(features).max(axis=1, keepdims=True)
+            unit = features / np.where(largest > 0.0, largest, 1.0)
+            norms = np.linalg.norm(unit, axis=1, keepdims=True)
+            with np.errstate(over="ignore"):
+                long = norms * largest > self.bound
+            shortened = unit / np.where(norms > 0.0, norms, 1.0) * self.bound
+            features = np.where(long, shortened, features)
+        return features
+
+
+def _named(function: Callable[..., Any]) -> str:
+    module = getattr(function, "__module__", "")
+    name = getattr(function, "__qualname__", type(function).__qualname__)
+    return f"{module}.{name}" if module else str(name)

@@ -1,0 +1,149 @@
+"""Policies that draw their actions: softmax over numbered ones, Gaussian in a box of vectors."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tacit.continuous.action_box import ActionBox
+from tacit.continuous.policy import QPolicy, uniforms
+from tacit.privacy.arguments import instance_of
+from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.statistic import Floats, Ints
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SoftmaxPolicy(QPolicy):
+    """Every action with a chance proportional to exp(weights[a] @ features(state)).
+
+    >>> from tacit.continuous import Grid
+    >>> policy = SoftmaxPolicy(Grid((0.0,), (1.0,), (2,)), [[0.0, 0.0], [1.0, 1.0]])
+    >>> policy.probabilities([0.3]).round(3).tolist()
+    [0.269, 0.731]
+    """
+
+    kind: ClassVar[str] = "softmax"
+
+    def probabilities(self, states: ArrayLike) -> Floats:
+        """The probabilities of all actions, (..., A), in states, (..., D)."""
+        values = self.values(states)
+        chances: Floats = np.exp(values - values.max(axis=-1, keepdims=True))
+        chances /= chances.sum(axis=-1, keepdims=True)
+        return chances
+
+    def by_coins(self, states: ArrayLike, coins: Floats) -> Ints:
+        """Actions, (n,), in states, (n, D), by a uniform number of [0, 1) for each of them."""
+        below = np.cumsum(self.probabilities(states), axis=-1) <= coins[..., np.newaxis]
+        drawn: Ints = np.minimum(below.sum(axis=-1), self.n_actions - 1)
+        return drawn
+
+    def act_many(
+        self, step: int, states: ArrayLike, rng: np.random.Generator | None = None
+    ) -> Ints:
+        """The actions, (n,), in states, (n, D), drawn independently."""
+        return self.by_coins(states, uniforms(rng, len(np.asarray(states))))
+
+    def scores(self, states: Floats, actions: Ints) -> Floats:
+        """Derivatives, (..., A), of the logarithm of an action's chance by weights @ features."""
+        taken = actions[..., np.newaxis] == np.arange(self.n_actions)
+        scores: Floats = taken - self.probabilities(states)
+        return scores
+
+    def _published(self) -> dict[str, NDArray[Any]]:
+        return {"weights": self.weights}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GaussianPolicy(SoftmaxPolicy):
+    """Actions in a box: normal around weights @ features(state), which is kept in the box.
+
+    Means and ``sigma`` are in units of the box, whose corners are -1 and 1. Actions are numbers of
+    the mesh of ``box``; :meth:`action` is the vector itself. ``sigma=0`` takes the mean.
+
+    >>> from tacit.continuous import Grid
+    >>> box = ActionBox((-2.0,), (2.0,))
+    >>> policy = GaussianPolicy(Grid((0.0,), (1.0,), (2,)), [[0.0, 1.0]], box=box)
+    >>> policy.action([0.5]).tolist()
+    [1.0]
+    """
+
+    kind: ClassVar[str] = "gaussian"
+    box: ActionBox = None  # type: ignore[assignment]
+    sigma: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        instance_of("box", self.box, ActionBox)
+        good = len(self.weights) == self.box.dimension and 0.0 <= self.sigma < np.inf
+        if not good or self.epsilon:
+            raise InvalidArgument(
+                f"weights must have {self.box.dimension} rows, sigma be >= 0 and epsilon 0, got "
+                f"{len(self.weights)}, {self.sigma!r} and {self.epsilon!r}"
+            )
+
+    @property
+    def n_actions(self) -> int:
+        """How many points the mesh has."""
+        return self.box.size
+
+    def means(self, states: ArrayLike) -> Floats:
+        """Mean actions, (..., k), in units of the box."""
+        return np.clip(self.values(states), -1.0, 1.0)
+
+    def greedy(self, states: ArrayLike) -> Ints:
+        """The number of the mean action."""
+        return self.box.numbers(self.means(states))
+
+    def probabilities(self, states: ArrayLike) -> Floats:
+        """Refused: a mesh has too many points."""
+        raise InvalidArgument("actions are vectors: ask for means and sigma")
+
+    def by_coins(self, states: ArrayLike, coins: Floats) -> Ints:
+        """Numbers of the mesh, by a uniform number of [0, 1) for each state."""
+        aims = self.means(states)
+        if self.sigma > 0.0:
+            aims = aims + self.sigma * normals(coins, self.box.dimension)
+        return self.box.numbers(aims)
+
+    def act_many(
+        self, step: int, states: ArrayLike, rng: np.random.Generator | None = None
+    ) -> Ints:
+        """The numbers of actions, (n,), in states, (n, D), drawn independently."""
+        users = len(np.asarray(states))
+        return self.by_coins(states, np.zeros(users) if self.sigma == 0.0 else uniforms(rng, users))
+
+    def action(self, state: ArrayLike, rng: np.random.Generator | None = None) -> Floats:
+        """The action itself in a state, in the box."""
+        return self.box.actions(self.act(0, state, rng))
+
+    def scores(self, states: Floats, actions: Ints) -> Floats:
+        """Derivatives, (..., k), of the log density by means, in standard deviations."""
+        scale = self.sigma if self.sigma > 0.0 else 1.0
+        return (self.box.aims(actions) - self.means(states)) / scale
+
+    def _published(self) -> dict[str, NDArray[Any]]:
+        return super()._published() | {
+            "action_lows": np.array(self.box.lows),
+            "action_highs": np.array(self.box.highs),
+            "levels": np.array(self.box.levels),
+            "sigma": np.array(self.sigma),
+        }
+
+
+def normals(coins: Floats, dimension: int) -> Floats:
+    """Independent standard normal numbers, (..., k), from uniform ones of [0, 1), (...,).
+
+    The digits of a uniform number are dealt out: each normal one has 53 bits over k.
+    """
+    from scipy.special import ndtri
+
+    bits = 53 // dimension
+    whole = (coins * 2.0**53).astype(np.uint64)
+    shifts = np.arange(dimension, dtype=np.uint64) * np.uint64(bits)
+    dealt = (whole[..., np.newaxis] >> shifts) & np.uint64(2**bits - 1)
+    drawn: Floats = ndtri((dealt.astype(np.float64) + 0.5) * math.ldexp(1.0, -bits))
+    return drawn

@@ -1,0 +1,557 @@
+"""Intake: which users are taken into which block, what they pay, and what they are told.
+
+There are two doors to one store. ``learn`` takes episodes that are there, and those take their
+places as they come; ``receive`` takes what devices send that took a place when they read a policy.
+Neither looks at a value of an episode: shapes, types, versions, names and events decide.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import threading
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tacit.core.algorithm import Plan
+from tacit.core.stored_run import Checkpoint, RunView, StoredRun
+from tacit.privacy.arguments import row_ids
+from tacit.privacy.errors import HorizonExceeded, InvalidArgument, TacitWarning
+from tacit.privacy.statistic import Block
+from tacit.store import runs
+from tacit.store.runs import Answer
+from tacit.store.store import StoreGone
+from tacit.store.values import dump
+
+Ids: TypeAlias = Sequence[int | str] | None
+Places: TypeAlias = Counter[tuple[int, int]]
+"""Places that were taken, by block and version."""
+_FEWEST = 16  # rows of a buffer
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """Numbers of episodes of one call of ``learn`` by their fate: each has exactly one.
+
+    Public, as taking part is; it says nothing of what happened in an episode.
+
+    >>> receipt = Receipt(users=10, counted=6, waiting=2, retired=1, refused=1, version=3)
+    >>> receipt.taken
+    8
+    """
+
+    users: int  # how many episodes were given
+    counted: int = 0  # in blocks that were released
+    waiting: int = 0  # for the rest of their block
+    retired: int = 0  # of versions that teach nothing: not taken, and nothing was paid for them
+    refused: int = 0  # by the budget: beyond the episodes that a user declared, or could pay for
+    version: int = 0  # of the policy that serves from now on
+    published: tuple[int, ...] = ()  # versions that this call published
+    known: int = 0  # events that came before: not taken again
+
+    @property
+    def taken(self) -> int:
+        """How many have a place in a block."""
+        return self.counted + self.waiting
+
+    def with_part(self, part: Receipt) -> Receipt:
+        """This receipt, after some more of its users were taken."""
+        names = ("counted", "waiting", "refused", "known", "published")
+        sums: dict[str, Any] = {name: getattr(self, name) + getattr(part, name) for name in names}
+        return replace(self, version=part.version, **sums)
+
+    def __str__(self) -> str:
+        fates = {
+            "counted": self.counted,
+            "waiting": self.waiting,
+            "of retired versions": self.retired,
+            "refused by the budget": self.refused,
+            "known before": self.known,
+        }
+        words = [f"{count:,} {fate}" for fate, count in fates.items() if count]
+        new = f"; published {', '.join(map(str, self.published))}" if self.published else ""
+        return f"{self.users:,} episodes: {', '.join(words) or 'none'}; version {self.version}{new}"
+
+
+class EpisodeBuffer:
+    """Episodes in memory that wait for the rest of their block. Raw and sensitive.
+
+    Columns are doubled when they are full, so one more user costs the same. Rows are written behind
+    those that count, and count by one assignment: an exception leaves the same users waiting. They
+    are of one block; users of an older one are in the store.
+    """
+
+    def __init__(self) -> None:
+        # The block, how many wait for it, their columns, or their sums.
+        self._kept: tuple[int, int, dict[str, NDArray[np.generic]], Block | None]
+        self._kept = (-1, 0, {}, None)
+        self._names: list[str] = []
+
+    def users(self, block: int) -> int:
+        """How many wait for this block."""
+        return self._kept[1] if self._kept[0] == block else 0
+
+    def add(self, part: Block, block: int, names: Sequence[str]) -> None:
+        """Adds users of a block: a copy of their rows, unless they are sums."""
+        users = self.users(block)
+        # No list as long as a simulated block: users without names are filled in where one has one.
+        self._names[users:] = [*[""] * (users - len(self._names)), *names] if names else ()
+        if part.aggregate:
+            self._kept = (block, part.users, {}, part)
+            return
+        stop, rows = users + part.users, part.arrays
+        columns = self._kept[2] if users else {}
+        if users and columns.keys() != rows.keys():
+            raise InvalidArgument(f"every user needs {sorted(columns)}, got {sorted(rows)}")
+        new = {name: _room(columns.get(name), rows[name], users, stop) for name in rows}
+        for name, column in new.items():
+            column[users:stop] = rows[name]
+        self._kept = (block, stop, new, None)
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the users, empty where one has none; no list where none has one."""
+        users, names = self._kept[1], self._names
+        return [*names, *[""] * (users - len(names))][:users] if any(names) else []
+
+    def rows(self) -> Block:
+        """All waiting users, as one block."""
+        _, users, columns, sums = self._kept
+        if sums is not None:
+            return sums
+        return Block(users, {name: column[:users] for name, column in columns.items()})
+
+
+class Arrivals(NamedTuple):
+    """Users who come together; names and keys of events are keyed hashes, or there are none."""
+
+    rows: Block
+    names: Sequence[str]
+    keys: Sequence[str]
+    places: Sequence[int]  # in the call
+
+    def only(self, rows: Sequence[int]) -> Arrivals:
+        """Some of them."""
+        if len(rows) == self.rows.users:
+            return self
+        rest: Any = ([each[i] for i in rows] if each else each for each in self[1:])
+        return Arrivals(_rows(self.rows, rows), *rest)
+
+
+class EpisodeIntake:
+    """Takes users into the blocks of a run."""
+
+    def __init__(self, run: StoredRun) -> None:
+        self.run = run
+        self.window = 86400.0  # seconds from reading a policy to sending its episode
+        self.buffer = EpisodeBuffer()
+        self.packets: dict[int, Block] = {}  # by number, where the store has no bytes of it
+        self.visits: dict[str, Any] | None = None  # how often users came, of a run in memory
+        self._schema: Any = None  # version and columns that were checked last
+        self._taken: Places = Counter()
+        self._writing: Places = Counter()  # those that are being written
+        self._counting, self._flushing = threading.Lock(), threading.Lock()
+
+    def users_taken(self, row: Any) -> int:
+        """How many users came: those who were served, and those who wait for their block."""
+        return int(row.taken) + self.buffer.users(row.block)
+
+    def room(self, view: RunView) -> int:
+        """How many more users the block takes that fills."""
+        block = view.filling
+        if block.stage != "open":
+            return 0
+        return max(0, int(block.size - block.places) - self.buffer.users(block.block))
+
+    # Episodes that are there.
+
+    def take(
+        self, data: Block, ids: Ids, events: Sequence[str] | None, step: Callable[[], bool]
+    ) -> Receipt:
+        """Takes users part by part, each by one commit; a part ends where a block does.
+
+        Args:
+            data: Rows of the users, or the sums of exactly one block.
+            ids: One for each of them, or None.
+            events: A name of each episode, or None.
+            step: Moves the oldest block on, if it is ready; returns whether it was.
+        """
+        while step():  # a block that another process left
+            pass
+        view, given = self.run.look(), data.users
+        users, start, stop, before = given, 0, 0, self.users_taken(view.row)
+        try:
+            came = self._new(view.row, self._named(data, ids, events))
+            self._check_open(view.row, came.rows)
+            arrivals = came.only(self._teaching(view, came.rows))
+            data = self._with_component(arrivals.rows, view.checkpoint.plan)
+            arrivals, users = arrivals._replace(rows=data), data.users
+            self._check_schema(view, data)
+            known, version = given - came.rows.users, view.row.version
+            found = Receipt(given, retired=came.rows.users - users, known=known, version=version)
+            on_policy = self.run.algorithm.on_policy(view.checkpoint.plan) and not data.aggregate
+            while start < users:
+                here = self.run.look()
+                room, before = self.room(here), self.users_taken(here.row)
+                if not room:
+                    self._wait_for_room(users - start, step)
+                    continue
+                if data.aggregate and users != room:
+                    raise InvalidArgument(
+                        f"sums must be of one whole block: {room} users, got {users}"
+                    )
+                # Users who followed a policy go into its block, however many they are.
+                stop = users if on_policy else min(users, start + room)
+                told = self.put(arrivals.only(range(start, stop)), here.filling)
+                published = list[int]()
+                if told is None:
+                    continue  # another process was faster
+                start = stop
+                while step():
+                    published.append(self.run.look().row.latest)
+                after = self.run.look()
+                if after.oldest.block > here.filling.block:
+                    told = replace(told, counted=told.waiting, waiting=0)
+                version = after.row.version
+                found = found.with_part(replace(told, version=version, published=tuple(published)))
+        except BaseException as error:
+            with contextlib.suppress(Exception):
+                # A part is taken by one commit: the store says whether it was.
+                fresh = self.run.look(fresh=True)
+                start = stop if self.users_taken(fresh.row) > before else start
+            last = 0 < start < users and arrivals.places[start - 1] + 1
+            _say_who(error, given if start == users > 0 else int(last), given)
+            raise
+        return found
+
+    def _wait_for_room(self, users: int, step: Callable[[], bool]) -> None:
+        """Goes on with a block that another process filled, or waits for it."""
+        block = self.run.look().filling
+        if block.size and block.stage != "closed":
+            if not step():
+                time.sleep(0.01)
+            return
+        raise HorizonExceeded(
+            f"no block is left for {users} more users: the schedule ended, or the block waits for "
+            "devices that have a place in it"
+        )
+
+    def _named(self, data: Block, ids: Ids, events: Sequence[str] | None) -> Arrivals:
+        """A call's users, by the hashes of their names and events, where they have any."""
+        names, keys, keyed = list[str](), list[str](), self.run.store.keyed
+        if ids is not None:
+            row_ids(ids, data.users)
+            names = [keyed("person", str(name)) for name in ids]
+        if events is not None:
+            both = [*zip(names or [""] * data.users, events, strict=False)]
+            if len(events) != data.users or len({*both}) != data.users:
+                raise InvalidArgument("events must be one for each user, and no two the same")
+            keys = [keyed("person", f"{name} {event}") for name, event in both]
+        return Arrivals(data, names, keys, range(data.users))
+
+    def _new(self, row: Any, arrivals: Arrivals) -> Arrivals:
+        """Those whose events did not come before."""
+        if not arrivals.keys:
+            return arrivals
+        with self.run.store.read() as db:
+            old = {event.event for event in runs.known(db, row, arrivals.keys)}
+        return arrivals.only([i for i, key in enumerate(arrivals.keys) if key not in old])
+
+    def _check_open(self, row: Any, data: Block) -> None:
+        if row.succeeded:
+            raise HorizonExceeded("this agent has a successor: give users to that one")
+        if row.stopped:
+            raise InvalidArgument("this run is stopped: agent.start() lets users come again")
+        declared = self.run.algorithm.users
+        left = declared - self.users_taken(row)
+        if data.users > left:
+            raise HorizonExceeded(
+                f"this agent was declared for {declared} users; {left} are left, "
+                f"{data.users} came: a successor goes on with what it learnt (agent.successor)"
+            )
+
+    def _check_schema(self, view: RunView, data: Block) -> None:
+        """Refuses columns that the next query cannot read; shapes and types are public."""
+        columns = {name: (array.dtype, array.shape[1:]) for name, array in data.arrays.items()}
+        plain = type(data) is Block and not data.aggregate
+        if plain and self._schema == (view.row.latest, columns):
+            return
+        if getattr(self.run.curator, "made", "") not in data.arrays:
+            self.run.statistic(view.checkpoint).check(data)
+        self._schema = (view.row.latest, columns)
+
+    def _teaching(self, view: RunView, data: Block) -> Sequence[int]:
+        """Rows of users whose version teaches something; others are retired."""
+        everyone, algorithm = range(data.users), self.run.algorithm
+        alone = data.aggregate or not algorithm.on_policy(view.checkpoint.plan)
+        if alone or "versions" not in data.arrays:
+            return everyone
+        serving, latest, age = view.row.version, view.row.latest, algorithm.max_age
+        oldest = max(serving - age, view.checkpoint.at.offset)
+        newest = latest if age else serving
+        versions = np.asarray(data["versions"])
+        here = (versions >= oldest) & (versions <= newest)
+        if here.all():
+            return everyone
+        if not ((versions >= 0) & (versions <= latest)).any():
+            raise InvalidArgument(
+                f"versions must say which published policy each user followed, 0 to {latest}"
+            )
+        found: list[int] = np.flatnonzero(here).tolist()
+        said = f"{data.users - len(found)} of these users followed none of the policies "
+        said += f"{oldest} to {newest}, and teach this agent nothing: they were not taken"
+        warnings.warn(said, TacitWarning, stacklevel=4)
+        return found
+
+    def _with_component(self, data: Block, plan: Plan) -> Block:
+        """Users with the components that they drew, as a mixed policy needs them.
+
+        Each user says which one she drew. Where none does, none of them would count: that is
+        refused, if only those count who followed the policy.
+        """
+        policy = plan.policy
+        mixed, given = hasattr(policy, "components"), "components" in data.arrays
+        if mixed == given or data.aggregate:
+            return data
+        several = not given and len(policy.components) > 1
+        if data.users and several and self.run.algorithm.on_policy(plan):
+            raise InvalidArgument(
+                f"policy {policy.version} is mixed, and these episodes do not say which of its "
+                "components each user drew: give components=..., of a log component=..."
+            )
+        arrays = {name: array for name, array in data.arrays.items() if name != "components"}
+        if mixed:
+            only = 0 if len(policy.components) == 1 else -1
+            arrays["components"] = np.full(data.users, only, dtype=np.int64)
+        return Block(data.users, arrays)
+
+    def put(self, arrivals: Arrivals, seen: Any) -> Receipt | None:
+        """Puts users into the block that fills; None if it is not as it was seen."""
+        users, names, store = arrivals.rows.users, arrivals.names, self.run.store
+        if not arrivals.keys and not store.durable:
+            kept = self._admitted(arrivals)
+            if kept.rows.users:
+                block = self.run.look().row.block
+                self.buffer.add(kept.rows, block, kept.names)
+        else:
+            with store.write() as db:
+                row = runs.find(db, self.run.name)
+                now = runs.block_of(db, self.run.name, row.block)
+                if (now.block, now.stage, now.places) != (seen.block, seen.stage, seen.places):
+                    return None
+                pays, kept = runs.admit(db, row, row.block, names or [""]), arrivals
+                if names:
+                    kept = arrivals.only([i for i, cost in enumerate(pays) if cost >= 0])
+                cost = [cost for cost in pays if cost >= 0]
+                if kept.rows.users:
+                    paid = [*zip(kept.names, cost, strict=True)] if names else ()
+                    self._write(db, row, row.block, kept.rows, paid, [(k, "") for k in kept.keys])
+            self.run.look(fresh=True)
+        return Receipt(users, waiting=kept.rows.users, refused=users - kept.rows.users)
+
+    def _admitted(self, arrivals: Arrivals) -> Arrivals:
+        """Users of a run in memory, who are written to it together, with their block.
+
+        They are refused now by the same rule as then.
+        """
+        row = self.run.look().row
+        block = row.block
+        if self.visits is None and arrivals.names:
+            with self.run.store.read() as db:
+                self.visits = runs.came(db, row)
+            for name in self.buffer.names if self.buffer.users(block) else ():
+                self.visits[name] = (self.visits.get(name, (0, -1))[0] + 1, block)
+        rows, visits = list[int](), self.visits or {}
+        for i, name in enumerate(arrivals.names):
+            count, last = visits.get(name, (0, -1))
+            if not runs.spent_up(row, block, count, last):
+                visits[name] = (count + 1, block)
+                rows.append(i)
+        self.visits = visits if arrivals.names else self.visits
+        return arrivals.only(rows) if arrivals.names else arrivals
+
+    def spill(self, db: Any, row: Any) -> None:
+        """Writes the users who wait in memory to the store."""
+        if not self.buffer.users(row.block):
+            return
+        given, names, paid = self.buffer.rows(), self.buffer.names, []
+        if names:
+            cost = runs.admit(db, row, row.block, names)
+            kept = [i for i, pays in enumerate(cost) if pays >= 0]
+            given, paid = _rows(given, kept), [(names[i], cost[i]) for i in kept]
+        self._write(db, row, row.block, given, paid)
+
+    def _write(
+        self, db: Any, row: Any, block: int, rows: Block, people: Any = (), events: Any = ()
+    ) -> None:
+        """One packet of users. Memory that is lost with this process holds what has no names."""
+        in_memory = type(rows) is not Block or (not people and not self.run.store.durable)
+        data = b"" if in_memory else dump((rows.aggregate, dict(rows.arrays)))
+        shares = {row.version: rows.users}
+        if "versions" in rows.arrays:
+            found, counts = np.unique(rows["versions"], return_counts=True)
+            shares = dict(zip(found.tolist(), counts.tolist(), strict=True))
+        packet = runs.Packet(block, rows.users, data, shares, people, events)
+        number = runs.put(db, self.run.store, row, packet)
+        if in_memory:
+            self.packets[number] = rows
+
+    # Devices, by tickets.
+
+    def ticket(self) -> str:
+        """Takes a place in the block that fills; empty where there is none."""
+        view = self.run.view or self.run.look()
+        block, row = view.filling, view.row
+        with self._counting:
+            both = (*self._taken.items(), *self._writing.items())
+            places = block.places + sum(n for (of, _), n in both if of == block.block)
+            if row.stopped or row.succeeded or block.stage != "open" or places >= block.size:
+                return ""
+            self._taken[(block.block, row.version)] += 1
+        text = f"{row.version}.{block.block}.{secrets.token_hex(8)}"
+        return f"{text}.{self.run.store.keyed('ticket', self.run.name, text)}"
+
+    @property
+    def unwritten(self) -> bool:
+        """Whether places were taken that :meth:`flush` would write."""
+        return bool(self._taken or self._writing)
+
+    def flush(self) -> None:
+        """Writes places that were taken since; a block that has all of its own closes."""
+        now = self.run.look().checkpoint
+        if self._taken:
+            with self._written() as taken, self.run.store.write() as db:
+                self._count(db, runs.find(db, self.run.name), now, taken)
+
+    @contextlib.contextmanager
+    def _written(self) -> Iterator[Places]:
+        """Places that are written within, and are there again if that fails."""
+        with self._flushing:
+            with self._counting:
+                taken, self._taken = self._taken, Counter()
+                self._writing = taken
+            try:
+                yield taken
+            except BaseException:
+                with self._counting:
+                    self._taken.update(taken)
+                raise
+            else:
+                with contextlib.suppress(StoreGone):
+                    self.run.look(fresh=True)
+            finally:
+                with self._counting:
+                    self._writing = Counter()
+
+    def _count(self, db: Any, row: Any, now: Checkpoint, taken: Places) -> None:
+        for block in sorted({block for block, _ in taken}):
+            shares = {v: n for (b, v), n in taken.items() if b == block}
+            self._close_full(db, row, now, runs.take_places(db, row, block, shares))
+
+    def _close_full(self, db: Any, row: Any, now: Checkpoint, block: Any) -> None:
+        """Closes a block that has all its places; the next one opens if it may."""
+        if block is None or block.stage != "open" or block.places < block.size:
+            return
+        runs.set_block(db, row, block.block, stage="closed", at=time.time())
+        if self.run.fills_ahead(now):
+            self.run.open_next(db, row, now, block.block)
+
+    def receive(
+        self, rows: Block, people: Sequence[str], events: Sequence[str], tickets: Sequence[str]
+    ) -> list[Answer]:
+        """Takes devices in, all of them in one transaction; the answer to each.
+
+        Args:
+            rows: Their episodes or reports, in their order.
+            people: Names of their users.
+            events: Names of their episodes; one that came before is answered as it was then.
+            tickets: Places that they took with their policies.
+        """
+        now, store = self.run.look().checkpoint, self.run.store
+        with self._written() as taken, store.write() as db:
+            row = runs.find(db, self.run.name)
+            self._count(db, row, now, taken)  # or places of these devices would count twice
+            names = store.pseudonyms(db, people)
+            keys = store.pseudonyms(db, [f"{n} {e}" for n, e in zip(names, events, strict=True)])
+            told, groups = runs.decide(db, row, keys, tickets, [*map(self._place, tickets)])
+            for (number, version), some in sorted(groups.items()):
+                if self.run.algorithm.privacy.devices_add and version != row.version:
+                    # Reports in one sum are of one version; the run was rolled back just now.
+                    told |= dict.fromkeys(some, Answer("late", version=row.version))
+                    continue
+                pays = runs.admit(db, row, number, [names[i] for i in some])
+                kept = [(i, cost) for i, cost in zip(some, pays, strict=True) if cost >= 0]
+                told |= dict.fromkeys(some, Answer("refused", version=row.version))
+                told |= dict.fromkeys([i for i, _ in kept], Answer("waiting", number, version))
+                if not kept:
+                    continue
+                part = _rows(rows, [i for i, _ in kept])
+                followed = np.full(part.users, version, dtype=np.int64)
+                part = Block(part.users, {**part.arrays, "versions": followed})
+                who = [(names[i], cost) for i, cost in kept]
+                self._write(db, row, number, part, who, [(keys[i], tickets[i]) for i, _ in kept])
+                self._close_full(db, row, now, runs.block_of(db, self.run.name, number))
+        first = {key: i for i, key in reversed([*enumerate(keys)])}
+        return [told[i] if i in told else told[first[key]] for i, key in enumerate(keys)]
+
+    def _place(self, ticket: str) -> tuple[int, int] | None:
+        """Version and block of a ticket; None if it is not ours."""
+        said, _, mark = ticket.rpartition(".")
+        ours = self.run.store.keyed("ticket", self.run.name, said)
+        if not secrets.compare_digest(mark.encode(), ours.encode()):
+            return None
+        version, block, _ = said.split(".")
+        return int(version), int(block)
+
+    def settle(self) -> None:
+        """Writes users who wait in memory to the store, where they can be forgotten."""
+        row = self.run.look().row
+        with self.run.store.write() as db:
+            self.spill(db, row)
+        self.buffer, self.visits = EpisodeBuffer(), None
+        self.run.look(fresh=True)
+
+
+def _room(
+    column: NDArray[np.generic] | None, rows: NDArray[np.generic], users: int, needed: int
+) -> NDArray[np.generic]:
+    """A column for ``needed`` users, of whom the first ``users`` are there; doubled if full."""
+    if column is None:
+        return np.empty((max(needed, _FEWEST), *rows.shape[1:]), rows.dtype)
+    if column.shape[1:] != rows.shape[1:]:
+        raise InvalidArgument(f"rows of shape {rows.shape[1:]} after ones of {column.shape[1:]}")
+    dtype = column.dtype if column.dtype == rows.dtype else np.result_type(column, rows)
+    if dtype == column.dtype and needed <= len(column):
+        return column
+    longer = np.empty((max(needed, 2 * len(column)), *column.shape[1:]), dtype)
+    longer[:users] = column[:users]
+    return longer
+
+
+def _rows(block: Block, rows: Sequence[int]) -> Block:
+    """A block of some of its users."""
+    if len(rows) == block.users:
+        return block
+    if isinstance(rows, range):
+        return block.take(slice(rows.start, rows.stop))
+    kept = np.zeros(block.users, dtype=bool)
+    kept[list(rows)] = True
+    return block.take(kept)
+
+
+def _say_who(error: BaseException, taken: int, users: int) -> None:
+    """Tells the caller of ``learn``, with its error, which users not to give again."""
+    with contextlib.suppress(Exception):
+        error.users_taken = taken  # type: ignore[attr-defined]
+        if taken:
+            error.add_note(
+                f"{taken} of these {users} users were taken and must not be given again; go on "
+                f"with the rest: data.take(slice({taken}, None))"
+            )

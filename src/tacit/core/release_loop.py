@@ -1,0 +1,324 @@
+"""The release loop: the way of one block of users, from its seal to the policy that it teaches.
+
+A block is two commits. The first charges its users, records the release and erases their episodes;
+the second is the state that has learnt from the record, and its policy. Before the first nothing
+was spent and nothing seen; between the two, everything is computed from the record.
+
+    seal -> sum and noise -> commit 1: release -> update -> plan -> commit 2: checkpoint, policy
+
+So there is one way to recover from anything: read the store, and go on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tacit.core.algorithm import Algorithm, BlockInfo, Plan
+from tacit.core.intake import EpisodeIntake
+from tacit.core.stored_run import Checkpoint, RunView, StoredRun
+from tacit.privacy.curator import Release
+from tacit.privacy.errors import BudgetExceeded, CorruptFile, InvalidArgument
+from tacit.privacy.local import LocalCurator
+from tacit.privacy.statistic import Block, Statistic
+from tacit.store import ledger, runs
+from tacit.store.store import Conflict
+from tacit.store.values import dump, load
+
+# Seconds after which a closed block has all places that were taken in it, by whatever process.
+GRACE = 1.0
+# After so many conflicts over one block, forgetting waits for it; for so many seconds at most.
+_MOST_CONFLICTS, _HOLD = 3, 30.0
+_CLOCKS = 60.0  # seconds by which clocks of processes may differ
+_CHECKPOINTS = 32  # versions that can be rolled back to
+_Learnt: TypeAlias = tuple[list[Statistic], list[Release], Any]  # queries, releases, new state
+
+
+class ReleaseLoop:
+    """Moves the blocks of a run on, the oldest first."""
+
+    def __init__(self, run: StoredRun, intake: EpisodeIntake) -> None:
+        self.run, self.intake = run, intake
+        self._conflicts = 0  # over the oldest block, in a row
+
+    def step(self) -> bool:
+        """Moves the oldest block on by its two commits, if it is ready; whether it was."""
+        run = self.run
+        view = run.look()
+        if view.oldest.stage == "closed" and view.oldest.at > time.time() + _CLOCKS:
+            # The clock was set back: its window begins anew, or it would wait for that long.
+            with run.store.write() as db:
+                runs.set_block(db, view.row, view.oldest.block, at=time.time())
+            view = run.look(fresh=True)
+        if not self._ready(view.oldest):
+            return False
+        try:
+            if view.oldest.stage in ("open", "closed"):
+                view = self._seal(view)
+            self._move(view)
+            self._conflicts = 0
+        except Conflict:  # another process was faster, or a user was forgotten: look again
+            run.view, self._conflicts = None, self._conflicts + 1
+            if self._conflicts >= _MOST_CONFLICTS:
+                with run.store.write() as db:
+                    runs.set_run(db, run.name, hold=time.time() + _HOLD)
+        return True
+
+    def _ready(self, block: Any) -> bool:
+        """Whether a block can be moved on: all its users have come, or had time to."""
+        if block.stage == "open":
+            return bool(0 < block.size <= block.places + self.intake.buffer.users(block.block))
+        since = time.time() - block.at
+        full = block.users >= block.places and since >= GRACE
+        return bool(block.stage != "closed" or full or since >= self.intake.window)
+
+    # Seal: from here on the block's users are known.
+
+    def _seal(self, view: RunView) -> RunView:
+        """The run once its oldest block is sealed; the next one opens if it may."""
+        run, block, now = self.run, view.oldest, view.checkpoint
+        waiting = self.intake.buffer.users(block.block)
+        with run.store.write() as db:
+            runs.fence(db, view.row)
+            if waiting:
+                self.intake.spill(db, view.row)
+            if not block.users + waiting and run.algorithm.privacy.devices_add:
+                # Without reports there is no noise either: others may come in their place.
+                more = {"stage": "open", "size": block.size + block.places}
+                runs.set_block(db, view.row, block.block, **more)
+            else:
+                runs.set_block(db, view.row, block.block, stage="sealed")
+                if view.filling.block == block.block and run.fills_ahead(now):
+                    run.open_next(db, view.row, now, block.block)
+            found = runs.find(db, run.name), runs.block_of(db, run.name, block.block)
+        if found[1].stage == "open":
+            raise Conflict("nobody came")
+        return RunView(*found, view.filling, now)
+
+    def _move(self, view: RunView) -> None:
+        """Takes a sealed block through both commits."""
+        run, block, now = self.run, view.oldest, view.checkpoint
+        shares = {int(version): n for version, n in json.loads(block.versions).items()}
+        with run.store.read() as db:
+            done, packets = runs.recorded(db, view.row, block.block), []
+            if block.stage == "sealed":
+                packets = runs.data_of(db, run.store, view.row, block.block)
+            plans = self._plans(db, now, shares)
+            if run.releases_drawn != view.row.releases:
+                # Another process was here, or something was raised.
+                run.revive(db, view.row, now)
+        plan = now.plan if len(plans) != 1 else next(iter(plans.values()))
+        raw = None
+        if block.stage != "released":
+            raw = self.read_block(view.row, replace(now, plan=plan), packets)
+        if plans:
+            plan, raw = self._mixed(plans, shares, raw)
+        users = block.users if run.algorithm.privacy.devices_add else block.places
+        info = BlockInfo(**vars(now.at), users=users, versions=shares)
+        rng = np.random.default_rng(0)
+        rng.bit_generator.state = now.rng
+        queries = run.algorithm.learn(now.state, plan, info, rng)
+        try:
+            learnt = self._release(view.row, block, raw, queries, done)
+        finally:
+            queries.close()
+        self._publish(view, learnt, info, rng)
+
+    # Read: the episodes of the block, and the plans that its users followed.
+
+    def read_block(
+        self, row: Any, now: Checkpoint, packets: Sequence[tuple[int, int, bytes]]
+    ) -> Block:
+        """The episodes of a sealed block.
+
+        Raises:
+            Conflict: Some of them are none of the run's schema; they are set aside by now.
+        """
+        found, bad, asked = list[Block](), list[int](), self.run.statistic(now)
+        curator, made = self.run.curator, getattr(self.run.curator, "made", "")
+        for number, users, data in packets:
+            try:
+                part = self.intake.packets.get(number)
+                if part is None:
+                    aggregate, arrays = load(data)
+                    part = Block(users, arrays, aggregate)
+                if isinstance(curator, LocalCurator) and made in part.arrays:
+                    # One that no device makes counts as zero: sums with it would be lost.
+                    checked = curator.checked_reports(asked, part[made])
+                    part = Block(users, {**part.arrays, **checked.arrays})
+                elif made not in part.arrays:
+                    asked.check(part)
+                found.append(part)
+            except (CorruptFile, InvalidArgument, ValueError, TypeError):
+                bad.append(number)
+        if bad:
+            with self.run.store.write() as db:
+                for number in bad:
+                    runs.set_aside(db, row, number, "rows that are no episodes of this run")
+            raise Conflict("rows were set aside")
+        if len(found) == 1:
+            return found[0].sealed()
+        names = found[0].arrays if found else ()
+        return Block(
+            sum(block.users for block in found),
+            {name: np.concatenate([block[name] for block in found]) for name in names},
+        ).sealed()
+
+    def _plans(self, db: Any, now: Checkpoint, shares: Mapping[int, int]) -> dict[int, Plan]:
+        """Plans that the users of a block followed, where they are asked by them."""
+        found = dict[int, Plan]()
+        for version in sorted(shares) if self.run.algorithm.on_policy(now.plan) else ():
+            if version == now.plan.policy.version:
+                found[version] = now.plan
+            else:  # users of a version that is not kept count as zero
+                with contextlib.suppress(InvalidArgument):
+                    found[version] = self.run.load_checkpoint(db, version).plan
+        return found
+
+    def _mixed(
+        self, plans: dict[int, Plan], shares: Mapping[int, int], raw: Block | None
+    ) -> tuple[Plan, Block | None]:
+        """The plan of a block, and its users as it needs them: versions are components of one."""
+        if len(plans) == 1:
+            return next(iter(plans.values())), raw
+        plan = self.run.algorithm.mixed(plans, {version: shares[version] for version in plans})
+        if raw is None or raw.aggregate or not raw.users:
+            return plan, raw
+        versions, first = np.asarray(raw["versions"]), 0
+        drawn = np.asarray(raw.arrays.get("components", np.zeros(raw.users, dtype=np.int64)))
+        components = np.full(raw.users, -1, dtype=np.int64)
+        for version, one in plans.items():
+            count = len(getattr(one.policy, "components", (one.policy,)))
+            mine = (versions == version) & (drawn >= 0) & (drawn < count)
+            components[mine] = first + drawn[mine]
+            first += count
+        known = np.full(raw.users, plan.policy.version, dtype=np.int64)
+        arrays = {**raw.arrays, "components": components, "versions": known}
+        return plan, Block(raw.users, arrays).sealed()
+
+    # Commit 1: the release.
+
+    def _release(
+        self, row: Any, block: Any, raw: Block | None, queries: Any, done: list[Any]
+    ) -> _Learnt:
+        """Takes queries to the curator and commits each release; those on record are replayed.
+
+        Nothing that could fail on a value stands between drawing and the commit.
+        """
+        run, privacy = self.run, self.run.algorithm.privacy
+        releases = [load(each.value) for each in done]
+        spent = sum((Fraction(each.cost) for each in done), Fraction(0))
+        asked, query = list[Statistic](), next(queries)
+        limit = Fraction(getattr(run.curator, "limit", 1))  # of devices, one report
+        only = type(run.algorithm).learn is Algorithm.learn
+        while True:
+            if len(asked) == len(releases):
+                if raw is None:
+                    raise BudgetExceeded("a block is asked more than is on record of it")
+                run.releases_drawn = -1
+                if run.stream is not None:
+                    run.stream.ask(query.statistic)
+                    release = run.stream.answer(raw)
+                else:
+                    mu = query.price(privacy)
+                    release = run.curator.answer(query.statistic, raw, mu=mu, spent=spent)
+                if not raw.aggregate and not privacy.devices_add:
+                    # Who has a place is public; who of them sent is not told.
+                    before = row.served if run.stream is not None else 0
+                    release = replace(release, users=before + block.places)
+                cost, value = run.curator.price(release), dump(release)
+                drawn = (len(asked), value, cost, spent, limit, run.secrets(), only)
+                with run.store.write() as db:
+                    runs.release(db, run.store, row, block, runs.Draw(*drawn))
+                    row = runs.find(db, run.name)
+                run.releases_drawn = row.releases
+                releases.append(release)
+                spent += cost
+            asked.append(query.statistic)
+            try:
+                query = queries.send(releases[len(asked) - 1])
+            except StopIteration as end:
+                return asked, releases, end.value
+
+    # Commit 2: the checkpoint and its policy.
+
+    def _publish(
+        self, view: RunView, learnt: _Learnt, info: BlockInfo, rng: np.random.Generator
+    ) -> None:
+        """Plans from the state that the record taught, and commits it as the next version."""
+        run, algorithm, now = self.run, self.run.algorithm, view.checkpoint
+        at = replace(now.at, releases=now.at.releases + 1, served=now.at.served + info.users)
+        asked, releases, state = learnt
+        plan = algorithm.plan(state, now.plan, at, rng)
+        with run.store.read() as db:
+            row, rest = runs.find(db, run.name), runs.undone(db, view.row)
+        if row.latest != view.row.latest:
+            raise Conflict("the run has moved on")
+        told = (asked, releases, run.stream is not None, algorithm.monitored)
+        record = now.record.heard(row.version, info.users, *told)
+        plan = plan.as_version(row.latest + 1)
+        after = Checkpoint(state, plan, at, rng.bit_generator.state, record)
+        packed = dump(after, algorithm.code)
+        needed = [int(v) for each in rest for v in json.loads(each.versions) if int(v) >= 0]
+        keep = min([row.latest + 2 - max(_CHECKPOINTS, algorithm.max_age), *needed])
+        with run.store.write() as db:
+            runs.publish(db, run.store, row, packed, at.served, keep)
+            self.finish(db, row, after, view.oldest.block)
+            row, rest = runs.find(db, run.name), runs.undone(db, row)
+        self.intake.packets.clear()
+        run.view = RunView(row, rest[0], rest[-1], after)
+        run.store.erase_traces()
+
+    def finish(self, db: Any, row: Any, after: Checkpoint, block: int) -> None:
+        """Ends a block; where users did not come ahead, the next one opens."""
+        runs.erase(db, row, block)
+        runs.set_block(db, row, block, stage="done")
+        if row.block == block:
+            self.run.open_next(db, row, after, block)
+
+    def close(self) -> None:
+        """Ends the block that fills early: users who have come are released."""
+        run = self.run
+        with run.store.write() as db:
+            row = runs.find(db, run.name)
+            for block in runs.undone(db, row):
+                waiting = self.intake.buffer.users(block.block)
+                if block.stage == "closed":
+                    runs.set_block(db, row, block.block, at=0.0)
+                elif block.stage == "open" and block.places + waiting:
+                    runs.set_block(db, row, block.block, size=block.places + waiting)
+        run.view = None
+        while self.step():
+            pass
+
+    def roll_back(self, version: int, pin: bool) -> None:
+        """Serves and learns on from an older version, under a new number."""
+        run, devices_add = self.run, self.run.algorithm.privacy.devices_add
+        view = run.look()
+        row, block, at = view.row, view.oldest, view.checkpoint.at
+        # A block that is released and not learnt from is left out; other reports wait for theirs.
+        if devices_add and view.filling.places and view.filling.stage != "released":
+            raise InvalidArgument("devices report for the version that serves: no way back now")
+        with run.store.read() as db:
+            old, done = run.load_checkpoint(db, version), runs.recorded(db, row, block.block)
+        # Users served and releases only go forward, and so do counters.
+        if done:
+            users = block.users if devices_add else block.places
+            at = replace(at, releases=at.releases + 1, served=at.served + users)
+        new = replace(old, plan=old.plan.as_version(row.latest + 1), at=at)
+        packed, number = dump(new, run.algorithm.code), row.latest + 1
+        with run.store.write() as db:
+            ledger.append(db, run.name, "roll back", to=version, version=number)
+            runs.publish(db, run.store, row, packed, at.served, 0, pinned=0)
+            if done:
+                self.finish(db, row, new, block.block)
+            if pin:
+                runs.set_run(db, run.name, pinned=1)
+        run.view = None

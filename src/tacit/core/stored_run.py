@@ -1,0 +1,226 @@
+"""A run as its store has it: rows, the newest checkpoint, and the curator that draws its noise.
+
+Nothing here outlives a call but as a cache. After any exception the view is dropped and the store
+is read again, and counters and simulated noise are brought back as the last commit left them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tacit.core.algorithm import Algorithm, BlockInfo, Plan, Progress
+from tacit.core.monitor import Record
+from tacit.privacy.budget import Relation
+from tacit.privacy.curator import Curator, JointCurator, Stream
+from tacit.privacy.errors import InvalidArgument, TacitWarning
+from tacit.privacy.guarantee import Guarantee
+from tacit.privacy.models import Privacy
+from tacit.privacy.noise import Noise
+from tacit.privacy.statistic import Statistic
+from tacit.store import ledger, runs
+from tacit.store.store import Store
+from tacit.store.values import dump, load
+
+_MOST_EPSILON = 10.0  # above it a factor of e^epsilon, more than 22,000, hides little
+# A delta of 1 / users would allow to publish everything of a user drawn at random.
+_DELTA_TIMES_USERS = 0.1
+
+
+@dataclass(frozen=True, eq=False)
+class Checkpoint:
+    """State of a run at one version, from which any process goes on."""
+
+    state: Any
+    plan: Plan
+    at: Progress
+    rng: Mapping[str, Any]  # of ties and of first policies; not of the noise
+    record: Record
+
+
+class RunView(NamedTuple):
+    """Rows of a run at one epoch, and its newest checkpoint."""
+
+    row: Any  # the run's
+    oldest: Any  # the row of its oldest block that is not done
+    filling: Any  # that of its newest block, in which places are taken
+    checkpoint: Checkpoint
+
+
+class StoredRun:
+    """One run in a store, with its curator and counter."""
+
+    def __init__(
+        self, algorithm: Algorithm[Any], store: Store, name: str, noise_seed: int | None
+    ) -> None:
+        self.algorithm, self.store, self.name = algorithm, store, name
+        options = {"users": algorithm.users, "noise_seed": noise_seed, "protects": algorithm.unit}
+        self.curator: Curator[Any] = algorithm.privacy.curator(**options)
+        self.stream: Stream | None = None
+        self.view: RunView | None = None
+        self.releases_drawn = 0  # releases after which counter and noise are as here
+
+    @property
+    def guarantee(self) -> Guarantee | None:
+        """Proven for every user; ``None`` without privacy."""
+        proven, assumed = self.curator.guarantee, self.algorithm.assumption
+        if proven is None or not assumed:
+            return proven
+        return replace(proven, mechanism=f"{proven.mechanism}; {assumed}")
+
+    # Opening.
+
+    def open(self, start: Checkpoint | None, predecessor: Any) -> None:
+        """Goes on with the run of this name, or begins it, perhaps as a successor's."""
+        with self.store.read() as db:
+            row = runs.find(db, self.name)
+        # A first plan may take long: the store's lock is not held meanwhile.
+        first = self._first(start) if row is None else None
+        with self.store.write() as db:
+            row = runs.find(db, self.name)
+            if row is None:
+                self._begin(db, first or self._first(start), predecessor)
+            elif row.fingerprint != ledger.digest(self.algorithm.fingerprint):
+                raise InvalidArgument(f"the run {self.name!r} in this store has other arguments")
+            else:
+                self.revive(db, row, self.load_checkpoint(db, row.latest))
+
+    def _first(self, start: Checkpoint | None) -> Checkpoint:
+        """The first checkpoint of a new run; makes its counter, too, where it has one."""
+        algorithm, rng = self.algorithm, self.algorithm.problem.rng()
+        if start is None:
+            state, at, plan = algorithm.init(), Progress(), None
+        else:
+            state, at, plan = start.state, start.at, start.plan
+        # A first plan is made where there is none, or where the last one explores no more.
+        if plan is None or algorithm.ends_greedy:
+            plan = algorithm.plan(state, plan, at, rng)
+        plan = plan.as_version(at.offset)
+        first = Checkpoint(state, plan, at, rng.bit_generator.state, Record())
+        if isinstance(self.curator, JointCurator) and algorithm.counter != "blocks":
+            self.stream = self.curator.stream(
+                self.statistic(first), releases=algorithm.schedule.releases, kind=algorithm.counter
+            )
+        return first
+
+    def _begin(self, db: Any, first: Checkpoint, predecessor: Any) -> None:
+        algorithm, at = self.algorithm, first.at
+        digest = ledger.digest(algorithm.fingerprint)
+        values = {"made": _dumped_arguments(algorithm), "latest": at.offset - 1}
+        if predecessor is not None:
+            runs.fence(db, predecessor, succeeded=1)
+            ledger.append(db, predecessor.run, "successor", to=self.name)
+            values["after"] = predecessor.run
+        row = runs.create(db, self.name, digest, self._terms(), **values)
+        for name, value in self.secrets().items():
+            self.store.put_secret(db, self.name, name, value)
+        runs.publish(db, self.store, row, dump(first, algorithm.code), 0, at.offset)
+        runs.open_block(db, row, 0, algorithm.block_users(at))
+
+    def _terms(self) -> runs.Terms:
+        privacy: Any = self.algorithm.privacy
+        unit, limit, cost = "", 0.0, 0.0
+        if isinstance(self.curator, JointCurator):
+            unit, limit = "epsilon" if privacy.pure else "mu^2", self.curator.limit
+            unit += " (zero-out)" if privacy.relation is Relation.ZERO_OUT else ""
+            cost = privacy.epsilon if privacy.pure else privacy.budget.mu**2
+        episodes = privacy.episodes_per_user if privacy.private else 0
+        people = (unit, limit, cost, episodes, privacy.separate_blocks, self.algorithm.users)
+        promise = None if self.guarantee is None else self.guarantee.to_dict()
+        return runs.Terms(*people, promise, self.curator.source.simulation)
+
+    # Reading.
+
+    def look(self, fresh: bool = False) -> RunView:
+        """The run as the store has it; one in memory is read again if it changed."""
+        seen = self.view
+        if seen is not None and not fresh and not self.store.durable:
+            return seen
+        with self.store.read() as db:
+            row = runs.find(db, self.name)
+            blocks = runs.undone(db, row)
+            same = seen is not None and row.latest == seen.row.latest
+            now = seen.checkpoint if seen and same else self.load_checkpoint(db, row.latest)
+        found, last = RunView(row, blocks[0], blocks[-1], now), self.view
+        # A thread that was slow must not bring back a view that is older than another's.
+        if last is None or (row.epoch, row.taken) >= (last.row.epoch, last.row.taken):
+            self.view = found
+        return found
+
+    def load_checkpoint(self, db: Any, version: int) -> Checkpoint:
+        """Checkpoint of a version that is kept."""
+        row = runs.version_of(db, self.name, version)
+        if row is None or row.state is None:
+            raise InvalidArgument(f"version {version} of {self.name!r} is not kept any more")
+        found: Checkpoint = load(self.store.opened(row.state), self.algorithm.code)
+        return found
+
+    def revive(self, db: Any, row: Any, now: Checkpoint) -> None:
+        """Brings back counter and simulated noise as the last release left them."""
+        state = self.store.secret(db, self.name, "noise")
+        if state is not None and self.curator.source.simulation:
+            self.curator.source = Noise.from_state(load(state))
+        dumped = self.store.secret(db, self.name, "stream")
+        if dumped is not None and isinstance(self.curator, JointCurator):
+            self.stream = Stream.revived(self.curator, self.statistic(now), load(dumped))
+        self.releases_drawn = row.releases
+
+    def secrets(self) -> dict[str, bytes]:
+        """Secrets that are committed with a release: the counter, and a simulation's noise."""
+        source, found = self.curator.source, dict[str, bytes]()
+        if source.simulation and hasattr(source, "state"):
+            found["noise"] = dump(source.state())
+        if self.stream is not None:
+            found["stream"] = dump(self.stream.dump())
+        return found
+
+    # Blocks.
+
+    def statistic(self, now: Checkpoint) -> Statistic:
+        """First query of the next block."""
+        info = BlockInfo(**vars(now.at), users=self.algorithm.block_users(now.at))
+        queries = self.algorithm.learn(now.state, now.plan, info, np.random.default_rng(0))
+        try:
+            return next(queries).statistic
+        finally:
+            queries.close()
+
+    def fills_ahead(self, now: Checkpoint) -> bool:
+        """Whether a block may fill before those before it are released.
+
+        Devices are asked before they send, and not every algorithm tells two policies apart.
+        """
+        apart = self.algorithm.max_age > 0 or not self.algorithm.on_policy(now.plan)
+        return apart and self.algorithm.privacy.joint
+
+    def open_next(self, db: Any, row: Any, now: Checkpoint, block: int) -> None:
+        """Opens the block after this one."""
+        taken = int(runs.find(db, self.name).taken)
+        after = replace(now.at, releases=block + 1, served=taken)
+        runs.open_block(db, row, block + 1, self.algorithm.block_users(after))
+
+
+def warn_of_budget(privacy: Privacy, users: int) -> None:
+    """Warns of a budget for real people that protects them less than it seems to."""
+    if privacy.private and privacy.epsilon > _MOST_EPSILON:
+        said = f"epsilon is {privacy.epsilon:g}: above {_MOST_EPSILON:g} it promises little"
+        warnings.warn(said, TacitWarning, stacklevel=4)
+    if privacy.private and privacy.delta * users > _DELTA_TIMES_USERS:
+        said = f"delta is {privacy.delta:g} for {users:,} users: it should be far below 1 / users, "
+        said += f"at most {_DELTA_TIMES_USERS / users:.1g}, as it allows that one user in 1 / delta"
+        warnings.warn(f"{said} is revealed", TacitWarning, stacklevel=4)
+
+
+def _dumped_arguments(algorithm: Algorithm[Any]) -> bytes:
+    """Arguments of one of our algorithms, from which it is made again; nothing if they are code."""
+    kind = type(algorithm)
+    with contextlib.suppress(TypeError):
+        if kind.__module__.startswith("tacit."):
+            named = (kind.__module__, kind.__qualname__)
+            return dump((named, algorithm.problem, algorithm.options))
+    return b""

@@ -1,0 +1,617 @@
+"""The regression that serves every value function: sums of features and next states.
+
+Transitions are P(. | s, a) = p0(s, a) + x(s, a)' eta, with x(s, a) in R^{k x S} and p0 public
+(features along the public directions, and at the public centre) and eta unknown. A transition
+that the features give no probability under any weights is impossible, so it is dropped.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tacit.data.reading import read_codes, read_steps
+from tacit.data.sizes import check_size
+from tacit.numerics.regression import always_one
+from tacit.privacy.arguments import positive
+from tacit.privacy.bounds.walks import MOST_PAIRS, ROUNDING, Walks, extremes, opposed
+from tacit.privacy.budget import Relation, checked_relation
+from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.statistic import Block, Bools, Floats, Layout, LoopSums, Part
+from tacit.privacy.symmetric import pack, packed_size
+
+# Above this many single steps bounds for any features are used.
+_MOST_STEPS = 5000
+# The largest numbers of a public table with which nothing overflows.
+_LARGEST = 1e6
+# Above this many sums over pairs of paths they are too many to look at.
+_MOST_PAIRS = 1 << 24
+# How many numbers are looked at in one go.
+_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True, eq=False)
+class ModelSums(LoopSums):
+    """Sums over a user's steps of w x x' and w x (e_{s'} - p0): a regression free of any value.
+
+    Every transition informs on all weights, and one release serves all value functions.
+
+    Reads ``states`` (users, H + 1), ``actions`` and ``rewards`` (users, H). A step counts if its
+    values are valid and its transition possible. Where rewards are unknown, w v v' and w r v come
+    beside, v = varphi(s, a). Parts: ``gram`` (L, k, k), ``cross`` (L, k), ``reward_gram`` (L, m, m)
+    and ``rewards`` (L, m), with L = 1 if ``pooled``, else H.
+
+    The weight w <= 1 of a step is lowered where the user's vector could become longer than
+    ``clip`` whatever the next state and reward turn out to be. It does not depend on them, so what
+    follows a weighted step is still an unbiased sample.
+
+    Sensitivity. One step is y = (x x', x (e - p0), v v', r v), with |x| and |v| cut to 1. A user is
+    Y = sum w y, with w = 0 for a dropped step. Per step, steps have entries of their own, so
+    lengths l_h *add up* to sqrt(sum l_h^2), and the last one is only its reward part. Pooled, they
+    add up to sum l_h.
+
+    * |Y| <= C: ``clip``, or what the longest steps add up to if that is less; a step begins where
+      the one before ended, or anywhere if that was dropped (:class:`Walks`). The weights keep to
+      ``clip`` because |Y + w y|^2 is convex in the reward: no reward in [0, 1] makes it larger than
+      its bound for 0 and 1.
+    * |Y - Y'| is at most what the distances |w y - w' y'| of their steps add up to; per step it is
+      equal. They are convex in each of w, w', r and r', so largest where these are 0 or 1: between
+      two possible steps, or one and zero. All pairs are looked at. Without a clip so is where steps
+      begin, and per step the bound is exact.
+    * |Y - Y'|^2 <= 2 C^2 - 2 <Y, Y'>, and -<Y, Y'> <= C^2. With rho the largest of 0 and
+      -cos(y, y') over pairs of steps, it is also at most rho C^2 per step: it is the sum of
+      -w w' <y_h, y'_h> <= rho |w y_h| |w' y'_h|, to which Cauchy-Schwarz applies. Pooled, it is the
+      sum over all pairs, so at most rho R R' with R = sum |w y|, which is at most what the longest
+      steps add up to. It is also at most theta C^2, where theta bounds the -cosine of any two sums
+      of steps with weights >= 0; see :func:`~tacit.privacy.bounds.walks.opposed`.
+
+    The least is declared. With too many pairs to look at, rho and theta are 1 and a squared
+    distance at most any_features(1, m) + any_features(1, 1) for |e - p0|^2 <= m: p0 need not be a
+    distribution.
+    """
+
+    features: Floats  # x, (S, A, k, S)
+    mean: Floats  # p0, (S, A, S)
+    support: Bools  # which transitions are possible, (S, A, S)
+    horizon: int  # steps of an episode
+    reward_features: Floats | None = None  # v, (S, A, m), or ``None`` where rewards are known
+    pooled: bool = False  # one row of sums for all steps, instead of one each
+    # the longest vector a user may have; ``None`` for what steps can add up to
+    clip: float | None = None
+
+    def __post_init__(self) -> None:
+        shape = np.shape(self.features)
+        if len(shape) != 4 or shape[0] != shape[3] or 0 in shape:
+            raise InvalidArgument(f"features must have shape (S, A, k, S), got {shape}")
+        S, A, _, _ = shape
+        x = cut(checked_table("features", self.features, shape), (2, 3))
+        mean = checked_table("mean", self.mean, (S, A, S))
+        if np.abs(mean).max() > _LARGEST:
+            raise InvalidArgument(f"mean must be probabilities, or at most {_LARGEST:g} in size")
+        support = np.array(self.support, dtype=bool)
+        if support.shape != (S, A, S) or not support.any():
+            raise InvalidArgument(
+                f"support must allow some transition, in shape {(S, A, S)}, got {support.shape}"
+            )
+        support.setflags(write=False)
+        given = {"features": x, "mean": mean, "support": support, "pooled": bool(self.pooled)}
+        given |= {"horizon": check_size("horizon", self.horizon), "name": "model sums"}
+        if self.reward_features is not None:
+            shape = np.shape(self.reward_features)
+            if len(shape) != 3 or shape[:2] != (S, A) or 0 in shape:
+                raise InvalidArgument(f"reward_features must have shape {S, A} + (m,), got {shape}")
+            table = checked_table("reward_features", self.reward_features, shape)
+            given["reward_features"] = cut(table, (2,))
+        if self.clip is not None:
+            given["clip"] = positive("clip", self.clip)
+        for name, value in given.items():
+            object.__setattr__(self, name, value)
+
+    @property
+    def free(self) -> int:
+        """How many numbers are unknown, k."""
+        return int(self.features.shape[2])
+
+    @property
+    def rows(self) -> int:
+        """L: one row per step, or one for all."""
+        return 1 if self.pooled else self.horizon
+
+    @property
+    def last(self) -> int:
+        """The first step whose transition does not count, unless other steps share its weights."""
+        return self.horizon if self.pooled else self.horizon - 1
+
+    @property
+    def follows(self) -> Any:
+        """A possible next state (S, A) for the last step, if its transition does not count."""
+        return None if self.last == self.horizon else self.support.argmax(axis=2)
+
+    @property
+    def _paying(self) -> int:
+        return 0 if self.reward_features is None else int(self.reward_features.shape[2])
+
+    @cached_property
+    def layout(self) -> Layout:
+        """``gram``, ``cross``, and ``reward_gram``, ``rewards`` where rewards are unknown."""
+        L, k, m = self.rows, self.free, self._paying
+        parts = [Part("gram", (L, k, k), symmetric=True), Part("cross", (L, k))]
+        if m:
+            parts += [Part("reward_gram", (L, m, m), symmetric=True), Part("rewards", (L, m))]
+        return Layout(tuple(parts))
+
+    def monitored(self, release: Any) -> dict[str, tuple[Any, Any]]:
+        """Rewards, where they are unknown and some combination of their features is always 1."""
+        one = None if self.reward_features is None else always_one(self.reward_features)
+        if one is None:
+            return {}
+        paid, noise = release["rewards"], float(np.max(release.std["rewards"]))
+        spread = noise * float(np.linalg.norm(one)) * math.sqrt(len(paid))
+        found: dict[str, tuple[Any, Any]] = {"rewards": (float((paid @ one).sum()), spread)}
+        return found if self.clip is None else found | {"partial": (1.0, 0.0)}
+
+    @cached_property
+    def _packed(self) -> int:
+        """How many numbers a Gram matrix is."""
+        return packed_size(self.free)
+
+    @cached_property
+    def _offsets(self) -> Floats:
+        """What x p0 is, (S, A, k)."""
+        offsets: Floats = (self.features @ self.mean[..., np.newaxis])[..., 0]
+        return offsets
+
+    @cached_property
+    def _grams(self) -> Floats:
+        """Packed x x' and v v', (S, A, G)."""
+        x, v = self.features, self._paid
+        outer = v[..., :, np.newaxis] * v[..., np.newaxis, :]
+        return np.concatenate([pack(x @ np.swapaxes(x, 2, 3)), pack(outer)], axis=-1)
+
+    @cached_property
+    def _paid(self) -> Floats:
+        """The v, (S, A, m); m = 0 where rewards are known."""
+        if self.reward_features is None:
+            return np.zeros((*self.features.shape[:2], 0))
+        return self.reward_features
+
+    @cached_property
+    def _crosses(self) -> Floats:
+        """|x (e - p0)|^2, (S, A, S)."""
+        crosses: Floats = ((self.features - self._offsets[..., np.newaxis]) ** 2).sum(axis=2)
+        return crosses
+
+    @cached_property
+    def _lengths(self) -> Floats:
+        """The longest |y|^2 of every state and action."""
+        squares = np.where(self.support, self._crosses, 0.0).max(axis=-1)
+        lengths = squares + (self._grams**2).sum(axis=-1) + (self._paid**2).sum(axis=-1)
+        return np.where(self.support.any(axis=-1), lengths, 0.0)
+
+    @cached_property
+    def _last_lengths(self) -> Floats:
+        """The same for the reward part, which is all of the last step where rows are per step."""
+        own = self._grams[..., self._packed :]
+        lengths = (own**2).sum(axis=-1) + (self._paid**2).sum(axis=-1)
+        return np.where(self.support.any(axis=-1), lengths, 0.0)
+
+    def _add_up(self, step: float, last: float) -> float:
+        """What squared lengths of steps add up to, if rows are per step with another last one."""
+        if self.pooled:
+            return self.horizon * math.sqrt(step)
+        return math.sqrt((self.horizon - 1) * step + last)
+
+    @property
+    def _steps(self) -> tuple[Floats, Floats]:
+        """All possible steps but for what rewards pay, and what a reward of 1 adds."""
+        s, a, t = np.nonzero(self.support)
+        crosses = self.features[s, a, :, t] - self._offsets[s, a]
+        return np.hstack([self._grams[s, a], crosses]), self._paid[s, a]
+
+    @cached_property
+    def _pairs(self) -> tuple[float, float]:
+        """What distances of steps add up to, and rho."""
+        if self.support.sum() > _MOST_STEPS:
+            squares = self._lengths.max(), self._last_lengths.max()
+            rewards = any_features(1.0, 1.0) if self._paying else 0.0
+            squares_of_mean = (self.mean**2).sum(-1, keepdims=True)
+            targets = np.where(self.support, 1.0 - 2.0 * self.mean + squares_of_mean, 0.0)
+            # Where p0 is nearly e, almost all of it cancels.
+            targets += 4.0 * np.finfo(np.float64).eps * self.mean.shape[-1] * (1 + squares_of_mean)
+            most = any_features(1.0, float(targets.max())) + rewards
+            step, last = min(most, 4.0 * float(squares[0])), min(rewards, 4.0 * float(squares[1]))
+            return self._add_up(step, last), 1.0
+        step, rho = extremes(*self._steps)
+        s, a = np.nonzero(self.support.any(axis=-1))
+        own = self._grams[s, a, self._packed :]
+        last, rho_last = extremes(own, self._paid[s, a])
+        return self._add_up(step, last), max(rho, rho_last)
+
+    @cached_property
+    def _farthest(self) -> float:
+        """What distances of two users' steps add up to, with a look at where they are."""
+        apart, walks = self._pairs[0], Walks(self.support)
+        if self.clips or self.horizon * len(walks.now) ** 2 > MOST_PAIRS:
+            return apart
+        steps, paid = self._steps
+        last = steps
+        if not self.pooled:
+            last = self._grams[walks.now, walks.action, self._packed :]
+        every = [last, *[steps] * (self.horizon - 1)]
+        most = walks.farthest(((step, paid) for step in every), self.pooled)
+        return min(apart, most if self.pooled else math.sqrt(most))
+
+    @cached_property
+    def _opposition(self) -> float:
+        """The theta of the class."""
+        if self.support.sum() > _MOST_STEPS:
+            return 1.0
+        steps, paid = self._steps
+        # Other rewards are between these two.
+        ends = (0.0, 1.0) if paid.shape[1] else (0.0,)
+        theta = opposed(np.vstack([np.hstack([steps, r * paid]) for r in ends]))
+        # Rounded up to what every machine finds: blocks are made by the noise.
+        return min(1.0, math.ceil(theta * 1e3) / 1e3)
+
+    @cached_property
+    def _longest(self) -> float:
+        """What the longest steps that a user can make one after the other add up to."""
+        top = float(self._lengths.max())
+        if top < 1e-200:
+            raise InvalidArgument("all features are zero, or nearly: there is nothing to learn")
+        walks = Walks(self.support)
+        at = walks.now, walks.action
+        step = (self._grams[at] ** 2).sum(axis=-1) + (self._paid[at] ** 2).sum(axis=-1)
+        step += self._crosses[(*at, walks.after)]
+        if self.pooled:
+            return walks.longest([np.sqrt(step)] * self.horizon)
+        every = [self._last_lengths[at], *[step] * (self.horizon - 1)]
+        # One step without rewards tells nothing, but a release of nothing has its noise.
+        return math.sqrt(walks.longest(every)) or math.sqrt(top)
+
+    @property
+    def clips(self) -> bool:
+        """Whether some user's steps may be weighted down."""
+        return self.clip is not None and self.clip < self._longest
+
+    @property
+    def bound(self) -> float:
+        """C."""
+        return self._longest if self.clip is None else min(self.clip, self._longest)
+
+    @property
+    def typical(self) -> float:
+        """The length of a user's vector if steps were orthogonal and of average length."""
+        return math.sqrt(self.horizon * float(self._lengths.mean()))
+
+    def l2(self, relation: Relation) -> float:
+        """See the class."""
+        if checked_relation(relation) is Relation.ZERO_OUT:
+            return self.bound
+        C, rho = self.bound, self._pairs[1]
+        against = rho * C**2
+        if self.pooled:
+            against = min(rho * self._longest**2, self._opposition * C**2)
+        return max(C, min(self._farthest, math.sqrt(2.0 * (C**2 + against))))
+
+    def aggregate(self, block: Block) -> Floats:
+        """From a simulated block's transitions (H, S, A, S) and rewards (H, S, A)."""
+        if self.clips:
+            raise InvalidArgument("clipped sums need users one by one, not an aggregate block")
+        counts, rewards = possible_counts(block, self.horizon, self.support)
+        visits = counts.sum(axis=-1)
+        last, crosses = self.last, np.zeros((self.horizon, self.free))
+        grams = np.einsum("hsa,sag->hg", visits, self._grams, optimize=True)
+        crosses[:last] = np.einsum(
+            "hsat,sakt->hk", counts[:last], self.features, optimize=True
+        ) - np.einsum("hsa,sak->hk", visits[:last], self._offsets, optimize=True)
+        grams[last:, : self._packed] = 0.0
+        paid = np.einsum("hsa,sam->hm", rewards, self._paid, optimize=True)
+        sums = [grams, crosses, paid]
+        if self.pooled:
+            sums = [part.sum(axis=0, keepdims=True) for part in sums]
+        joined: Floats = self._joined(*(part[np.newaxis] for part in sums))[0]
+        return joined
+
+    def _joined(self, grams: Floats, crosses: Floats, paid: Floats) -> Floats:
+        """Packed vectors, part after part."""
+        rows, own = len(grams), self._packed
+        parts = [grams[..., :own], crosses, grams[..., own:], paid]
+        flat = [part.reshape(rows, math.prod(part.shape[1:])) for part in parts]
+        return np.concatenate(flat, axis=1)
+
+    def _sums(self, block: Block, separate: bool) -> Floats:
+        from tacit.mixture.sum_loops import sum_steps
+
+        rows, L = block.users if separate else 1, self.rows
+        sums = np.zeros((rows, L, self._grams.shape[2]))
+        crosses, paid = np.zeros((rows, L, self.free)), np.zeros((rows, L, self._paying))
+        limit = self.bound**2 * (1.0 - ROUNDING) if self.clips else math.inf
+        tables = self.support, self._grams, self.features, self._offsets, self._paid
+        how = limit, self.pooled, self.last, separate
+        steps = read_steps(block, self.horizon, self.follows)
+        given: Any = (*steps, *tables, *how, sums, crosses, paid)
+        sum_steps(*given)
+        return self._joined(sums, crosses, paid)
+
+
+def _max_plus(left: Floats, right: Floats) -> Floats:
+    """The largest left[i, j] + right[j, k] over j."""
+    rows = max(1, _CHUNK // max(1, right.size))
+    out = np.empty((len(left), right.shape[1]))
+    for begin in range(0, len(left), rows):
+        some = left[begin : begin + rows, :, np.newaxis]
+        out[begin : begin + rows] = (some + right).max(axis=1)
+    return out
+
+
+@dataclass(frozen=True, eq=False)
+class PathCounts(LoopSums):
+    """Counts N_h(s, s') of the transitions that inform on weights, along the block's own policy.
+
+    For sparse worlds: only what the policy can reach and the weights can change is counted.
+
+    Reads ``states`` (users, H + 1), ``actions``, ``rewards`` (users, H) and ``versions`` (users,).
+    A user's steps count from the first on, as long as her path is one that the policy can take: she
+    followed this version, started in a possible state, took the policy's action, and went where
+    the features allow. The first step that is not so ends her path, and nothing after it counts.
+    Parts: ``transitions``, one entry per counted transition, and ``rewards``, the reward sum of
+    every reachable (h, s), where rewards are unknown.
+
+    Sensitivity. At each step a live path adds 1 to one entry of ``transitions`` (or none) and
+    r <= 1 to one of ``rewards``; both belong to this step only, so squared distances add up over
+    steps. Two live paths differ by 0 in transitions if they take the same one, else by the number
+    of them that count; in rewards by (r - r')^2 <= 1 in the same state, else by r^2 + r'^2 <= 2. A
+    path that ended adds nothing. The largest sum over pairs of paths, each of which may end at any
+    step, is a dynamic programme over pairs of states, from the last step: both go on, or one ended
+    and the other goes on alone. It is attained: every path that the policy can take is some user's,
+    and so is every reward of 0 or 1, by which the 1-norm is the same. Where pairs are too many, 2 L
+    is declared, L the largest for one path: entries are not negative, so
+    |Y - Y'|^2 <= |Y|^2 + |Y'|^2. Nothing less than 1 is declared.
+    """
+
+    support: Bools  # which transitions are possible, (S, A, S)
+    informs: Bools  # which of them the weights can change, (S, A, S)
+    start: Bools  # in which states users can start, (S,)
+    horizon: int  # steps of an episode
+    policy: NDArray[np.int64]  # its actions, (H, S)
+    version: int = 0  # its version
+    rewards: bool = False  # whether they are unknown, and summed
+    nonnegative = True
+
+    def __post_init__(self) -> None:
+        shape = np.shape(self.support)
+        if len(shape) != 3 or shape[0] != shape[2] or 0 in shape:
+            raise InvalidArgument(f"support must have shape (S, A, S), got {shape}")
+        S, A, _ = shape
+        expected = {"support": shape, "informs": shape, "start": (S,)}
+        for name, size in expected.items():
+            array = np.array(getattr(self, name), dtype=bool)
+            if array.shape != size:
+                raise InvalidArgument(f"{name} must have shape {size}, got {array.shape}")
+            array.setflags(write=False)
+            object.__setattr__(self, name, array)
+        if not self.start.any():
+            raise InvalidArgument("start must allow some state")
+        object.__setattr__(self, "horizon", check_size("horizon", self.horizon))
+        if np.asarray(self.policy).dtype.kind not in "iu":
+            raise InvalidArgument("policy must be a table of integers")
+        table = np.array(self.policy, dtype=np.int64)
+        table.setflags(write=False)
+        if table.shape != (self.horizon, S) or table.min() < 0 or table.max() >= A:
+            raise InvalidArgument(
+                f"policy must name actions 0..{A - 1} in a table {(self.horizon, S)}"
+            )
+        object.__setattr__(self, "policy", table)
+        object.__setattr__(self, "name", "path counts")
+
+    @property
+    def states(self) -> int:
+        """S."""
+        return len(self.start)
+
+    @cached_property
+    def moves(self) -> Bools:
+        """Which transitions the policy can make, (H, S, S), and users can reach."""
+        at = np.arange(self.states)
+        moves = np.array([self.support[at, self.policy[h]] for h in range(self.horizon)])
+        here = self.start
+        for h in range(self.horizon):
+            moves[h] &= here[:, np.newaxis]
+            here = moves[h].any(axis=0)
+        return moves
+
+    @cached_property
+    def counted(self) -> Bools:
+        """Which of them are counted, (H, S, S): nothing is learnt from the last step."""
+        at = np.arange(self.states)
+        informs = np.array([self.informs[at, self.policy[h]] for h in range(self.horizon)])
+        counted: Bools = self.moves & informs
+        if self.horizon > 1:
+            counted[-1] = False
+        return counted
+
+    @cached_property
+    def paying(self) -> Bools:
+        """In which (h, s) rewards are summed."""
+        return np.asarray(self.moves.any(axis=2)) & self.rewards
+
+    @cached_property
+    def layout(self) -> Layout:
+        """``transitions`` and perhaps ``rewards``."""
+        # A policy that nothing can be learnt from still has a release, of one entry.
+        parts = [Part("transitions", (max(1, int(self.counted.sum())),))]
+        if self.paying.any():
+            parts.append(Part("rewards", (int(self.paying.sum()),)))
+        return Layout(tuple(parts))
+
+    @property
+    def one_hots(self) -> int:
+        """One per step that counts, and one per step whose rewards do."""
+        counted, paying = self.counted.any(axis=(1, 2)).sum(), self.paying.any(axis=1).sum()
+        return max(1, int(counted + paying))
+
+    @property
+    def fractional(self) -> Bools:
+        """The reward sums."""
+        marks = np.zeros(self.layout.size, dtype=bool)
+        marks[self.layout.parts[0].shape[0] :] = True
+        return marks
+
+    def monitored(self, release: Any) -> dict[str, tuple[Any, Any]]:
+        """Rewards where they are unknown; visits of next states that tell about the weights."""
+        noise = {name: float(np.max(std)) for name, std in release.std.items()}
+        counts, sums = self.dense(release["transitions"], release.parts.get("rewards"))
+        entries = self.counted.sum(axis=(0, 1))
+        spread = noise["transitions"] * np.sqrt(entries)
+        found = {"partial": (1.0, 0.0), "visits": (counts.sum(axis=(0, 1)), spread)}
+        if self.paying.any():
+            paid = noise["rewards"] * math.sqrt(int(self.paying.sum()))
+            found["rewards"] = float(sums.sum()), paid
+        return found
+
+    def dense(self, transitions: Floats, rewards: Floats | None) -> tuple[Floats, Floats]:
+        """Released entries as (H, S, S) and (H, S)."""
+        counts, sums = np.zeros(self.counted.shape), np.zeros(self.paying.shape)
+        counts[self.counted] = transitions[: int(self.counted.sum())]
+        if rewards is not None:
+            sums[self.paying] = rewards
+        return counts, sums
+
+    @cached_property
+    def _farthest(self) -> tuple[float, float]:
+        """The largest distance, squared, of a path from none and of two."""
+        H, S = self.horizon, self.states
+        live: Bools = np.asarray(self.moves.any(axis=2))
+        now, after = live.sum(axis=1), self.moves.any(axis=1).sum(axis=1)
+        cost = int((now * after * (now + 2 * after)).sum())
+        both = cost <= _MOST_PAIRS
+        alone, pair = np.zeros(S), np.zeros((S, S))
+        for h in range(H - 1, -1, -1):
+            here, there = np.flatnonzero(live[h]), np.flatnonzero(self.moves[h].any(axis=0))
+            if not len(here):
+                continue
+            at, to = np.ix_(here, there), np.ix_(there, there)
+            gain = np.where(self.moves[h][at], self.counted[h][at], -np.inf)
+            paid = 1.0 * self.paying[h][here]
+            one, two = np.zeros(S), np.zeros((S, S))
+            one[here] = paid + (gain + alone[there]).max(axis=1)
+            if both:
+                # One of the two may have ended.
+                two = np.maximum(one[:, np.newaxis], one)
+                later, later_apart = pair[to], pair[to]
+                np.fill_diagonal(later_apart, -np.inf)
+                apart = _max_plus(_max_plus(gain, later), gain.T) + paid[:, np.newaxis] + paid
+                # From the same state: different transitions, or the same, which cancel.
+                split = (_max_plus(gain, later_apart) + gain).max(axis=1)
+                same = np.where(gain >= 0.0, np.diag(later), -np.inf).max(axis=1)
+                np.fill_diagonal(apart, np.maximum(split, same) + paid)
+                square = np.ix_(here, here)
+                two[square] = np.maximum(two[square], apart)
+            alone, pair = one, two
+        first = np.flatnonzero(self.start)
+        longest = float(alone[first].max())
+        return longest, float(pair[np.ix_(first, first)].max()) if both else 2.0 * longest
+
+    def l1(self, relation: Relation) -> float:
+        """At least 1, so that a release of nothing has its noise."""
+        return max(1.0, self._farthest[checked_relation(relation) is not Relation.ZERO_OUT])
+
+    def l2(self, relation: Relation) -> float:
+        """See the class."""
+        return math.sqrt(self.l1(relation))
+
+    def aggregate(self, block: Block) -> Floats:
+        """From a simulated block of what followed this policy, (H, S, S) and (H, S)."""
+        counts = np.asarray(block["transitions"], dtype=np.float64)
+        rewards = np.asarray(block["rewards"], dtype=np.float64)
+        shape = (self.horizon, self.states)
+        if counts.shape != (*shape, shape[1]) or rewards.shape != shape:
+            raise InvalidArgument(
+                f"an aggregate block must have transitions of shape {(*shape, shape[1])} and "
+                f"rewards of shape {shape}, got {counts.shape} and {rewards.shape}"
+            )
+        actions: NDArray[np.generic] = block["actions"]
+        live = np.asarray(self.moves.any(axis=2))
+        if actions.shape != shape or not np.array_equal(actions[live], self.policy[live]):
+            raise InvalidArgument("the block's users followed another policy")
+        transitions = np.zeros(self.layout.parts[0].shape)
+        transitions[: int(self.counted.sum())] = counts[self.counted]
+        return self.layout.pack({"transitions": transitions, "rewards": rewards[self.paying]})
+
+    def _sums(self, block: Block, separate: bool) -> Floats:
+        from tacit.mixture.sum_loops import count_paths
+
+        users, follows = block.users, self.support.argmax(axis=2) if self.horizon > 1 else None
+        steps = read_steps(block, self.horizon, follows)
+        admitted = read_codes(block, "versions", (users,)) == self.version
+        first = self.layout.parts[0].shape[0]
+        places = np.full(self.counted.shape, -1, dtype=np.int64)
+        places[self.counted] = np.arange(int(self.counted.sum()))
+        visits = np.full(self.paying.shape, -1, dtype=np.int64)
+        visits[self.paying] = first + np.arange(int(self.paying.sum()))
+        sums = np.zeros((users if separate else 1, self.layout.size))
+        public = self.start, self.policy, self.support
+        count_paths(*steps, admitted, *public, places, visits, separate, sums)
+        return sums
+
+
+def checked_table(name: str, values: ArrayLike, shape: tuple[int, ...]) -> Floats:
+    """A read-only copy of a public table."""
+    array = np.array(values, dtype=np.float64)
+    if array.shape != shape or not np.isfinite(array).all():
+        raise InvalidArgument(f"{name} must be finite, of shape {shape}, got {array.shape}")
+    array.setflags(write=False)
+    return array
+
+
+def cut(vectors: Floats, axes: tuple[int, ...]) -> Floats:
+    """Each cut to length 1, read-only."""
+    largest = np.abs(vectors).max(axis=axes, keepdims=True)
+    # Squares of the longest would be infinite.
+    scaled = vectors / np.maximum(largest, 1.0)
+    length = np.sqrt((scaled**2).sum(axis=axes, keepdims=True))
+    cut: Floats = scaled / np.maximum(length, 1.0 / np.maximum(largest, 1.0))
+    cut.setflags(write=False)
+    return cut
+
+
+def possible_counts(block: Block, horizon: int, support: Bools) -> tuple[Floats, Floats]:
+    """A simulated block's possible transitions, and what they paid, dropped ones the average."""
+    S, A, _ = support.shape
+    counts = np.asarray(block["transitions"], dtype=np.float64)
+    rewards = np.asarray(block["rewards"], dtype=np.float64)
+    if counts.shape != (horizon, S, A, S) or rewards.shape != (horizon, S, A):
+        raise InvalidArgument(
+            f"an aggregate block must have transitions of shape {(horizon, S, A, S)} and rewards "
+            f"of shape {(horizon, S, A)}, got {counts.shape} and {rewards.shape}"
+        )
+    possible = counts * support
+    kept, all_of_them = possible.sum(axis=-1), counts.sum(axis=-1)
+    share = np.divide(kept, all_of_them, out=np.ones_like(kept), where=all_of_them > 0)
+    return possible, rewards * share
+
+
+def any_features(gram: float, cross: float) -> float:
+    """The largest |y - y~|^2 of y = (sqrt(a) x x', x q), |x| <= 1, |q|^2 <= m, with any signs.
+
+    x is a vector and q a number, or x is a matrix (k, n) with Frobenius norm and q in R^n. Let
+    z = [x; q' / sqrt(2 a)], of k + 1 rows. z z' is positive semidefinite with trace
+    |x|^2 + |q|^2 / (2 a) <= 1 + m / (2 a) =: t, so |z z'| <= t in Frobenius norm, and two such
+    matrices have a non-negative inner product: they are at most sqrt(2) t apart. The blocks of z z'
+    are x x', twice x q / sqrt(2 a), and |q|^2 / (2 a). So of two of each, |y - y~|^2 =
+    a |x x' - x~ x~'|^2 + |x q - x~ q~|^2 is at most a |z z' - z~ z~'|^2, and so at most 2 a t^2 =
+    2 (a + m / 2)^2 / a. It grows with a, so for a < m / 2 it is at most what it is there: 4 m.
+
+    Zero is one of the y. Vectors attain both: unit vectors with <x, x~> = min(1, m / (2 a)), and
+    numbers q~ = -q of size sqrt(m). It holds for y times weights in [0, 1] too: |w y - w~ y~|^2 is
+    convex in each weight, so it is largest where they are 0 or 1.
+    """
+    if 2.0 * gram < cross:
+        return 4.0 * cross
+    return 2.0 * (gram + cross / 2.0) ** 2 / gram

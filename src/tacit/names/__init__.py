@@ -1,1 +1,0 @@
-"""Names and options as texts, and what they stand for."""

@@ -1,0 +1,161 @@
+"""The campaign: a small history, and wrongs that its checker must find."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sqlalchemy import select, update
+
+import tacit
+from research.campaign import __main__ as command
+from research.campaign.books import audit
+from research.campaign.clients import Journal, Sent, Told
+from research.campaign.histories import CASES, history
+from research.campaign.servers import H, app_text
+from tacit.data.episodes import Episodes
+from tacit.service.app_file import read_app
+from tacit.store import schema
+from tacit.store.store import Store
+from tacit.store.values import dump, load
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:XDG_RUNTIME_DIR"),
+    pytest.mark.filterwarnings("ignore::tacit.privacy.errors.TacitWarning"),
+]
+
+
+def test_a_small_history() -> None:
+    told = history("sqlite", "on-policy", "histories", 2, seed=7)
+    assert told.wrong == []
+    assert told.counts["releases"] == told.counts["sums"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("case", CASES)
+def test_some_of_each_case(database: str, case: str) -> None:
+    for kind in CASES[case].kinds:
+        assert history(database, kind, case, 6, seed=7).wrong == []
+
+
+def test_the_stored_campaign_found_nothing() -> None:
+    if command.STORED.exists():
+        assert command.table(command.json.loads(command.STORED.read_text()))[-1].endswith(
+            " 0 wrong"
+        )
+
+
+# Wrongs that are planted.
+
+
+def honest(folder: Path) -> tuple[Store, Path]:
+    """A run of 30 users, the last of whom wait, and its journal."""
+    (folder / "app.toml").write_text(app_text("ucbvi", "joint", 10**6, "app.db"))
+    app = read_app(str(folder / "app.toml"), logs=False)
+    store = Store(app.store)
+    agent, journal = app.agent(store), Journal(folder / "journal")
+    rng = np.random.default_rng(0)
+    for k in range(30):
+        policy = agent.policy
+        states = np.concatenate([[0], rng.integers(3, size=H)])
+        actions = [policy.act(h, int(states[h]), rng) for h in range(H)]
+        rewards = rng.random(H).round(6)
+        journal.sent(Sent(f"u{k}", f"e{k}", "run", f"t{k}", float(rewards.sum()), H, 0))
+        data = Episodes([states], [actions], [rewards], [policy.version])
+        agent.learn(data, [f"u{k}"], events=[f"e{k}"])
+        journal.add("told", f"e{k}", "waiting")
+    with store.read() as db:
+        journal.add("head", db.scalar(select(schema.stores.c.head)))
+    return store, folder / "journal"
+
+
+def found(store: Store, journal: Path) -> list[str]:
+    return audit(store, Told(journal), journal.with_name("log"), Counter())
+
+
+def lose_an_event(db: Any) -> None:
+    db.execute(schema.events.delete().where(schema.events.c.fate == "waiting"))
+
+
+def lose_a_person(db: Any) -> None:
+    db.execute(schema.people.delete().where(schema.people.c.fate == "waiting"))
+
+
+def count_twice(db: Any) -> None:
+    row = db.execute(select(schema.people).where(schema.people.c.fate == "waiting")).first()
+    db.execute(schema.people.insert().values(**row._asdict() | {"id": 10**6}))
+
+
+def sum_somebody_twice(db: Any) -> None:
+    row = db.execute(select(schema.releases)).first()
+    release = load(row.value)
+    more = {**release.parts, "transitions": release["transitions"] + 1.0}
+    db.execute(update(schema.releases).values(value=dump(replace(release, parts=more))))
+
+
+def pay_twice(db: Any) -> None:
+    db.execute(update(schema.accounts).values(spent=schema.accounts.c.spent * 2))
+
+
+def pay_less(db: Any) -> None:
+    db.execute(update(schema.people).values(pays=schema.people.c.pays // 2))
+
+
+def keep_raw_data(db: Any) -> None:
+    db.execute(update(schema.packets).values(block=0))
+
+
+def forget_unasked(db: Any) -> None:
+    db.execute(update(schema.events).values(fate="forgotten"))
+
+
+WRONGS: dict[Callable[[Any], None], str] = {
+    lose_an_event: "lost",
+    lose_a_person: "lost",
+    count_twice: "twice",
+    sum_somebody_twice: "twice or lost",
+    pay_twice: "overspent",
+    pay_less: "overspent",
+    keep_raw_data: "raw data",
+    forget_unasked: "lost",
+}
+
+
+@pytest.mark.parametrize("plant", WRONGS, ids=lambda plant: plant.__name__)
+def test_planted_wrongs_are_found(tmp_path: Path, plant: Callable[[Any], None]) -> None:
+    store, journal = honest(tmp_path)
+    assert found(store, journal) == []
+    with store.write() as db:
+        plant(db)
+    assert any(WRONGS[plant] in words for words in found(store, journal))
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (["told", "e1", "forgotten"], "was told that it was forgotten"),
+        (["head", "0" * 64], "lacks an entry"),
+        (["policy", 0, "another"], "policies of version 0"),
+        (["forgot", "u1", 1, 0], "lost"),
+        (["wrong", "an export lacks entries"], "export"),
+    ],
+)
+def test_a_journal_that_disagrees_is_found(tmp_path: Path, line: list[Any], words: str) -> None:
+    store, journal = honest(tmp_path)
+    Journal(journal).add(*line)
+    assert any(words in text for text in found(store, journal))
+
+
+def test_somebody_who_was_accepted_and_is_not_there_is_lost(tmp_path: Path) -> None:
+    store, journal = honest(tmp_path)
+    Journal(journal).sent(Sent("ann", "e", "run", "t", 1.0, H, 0))
+    assert found(store, journal) == []  # she has no answer yet
+    Journal(journal).add("told", "e", "waiting")
+    assert any("lost" in words for words in found(store, journal))
+    assert tacit.open(store).forget("ann") == {"removed": 0, "released": 0}
