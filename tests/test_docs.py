@@ -29,9 +29,11 @@ LINK = re.compile(r"\]\(([^)\s]+)\)")
 DOTTED = re.compile(r"(?<![\w./'\"-])(?:tacit|research|benchmarks)(?:\.\w+)+")
 HEADINGS = ("Idea", "Private statistics and guarantee", "Deviations from the paper", "Cost")
 MOST_WORDS, LONGEST = 55_000, 1_800
-"""Of all pages, as ``wc -w`` counts them, and of one; tables of results and of errata are longer."""
+"""Of all pages, as ``wc -w`` counts them, and of one; results and errata are longer."""
 LONG = ("docs/results.md", "docs/errata.md")
-DIALECT = re.compile(r"(?:^|[.:;!] )(?:What|Who|Whoever|Nobody|Everybody|Whatever)\b[^?\n]*[.:]", re.MULTILINE)
+DIALECT = re.compile(
+    r"(?:^|[.:;!] )(?:What|Who|Whoever|Nobody|Everybody|Whatever)\b[^?\n]*[.:]", re.MULTILINE
+)
 """Sentences whose subject is no noun; a heading may be a question."""
 PLUG_INS = (registry.AGENTS, registry.WORLDS)
 """Groups of entry points, which look like modules."""

@@ -46,7 +46,10 @@ def helped(module: str) -> str:
     """What a module of research/ or benchmarks/ says of its options."""
     out = io.StringIO()
     with contextlib.redirect_stdout(out), pytest.raises(SystemExit):
-        importlib.import_module(module).main(["--help"])
+        found = importlib.import_module(module)
+        if hasattr(found, "__path__"):  # a package is run by its __main__
+            found = importlib.import_module(f"{module}.__main__")
+        found.main(["--help"])
     return out.getvalue()
 
 

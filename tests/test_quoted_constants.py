@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from tacit.continuous import estimate as functional_estimate
-from tacit.continuous import estimate as functional_estimate
 from tacit.continuous import fitted_functional_q
 from tacit.continuous.estimate import GRID, MAP
 from tacit.linear import estimate, lsvi_ucb
@@ -73,26 +72,16 @@ QUOTED = {
     ],
     "algorithms/lsvi_ucb.md": [
         f"grow by {grown(GROWTH)} of the users served",
-<<<<<<< HEAD
         f"standard deviations of sampling and noise, times {lsvi_ucb._BONUS:g}, and what the",
         f"pooled and capped at {estimate._CAP} |",
-=======
-        f"| standard deviations of sampling and noise, times {lsvi_ucb._BONUS:g}, and what the",
-        f"pooled and capped at {estimate._CAP} |",
->>>>>>> main
         f"bonus^2 = {lsvi_ucb._BONUS**2:g} (var(V)",
         "The first is four times as large as the noise of a sum",
         "| ridge 1 | 1 plus the noise of the Gram times sqrt(d)",
     ],
     "algorithms/linopt_vi.md": [
         f"grow by {grown(GROWTH)} of the users served",
-<<<<<<< HEAD
         f"standard deviations of sampling and noise, times {mixture_estimate._BONUS:g} |",
         f"bonus^2 = {mixture_estimate._BONUS**2:g} (R^2 / 2",
-=======
-        f"| standard deviations of sampling and noise, times {mixture_estimate._BONUS:g} |",
-        f"bonus^2 = {mixture_estimate._BONUS**2:g} (R^2 / 2",
->>>>>>> main
         "The first is four times as large as the noise of a sum, eight times for counts",
         f"Blocks over {NUMBERS[algorithm._CLIPPED_UP_TO]} times the smallest useful one, "
         f"or over {algorithm._ONE_BY_ONE:,} users",

@@ -133,7 +133,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     here = sources.get(target, f"docs/{target}")
     if target.startswith("notes/"):
         here = f"research/{target}"
-    if target.startswith("algorithms/") and page.file.name != "README":
+    if target.startswith("algorithms/") and page.file.name in _agents():
         markdown += _options(page.file.name)
 
     def led(match: re.Match[str]) -> str:
