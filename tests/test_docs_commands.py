@@ -45,10 +45,10 @@ def unknown(command: str) -> list[str]:
 def helped(module: str) -> str:
     """What a module of research/ or benchmarks/ says of its options."""
     out = io.StringIO()
+    found = importlib.import_module(module)
+    if hasattr(found, "__path__"):  # a package
+        found = importlib.import_module(f"{module}.__main__")
     with contextlib.redirect_stdout(out), pytest.raises(SystemExit):
-        found = importlib.import_module(module)
-        if hasattr(found, "__path__"):  # a package is run by its __main__
-            found = importlib.import_module(f"{module}.__main__")
         found.main(["--help"])
     return out.getvalue()
 
