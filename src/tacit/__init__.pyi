@@ -13,9 +13,8 @@ from tacit.core.constructors import make_agent
 from tacit.core.intake import Receipt
 from tacit.core.monitor import monitor
 from tacit.core.problem import Schedule
-from tacit.data.episodes import Episodes
+from tacit.data.episodes import Episodes, VectorEpisodes
 from tacit.data.episodes import validate_episodes as validate
-from tacit.data.vector_episodes import VectorEpisodes
 from tacit.linear.linear_posterior import LinearPosteriorConstants
 from tacit.lq.certainty_equivalence import LQConstants
 from tacit.privacy import distributed, local

@@ -22,8 +22,8 @@ from numpy.typing import ArrayLike
 from tacit.core.algorithm import BlockInfo, BlockSizes, Floats, Plan, Progress, Queries, Query
 from tacit.core.constructors import make_agent
 from tacit.core.problem import Schedule
-from tacit.data.columns import as_numbers, require_shape
 from tacit.data.episodes import Episodes
+from tacit.data.reading import as_numbers, require_shape
 from tacit.privacy.arguments import FilePath, checked_number, instance_of, one_of, whole_number
 from tacit.privacy.errors import BudgetExceeded, InvalidArgument
 from tacit.privacy.exact import ADDITIONS, CHUNK, grid_step

@@ -22,7 +22,7 @@ from tacit.privacy.statistic import Floats, Ints
 from tacit.tabular.spec import check_labels, settle
 
 if TYPE_CHECKING:
-    from tacit.data.columns import Labels
+    from tacit.data.reading import Labels
     from tacit.privacy.statistic import Block, Bools
     from tacit.tabular.model import FiniteModel, SparseModel
     from tacit.tabular.spec import FiniteSpec
@@ -158,7 +158,7 @@ class Policy:
 
     def labelled(self, states: Sequence[str] | None, actions: Sequence[str] | None) -> Policy:
         """The same policy with names of states and actions."""
-        from tacit.data.columns import checked_labels
+        from tacit.data.reading import checked_labels
 
         return self._with(
             state_labels=checked_labels("states", states, self.states),
@@ -181,7 +181,7 @@ class Policy:
         Only a stochastic policy needs ``rng``.
         """
         if isinstance(state, str):
-            from tacit.data.columns import code_of
+            from tacit.data.reading import code_of
 
             action = self.act(step, code_of("state", state, self.state_labels), rng)
             return self.action_labels[action] if self.action_labels else action

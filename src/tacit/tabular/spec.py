@@ -15,7 +15,7 @@ from tacit.privacy.arguments import fitting, flag, positive
 from tacit.privacy.errors import InvalidArgument
 
 if TYPE_CHECKING:
-    from tacit.data.columns import Labels
+    from tacit.data.reading import Labels
 
 TOLERANCE = 1e-8
 """How far sums of probabilities may be from 1."""
@@ -79,7 +79,7 @@ class FiniteSpec:
     @classmethod
     def named(cls, states: Sequence[str], actions: Sequence[str], **rest: Any) -> Self:
         """A spec whose states and actions have names; logs and policies then have them too."""
-        from tacit.data.columns import checked_labels
+        from tacit.data.reading import checked_labels
 
         labels: dict[str, Any] = {
             "state_labels": checked_labels("states", states),
@@ -135,7 +135,7 @@ def check_labels(made: Any, states: int, actions: int) -> None:
     for name, size in (("state_labels", states), ("action_labels", actions)):
         labels = getattr(made, name)
         if labels is not None:
-            from tacit.data.columns import checked_labels
+            from tacit.data.reading import checked_labels
 
             settle(made, **{name: checked_labels(name, labels, size)})
 
