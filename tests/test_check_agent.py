@@ -27,7 +27,7 @@ from tacit.privacy.errors import CheckFailed, InvalidArgument
 from tacit.privacy.statistic import Block
 from tacit.tabular import riverswim
 from tacit.testing.check_agent import AgentReport, agent_outcomes, check_agent
-from tacit.testing.made_up_users import raw_block
+from tacit.testing.sample_users import raw_block
 
 WORLD = riverswim(3, 4)
 JOINT = JointDP(1.0, 1e-6)
@@ -253,7 +253,7 @@ MUTANTS: list[tuple[type[Any], dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("mutant", "options", "message"), MUTANTS)
 def test_mutants_are_caught(mutant: type[Any], options: dict[str, Any], message: str) -> None:
-    make = partial(plant(mutant, UCBVI), **{"privacy": JOINT, "schedule": FEW} | options)
+    make = partial(plant(mutant, UCBVI.algorithm), **{"privacy": JOINT, "schedule": FEW} | options)
     name = message[1:].partition(":")[0]
     (outcome,) = agent_outcomes(make, WORLD, users=300, only=[name])
     assert re.search(message, str(outcome.failure)), outcome.reason
@@ -261,7 +261,7 @@ def test_mutants_are_caught(mutant: type[Any], options: dict[str, Any], message:
 
 def test_warnings_that_depend_on_users_are_caught() -> None:
     """Also where whoever runs the check has switched warnings off."""
-    make = partial(plant(WarnsOfLowRewards, UCBVI), privacy=JOINT, schedule=FEW)
+    make = partial(plant(WarnsOfLowRewards, UCBVI.algorithm), privacy=JOINT, schedule=FEW)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with pytest.raises(CheckFailed, match=r"^data flow: .*what was logged or printed differs"):
@@ -277,7 +277,7 @@ class NeverLearns(Learning):
 
 
 def test_a_crash_is_a_finding() -> None:
-    make = partial(plant(NeverLearns, UCBVI), privacy=JOINT, schedule=FEW)
+    make = partial(plant(NeverLearns, UCBVI.algorithm), privacy=JOINT, schedule=FEW)
     (outcome,) = agent_outcomes(make, WORLD, users=300)
     assert (outcome.name, outcome.verdict) == ("protocol", "failed")
     assert outcome.reason == "protocol: it raised ZeroDivisionError: nobody came"

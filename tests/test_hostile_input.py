@@ -26,7 +26,7 @@ from tacit import InvalidArgument, LocalDP, registry
 from tacit.core.problem import Schedule
 from tacit.data.episodes import Episodes
 from tacit.privacy.errors import TacitError
-from tacit.testing.watched_gate import difference, snapshot
+from tacit.testing.recording import difference, snapshot
 
 EXAMPLES = 6
 # Agents that are attacked in the slow part.

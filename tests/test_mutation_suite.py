@@ -26,8 +26,7 @@ from research.planted import of_leaks, of_noise
 from research.planted.base import Curated, Drawing, Leaking
 from research.planted_bugs import BITS, BUGS, HOSTS, IMPOSSIBLE, RUNNING, Impossible, Planted, audit
 from tacit.core.agent import Agent
-from tacit.data.episodes import Episodes
-from tacit.data.vector_episodes import VectorEpisodes
+from tacit.data.episodes import Episodes, VectorEpisodes
 from tacit.privacy import curator as joint
 from tacit.privacy.curator import Curator
 from tacit.privacy.errors import InvalidArgument
@@ -37,10 +36,10 @@ from tacit.store.store import Store
 from tacit.testing.audit_agent import audit_agent
 from tacit.testing.check_agent import agent_outcomes
 from tacit.testing.check_statistic import check_statistic
-from tacit.testing.gate_noise import grid_sum, measured, noise_failures
-from tacit.testing.made_up_users import mixed, raw_block, sampler_of
-from tacit.testing.watched_gate import WatchedGate, overheard
-from tests.own_path.frozen import frozen_world
+from tacit.testing.recording import RecordingCurator, overheard
+from tacit.testing.release_noise import grid_sum, measured, noise_failures
+from tacit.testing.sample_users import mixed, raw_block, sampler_of
+from tests.own_path.runs import frozen_world
 
 FIRST = [*{planted.bug: planted for planted in reversed(BUGS)}.values()][::-1]
 """Each bug once."""
@@ -182,10 +181,10 @@ def noise_of(
         noise_seed = None if real else seed
         agent = known.make(bug)(world.spec, users=planted_bugs.USERS, seed=0, noise_seed=noise_seed)
         rng = np.random.default_rng(seed)
-        with WatchedGate().open() as gate:
+        with RecordingCurator().open() as recorder:
             while agent.block_users:
                 agent.learn(world.simulate(agent.policy, agent.block_users, rng, "episodes"))
-        run = measured(gate)
+        run = measured(recorder)
         found += noise_failures(run)
         values += [one.noise for one in run]
     noise = np.concatenate(values)
@@ -261,37 +260,6 @@ def test_no_time_passes_in_a_frozen_world() -> None:
     assert time.time_ns() != drawn[0][0]
     after = np.random.get_state(legacy=False)  # noqa: NPY002
     np.testing.assert_equal(after, state)
-
-
-@pytest.mark.slow
-def test_the_privacy_loss_is_looked_at_by_itself() -> None:
-    """Noise that is right everywhere but in the one direction that tells two users apart.
-
-    A chi-square variable of 200 degrees of freedom is below half of them with a probability of
-    5e-9, and what is planted makes it a quarter.
-    """
-    from tacit.testing.audit_agent import _AgentAuditor
-
-    known = HOSTS["UCBVI"]
-    auditor = _AgentAuditor(known.make(), known.world(), 160, 0)
-    pair = auditor.attack([0])[1][0]
-    whole = auditor.transcript(0, pair, 100, lambda _: None)
-    assert whole.findings == ()
-    assert whole.along == pytest.approx(1.0, abs=0.5)
-    assert whole.accounted <= whole.bound * (1.0 + 1e-9) <= whole.claimed * (1.0 + 2e-9)
-
-    true = auditor._run
-
-    def with_less(*args: Any) -> Any:
-        seen = true(*args)
-        cost = seen.cost**2
-        seen.loss = 0.5 * cost + 0.5 * (seen.loss - 0.5 * cost)
-        return seen
-
-    auditor._run = with_less  # type: ignore[method-assign]
-    found = auditor.transcript(0, pair, 100, lambda _: None)
-    assert found.along == pytest.approx(0.25 * whole.along)
-    assert [name for name, _ in found.findings] == ["privacy loss"]
 
 
 @pytest.mark.slow

@@ -41,15 +41,15 @@ def audit(store: Store, told: Told, log: Path, counts: Counter[str]) -> list[str
             known = db.scalar(select(func.count()).where(entries.c.hash == head))
         wrong += [] if known else ["lost: the ledger lacks an entry that somebody has seen"]
     with store.read() as db:
-        names = store.pseudonyms(db, [sent.user for sent in told.sent.values()])
+        names = store.pseudonyms([sent.user for sent in told.sent.values()])
         mine = {sent.user: name for sent, name in zip(told.sent.values(), names, strict=True)}
-        keys = store.pseudonyms(db, [f"{mine[s.user]} {s.event}" for s in told.sent.values()])
+        keys = store.pseudonyms([f"{mine[s.user]} {s.event}" for s in told.sent.values()])
         by_key = dict(zip(keys, told.sent.values(), strict=True))
         wrong += _events(told, by_key, db.execute(select(events)).all())
         held = db.execute(select(people).where(people.c.person != "")).all()
         wrong += _people(told, mine, held)
         wrong += _accounts(db, held)
-        wrong += _releases(db, {name: user for user, name in mine.items()}, told, counts)
+        wrong += _releases(db, by_key, mine, counts)
         wrong += _versions(db, told)
     text = log.read_text(errors="replace") if log.exists() else ""
     if any(sent.user in text or sent.event in text for sent in told.sent.values()):
@@ -116,10 +116,11 @@ def _accounts(db: Any, rows: Any) -> list[str]:
     return wrong + ["overspent: no account of who paid"] * any((spent + reserved).values())
 
 
-def _releases(db: Any, users: dict[str, str], told: Told, counts: Counter[str]) -> list[str]:
+def _releases(
+    db: Any, sent: dict[str, Sent], mine: dict[str, str], counts: Counter[str]
+) -> list[str]:
     """Sums are those of the people who paid."""
     wrong, seen = list[str](), Counter[tuple[str, int, int]]()
-    known = {(s.user, s.run): s for s in told.sent.values() if s.accepted or not s.told}
     stages = {(row.run, row.block): row for row in db.execute(select(blocks))}
     before = Counter[str]()
     query = select(releases).order_by(releases.c.run, releases.c.block, releases.c.number)
@@ -129,13 +130,12 @@ def _releases(db: Any, users: dict[str, str], told: Told, counts: Counter[str]) 
         seen[row.run, row.block, row.number] += 1
         if block.stage not in ("released", "done"):
             wrong.append(f"block {row.block} has a release, and is {block.stage}")
-        named = ledger.released(db, row.run, row.block)
-        job = "night" if row.run.startswith("night") else "run"
-        inside = [known.get((users[name], job)) for name in named]
-        if None in inside:
-            wrong.append(f"block {row.block} of {row.run} has people who never sent")
-            continue
-        people_ = [one for one in inside if one is not None]
+        here = (events.c.run == row.run, events.c.block == row.block, events.c.fate == "counted")
+        keys = db.scalars(select(events.c.event).where(*here))
+        people_ = [sent[key] for key in keys if key in sent]
+        paid = sorted(ledger.released(db, row.run, row.block))
+        if sorted(mine[one.user] for one in people_) != paid:
+            wrong.append(f"twice or lost: block {row.block} counts others than those who paid")
         sums = dict[str, tuple[float, float]]()
         if found.parts.keys() == {"rewards", "transitions"}:
             sums["rewards"] = float(found["rewards"].sum()), sum(one.rewards for one in people_)

@@ -15,7 +15,7 @@ from research.hostile.calls import Call
 from research.hostile.fuzzing import EntryPoint, Strategy
 from research.hostile.small import Small, local_agents, small_agents
 from tacit.privacy.statistic import Block
-from tacit.testing.watched_gate import snapshot
+from tacit.testing.recording import snapshot
 
 
 def agent_entries() -> list[EntryPoint]:

@@ -17,7 +17,7 @@ from research.worlds import build
 from tacit import registry
 from tacit.privacy.errors import TacitError
 from tacit.privacy.statistic import Block
-from tacit.testing.made_up_users import raw_block
+from tacit.testing.sample_users import raw_block
 
 JOINT = tacit.JointDP(epsilon=1.0, delta=1e-6)
 """Joint privacy of what is attacked, where it has that."""

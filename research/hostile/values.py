@@ -19,10 +19,9 @@ from hypothesis import strategies as st
 
 from research.hostile.fuzzing import Broken, EntryPoint, Stranger, Strategy
 from research.hostile.small import Small, local_agents, small_agents, small_log
-from tacit.data.episodes import Episodes
-from tacit.data.vector_episodes import VectorEpisodes
+from tacit.data.episodes import Episodes, VectorEpisodes
 from tacit.privacy.statistic import Block
-from tacit.testing.watched_gate import difference, snapshot
+from tacit.testing.recording import difference, snapshot
 
 # What arrays of numbers may hold, and what lists may hold.
 _FLOATS = (math.nan, math.inf, -math.inf, 1e308, -1e308, 5e-324, -0.0, 2.0, -1.0, 1e-300, 0.3)

@@ -1,4 +1,4 @@
-"""Bugs by which raw data gets past the gate: into plans, names, files, logs and errors.
+"""Bugs by which raw data gets past the curator: into plans, names, files, logs and errors.
 
 Statistics are the only code that is shown raw data. Here they remember it, for a count that is
 shown somewhere, a test or a clip; see :class:`research.planted.base.Leaking` and
@@ -21,7 +21,7 @@ from research.planted.base import Asking, Leaking, recast
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, Floats
 from tacit.tabular.visits import VisitCounts
-from tacit.testing.made_up_users import of_version
+from tacit.testing.sample_users import of_version
 
 
 class RawWidth(Leaking):

@@ -22,14 +22,14 @@ from tacit.continuous import (
 from tacit.continuous.actor_critic import PolicyGradients
 from tacit.continuous.kernel_features import Custom
 from tacit.continuous.stochastic_policy import normals
-from tacit.data.vector_episodes import VectorEpisodes
+from tacit.data.episodes import VectorEpisodes
 from tacit.gym import from_gymnasium
 from tacit.privacy.errors import CheckFailed, InvalidArgument
 from tacit.privacy.models import LocalDP
 from tacit.privacy.statistic import WHOLE_EPISODE
 from tacit.simulation.run import run
 from tacit.testing.check_agent import check_agent
-from tacit.testing.watched_gate import WatchedGate
+from tacit.testing.recording import RecordingCurator
 
 JOINT = JointDP(1.0, 1e-6)
 FEATURES = Grid((0.0,), (1.0,), (3,))
@@ -220,16 +220,16 @@ class TestStatistic:
 
 class TestAgent:
     def test_budget_and_noise(self):
-        with WatchedGate().open() as gate:
+        with RecordingCurator().open() as recorder:
             agent = ActorCritic(SHORT.spec, 40, JOINT, noise_seed=1, schedule="fixed:size=20")
             for block in range(2):
                 episodes = SHORT.simulate(agent.policy, 20, np.random.default_rng(block))
                 agent.learn(episodes)
-        assert len(gate.passages) == 2
-        for passage in gate.passages:
-            assert passage.release.cost == pytest.approx(JOINT.budget.mu)
-            noise = passage.statistic.l2(Relation.REPLACE_ONE) / JOINT.budget.mu
-            assert np.max(passage.release.std["actor"]) == pytest.approx(noise / 0.7, rel=1e-4)
+        assert len(recorder.records) == 2
+        for record in recorder.records:
+            assert record.release.cost == pytest.approx(JOINT.budget.mu)
+            noise = record.statistic.l2(Relation.REPLACE_ONE) / JOINT.budget.mu
+            assert np.max(record.release.std["actor"]) == pytest.approx(noise / 0.7, rel=1e-4)
         assert (agent.guarantee.epsilon, agent.guarantee.unit) == (1.0, WHOLE_EPISODE)
         assert isinstance(agent.policy, SoftmaxPolicy)
         assert type(agent.greedy_policy) is QPolicy

@@ -20,7 +20,7 @@ from tacit.continuous.statistics import ResidualSums, Units
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block
 from tacit.testing.check_agent import check_agent
-from tacit.testing.watched_gate import WatchedGate
+from tacit.testing.recording import RecordingCurator
 
 Floats = NDArray[np.float64]
 
@@ -68,9 +68,9 @@ def test_serves_everybody_at_random() -> None:
 
 def test_spends_the_budget_to_the_last_bit() -> None:
     agent = FittedFunctionalQ(LINE.spec, 20, JOINT, noise_seed=0)
-    with WatchedGate().open() as gate:
+    with RecordingCurator().open() as recorder:
         played(agent, LINE)
-    costs = [float(passage.release.cost or 0.0) for passage in gate.passages]
+    costs = [float(record.release.cost or 0.0) for record in recorder.records]
     assert len(costs) == agent.state.ahead.sweeps + 1
     assert math.fsum(cost**2 for cost in costs) == pytest.approx(JOINT.episode_limit, rel=1e-12)
 
@@ -83,13 +83,13 @@ def test_says_what_is_protected() -> None:
 def test_residuals_are_of_what_was_published() -> None:
     """Every question is a function of the answers before it."""
     agent = FittedFunctionalQ(LINE.spec, 20, JOINT, noise_seed=0)
-    with WatchedGate().open() as gate:
+    with RecordingCurator().open() as recorder:
         played(agent, LINE)
-    script = [passage.release for passage in gate.passages]
+    script = [record.release for record in recorder.records]
     other = FittedFunctionalQ(LINE.spec, 20, JOINT, noise_seed=1)
-    with WatchedGate(script=script).open() as replay:
+    with RecordingCurator(script=script).open() as replay:
         played(other, LINE, seed=1)
-    for one, two in zip(gate.passages, replay.passages, strict=True):
+    for one, two in zip(recorder.records, replay.records, strict=True):
         assert one.statistic.fingerprint == two.statistic.fingerprint
     np.testing.assert_array_equal(agent.state.weights, other.state.weights)
 
@@ -108,14 +108,14 @@ def test_transcript_has_exactly_the_declared_mu() -> None:
     agent = FittedFunctionalQ(spec, 10, JOINT, noise_seed=3, constants=still)
     rest = LINE.simulate(agent.policy, 10, np.random.default_rng(0), "episodes").block()
     pair = [_paid(rest, reward) for reward in (0.0, 0.5)]
-    with WatchedGate().open() as gate:
+    with RecordingCurator().open() as recorder:
         agent.learn(pair[0])
     square = 0.0
-    for passage in gate.passages:
-        one, other = (passage.statistic.total(block) for block in pair)
-        std = float(np.max(next(iter(passage.release.std.values()))))
+    for record in recorder.records:
+        one, other = (record.statistic.total(block) for block in pair)
+        std = float(np.max(next(iter(record.release.std.values()))))
         square += float(((one - other) ** 2).sum()) / std**2
-    asked = [p.release for p in gate.passages if isinstance(p.statistic, ResidualSums)]
+    asked = [p.release for p in recorder.records if isinstance(p.statistic, ResidualSums)]
     residual = math.fsum(float(release.cost or 0.0) ** 2 for release in asked)
     assert residual * (1.0 - 2e-4) < square <= residual
     assert 0.95 < math.sqrt(square / JOINT.episode_limit) <= 1.0

@@ -13,7 +13,7 @@ from scipy.stats import chi2
 
 from research.worlds import random_system
 from tacit import Agent, CertaintyEquivalence, JointDP, LocalDP, NonPrivate
-from tacit.lq import GainPolicy, LQWorld, Point, UniformBall, dosing
+from tacit.lq import Ball, GainPolicy, LQWorld, dosing
 from tacit.lq.estimate import (
     BlockEvidence,
     ModelRegression,
@@ -129,8 +129,8 @@ def test_degenerate_worlds_do_not_break_it(
         np.diag([1.0, 0.0]),
         np.eye(1),
         horizon=6,
-        noise=UniformBall(noise),
-        start=Point(start),
+        noise=noise,
+        start=Ball(0.0, start),
     )
     agent = CertaintyEquivalence(world.spec, 600, privacy, noise_seed=0, schedule="fixed:size=150")
     for policy, greedy in play(agent, world):

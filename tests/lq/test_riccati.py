@@ -195,7 +195,7 @@ def test_wrong_arguments_are_named():
         (lambda: riccati.optimal_gains(one, one, [[-1.0]], one, 2), "Q must be positive semi"),
         (lambda: riccati.optimal_gains(one, one, one, [[0.0]], 2), "R must be positive definite"),
         (lambda: riccati.optimal_gains(one, one, one, one, 0), "H must be an integer >= 1"),
-        (lambda: riccati.optimal_gains([[np.nan]], one, one, one, 2), r"A\[0, 0\] must be finite"),
+        (lambda: riccati.optimal_gains([[np.nan]], one, one, one, 2), "A must be finite"),
         (lambda: riccati.optimal_gains([["x"]], one, one, one, 2), "A must be an array of numbers"),
         (
             lambda: riccati.optimal_gains(

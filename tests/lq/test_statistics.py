@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from research.worlds import random_system
 from tacit import Block, Relation, check_statistic
-from tacit.lq import GainPolicy, LQWorld, Sphere, UniformBall
+from tacit.lq import GainPolicy, LQWorld, Sphere
 from tacit.lq.statistics import TrajectorySums
 from tacit.privacy.errors import CheckFailed, InvalidArgument
 from tacit.privacy.statistic import Statistic, StreamedBlock
@@ -169,7 +169,7 @@ def test_a_predictable_clip_does_not_bias() -> None:
         np.eye(2),
         np.eye(1),
         horizon=H,
-        noise=UniformBall(1.0),
+        noise=1.0,
         start=Sphere(1.0, (0.0, 0.0)),
     )
     policy = GainPolicy(np.zeros((H, 1, 2)), noise=0.5)

@@ -15,6 +15,7 @@ from sqlalchemy import select, update
 import tacit
 from tacit.core import release_loop
 from tacit.core.agent import Agent
+from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block
 from tacit.store import ledger
 from tacit.store.schema import accounts, releases, runs, stores, versions
@@ -125,7 +126,7 @@ def test_who_is_forgotten_while_her_block_is_summed_is_in_no_release(both: Any) 
         pass
     assert told == [{"removed": 1, "released": 0}]
     with one.store.read() as db:
-        (name,) = one.store.pseudonyms(db, ["u3"])
+        (name,) = one.store.pseudonyms(["u3"])
         assert name not in ledger.released(db, "run", 0)
         assert len(ledger.released(db, "run", 0)) == SIZE - 1
         assert db.execute(select(accounts).where(accounts.c.person == name)).one().reserved == 0
@@ -247,7 +248,7 @@ def test_a_counter_does_not_tell_how_many_sent(both: Any) -> None:
         fill(one, f"{turn}-", size - 2)
         assert one.intake.ticket()
         assert one.intake.ticket()  # and nobody sends
-        one.intake.flush_places()
+        one.intake.flush()
         assert one.step()
     with two.store.read() as db:
         found = [load(v) for v in db.scalars(select(releases.c.value).order_by(releases.c.block))]
@@ -316,20 +317,51 @@ def test_a_clock_that_was_set_back_holds_nothing_up(
     assert len(sums(two)) == 1
 
 
+def reported(agent: Agent, user: str, odd: float | None = None) -> None:
+    """One device's report, or one that no device makes."""
+    statistic, policy = agent.statistic, agent.policy
+    data = {"states": np.zeros((1, H + 1), int), "rewards": np.full((1, H), 0.5)}
+    data["actions"] = np.array([[policy.act(step, 0) for step in range(H)]])
+    data["versions"] = np.full(1, policy.version)
+    rows = tacit.local.report(statistic, Block(1, data), agent.privacy)[np.newaxis]
+    if odd is not None:
+        rows = np.full_like(rows, odd)
+    ticket = agent.intake.ticket()
+    (told,) = agent.intake.receive(Block(1, {"reports": rows}), [user], ["e"], [ticket])
+    assert told.accepted
+
+
 def test_a_report_that_no_device_makes_costs_nobody_else_theirs(both: Any) -> None:
     one, two = both(privacy=tacit.LocalDP(4e6, 1e-7))
-    statistic, model = one.statistic, one.privacy
-    size = statistic.layout.size
     for k, odd in enumerate((None, np.nan, 1e300, -np.inf)):
-        data = {"states": np.zeros((1, H + 1), int), "rewards": np.full((1, H), 0.5)}
-        data["actions"] = np.array([[one.policy.act(step, 0) for step in range(H)]])
-        data["versions"] = np.zeros(1, int)
-        report = tacit.local.report(statistic, Block(1, data), model)
-        rows = report[np.newaxis] if odd is None else np.full((1, size), odd)
-        ticket = one.intake.ticket()
-        (told,) = one.intake.receive(Block(1, {"reports": rows}), [f"{k}"], ["e"], [ticket])
-        assert told.accepted
+        reported(one, f"{k}", odd)
     while two.step():
         pass
     assert two.run_row().latest == 1
     assert sums(two) == {0: near(0.5)}
+
+
+def test_reports_on_which_every_plan_fails_are_left_out_by_rolling_back(both: Any) -> None:
+    one, two = both(privacy=tacit.LocalDP(4e6, 1e-7))
+    with pytest.MonkeyPatch.context() as patched:
+
+        def fails(*_: Any) -> Any:
+            raise ZeroDivisionError
+
+        patched.setattr(type(one.algorithm), "plan", fails)
+        for k in range(SIZE):
+            reported(one, f"{k}")
+        for agent in (one, two):
+            with pytest.raises(ZeroDivisionError):
+                agent.step()
+    two.roll_back(0)
+    assert not one.step()
+    reported(one, "next")
+    with pytest.raises(InvalidArgument, match="no way back"):
+        two.roll_back(0)  # she reports for the version that serves
+    for k in range(1, SIZE):
+        reported(two, f"next{k}")
+    assert one.step()
+    row = two.run_row()
+    assert (row.version, row.latest, row.releases) == (2, 2, 2)
+    well(two)

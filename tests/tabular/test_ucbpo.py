@@ -17,7 +17,7 @@ from tacit.simulation.run import run
 from tacit.simulation.seeds import noise_seed
 from tacit.tabular import TabularWorld, riverswim
 from tacit.tabular.mirror import Optimistic, drawn
-from tacit.tabular.planning_loops import mirror_steps
+from tacit.tabular.mirror_loops import mirror_steps
 from tacit.tabular.policy import Policy
 
 JOINT = JointDP(5.0, 1e-6)
@@ -110,7 +110,9 @@ def test_policies_equal_the_slow_reference(
         before /= before.sum(axis=2, keepdims=True)
         along = agent.algorithm.on_policy(agent.plan)
         agent.learn(world.simulate(agent.policy, agent.block_users, rng, agent.form))
-        known = agent.algorithm.value_iteration(agent.state, along, rng)[1]
+        model = agent.algorithm.model(agent.state, along)
+        bonuses = agent.algorithm.value_iteration(model, rng)[1]
+        known = Optimistic(model.P, model.r, bonuses)
         V, W = best_and_width(known, H)
         expected, _ = improved(known, before, 1.0, V[0] - 0.05 * W[0] - 1e-9 * H, 100)
         table = agent.plan.memory.table

@@ -17,7 +17,7 @@ from tacit.privacy.errors import HorizonExceeded, InvalidArgument
 from tacit.simulation.run import run
 from tacit.simulation.seeds import noise_seed
 from tacit.tabular import TabularWorld, riverswim
-from tacit.tabular.ucbvi import TabularConstants
+from tacit.tabular.ucbvi import UCBVIConstants
 
 JOINT = JointDP(5.0, 1e-6)
 
@@ -119,7 +119,8 @@ SIZES = {
 def values_of(agent: Any) -> np.ndarray:
     """Optimistic values of what is known; policies of before were deterministic."""
     rng = np.random.default_rng(0)
-    Q: np.ndarray = agent.algorithm.value_iteration(agent.state, True, rng)[0]
+    model = agent.algorithm.model(agent.state, along=True)
+    Q: np.ndarray = agent.algorithm.value_iteration(model, rng)[0]
     return Q
 
 
@@ -275,7 +276,7 @@ def make(**options: Any) -> UCBVI:
         {"scale": 0.5},
         {"stationary": False},
         {"schedule": "fixed:size=15"},
-        {"constants": TabularConstants(cap=1)},
+        {"constants": UCBVIConstants(cap=1)},
         {"privacy": JointDP(4.0, 1e-6)},
     ],
     ids=str,

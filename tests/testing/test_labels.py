@@ -24,8 +24,8 @@ from tacit.privacy.statistic import Block, Floats
 from tacit.simulation.permuted import PermutedWorld
 from tacit.tabular import riverswim
 from tacit.tabular.policy import Policy
-from tacit.testing.made_up_users import raw_block
-from tacit.testing.trial import SEED, Trial
+from tacit.testing.recording import SEED, Trial
+from tacit.testing.sample_users import raw_block
 
 # Eight standard deviations: a false alarm in 1e9 tests, also with the tails of few seeds.
 _SIGMAS = 8.0
@@ -173,6 +173,8 @@ class LikesNumbers:
 def test_agents_to_which_names_matter_are_found(
     mutant: type[Any], check: Any, words: str, tmp_path: Path
 ) -> None:
-    trial = Trial(partial(plant(mutant, UCBVI), **FEW), riverswim(3, 4), tmp_path, users=300)
+    trial = Trial(
+        partial(plant(mutant, UCBVI.algorithm), **FEW), riverswim(3, 4), tmp_path, users=300
+    )
     with pytest.raises(CheckFailed, match=words):
         check(trial, 40)

@@ -24,9 +24,8 @@ from tacit.privacy.errors import (
 )
 from tacit.privacy.statistic import Block
 from tacit.tabular import riverswim
-from tacit.testing.made_up_users import joined, raw_block, some_rows, with_ids
-from tacit.testing.trial import Trial
-from tacit.testing.watched_gate import require_same, snapshot
+from tacit.testing.recording import Trial, require_same, snapshot
+from tacit.testing.sample_users import joined, raw_block, some_rows, with_ids
 from tests.test_check_agent import Learning
 
 FEW = {"privacy": JointDP(1.0, 1e-6), "schedule": "fixed:size=60"}
@@ -67,7 +66,7 @@ def check_chunks(trial: Trial) -> None:
                 array.fill(0)
         where = f"users in {pieces} portions instead of one:"
         after = trial.first.snapshots[r + 1]
-        require_same(after, snapshot(agent), where, f"differ at release {r + 1}")
+        require_same((after, snapshot(agent)), where, f"differ at release {r + 1}")
     if len(trial.first.blocks) == 1:
         return
     # Some come late, after the next policy was published.
@@ -84,11 +83,11 @@ def check_chunks(trial: Trial) -> None:
             warnings.simplefilter("always")
             apart.learn(late)
         require(bool(said), f"{late.users} users of a retired version are lost without a word")
-        require_same(before, snapshot(apart), "users of a retired version:")
+        require_same((before, snapshot(apart)), "users of a retired version:")
         return
     apart.learn(late)
     together.learn(joined([block, late]))
-    require_same(snapshot(apart), snapshot(together), "users of two blocks at once:")
+    require_same((snapshot(apart), snapshot(together)), "users of two blocks at once:")
 
 
 def check_refusals(trial: Trial) -> None:
@@ -110,7 +109,7 @@ def check_refusals(trial: Trial) -> None:
         rest_of_run = trial.play(agent, users=trial.first.blocks)
     both = reversed(trial.first.snapshots), reversed(rest_of_run.snapshots)
     for mine, theirs in zip(*both, strict=False):
-        require_same(mine, theirs, "after refusals")
+        require_same((mine, theirs), "after refusals")
     refuse(agent, block.take(slice(0, 1)), HorizonExceeded)
 
 
@@ -140,7 +139,7 @@ def refuse(agent: Any, data: Any, error: type[TacitError], what: str = "") -> No
         raise CheckFailed(f"{what}: {other!r}, not {error.__name__}") from other
     else:
         raise CheckFailed(f"{what}: must raise {error.__name__}, but was accepted")
-    require_same(before, snapshot(agent), f"{what}: refused, and yet", "changed")
+    require_same((before, snapshot(agent)), f"{what}: refused, and yet", "changed")
 
 
 class TakesTooMany(Learning):
@@ -181,6 +180,8 @@ class ChangedByRefusals(Learning):
 def test_agents_that_do_not_are_found(
     mutant: type[Any], check: str, words: str, tmp_path: Path
 ) -> None:
-    trial = Trial(partial(plant(mutant, UCBVI), **FEW), riverswim(3, 4), tmp_path, users=300)
+    trial = Trial(
+        partial(plant(mutant, UCBVI.algorithm), **FEW), riverswim(3, 4), tmp_path, users=300
+    )
     with pytest.raises(CheckFailed, match=words):
         {"refusals": check_refusals, "chunks": check_chunks}[check](trial)

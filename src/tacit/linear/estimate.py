@@ -88,7 +88,7 @@ def spread_of(centred: Floats, half: float) -> float:
 
 def distributions(rows: Floats) -> Floats:
     """Distributions nearest to estimated rows of probabilities."""
-    from tacit.numerics.compiled import project
+    from tacit.tabular.count_loops import project
 
     S = rows.shape[1]
     level = rows + (1.0 - rows.sum(axis=1, keepdims=True)) / S

@@ -12,7 +12,7 @@ from tacit.data.sizes import check_bytes
 from tacit.linear.estimate import CellEstimator, FeatureEstimator, LinearModel, LinearWidths
 from tacit.linear.statistics import unit_features
 from tacit.privacy.errors import InvalidArgument
-from tacit.tabular.algorithm import SumAlgorithm, SumOptions
+from tacit.tabular.sum_algorithm import SumAlgorithm, SumOptions
 
 if TYPE_CHECKING:
     from tacit.core.problem import Problem

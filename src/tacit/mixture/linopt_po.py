@@ -71,7 +71,7 @@ class LinOptPO(LinOptVI):
 
     def _world(self, model: MixtureModel, best: Floats) -> Optimistic:
         """The estimated model, on the simplex, with the bonuses that make ``best`` its optimum."""
-        from tacit.numerics.compiled import project
+        from tacit.tabular.count_loops import project
 
         H, S = best.shape[:2]
         estimated = np.array([model.probabilities(h) for h in range(1 if self.stationary else H)])

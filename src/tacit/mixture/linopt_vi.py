@@ -16,7 +16,7 @@ from tacit.core.algorithm import BlockInfo, Floats, Plan, Progress
 from tacit.mixture.estimate import MixtureModel, PathEstimator, PublicFeatures, SumEstimator
 from tacit.numerics.regression import BlockSums
 from tacit.privacy.errors import InvalidArgument
-from tacit.tabular.algorithm import SumAlgorithm, SumOptions
+from tacit.tabular.sum_algorithm import SumAlgorithm, SumOptions
 
 if TYPE_CHECKING:
     from tacit.core.problem import Problem

@@ -2,16 +2,15 @@
 
 :func:`audit_agent` looks at an agent from outside and does not believe what it says of itself.
 
-1. **Sensitivity.** Every statistic that passed the gate is attacked, in search of the two users
+1. **Sensitivity.** Every statistic that passed the curator is attacked, in search of the two users
    whose vectors are farthest apart.
-2. **Accounts.** What telling two users apart costs by what the gate was asked for: the sum of
+2. **Accounts.** What telling two users apart costs by what the curator was asked for: the sum of
    |shift|^2 / s^2 with the claimed noise s; for any two users, and for the two that were found.
 3. **Noise.** The agent learns again and again, with one or with the other of the two; the noise of
-   every release must be what was drawn, and as large as it should (:mod:`~.gate_noise`). These
+   every release must be what was drawn, and as large as it should (:mod:`~.release_noise`). These
    runs leave out the store, by way of which the first one has released the same, bit for bit.
 4. **Transcript.** From the exact shift and the measured noise follows the true mu of telling the
-   two apart. The privacy loss must be N(+-mu^2 / 2, mu^2): its variance, which is that of the noise
-   in the one direction that matters, is tested by itself.
+   two apart.
 5. **Outside view.** A lower bound on mu, from outputs alone (:func:`tacit.audit_samples`). It is
    compared with the claimed mu, never as an epsilon at a tiny delta.
 6. **Behaviour.** The checks of :func:`tacit.check_agent`.
@@ -42,10 +41,10 @@ from tacit.privacy.statistic import Block, Floats, Layout, Part, Statistic
 from tacit.simulation.progress import progress_bar
 from tacit.testing.check_agent import Outcome, agent_outcomes, require_releases
 from tacit.testing.check_statistic import check_statistic
-from tacit.testing.gate_noise import Flips, Measured, Tally, measured, noise_failures
-from tacit.testing.made_up_users import Sample, mixed, raw_block, sampler_of, with_row
 from tacit.testing.mechanisms import EmpiricalAudit, audit_samples
-from tacit.testing.watched_gate import WatchedGate, digest_of
+from tacit.testing.recording import RecordingCurator, digest_of
+from tacit.testing.release_noise import Flips, Measured, Tally, measured, noise_failures
+from tacit.testing.sample_users import Sample, mixed, raw_block, sampler_of, with_row
 
 Unit: TypeAlias = Literal["mu", "epsilon"]
 
@@ -121,7 +120,7 @@ def audit_agent(
         privacy=repr(auditor.privacy),
         guarantee=auditor.guarantee,
         releases=auditor.releases,
-        passages=len(auditor.passages),
+        records=len(auditor.records),
         statistics=tuple(statistics),
         transcripts=tuple(transcripts),
         outcomes=tuple(outcomes),
@@ -157,17 +156,17 @@ class _AgentAuditor:
         rng = np.random.default_rng(np.random.SeedSequence([11, self.seed]))
         self.blocks: list[Block] = []
         self.policies: list[Any] = []
-        with WatchedGate().open() as self.gate:
+        with RecordingCurator().open() as self.recorder:
             while agent.block_users > 0:
                 policy = agent.policy
                 served = self.world.simulate(policy, agent.block_users, rng, "episodes")
                 agent.learn(served)
                 self.blocks.append(raw_block(served))
                 self.policies.append(policy)
-        self.passages = self.gate.passages
+        self.records = self.recorder.records
         self.agent = self.make()
         self.releases = len(self.blocks)
-        group = max((p.statistic.group_size for p in self.passages), default=1)
+        group = max((p.statistic.group_size for p in self.records), default=1)
         if group > 1:
             raise InvalidArgument(
                 f"{self.name} protects {self.guarantee.unit}: {group} users change together, and "
@@ -184,21 +183,21 @@ class _AgentAuditor:
 
     @property
     def claimed(self) -> float:
-        """What one episode may cost, in mu or epsilon."""
+        """The claimed cost of one episode, in mu or epsilon."""
         if self.privacy.local:
             return float(self.privacy.report_cost)
         limit = float(self.privacy.episode_limit)
         return limit if self.pure else math.sqrt(limit)
 
     def bound(self, block: int) -> float:
-        """What any two users of a block can cost at most, by declared sensitivities and noise."""
+        """The largest cost of any two users of a block, by declared sensitivities and noise."""
         relation, norm = self.privacy.relation, self.norm
         if self.privacy.reports_bits:
             return self.claimed
         if self.privacy.local:
-            asked = next(p.statistic for p in self.passages if block == p.block)
+            asked = next(p.statistic for p in self.records if block == p.block)
             return asked.sensitivity(relation, norm) / noise_scale(asked, self.privacy)
-        run = measured(self.gate)
+        run = measured(self.recorder)
         costs = [
             abs(one.gains[block]) * self._of(one, run, block).sensitivity(relation, norm)
             for one in run
@@ -208,8 +207,8 @@ class _AgentAuditor:
 
     def elsewhere(self) -> bool:
         """Whether the first run, by way of a store, is another one without."""
-        again = through_gate(self.agent, self.blocks, self._noise(0)).passages
-        released = [digest_of([p.release for p in run]) for run in (self.passages, again)]
+        again = replayed(self.agent, self.blocks, self._noise(0)).records
+        released = [digest_of([p.release for p in run]) for run in (self.records, again)]
         return released[0] != released[1]
 
     # The attack.
@@ -223,10 +222,10 @@ class _AgentAuditor:
         attacked: list[Attacked] = []
         pairs: dict[int, Block] = {}
         distinct: dict[str, tuple[Statistic, int]] = {}
-        for passage in self.passages:
-            if passage.block in blocks:
-                asked = (passage.statistic, passage.block)
-                distinct.setdefault(passage.statistic.fingerprint, asked)
+        for record in self.records:
+            if record.block in blocks:
+                asked = (record.statistic, record.block)
+                distinct.setdefault(record.statistic.fingerprint, asked)
         questions = list(distinct.values())
         for k in np.linspace(0, len(questions) - 1, min(len(questions), _ATTACKED)).astype(int):
             found, pair = self._attack(*questions[k])
@@ -255,13 +254,13 @@ class _AgentAuditor:
         return Attacked(name, declared, found.seen[f"{relation.value} {norm}"]), found.pair
 
     def _asked(self, block: int) -> list[tuple[Statistic, float]]:
-        """What a block was asked in the first run, and how loud its answers are."""
+        """The queries of a block in the first run, and how loud their releases are."""
         if self.privacy.local:
-            return [(p.statistic, 1.0) for p in self.passages if block == p.block][:1]
+            return [(p.statistic, 1.0) for p in self.records if block == p.block][:1]
         return [
-            (one.passage.statistic, one.gains[block])
-            for one in measured(self.gate)
-            if block == one.passage.block
+            (one.record.statistic, one.gains[block])
+            for one in measured(self.recorder)
+            if block == one.record.block
         ]
 
     # Runs.
@@ -269,6 +268,14 @@ class _AgentAuditor:
     def transcript(
         self, block: int, pair: Block, runs: int, advance: Callable[[int], None]
     ) -> Transcript:
+        """Runs with one or the other of two users in a block, compared.
+
+        Args:
+            block: the block.
+            pair: the two users.
+            runs: with each of them.
+            advance: is told how many runs are done.
+        """
         measure = self._device if self.privacy.local else self._run
         seen: tuple[list[_Seen], list[_Seen]] = [], []
         bits = self.privacy.reports_bits
@@ -287,11 +294,6 @@ class _AgentAuditor:
             words = f"the variance of {noise.values} noise values is {noise.ratio:.3f} of what "
             wrong.insert(0, f"{words}sensitivity and cost demand")
         failures = [("transcript noise", words) for words in dict.fromkeys(wrong)][:3]
-        along = Tally("normal")
-        along.add(np.array([s.along for s in everything if not math.isnan(s.along)]))
-        if along.values and along.wrong:
-            words = f"in {along.values} runs the privacy loss of the two varies by "
-            failures.append(("privacy loss", f"{words}{along.ratio:.3f} of what is claimed"))
         return Transcript(
             block=block,
             runs=runs,
@@ -302,7 +304,6 @@ class _AgentAuditor:
             noise_ratio=noise.ratio,
             noise_values=noise.values,
             outside=audit_samples(scores[1], scores[0], confidence=_CONFIDENCE),
-            along=along.ratio if along.values else math.nan,
             noise_findings=tuple(failures),
         )
 
@@ -313,8 +314,8 @@ class _AgentAuditor:
         data = list(self.blocks)
         # Her version is that of the block.
         data[block] = with_row(data[block], 0, pair.take(slice(which, which + 1)))
-        gate = through_gate(self.agent, data, self._noise(noise_seed))
-        seen, run = _Seen(self.pure), measured(gate)
+        recorder = replayed(self.agent, data, self._noise(noise_seed))
+        seen, run = _Seen(self.pure), measured(recorder)
         wrong += noise_failures(run)
         for one in run:
             shift = np.zeros_like(one.noise)
@@ -328,21 +329,21 @@ class _AgentAuditor:
 
     @staticmethod
     def _of(one: Measured, run: Sequence[Measured], block: int) -> Statistic:
-        """What the users of a block were asked for a release."""
-        if one.passage.stream is None:
-            return one.passage.statistic
+        """The statistic that the users of a block were asked for a release."""
+        if one.record.stream is None:
+            return one.record.statistic
         # A stream may have asked them something else than its newest users.
         return next(
-            other.passage.statistic
+            other.record.statistic
             for other in run
-            if other.passage.stream is not None and other.passage.block == block
+            if other.record.stream is not None and other.record.block == block
         )
 
     def _device(
         self, block: int, pair: Block, which: int, noise_seed: int, noise: Tally, wrong: list[str]
     ) -> _Seen:
         """One report of one of the two, from her device."""
-        statistic = next(p.statistic for p in self.passages if block == p.block)
+        statistic = next(p.statistic for p in self.records if block == p.block)
         user, privacy, seen = pair.take(slice(which, which + 1)), self.privacy, _Seen(self.pure)
         sent = report(statistic, user, privacy, noise_seed=noise_seed)
         truth = statistic.contributions(pair)
@@ -351,7 +352,7 @@ class _AgentAuditor:
             self._flips.add(sent, truth[which])
             chances = self._flips.chances(truth)
             noise.add((sent - chances[which]) / np.sqrt(chances[which] * (1.0 - chances[which])))
-            seen.add_bits(sent, chances, which)
+            seen.add_bits(sent, chances)
             return seen
         scale = noise_scale(statistic, privacy)
         noise.add((sent - truth[which]) / scale)
@@ -359,8 +360,8 @@ class _AgentAuditor:
         return seen
 
 
-def through_gate(agent: Any, blocks: Sequence[Block], noise_seed: int) -> WatchedGate:
-    """What a fresh agent's blocks release, again and again: it asks, and its store is left out.
+def replayed(agent: Any, blocks: Sequence[Block], noise_seed: int) -> RecordingCurator:
+    """The releases of a fresh agent's blocks with other noise, without its store.
 
     Of an agent that learns by its store the releases are the same, bit for bit.
     """
@@ -372,7 +373,7 @@ def through_gate(agent: Any, blocks: Sequence[Block], noise_seed: int) -> Watche
         stream = curator.stream(agent.statistic, releases=releases, kind=algorithm.counter)
     rng = np.random.default_rng(0)
     rng.bit_generator.state = now.rng
-    with WatchedGate().open() as gate:
+    with RecordingCurator().open() as recorder:
         for raw in blocks:
             if algorithm.block_users(at) == 0:
                 raise CheckFailed("it stopped before all declared users came")
@@ -394,15 +395,14 @@ def through_gate(agent: Any, blocks: Sequence[Block], noise_seed: int) -> Watche
             served = at.served + raw.users
             at = dataclasses.replace(at, releases=at.releases + 1, served=served)
             plan = algorithm.plan(state, plan, at, rng).as_version(at.offset + at.releases)
-    return gate
+    return recorder
 
 
 @dataclass(eq=False)
 class _Seen:
-    """What one run showed: the loss by its noise, in units of what was claimed."""
+    """The score of one run, for the view from outside, and its cost."""
 
     pure: bool
-    loss: float = 0.0
     score: float = 0.0
     _cost: float = 0.0
 
@@ -410,39 +410,30 @@ class _Seen:
     def cost(self) -> float:
         return self._cost if self.pure else math.sqrt(self._cost)
 
-    @property
-    def along(self) -> float:
-        """The noise in the direction of the shift, of all releases; it is what losses vary by."""
-        if self.pure or self._cost == 0.0:
-            return math.nan
-        return (self.loss - 0.5 * self._cost) / math.sqrt(self._cost)
-
-    def add_bits(self, bits: Floats, chances: Floats, which: int) -> None:
+    def add_bits(self, bits: Floats, chances: Floats) -> None:
         """Bits of randomised response, and the chances that they are 1 for each of the two."""
         one, zero = np.log(chances), np.log1p(-chances)
         apart = np.stack([one[0] - one[1], zero[0] - zero[1]])
         # The most that any bits tell, in one direction or the other.
         most = max(float(apart.max(axis=0).sum()), float((-apart).max(axis=0).sum()))
-        self._told(float(np.where(bits > 0.0, *apart).sum()), most, which)
+        self._told(float(np.where(bits > 0.0, *apart).sum()), most)
 
     def add(self, noise: Floats, shift: Floats, which: int) -> None:
         """One release: y = T + noise, with T = the first user's or, minus the shift, the other's.
 
-        The score is the log-likelihood ratio as a function of the output; under the first user it
-        is the loss, under the second minus the loss.
+        The score is the log-likelihood ratio as a function of the output.
         """
         sign = 1.0 if which == 0 else -1.0
         if self.pure:
             # Unit Laplace noise; sums of absolute values.
             score = float((np.abs(noise + sign * shift) - np.abs(noise)).sum()) * sign
-            self._told(score, float(np.abs(shift).sum()), which)
+            self._told(score, float(np.abs(shift).sum()))
         else:
             square = float(shift @ shift)
-            self._told(float(noise @ shift) + sign * 0.5 * square, square, which)
+            self._told(float(noise @ shift) + sign * 0.5 * square, square)
 
-    def _told(self, score: float, cost: float, which: int) -> None:
+    def _told(self, score: float, cost: float) -> None:
         self.score += score
-        self.loss += score if which == 0 else -score
         self._cost += cost
 
 
@@ -513,8 +504,6 @@ class Transcript:
             that the block is in and their claimed noise.
         accounted: the exact cost of telling these two apart, with the claimed noise.
         noise_ratio: measured over claimed variance of the noise, from so many values.
-        along: measured over claimed variance of the noise in the direction that tells them apart,
-            which is that of their losses; ``nan`` where it is not Gaussian.
         outside: the bound from a threshold.
         noise_findings: what is wrong with the noise, by name of the test.
     """
@@ -527,7 +516,6 @@ class Transcript:
     accounted: float
     noise_ratio: float
     noise_values: int
-    along: float
     outside: EmpiricalAudit
     noise_findings: tuple[tuple[str, str], ...] = ()
 
@@ -538,7 +526,7 @@ class Transcript:
 
     @property
     def findings(self) -> tuple[tuple[str, str], ...]:
-        """What is wrong: which test found it, and what in words."""
+        """All failures: which test found it, and what in words."""
         found, claimed = list[tuple[str, str]](), f"claimed is {self.claimed:.4g}"
         cost, pure = max(self.accounted, self.bound), self.unit == "epsilon"
         if cost > self.claimed * (1.0 + 1e-9):
@@ -557,21 +545,18 @@ class Transcript:
         """The numbers."""
         names = ["block", "runs", "unit", "claimed", "bound", "accounted", "estimate"]
         names += ["noise_ratio", "noise_values"]
-        return {name: getattr(self, name) for name in names} | {
-            "loss_ratio": None if math.isnan(self.along) else self.along,
-            "lower_bound_mu": self.outside.mu,
-            "confidence": self.outside.confidence,
-        }
+        outside = {"lower_bound_mu": self.outside.mu, "confidence": self.outside.confidence}
+        return {name: getattr(self, name) for name in names} | outside
 
 
 @dataclass(frozen=True, eq=False)
 class AgentAudit:
-    """What an audit found.
+    """Findings of an audit.
 
     Attributes:
         guarantee: what the agent claims.
         releases: publications in a run.
-        passages: releases through the gate in a run.
+        records: releases through the curator in a run.
         transcripts: by audited block.
         outcomes: the checks of behaviour.
         broken: what ended runs of the transcript before they were through, in words.
@@ -582,7 +567,7 @@ class AgentAudit:
     privacy: str
     guarantee: Guarantee
     releases: int
-    passages: int
+    records: int
     statistics: tuple[Attacked, ...]
     transcripts: tuple[Transcript, ...]
     outcomes: tuple[Outcome, ...] = ()
@@ -625,7 +610,7 @@ class AgentAudit:
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain values."""
         outside = [t.outside for t in self.transcripts]
-        names = ("agent", "world", "privacy", "releases", "passages")
+        names = ("agent", "world", "privacy", "releases", "records")
         return {
             "verdict": "pass" if self.passed else "fail",
             **{name: getattr(self, name) for name in names},
@@ -650,7 +635,7 @@ class AgentAudit:
     def words(self) -> Mapping[str, str]:
         """The claim and the main numbers as labelled texts, for a terminal."""
         g = self.guarantee
-        published = f"{self.passages:,} through the gate, {self.releases:,} policies published"
+        published = f"{self.records:,} by curators, {self.releases:,} policies published"
         words = {"claim": g.short, "unit": g.unit, "relation": g.relation.value}
         words |= {"mechanism": g.mechanism, "releases": published}
         # Several statistics may have one name: the worst of them is shown.
@@ -668,8 +653,6 @@ class AgentAudit:
             f"{t.unit} {t.estimate:.4g} measured for these two ({2 * t.runs:,} runs)"
         )
         words["noise"] = f"{t.noise_ratio:.4f} of the claimed variance ({t.noise_values:,} values)"
-        if not math.isnan(t.along):
-            words["privacy loss"] = f"{t.along:.3f} of the claimed variance ({2 * t.runs:,} runs)"
         epsilon = f"epsilon >= {t.outside.epsilon(self.delta):.3g} at {self.delta:g}"
         words["from outside"] = f"{t.outside}, so {epsilon}"
         return words

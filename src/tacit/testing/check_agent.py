@@ -1,8 +1,8 @@
 """A conformance check that anyone can run on their own agents.
 
 ``check_agent`` is what every agent of Tacit passes. It plays short simulations and looks at them
-from both sides of the gate: while they run, everything that enters a curator or a stream, and
-everything that comes out, is written down, or is played back in place of what would come out.
+from both sides of the curator: while they run, all that curators are asked, draw and release is
+recorded, or releases are played back.
 """
 
 from __future__ import annotations
@@ -36,8 +36,17 @@ from tacit.store import ledger
 from tacit.store.schema import blocks, packets
 from tacit.store.store import Store
 from tacit.testing.check_statistic import check_statistic
-from tacit.testing.gate_noise import Flips, grid_sum, measured, noise_failures, not_drawn
-from tacit.testing.made_up_users import (
+from tacit.testing.mechanisms import audit_counter
+from tacit.testing.recording import RecordedRun, RecordingCurator, Trial, require_same, snapshot
+from tacit.testing.release_noise import (
+    Demanded,
+    Flips,
+    grid_sum,
+    measured,
+    noise_failures,
+    not_drawn,
+)
+from tacit.testing.sample_users import (
     Sample,
     block_of_strangers,
     hostile_blocks,
@@ -49,9 +58,6 @@ from tacit.testing.made_up_users import (
     with_public,
     with_row,
 )
-from tacit.testing.mechanisms import audit_counter
-from tacit.testing.trial import Run, Trial
-from tacit.testing.watched_gate import WatchedGate, require_same, snapshot
 
 Warn: TypeAlias = Literal["always", "error"]
 
@@ -65,7 +71,7 @@ _AUDITED_RELEASES = 130
 
 @dataclass(frozen=True)
 class AgentReport:
-    """What ``check_agent`` saw.
+    """Report of ``check_agent``.
 
     Checks that were made, and those that were not and why; publications of the run that was looked
     at; the largest found over the declared sensitivity, by statistic attacked.
@@ -86,7 +92,7 @@ class AgentReport:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of one check: why it was not made, or what it found, or neither."""
+    """The outcome of one check: why it was skipped, or what it found, or neither."""
 
     name: str
     skipped: str | None
@@ -116,7 +122,7 @@ def check_agent(
     * protocol: attributes and their types; all declared users are served, releases and versions
       count up, and the agent runs on the form of data it asks for.
     * sensitivity: statistics are attacked by :func:`tacit.check_statistic`.
-    * budget: everybody enters the gate once, no block spends more than an episode may, the ledger
+    * budget: each user is in one block, no block spends more than an episode may, the ledger
       says what was spent, the guarantee is the declared budget; of users who return no more
       episodes count than it is for, and receipts say so.
     * noise: what is released is the sum of the users' vectors plus one fresh draw of Tacit's
@@ -124,8 +130,8 @@ def check_agent(
       and cost demand; in simulations and in real runs, of which no two are alike.
     * data flow: with all releases forced to be the same, other users lead to the same policies,
       questions, attributes, texts, files, return values and messages, bit for bit; a user changes
-      nobody's contribution but hers, and hers in one block.
-    * hostile users: no values raise, warn or touch anybody else.
+      no contribution but hers, and hers in one block.
+    * hostile users: no values raise, warn or change the contribution of others.
     * resume: a simulation whose store is opened again in the middle of a block, or after an
       exception at any of a block's transactions, goes on identically.
     * store: a real run goes on with fresh noise; of a block that was released no episode is left;
@@ -204,7 +210,7 @@ def _outcomes(trial: Trial, only: Sequence[str] = ()) -> Iterator[Outcome]:
 
 
 def _failure(name: str, check: Callable[[Trial], object], trial: Trial) -> CheckFailed | None:
-    """What a check finds or raises, under its name."""
+    """The failure that a check finds or raises, under its name."""
     try:
         check(trial)
     except Exception as error:
@@ -219,7 +225,7 @@ def _failure(name: str, check: Callable[[Trial], object], trial: Trial) -> Check
 
 
 def check_protocol(trial: Trial) -> None:
-    """Attributes, types, order; the loop serves everybody."""
+    """Attributes, types, order; the loop serves all users."""
     agent = trial.make()
     kinds: dict[str, Any] = {
         "users": int,
@@ -258,23 +264,23 @@ def check_protocol(trial: Trial) -> None:
 
 def check_sensitivity(trial: Trial) -> None:
     """One user moves a sum by no more than was declared, and sums are sums."""
-    passages = trial.first.gate.passages
+    records = trial.first.recorder.records
     distinct: dict[str, int] = {}
-    for place, passage in enumerate(passages):
-        distinct.setdefault(passage.statistic.fingerprint, place)
+    for place, record in enumerate(records):
+        distinct.setdefault(record.statistic.fingerprint, place)
     places = list(distinct.values())
     for place in sorted({places[0], places[len(places) // 2], places[-1]}):
-        passage = passages[place]
-        raw = trial.first.gate.blocks[passage.gate, passage.block]
-        own = sampler_of(raw, trial.first.policies[passage.block])
+        record = records[place]
+        raw = trial.first.recorder.blocks[record.curator, record.block]
+        own = sampler_of(raw, trial.first.policies[record.block])
         found = check_statistic(
-            passage.statistic, mixed(trial.sample, own), users=100, rounds=15, seed=trial.seed
+            record.statistic, mixed(trial.sample, own), users=100, rounds=15, seed=trial.seed
         )
         trial.tightness.append(max(found.tightness.values()))
 
 
 def check_budget(trial: Trial) -> None:
-    """Everybody is counted as often as the guarantee allows for, and pays for it."""
+    """Each user is counted as often as the guarantee allows for, and pays for it."""
     guarantee, privacy = trial.make().guarantee, trial.privacy
     declared = Budget(privacy.epsilon, privacy.delta)
     stated = Budget(guarantee.epsilon, guarantee.delta)
@@ -286,20 +292,20 @@ def check_budget(trial: Trial) -> None:
     for name in ("relation", "episodes_per_user"):
         stands, asked = getattr(guarantee, name), getattr(privacy, name)
         require(stands == asked, f"the guarantee is for {name} {stands}, not {asked}")
-    gate = trial.first.gate
-    entered = sum(block.users for block in gate.blocks.values())
+    recorder = trial.first.recorder
+    entered = sum(block.users for block in recorder.blocks.values())
     require(
         entered <= trial.users,
-        f"{trial.users} users came, and {entered} entered the gate: somebody entered twice",
+        f"{trial.users} users came, and {entered} entered the curator: somebody entered twice",
     )
-    streamed = [passage.block for passage in gate.passages if passage.stream is not None]
+    streamed = [record.block for record in recorder.records if record.stream is not None]
     twice = [block for block in streamed if streamed.count(block) > 1]
     require(not twice, f"blocks {twice} entered a stream twice")
     spent = defaultdict[int, Fraction](Fraction)
-    for passage in gate.passages:
-        cost = passage.release.cost or 0.0
+    for record in recorder.records:
+        cost = record.release.cost or 0.0
         price = Fraction(1) if not privacy.joint else Fraction(cost if privacy.pure else cost**2)
-        spent[passage.block] += price
+        spent[record.block] += price
     if privacy.joint:
         limit = privacy.episode_limit
         for number, paid in spent.items():
@@ -333,7 +339,7 @@ def check_ledger(agent: Any, spent: Mapping[int, Fraction] | None = None) -> Non
 def _check_returning(trial: Trial) -> None:
     """Of users who come too often only the episodes count that the guarantee is for.
 
-    With ids that return, within blocks and between them, the gate must hold the rows of first
+    With ids that return, within blocks and between them, the curator must hold the rows of first
     comers, and no others, of those who came.
     """
     rng = trial.rng(6)
@@ -343,7 +349,7 @@ def _check_returning(trial: Trial) -> None:
     few = max(1, trial.users // 2)
     ids = [rng.integers(0, few, size).tolist() for size in sizes]
     receipts = []
-    with WatchedGate(trial.first.script).open() as gate:
+    with RecordingCurator(trial.first.script).open() as recorder:
         for block, who in zip(trial.first.blocks, ids, strict=True):
             if "versions" in block.arrays:
                 block = of_version(block, agent.policy.version)
@@ -358,20 +364,20 @@ def _check_returning(trial: Trial) -> None:
         f"of {everybody.users} users, some of whom came again, {out} may not count; receipts say "
         f"that {refused} do not",
     )
-    admitted = joined([*gate.blocks.values()])
+    admitted = joined([*recorder.blocks.values()])
     for name in expected.arrays.keys() - {"versions", "components"}:
         array = expected[name]
         first = array[: admitted.users]
         require(
             first.tobytes() == np.asarray(admitted[name], dtype=array.dtype).tobytes(),
             f"of users who came again other episodes are counted than the first "
-            f"({name} differ): ids at the gate are not those of their rows",
+            f"({name} differ): ids at the curator are not those of their rows",
         )
     check_ledger(agent)
 
 
 def _counted(ids: Sequence[int], privacy: Any, sizes: Sequence[int]) -> Bools:
-    """Which rows count, if nobody counts more often than that; blocks fill with those who do."""
+    """Rows that count, none more often than that; blocks fill with those who do."""
     seen, here, kept, left = Counter[int](), set[int](), list[bool](), [*sizes]
     for user in ids:
         again = privacy.separate_blocks and user in here
@@ -390,15 +396,15 @@ def _counted(ids: Sequence[int], privacy: Any, sizes: Sequence[int]) -> Bools:
 
 def check_noise(trial: Trial) -> None:
     """It is what was drawn, at the scale that sensitivity and cost demand, also in real runs."""
-    gate, privacy = trial.first.gate, trial.privacy
-    for stream in [p.stream for p in gate.passages if p.stream is not None][-1:]:
+    recorder, privacy = trial.first.recorder, trial.privacy
+    for stream in [p.stream for p in recorder.records if p.stream is not None][-1:]:
         _audit_stream(stream)
     if privacy.local:
         _check_reports(trial)
     values = runs = 0
     while runs < _NOISE_RUNS and values < _NOISE_VALUES:
         played = trial.first if runs == 0 else trial.play(trial.make(runs), stream=runs)
-        found = measured(played.gate)
+        found = measured(played.recorder)
         wrong = noise_failures(found)
         require(not wrong, "; ".join(wrong[:3]))
         values, runs = values + sum(one.noise.size for one in found), runs + 1
@@ -408,23 +414,21 @@ def check_noise(trial: Trial) -> None:
 
 def _check_reports(trial: Trial) -> None:
     """Reports of devices have the noise, or the flipped bits, that is claimed."""
-    privacy, passage = trial.privacy, trial.first.gate.passages[0]
-    statistic = passage.statistic
-    users = trial.first.gate.blocks[passage.gate, passage.block]
+    privacy, record = trial.privacy, trial.first.recorder.records[0]
+    statistic = record.statistic
+    users = trial.first.recorder.blocks[record.curator, record.block]
     flips = Flips.of(statistic, privacy) if privacy.reports_bits else None
     for i in range(_REPORTS if flips else 1):
         user = users.take(slice(i % users.users, i % users.users + 1))
-        with WatchedGate().open() as gate:
+        with RecordingCurator().open() as recorder:
             sent = report(statistic, user, privacy, noise_seed=i)
         if flips is not None:
             flips.add(sent, statistic.contributions(user)[0])
             continue
         step = grid_step(statistic, privacy.norm)
-        scale = noise_scale(statistic, privacy) / step
         whole, is_open = grid_sum(statistic, user, step)
-        words = not_drawn(
-            "a report", sent / step - whole, is_open, (*gate.drawn,), privacy.needs_l1, scale
-        )
+        needs = Demanded(privacy.needs_l1, noise_scale(statistic, privacy) / step)
+        words = not_drawn("a report", sent / step - whole, is_open, (*recorder.drawn,), needs)
         require(words is None, str(words))
     wrong = [] if flips is None else flips.wrong
     require(not wrong, "; ".join(wrong))
@@ -434,10 +438,10 @@ def _check_real_noise(trial: Trial) -> None:
     """It is what was drawn, from no seed that somebody could know, and never the same."""
     released = []
     for _ in range(2):
-        gate = trial.play(trial.make(real=True)).gate
-        released.append(gate.passages[0].release)
-        wrong = noise_failures(measured(gate))
-        seeded = any(draw.seeded for passage in gate.passages for draw in passage.drawn)
+        recorder = trial.play(trial.make(real=True)).recorder
+        released.append(recorder.records[0].release)
+        wrong = noise_failures(measured(recorder))
+        seeded = any(draw.seeded for record in recorder.records for draw in record.drawn)
         wrong += ["noise is drawn from a seed: it can be computed"] if seeded else []
         require(not wrong, f"in real runs, {'; '.join(wrong[:3])}")
     parts = released[0].parts
@@ -482,7 +486,7 @@ def check_data_flow(trial: Trial) -> None:
             require(number == where, f"{words}: they are in both")
 
 
-def _replay(trial: Trial, what: str, users: Sequence[Block], warn: Warn = "always") -> Run:
+def _replay(trial: Trial, what: str, users: Sequence[Block], warn: Warn = "always") -> RecordedRun:
     """The same releases with other users: everything public must be the same."""
     same = f"the releases were the same {what}"
     try:
@@ -490,7 +494,7 @@ def _replay(trial: Trial, what: str, users: Sequence[Block], warn: Warn = "alway
     except Exception as error:
         raise CheckFailed(f"{same}, and yet it raised {type(error).__name__}: {error}") from error
     trial.same(same, other, trial.again)
-    mine, theirs = trial.first.gate.passages, other.gate.passages
+    mine, theirs = trial.first.recorder.records, other.recorder.records
     for place, (asked, also) in enumerate(zip(mine, theirs, strict=False)):
         require(
             asked.request == also.request,
@@ -502,14 +506,14 @@ def _replay(trial: Trial, what: str, users: Sequence[Block], warn: Warn = "alway
     quiet = trial.again.said == other.said
     require(quiet, f"{same}, and yet what was logged or printed differs")
     for r, (one, two) in enumerate(zip(trial.again.shown, other.shown, strict=True), start=1):
-        require_same(one, two, f"{same}:", f"differ at release {r}")
+        require_same((one, two), f"{same}:", f"differ at release {r}")
     return other
 
 
-def _changed(trial: Trial, other: Run) -> Iterator[tuple[int, int]]:
+def _changed(trial: Trial, other: RecordedRun) -> Iterator[tuple[int, int]]:
     """Of how many users of which blocks contributions changed, release by release."""
-    for one, two in zip(trial.first.gate.passages, other.gate.passages, strict=True):
-        before, after = trial.first.gate.contributions(one), other.gate.contributions(two)
+    for one, two in zip(trial.first.recorder.records, other.recorder.records, strict=True):
+        before, after = trial.first.recorder.contributions(one), other.recorder.contributions(two)
         rows = int((before != after).any(axis=1).sum())
         if rows:
             yield one.block, rows
@@ -522,7 +526,7 @@ def _one_changed(
     rng: np.random.Generator,
     warn: Warn = "always",
 ) -> None:
-    """Nobody's contribution changes but that of one user of each block, who is another one."""
+    """No contribution changes but that of one user of each block, who is another one."""
     users = [
         with_row(block, int(rng.integers(0, block.users)), other)
         for block, other in zip(trial.first.blocks, others, strict=True)
@@ -554,7 +558,7 @@ def check_hostile(trial: Trial) -> None:
         _one_changed(trial, "one user of an old policy", old, rng, "error")
 
 
-# Stores: a run goes on from whatever its store says, and nobody is lost or counted twice.
+# Stores: a run goes on from its store, and no user is lost or counted twice.
 
 
 class Interrupted(Exception):
@@ -590,7 +594,7 @@ def check_resume(trial: Trial) -> None:
     first = trial.make(store=path)
     for earlier in trial.first.blocks[:middle]:
         first.learn(earlier)
-    require_same(trial.first.snapshots[middle], snapshot(first), "in a file,")
+    require_same((trial.first.snapshots[middle], snapshot(first)), "in a file,")
     if half:
         first.learn(block.take(slice(0, half)))
     before = snapshot(first)
@@ -600,7 +604,7 @@ def check_resume(trial: Trial) -> None:
         copied = trial.folder / "copied.db"
         shutil.copyfile(path, copied)
         agent = trial.make(store=copied)
-        require_same(before, snapshot(agent), "right after opening,")
+        require_same((before, snapshot(agent)), "right after opening,")
         where = f"after an exception at transaction {when / 2:g} of a block,"
         finished = True
         try:
@@ -618,7 +622,7 @@ def check_resume(trial: Trial) -> None:
                 pass
             if taken < rest.users:
                 agent.learn(rest.take(slice(taken, None)))
-        require_same(trial.first.snapshots[middle + 1], snapshot(agent), where)
+        require_same((trial.first.snapshots[middle + 1], snapshot(agent)), where)
         if finished:
             break
         check_ledger(agent)
@@ -630,7 +634,7 @@ def check_resume(trial: Trial) -> None:
 
 
 def check_store(trial: Trial) -> None:
-    """A real run goes on with fresh noise, and its ledger knows every cost and everybody."""
+    """A real run goes on with fresh noise, and its ledger knows every cost and user."""
     block = trial.first.blocks[0]
     path = trial.folder / "real.db"
     agent = trial.make(real=True, store=path)
@@ -650,9 +654,9 @@ def check_store(trial: Trial) -> None:
     for name in ("one.db", "other.db"):
         shutil.copyfile(path, trial.folder / name)
         fresh = trial.make(real=True, store=trial.folder / name)
-        with WatchedGate().open() as gate:
+        with RecordingCurator().open() as recorder:
             fresh.learn(block.take(slice(half, None)), ids[half:])
-        released.append(gate.passages[0].release)
+        released.append(recorder.records[0].release)
         check_ledger(fresh)
         fresh.store.close()
     parts = released[0].parts
@@ -662,7 +666,7 @@ def check_store(trial: Trial) -> None:
 
 
 def _check_successor(trial: Trial, path: Path, ids: Sequence[str]) -> None:
-    """Rolled back, forgotten and succeeded, a run has everybody once, and only goes forward."""
+    """Rolled back, forgotten and succeeded, a run has each user once, and only goes forward."""
     block, agent = trial.first.blocks[0], trial.make(real=True, store=path)
     half = block.users // 2
     gone = agent.forget(ids[0]) if half else {"removed": 0}

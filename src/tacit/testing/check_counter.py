@@ -32,7 +32,7 @@ _SYMMETRIC_SHAPES: Shapes = ((2, 2), (2, 2, 2))
 
 @dataclass(frozen=True)
 class CounterReport:
-    """What ``check_counter`` saw: exact audits by number of releases."""
+    """Report of ``check_counter``: exact audits by number of releases."""
 
     audits: dict[int, ExactAudit]
 
@@ -271,7 +271,7 @@ def _check_horizon(build: _Builder) -> None:
 
 
 def _check_adaptive(build: _Builder, shape: tuple[int, ...], symmetric: bool, size: float) -> None:
-    """What is published is the sum of the items plus the noise that a stream of zeros has."""
+    """A release is the sum of the items plus the noise that a stream of zeros has."""
     plain, adaptive = (build(shape, Noise(5), symmetric=symmetric) for _ in range(2))
     zero, total = np.zeros(shape), np.zeros(shape)
     factors = size * np.arange(1.0, 1.0 + zero.size).reshape(shape)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import CheckFailed, require
 from tacit.privacy.statistic import Block, Floats, Statistic
-from tacit.testing.made_up_users import HOSTILE_FLOATS, Sample, hostile_values, some_rows
+from tacit.testing.sample_users import HOSTILE_FLOATS, Sample, hostile_values, some_rows
 
 # Block sizes at which a statistic's total is compared; a fast path may begin anywhere.
 _TOTALS = (0, 1, 300, 3001)
@@ -31,7 +31,7 @@ _EPSILONS = (0.5, 4.0)
 
 @dataclass(frozen=True)
 class StatisticReport:
-    """What ``check_statistic`` saw: declared sensitivities and the largest found by attack.
+    """Report of ``check_statistic``: declared sensitivities and the largest found by attack.
 
     They are by name, ``"replace-one l2"`` and so on; the pair are the two users whose vectors were
     found to be farthest apart.
@@ -62,8 +62,8 @@ def check_statistic(
     element, and a search that keeps changing the best pair found. Every column has every hostile
     value in turn, whatever the seed: at one step and at all, alone and beside zeros; and comes in
     other types, which may be refused, but not for what they hold. Also: nothing raises or warns
-    on values, or changes them; a user without a single valid value contributes zero; nobody's
-    vector depends on anybody else, present, equal or seen before; the total is the sum of the
+    on values, or changes them; a user without a single valid value contributes zero; no user's
+    vector depends on others, present, equal or seen before; the total is the sum of the
     vectors for few and for thousands of users; zero-out and replace-one sensitivities fit
     together; randomised response over the declared number of one-hots keeps its epsilon. Where a
     statistic says that only some arrays may change between neighbours, pairs share the others.
@@ -266,7 +266,7 @@ class _Attack:
         return Block(block.users, arrays)
 
     def _vectors(self, block: Block, statistic: Statistic | None = None) -> Floats:
-        """The statistic's own vectors: what is attacked is its clip, not the gate's second one."""
+        """The statistic's own vectors: its clip is attacked, not the curator's second one."""
         name, size = self.statistic.name, self.statistic.layout.size
         before = {key: array.tobytes() for key, array in block.arrays.items()}
         with np.errstate(all="ignore"):
@@ -325,7 +325,7 @@ class _Attack:
             require(gap < 1e-9, f"{name}: users depend on equal users or their order ({gap:.3g})")
 
     def _check_total(self, block: Block) -> None:
-        """What passes the gate is the sum of vectors that are within bounds already."""
+        """The total is the sum of vectors that are within bounds already."""
         expected, scale = np.zeros(self.statistic.layout.size), self.length
         for start in range(0, max(block.users, 1), 300):
             vectors = self._vectors(block.take(slice(start, start + 300)))

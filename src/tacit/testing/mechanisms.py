@@ -230,7 +230,7 @@ def audit_linear(
 
 
 def _exact(shifts: Floats, noise: Floats, source: BasisNoise, claimed: float | None) -> ExactAudit:
-    """What shifts cost, by the law of the noise that hides them."""
+    """The cost of shifts, by the law of the noise that hides them."""
     laplace = "laplace" in source.asked
     if laplace and "gaussian" in source.asked:
         raise InvalidArgument("an exact audit is for noise of one law; some is gaussian")

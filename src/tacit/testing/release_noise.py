@@ -1,4 +1,4 @@
-"""The noise of what passed the gate: whether it is what was drawn, and how large it is.
+"""The noise in releases: whether it is what was drawn, and how large it is.
 
 There is one sampler, :class:`tacit.privacy.noise.Noise`. So a release must be, to the last step of
 its grid, the sum of its users' bounded vectors plus one fresh draw of it, of the law and at the
@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,13 +34,13 @@ from tacit.privacy.local import LocalCurator, noise_scale
 from tacit.privacy.models import LocalDP
 from tacit.privacy.statistic import Block, Floats, Statistic
 from tacit.testing.mechanisms import counter_matrices
-from tacit.testing.watched_gate import Draw, Passage, WatchedGate
+from tacit.testing.recording import NoiseDraw, RecordingCurator, ReleaseRecord
 
 Law: TypeAlias = Literal["normal", "laplace"]
 Ints: TypeAlias = NDArray[np.int64]
 
 _ALARM = 1e-11
-# Grids and floats: what sizes may be off by without anybody looking.
+# Grids and floats: by how much sizes may be off.
 _SLACK = 2e-3
 
 
@@ -55,7 +55,7 @@ class Measured:
         wrong: how it is not what was drawn, in words.
     """
 
-    passage: Passage
+    record: ReleaseRecord
     place: int
     noise: Floats
     gains: dict[int, float]
@@ -74,22 +74,22 @@ def grid_sum(statistic: Statistic, block: Block, step: float) -> tuple[Ints, Int
     return np.rint(steps).astype(np.int64).sum(axis=0), is_open.sum(axis=0)
 
 
-def measured(gate: WatchedGate) -> list[Measured]:
+def measured(recorder: RecordingCurator) -> list[Measured]:
     """The noise of all releases to which some was added, in their order."""
     found: list[Measured] = []
-    streams: dict[tuple[Any, ...], list[tuple[int, Passage]]] = {}
-    for place, passage in enumerate(gate.passages):
-        curator, stream = passage.gate, passage.stream
+    streams: dict[tuple[Any, ...], list[tuple[int, ReleaseRecord]]] = {}
+    for place, record in enumerate(recorder.records):
+        curator, stream = record.curator, record.stream
         if stream is not None:
             # A run that is read again has another object for the same stream.
             same = (curator, stream.cost, stream.step, stream.statistic.layout.size)
-            streams.setdefault(same, []).append((place, passage))
+            streams.setdefault(same, []).append((place, record))
         elif isinstance(curator, JointCurator) or (
             isinstance(curator, LocalCurator) and not curator.privacy.reports_bits
         ):
-            found.append(_of_block(gate, place, passage))
-    for passages in streams.values():
-        found += _of_stream(gate, passages)
+            found.append(_of_block(recorder, place, record))
+    for records in streams.values():
+        found += _of_stream(recorder, records)
     return sorted(found, key=lambda m: m.place)
 
 
@@ -98,7 +98,7 @@ def noise_failures(run: Sequence[Measured]) -> list[str]:
     found = [one.wrong for one in run if one.wrong is not None]
     seen: dict[bytes, int] = {}
     for one in run:
-        for draw in one.passage.drawn:
+        for draw in one.record.drawn:
             first = seen.setdefault(draw.values.tobytes(), one.place)
             # Few numbers repeat by chance.
             if draw.values.size > 3 and first != one.place:
@@ -106,11 +106,15 @@ def noise_failures(run: Sequence[Measured]) -> list[str]:
     return found
 
 
-def _of_block(gate: WatchedGate, place: int, passage: Passage) -> Measured:
+def _of_block(recorder: RecordingCurator, place: int, record: ReleaseRecord) -> Measured:
     """The noise in what was released about one block."""
-    statistic, block, gains, unit = passage.statistic, passage.block, dict[int, float](), 1.0
-    privacy, raw, drawn = passage.gate.privacy, gate.blocks[passage.gate, block], passage.drawn
-    vector = statistic.layout.pack(passage.release.parts)
+    statistic, block, gains, unit = record.statistic, record.block, dict[int, float](), 1.0
+    privacy, raw, drawn = (
+        record.curator.privacy,
+        recorder.blocks[record.curator, block],
+        record.drawn,
+    )
+    vector = statistic.layout.pack(record.release.parts)
     step = grid_step(statistic, privacy.norm)
     if privacy.local:
         # Simulations draw the sum of all reports; of Laplace noise that of scale 1.
@@ -119,24 +123,35 @@ def _of_block(gate: WatchedGate, place: int, passage: Passage) -> Measured:
             scale, unit = float(raw.users), noise_scale(statistic, privacy) / step
     else:
         apart = grid_sensitivity(statistic, privacy.relation, privacy.norm, step)
-        scale = apart / float(passage.release.cost or math.nan)
+        scale = apart / float(record.release.cost or math.nan)
         gains[block] = 1.0 / (scale * step)
     whole, is_open = grid_sum(statistic, raw, step)
     noise, what = vector / step - whole, f"release {place} of {statistic.name}"
-    wrong = not_drawn(what, noise, is_open, drawn, privacy.needs_l1, scale, unit)
-    return Measured(passage, place, noise / (scale * unit), gains, wrong)
+    wrong = not_drawn(what, noise, is_open, drawn, Demanded(privacy.needs_l1, scale, unit))
+    return Measured(record, place, noise / (scale * unit), gains, wrong)
+
+
+class Demanded(NamedTuple):
+    """The law and scale of noise, in steps, that sensitivity and cost demand."""
+
+    pure: bool
+    scale: float
+    unit: float = 1.0
 
 
 def not_drawn(
-    what: str,
-    noise: Floats,
-    is_open: Ints,
-    drawn: tuple[Draw, ...],
-    pure: bool,
-    scale: float,
-    unit: float = 1.0,
+    what: str, noise: Floats, is_open: Ints, drawn: tuple[NoiseDraw, ...], demanded: Demanded
 ) -> str | None:
-    """How noise, in steps, is not one draw of this law and scale, in words; else ``None``."""
+    """How noise is not one draw of the law and scale that are demanded, in words; else ``None``.
+
+    Args:
+        what: the release, in words.
+        noise: in steps.
+        is_open: by how many steps floats leave its entries open.
+        drawn: all draws for the release.
+        demanded: the law and scale.
+    """
+    pure, scale, unit = demanded
     right = [
         (one.pure, one.values.size) == (pure, noise.size) and _near(one.scale, scale)
         for one in drawn
@@ -169,7 +184,7 @@ class _Replay:
 
     simulation = True
 
-    def __init__(self, drawn: list[Draw]) -> None:
+    def __init__(self, drawn: list[NoiseDraw]) -> None:
         self._left = iter(drawn)
 
     def steps(self, pure: bool, scale: float, count: int) -> Ints:
@@ -180,20 +195,22 @@ class _Replay:
         return draw.values
 
 
-def _of_stream(gate: WatchedGate, passages: list[tuple[int, Passage]]) -> list[Measured]:
+def _of_stream(
+    recorder: RecordingCurator, records: list[tuple[int, ReleaseRecord]]
+) -> list[Measured]:
     """The fresh noise of a running sum, release by release."""
-    stream = passages[-1][1].stream
+    stream = records[-1][1].stream
     assert stream is not None  # noqa: S101
     size = stream.statistic.layout.size
-    source = _Replay([draw for _, passage in passages for draw in passage.drawn])
+    source = _Replay([draw for _, record in records for draw in record.drawn])
     counter = stream.counter.rebuild((size,), source)
     prefix, is_open = np.zeros((2, size), dtype=np.int64)
     rows, wrong = [], list[str | None]()
-    for place, passage in passages:
-        raw = gate.blocks[passage.gate, passage.block]
-        whole, undecided = grid_sum(passage.statistic, raw, stream.step)
+    for place, record in records:
+        raw = recorder.blocks[record.curator, record.block]
+        whole, undecided = grid_sum(record.statistic, raw, stream.step)
         prefix, is_open = prefix + whole, is_open + undecided
-        steps = passage.statistic.layout.pack(passage.release.parts) / stream.step
+        steps = record.statistic.layout.pack(record.release.parts) / stream.step
         rows.append(steps - prefix)
         try:
             gap = steps - counter.release(whole)
@@ -202,10 +219,10 @@ def _of_stream(gate: WatchedGate, passages: list[tuple[int, Passage]]) -> list[M
             wrong.append(f"release {place}: {error}")
     unit, moved = _inverse(stream, len(rows))
     noise, columns = unit @ np.stack(rows), moved / stream.step
-    entered = [passage.block for _, passage in passages]
+    entered = [record.block for _, record in records]
     return [
-        Measured(passage, place, noise[t], dict(zip(entered, columns[t], strict=True)), wrong[t])
-        for t, (place, passage) in enumerate(passages)
+        Measured(record, place, noise[t], dict(zip(entered, columns[t], strict=True)), wrong[t])
+        for t, (place, record) in enumerate(records)
     ]
 
 

@@ -9,8 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.data.episodes import Episodes
-from tacit.data.vector_episodes import VectorEpisodes
+from tacit.data.episodes import Episodes, VectorEpisodes
 from tacit.privacy.statistic import Block
 
 Sample: TypeAlias = Callable[[np.random.Generator, int], Block]
@@ -19,7 +18,7 @@ HOSTILE_FLOATS = (
     *(math.nan, math.inf, -math.inf, 1e308, -1e308, 1e160, 1e9),
     *(5e-324, -5e-324, 2.3e-308, 1e-160, 0.0, -0.0, 0.5, -1.0, 2.0),
 )
-"""Values of a float that nobody expects: sums, squares, products or ratios of them go wrong."""
+"""Hostile floats: sums, squares, products or ratios of them go wrong."""
 
 
 def raw_block(data: Episodes | VectorEpisodes | Block) -> Block:
@@ -80,7 +79,7 @@ def block_of_strangers(block: Block, rng: np.random.Generator, pool: Block | Non
 
 
 def hostile_values(array: NDArray[Any]) -> NDArray[Any]:
-    """Values that nobody expects in an array of this type, or just outside of its range."""
+    """Hostile values of an array's type, and values just outside of its range."""
     ends = [array.min(), array.max()] if array.size else [0, 0]
     values: list[Any]
     if array.dtype.kind == "f":
