@@ -39,7 +39,7 @@ GOOD = {
         ),
         ({"measures": np.eye(2)}, r"shape \(1 or horizon=3, 2, 2\), got \(2, 2\)"),
         ({"measures": [np.eye(2)] * 2}, r"measures must have shape \(1 or horizon=3, 2, 2\)"),
-        ({"measures": [[[1.0, 0.0], [np.nan, 1.0]]]}, "measures at step 0, factor 1 must be fin"),
+        ({"measures": [[[1.0, 0.0], [np.nan, 1.0]]]}, "measures at step 0 must be finite"),
         (
             {"measures": [np.eye(2), np.eye(2), [[1.0, 0.0], [0.5, 0.25]]]},
             "<features, measures> at step 2, state 0, action 1 must be probabilities with sum 1, "
