@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 from typing import Any
 
 import numpy as np
@@ -186,7 +185,7 @@ def test_arguments_are_checked(options: dict[str, Any]) -> None:
 def test_it_learns_riverswim(privacy: Any) -> None:
     world = riverswim(6, 20)
     scores = []
-    for seed in range(5):
-        agent = UCBPO(world.spec, 100_000, privacy, seed=seed, noise_seed=noise_seed(seed))
+    for seed in range(2):
+        agent = UCBPO(world.spec, 50_000, privacy, seed=seed, noise_seed=noise_seed(seed))
         scores.append(run(agent, world, seed, progress=False).score)
-    assert statistics.median(scores) > 0.99
+    assert min(scores) > 0.98
