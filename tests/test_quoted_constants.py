@@ -13,11 +13,11 @@ from tacit.linear import estimate, lsvi_ucb
 from tacit.lq.certainty_equivalence import LQConstants
 from tacit.mixture import estimate as mixture_estimate
 from tacit.mixture import statistics as mixture_statistics
-from tacit.tabular import algorithm, count_estimate, mirror, policy_improvement, ucbvi
+from tacit.tabular import count_estimate, mirror, policy_improvement, sum_algorithm, ucbvi
 
 DOCS = Path(__file__).parents[1] / "docs"
-TABULAR, LQ = ucbvi.TabularConstants(), LQConstants()
-GROWTH = algorithm.SumOptions().growth
+TABULAR, LQ = ucbvi.UCBVIConstants(), LQConstants()
+GROWTH = sum_algorithm.SumOptions().growth
 MIRROR = mirror.MirrorOptions()
 NUMBERS = {2: "two", 4: "four", 8: "eight"}
 IMPROVEMENT = policy_improvement.ImprovementConstants()
@@ -85,8 +85,8 @@ QUOTED = {
         f"| standard deviations of sampling and noise, times {mixture_estimate._BONUS:g} |",
         f"bonus^2 = {mixture_estimate._BONUS**2:g} (R^2 / 2",
         "The first is four times as large as the noise of a sum, eight times for counts",
-        f"Blocks over {NUMBERS[algorithm._CLIPPED_UP_TO]} times the smallest useful one, "
-        f"or over {algorithm._ONE_BY_ONE:,} users",
+        f"Blocks over {NUMBERS[sum_algorithm._CLIPPED_UP_TO]} times the smallest useful one, "
+        f"or over {sum_algorithm._ONE_BY_ONE:,} users",
         f"pairs of possible steps up to {mixture_statistics._MOST_STEPS:,} steps",
     ],
     "mixture.md": [

@@ -11,8 +11,8 @@ from tacit.continuous.features import Polynomial
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.spec import SmoothSpec
 from tacit.continuous.world import VectorWorld, roll_out
+from tacit.data.episodes import VectorEpisodes
 from tacit.data.sizes import check_size
-from tacit.data.vector_episodes import VectorEpisodes
 from tacit.privacy.statistic import Bools, Floats, Ints
 
 # Episodes of evaluation.

@@ -13,8 +13,8 @@ from tacit.continuous.action_box import ActionBox
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.spec import SmoothSpec
 from tacit.continuous.world import VectorWorld, roll_out
+from tacit.data.episodes import VectorEpisodes
 from tacit.data.sizes import check_size
-from tacit.data.vector_episodes import VectorEpisodes
 from tacit.privacy.arguments import flag
 from tacit.privacy.statistic import Bools, Floats, Ints
 

@@ -15,8 +15,8 @@ from tacit.continuous.features import Polynomial
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.spec import BoxSpec
 from tacit.continuous.world import VectorWorld, roll_out
+from tacit.data.episodes import VectorEpisodes
 from tacit.data.sizes import check_size
-from tacit.data.vector_episodes import VectorEpisodes
 from tacit.privacy.arguments import flag, instance_of
 from tacit.privacy.errors import InvalidArgument, MissingExtra
 from tacit.privacy.statistic import Bools, Floats, Ints

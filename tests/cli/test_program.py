@@ -44,6 +44,7 @@ def test_version_and_help():
             assert "Example" in outcome.stdout
             assert f"tacit {' '.join(words).strip()}" in outcome.stdout
     assert "Did you mean 'run'" in one_line(call("runn"))
+    assert one_line(call("compare", "--world", "x")) == "tacit: tacit compare is tacit run now"
     # Brackets are not taken for markup.
     shown = call("sweep", "--help").stdout
     assert "[options]" in shown

@@ -20,7 +20,7 @@ from tacit.continuous import (
 from tacit.continuous.actor_critic import PolicyGradients
 from tacit.continuous.kernel_features import Custom
 from tacit.continuous.stochastic_policy import normals
-from tacit.data.vector_episodes import VectorEpisodes
+from tacit.data.episodes import VectorEpisodes
 from tacit.gym import from_gymnasium
 from tacit.privacy.errors import CheckFailed, InvalidArgument
 from tacit.privacy.models import LocalDP

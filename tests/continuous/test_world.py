@@ -17,7 +17,7 @@ from tacit.continuous import (
     line,
 )
 from tacit.continuous.world import roll_out
-from tacit.data.vector_episodes import VectorEpisodes
+from tacit.data.episodes import VectorEpisodes
 from tacit.privacy.statistic import StreamedBlock
 from tacit.simulation.permuted import PermutedWorld
 

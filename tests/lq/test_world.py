@@ -10,7 +10,7 @@ from scipy.signal import StateSpace
 
 from research.worlds import random_system
 from tacit import InvalidArgument
-from tacit.data.vector_episodes import VectorEpisodes
+from tacit.data.episodes import VectorEpisodes
 from tacit.lq import (
     Ball,
     GainPolicy,

@@ -17,7 +17,7 @@ from research import audit_table, command_lines
 from research.audit_table import MODELS, OPTIONS, Row, agents, audited, family, split
 from research.command_lines import stored_file
 from research.worlds import build
-from tacit.cli.audit import maker
+from tacit.cli.audit import audited as constructor
 from tacit.registry import agent_names, choose_agent
 
 
@@ -81,7 +81,7 @@ def test_every_private_agent_passes(agent: str) -> None:
 
 @pytest.mark.parametrize("agent", ["ucbpo", "lsvi_ucb", "fitted_functional_q:serve=all"])
 def test_some_pass(agent: str) -> None:
-    row = audited(agent, "joint", runs=20, quick=True)
+    row = audited(agent, "joint", runs=20, behaviour=False)
     assert row.passed, row.failures
     assert row.ratio == pytest.approx(1.0, abs=0.06)
 
@@ -90,7 +90,7 @@ def test_options_are_known() -> None:
     for agent in OPTIONS:
         own, place = split(agent)
         world = build(place)
-        make, users = maker(choose_agent(own), world, MODELS["joint"])
+        make, users = constructor(choose_agent(own), world, MODELS["joint"])
         assert make(world.spec, users=users, seed=0, noise_seed=0).guarantee is not None
 
 

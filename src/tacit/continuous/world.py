@@ -14,8 +14,8 @@ from tacit.continuous.policy import QPolicy
 from tacit.continuous.spec import BoxSpec
 from tacit.continuous.stochastic_policy import SoftmaxPolicy
 from tacit.core.world import Form
+from tacit.data.episodes import VectorEpisodes
 from tacit.data.sizes import check_bytes, check_users
-from tacit.data.vector_episodes import VectorEpisodes
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, Bools, Floats, Ints, StreamedBlock
 

@@ -13,7 +13,7 @@ from tacit.continuous.policy import QPolicy
 from tacit.continuous.spec import BoxSpec
 from tacit.continuous.stochastic_policy import SoftmaxPolicy
 from tacit.continuous.world import VectorWorld, chooser, roll_out
-from tacit.data.vector_episodes import VectorEpisodes
+from tacit.data.episodes import VectorEpisodes
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Bools, Floats, Ints
 
