@@ -27,7 +27,7 @@ from benchmarks.timing import processor, seconds
 from research.worlds import random_system
 from tacit import Agent, CertaintyEquivalence
 from tacit.core.algorithm import BlockInfo, Plan
-from tacit.data.vector_episodes import VectorEpisodes
+from tacit.data.episodes import VectorEpisodes
 from tacit.lq.policy import GainPolicy
 from tacit.lq.statistics import TrajectorySums
 from tacit.lq.world import LQWorld, Sphere

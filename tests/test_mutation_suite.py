@@ -26,8 +26,7 @@ from research.planted import of_leaks, of_noise
 from research.planted.base import Curated, Drawing, Leaking
 from research.planted_bugs import BITS, BUGS, HOSTS, IMPOSSIBLE, RUNNING, Impossible, Planted, audit
 from tacit.core.agent import Agent
-from tacit.data.episodes import Episodes
-from tacit.data.vector_episodes import VectorEpisodes
+from tacit.data.episodes import Episodes, VectorEpisodes
 from tacit.privacy import curator as joint
 from tacit.privacy.curator import Curator
 from tacit.privacy.errors import InvalidArgument

@@ -15,11 +15,10 @@ __version__ = "0.1.0"
 _MODULES = {
     "core.agent": "Agent open_run",
     "core.algorithm": "Algorithm Query",
-    "data.episodes": "Episodes validate_episodes",
+    "data.episodes": "Episodes VectorEpisodes validate_episodes",
     "core.constructors": "make_agent",
     "core.monitor": "monitor",
     "core.intake": "Receipt",
-    "data.vector_episodes": "VectorEpisodes",
     "privacy.budget": "Budget Relation",
     "privacy.counters": "counter",
     "privacy": "distributed local",

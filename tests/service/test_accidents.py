@@ -126,7 +126,7 @@ def test_who_is_forgotten_while_her_block_is_summed_is_in_no_release(both: Any) 
         pass
     assert told == [{"removed": 1, "released": 0}]
     with one.store.read() as db:
-        (name,) = one.store.pseudonyms(db, ["u3"])
+        (name,) = one.store.pseudonyms(["u3"])
         assert name not in ledger.released(db, "run", 0)
         assert len(ledger.released(db, "run", 0)) == SIZE - 1
         assert db.execute(select(accounts).where(accounts.c.person == name)).one().reserved == 0

@@ -6,8 +6,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 
-from tacit.data.episodes import Episodes
-from tacit.data.vector_episodes import VectorEpisodes
+from tacit.data.episodes import Episodes, VectorEpisodes
 from tacit.privacy.statistic import Block
 
 Form: TypeAlias = Literal["episodes", "streamed", "counts", "pooled", "occupancy"]
@@ -45,7 +44,7 @@ class World(Protocol):
         """What happens to so many new users who follow the policy.
 
         ``"episodes"`` are an :class:`~tacit.data.episodes.Episodes` (where states are vectors, a
-        :class:`~tacit.data.vector_episodes.VectorEpisodes`), and ``"streamed"`` a
+        :class:`~tacit.data.episodes.VectorEpisodes`), and ``"streamed"`` a
         :class:`~tacit.privacy.statistic.StreamedBlock` of the same. The others are aggregate
         blocks, whose ``transitions`` count users and whose ``rewards`` add up what they got:
         ``"counts"``, (H, S, A, S) and (H, S, A); ``"pooled"``, the same summed over steps, with a

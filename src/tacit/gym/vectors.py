@@ -15,8 +15,8 @@ from tacit.continuous.action_box import ActionBox
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.spec import BoxSpec, SmoothSpec
 from tacit.continuous.world import VectorWorld, roll_out
+from tacit.data.episodes import VectorEpisodes
 from tacit.data.sizes import check_size
-from tacit.data.vector_episodes import VectorEpisodes
 from tacit.gym.rules import Env, NumberedActions, horizon_of, limit_of, numbered, rewards_of
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Bools, Floats, Ints

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tacit.core.world import Form
+from tacit.data.episodes import VectorEpisodes
 from tacit.data.sizes import check_bytes, check_seed, check_size
-from tacit.data.vector_episodes import VectorEpisodes
 from tacit.lq import riccati
 from tacit.lq.policy import GainPolicy
 from tacit.lq.spec import LQSpec, check_array, check_number, check_semidefinite

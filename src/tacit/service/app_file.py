@@ -128,7 +128,7 @@ class App:
 
     def episodes(self, name: str) -> Iterator[Episodes]:
         """The episodes of one file, batch by batch."""
-        from tacit.data.logs import batches_of, csv_batches
+        from tacit.data.log_files import batches_of, csv_batches
 
         assert self.log is not None  # noqa: S101
         if name.lower().endswith(".csv"):
@@ -255,14 +255,14 @@ def _privacy(held: dict[str, Any]) -> JointDP | LocalDP:
 
 
 def _log(held: dict[str, Any], spec: FiniteSpec) -> tuple[LogFormat, str, bool]:
-    from tacit.data.logs import LogFormat, format_of
+    from tacit.data.logs import format_of
     from tacit.privacy.arguments import flag
 
     path, grouped = _text("path", held.pop("path")), flag("grouped", held.pop("grouped", False))
     # TOML has no word for nothing.
     if held.get("next_state") == "":
         held["next_state"] = None
-    return LogFormat(**format_of(spec, held)), path, grouped
+    return format_of(spec, held), path, grouped
 
 
 def _serving(held: dict[str, Any]) -> Serving:

@@ -48,7 +48,7 @@ class Loop:
                 # The store is as before or after a commit, and the next turn goes on from there.
                 said = trouble("step", error)
                 with contextlib.suppress(TacitError):
-                    self._agent.trouble(said)
+                    self._agent.report_problem(said)
                 self._heard()
                 pause = min(2.0 * pause, _LONGEST)
 
@@ -59,5 +59,5 @@ class Loop:
             self._heard()
             self.leads = self._agent.lead(self._name)
         if self.leads and self._agent.problems():
-            self._agent.well()
+            self._agent.resolve_problem()
             self._heard()

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.world import Data, Form, World
-from tacit.data.episodes import Episodes
-from tacit.data.vector_episodes import VectorEpisodes
+from tacit.data.episodes import Episodes, VectorEpisodes
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, StreamedBlock
 
