@@ -43,7 +43,7 @@ from tacit.privacy.noise import Noise
 from tacit.tabular.policy import Policy
 
 if TYPE_CHECKING:
-    from tacit.mixture.world import MixtureWorld
+    from tacit.mixture.worlds import MixtureWorld
 
 ERRATA = (
     "phi_h^k(s_h^j, a_h^j) in the sums over users j is phi_h^j, as in the P-sums of Section 6.1",
