@@ -230,10 +230,6 @@ def test_agents_pass_all_checks(kind, behaviour) -> None:
     assert not check_agent(make, riverswim(3, 4), users=300).skipped
 
 
-def test_they_serve_no_users() -> None:
-    assert all(kind.algorithm.offline for kind in KINDS)
-
-
 @pytest.mark.parametrize("method", ["returns", "counts"])
 def test_one_record_with_a_tiny_propensity_changes_no_interval(method: str) -> None:
     """Hers says that she did what no policy may, and then something that was all but impossible."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 from typing import Any
 
 import numpy as np
@@ -13,8 +12,7 @@ from hypothesis import strategies as st
 
 from tacit import UCBPO, JointDP, NonPrivate
 from tacit.privacy.errors import InvalidArgument
-from tacit.simulation.run import run
-from tacit.simulation.seeds import noise_seed
+from tacit.simulation.run import noise_seed, run
 from tacit.tabular import TabularWorld, riverswim
 from tacit.tabular.mirror import Optimistic, drawn
 from tacit.tabular.mirror_loops import mirror_steps
@@ -186,7 +184,7 @@ def test_arguments_are_checked(options: dict[str, Any]) -> None:
 def test_it_learns_riverswim(privacy: Any) -> None:
     world = riverswim(6, 20)
     scores = []
-    for seed in range(5):
-        agent = UCBPO(world.spec, 100_000, privacy, seed=seed, noise_seed=noise_seed(seed))
+    for seed in range(2):
+        agent = UCBPO(world.spec, 50_000, privacy, seed=seed, noise_seed=noise_seed(seed))
         scores.append(run(agent, world, seed, progress=False).score)
-    assert statistics.median(scores) > 0.99
+    assert min(scores) > 0.98
