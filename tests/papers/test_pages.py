@@ -43,7 +43,7 @@ PLUMBING = {
         "gaussian_dp",
     ),
     *("riccati_loops", "world_loops"),  # arithmetic
-    *("features", "policy", "world"),  # what is simulated, and what comes out
+    *("features", "policy", "world", "worlds"),  # what is simulated, and what comes out
 }
 """What files of papers import: users, noise, arithmetic and results; nothing of an algorithm."""
 
