@@ -199,27 +199,6 @@ def test_devices_report_what_agents_ask(cls: Any, statistic: Any, privacy: Any) 
     shared.devices_report_what_is_asked(agent, world, privacy)
 
 
-def values_are_truncated(agent: Any, world: MixtureWorld) -> None:
-    """Q is in [0, H - h]."""
-    rng, H = np.random.default_rng(0), world.spec.horizon
-    left = np.arange(H, 0, -1.0)[:, np.newaxis]
-    while agent.block_users:
-        agent.learn(world.simulate(agent.policy, agent.block_users, rng, "episodes"))
-        Q, _ = agent.algorithm.optimistic_values(agent.algorithm.model(agent.state))
-        assert (Q >= 0.0).all()
-        assert (left[..., np.newaxis] + 1e-12 >= Q).all(), "longer than an episode"
-
-
-@pytest.mark.parametrize("cls", [LinOptVI, LinOptPO])
-def test_values_are_truncated(cls: Any) -> None:
-    for epsilon in (0.01, 100.0):
-        options: dict[str, Any] = {"statistic": "model", "scale": 5.0}
-        privacy = JointDP(epsilon, 1e-6)
-        values_are_truncated(
-            made(cls=cls, users=80, schedule="fixed:size=20", privacy=privacy, **options), UNKNOWN
-        )
-
-
 def test_a_ridge_grows_with_the_noise() -> None:
     agent = made().algorithm
     prior = 1e-3 / (agent.public.radius * agent.public.scale) ** 2
