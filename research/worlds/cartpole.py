@@ -67,7 +67,6 @@ class CartPoleWorld(VectorWorld):
             horizon=horizon,
             discount=discount,
             features=Polynomial(scales=(2.4, 2.0, 0.2095, 2.0), clip=1.5, degree=2),
-            names=("position", "speed", "angle", "spin"),
             reward=_survived,
             ends=_fallen,
         )

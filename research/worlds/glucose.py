@@ -67,7 +67,6 @@ class GlucoseWorld(VectorWorld):
             horizon=check_size("horizon", horizon),
             discount=discount,
             features=Polynomial(scales=(0.5, 0.5, 0.5, 1.5), clip=2.5, degree=2),
-            names=("glucose", "change", "carbohydrates", "insulin on board"),
             action_box=box,
         )
         rows = {name: row for name, row in _table().items() if name.startswith(patients)}

@@ -50,6 +50,12 @@ class LinOptPO(LinOptVI):
 
         The stochastic policy (H, S, A) is the plan's memory. With privacy, and wherever counts are
         along the policy, a draw of it serves.
+
+        Args:
+            state: Sums over all blocks.
+            last: Plan of the version before; ``None`` at the start.
+            at: Where the run stands.
+            rng: Of ties, and of the policy that serves.
         """
         draws = self.privacy.private or self.statistic_kind == "counts"
         if last is None:

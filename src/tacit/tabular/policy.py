@@ -161,17 +161,15 @@ class Policy:
     @overload
     def act(self, step: int, state: str, rng: np.random.Generator | None = None) -> int | str: ...
     def act(self, step: int, state: int | str, rng: np.random.Generator | None = None) -> int | str:
-        """The action at a step (from 0) in a state: by its label where the state is given by one.
-
-        Only a stochastic policy needs ``rng``.
-        """
+        """Action at a step (from 0) in a state, by its label if that is; ``rng`` if stochastic."""
         if isinstance(state, str):
             from tacit.data.reading import code_of
 
             action = self.act(step, code_of("state", state, self.state_labels), rng)
             return self.action_labels[action] if self.action_labels else action
         try:
-            return int(_published().choose(self.probabilities, self.actions, step, state, rng))
+            table = self.probabilities if self.actions is None else self.actions
+            return int(_published().choose(table, (step, state), rng))
         except ValueError as error:
             raise InvalidArgument(str(error)) from None
 
