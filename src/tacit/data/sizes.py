@@ -75,19 +75,6 @@ def read_only(values: ArrayLike) -> Floats:
     return array
 
 
-def finite(name: str, array: NDArray[np.generic], *axes: str) -> Floats:
-    """Read-only finite numbers; where they are not, the first axes are named."""
-    good = np.isfinite(array)
-    if not good.all():
-        bad = np.argwhere(~good)[0].tolist()
-        where = ", ".join(f"{axis} {at}" for axis, at in zip(axes, bad, strict=False))
-        entry = ", ".join(map(str, bad[len(axes) :]))
-        raise InvalidArgument(
-            f"{name} at {where} must be finite, but entry {entry} is {array[tuple(bad)]}"
-        )
-    return read_only(array)
-
-
 class ArraySpec:
     """Equality of frozen dataclasses with arrays: equal if all they say is equal.
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.data.reading import read_steps
-from tacit.data.sizes import check_bytes, check_size, finite, numbers
+from tacit.data.sizes import check_bytes, check_size, numbers
 from tacit.numerics.regression import always_one
 from tacit.privacy.bounds.features import SHORTEST, BoundedSteps
 from tacit.privacy.errors import InvalidArgument
@@ -30,6 +30,8 @@ ROUNDING = 1e-9
 
 def check_features(values: ArrayLike) -> Floats:
     """A read-only copy of features, (S, A, d)."""
+    from tacit.tabular.feature_spec import finite
+
     array = numbers("features", values)
     if array.ndim != 3 or 0 in array.shape:
         raise InvalidArgument(f"features must have shape (S, A, d), got {array.shape}")

@@ -9,9 +9,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit.data.sizes import Floats, check_bytes, finite, numbers, read_only
+from tacit.data.sizes import Floats, check_bytes, numbers, read_only
 from tacit.privacy.errors import InvalidArgument
-from tacit.tabular.feature_spec import FeatureSpec, fingerprint
+from tacit.tabular.feature_spec import FeatureSpec, fingerprint, finite
 
 
 @dataclass(frozen=True, eq=False, repr=False)

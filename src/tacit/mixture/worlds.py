@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit.data.sizes import Floats, check_bytes, check_seed, check_size, finite, numbers, read_only
+from tacit.data.sizes import Floats, check_bytes, check_seed, check_size, numbers, read_only
 from tacit.mixture.spec import (
     MixtureSpec,
     check_reward_features,
@@ -22,7 +22,7 @@ from tacit.mixture.spec import (
 from tacit.numerics.regression import helmert
 from tacit.privacy.arguments import flag
 from tacit.privacy.errors import InvalidArgument
-from tacit.tabular.feature_spec import check_mean_rewards
+from tacit.tabular.feature_spec import check_mean_rewards, finite
 from tacit.tabular.model import FiniteModel
 from tacit.tabular.world import (
     BERNOULLI,

@@ -6,7 +6,7 @@ import hashlib
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from tacit.data.sizes import ArraySpec, Floats, numbers, read_only
 from tacit.privacy.arguments import flag
@@ -76,3 +76,16 @@ def check_mean_rewards(
             f"{name} must have shape (1 or {horizon}, {sizes[0]}, {sizes[1]}), got {table.shape}"
         )
     return read_only(table)
+
+
+def finite(name: str, array: NDArray[np.generic], *axes: str) -> Floats:
+    """Read-only finite numbers; where they are not, the first axes are named."""
+    good = np.isfinite(array)
+    if not good.all():
+        bad = np.argwhere(~good)[0].tolist()
+        where = ", ".join(f"{axis} {at}" for axis, at in zip(axes, bad, strict=False))
+        entry = ", ".join(map(str, bad[len(axes) :]))
+        raise InvalidArgument(
+            f"{name} at {where} must be finite, but entry {entry} is {array[tuple(bad)]}"
+        )
+    return read_only(array)
