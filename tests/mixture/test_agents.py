@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from functools import partial
 from typing import Any
 
@@ -68,6 +69,11 @@ CASES: dict[str, Case] = {
 QUICK = "counts, pure"
 
 
+def _named(value: object) -> str:
+    """An id without addresses, which differ between processes."""
+    return re.sub(r"<function (\w+) at \w+>", r"\1", str(value))
+
+
 @pytest.mark.parametrize(
     "name",
     [QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in CASES if name != QUICK)],
@@ -103,7 +109,7 @@ def made(world: Any = UNKNOWN, users: int = 240, cls: Any = LinOptVI, **options:
         ({"world": HARD, "cls": LinOptPO}, "counts", "few next states inform"),
         ({"statistic": "counts"}, "counts", "as asked"),
     ],
-    ids=str,
+    ids=_named,
 )
 def test_it_says_what_it_chose(options: Any, kind: str, reason: str) -> None:
     agent = made(schedule="fixed:size=80", **options)
@@ -168,7 +174,7 @@ def test_known_rewards_are_not_asked_for() -> None:
         ({"statistic": "values"}, "auto, model or counts"),
         ({"misspecification": 0.1}, "misspecification"),
     ],
-    ids=str,
+    ids=_named,
 )
 def test_arguments_are_checked(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidArgument, match=message):
@@ -190,7 +196,7 @@ def test_wrong_data_changes_nothing() -> None:
         (LinOptVI, "counts", LAPLACE),
         (LinOptVI, "counts", BITS),
     ],
-    ids=str,
+    ids=_named,
 )
 def test_devices_report_what_agents_ask(cls: Any, statistic: Any, privacy: Any) -> None:
     world = HARD_UNKNOWN if statistic == "counts" else UNKNOWN
