@@ -31,8 +31,7 @@ from benchmarks.row import Row, at_least, at_most, noted
 from benchmarks.tabular import _peak
 from benchmarks.timing import seconds
 from tacit import LSVIUCB, LSVIUCBPlusPlus
-from tacit.linear.world import LinearWorld
-from tacit.linear.worlds import linear_from_tabular, simplex
+from tacit.linear.worlds import LinearWorld, linear_from_tabular, simplex
 from tacit.privacy.models import JointDP, NonPrivate
 from tacit.simulation.result import Result
 from tacit.simulation.run import run

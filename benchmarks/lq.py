@@ -27,10 +27,10 @@ from benchmarks.timing import processor, seconds
 from research.worlds import random_system
 from tacit import Agent, CertaintyEquivalence
 from tacit.core.algorithm import BlockInfo, Plan
-from tacit.data.vector_episodes import VectorEpisodes
+from tacit.data.episodes import VectorEpisodes
 from tacit.lq.policy import GainPolicy
 from tacit.lq.statistics import TrajectorySums
-from tacit.lq.world import LQWorld, Sphere, UniformBall
+from tacit.lq.world import LQWorld, Sphere
 from tacit.privacy.models import JointDP
 from tacit.privacy.statistic import Block
 from tacit.simulation.result import Result
@@ -114,14 +114,13 @@ class _CLoop:
         world, policy = self._world, self._policy
         n, d = world.B.shape
         H = world.horizon
-        assert isinstance(world.noise, UniformBall)  # noqa: S101
         assert isinstance(world.start, Sphere)  # noqa: S101
         assert not any(world.start.centre)  # noqa: S101
         return self._sums(
             self._library.stream,
             *(next(self._seeds), users, n, d, H),
             *(world.A, world.B, policy.gains, policy.noise),
-            *(world.noise.radius, world.start.radius),
+            *(world.noise, world.start.radius),
             *(np.empty((H + 1, n)), np.empty((H, d))),
         )
 

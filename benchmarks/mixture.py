@@ -20,8 +20,7 @@ from benchmarks.timing import seconds
 from tacit import LinOptVI
 from tacit.core.agent import Agent
 from tacit.mixture.linopt_vi import LinOptVI as Algorithm
-from tacit.mixture.world import MixtureWorld
-from tacit.mixture.worlds import hard_mixture, mixture_of_models
+from tacit.mixture.worlds import MixtureWorld, hard_mixture, mixture_of_models
 from tacit.privacy.models import JointDP
 from tacit.simulation.result import Result
 from tacit.simulation.run import run

@@ -122,16 +122,17 @@ def split(row: str) -> tuple[str, str]:
 
 def audited(agent: str, model: str, runs: int = _RUNS, **options: Any) -> Row:
     """An audit, unless the agent refuses the model."""
-    from tacit.cli.audit import audit_choice, maker
+    from tacit.cli.audit import audited as constructor
+    from tacit.testing.audit_agent import audit_agent
 
     own, place = split(agent)
     world = build(place)
     choice, privacy = choose_agent(own), MODELS[model]
     try:
-        maker(choice, world, privacy)
+        make, users = constructor(choice, world, privacy)
     except InvalidArgument as error:
         return Row(agent, model, str(error))
-    made = audit_choice(choice, world, privacy, runs=runs, progress=False, **options)
+    made = audit_agent(make, world, users=users, runs=runs, progress=False, **options)
     ratio = max(t.estimate / t.claimed for t in made.transcripts) if made.transcripts else 0.0
     return Row(agent, model, None, made.passed, ratio, made.failures)
 

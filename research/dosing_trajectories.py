@@ -20,7 +20,7 @@ from research.figures import PALE
 from research.lq_held_out import DOSING
 from research.sheets import Look, sheet
 from research.tables import joint
-from tacit.data.vector_episodes import VectorEpisodes
+from tacit.data.episodes import VectorEpisodes
 from tacit.lq.policy import GainPolicy
 from tacit.lq.world import LQWorld
 from tacit.lq.worlds import dosing

@@ -21,7 +21,7 @@ from scipy.stats import norm
 import tacit
 from research.command_lines import Parser, whole
 from research.epsilon_cost import DELTA
-from tacit.simulation.seeds import noise_seed
+from tacit.simulation.run import noise_seed
 from tacit.tabular.model import FiniteModel, optimal, policy_values
 from tacit.tabular.policy import Policy
 from tacit.tabular.world import FiniteWorld
@@ -55,12 +55,12 @@ ABLATIONS: dict[str, dict[str, Any]] = {
     "as it is": {},
     "who serves is replaced at once": {"certain": 0.0},
     "covering by what the unknown promises": {"covering": 0.0},
-    "nobody is served what is known": {"least": 1.0},
+    "nobody is served what is known": {"min_exploration": 1.0},
     "one explorer of each kind": {"explorers": 2},
     "blocks instead of running sums": {"running": 10**9},
     "running sums instead of blocks": {"running": 0},
     "steps lend each other nothing": {"lent": 0.0},
-    "two cells of a user": {"most": (2,)},
+    "two cells of a user": {"visits_per_user": (2,)},
     "all cells are asked": {"thresholds": (math.inf,)},
     "explorers are asked what others are": {"apart": False},
     "what matters is not covered first": {"focused": False},

@@ -75,12 +75,12 @@ class FoundInRealPath:
 
 def _failed(row: RealPathBug) -> dict[str, str]:
     """The checks that fail, and what they say."""
-    from tacit.cli.audit import maker
+    from tacit.cli.audit import audited
     from tacit.registry import build_world, choose_agent
     from tacit.testing.check_agent import agent_outcomes
 
     world = build_world(row.world)
-    make, users = maker(choose_agent(row.agent), world, row.privacy, row.users)
+    make, users = audited(choose_agent(row.agent), world, row.privacy, row.users)
     # Some bugs talk.
     with contextlib.redirect_stderr(io.StringIO()):
         own = real_outcomes(make, world, users=users, quick=True)

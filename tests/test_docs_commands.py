@@ -45,8 +45,11 @@ def unknown(command: str) -> list[str]:
 def helped(module: str) -> str:
     """What a module of research/ or benchmarks/ says of its options."""
     out = io.StringIO()
+    found = importlib.import_module(module)
+    if hasattr(found, "__path__"):  # a package
+        found = importlib.import_module(f"{module}.__main__")
     with contextlib.redirect_stdout(out), pytest.raises(SystemExit):
-        importlib.import_module(module).main(["--help"])
+        found.main(["--help"])
     return out.getvalue()
 
 

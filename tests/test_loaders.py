@@ -16,7 +16,8 @@ from research.hostile.fuzzing import Broken
 from research.hostile.hand_made import hand_made
 from research.hostile.loaders import Reading, campaign, made_files, mutation
 from tacit import published
-from tacit.data.logs import LogFormat, csv_batches, files_of
+from tacit.data.log_files import csv_batches, files_of
+from tacit.data.logs import LogFormat
 from tacit.privacy.errors import CorruptFile, InvalidArgument
 from tacit.service.app_file import read_app
 

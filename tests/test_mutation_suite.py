@@ -26,8 +26,7 @@ from research.planted import of_leaks, of_noise
 from research.planted.base import Curated, Drawing, Leaking
 from research.planted_bugs import BITS, BUGS, HOSTS, IMPOSSIBLE, RUNNING, Impossible, Planted, audit
 from tacit.core.agent import Agent
-from tacit.data.episodes import Episodes
-from tacit.data.vector_episodes import VectorEpisodes
+from tacit.data.episodes import Episodes, VectorEpisodes
 from tacit.privacy import curator as joint
 from tacit.privacy.curator import Curator
 from tacit.privacy.errors import InvalidArgument
@@ -40,7 +39,7 @@ from tacit.testing.check_statistic import check_statistic
 from tacit.testing.recording import RecordingCurator, overheard
 from tacit.testing.release_noise import grid_sum, measured, noise_failures
 from tacit.testing.sample_users import mixed, raw_block, sampler_of
-from tests.own_path.frozen import frozen_world
+from tests.own_path.runs import frozen_world
 
 FIRST = [*{planted.bug: planted for planted in reversed(BUGS)}.values()][::-1]
 """Each bug once."""

@@ -15,11 +15,11 @@ def test_all_are_there():
 
 
 @pytest.mark.parametrize("name", notebooks.NAMES)
-def test_a_notebook_says_who_it_is_for_and_holds_text_alone(name):
+def test_a_notebook_says_what_its_reader_can_do_and_holds_text_alone(name):
     first, *cells = notebooks.read(name).cells
     title, line = first.source.split("\n\n")[:2]
     assert title.startswith("# ")
-    assert re.fullmatch(r"\*For [^*\n]+\.\*", line)
+    assert re.fullmatch(r"\*After this notebook you can [^*\n]+\.\*", line)
     for cell in cells:
         assert cell.metadata == {}
         for link in (

@@ -13,11 +13,11 @@ from tacit.linear import estimate, lsvi_ucb
 from tacit.lq.certainty_equivalence import LQConstants
 from tacit.mixture import estimate as mixture_estimate
 from tacit.mixture import statistics as mixture_statistics
-from tacit.tabular import algorithm, count_estimate, mirror, policy_improvement, ucbvi
+from tacit.tabular import count_estimate, mirror, policy_improvement, sum_algorithm, ucbvi
 
 DOCS = Path(__file__).parents[1] / "docs"
-TABULAR, LQ = ucbvi.TabularConstants(), LQConstants()
-GROWTH = algorithm.SumOptions().growth
+TABULAR, LQ = ucbvi.UCBVIConstants(), LQConstants()
+GROWTH = sum_algorithm.SumOptions().growth
 MIRROR = mirror.MirrorOptions()
 NUMBERS = {2: "two", 4: "four", 8: "eight"}
 IMPROVEMENT = policy_improvement.ImprovementConstants()
@@ -47,7 +47,6 @@ QUOTED = {
         f"`eta` is {MIRROR.eta:g} in the first step of a release and a tenth larger in each next",
         f"`error` = {MIRROR.error:g} times the release's statistical width",
         f"after `steps` = {MIRROR.steps} of them",
-        f"| eta = {MIRROR.eta:g}, a tenth larger in each next step of a release |",
     ],
     "algorithms/linopt_po.md": [
         f"`error` = {MIRROR.error:g} times the statistical width",
@@ -57,13 +56,12 @@ QUOTED = {
     "algorithms/ucbvi.md": [
         f"bonus = {TABULAR.sampling:g} sqrt(2 ln(cells / 0.05))",
         f"+ {TABULAR.range_term:g} (steps left) / n'",
-        f"| blocks that grow by {grown(TABULAR.growth)} |",
-        "known if n exceeds half of that (twice that, where counts are not masked)",
-        f"the first has {TABULAR.first:g} times",
+        f"disjoint blocks that grow by {grown(TABULAR.growth)}",
+        "known if n exceeds half of sigma sqrt(S) (twice that, where counts are not masked)",
+        f"The first block has {TABULAR.first:g} times",
         f"at most {grown(TABULAR.growth)} of all users served",
-        f"{100 * TABULAR.blocks_per_cell:.0f} % over states times actions but for 2 %",
-        f"with weight sqrt({TABULAR.reward_weight:g})",
-        f"only her first {NUMBERS[TABULAR.cap]} steps in each (s, a) count",
+        f"weight sqrt({TABULAR.reward_weight:g})",
+        f"only a user's first {NUMBERS[TABULAR.cap]} steps in each (s, a) count",
         f"over {NUMBERS[ucbvi._CAPPED_UP_TO]} times the smallest useful size",
         f"solves H S equations, up to {count_estimate._LARGEST_FLOW:,} of them",
     ],
@@ -74,7 +72,7 @@ QUOTED = {
     ],
     "algorithms/lsvi_ucb.md": [
         f"grow by {grown(GROWTH)} of the users served",
-        f"| standard deviations of sampling and noise, times {lsvi_ucb._BONUS:g}, and what the",
+        f"standard deviations of sampling and noise, times {lsvi_ucb._BONUS:g}, and what the",
         f"pooled and capped at {estimate._CAP} |",
         f"bonus^2 = {lsvi_ucb._BONUS**2:g} (var(V)",
         "The first is four times as large as the noise of a sum",
@@ -82,11 +80,11 @@ QUOTED = {
     ],
     "algorithms/linopt_vi.md": [
         f"grow by {grown(GROWTH)} of the users served",
-        f"| standard deviations of sampling and noise, times {mixture_estimate._BONUS:g} |",
+        f"standard deviations of sampling and noise, times {mixture_estimate._BONUS:g} |",
         f"bonus^2 = {mixture_estimate._BONUS**2:g} (R^2 / 2",
         "The first is four times as large as the noise of a sum, eight times for counts",
-        f"Blocks over {NUMBERS[algorithm._CLIPPED_UP_TO]} times the smallest useful one, "
-        f"or over {algorithm._ONE_BY_ONE:,} users",
+        f"Blocks over {NUMBERS[sum_algorithm._CLIPPED_UP_TO]} times the smallest useful one, "
+        f"or over {sum_algorithm._ONE_BY_ONE:,} users",
         f"pairs of possible steps up to {mixture_statistics._MOST_STEPS:,} steps",
     ],
     "mixture.md": [

@@ -10,6 +10,7 @@ import ast
 import json
 import re
 import tomllib
+from functools import cache
 from pathlib import Path
 from posixpath import dirname, normpath, relpath
 from typing import Any
@@ -20,7 +21,6 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "src" / "tacit"
-FAMILIES = ("tabular", "linear", "mixture", "lq", "continuous")
 ROOMS = {
     "privacy": "The privacy core",
     "core": "Agents and people",
@@ -31,7 +31,9 @@ ROOMS = {
     "continuous": "Continuous states",
     "papers": "The five papers",
     "simulation": "Simulation",
-    "audit": "Checks and audits",
+    "testing": "Checks and audits",
+    "data": "Episodes and logs",
+    "store": "The store",
 }
 TEXTS = {
     "README.md": "index.md",
@@ -40,15 +42,6 @@ TEXTS = {
     "SECURITY.md": "security.md",
     "CODE_OF_CONDUCT.md": "code-of-conduct.md",
 }
-AUDIENCE = {
-    "contributing.md": "whoever changes the code.",
-    "changelog.md": "whoever updates.",
-    "security.md": "whoever found a weakness.",
-    "code-of-conduct.md": "everybody who takes part.",
-    "examples/": "whoever reads code before pages.",
-    "reference/": "whoever calls it from Python.",
-}
-"""Who the pages are for that are made here; others say it themselves."""
 LINK = re.compile(r"\]\((?!https?:|#|mailto:)([^)\s#]+)(#[^)\s]*)?\)")
 
 
@@ -97,7 +90,8 @@ def _pages(part: Any) -> list[Any]:
         return [f"notebooks/{name}.md" for name in NOTEBOOKS]
     if folder == "reference":
         return [f"reference/{room}.md" for room in ROOMS]
-    names = {"examples": (ROOT, "*.py")}.get(folder, (ROOT / "docs", "*.md"))
+    own = {"examples": (ROOT, "*.py"), "notes": (ROOT / "research", "*.md")}
+    names = own.get(folder, (ROOT / "docs", "*.md"))
     found = sorted((names[0] / folder).glob(names[1]))
     return [f"{folder}/{page.stem}.md" for page in found if page.stem != "README"]
 
@@ -111,10 +105,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         made[f"examples/{example.stem}.md"] = code
     made |= {f"notebooks/{name}.md": _notebook(name) for name in NOTEBOOKS}
     made |= _reference()
+    for note in sorted((ROOT / "research" / "notes").glob("*.md")):
+        made[f"notes/{note.name}"] = note.read_text()
     for target, text in made.items():
-        for start, readers in AUDIENCE.items():
-            if target.startswith(start):
-                text = text.replace("\n\n", f"\n\n*For {readers}*\n\n", 1)
         files.append(File.generated(config, target, content=text))
     return files
 
@@ -138,6 +131,10 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     target = page.file.src_uri
     sources = {made: source for source, made in TEXTS.items()}
     here = sources.get(target, f"docs/{target}")
+    if target.startswith("notes/"):
+        here = f"research/{target}"
+    if target.startswith("algorithms/") and page.file.name in _agents():
+        markdown += _options(page.file.name)
 
     def led(match: re.Match[str]) -> str:
         if match[1] == f"{page.file.name}.ipynb":  # itself as a file, others as pages
@@ -154,6 +151,8 @@ def _place(path: str) -> str:
         return TEXTS[path]
     if path.startswith("docs/"):
         return re.sub(r"\.ipynb$", ".md", path.removeprefix("docs/"))
+    if path.startswith("research/notes/"):
+        return path.removeprefix("research/")
     if path.startswith("examples/"):
         return path.removesuffix(".py") + ".md"
     if path.startswith("src/tacit/"):
@@ -164,8 +163,9 @@ def _place(path: str) -> str:
 def _reference() -> dict[str, str]:
     """A page per room, with what is public there."""
     by_room: dict[str, list[str]] = {}
-    for module, name in sorted({*_public(), *_agents()}):
-        by_room.setdefault(module.split(".")[1], []).append(f"{module}.{name}")
+    for module, name in sorted({*_public()}):
+        room = module.split(".")[1]
+        by_room.setdefault(room if room in ROOMS else "core", []).append(f"{module}.{name}")
     pages = {}
     for room, title in ROOMS.items():
         head = f"# {title}\n\n::: tacit.{room}\n    options:\n      members: []\n\n"
@@ -176,7 +176,7 @@ def _reference() -> dict[str, str]:
 
 def _public() -> list[tuple[str, str]]:
     """Module and name of all that ``tacit`` itself imports, also for type checkers alone."""
-    tree = ast.parse((PACKAGE / "__init__.py").read_text())
+    tree = ast.parse((PACKAGE / "__init__.pyi").read_text())
     imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
     return [
         (node.module, alias.name)
@@ -187,22 +187,50 @@ def _public() -> list[tuple[str, str]]:
     ]
 
 
-def _agents() -> list[tuple[str, str]]:
-    """The algorithm of every agent that has a page."""
-    found = []
-    for page in (ROOT / "docs" / "algorithms").glob("*.md"):
-        for family in FAMILIES:
-            module = PACKAGE / family / f"{page.stem}.py"
-            if not module.exists():
-                continue
-            for node in ast.parse(module.read_text()).body:
-                if isinstance(node, ast.ClassDef) and _named(node) == page.stem:
-                    found.append((f"tacit.{family}.{page.stem}", node.name))
+def _options(name: str) -> str:
+    """The docstrings of an agent and of its options, for the end of its page."""
+    module, agent = _agents()[name]
+    shown = [(module, agent.name)]
+    owner: ast.ClassDef | None = agent
+    while owner is not None:
+        declared = [
+            line.value
+            for line in owner.body
+            if isinstance(line, ast.Assign | ast.AnnAssign)
+            and ast.unparse(line.targets[0] if isinstance(line, ast.Assign) else line.target)
+            == "Options"
+        ]
+        if declared:
+            options = _classes().get(ast.unparse(declared[0]))
+            shown += [(options[0], options[1].name)] if options else []
+            break
+        bases = [ast.unparse(base).partition("[")[0] for base in owner.bases]
+        owner = next((_classes()[base][1] for base in bases if base in _classes()), None)
+    blocks = [
+        f"::: {where}.{what}\n    options:\n      members: []\n      heading_level: 3\n"
+        for where, what in shown
+    ]
+    served = "Options of serving are those of [`tacit.make_agent`](../reference/core.md)."
+    return "\n".join(["\n## Class and options\n", *blocks, served, ""])
+
+
+@cache
+def _classes() -> dict[str, tuple[str, ast.ClassDef]]:
+    """Every class of the package with its module, by name."""
+    found = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        module = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef):
+                found[node.name] = (module, node)
     return found
 
 
-def _named(node: ast.ClassDef) -> str | None:
-    for line in node.body:
-        if isinstance(line, ast.Assign) and ast.unparse(line.targets[0]) == "name":
-            return str(ast.literal_eval(line.value))
-    return None
+@cache
+def _agents() -> dict[str, tuple[str, ast.ClassDef]]:
+    """Module and class of every built-in agent, by its name."""
+    for node in ast.parse((PACKAGE / "registry.py").read_text()).body:
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "BUILT_IN":
+            targets = ast.literal_eval(node.value)
+            return {name: _classes()[target.partition(":")[2]] for name, target in targets.items()}
+    raise LookupError("tacit.registry has no BUILT_IN")

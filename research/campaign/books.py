@@ -41,9 +41,9 @@ def audit(store: Store, told: Told, log: Path, counts: Counter[str]) -> list[str
             known = db.scalar(select(func.count()).where(entries.c.hash == head))
         wrong += [] if known else ["lost: the ledger lacks an entry that somebody has seen"]
     with store.read() as db:
-        names = store.pseudonyms(db, [sent.user for sent in told.sent.values()])
+        names = store.pseudonyms([sent.user for sent in told.sent.values()])
         mine = {sent.user: name for sent, name in zip(told.sent.values(), names, strict=True)}
-        keys = store.pseudonyms(db, [f"{mine[s.user]} {s.event}" for s in told.sent.values()])
+        keys = store.pseudonyms([f"{mine[s.user]} {s.event}" for s in told.sent.values()])
         by_key = dict(zip(keys, told.sent.values(), strict=True))
         wrong += _events(told, by_key, db.execute(select(events)).all())
         held = db.execute(select(people).where(people.c.person != "")).all()

@@ -27,8 +27,7 @@ from research.hostile.small import (
 from research.hostile.world_entries import world_entries
 from tacit import registry
 from tacit.core.problem import Schedule
-from tacit.data.episodes import Episodes
-from tacit.data.vector_episodes import VectorEpisodes
+from tacit.data.episodes import Episodes, VectorEpisodes
 from tacit.privacy.statistic import Block
 from tacit.simulation.plan import plan
 from tacit.tabular.spec import FiniteSpec

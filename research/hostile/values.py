@@ -19,8 +19,7 @@ from hypothesis import strategies as st
 
 from research.hostile.fuzzing import Broken, EntryPoint, Stranger, Strategy
 from research.hostile.small import Small, local_agents, small_agents, small_log
-from tacit.data.episodes import Episodes
-from tacit.data.vector_episodes import VectorEpisodes
+from tacit.data.episodes import Episodes, VectorEpisodes
 from tacit.privacy.statistic import Block
 from tacit.testing.recording import difference, snapshot
 

@@ -12,7 +12,7 @@ from research.hostile.small import small_world
 from tacit import registry
 from tacit.continuous import BoxWorld, QPolicy
 from tacit.continuous.features import Grid
-from tacit.linear.world import LinearWorld
+from tacit.linear.worlds import LinearWorld
 from tacit.lq import GainPolicy, LQWorld
 from tacit.mixture import MixtureWorld
 from tacit.tabular import TabularWorld

@@ -36,8 +36,8 @@ class _OtherNames(InTacit):
         """How a name is made."""
         right = Store.pseudonyms
 
-        def pseudonyms(where: Store, db: Any, names: Sequence[Any]) -> list[str]:
-            return right(where, db, [self.named(where, name) for name in names])
+        def pseudonyms(where: Store, names: Sequence[Any]) -> list[str]:
+            return right(where, [self.named(where, name) for name in names])
 
         yield Store, "pseudonyms", pseudonyms
 

@@ -28,7 +28,7 @@ def trap(horizon: int = 50, discount: float = 0.95) -> BoxWorld:
     (23.5, 5.3)
     """
     name = f"research.worlds.trap:horizon={horizon},discount={discount}"
-    return BoxWorld(_comforts, name, horizon, discount=discount, names=("place",))
+    return BoxWorld(_comforts, name, horizon, discount=discount)
 
 
 class PlaneWorld(BoxWorld):
@@ -66,9 +66,9 @@ def plane(horizon: int = 50, discount: float = 0.95) -> PlaneWorld:
     >>> round(world.optimal_value, 2), round(world.baseline_value, 2)
     (22.38, 10.98)
     """
-    name, names = "research.worlds.plane", ("first level", "second level")
+    name = "research.worlds.plane"
     name = f"{name}:horizon={horizon},discount={discount}"
-    return PlaneWorld(_closeness, name, horizon, discount=discount, names=names)
+    return PlaneWorld(_closeness, name, horizon, discount=discount)
 
 
 def _closeness(states: Floats) -> Floats:

@@ -11,8 +11,8 @@ from tacit.continuous.features import Polynomial
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.spec import SmoothSpec
 from tacit.continuous.world import VectorWorld, roll_out
+from tacit.data.episodes import VectorEpisodes
 from tacit.data.sizes import check_size
-from tacit.data.vector_episodes import VectorEpisodes
 from tacit.privacy.statistic import Bools, Floats, Ints
 
 # Episodes of evaluation.
@@ -67,7 +67,6 @@ class CartPoleWorld(VectorWorld):
             horizon=horizon,
             discount=discount,
             features=Polynomial(scales=(2.4, 2.0, 0.2095, 2.0), clip=1.5, degree=2),
-            names=("position", "speed", "angle", "spin"),
             reward=_survived,
             ends=_fallen,
         )

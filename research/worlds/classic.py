@@ -13,8 +13,8 @@ from tacit.continuous.action_box import ActionBox
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.spec import SmoothSpec
 from tacit.continuous.world import VectorWorld, roll_out
+from tacit.data.episodes import VectorEpisodes
 from tacit.data.sizes import check_size
-from tacit.data.vector_episodes import VectorEpisodes
 from tacit.privacy.arguments import flag
 from tacit.privacy.statistic import Bools, Floats, Ints
 
@@ -116,7 +116,6 @@ def pendulum(horizon: int = 200, discount: float = 0.99, continuous: bool = Fals
         horizon,
         (-16.2736044, 0.0),
         discount,
-        names=("angle", "spin"),
         angles=(0,),
         reward=_Upright(torques),
         **(known if box is None else {"action_box": box}),
@@ -155,7 +154,6 @@ def mountain_car(horizon: int = 200, discount: float = 0.99) -> ClassicWorld:
         horizon,
         (-1.0, 0.0),
         discount,
-        names=("position", "speed"),
         pushes=((-1.0,), (0.0,), (1.0,)),
         reward=_each_step,
         ends=_out_of_the_valley,
@@ -194,7 +192,6 @@ def acrobot(horizon: int = 500, discount: float = 0.99) -> ClassicWorld:
         horizon,
         (-1.0, 0.0),
         discount,
-        names=("first angle", "second angle", "first spin", "second spin"),
         angles=(0, 1),
         pushes=((-1.0,), (0.0,), (1.0,)),
         reward=_until_it_ends,

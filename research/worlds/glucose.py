@@ -15,8 +15,8 @@ from tacit.continuous.features import Polynomial
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.spec import BoxSpec
 from tacit.continuous.world import VectorWorld, roll_out
+from tacit.data.episodes import VectorEpisodes
 from tacit.data.sizes import check_size
-from tacit.data.vector_episodes import VectorEpisodes
 from tacit.privacy.arguments import flag, instance_of
 from tacit.privacy.errors import InvalidArgument, MissingExtra
 from tacit.privacy.statistic import Bools, Floats, Ints
@@ -67,7 +67,6 @@ class GlucoseWorld(VectorWorld):
             horizon=check_size("horizon", horizon),
             discount=discount,
             features=Polynomial(scales=(0.5, 0.5, 0.5, 1.5), clip=2.5, degree=2),
-            names=("glucose", "change", "carbohydrates", "insulin on board"),
             action_box=box,
         )
         rows = {name: row for name, row in _table().items() if name.startswith(patients)}

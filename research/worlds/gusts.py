@@ -11,9 +11,8 @@ import numpy as np
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.spec import SimulatedSpec
 from tacit.continuous.world import VectorWorld, roll_out
+from tacit.data.episodes import VectorEpisodes
 from tacit.data.sizes import check_seed, check_size
-from tacit.data.vector_episodes import VectorEpisodes
-from tacit.numerics.regression import halved
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Bools, Floats, Ints
 
@@ -151,3 +150,10 @@ def gusts(dimension: int = 5, horizon: int = 20, seed: int = 0, samples: int = 6
     )
     name = f"research.worlds.gusts:dimension={d},horizon={H},seed={seed},samples={spec.samples}"
     return GustWorld(spec, weights, name)
+
+
+def halved(d: int, rng: np.random.Generator) -> Floats:
+    """D weights of which each is half of the next larger one, in random order."""
+    weights: Floats = np.exp2(-np.arange(d, dtype=np.float64))
+    drawn: Floats = rng.permutation(weights / weights.sum())
+    return drawn

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from research.worlds.gusts import halved
 from tacit.core.algorithm import Progress
 from tacit.core.problem import Problem
 from tacit.data.sizes import Floats, check_bytes, check_seed, check_size
 from tacit.mixture import MixtureWorld, SampledSpec
 from tacit.mixture.linopt_sampled import LinOptSampled
 from tacit.mixture.worlds import _ATTEMPTS, _at_least_2, _named, _simplex, _values
-from tacit.numerics.regression import halved
 from tacit.privacy.arguments import flag
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import NonPrivate

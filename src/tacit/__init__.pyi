@@ -13,9 +13,8 @@ from tacit.core.constructors import make_agent
 from tacit.core.intake import Receipt
 from tacit.core.monitor import monitor
 from tacit.core.problem import Schedule
-from tacit.data.episodes import Episodes
+from tacit.data.episodes import Episodes, VectorEpisodes
 from tacit.data.episodes import validate_episodes as validate
-from tacit.data.vector_episodes import VectorEpisodes
 from tacit.linear.linear_posterior import LinearPosteriorConstants
 from tacit.lq.certainty_equivalence import LQConstants
 from tacit.privacy import distributed, local
@@ -42,16 +41,15 @@ from tacit.privacy.statistic import Block, Layout, Part, Statistic
 from tacit.registry import world
 from tacit.simulation.result import Result
 from tacit.simulation.run import run
-from tacit.simulation.seeds import run_seeds
-from tacit.simulation.sweep import sweep
+from tacit.simulation.sweep import run_seeds, sweep
 from tacit.store.store import Conflict, Store, StoreGone
 from tacit.store.values import record
 from tacit.tabular.exploration import ExplorationConstants
-from tacit.tabular.offline import OfflineConstants, Recommendation, learn_offline
+from tacit.tabular.offline import Recommendation, learn_offline
 from tacit.tabular.policy import MixedPolicy, Policy
 from tacit.tabular.policy_improvement import ImprovementConstants
 from tacit.tabular.posterior import SparseConstants
-from tacit.tabular.ucbvi import TabularConstants
+from tacit.tabular.ucbvi import UCBVIConstants
 from tacit.testing.audit_agent import audit_agent
 from tacit.testing.check_agent import check_agent
 from tacit.testing.check_counter import check_counter
@@ -231,7 +229,7 @@ def PessimisticImprovement(
     behaviour: Policy | Literal["uniform", "logged", "unknown"] = "uniform",
     confidence: float = 0.95,
     judged: float = 0.5,
-    constants: OfflineConstants = ...,
+    caution: float = 0.5,
     schedule: str | Schedule = "auto",
     seed: int = 0,
     noise_seed: int | None = None,
@@ -246,7 +244,7 @@ def PessimisticLSVI(
     behaviour: Policy | Literal["uniform", "logged", "unknown"] = "uniform",
     confidence: float = 0.95,
     judged: float = 0.5,
-    constants: OfflineConstants = ...,
+    caution: float = 0.5,
     schedule: str | Schedule = "auto",
     seed: int = 0,
     noise_seed: int | None = None,
@@ -261,7 +259,7 @@ def PessimisticVI(
     behaviour: Policy | Literal["uniform", "logged", "unknown"] = "uniform",
     confidence: float = 0.95,
     judged: float = 0.5,
-    constants: OfflineConstants = ...,
+    caution: float = 0.5,
     schedule: str | Schedule = "auto",
     seed: int = 0,
     noise_seed: int | None = None,
@@ -288,7 +286,7 @@ def UCBPO(
     *,
     scale: float = 1.0,
     stationary: bool | None = None,
-    constants: TabularConstants = ...,
+    constants: UCBVIConstants = ...,
     eta: float = 1.0,
     error: float = 0.05,
     steps: int = 2000,
@@ -305,7 +303,7 @@ def UCBVI(
     *,
     scale: float = 1.0,
     stationary: bool | None = None,
-    constants: TabularConstants = ...,
+    constants: UCBVIConstants = ...,
     schedule: str | Schedule = "auto",
     seed: int = 0,
     noise_seed: int | None = None,

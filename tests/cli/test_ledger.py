@@ -112,8 +112,8 @@ def test_an_export_can_be_checked_by_anybody(path, tmp_path):
         last = ledger.digest(*words)
         assert (entry["seq"], entry["hash"]) == (number, last)
     assert last == found("show", path)["head"]
-    with Store(path) as store, store.read() as db:
-        for person in store.pseudonyms(db, ["p0", "p10"]):
+    with Store(path) as store:
+        for person in store.pseudonyms(["p0", "p10"]):
             assert person not in text
 
 
@@ -154,7 +154,7 @@ def test_what_is_well_is_not_repaired(path):
 
 def test_accounts_only_go_up(path):
     with Store(path) as store, store.read() as db:
-        low, high, gone = store.pseudonyms(db, ["p0", "p1", "p2"])
+        low, high, gone = store.pseudonyms(["p0", "p1", "p2"])
     change(
         path,
         "UPDATE accounts SET spent = 0 WHERE person = :low",

@@ -7,7 +7,6 @@ from functools import partial
 import numpy as np
 import pytest
 
-from research.worlds import plane
 from tacit import ActorCritic, JointDP, NonPrivate, Relation, check_statistic, published
 from tacit.continuous import (
     ActionBox,
@@ -16,13 +15,12 @@ from tacit.continuous import (
     Grid,
     QPolicy,
     SoftmaxPolicy,
-    gradient_loops,
     line,
 )
 from tacit.continuous.actor_critic import PolicyGradients
 from tacit.continuous.kernel_features import Custom
 from tacit.continuous.stochastic_policy import normals
-from tacit.data.vector_episodes import VectorEpisodes
+from tacit.data.episodes import VectorEpisodes
 from tacit.gym import from_gymnasium
 from tacit.privacy.errors import CheckFailed, InvalidArgument
 from tacit.privacy.models import LocalDP
@@ -103,19 +101,12 @@ class TestPolicies:
 
     def test_values_of_worlds_know_what_is_drawn(self):
         """Softmax of large weights is greedy, of none uniform; between them it is neither."""
-        for world in (line(horizon=5), plane(horizon=2)):
-            features = Grid(
-                (0.0,) * world.spec.dimension,
-                (1.0,) * world.spec.dimension,
-                (2,) * world.spec.dimension,
-            )
-            weights = np.random.default_rng(0).normal(size=(world.spec.actions, features.size))
-            greedy = world.value(QPolicy(features, weights))
-            assert world.value(SoftmaxPolicy(features, 0.0 * weights)) == pytest.approx(
-                world.baseline_value, abs=1e-9
-            )
-            sharp = world.value(SoftmaxPolicy(features, 2000.0 * weights))
-            assert sharp == pytest.approx(greedy, abs=5e-3)
+        world, features = line(horizon=5), Grid((0.0,), (1.0,), (2,))
+        weights = np.random.default_rng(0).normal(size=(2, 2))
+        flat = world.value(SoftmaxPolicy(features, 0.0 * weights))
+        assert flat == pytest.approx(world.baseline_value, abs=1e-9)
+        sharp = world.value(SoftmaxPolicy(features, 2000.0 * weights))
+        assert sharp == pytest.approx(world.value(QPolicy(features, weights)), abs=5e-3)
         policy = SoftmaxPolicy(features, weights)
         drawn = world.simulate(policy, 4000, np.random.default_rng(0)).rewards.sum(axis=1)
         assert world.value(policy) == pytest.approx(drawn.mean(), abs=6 * drawn.std() / 63)
@@ -186,10 +177,10 @@ class TestStatistic:
         assert there < most
         assert asked.l2(Relation.ZERO_OUT) == pytest.approx(np.sqrt(a**2 + c**2 + 2 * s**2 + g**2))
 
-    @pytest.mark.parametrize("size", [2.7e-162, 1.6e-162, 1e-140, 1e-30])
+    @pytest.mark.parametrize("size", [2.7e-162, 1.6e-162, 1e-30])
     def test_tiny_features_weigh_no_more_than_others(self, size):
         """Squares of the first two are rounded to what is a third less, or twice as much."""
-        features = Custom(lambda states: states, size=1, bound=1.0)
+        features = Custom(lambda states: states, size=1)
         spec = BoxSpec((0.0,), (1.0,), 2, 4, (0.0, 1.0), features=features)
         policy = SoftmaxPolicy(features, np.zeros((2, 1)))
         asked = PolicyGradients(spec, policy, np.zeros(1), 0.9, 0.9, (1e-3, 1e-3))
@@ -198,19 +189,6 @@ class TestStatistic:
         block = VectorEpisodes(states, np.zeros((1, 4), np.int64), np.ones((1, 4)), [4]).block()
         length = np.linalg.norm(asked.vectors(block)[0])
         assert length <= asked.l2(Relation.ZERO_OUT) * (1 + 1e-12)
-
-    def test_tiny_features_are_tried(self, monkeypatch):
-        """Without the limit for squares, the attack finds more than is declared."""
-        features = Custom(lambda states: states, size=1, bound=1.0)
-        spec = BoxSpec((0.0,), (1.0,), 2, 4, (0.0, 1.0), features=features)
-        policy = SoftmaxPolicy(features, np.zeros((2, 1)))
-        asked = PolicyGradients(spec, policy, np.zeros(1), 0.9, 0.9, (1e-4, 1e-4))
-        check_statistic(asked, users, users=60, rounds=5)
-        loops = gradient_loops.policy_gradients.py_func
-        monkeypatch.setattr(gradient_loops, "SMALLEST", 0.0)
-        monkeypatch.setattr(gradient_loops, "policy_gradients", loops)
-        with pytest.raises(CheckFailed, match="sensitivity"):
-            check_statistic(asked, users, users=60, rounds=1)
 
     def test_a_missing_clip_is_found(self, monkeypatch):
         monkeypatch.setattr("tacit.continuous.actor_critic.scaled_back", lambda rows, _: rows)

@@ -15,7 +15,7 @@ from research.worlds import trap
 from research.worlds.cartpole import cartpole
 from tacit import FittedFunctionalQ, JointDP, LocalDP, NonPrivate
 from tacit.continuous import BoxSpec, BoxWorld, line
-from tacit.continuous.estimate import GRID, MAP, Basis, Posterior
+from tacit.continuous.estimate import GRID, Basis, Posterior
 from tacit.continuous.statistics import ResidualSums, Units
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block
@@ -73,11 +73,6 @@ def test_spends_the_budget_to_the_last_bit() -> None:
     costs = [float(record.release.cost or 0.0) for record in recorder.records]
     assert len(costs) == agent.state.ahead.sweeps + 1
     assert math.fsum(cost**2 for cost in costs) == pytest.approx(JOINT.episode_limit, rel=1e-12)
-
-
-def test_says_what_is_protected() -> None:
-    agent = FittedFunctionalQ(LINE.spec, 20, JOINT, noise_seed=0)
-    assert agent.guarantee.unit == "one user's whole episode"
 
 
 def test_residuals_are_of_what_was_published() -> None:
@@ -232,8 +227,3 @@ def test_refuses_what_does_not_go_together(options: dict[str, Any], match: str) 
     given = {"spec": LINE.spec, "users": 20, "privacy": JOINT} | options
     with pytest.raises(InvalidArgument, match=match):
         FittedFunctionalQ(given.pop("spec"), given.pop("users"), given.pop("privacy"), **given)
-
-
-def test_other_constants() -> None:
-    agent = FittedFunctionalQ(LINE.spec, 20, JOINT, constants=MAP, noise_seed=0)
-    assert played(agent, LINE).state.weights.shape == (2, 21)

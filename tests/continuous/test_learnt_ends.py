@@ -90,13 +90,6 @@ def test_histograms_are_what_they_say() -> None:
     np.testing.assert_array_equal(found["lengths"], [0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0])
 
 
-def test_who_does_not_end_has_no_end() -> None:
-    found = asked().layout.unpack(asked().vectors(block(np.zeros((1, 101, 2)), [101]))[0])
-    assert not found["ends"].any()
-    assert not found["lengths"].any()
-    assert found["going"].sum() == pytest.approx(2.0)
-
-
 def test_lengths_are_told_apart_by_powers_of_two() -> None:
     lengths = [1, 2, 3, 4, 7, 8, 63, 64, 100]
     found = asked().vectors(block(np.zeros((9, 101, 2)), lengths))[:, -7:]
@@ -119,11 +112,7 @@ def test_no_user_is_worse_than_declared() -> None:
     check_statistic(asked(), users, attained=0.6, **few)
     turning = SmoothSpec((-math.pi, -1.0), (math.pi, 1.0), 2, 100, angles=(0,), may_end=True)
     check_statistic(asked(turning), partial(users, spec=turning), attained=0.6, **few)
-
-
-def test_angles_have_no_ends() -> None:
-    turning = SmoothSpec((-math.pi, -1.0), (math.pi, 1.0), 2, 100, angles=(0,), may_end=True)
-    assert asked(turning).coordinates.tolist() == [1]
+    assert asked(turning).coordinates.tolist() == [1]  # angles have no ends
     assert asked(turning).l2(Relation.ZERO_OUT) == 1.5
 
 
@@ -257,9 +246,12 @@ def test_bounds_do_not_explain_more_ends_than_are_left() -> None:
     assert ends.explained == pytest.approx(0.8)
 
 
-@pytest.mark.parametrize("std", [0.0, 0.5])
-def test_regression_finds_ends_that_are_no_box(std: float) -> None:
-    rng, corners = np.random.default_rng(8), (np.array(SQUARE.lows), np.array(SQUARE.highs))
+def test_regression_finds_ends_that_are_no_box() -> None:
+    std, rng, corners = (
+        0.5,
+        np.random.default_rng(8),
+        (np.array(SQUARE.lows), np.array(SQUARE.highs)),
+    )
     signs = TerminationRegression.of(PolynomialFeatures(*corners, (), np.zeros((2, 0))))
     question = TerminationMoments(SQUARE, signs.features)
     data = walk(rng, 2000, lambda s: s.sum(axis=-1) > 0.6)
@@ -306,10 +298,9 @@ def served(agent: Any, world: Any, rng: np.random.Generator) -> Any:
     return agent
 
 
-@pytest.mark.parametrize("seed", [1])
-def test_a_goal_that_random_actions_never_reach_is_found(seed: int) -> None:
+def test_a_goal_that_random_actions_never_reach_is_found() -> None:
     world = mountain_car()
-    agent = served(learnt(world, 256, NonPrivate(), seed), world, np.random.default_rng(seed))
+    agent = served(learnt(world, 256, NonPrivate(), seed=1), world, np.random.default_rng(1))
     assert world.value(agent.greedy_policy) > -110.0
 
 

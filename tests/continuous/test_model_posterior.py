@@ -20,7 +20,6 @@ from tacit.continuous import (
     SmoothSpec,
 )
 from tacit.continuous.model_posterior import GridPlanner
-from tacit.continuous.termination import TerminationRegression
 from tacit.continuous.transition_model import FEWEST, PolynomialFeatures, TransitionPosterior
 from tacit.continuous.transition_moments import (
     FIRST_POWER,
@@ -74,20 +73,6 @@ def test_steps_are_those_of_gymnasium(name: str, make: Any, loop: str, angles: A
         state = np.array(env.state, dtype=np.float64)[np.newaxis]
 
 
-def test_knows_where_a_pole_has_fallen() -> None:
-    world = cartpole()
-    users: Any = world.simulate(world_uniform(world), 50, np.random.default_rng(0))
-    for states, length in zip(users.states, users.lengths, strict=True):
-        if length <= world.spec.horizon:
-            over = world.spec.ended(states[1 : length + 1])  # type: ignore[attr-defined]
-            assert over[-1]
-            assert not over[:-1].any()
-
-
-def world_uniform(world: Any) -> QPolicy:
-    return QPolicy.uniform(world.spec.dimension, world.spec.actions)
-
-
 def test_any_torque_moves_a_pendulum_as_numbered_ones_do() -> None:
     few, any_torque = pendulum(), pendulum(continuous=True)
     rng = np.random.default_rng(0)
@@ -132,11 +117,6 @@ def test_actions_are_held_as_often_as_it_says() -> None:
         assert (tries[:, explorers] == action).mean() == pytest.approx(1 / 3, abs=0.02)
     changes = (tries[1:] != tries[:-1])[:, explorers].mean(axis=0)
     assert changes.max() > 0.3 > 0.05 > changes.min()
-
-
-def test_without_exploration_nothing_is_drawn() -> None:
-    policy = QPolicy(Grid((0.0,), (1.0,), (2,)), np.zeros((3, 2)))
-    assert exploration(policy, np.zeros((2, 3))) is None
 
 
 # What is asked.
@@ -392,23 +372,6 @@ def test_says_what_it_is_told() -> None:
     ):
         told = replace(spec, reward=reward, ends=ends)
         assert ModelPosterior(told, 100, NonPrivate()).why.startswith(words)
-
-
-def test_finds_where_episodes_end() -> None:
-    spec = SmoothSpec((-1.0, -1.0), (1.0, 1.0), 2, 30)
-    features = PolynomialFeatures(np.array(spec.lows), np.array(spec.highs), (), np.zeros((2, 0)))
-    rng, rows = np.random.default_rng(0), 300
-    states, lengths = rng.uniform(-1.0, 1.0, (rows, 31, 2)), np.full(rows, 31)
-    for user in range(rows):
-        over = np.flatnonzero(states[user, 1:, 0] + 0.5 * states[user, 1:, 1] > 0.6)
-        lengths[user] = over[0] + 1 if len(over) else 31
-    arrays = {"states": states, "actions": np.zeros((rows, 30), dtype=np.int64)}
-    arrays |= {"rewards": np.zeros((rows, 30)), "lengths": lengths}
-    asked = TerminationMoments(spec, features)
-    ends = TerminationRegression.of(features)
-    ends = ends.after(asked.layout.unpack(asked.total(Block(rows, arrays)))["moments"], 1.0)
-    at = rng.uniform(-1.0, 1.0, (1000, 2))
-    assert (ends(at) == (at[:, 0] + 0.5 * at[:, 1] > 0.6)).mean() > 0.9
 
 
 def test_refuses_what_it_cannot_do() -> None:

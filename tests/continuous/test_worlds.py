@@ -8,11 +8,9 @@ from research.worlds import classic_loops, plane, trap
 from research.worlds.cartpole import cartpole
 from tacit import InvalidArgument
 from tacit.continuous import (
-    Polynomial,
     QPolicy,
     line,
 )
-from tacit.registry import build_world
 
 RNG = np.random.default_rng
 
@@ -33,48 +31,6 @@ def test_reference_values(make, optimal, uniform, tolerance):
     assert world.optimal_value == pytest.approx(optimal, abs=tolerance)
     assert world.baseline_value == pytest.approx(uniform, abs=tolerance)
     assert world.reference_value == world.baseline_value
-
-
-def test_specs():
-    for world, D in ((line(), 1), (trap(), 1), (plane(), 2)):
-        spec = world.spec
-        assert (spec.lows, spec.highs) == ((0.0,) * D, (1.0,) * D)
-        assert (spec.actions, spec.horizon, spec.discount) == (2 * D, 50, 0.95)
-        assert spec.reward_range == (0.0, 0.5)
-        assert spec.features is None
-        assert world.exchangeable_actions
-    spec = cartpole().spec
-    assert (spec.dimension, spec.actions, spec.horizon, spec.discount) == (4, 2, 50, 0.97)
-    assert spec.reward_range == (0.0, 1.0)
-    assert not spec.bounded
-
-
-@pytest.mark.parametrize(
-    "world",
-    [line(), line(horizon=7, discount=0.5), trap(horizon=3), plane(), cartpole(), cartpole(9, 5)],
-    ids=lambda world: world.name,
-)
-def test_names_rebuild_worlds(world):
-    again = build_world(world.name)
-    assert again.name == world.name
-    assert again.spec == world.spec
-    assert repr(again) == repr(world)
-
-
-def test_who_settles_for_the_small_comfort_loses():
-    world = trap()
-    features = Polynomial((1.0,), 2.0, 1)
-
-    def score(below):
-        """Of going down below some place, and up above it."""
-        value = world.value(QPolicy(features, [[below, 0.0], [0.0, 1.0]]))
-        return (value - world.baseline_value) / (world.optimal_value - world.baseline_value)
-
-    assert score(-1.0) == 1.0
-    np.testing.assert_allclose(
-        [score(0.1), score(0.2), score(0.5)], [0.935, 0.868, 0.649], atol=1e-3
-    )
-    assert score(2.0) == pytest.approx(0.225, abs=1e-3)
 
 
 # CartPole.
@@ -136,15 +92,6 @@ def test_uniform_survives_about_22_steps():
     # The standard deviation is below 12, so six standard errors of 2,000 are below 1.7.
     assert abs(world.baseline_value - 22.2) < 1.7
     assert world.value(QPolicy.uniform(4, 2)) == world.baseline_value
-
-
-def test_every_policy_meets_the_same_users():
-    world = cartpole(steps=60)
-    policy = controller(world)
-    mostly = QPolicy(policy.features, policy.weights, epsilon=1e-12)
-    assert world.value(mostly) == world.value(policy) == 60.0
-    assert cartpole(steps=60).value(QPolicy.uniform(4, 2)) == world.baseline_value
-    assert world.baseline_value < cartpole().baseline_value
 
 
 def test_wrong_arguments_are_named():

@@ -170,7 +170,7 @@ def test_forgetting_between_the_sum_and_its_commit_is_summed_again(monkeypatch: 
     def forgets(db: Any, *given: Any) -> None:
         if not once:
             once.append(1)
-            told = runs.forget(db, agent.store, *agent.store.pseudonyms(db, [3]))
+            told = runs.forget(db, *agent.store.pseudonyms([3]))
             assert told == {"removed": 1, "released": 0}
         real(db, *given)
 
@@ -189,8 +189,8 @@ def test_a_stream_of_forgets_does_not_hold_a_block_up(tmp_path: Path, monkeypatc
     def forgets(self: Any, *given: Any, **options: Any) -> Any:
         found = draw(self, *given, **options)
         with other.store.write() as db:
-            who = other.store.pseudonyms(db, [len(asked)])
-            asked.append(runs.forget(db, other.store, *who))
+            who = other.store.pseudonyms([len(asked)])
+            asked.append(runs.forget(db, *who))
         return found
 
     monkeypatch.setattr(type(agent._run.curator), "answer", forgets)
@@ -207,8 +207,8 @@ def test_rows_that_are_no_episodes_are_set_aside(tmp_path: Path) -> None:
     agent.learn(block_of(5), people(0, 5))
     with agent.store.write() as db:
         run = runs.find(db, "run")
-        who = [(name, run.cost) for name in agent.store.pseudonyms(db, ["bad"])]
-        runs.put(db, agent.store, run, runs.Packet(0, 1, b"poison", {0: 1}, who))
+        who = [(name, run.cost) for name in agent.store.pseudonyms(["bad"])]
+        runs.put(db, run, runs.Packet(0, 1, b"poison", {0: 1}, who))
     agent.learn(block_of(4, seed=1), people(5, 4))
     assert (agent.served, agent.policy.version) == (10, 1)
     assert agent.problems() == ["set aside: rows that are no episodes of this run"]
@@ -218,7 +218,7 @@ def test_rows_that_are_no_episodes_are_set_aside(tmp_path: Path) -> None:
             sa.select(schema.people.c.fate, sa.func.count()).group_by(schema.people.c.fate)
         )
         assert dict(map(tuple, fates)) == {"released": 9, "unreadable": 1}  # type: ignore[arg-type]
-    agent.well()
+    agent.resolve_problem()
     assert agent.problems() == []
 
 

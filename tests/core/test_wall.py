@@ -24,7 +24,7 @@ import tacit
 from research.audit_table import WORLDS
 from tacit import Block, Episodes, JointDP, registry
 from tacit.core.algorithm import Query
-from tacit.data.vector_episodes import VectorEpisodes
+from tacit.data.episodes import VectorEpisodes
 from tacit.tabular.ucbvi import UCBVI
 
 PRIVATE = JointDP(1.0, 1e-6)
@@ -63,7 +63,7 @@ def _referents(found: Any) -> list[Any]:
     if isinstance(found, weakref.ReferenceType):
         return [found()]
     if isinstance(found, types.FunctionType):
-        own = found.__module__.partition(".")[0] == "tacit"
+        own = (found.__module__ or "").partition(".")[0] == "tacit"
         cells = [cell.cell_contents for cell in found.__closure__ or () if _filled(cell)]
         module = sys.modules.get(found.__module__) if own else None
         return [*cells, *(found.__defaults__ or ()), found.__dict__, module]

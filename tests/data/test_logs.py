@@ -22,7 +22,8 @@ import pytest
 
 import tacit
 from tacit.data.episodes import Episodes
-from tacit.data.logs import LogFormat, partition_by_user
+from tacit.data.log_files import partition_by_user
+from tacit.data.logs import LogFormat
 from tacit.privacy.errors import CorruptFile, InvalidArgument
 from tacit.privacy.exact import grid_total
 from tacit.tabular.spec import FiniteSpec

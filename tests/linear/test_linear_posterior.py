@@ -14,8 +14,8 @@ from tacit.linear.linear_posterior import LinearPosteriorConstants
 from tacit.linear.outcome_sums import OutcomeSums
 from tacit.linear.posterior import (
     OutcomePosterior,
-    Outcomes,
     Prior,
+    ReleasedOutcomes,
     Worlds,
     believed_model,
     d_optimal,
@@ -150,7 +150,7 @@ def test_one_model_for_all_steps_is_found_where_there_is_one(stationary: bool) -
         statistic.total(world.simulate(policy, 3_000, rng).block())
         + 10.0 * rng.standard_normal(statistic.layout.size)
     )
-    block = Outcomes(parts["next"], parts["rewards"], 10.0, 10.0, 3_000, policy)
+    block = ReleasedOutcomes(parts["next"], parts["rewards"], 10.0, 10.0, 3_000, policy)
     found = posterior.worlds([block], posterior.first, rng)
     assert bool((found.measures[:, 0] == found.measures[:, 5]).all()) == stationary
 

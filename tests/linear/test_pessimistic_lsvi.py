@@ -13,7 +13,6 @@ from tacit import InvalidArgument, JointDP, NonPrivate, check_agent
 from tacit.linear import simplex
 from tacit.linear.estimate import Sums
 from tacit.linear.pessimistic_lsvi import FeaturePolicies
-from tacit.tabular.offline import OfflineConstants
 
 BUDGET = JointDP(1.0, 1e-6)
 
@@ -21,9 +20,7 @@ BUDGET = JointDP(1.0, 1e-6)
 def test_exact_sums_give_the_optimum_at_no_price() -> None:
     """Every state and action 10^6 times, moved and paid as the world has it on average."""
     world = simplex(dimension=3, states=6, actions=3, horizon=4, seed=300)
-    agent = tacit.PessimisticLSVI(
-        world.spec, 100, NonPrivate(), constants=OfflineConstants(caution=0.0)
-    )
+    agent = tacit.PessimisticLSVI(world.spec, 100, NonPrivate(), caution=0.0)
     algorithm, phi = agent.algorithm, agent.algorithm.features.reshape(18, 3)
     many = 1e6
     gram = many * (phi.T @ phi)[np.newaxis]

@@ -39,7 +39,7 @@ GOOD = {
         ),
         ({"measures": np.eye(2)}, r"shape \(1 or horizon=3, 2, 2\), got \(2, 2\)"),
         ({"measures": [np.eye(2)] * 2}, r"measures must have shape \(1 or horizon=3, 2, 2\)"),
-        ({"measures": [[[1.0, 0.0], [np.nan, 1.0]]]}, "measures at step 0, factor 1 must be fin"),
+        ({"measures": [[[1.0, 0.0], [np.nan, 1.0]]]}, "measures at step 0 must be finite"),
         (
             {"measures": [np.eye(2), np.eye(2), [[1.0, 0.0], [0.5, 0.25]]]},
             "<features, measures> at step 2, state 0, action 1 must be probabilities with sum 1, "
@@ -51,7 +51,7 @@ GOOD = {
             "but entry 1 is -0.25",
         ),
         ({"rewards": [0.0, 1.0]}, r"rewards must have shape \(1 or horizon=3, 2\), got \(2,\)"),
-        ({"rewards": [[0.0, np.nan]]}, "rewards at step 0, factor 1 must be finite, got nan"),
+        ({"rewards": [[0.0, np.nan]]}, "rewards at step 0 must be finite, but entry 1 is nan"),
         (
             {"rewards": [[0.0, 1.0], [0.0, 1.5], [0.0, 0.0]]},
             r"<features, rewards> at step 1, state 0, action 1 must be in \[0, 1\], got 1.5",

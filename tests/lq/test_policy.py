@@ -76,7 +76,7 @@ def test_published_file_holds_plain_arrays_for_everybody(tmp_path):
     [
         ({"gains": np.zeros((2, 2))}, "gains must have shape"),
         ({"gains": np.zeros((0, 1, 1))}, "gains must have shape"),
-        ({"gains": [[[np.inf]]]}, r"gains\[0, 0, 0\] must be finite"),
+        ({"gains": [[[np.inf]]]}, "gains must be finite"),
         ({"gains": [[["a"]]]}, "gains must be an array of numbers"),
         ({"noise": -0.1}, "noise must be a finite number >= 0"),
         ({"noise": np.nan}, "noise must be a finite number >= 0"),

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from research.worlds import random_system
 from tacit import Block, Relation, check_statistic
-from tacit.lq import GainPolicy, LQWorld, Sphere, UniformBall
+from tacit.lq import GainPolicy, LQWorld, Sphere
 from tacit.lq.statistics import TrajectorySums
 from tacit.privacy.errors import CheckFailed, InvalidArgument
 from tacit.privacy.statistic import Statistic, StreamedBlock
@@ -74,7 +73,7 @@ def test_hostile_users_never_exceed_the_bound() -> None:
     asked = statistic()
     rng = np.random.default_rng(0)
     extremes = np.array([np.nan, np.inf, -np.inf, 1e308, -1e308, 1e154, 1e-308, 0.0, 1.0])
-    count = 100_000
+    count = 20_000
     states = rng.choice(extremes, size=(count, H + 1, N))
     actions = rng.choice(extremes, size=(count, H, D))
     ordinary = rng.random(states.shape) < 0.6
@@ -169,7 +168,7 @@ def test_a_predictable_clip_does_not_bias() -> None:
         np.eye(2),
         np.eye(1),
         horizon=H,
-        noise=UniformBall(1.0),
+        noise=1.0,
         start=Sphere(1.0, (0.0, 0.0)),
     )
     policy = GainPolicy(np.zeros((H, 1, 2)), noise=0.5)
@@ -217,26 +216,7 @@ def test_wrong_shapes_are_refused_and_fields_are_read_only() -> None:
         asked.centre[0, 0] = 1.0
 
 
-# Mutants.
-
-
-class TwoFactors(TrajectorySums):
-    """Clips the Gram and the cross sums by factors of their own."""
-
-    def vectors(self, block: Block) -> Floats:
-        wide = TrajectorySums(N, D, H, tau=1e9, weight=self.weight, floor=self.floor)
-        vectors = wide.vectors(block)
-        gram = N * D + P  # packed entries of the Gram come first
-        for part in (vectors[:, :gram], vectors[:, gram:]):
-            norms = np.linalg.norm(part, axis=1, keepdims=True)
-            part *= np.minimum(1.0, (self.tau or 0.0) / np.maximum(norms, 1e-300))
-        return vectors
-
-    def total(self, block: Block) -> Floats:
-        return Statistic.total(self, block)
-
-    def contributions(self, block: Block) -> Floats:
-        return self.vectors(block)
+# A mutant.
 
 
 class ResidualsUncut(TrajectorySums):
@@ -261,20 +241,7 @@ class ResidualsUncut(TrajectorySums):
         return Statistic.total(self, block)
 
 
-@pytest.mark.parametrize("mutant", [TwoFactors, ResidualsUncut])
-def test_wrong_clips_are_found(mutant: type[TrajectorySums]) -> None:
-    asked = mutant(N, D, H, tau=3.0, weight=1.7, floor=0.1)
+def test_wrong_clips_are_found() -> None:
+    asked = ResidualsUncut(N, D, H, tau=3.0, weight=1.7, floor=0.1)
     with pytest.raises(CheckFailed):
         check_statistic(asked, users)
-
-
-def test_users_of_a_world_are_mostly_whole() -> None:
-    """The bounds of the world never cut residuals against the truth."""
-    world = random_system(2, 1, H, seed=500)
-    spec = world.spec
-    policy = GainPolicy(np.zeros((H, 1, 2)), noise=0.3)
-    block = world.simulate(policy, 2000, np.random.default_rng(0)).block()  # type: ignore[union-attr]
-    options: dict[str, Any] = {"tau": 1e6, "centre": world.theta}
-    capped = TrajectorySums(2, 1, H, floor=spec.noise_bound * (1.0 + 1e-12), **options)
-    free = TrajectorySums(2, 1, H, floor=10.0, **options)
-    np.testing.assert_allclose(capped.total(block), free.total(block), rtol=1e-12)

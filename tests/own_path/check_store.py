@@ -6,23 +6,35 @@ uninterrupted one does, bit for bit.
 
 from __future__ import annotations
 
+import contextlib
+import importlib.util
+import math
 import os
+import re
 import shutil
 import stat
+from decimal import Decimal
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-from tacit.privacy.errors import CheckFailed
+from tacit.privacy.budget import Budget
+from tacit.privacy.errors import BudgetExceeded, CheckFailed
+from tacit.privacy.gaussian_dp import compose, delta_from_mu, epsilon_from_mu
+from tacit.privacy.standard import ClippedSum
+from tacit.privacy.statistic import WHOLE_EPISODE, Block
+from tacit.store import ledger
 from tacit.testing.check_agent import Outcome, check_ledger
 from tacit.testing.recording import RecordingCurator
-from tests.own_path import own_rules as own
-from tests.own_path import recorded as real
-from tests.own_path import statistics as tests
-from tests.own_path.answers import answers_of
+from tests.own_path import noise_statistics as tests
+from tests.own_path import rules as own
+from tests.own_path import runs as real
+from tests.own_path.check_sampler import in_child
+from tests.own_path.rules import answers_of
 
 
-def outcomes(trial: real.RealTrial) -> list[Outcome]:
+def store_outcomes(trial: real.RealTrial) -> list[Outcome]:
     """People, and stores that are opened again."""
     wrong = [w for name, options in trial.models for w in _people(trial, name, options)]
     opened = _opened(trial) if trial.privacy.joint else []
@@ -92,8 +104,6 @@ def _opened(trial: real.RealTrial) -> list[str]:
 
 def _forked(trial: real.RealTrial) -> list[str]:
     """A child refuses to go on with its parent's agent."""
-    from tests.own_path.check_entropy import in_child
-
     agent = trial.make()
 
     def learn() -> bytes:
@@ -105,3 +115,191 @@ def _forked(trial: real.RealTrial) -> list[str]:
 
     said = in_child(learn)
     return [] if said != b"went on" else ["a forked process goes on with its parent's agent"]
+
+
+_BUDGETS = ((1.0, 1e-6), (0.1, 1e-3), (0.3, 1e-9), (4.0, 1e-5), (12.0, 1e-12))
+
+
+def accounts_outcomes(trial: real.RealTrial) -> list[Outcome]:
+    """Budgets to mu and back, groups, several asks, and this agent's ledger."""
+    wrong = _conversions(trial)
+    if trial.privacy.joint:
+        wrong += _several(trial) + _ledger(trial)
+    return [real.judged("accounts", wrong)]
+
+
+def _conversions(trial: real.RealTrial) -> list[str]:
+    found, privacy, mine = [], trial.privacy, own.episode_limit(trial.privacy)
+    for epsilon, delta in dict.fromkeys(((privacy.epsilon, privacy.delta), *_BUDGETS)):
+        if delta == 0.0:
+            continue
+        mu, wanted, name = Budget(epsilon, delta).mu, Decimal(delta), f"({epsilon:g}, {delta:g})"
+        if own.hockey_stick(mu, epsilon) > wanted * Decimal("1.0000000001"):
+            found.append(f"the mu of {name} is too large: {mu!r}")
+        if own.hockey_stick(mu * (1.0 + 1e-7), epsilon) <= wanted:
+            found.append(f"the mu of {name} wastes budget: {mu!r}")
+        for m in (mu, 0.4 * mu, 3.0 * mu):
+            exact, theirs = float(own.hockey_stick(m, epsilon)), delta_from_mu(m, epsilon)
+            if not exact * (1.0 - 1e-13) <= theirs <= exact * (1.0 + 1e-8) + 1e-300:
+                found.append(f"delta of mu {m:g} at {epsilon:g} is {theirs!r}")
+        back = epsilon_from_mu(mu, delta)
+        if not epsilon * (1.0 - 1e-7) <= back <= epsilon * (1.0 + 1e-9):
+            found.append(f"epsilon of mu {mu:g} at {delta:g} is {back!r}, not {epsilon:g}")
+        if importlib.util.find_spec("dp_accounting") is not None:
+            from dp_accounting.pld.privacy_loss_mechanism import GaussianPrivacyLoss
+
+            google = GaussianPrivacyLoss(1.0 / mu).get_delta_for_epsilon(epsilon)
+            if not math.isclose(google, delta, rel_tol=1e-4, abs_tol=1e-15):
+                found.append(f"by dp-accounting mu {mu:g} is ({epsilon:g}, {google:g}), not {name}")
+    if abs(compose(0.3, 0.4, 1.2) - 1.3) > 1e-14:
+        found.append("0.3, 0.4 and 1.2 do not compose to 1.3")
+    limit = privacy.episode_limit if privacy.joint else privacy.report_cost**trial.power
+    if not mine * (1.0 - 1e-7) <= limit <= mine * (1.0 + 1e-10):
+        found.append(f"an episode may cost {limit!r}, by our own account {mine!r}")
+    return found
+
+
+def _several(trial: real.RealTrial) -> list[str]:
+    """Asks of one block add up, tiny ones count, and more than there is is refused."""
+    privacy, limit, statistic = trial.privacy, own.episode_limit(trial.privacy), ClippedSum(1)
+    data, curator, found = Block(3, {"values": np.full((3, 1), 0.5)}), privacy.curator(), []
+    block, before, whole = curator.add(data), Fraction(0), math.sqrt(limit)
+    # Less than 1e-10 would need more noise than fits; without a delta all goes at once.
+    mus = [0.5, 1e-7, 0.25, max(1e-9, 1e-10 / whole), 0.125]
+    costs = [None] if privacy.pure else [mu * whole for mu in mus]
+    for mu in costs:
+        curator.release(statistic, block=block, mu=mu)
+        if curator._spent[block] <= before:
+            found.append(f"a release of mu {mu} cost nothing")
+        before = curator._spent[block]
+    due = Fraction(limit) if privacy.pure else own.exact_sum(costs, 2)  # type: ignore[arg-type]
+    # Each cost is a float: half a unit in the last place.
+    if not due * (1 - Fraction(1, 2**50)) <= before <= due * (1 + Fraction(1, 2**50)):
+        found.append(f"asks that cost {float(due)!r} together are {float(before)!r} on the account")
+    if curator.spent(block) < before:
+        found.append("what is said to be spent is rounded down")
+    left = math.sqrt(max(float(limit - before), 0.0))
+    more = [None] if privacy.pure else [left * (1 + 1e-6), whole * (1 + 1e-6)]
+    for mu in more:
+        with contextlib.suppress(BudgetExceeded):
+            curator.release(statistic, block=block, mu=mu)
+            found.append(f"a release was made that costs more than is left: {mu}")
+    return found
+
+
+def _ledger(trial: real.RealTrial) -> list[str]:
+    """Every release of a run is on the ledger, for what it really cost."""
+    run = trial.play()
+    limit, found, agent = own.episode_limit(trial.privacy), list[str](), run.agents[0]
+    due, paid = dict[int, float](), dict[int, Fraction]()
+    for a in run.answers:
+        for b, cost in a.costs.items():
+            due[b] = due.get(b, 0.0) + cost**trial.power
+    with agent.store.read() as db:
+        for entry in ledger.read(db, agent.run_name):
+            if entry.event == "release":
+                block = entry.body["block"]
+                paid[block] = paid.get(block, Fraction(0)) + Fraction(entry.body["cost"])
+    for b, cost in due.items():
+        on_file = paid.get(b, Fraction(0))
+        if on_file < cost * (1.0 - 1e-9):
+            found.append(f"block {b} is charged {float(on_file):.9g}, its releases cost {cost:.9g}")
+        if max(on_file, Fraction(cost)) > limit * (1.0 + 1e-9):
+            found.append(f"block {b} spent {max(cost, float(on_file)):.9g}, it has {limit:.9g}")
+    return found + ledger.verify(agent.store)
+
+
+def words_outcomes(trial: real.RealTrial) -> list[Outcome]:
+    """Of a fresh agent, of one that ran, and of other numbers of episodes."""
+    wrong = []
+    for name, options in trial.models:
+        agent = trial.make(**options)
+        wrong += [f"{name}: {w}" for w in _said(agent.guarantee, agent.privacy)]
+    if trial.privacy.joint:
+        run = trial.played[0]
+        agent, answers = run.agents[0], run.by_agent()[0]
+        wrong += [f"after a run: {w}" for w in _said(agent.guarantee, trial.privacy)]
+        wrong += _recorded(agent.guarantee, answers)
+    simulated = trial.trial.make().guarantee
+    if not simulated.simulation_only or not str(simulated).startswith("Simulation only"):
+        wrong.append("a simulation does not say that it is one")
+    return [real.judged("words", wrong)]
+
+
+def _said(guarantee: Any, privacy: Any) -> list[str]:
+    found, g = [], privacy.episodes_per_user
+    bits = bool(privacy.reports_bits)
+    delta = 0.0 if privacy.local and privacy.needs_l1 else privacy.delta
+    unit = WHOLE_EPISODE if g == 1 else f"one user with at most {g} episodes"
+    expected = {
+        "model": "joint" if privacy.joint else "local",
+        "epsilon": privacy.epsilon,
+        "delta": delta,
+        "relation": privacy.relation,
+        "sampler": "bits" if bits else "exact",
+        "episodes_per_user": g,
+        "simulation_only": False,
+        "releases": None if privacy.joint else g,
+    }
+    for name, value in expected.items():
+        if getattr(guarantee, name) != value:
+            found.append(f"the guarantee's {name} is {getattr(guarantee, name)!r}, not {value!r}")
+    if (guarantee.mu is None) != bool(privacy.needs_l1):
+        found.append(f"the guarantee's mu is {guarantee.mu!r}")
+    elif guarantee.mu is not None:
+        implied = own.hockey_stick(guarantee.mu, guarantee.epsilon)
+        if implied > Decimal(guarantee.delta) * Decimal("1.000000001"):
+            found.append(f"mu {guarantee.mu:.9g} implies a delta of {implied:.9g}")
+        if guarantee.mu < own.largest_mu(privacy.epsilon, privacy.delta) * (1.0 - 1e-7):
+            found.append("the guarantee's mu is smaller than what its noise is for")
+    if unit not in guarantee.unit and (g > 1 or privacy.local):
+        found.append(f"the unit is {guarantee.unit!r}")
+    return found + _text(guarantee, privacy, g)
+
+
+def _text(guarantee: Any, privacy: Any, g: int) -> list[str]:
+    found, text = [], str(guarantee)
+    numbers = re.search(r"\(([0-9.e+-]+), ([0-9.e+-]+)\)-", text)
+    printed = tuple(float(n) for n in numbers.groups()) if numbers else (0.0, 0.0)
+    if printed[0] < guarantee.epsilon or printed[1] < guarantee.delta:
+        found.append(f"it prints {printed} for {guarantee.epsilon!r}, {guarantee.delta!r}")
+    factor = re.search(r"factor e\^[0-9.e+-]+ = ([0-9.e+-]+)", text)
+    if factor and Decimal(factor[1].rstrip(".")) < Decimal(guarantee.epsilon).exp():
+        found.append(f"it prints a factor of {factor[1]}")
+    needed = {
+        f"{guarantee.model} differential privacy": True,
+        guarantee.unit: True,
+        guarantee.relation.value: True,
+        "took part, when and how often, is not hidden": True,
+        "by an exact sampler": guarantee.sampler == "exact",
+        "pure ": guarantee.delta == 0,
+        f"up to {g:,} times": g > 1,
+        "Simulation only": False,
+    }
+    found += [
+        f"it {'does not say' if wanted else 'says'} {words!r}"
+        for words, wanted in needed.items()
+        if (words in text) != wanted
+    ]
+    noise = "Laplace" if privacy.needs_l1 else "Gaussian"
+    if not privacy.reports_bits and noise.lower() not in guarantee.mechanism.lower():
+        found.append(f"the mechanism is {guarantee.mechanism!r}, its noise is {noise}")
+    return found
+
+
+def _recorded(guarantee: Any, answers: list[Any]) -> list[str]:
+    """What it says of unit and mechanism is what was recorded of a run."""
+    found = []
+    for a in answers:
+        statistic = a.record.statistic
+        whole = statistic.private_columns is None and statistic.group_size == 1
+        if statistic.protects not in guarantee.unit and guarantee.episodes_per_user == 1:
+            found.append(
+                f"{statistic.name} protects {statistic.protects!r}, not {guarantee.unit!r}"
+            )
+        if not whole and guarantee.unit == WHOLE_EPISODE:
+            found.append(f"{statistic.name} is calibrated for less than a whole episode")
+        kind = "counter" if a.record.stream is not None else "budget filter"
+        if kind not in guarantee.mechanism:
+            found.append(f"the mechanism is {guarantee.mechanism!r}, and there was a {kind}")
+    return list(dict.fromkeys(found))

@@ -10,25 +10,19 @@ from typing import Any
 from tacit.core.world import World
 from tacit.testing.check_agent import Outcome
 from tacit.testing.recording import Trial
-from tests.own_path import (
-    check_accounts,
-    check_entropy,
-    check_gate,
-    check_noise,
-    check_sampler,
-    check_store,
-    check_words,
-)
-from tests.own_path.recorded import RealTrial, judged
+from tests.own_path.check_noise import noise_outcomes, release_outcomes
+from tests.own_path.check_sampler import entropy_outcomes, sampler_outcomes
+from tests.own_path.check_store import accounts_outcomes, store_outcomes, words_outcomes
+from tests.own_path.runs import RealTrial, judged
 
 CHECKS = {
-    "real noise": check_noise,
-    "sampler": check_sampler,
-    "entropy": check_entropy,
-    "store": check_store,
-    "accounts": check_accounts,
-    "release": check_gate,
-    "words": check_words,
+    "real noise": noise_outcomes,
+    "sampler": sampler_outcomes,
+    "entropy": entropy_outcomes,
+    "store": store_outcomes,
+    "accounts": accounts_outcomes,
+    "release": release_outcomes,
+    "words": words_outcomes,
 }
 
 
@@ -42,6 +36,6 @@ def real_outcomes(
             try:
                 if trial is None:
                     trial = RealTrial(Trial(make_agent, world, Path(folder), **options), quick)
-                yield check.outcomes(trial)
+                yield check(trial)
             except Exception as error:
                 yield [judged(name, [f"{type(error).__name__}: {error}"])]

@@ -12,8 +12,8 @@ from tacit.core.intake import EpisodeIntake
 from tacit.privacy.models import JointDP
 from tacit.store import runs, store
 from tacit.store.store import Store
-from tests.own_path import check_accounts, check_store, check_words
-from tests.own_path.trials import JOINT, MODELS, failures, planted, trial_of
+from tests.own_path.check_store import accounts_outcomes, store_outcomes, words_outcomes
+from tests.own_path.runs import JOINT, MODELS, failures, planted, trial_of
 
 
 @pytest.mark.parametrize(
@@ -22,8 +22,8 @@ from tests.own_path.trials import JOINT, MODELS, failures, planted, trial_of
 )
 def test_healthy_runs_pass(model: str, tmp_path: Path) -> None:
     trial = trial_of(tmp_path, MODELS[model], runs=4)
-    for check in (check_store, check_accounts, check_words):
-        assert failures(check.outcomes(trial)) == {}
+    for check in (store_outcomes, accounts_outcomes, words_outcomes):
+        assert failures(check(trial)) == {}
 
 
 def twice(f: Any, db: Any, run: Any, block: int, names: Any) -> Any:
@@ -50,7 +50,7 @@ def test_defects_of_stores_are_found(defect: str, tmp_path: Path) -> None:
     owner, name, change, check = DEFECTS[defect]
     trial = trial_of(tmp_path, runs=2)
     with planted(owner, name, change):
-        assert check in failures(check_store.outcomes(trial))
+        assert check in failures(store_outcomes(trial))
 
 
 def test_rows_that_are_written_twice_are_found(tmp_path: Path) -> None:
@@ -61,10 +61,10 @@ def test_rows_that_are_written_twice_are_found(tmp_path: Path) -> None:
 
     trial = trial_of(tmp_path, runs=2)
     with planted(EpisodeIntake, "_write", write):
-        assert "people" in failures(check_store.outcomes(trial))
+        assert "people" in failures(store_outcomes(trial))
 
 
 def test_a_generous_limit_is_found(tmp_path: Path) -> None:
     trial = trial_of(tmp_path, JOINT, runs=2)
     with planted(JointDP, "episode_limit", lambda f, self: 1.02 * f(self)):
-        assert "accounts" in failures(check_accounts.outcomes(trial))
+        assert "accounts" in failures(accounts_outcomes(trial))

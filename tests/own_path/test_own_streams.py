@@ -16,9 +16,10 @@ from tacit.privacy.counters.base import Counter
 from tacit.privacy.counters.blt import BufferedToeplitz
 from tacit.privacy.noise import Noise
 from tacit.testing.recording import Trial
-from tests.own_path import check_accounts, check_noise, check_store
+from tests.own_path.check_noise import noise_outcomes
+from tests.own_path.check_store import accounts_outcomes, store_outcomes
+from tests.own_path.runs import JOINT, RealTrial, failures, planted
 from tests.own_path.suite import CHECKS, real_outcomes
-from tests.own_path.trials import JOINT, RealTrial, failures, planted
 
 WORLD = tacit.tabular.riverswim(states=3, horizon=3)
 MAKE = partial(tacit.UCBVI, privacy=JOINT, schedule="fixed:size=20")
@@ -67,8 +68,8 @@ def trial_of_stream(folder: Path, counter: str) -> RealTrial:
 @pytest.mark.parametrize("counter", ["normalised square root", "smooth tree", "blt", "endless"])
 def test_healthy_streams_pass(counter: str, tmp_path: Path) -> None:
     trial = trial_of_stream(tmp_path, counter)
-    for check in (check_noise, check_store, check_accounts):
-        assert failures(check.outcomes(trial)) == {}
+    for check in (noise_outcomes, store_outcomes, accounts_outcomes):
+        assert failures(check(trial)) == {}
 
 
 @pytest.mark.parametrize(
@@ -83,10 +84,10 @@ def test_healthy_streams_pass(counter: str, tmp_path: Path) -> None:
 def test_streams_with_other_noise_are_found(change: Any, tmp_path: Path) -> None:
     trial = trial_of_stream(tmp_path, "optimal")
     with planted(Counter, "_draw", change):
-        assert "real noise: law" in failures(check_noise.outcomes(trial))
+        assert "real noise: law" in failures(noise_outcomes(trial))
 
 
 def test_a_counter_that_forgets_its_column_norm_is_found(tmp_path: Path) -> None:
     with planted(BufferedToeplitz, "column_norm", lambda f, self: 1.0):
         trial = trial_of_stream(tmp_path, "blt")
-        assert "real noise: law" in failures(check_noise.outcomes(trial))
+        assert "real noise: law" in failures(noise_outcomes(trial))

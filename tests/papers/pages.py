@@ -30,24 +30,14 @@ def anchors(name: str) -> dict[tuple[str, int], int]:
 
 
 def table(name: str) -> str:
-    """The table of a page."""
-    source = (SOURCES / f"{name}.py").read_text().splitlines()
-    rows = ["| in the paper | in the file | there |", "|---|---|---|"]
-    for (algorithm, of_paper), number in sorted(anchors(name).items()):
+    """The table of a page: where in the file each line of an algorithm is."""
+    rows = ["| in the paper | line of the paper: line of the file |", "|---|---|"]
+    found = sorted(anchors(name).items())
+    for algorithm in sorted({algorithm for (algorithm, _), _ in found}):
         words = algorithm.replace("Alg.", "Algorithm").replace("Sec.", "Section")
-        rows.append(f"| {words}, line {of_paper} | {number} | {_code(source, number)} |")
+        places = [f"{line}: {at}" for (where, line), at in found if where == algorithm]
+        rows.append(f"| {words} | {', '.join(places)} |")
     return "\n".join(rows)
-
-
-def _code(source: list[str], number: int) -> str:
-    """The first code at or after a line, for readers of the table."""
-    at = number - 1
-    if '"""' in source[at]:  # a function of its own: what stands above its docstring
-        while not source[at].startswith("def "):
-            at -= 1
-    while source[at].lstrip().startswith("#"):
-        at += 1
-    return f"`{source[at].strip()}`".replace("|", "\\|")
 
 
 def written(page: str, name: str) -> str:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tacit.linear import two_state
-from tacit.linear.world import LinearWorld
+from tacit.linear.worlds import LinearWorld
 from tacit.papers import sahu_linear_2025 as paper
 from tacit.privacy.budget import Budget
 from tacit.privacy.errors import InvalidArgument

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tacit.mixture import hard_mixture
-from tacit.mixture.world import MixtureWorld
+from tacit.mixture.worlds import MixtureWorld
 from tacit.papers import zhou_mixture_2022 as paper
 from tacit.papers.result import Proof
 from tacit.privacy.errors import InvalidArgument

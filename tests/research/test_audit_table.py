@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ from research import audit_table, command_lines
 from research.audit_table import MODELS, OPTIONS, Row, agents, audited, family, split
 from research.command_lines import stored_file
 from research.worlds import build
-from tacit.cli.audit import maker
+from tacit.cli.audit import audited as constructor
 from tacit.registry import agent_names, choose_agent
 
 
@@ -32,26 +31,8 @@ def test_every_agent_is_asked() -> None:
     assert {family(agent) for agent in agents()} == set(audit_table.WORLDS)
 
 
-def test_the_page_has_every_agent_and_counts_its_audits() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "checking.md").read_text()
-    lines = page[page.index("## Every private agent") :].partition("audits passed")[0]
-    table = [line.split(" | ") for line in lines.splitlines() if line.startswith("| `")]
-    missing = re.findall(
-        r"`([^`]+)`", page.partition("Not yet audited in full: ")[2].partition(".\n")[0]
-    )
-    rows = [row[0].split("`")[1] for row in table]
-    assert rows == [agent for agent in agents() if agent in rows]
-    assert sorted(rows + missing) == sorted(agents())
-    numbers = sum(cell.strip("| ") != "-" for row in table for cell in row[1:])
-    assert f"{numbers} of {numbers} audits passed" in page
-
-
-def test_the_page_has_the_rows_that_were_stored() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "checking.md").read_text()
-    stored = json.loads(stored_file("audit_table").read_text())
-    assert set(stored) <= set(agents())
-    for agent, row in stored.items():
-        assert row["text"] in page.splitlines(), agent
+def test_stored_rows_are_of_agents() -> None:
+    assert set(json.loads(stored_file("audit_table").read_text())) <= set(agents())
 
 
 @pytest.mark.slow
@@ -81,7 +62,7 @@ def test_every_private_agent_passes(agent: str) -> None:
 
 @pytest.mark.parametrize("agent", ["ucbpo", "lsvi_ucb", "fitted_functional_q:serve=all"])
 def test_some_pass(agent: str) -> None:
-    row = audited(agent, "joint", runs=20, quick=True)
+    row = audited(agent, "joint", runs=20, behaviour=False)
     assert row.passed, row.failures
     assert row.ratio == pytest.approx(1.0, abs=0.06)
 
@@ -90,7 +71,7 @@ def test_options_are_known() -> None:
     for agent in OPTIONS:
         own, place = split(agent)
         world = build(place)
-        make, users = maker(choose_agent(own), world, MODELS["joint"])
+        make, users = constructor(choose_agent(own), world, MODELS["joint"])
         assert make(world.spec, users=users, seed=0, noise_seed=0).guarantee is not None
 
 

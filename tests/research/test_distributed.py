@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 from research import distributed
 from tacit.simulation.result import median
 
-PAGE = Path(__file__).parents[2] / "docs" / "distributed.md"
 FOUND = json.loads(distributed.STORED.read_text())
-
-
-def test_the_page_has_the_stored_table() -> None:
-    assert "\n".join(distributed.lines(FOUND)) in PAGE.read_text()
 
 
 def test_nobody_trusted_costs_at_most_half_as_many_users_again() -> None:

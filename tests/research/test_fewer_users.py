@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import tacit
 from research import fewer_users
-
-PAGE = Path(__file__).parents[2] / "docs" / "epsilon-cost.md"
-
-
-def test_the_page_shows_what_is_stored() -> None:
-    stored, text = fewer_users.load(), PAGE.read_text()
-    assert fewer_users.table(stored) in text
-    assert fewer_users.ablations(stored) in text
 
 
 def test_medians_and_bands() -> None:

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from research import icu_sepsis
 from research.icu_sepsis import CASES, Case, stored
 
-PAGE = Path(__file__).parents[2] / "docs" / "many-states.md"
 
-
-def test_the_page_shows_every_row_as_it_was_measured() -> None:
-    rows, lines = stored(), PAGE.read_text().splitlines()
-    assert list(rows) == [case.name for case in CASES]
-    for row in rows.values():
-        assert row.line.replace("ablation: ", "") in lines, row.name
+def test_every_case_is_stored() -> None:
+    assert list(stored()) == [case.name for case in CASES]
 
 
 def test_thresholds_are_met_on_icu_sepsis() -> None:

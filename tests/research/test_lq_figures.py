@@ -12,6 +12,7 @@ from research.figure_names import FIGURES
 from research.lq_held_out import DOSING, MIDDLE, PLACES, Case, LQJob, LQRun, Row, Table
 from research.worlds import random_system
 from tacit.lq import GainPolicy, dosing
+from tacit.lq.certainty_equivalence import LQConstants
 from tacit.simulation.result import Result
 from tests.research.commands import TableChecks, curves
 
@@ -30,10 +31,10 @@ class TestJobs:
         assert DOSING.job(tacit.NonPrivate(), 100).world_of(3).name == "dosing"
 
     def test_agents_are_what_the_job_says(self):
-        job = MIDDLE.job(tacit.JointDP(1.0, 1e-6), 1000, scale=0.3)
+        job = MIDDLE.job(tacit.JointDP(1.0, 1e-6), 1000, constants=LQConstants(explore=0.2))
         agent = job.agent(3)
         assert (agent.name, agent.users) == ("certainty_equivalence", 1000)
-        assert agent.algorithm.options.scale == 0.3
+        assert agent.algorithm.options.constants.explore == 0.2
         assert agent.spec == random_system(3, 2, 15, seed=3).spec
 
     def test_a_run_is_that_of_the_loop_and_has_the_posterior(self):

@@ -3,26 +3,13 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from research import lq_orders
-from research.figure_names import FIGURES
 from research.worlds import thermostat
 from tacit.papers import chowdhury_lq_2021 as paper
-
-PAGE = Path(__file__).parents[2] / "docs" / "papers" / "chowdhury_lq_2021.md"
-
-
-def test_the_page_shows_what_is_stored() -> None:
-    stored, text = lq_orders.load(), PAGE.read_text()
-    assert FIGURES["lq-orders"] == "research.lq_orders"
-    assert lq_orders.table(stored) in text
-    assert lq_orders.width_table() in text
-    for line in lq_orders.words(stored).split("\n\n"):
-        assert line in text.replace("\n", " ")
 
 
 def test_orders_are_those_of_the_bound() -> None:

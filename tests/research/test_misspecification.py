@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -14,8 +12,6 @@ from research.worlds import build, far
 from research.worlds.misspecified import misspecified
 from tacit.linear import simplex
 from tacit.privacy.errors import InvalidArgument
-
-DOCS = Path(__file__).parents[2] / "docs"
 
 
 @settings(max_examples=30, deadline=None)
@@ -40,11 +36,3 @@ def test_the_dial_changes_users_and_not_what_agents_know(name: str) -> None:
         assert job.agent(3).spec == plain.spec
     with pytest.raises(InvalidArgument, match="distance"):
         far(name, 0.7)
-
-
-@pytest.mark.parametrize(
-    ("page", "world"), [("linear", "simplex"), ("mixture", "mixture_of_models")]
-)
-def test_the_documentation_shows_what_is_stored(page: str, world: str) -> None:
-    rows = list(measured.stored().values())
-    assert measured.markdown(rows, world) in (DOCS / f"{page}.md").read_text()

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from statistics import median
 
 from research import plan_check
 from research.plan_check import ROWS, Row, load, measured, table
 
-PAGE = Path(__file__).parents[2] / "docs" / "budgets.md"
 
-
-def test_the_page_shows_what_is_stored() -> None:
-    assert table(load()) in PAGE.read_text()
+def test_every_row_is_stored() -> None:
     assert load().keys() == {row.key for row in ROWS}
 
 

@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from research import policy_gradients
-
-PAGE = Path(__file__).parents[2] / "docs" / "continuous.md"
-
-
-def test_the_page_shows_what_is_stored():
-    assert policy_gradients.table(policy_gradients.load()) in PAGE.read_text()
 
 
 def test_every_row_was_measured_with_the_seeds_it_names():

@@ -2,17 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from research.smooth_control import ROWS, WORLDS, Row, load, measured, table
-
-PAGE = Path(__file__).parents[2] / "docs" / "continuous.md"
-
-
-def test_the_page_shows_what_is_stored() -> None:
-    page = PAGE.read_text()
-    for learnt in (False, True):
-        assert table(load(), learnt) in page
 
 
 def test_rows_are_of_worlds_that_exist_and_have_names_of_their_own() -> None:

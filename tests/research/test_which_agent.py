@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from research.which_agent import ROWS, load, main, rule, table
-
-PAGE = Path(__file__).parents[2] / "docs" / "algorithms" / "README.md"
-
-
-def test_the_page_shows_what_is_stored() -> None:
-    assert table(load()) in PAGE.read_text()
 
 
 def test_every_row_compares_what_is_taken() -> None:

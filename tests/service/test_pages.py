@@ -18,7 +18,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 
 from tacit.cli.serve import tools
 from tests.service.running import Running, running
-from tests.service.world import make_app
+from tests.service.world import come, make_app
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 DRIVER = shutil.which("chromedriver")
@@ -94,7 +94,7 @@ def look(browser: Any, name: str) -> None:
 
 
 def test_a_curator_and_an_officer(tmp_path: Path, browser: Any) -> None:
-    app = make_app(tmp_path, size=15, serve="sandbox = true")
+    app = make_app(tmp_path, size=15)
     with running(app, tools()) as run:
         browser.get(run.address)
         assert browser.current_url.endswith("/login")  # nobody looks without a token
@@ -104,13 +104,7 @@ def test_a_curator_and_an_officer(tmp_path: Path, browser: Any) -> None:
         browser.find_element(By.TAG_NAME, "body").send_keys(Keys.TAB)
         assert browser.switch_to.active_element.text == "To the content"
 
-        browser.get(f"{run.address}/sandbox")
-        users = browser.find_element(By.ID, "users")
-        users.clear()
-        users.send_keys("50")
-        press(browser, "Play")
-        until(browser, "Played: 50 of 50")
-        look(browser, "sandbox")
+        come(run.client(), 50)
         version = run.wait(lambda s: s["served"] >= 30)["version"]
         assert version >= 2
 

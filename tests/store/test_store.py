@@ -46,7 +46,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
 
 def begin(store: Store, name: str = "nudges", terms: runs.Terms = TERMS, size: int = 3) -> Any:
     with store.write() as db:
-        run = runs.create(db, name, "fingerprint", terms)
+        run = runs.create(db, name, terms, fingerprint="fingerprint")
         runs.open_block(db, run, 0, size)
         return runs.find(db, name)
 
@@ -55,12 +55,12 @@ def take(store: Store, names: list[str], run: str = "nudges") -> list[int]:
     """Puts people into the block that fills; what each pays, -1 if she was refused."""
     with store.write() as db:
         row = runs.find(db, run)
-        who = store.pseudonyms(db, names)
+        who = store.pseudonyms(names)
         pays = runs.admit(db, row, row.block, who)
         kept = [(name, cost) for name, cost in zip(who, pays, strict=True) if cost >= 0]
         data = dump((False, {"rows": np.arange(len(kept))}))
         if kept:
-            runs.put(db, store, row, runs.Packet(row.block, len(kept), data, {0: len(kept)}, kept))
+            runs.put(db, row, runs.Packet(row.block, len(kept), data, {0: len(kept)}, kept))
         return pays
 
 
@@ -74,12 +74,12 @@ def seal(store: Store, run: str = "nudges") -> tuple[Any, Any]:
 
 
 def drawn(cost: Fraction, number: int = 0, spent: int | Fraction = 0) -> runs.Draw:
-    return runs.Draw(number, b"noisy", cost, Fraction(spent), Fraction(1), {}, last=number == 0)
+    return runs.Draw(number, b"noisy", cost, Fraction(spent), Fraction(1), last=number == 0)
 
 
 def release(store: Store, run: Any, block: Any, cost: Fraction = Fraction(1)) -> None:
     with store.write() as db:
-        runs.release(db, store, run, block, drawn(cost))
+        runs.release(db, run, block, drawn(cost))
 
 
 def test_a_block_is_charged_recorded_and_erased_at_once(store: Store) -> None:
@@ -88,7 +88,7 @@ def test_a_block_is_charged_recorded_and_erased_at_once(store: Store) -> None:
     run, block = seal(store)
     release(store, run, block)
     with store.read() as db:
-        assert runs.data_of(db, store, run, 0) == []
+        assert runs.data_of(db, run, 0) == []
         assert [row.value for row in runs.recorded(db, run, 0)] == [b"noisy"]
         spent = db.execute(sa.select(schema.accounts)).all()
     assert {(row.spent, row.reserved) for row in spent} == {(runs.UNIT, 0)}
@@ -98,7 +98,7 @@ def test_a_block_is_charged_recorded_and_erased_at_once(store: Store) -> None:
 def test_whatever_is_raised_nothing_happened(store: Store) -> None:
     begin(store)
     with pytest.raises(ZeroDivisionError), store.write() as db:  # noqa: PT012
-        runs.put(db, store, runs.find(db, "nudges"), runs.Packet(0, 1, b"", {0: 1}, [("x", 5)]))
+        runs.put(db, runs.find(db, "nudges"), runs.Packet(0, 1, b"", {0: 1}, [("x", 5)]))
         raise ZeroDivisionError
     with store.read() as db:
         assert runs.find(db, "nudges").taken == 0
@@ -120,7 +120,7 @@ def test_two_runs_share_a_persons_account(store: Store) -> None:
     assert take(store, ["ann"]) == [runs.UNIT]
     assert take(store, ["ann", "bob"], "doses") == [-1, runs.UNIT]
     with store.write() as db:
-        runs.forget(db, store, *store.pseudonyms(db, ["ann"]))
+        runs.forget(db, *store.pseudonyms(["ann"]))
     assert take(store, ["ann"], "doses") == [runs.UNIT]
     assert ledger.verify(store) == []
 
@@ -129,15 +129,15 @@ def test_forgetting_takes_one_row_out_and_frees_her_budget(store: Store) -> None
     begin(store)
     take(store, ["ann", "bob", "cat"])
     with store.write() as db:
-        told = runs.forget(db, store, *store.pseudonyms(db, ["bob"]))
+        told = runs.forget(db, *store.pseudonyms(["bob"]))
     assert told == {"removed": 1, "released": 0}
     with store.read() as db:
-        ((_, users, data),) = runs.data_of(db, store, runs.find(db, "nudges"), 0)
+        ((_, users, data),) = runs.data_of(db, runs.find(db, "nudges"), 0)
         assert users == 2
         assert load(data)[1]["rows"].tolist() == [0, 2]
     with store.write() as db:
-        runs.forget(db, store, *store.pseudonyms(db, ["cat"]))
-        ((_, _, data),) = runs.data_of(db, store, runs.find(db, "nudges"), 0)
+        runs.forget(db, *store.pseudonyms(["cat"]))
+        ((_, _, data),) = runs.data_of(db, runs.find(db, "nudges"), 0)
     assert load(data)[1]["rows"].tolist() == [0]
     assert ledger.verify(store) == []
 
@@ -147,7 +147,7 @@ def test_a_forget_between_summing_and_the_commit_is_a_conflict(store: Store) -> 
     take(store, ["ann", "bob", "cat"])
     run, block = seal(store)
     with store.write() as db:
-        runs.forget(db, store, *store.pseudonyms(db, ["bob"]))
+        runs.forget(db, *store.pseudonyms(["bob"]))
     with pytest.raises(Conflict):
         release(store, run, block)
     with store.read() as db:
@@ -155,7 +155,7 @@ def test_a_forget_between_summing_and_the_commit_is_a_conflict(store: Store) -> 
         run, block = runs.find(db, "nudges"), runs.block_of(db, "nudges", 0)
     release(store, run, block)
     with store.write() as db:
-        told = runs.forget(db, store, *store.pseudonyms(db, ["ann"]))
+        told = runs.forget(db, *store.pseudonyms(["ann"]))
     assert told == {"removed": 0, "released": 1}
     assert ledger.verify(store) == []
 
@@ -176,10 +176,10 @@ def test_nobody_is_overspent(store: Store) -> None:
     run, block = seal(store)
     with store.write() as db:
         half = Fraction(1, 2)
-        runs.release(db, store, run, block, replace(drawn(half), last=False))
+        runs.release(db, run, block, replace(drawn(half), last=False))
         run = runs.find(db, "nudges")
     with pytest.raises(BudgetExceeded), store.write() as db:
-        runs.release(db, store, run, block, drawn(Fraction(51, 100), 1, half))
+        runs.release(db, run, block, drawn(Fraction(51, 100), 1, half))
     assert ledger.verify(store) == []
 
 
@@ -256,12 +256,8 @@ def test_secrets_are_closed_with_a_key(tmp_path: Path) -> None:
         store.put_secret(db, "nudges", "stream", b"drawn noise")
         assert store.secret(db, "nudges", "stream") == b"drawn noise"
     assert b"drawn noise" not in (tmp_path / "runs.db").read_bytes()
-    with (
-        Store(tmp_path / "runs.db", secret=fernet.Fernet.generate_key()) as store,
-        pytest.raises(InvalidArgument, match="another key"),
-        store.read() as db,
-    ):
-        store.secret(db, "nudges", "stream")
+    with pytest.raises(InvalidArgument, match="another key"):
+        Store(tmp_path / "runs.db", secret=fernet.Fernet.generate_key())
 
 
 # Witnesses.

@@ -11,13 +11,13 @@ import pytest
 
 import tacit
 from tacit import ConcurrentPSRL, InvalidArgument, JointDP, LocalDP, NonPrivate, check_agent
-from tacit.simulation.seeds import noise_seed
+from tacit.simulation.run import noise_seed
 from tacit.tabular import TabularWorld, grid, riverswim
-from tacit.tabular.exploration import ExplorationConstants, Explorer, Greedy
+from tacit.tabular.exploration import ExplorationConstants, ExplorationPlanner, GreedyPolicy
 from tacit.tabular.first_visits import FirstVisits
 from tacit.tabular.posterior import SparseConstants, SpikeSlabPosterior, VisitEstimate
 
-SMALL = riverswim(3, 4)
+SMALL, RNG = riverswim(3, 4), np.random.default_rng
 
 
 def learnt(privacy: Any, users: int = 3000, world: Any = SMALL, **options: Any) -> Any:
@@ -60,11 +60,11 @@ def test_first_everybody_explores_and_later_few() -> None:
     # Exploring costs at most 3 % of what is earned, by explorers who lose a fifth of it at least;
     # long after greedy last changed, it costs less with every block.
     chosen, memory = agent.algorithm.options.exploration, agent.plan.memory
-    late = chosen.late * memory.learnt_at / agent.served
+    late = chosen.late * memory.changed_at / agent.served
     assert late < 1.0
-    assert 1.0 - 0.03 * late / chosen.cheapest - 1e-9 <= agent.policy.weights[0] < 1.0
+    assert 1.0 - 0.03 * late / chosen.min_cost - 1e-9 <= agent.policy.weights[0] < 1.0
     given = (memory, agent.progress, True, memory.greedy_value, 0.0)
-    assert agent.algorithm._spent(*given)[0] == pytest.approx(0.03 * late)
+    assert agent.algorithm._exploration_budget(*given)[0] == pytest.approx(0.03 * late)
     assert world.value(agent.greedy_policy) > 0.95 * world.optimal_value
     assert (agent.policy.tables[0] == agent.greedy_policy.actions).all()
 
@@ -148,12 +148,12 @@ def test_a_gain_is_over_what_serves_today() -> None:
     table = np.zeros((4, 2, 2))
     table[..., 1] = 1.0
     for today, shown in ((None, 1.0), (np.full((4, 2, 2), 0.5), 1.0), (table, 0.0)):
-        given = (np.array([1.0, 0.0]), 4, ExplorationConstants(), np.random.default_rng(0))
-        explorer = Explorer(posterior, *given, today)
-        assert explorer.greedy(None).shown == shown
-    assert all((actions == 1).all() for actions in explorer.todays(3))
+        given = (np.array([1.0, 0.0]), 4, ExplorationConstants(), RNG(0))
+        planner = ExplorationPlanner(posterior, *given, today)
+        assert planner.greedy(None).shown == shown
+    assert all((actions == 1).all() for actions in planner.todays(3))
     # Uniform ones of the same chances: 4000 draws of one half, within six deviations.
-    drawn = np.stack(Explorer(posterior, *given).todays(500))
+    drawn = np.stack(ExplorationPlanner(posterior, *given).todays(500))
     assert drawn.shape == (500, 4, 2)
     assert abs(drawn.mean() - 0.5) < 6.0 * 0.5 / np.sqrt(4000.0)
 
@@ -198,32 +198,32 @@ def empty(shape: tuple[int, int, int]) -> SpikeSlabPosterior:
     return SpikeSlabPosterior.prior(VisitEstimate.empty(shape), SparseConstants())
 
 
-def added(evidence: VisitEstimate, moves: Any, noise: float, expected: Any) -> VisitEstimate:
+def added(estimate: VisitEstimate, moves: Any, noise: float, expected: Any) -> VisitEstimate:
     cells = np.zeros(moves.shape[:3])
     parts = {"transitions": moves, "rewards": cells, "first_paid": cells}
     std = {"transitions": noise, "first_paid": noise}
-    return evidence.added(parts, std, (expected, cells, cells))
+    return estimate.added(parts, std, (expected, cells, cells))
 
 
 def posterior_of(rows: Any, visits: float, noise: float = 1.0) -> SpikeSlabPosterior:
     rows = np.array(rows, dtype=float)[np.newaxis]
     prior = empty(rows.shape[:3])
     expected = np.full(rows.shape[:3], visits)
-    return prior.after(added(prior.evidence, visits * rows, noise, expected))
+    return prior.after(added(prior.estimate, visits * rows, noise, expected))
 
 
 def paying(posterior: SpikeSlabPosterior, means: list[float]) -> SpikeSlabPosterior:
     """The same after actions paid so much on average."""
-    paid = posterior.evidence.moves.sum(axis=-1) * means
+    paid = posterior.estimate.moves.sum(axis=-1) * means
     for _ in range(3):
-        posterior = posterior.after(replace(posterior.evidence, paid=paid))
+        posterior = posterior.after(replace(posterior.estimate, paid=paid))
     return posterior
 
 
 def released(kind: str | None, users: Any, seen: Any, seed: int = 0) -> VisitEstimate:
     """Evidence of blocks of users, of whom ``seen`` come to each of 3600 entries."""
-    rng, counter = np.random.default_rng(seed), None
-    evidence = VisitEstimate.empty((1, 30, 4), True, (kind or "", len(users) if kind else 0))
+    rng, counter = RNG(seed), None
+    estimate = VisitEstimate.empty((1, 30, 4), True, (kind or "", len(users) if kind else 0))
     if kind is not None:
         counter = tacit.privacy.counters.KINDS[kind](releases=len(users), mu=1 / 7.0, shape=(3600,))
         counter._source = tacit.privacy.noise.Noise(seed)
@@ -234,8 +234,8 @@ def released(kind: str | None, users: Any, seen: Any, seed: int = 0) -> VisitEst
         else:
             noise = counter.std_at(counter.released + 1)
             sums = counter.release(block.ravel()).reshape(block.shape)
-        evidence = added(evidence, sums, noise, np.full((1, 30, 4), count))
-    return evidence
+        estimate = added(estimate, sums, noise, np.full((1, 30, 4), count))
+    return estimate
 
 
 USERS = (10.0, 20.0, 40.0, 5.0, 1000.0)
@@ -244,10 +244,10 @@ USERS = (10.0, 20.0, 40.0, 5.0, 1000.0)
 @pytest.mark.parametrize("kind", [None, "optimal", "normalised square root"])
 def test_noise_is_the_unit_of_evidence(kind: str | None) -> None:
     """Five releases of noise alone have entries of deviation 1, however they are added up."""
-    evidence = released(kind, USERS, (0.0,) * 5)
+    estimate = released(kind, USERS, (0.0,) * 5)
     # 3600 entries: within six standard errors of 1.
-    assert abs(evidence.entries.std() - 1.0) < 6.0 / np.sqrt(2.0 * 3600.0)
-    assert abs(evidence.entries.mean()) < 6.0 / 60.0
+    assert abs(estimate.entries.std() - 1.0) < 6.0 / np.sqrt(2.0 * 3600.0)
+    assert abs(estimate.entries.mean()) < 6.0 / 60.0
 
 
 def test_counters_are_told_apart_by_blocks() -> None:
@@ -257,8 +257,8 @@ def test_counters_are_told_apart_by_blocks() -> None:
     found = {}
     for kind in (None, "optimal"):
         for name, seen in (("every", every), ("alone", alone)):
-            evidence = released(kind, seen, seen, seed=1)
-            found[kind, name] = float(evidence.entries.mean())
+            estimate = released(kind, seen, seen, seed=1)
+            found[kind, name] = float(estimate.entries.mean())
     # Without noise in what is expected: 100 sqrt(20) / 7, and 100 / 7 but for the floor.
     assert found[None, "every"] == pytest.approx(63.9, rel=0.02)
     assert found["optimal", "every"] > 2.0 * found[None, "every"]
@@ -266,15 +266,15 @@ def test_counters_are_told_apart_by_blocks() -> None:
 
 
 def test_without_noise_counts_are_counts() -> None:
-    evidence = VisitEstimate.empty((1, 3, 2), noisy=False)
+    estimate = VisitEstimate.empty((1, 3, 2), noisy=False)
     for _ in range(3):
-        evidence = added(evidence, np.full((1, 3, 2, 3), 4.0), 0.0, np.ones((1, 3, 2)))
-    assert np.array_equal(evidence.entries, np.full((1, 3, 2, 3), 12.0))
+        estimate = added(estimate, np.full((1, 3, 2, 3), 4.0), 0.0, np.ones((1, 3, 2)))
+    assert np.array_equal(estimate.entries, np.full((1, 3, 2, 3), 12.0))
 
 
 def test_whole_worlds_lack_nothing() -> None:
     """Known rows are as they are; what is unknown leads to one state, and pays at most 1."""
-    rng, rows = np.random.default_rng(0), np.eye(3)[:, np.newaxis]
+    rng, rows = RNG(0), np.eye(3)[:, np.newaxis]
     known, unknown = posterior_of(rows, visits=500.0, noise=1.0), empty((1, 3, 1))
     P, _ = known.sample_whole(rng)
     np.testing.assert_allclose(P[0], rows, atol=1e-6)
@@ -294,15 +294,19 @@ def test_explorers_are_asked_what_others_cannot_tell() -> None:
     way = np.eye(11)[np.minimum(np.arange(11) + 1, 10)]
     posterior = posterior_of(np.stack([way, way], axis=1), visits=200.0, noise=5.0)
     posterior.visits[:, :, 1] = 0.0
-    explorer = Explorer(
-        posterior, np.eye(11)[0], 10, ExplorationConstants(most=(4,)), np.random.default_rng(0)
+    planner = ExplorationPlanner(
+        posterior,
+        np.eye(11)[0],
+        10,
+        ExplorationConstants(visits_per_user=(4,)),
+        RNG(0),
     )
     policies = np.zeros((2, 10, 11), dtype=np.int64)
     policies[1, :, 9] = 1
-    walks = explorer.walks(policies, np.array([0.95, 0.05]))
+    walks = planner.rollouts(policies, np.array([0.95, 0.05]))
     assert walks.came[0, 9].tolist() == pytest.approx([0.95, 0.05])
     assert walks.visits.sum() == pytest.approx(10.0)
-    asked = explorer.question(walks, 4000, lambda _: 5.0)
+    asked = planner.query(walks, 4000, lambda _: 5.0)
     of_all, of_explorers = asked.wanted[:, 0, :, 0]
     assert of_all.all()
     assert not of_explorers.any()
@@ -315,21 +319,21 @@ def test_who_serves_is_replaced_with_care() -> None:
     rows = np.stack([np.eye(2), np.eye(2)], axis=1)  # (2, 2, 2): nothing moves anything
     posterior = posterior_of(rows, visits=60.0)
     known = paying(posterior, [0.5, 0.52])
-    start, rng = np.array([1.0, 0.0]), np.random.default_rng(0)
+    start, rng = np.array([1.0, 0.0]), RNG(0)
     constants = ExplorationConstants(certain=0.9, whole_worlds=200)
-    explorer = Explorer(known, start, 4, constants, rng)
+    planner = ExplorationPlanner(known, start, 4, constants, rng)
     before = np.zeros((4, 2), dtype=np.int64)
-    assert explorer.greedy(None).actions[0, 0] == 1
-    kept = explorer.greedy(before)
+    assert planner.greedy(None).actions[0, 0] == 1
+    kept = planner.greedy(before)
     assert np.array_equal(kept.actions, before)
-    assert kept.earned == pytest.approx(explorer.known_value(before))
+    assert kept.value == pytest.approx(planner.known_value(before))
     assert kept.values.shape == (2, 200)
     assert (kept.values[0] >= kept.values[1] - 1e-9).all()
     # What the best of these worlds would do instead is what matters.
     assert kept.worth[0, 0].tolist() == pytest.approx([kept.worth[0, 0, 0], 1.0])
     assert kept.worth[0, 0, 0] < 1.0
-    explorer = Explorer(paying(known, [0.2, 0.9]), start, 4, constants, rng)
-    assert explorer.greedy(before).actions[0, 0] == 1
+    planner = ExplorationPlanner(paying(known, [0.2, 0.9]), start, 4, constants, rng)
+    assert planner.greedy(before).actions[0, 0] == 1
 
 
 def test_strong_entries_are_real_and_noise_is_not() -> None:
@@ -355,7 +359,7 @@ def steps_of(rows: list[Any], visits: Any) -> SpikeSlabPosterior:
     moves = np.stack([np.array(row, dtype=float)[:, np.newaxis] for row in rows])
     count = np.broadcast_to(np.reshape(visits, (2, 1, 1)), (2, 3, 1)).astype(float)
     prior, expected = empty((2, 3, 1)), np.full((2, 3, 1), 20.0)
-    return prior.after(added(prior.evidence, count[..., np.newaxis] * moves, 1.0, expected))
+    return prior.after(added(prior.estimate, count[..., np.newaxis] * moves, 1.0, expected))
 
 
 def test_steps_that_are_alike_lend_each_other_visits() -> None:
@@ -380,20 +384,20 @@ def test_steps_that_differ_lend_little() -> None:
 
 
 def test_plans_equal_a_slow_reference() -> None:
-    rng = np.random.default_rng(3)
+    rng = RNG(3)
     L, n_states, A, H = 1, 4, 3, 6
     P, r = rng.dirichlet(np.ones(n_states), (L, n_states, A)), rng.random((L, n_states, A))
     posterior = empty((L, n_states, A))
     start = np.eye(n_states)[0]
-    explorer = Explorer(posterior, start, H, ExplorationConstants(), rng)
-    actions, value = explorer.best(P, r)
+    planner = ExplorationPlanner(posterior, start, H, ExplorationConstants(), rng)
+    actions, value = planner.best(P, r)
     V = np.zeros(n_states)
     for h in range(H - 1, -1, -1):
         q = r[0] + P[0] @ V
         assert np.array_equal(actions[h], q.argmax(axis=1))
         V = q.max(axis=1)
     assert value == pytest.approx(V[0])
-    assert explorer.value(P, r, actions) == pytest.approx(V[0])
+    assert planner.value(P, r, actions) == pytest.approx(V[0])
 
 
 def test_covering_policies_share_the_work() -> None:
@@ -402,10 +406,10 @@ def test_covering_policies_share_the_work() -> None:
     model = world.model
     posterior = posterior_of(model.transitions[0], visits=400.0, noise=5.0)
     posterior.known = np.full(posterior.known.shape, 0.5)
-    explorer = Explorer(posterior, model.start, 6, ExplorationConstants(), np.random.default_rng(0))
-    policies = explorer.covering(16, 100.0, 1.0, None)
-    came = sum(explorer._occupancy(posterior.transitions, p) for p in policies)
-    one = explorer._occupancy(posterior.transitions, policies[0])
+    planner = ExplorationPlanner(posterior, model.start, 6, ExplorationConstants(), RNG(0))
+    policies = planner.covering(16, 100.0, 1.0, None)
+    came = sum(planner._occupancy(posterior.transitions, p) for p in policies)
+    one = planner._occupancy(posterior.transitions, policies[0])
     assert (came > 0.05).sum() > 1.5 * (one > 0.05).sum()
 
 
@@ -415,15 +419,15 @@ def test_what_may_improve_the_greedy_policy_is_covered_first() -> None:
     posterior.known[:, 1:] = 0.0
     posterior.visits[:, 1:] = 0.0
     posterior.transitions[:, 1:] = 0.0
-    given = (np.eye(3)[0], 2, ExplorationConstants(doubting=0), np.random.default_rng(0))
-    explorer = Explorer(posterior, *given)
+    given = (np.eye(3)[0], 2, ExplorationConstants(doubting=0), RNG(0))
+    planner = ExplorationPlanner(posterior, *given)
     worth = np.zeros((1, 3, 2))
     worth[0, 2] = 1.0
     stays = np.zeros((2, 3), dtype=np.int64)
-    serving = Greedy(stays, 1.0, np.ones((2, 4)), worth, 1.0)
-    focused = [actions[0, 0] for actions in explorer.covering(4, 1e-6, 1.0, serving)]
+    serving = GreedyPolicy(stays, 1.0, np.ones((2, 4)), worth, 1.0)
+    focused = [actions[0, 0] for actions in planner.covering(4, 1e-6, 1.0, serving)]
     assert focused == [1, 1, 1, 1]
-    anywhere = [actions[0, 0] for actions in explorer.covering(40, 1e-6, 1.0, None)]
+    anywhere = [actions[0, 0] for actions in planner.covering(40, 1e-6, 1.0, None)]
     assert 5 < sum(anywhere) < 35
 
 
@@ -436,8 +440,8 @@ def test_a_way_that_is_taken_not_to_exist_is_tried_again() -> None:
     went = {}
     for doubting in (0, 4):
         constants = ExplorationConstants(doubting=doubting)
-        explorer = Explorer(posterior, np.eye(3)[0], 3, constants, np.random.default_rng(0))
-        tried = explorer.covering(400, 1e-9, 1.0, None)
+        planner = ExplorationPlanner(posterior, np.eye(3)[0], 3, constants, RNG(0))
+        tried = planner.covering(400, 1e-9, 1.0, None)
         went[doubting] = sum(actions[0, 0] == 1 and actions[1, 1] == 1 for actions in tried)
     # By chance one in four; half of the worlds have the way, and who knows it goes there.
     assert 70 < went[0] < 130
@@ -450,16 +454,16 @@ def test_visits_overrule_where_first_rewards_seem_to_come_from() -> None:
     chances, worth = [], []
     for visits in (5.0, 400.0):
         posterior = posterior_of(rows, visits=visits, noise=1.0)
-        cells = posterior.evidence.paid.shape
+        cells = posterior.estimate.paid.shape
         first, risk = np.zeros(cells), np.full(cells, 6.0)
         first[0, 0, 0] = 3.0
         of_first = {"first_paid": first, "first_variance": np.ones(cells)}
-        evidence = replace(posterior.evidence, **of_first, at_risk=risk, visits_at_risk=risk)
-        posterior = posterior.after(evidence)
+        estimate = replace(posterior.estimate, **of_first, at_risk=risk, visits_at_risk=risk)
+        posterior = posterior.after(estimate)
         assert 0.0 < posterior.hinted[0, 0, 0] < 1.0
         chances.append(float(posterior.hint[0, 0, 0]))
         worth.append(chances[-1] * float(posterior.hinted[0, 0, 0]))
-        drawn = [posterior.sample(np.random.default_rng(i))[1][0, 0, 0] > 1e-3 for i in range(300)]
+        drawn = [posterior.sample(RNG(i))[1][0, 0, 0] > 1e-3 for i in range(300)]
         chance = 1.0 - (1.0 - posterior.paying[0, 0, 0]) * (1.0 - posterior.hint[0, 0, 0])
         assert abs(np.mean(drawn) - chance) < 0.12
     alone = 1.0 / (1.0 + np.exp(np.log(4.0) + 0.5 - 3.0**2 / 2.0))
@@ -472,8 +476,8 @@ def test_exploring_costs_what_two_plans_expect_to_be_lost() -> None:
     agent = learnt(JointDP(4.0, 1e-6))
     served, value = agent.served, agent.plan.memory.greedy_value
     for before, lost, spent in ((0.2, 0.1, 0.1), (0.1, 0.15, 0.1), (0.15, 0.05, 0.05)):
-        known = replace(agent.plan.memory, learnt_at=served, lost=before)
-        found, _ = agent.algorithm._spent(known, agent.progress, True, value, lost)
+        known = replace(agent.plan.memory, changed_at=served, suboptimality=before)
+        found, _ = agent.algorithm._exploration_budget(known, agent.progress, True, value, lost)
         assert found == pytest.approx(spent)
 
 

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.special import ndtr
 
 import tacit
 from tacit import InvalidArgument
@@ -88,59 +87,6 @@ def test_the_model_is_linear_in_whatever_basis(
     assert turned.optimal_value == pytest.approx(world.optimal_value, abs=1e-9)
 
 
-@pytest.mark.parametrize("steps", [(1, 1), (3, 3)])
-def test_the_forms_have_the_exact_means(family, steps):
-    """Counts per step, over all steps and without actions, and episodes, by a z-test per cell."""
-    world = family.random(2, steps=steps)
-    policy = world.optimal_policy
-    rng = np.random.default_rng(3)
-    n = 200_000
-    occupied = np.zeros((3, 3))
-    occupied[0, 0] = 1.0
-    everywhere = np.arange(3)
-    moves = np.stack(
-        [world.model.transitions_at(h)[everywhere, policy.actions[h]] for h in (0, 1, 2)]
-    )
-    for h in (0, 1):
-        occupied[h + 1] = occupied[h] @ moves[h]
-    expected = occupied[:, :, np.newaxis] * moves
-    episodes = world.simulate(policy, n, rng)
-    counted = np.zeros((3, 3, 3))
-    at = np.broadcast_to(np.arange(3), episodes.actions.shape)
-    np.add.at(counted, (at, episodes.states[:, :-1], episodes.states[:, 1:]), 1)
-    per_step = world.simulate(policy, n, rng, "counts")["transitions"].sum(axis=2)
-    pooled = world.simulate(policy, n, rng, "pooled")["transitions"].sum(axis=(0, 2))
-    occupancy = world.simulate(policy, n, rng, "occupancy")["transitions"]
-    for counts in (counted, per_step, occupancy):
-        z = (counts - n * expected) / np.sqrt(n * expected * (1 - expected) + 1e-9)
-        assert ndtr(-np.abs(z).max()) * 2 * z.size > ALARM
-    # Visits of one user are dependent over steps, so the variance has three times the sum's.
-    p = expected.sum(axis=0)
-    z = (pooled - n * p) / np.sqrt(3 * n * p + 1e-9)
-    assert ndtr(-np.abs(z).max()) * 2 * z.size > ALARM
-
-
-def test_rewards_have_their_mean_in_every_form(family):
-    world = family.random(4, steps=(1, 3))
-    n = 10**9
-    rng = np.random.default_rng(5)
-    block = world.simulate(world.optimal_policy, n, rng, "occupancy")
-    assert set(block.arrays) == {"actions", "transitions", "rewards"}
-    assert (block["actions"] == world.optimal_policy.actions).all()
-    counts = world.simulate(world.optimal_policy, n, rng, "counts")
-    # A return is in [0, 3], so its deviation is at most 1.5; five of them are a false alarm in a
-    # million.
-    for summed in (block["rewards"].sum(), counts["rewards"].sum()):
-        assert abs(summed / n - world.optimal_value) < 5 * 1.5 / np.sqrt(n)
-    few = 10**5
-    episodes = world.simulate(world.optimal_policy, few, rng)
-    assert set(np.unique(episodes.rewards)) == {0.0, 1.0}
-    mean = episodes.rewards.sum() / few
-    assert abs(mean - world.optimal_value) < 5 * 1.5 / np.sqrt(few)
-    with pytest.raises(InvalidArgument, match="form must be one of"):
-        world.simulate(world.optimal_policy, 10, rng, "table")
-
-
 def test_actions_keep_their_labels(family):
     world = family.random(6)
     assert not world.exchangeable_actions
@@ -180,16 +126,6 @@ def test_an_agent_for_other_features_is_refused(family):
     agent = tacit.UCBVI(other.spec, users=100, privacy=tacit.NonPrivate(), noise_seed=0)
     with pytest.raises(InvalidArgument, match=f"agent is for a world with {family.features}"):
         tacit.run(agent, world)
-
-
-def test_impossible_policies_are_refused(family):
-    world = family.random(12)
-    uniform = Policy.uniform(3, 3, 2)
-    rng = np.random.default_rng(0)
-    with pytest.raises(InvalidArgument, match="policy must be deterministic"):
-        world.simulate(uniform, 10, rng, "occupancy")
-    with pytest.raises(InvalidArgument, match="policy is for another world"):
-        world.value(Policy.uniform(3, 4, 2))
 
 
 @pytest.mark.parametrize(

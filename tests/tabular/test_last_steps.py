@@ -26,7 +26,7 @@ def garden() -> Any:
     return tacit.tabular.TabularWorld(P, np.array([[0.4, 0.9], [0.1, 0.0]]), H)
 
 
-def learnt(kind: Any, users: int = 60_000, **options: Any) -> tuple[Any, list[Any]]:
+def learnt(kind: Any, users: int = 30_000, **options: Any) -> tuple[Any, list[Any]]:
     """An agent that is given logs without the state after the last step, and its policies."""
     world = garden()
     spec = replace(world.spec, last_state=False)

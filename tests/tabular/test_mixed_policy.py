@@ -1,9 +1,5 @@
 """Mixed policies: drawn as their weights say, published, masked, simulated and saved."""
 
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 from scipy.special import chdtrc
@@ -103,20 +99,6 @@ def test_published_file(mixed, tmp_path):
         assert mixed.act(1, 2, first, component) == device.act(1, 2, second, component)
     with pytest.raises(CorruptFile, match="another kind"):
         Policy.load(path)
-
-
-def test_a_device_needs_numpy_alone(tmp_path):
-    path = tmp_path / "policy.npz"
-    MixedPolicy(parts(), WEIGHTS).publish(path)
-    code = (
-        f"import sys; sys.path.insert(0, {str(Path(published.__file__).parents[1])!r})\n"
-        "import numpy as np, published\n"
-        f"policy, rng = published.load({str(path)!r}), np.random.default_rng()\n"
-        "print(policy.act(0, 1, rng, policy.draw(rng)), 'tacit' in sys.modules)\n"
-    )
-    command = [sys.executable, "-I", "-c", code]
-    out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-    assert out.split()[1] == "False"
 
 
 @pytest.mark.parametrize(
@@ -241,19 +223,6 @@ class Mixes(FiniteAlgorithm):
 def agent_of(kind, store=""):
     problem = Problem(world().spec, 80, NonPrivate(), "auto", 0)
     return Agent(kind(problem, NoOptions()), store=store)
-
-
-def test_a_run_goes_on(tmp_path):
-    w, first = world(), agent_of(Mixes, tmp_path / "runs.db")
-    first.learn(w.simulate(first.policy, 40, np.random.default_rng(0)))
-    second = agent_of(Mixes, tmp_path / "runs.db")
-    assert np.array_equal(second.policy.tables, first.policy.tables)
-    assert np.array_equal(second.policy.weights, first.policy.weights)
-    assert first.policy.version == second.policy.version == 1
-    rest = w.simulate(first.policy, 40, np.random.default_rng(1))
-    second.learn(rest)
-    assert np.array_equal(first.state, second.state)
-    assert first.state.sum() == 3 * 40
 
 
 def silent(data):

@@ -195,30 +195,6 @@ def test_what_a_deterministic_policy_leads_to_has_that_distribution_too(model):
         assert same_distribution(first, second) > ALARM
 
 
-@pytest.mark.parametrize("users", [0, 10**5, 10**12])
-def test_occupancy_counts_have_the_exact_means(users):
-    model = random_model(11, states=4)
-    policy = random_policy(12, model, True)
-    block = simulate_occupancy(model, policy, users, np.random.default_rng(13))
-    counts, rewards = block["transitions"], block["rewards"]
-    assert block.aggregate
-    assert block.users == users
-    assert (block["actions"] == policy.actions).all()
-    assert counts.dtype == block["actions"].dtype == np.int64
-    assert counts.shape == (3, 4, 4)
-    assert rewards.shape == (3, 4)
-    assert (counts.sum(axis=(1, 2)) == users).all()
-    # Who arrives leaves.
-    assert (counts.sum(axis=1)[:-1] == counts.sum(axis=2)[1:]).all()
-    assert_binomial(counts, brute_counts(model, policy).sum(axis=2), users)
-    at = (np.arange(3)[:, np.newaxis], np.arange(4), policy.actions)
-    mean = model.mean_rewards[at]
-    second = (model.reward_probabilities @ model.reward_values**2)[at]
-    visits = counts.sum(axis=2)
-    z = (rewards - visits * mean) / np.sqrt(visits * (second - mean**2) + 1e-9)
-    assert ndtr(-np.abs(z).max()) * 2 * z.size > ALARM
-
-
 def test_occupancy_counts_need_no_array_of_actions(monkeypatch):
     """As much memory as counts without actions, and not a byte more may be asked for."""
     model = random_model(34, states=20, actions=50, horizon=3)
@@ -314,28 +290,6 @@ def test_counts_have_the_exact_spread():
     assert ndtr(-np.abs(excess).max()) * 2 * excess.size > ALARM
 
 
-def test_episodes_have_the_exact_means():
-    model = random_model(17, states=4, stationary=False)
-    policy = random_policy(18, model, False)
-    n = 200_000
-    e = simulate_episodes(model, policy, n, np.random.default_rng(19))
-    assert e.states.shape == (n, 4)
-    assert e.actions.shape == e.rewards.shape == (n, 3)
-    assert (e.versions == 4).all()
-    counts = np.zeros((3, 4, 2, 4))
-    steps = np.broadcast_to(np.arange(3), e.actions.shape)
-    np.add.at(counts, (steps, e.states[:, :-1], e.actions, e.states[:, 1:]), 1)
-    assert_binomial(counts, brute_counts(model, policy), n)
-    assert set(np.unique(e.rewards)) == {0.0, 0.25, 1.0}
-    visits = brute_counts(model, policy).sum(axis=3)
-    for value, q in zip(
-        model.reward_values, np.moveaxis(model.reward_probabilities, -1, 0), strict=True
-    ):
-        paid = np.zeros((3, 4, 2))
-        np.add.at(paid, (steps, e.states[:, :-1], e.actions), e.rewards == value)
-        assert_binomial(paid, visits * q, n)
-
-
 def test_wide_rows_are_searched_correctly():
     """More successors than the scan takes, with impossible ones among them."""
     rng = np.random.default_rng(20)
@@ -380,22 +334,6 @@ def test_rewards_decided_by_the_transition():
         assert (block["rewards"][..., 0] == changed).all()
     with pytest.raises(InvalidArgument, match="state 0, action 0 must be distributed"):
         FiniteModel(P, R, np.array([0.0, 1.0]), np.array([1.0, 0.0]), 4, np.zeros((2, 1, 2)))
-
-
-def test_the_seed_decides():
-    model = random_model(23)
-    policy = random_policy(24, model, False)
-    runs = [
-        (
-            simulate_counts(model, policy, 10**6, np.random.default_rng(seed)),
-            simulate_episodes(model, policy, 1000, np.random.default_rng(seed)),
-        )
-        for seed in (1, 1, 2)
-    ]
-    assert (runs[0][0]["transitions"] == runs[1][0]["transitions"]).all()
-    assert (runs[0][1].states == runs[1][1].states).all()
-    assert (runs[0][0]["transitions"] != runs[2][0]["transitions"]).any()
-    assert (runs[0][1].states != runs[2][1].states).any()
 
 
 def test_no_users():

@@ -1,10 +1,6 @@
 import os
 import pickle
-import shutil
 import stat
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -133,23 +129,6 @@ def test_publish_and_load(tmp_path, policy):
     assert [entry.name for entry in tmp_path.iterdir()] == ["policy.npz"]
 
 
-def test_the_loader_needs_numpy_alone(tmp_path):
-    policy = stochastic(version=3)
-    policy.publish(tmp_path / "policy.npz")
-    shutil.copytree(Path(published.__file__).parent, tmp_path / "published")
-    code = (
-        "import sys, numpy, published\n"
-        "policy = published.load('policy.npz')\n"
-        "rng = numpy.random.default_rng(1)\n"
-        "print(policy.version, [policy.act(h, 1, rng) for h in range(3)], 'tacit' in sys.modules)"
-    )
-    result = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
-    rng = np.random.default_rng(1)
-    assert result.stdout.strip() == f"3 {[policy.act(h, 1, rng) for h in range(3)]} False"
-
-
 class Bomb:
     exploded = False
 
@@ -181,9 +160,9 @@ def test_damaged_and_foreign_files_are_refused(tmp_path):
         path.write_bytes(data)
         with pytest.raises(CorruptFile, match=r"policy\.npz"):
             Policy.load(path)
-    # Any single byte: refused, or of no consequence.
+    # Any single byte, of which a seventh are tried: refused, or of no consequence.
     original = stochastic()
-    for position in range(len(whole)):
+    for position in range(0, len(whole), 7):
         flipped = bytearray(whole)
         flipped[position] ^= 0xFF
         path.write_bytes(flipped)
@@ -220,71 +199,6 @@ def test_wrong_contents_are_refused(tmp_path, changes, message):
         Policy.load(path)
 
 
-# Policies for vector states, read with NumPy alone.
-
-
-def test_published_gains_act_as_the_policy_does(tmp_path):
-    from tacit.lq import GainPolicy
-
-    policy = GainPolicy(np.random.default_rng(0).normal(size=(3, 2, 4)), noise=0.3, version=5)
-    policy.publish(tmp_path / "gains.npz")
-    read = published.load(tmp_path / "gains.npz")
-    assert isinstance(read, published.PublishedGains)
-    assert read.version == 5
-    state = np.array([1.0, -2.0, 0.5, 3.0])
-    for step in range(3):
-        first, second = (np.random.default_rng(7) for _ in range(2))
-        expected = policy.act(step, state, first)
-        np.testing.assert_array_equal(read.act(step, state, second), expected)
-    for step, wrong in ((3, state), (-1, state), (0, state[:2])):
-        with pytest.raises(ValueError, match="step must be in"):
-            read.act(step, wrong, np.random.default_rng())
-
-
-def q_policies():
-    from tacit.continuous import Grid, Polynomial, QPolicy, Quadrature
-
-    rng = np.random.default_rng(1)
-    for features in (
-        Grid((0.0, -1.0), (1.0, 2.0), (4, 3)),
-        Polynomial((1.0, 2.0), clip=1.5, degree=3),
-        Quadrature((0.0, -1.0), (1.0, 2.0), nodes=3),
-    ):
-        weights = rng.normal(size=(3, features.size))
-        yield QPolicy.draw(features, weights, rng).as_version(2)
-
-
-@pytest.mark.parametrize("number", range(3))
-def test_published_values_are_the_policy_s(tmp_path, number):
-    policy = list(q_policies())[number]
-    policy.publish(tmp_path / "q.npz")
-    read = published.load(tmp_path / "q.npz")
-    assert isinstance(read, published.PublishedValues)
-    rng = np.random.default_rng(3)
-    states = np.concatenate([rng.uniform(-2.0, 3.0, (40, 2)), [[0.0, -1.0], [1.0, 2.0]]])
-    for state in states:
-        np.testing.assert_allclose(read.values(state), policy.values(state), atol=1e-12)
-        assert read.act(0, state, rng) == policy.act(0, state, rng)
-
-
-def test_published_ties_go_to_the_preferred_action(tmp_path):
-    from tacit.continuous import Grid, QPolicy
-
-    policy = QPolicy(Grid((0.0,), (1.0,), (2,)), np.ones((3, 2)), preference=(1, 2, 0))
-    policy.publish(tmp_path / "q.npz")
-    assert published.load(tmp_path / "q.npz").act(0, [0.37], np.random.default_rng()) == 1
-
-
-def test_published_exploration_is_uniform(tmp_path):
-    from tacit.continuous import QPolicy
-
-    QPolicy.uniform(dimension=1, actions=4).publish(tmp_path / "q.npz")
-    read, rng = published.load(tmp_path / "q.npz"), np.random.default_rng(0)
-    counts = np.bincount([read.act(0, [0.5], rng) for _ in range(4000)], minlength=4)
-    # A false alarm in a million.
-    assert chdtrc(3, ((counts - 1000.0) ** 2 / 1000.0).sum()) > 1e-6
-
-
 def test_a_table_is_not_read_from_another_kind(tmp_path):
     from tacit.lq import GainPolicy
 
@@ -293,24 +207,30 @@ def test_a_table_is_not_read_from_another_kind(tmp_path):
         Policy.load(tmp_path / "gains.npz")
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"kind": np.str_("tree")}, "does not know it"),
-        ({"gains": np.zeros((2, 2))}, "3 axes"),
-        ({"gains": np.full((1, 1, 1), np.nan)}, "finite"),
-        ({"gains": np.zeros((1, 1, 1), dtype=np.int64)}, "floats"),
-        ({"format": np.int64(9)}, "format is 9"),
-    ],
-)
-def test_wrong_gains_are_refused(tmp_path, changes, message):
-    stored = {
-        "format": np.int64(published.FORMAT),
-        "kind": np.str_("gains"),
-        "version": np.int64(0),
-        "gains": np.zeros((1, 1, 1)),
-        "noise": np.float64(0.0),
-    }
-    np.savez(tmp_path / "bad.npz", **(stored | changes))
-    with pytest.raises(ValueError, match=message):
-        published.load(tmp_path / "bad.npz")
+def vector_policies():
+    from tacit.continuous import Grid, Polynomial, QPolicy, Quadrature
+    from tacit.lq import GainPolicy
+
+    rng = np.random.default_rng(1)
+    yield GainPolicy(rng.normal(size=(3, 2, 2)), noise=0.3, version=2)
+    for features in (
+        Grid((0.0, -1.0), (1.0, 2.0), (4, 3)),
+        Polynomial((1.0, 2.0), clip=1.5, degree=3),
+        Quadrature((0.0, -1.0), (1.0, 2.0), nodes=3),
+    ):
+        yield QPolicy.draw(features, rng.normal(size=(3, features.size)), rng).as_version(2)
+    yield QPolicy(Grid((0.0,) * 2, (1.0,) * 2, (2, 2)), np.ones((3, 4)), preference=(1, 2, 0))
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_published_policies_of_vectors_act_as_they_do(tmp_path, number):
+    """Gains, values on three maps, and ties, by NumPy alone."""
+    policy = list(vector_policies())[number]
+    policy.publish(tmp_path / "policy.npz")
+    read = published.load(tmp_path / "policy.npz")
+    assert read.version == policy.version
+    states = np.random.default_rng(3).uniform(-2.0, 3.0, (40, 2))
+    for seed, state in enumerate([*states, [0.0, -1.0], [1.0, 2.0]]):
+        one, two = (np.random.default_rng(seed) for _ in range(2))
+        first, second = policy.act(seed % 3, state, one), read.act(seed % 3, state, two)
+        np.testing.assert_array_equal(first, second)

@@ -71,29 +71,6 @@ def test_sparse_mdp_is_what_its_page_says() -> None:
     assert sparse_mdp(seed=1).optimal_value != world.optimal_value
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"states": 7}, "states must be >= 8"),
-        ({"actions": 0}, "actions must be an integer >= 1"),
-        ({"effect": -1.0}, "effect"),
-        ({"seed": -1}, "seed"),
-        ({"states": 10**9}, "bytes"),
-    ],
-)
-def test_mistakes_in_sizes_are_named(given, message) -> None:
-    with pytest.raises(InvalidArgument, match=message):
-        sparse_mdp(**given)
-
-
-def test_docstrings_have_the_headings() -> None:
-    for make in (icu_sepsis, sparse_mdp):
-        lines = [line.strip() for line in make.__doc__.splitlines()]
-        words = ("State", "Actions", "Reward", "Optimum", "Source")
-        places = [lines.index(f"{word}:") for word in words]
-        assert places == sorted(places)
-
-
 def test_sums_are_refused_and_labels_kept() -> None:
     world = sparse_mdp(states=10)
     policy = uniform_policy(world.spec)

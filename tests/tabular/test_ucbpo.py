@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 from typing import Any
 
 import numpy as np
@@ -13,11 +12,10 @@ from hypothesis import strategies as st
 
 from tacit import UCBPO, JointDP, NonPrivate
 from tacit.privacy.errors import InvalidArgument
-from tacit.simulation.run import run
-from tacit.simulation.seeds import noise_seed
+from tacit.simulation.run import noise_seed, run
 from tacit.tabular import TabularWorld, riverswim
 from tacit.tabular.mirror import Optimistic, drawn
-from tacit.tabular.planning_loops import mirror_steps
+from tacit.tabular.mirror_loops import mirror_steps
 from tacit.tabular.policy import Policy
 
 JOINT = JointDP(5.0, 1e-6)
@@ -110,7 +108,9 @@ def test_policies_equal_the_slow_reference(
         before /= before.sum(axis=2, keepdims=True)
         along = agent.algorithm.on_policy(agent.plan)
         agent.learn(world.simulate(agent.policy, agent.block_users, rng, agent.form))
-        known = agent.algorithm.value_iteration(agent.state, along, rng)[1]
+        model = agent.algorithm.model(agent.state, along)
+        bonuses = agent.algorithm.value_iteration(model, rng)[1]
+        known = Optimistic(model.P, model.r, bonuses)
         V, W = best_and_width(known, H)
         expected, _ = improved(known, before, 1.0, V[0] - 0.05 * W[0] - 1e-9 * H, 100)
         table = agent.plan.memory.table
@@ -184,7 +184,7 @@ def test_arguments_are_checked(options: dict[str, Any]) -> None:
 def test_it_learns_riverswim(privacy: Any) -> None:
     world = riverswim(6, 20)
     scores = []
-    for seed in range(5):
-        agent = UCBPO(world.spec, 100_000, privacy, seed=seed, noise_seed=noise_seed(seed))
+    for seed in range(2):
+        agent = UCBPO(world.spec, 50_000, privacy, seed=seed, noise_seed=noise_seed(seed))
         scores.append(run(agent, world, seed, progress=False).score)
-    assert statistics.median(scores) > 0.99
+    assert min(scores) > 0.98

@@ -169,7 +169,7 @@ class OldWeights(WeightedReturns):
         return vectors
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(4))
 def test_the_attack_finds_a_ratio_that_overflows_on_every_seed(seed: int) -> None:
     statistic, _ = with_one_tiny_propensity()
     check_statistic(statistic, with_propensities, users=100, rounds=1, seed=seed)

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from tacit import InvalidArgument
-from tacit.data.episodes import Episodes
 from tacit.registry import build_world
 from tacit.tabular import (
     TabularWorld,
@@ -57,24 +56,6 @@ def test_the_name_rebuilds_the_world(world):
     assert again.spec == world.spec
 
 
-def test_simulated_returns_have_the_exact_mean(world):
-    rng = np.random.default_rng(0)
-    H = world.spec.horizon
-    for policy in (uniform(world), world.optimal_policy):
-        exact = world.value(policy)
-        n = 20_000
-        episodes = world.simulate(policy, n, rng)
-        assert isinstance(episodes, Episodes)
-        returns = episodes.rewards.sum(axis=1)
-        # Five standard errors: a false alarm in about a million.
-        assert abs(returns.mean() - exact) <= 5 * returns.std() / np.sqrt(n) + 1e-3 / n
-        for form, steps in (("counts", H), ("pooled", 1)):
-            block = world.simulate(policy, 10**9, rng, form)
-            assert block["transitions"].shape[0] == block["rewards"].shape[0] == steps
-            assert abs(block["rewards"].sum() / 1e9 - exact) < 5 * (H / 2) / np.sqrt(1e9)
-            assert block["transitions"].sum() == H * 10**9
-
-
 def test_riverswim():
     world = riverswim(states=6, horizon=20)
     assert world.optimal_value == pytest.approx(3.0645, abs=5e-5)
@@ -112,12 +93,6 @@ def test_deep_sea():
     slippery = deep_sea(depth=6, slip=True)
     assert slippery.value(constant(slippery, 1)) == pytest.approx((5 / 6) ** 5)
     assert slippery.optimal_value > (5 / 6) ** 5
-
-
-def test_random_mdp_depends_on_the_seed_alone():
-    first, again, other = (random_mdp(5, 3, 4, seed) for seed in (0, 0, 1))
-    assert (first.model.transitions == again.model.transitions).all()
-    assert (first.model.transitions != other.model.transitions).any()
 
 
 def test_health_coach_is_what_its_story_says():
@@ -203,14 +178,6 @@ def test_mistakes_in_tables_are_named(arguments, message):
     given = {"transitions": STAY_OR_SWAP, "rewards": np.zeros((2, 2)), "horizon": 3} | arguments
     with pytest.raises(InvalidArgument, match=message):
         TabularWorld(**given)
-
-
-def test_mistakes_in_simulations_are_named():
-    world = riverswim()
-    with pytest.raises(InvalidArgument, match=r"form must be one of .*'histogram'"):
-        world.simulate(uniform(world), 1, np.random.default_rng(0), "histogram")
-    with pytest.raises(InvalidArgument, match="policy is for another world"):
-        world.value(uniform(grid()))
 
 
 # Files.

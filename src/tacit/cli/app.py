@@ -1,9 +1,9 @@
 """The command line: ``tacit learn``, ``run``, ``plan``, ``audit``, ``ledger`` and others.
 
-What is asked for goes to standard output: tables for people, or with ``--json`` one JSON object.
-Progress and mistakes go to standard error. A mistake is one line and exit code 2, an interruption
-130, anything unforeseen 1. Everything that can be checked is checked before the first simulated
-user.
+Results go to standard output: tables for people, or with ``--json`` one JSON object. Progress and
+mistakes go to standard error: a mistake is one line and exit code 2, an interruption 130, anything
+unforeseen 1; see :mod:`tacit.cli.errors`. Everything that can be checked is checked before the
+first simulated user.
 
 Each command is a module. They load what is slow inside their functions, so that ``tacit --help``
 answers at once.
@@ -11,118 +11,26 @@ answers at once.
 
 from __future__ import annotations
 
-import contextlib
-import os
-import sys
-import traceback
-from collections.abc import Callable, Sequence
-from typing import Annotated, Any
+import importlib
+from typing import Annotated
 
 import typer
-from typer.core import TyperGroup
 
-from tacit.cli import (
-    audit,
-    doctor,
-    learn,
-    ledger,
-    paper,
-    plan,
-    policy,
-    report,
-    run,
-    serve,
-    show,
-    sweep,
-)
-from tacit.cli.options import command, flag
+from tacit.cli import ledger, policy
+from tacit.cli.errors import Commands
+from tacit.cli.options import app, flag
 from tacit.cli.output import print_help_if_alone
-from tacit.privacy.errors import TacitError
 
-# Typer's own complaints about arguments, whichever copy of click it brings.
-_Complaint: Any = typer.BadParameter.__mro__[2]
+__all__ = ["app", "main"]
 
-
-class _Commands(TyperGroup):
-    """Commands that complain in one line, also when they are called from a test."""
-
-    def main(
-        self,
-        args: Sequence[str] | None = None,
-        *_: Any,
-        standalone_mode: bool = True,
-        **named: Any,
-    ) -> Any:
-        """Runs a command and turns what goes wrong into a line and an exit code."""
-        given = list(sys.argv[1:] if args is None else args)
-        # Modules of yours are found where you are; last, so that they hide nothing.
-        if (here := os.getcwd()) not in sys.path:
-            sys.path.append(here)
-
-        def command() -> Any:
-            named["prog_name"] = named.get("prog_name") or "tacit"
-            return super(_Commands, self).main(given, **named, standalone_mode=False)
-
-        code = _guarded(command, show_traceback="--traceback" in given[:1])
-        if standalone_mode:
-            sys.exit(code)
-        return code
-
-
-def _guarded(command: Callable[[], Any], show_traceback: bool) -> int:
-    """The exit code of a command; what it raises is said in one line."""
-    try:
-        code = command()
-        sys.stdout.flush()
-        return code if isinstance(code, int) else 0
-    except _Complaint as error:
-        return _complain(error.format_message(), 2)
-    except (KeyboardInterrupt, typer.Abort):
-        return _complain("interrupted", 130)
-    except BrokenPipeError:
-        # Whoever read the output has seen enough; nothing may be written at exit either.
-        with contextlib.suppress(OSError, ValueError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    except Exception as error:
-        if show_traceback:
-            traceback.print_exc()
-        if isinstance(error, OSError):
-            # An error on an open file has its number, not its name.
-            named = isinstance(error.filename, (str, bytes, os.PathLike))
-            where = f"{os.fspath(error.filename)!r}: " if named else ""
-            return _complain(f"{where}{error.strerror or error}", 2)
-        if _is_mistake(error):
-            return _complain(str(error), 2)
-        if type(error).__module__.startswith("sqlalchemy"):  # its words may hold values
-            return _complain(f"the database is damaged, or not a store ({type(error).__name__})", 2)
-        hint = "" if show_traceback else " (tacit --traceback ... says where)"
-        name = "" if isinstance(error, TacitError) else f"{type(error).__name__}: "
-        return _complain(f"{name}{error}{hint}", 1)
-
-
-def _is_mistake(error: Exception) -> bool:
-    """Whether the caller can mend it, also where the refusal came out of one of several runs."""
-    from tacit.privacy import errors
-
-    if (reason := getattr(error, "reason", None)) is not None:  # of one of several runs
-        kind = getattr(errors, reason.partition(":")[0], None)
-        return isinstance(kind, type) and issubclass(kind, TacitError)
-    return isinstance(error, TacitError)
-
-
-def _complain(message: str, code: int) -> int:
-    typer.echo(f"tacit: {' '.join(message.split())}", err=True)
-    return code
-
-
-app = typer.Typer(
-    cls=_Commands,
-    add_completion=False,
-    rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"]},
-    pretty_exceptions_enable=False,
-)
+# In the order of --help.
+_COMMANDS = "learn", "serve", "run", "sweep", "plan", "paper", "audit", "report", "show", "doctor"
+for _command in _COMMANDS:
+    importlib.import_module(f"tacit.cli.{_command}")
+app.add_typer(policy.app, name="policy")
+app.add_typer(ledger.app, name="ledger")
+# Old names, answered with the new ones.
+Commands.renamed |= {"bounds": "paper", "compare": "run", "list": "show", "version": "--version"}
 
 
 @app.callback(invoke_without_command=True)
@@ -141,16 +49,6 @@ def tacit(
         typer.echo(f"tacit {__import__('tacit').__version__}")
         raise typer.Exit
     print_help_if_alone(context)
-
-
-for _function in (
-    *(learn.learn_command, serve.serve_command, run.run_command, sweep.sweep_command),
-    *(sweep.plot_command, plan.plan_command, paper.paper_command, audit.audit_command),
-    *(report.report_command, show.show_command, doctor.doctor_command),
-):
-    command(app)(_function)
-app.add_typer(policy.app, name="policy")
-app.add_typer(ledger.app, name="ledger")
 
 
 def main() -> None:

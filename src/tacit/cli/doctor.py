@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from tacit.cli import options
-from tacit.cli.options import flag
+from tacit.cli.options import command, flag
 from tacit.cli.output import print_json, print_table, say
 
 REQUIRED = ("numpy", "scipy", "numba", "sqlalchemy", "gymnasium", "matplotlib", "typer", "rich")
@@ -29,20 +29,20 @@ OPTIONAL = {
 
 @dataclass(frozen=True)
 class Check:
-    """What was found out about one thing: only ``"failed"`` needs to be mended."""
+    """Finding about one thing; only ``"failed"`` needs to be mended."""
 
     name: str
     state: Literal["ok", "slow", "missing", "failed"]
     detail: str
 
 
-def doctor_command(
+@command()
+def _doctor(
     as_json: options.Json = False,
     compile_ahead: Annotated[
         bool, flag("Compile the loops of common runs now, and nothing else.", "--compile")
     ] = False,
 ) -> None:
-    """Examines the installation."""
     if compile_ahead:
         compile_loops()
         return
@@ -132,7 +132,7 @@ def compile_loops() -> None:
     import time
     from concurrent.futures import ProcessPoolExecutor
 
-    from tacit.simulation.progress import progress_bar
+    from tacit.simulation.workers import progress_bar
 
     start, (first, *others) = time.perf_counter(), _RUNS
     loops = 0

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.cli import options
-from tacit.cli.options import asked, flag, given
+from tacit.cli.options import asked, command, flag, given
 from tacit.cli.output import print_json, say
 from tacit.options import whole_number
 from tacit.privacy.errors import HorizonExceeded, InvalidArgument, TacitWarning
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from tacit.store.store import Store
 
 
-def learn_command(
+@command()
+def _learn(
     file: Annotated[str, given("APP.toml", "The file of the app.")],
     dry_run: Annotated[bool, flag("Say what would be done, and do nothing.", "--dry-run")] = False,
     after: Annotated[
@@ -43,7 +44,6 @@ def learn_command(
     allow_code: options.AllowCode = False,
     as_json: options.Json = False,
 ) -> None:
-    """Learns from what is new, and publishes."""
     from tacit.service.app_file import read_app
     from tacit.store.store import Store
 

@@ -44,8 +44,7 @@ _Expect = Annotated[
 
 
 @command(app, "ledger")
-def show(store: options.Store, as_json: options.Json = False) -> None:
-    """Prints a summary."""
+def _show(store: options.Store, as_json: options.Json = False) -> None:
     with open_store(store) as opened:
         found = summary(opened)
     if as_json:
@@ -69,8 +68,7 @@ def show(store: options.Store, as_json: options.Json = False) -> None:
 
 
 @command(app, "ledger")
-def verify(store: options.Store, expect: _Expect = "", as_json: options.Json = False) -> None:
-    """Checks a ledger."""
+def _verify(store: options.Store, expect: _Expect = "", as_json: options.Json = False) -> None:
     wanted = witness(expect)  # here: a damaged witness is not the ledger's fault
     with open_store(store) as opened:
         problems = checked(opened, wanted)
@@ -90,11 +88,10 @@ def verify(store: options.Store, expect: _Expect = "", as_json: options.Json = F
 
 
 @command(app, "ledger")
-def export(
+def _export(
     store: options.Store,
     output: Annotated[str, asked("FILE", "Where to write it; by default it is printed.")] = "",
 ) -> None:
-    """Writes the entries as lines of JSON."""
     from tacit.store import ledger
 
     options.check_writable("--output", output or None)
@@ -107,12 +104,11 @@ def export(
 
 
 @command(app, "ledger")
-def limit(
+def _limit(
     store: Annotated[str, given("STORE", "A store; it is made if there is none.")],
     epsilon: Annotated[str, asked("NUMBER", "Budget of one person.")],
     delta: Annotated[str, asked("NUMBER", "Budget of one person, 0 for pure.")],
 ) -> None:
-    """Sets what one person may spend."""
     from sqlalchemy import func, select, update
 
     from tacit.privacy.models import JointDP
@@ -140,8 +136,7 @@ def limit(
 
 
 @command(app, "ledger")
-def repair(store: options.Store, expect: _Expect = "", as_json: options.Json = False) -> None:
-    """Repairs a store."""
+def _repair(store: options.Store, expect: _Expect = "", as_json: options.Json = False) -> None:
     from tacit.store.repair import repair
 
     wanted = witness(expect)
@@ -175,7 +170,7 @@ def checked(store: Store, expect: str = "") -> list[str]:
 
 
 def summary(store: Store) -> dict[str, Any]:
-    """What a store says of its runs and its people, as JSON values."""
+    """Facts about a store's runs, ledger and accounts, as JSON values."""
     from sqlalchemy import func, select
 
     from tacit.store import ledger, schema

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tacit.cli.errors import Commands
 from tacit.options import number, whole_number
 from tacit.privacy.errors import CorruptFile, InvalidArgument
 from tacit.privacy.files import open_regular
@@ -32,26 +33,35 @@ RESULTS = (".json", ".csv")
 MODELS, _NAMED = ("joint", "local", "distributed", "none"), "NAME[:key=value,...]"
 
 
+app = typer.Typer(
+    cls=Commands,
+    add_completion=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    pretty_exceptions_enable=False,
+)
+
+
 def asked(metavar: str, words: str, *names: str) -> Any:
-    """What a command may be given, as a text."""
+    """An option with a value."""
     return typer.Option(*names, metavar=metavar, help=words)
 
 
 def flag(words: str, *names: str) -> Any:
-    """What a command may be told to do."""
+    """An option without a value."""
     return typer.Option(*names, help=words)
 
 
 def given(metavar: str, words: str) -> Any:
-    """What a command is about."""
+    """An argument."""
     return typer.Argument(metavar=metavar, help=words)
 
 
-def command(app: typer.Typer, group: str = "") -> Callable[[Any], Any]:
-    """Adds a command, with the help that ``help.md`` has of it."""
+def command(app: typer.Typer = app, group: str = "") -> Callable[[Any], Any]:
+    """Decorator that adds a command, with the help that ``help.md`` has of it."""
 
     def added(function: Callable[..., None]) -> Callable[..., None]:
-        called = function.__name__.removesuffix("_command")
+        called = function.__name__.strip("_")
         text = texts("help.md")[f"{group} {called}".strip()]
         app.command(called, help=text.replace("[", "\\["))(function)  # no markup
         return function
@@ -142,7 +152,14 @@ def privacy_model(kind: str, epsilon: Any, delta: Any) -> PrivacyModel:
 def chosen_privacy(
     agent: AgentChoice, model: str, epsilon: str | None, delta: str | None
 ) -> PrivacyModel:
-    """The model and budget of one agent: its own where its text has one."""
+    """The model and budget of one agent.
+
+    Args:
+        agent: The agent; a budget in its own text comes first.
+        model: Name of the trust model.
+        epsilon: As text; ``None`` where it was not given.
+        delta: As text; ``None`` where it was not given.
+    """
     check_choice("--privacy", model, MODELS)
     kind, budget = agent.budget.get("privacy", model), list[float | None]()
     for name, text, example in (("epsilon", epsilon, "1"), ("delta", delta, "1e-6")):
@@ -194,7 +211,7 @@ def open_store(where: str, *, make: bool = False) -> Database:
 
 
 def store_name(where: str) -> str:
-    """What may be printed of where a store is: without a password."""
+    """A store's file or URL as it may be printed: without a password."""
     if "://" not in where:
         return where
     import sqlalchemy

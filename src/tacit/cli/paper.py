@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from tacit.cli import options
-from tacit.cli.options import asked, flag, given
+from tacit.cli.options import asked, command, flag, given
 from tacit.cli.output import print_table, say
 from tacit.options import number, whole_number
 from tacit.privacy.errors import InvalidArgument
@@ -17,7 +17,8 @@ from tacit.privacy.errors import InvalidArgument
 _GIVEN = ("world", "epsilon", "delta", "printed", "seed")
 
 
-def paper_command(
+@command()
+def _paper(
     name: Annotated[str, given("PAPER[.ALGORITHM[:key=value,...]]", "Which one.")] = "",
     world: options.OptionalWorld = None,
     users: Annotated[
@@ -30,7 +31,6 @@ def paper_command(
     ] = True,
     seed: Annotated[str, asked("N", "Of users and noise.")] = "0",
 ) -> None:
-    """Shows papers, or runs an algorithm."""
     from tacit import papers
     from tacit.cli.show import plain
     from tacit.registry import NamedMaker, build_world

@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 from tacit.cli import options
-from tacit.cli.options import asked
+from tacit.cli.options import asked, command
 from tacit.cli.output import print_json, print_table, say
 from tacit.options import whole_number
 
 if TYPE_CHECKING:
-    from tacit.simulation.plan import Plan
+    from tacit.simulation.plan import Forecast
 
 
-def plan_command(
+@command()
+def _plan(
     world: options.World,
     agent: options.Agent = "auto",
     epsilon: options.Epsilon = None,
@@ -26,7 +27,6 @@ def plan_command(
     workers: Annotated[str, asked("N", "Processes at a time.")] = "1",
     as_json: options.Json = False,
 ) -> None:
-    """Simulates what an agent will need."""
     from tacit.registry import choose_agent
     from tacit.simulation.plan import plan
 
@@ -47,8 +47,8 @@ def plan_command(
         _show(made)
 
 
-def _show(made: Plan) -> None:
-    """What to expect, and how far it can be trusted."""
+def _show(made: Forecast) -> None:
+    """Prints the expected number of users, and how far it can be trusted."""
     from tacit.simulation.result import users_words
     from tacit.simulation.tables import number_words, privacy_words
 

@@ -22,8 +22,7 @@ _MOST_ROWS = 40
 
 
 @command(app, "policy")
-def show(file: _File, as_json: options.Json = False) -> None:
-    """Says what a file says of itself."""
+def _show(file: _File, as_json: options.Json = False) -> None:
     from tacit.privacy.guarantee import Guarantee
 
     loaded, said = _read(file)
@@ -47,10 +46,9 @@ def show(file: _File, as_json: options.Json = False) -> None:
 
 
 @command(app, "policy")
-def verify(
+def _verify(
     file: _File, store: Annotated[str | None, asked("STORE", "The store of its agent.")] = None
 ) -> None:
-    """Checks a file."""
     from tacit.cli.ledger import checked
 
     problem, said = "", dict[str, Any]()
@@ -74,10 +72,9 @@ def verify(
 
 
 @command(app, "policy")
-def diff(
+def _diff(
     first: _File, second: Annotated[str, given("POLICY", "Another.")], as_json: options.Json = False
 ) -> None:
-    """Compares two policies."""
     one, two = _read(first)[0], _read(second)[0]
     found, versions = differences(one, two), f"versions {one.version} and {two.version}"
     if as_json:
@@ -105,7 +102,7 @@ def _read(file: str) -> tuple[Any, dict[str, Any]]:
 
 
 def _kind(loaded: Any) -> str:
-    """What it is: a table, mixed, gains or values."""
+    """Kind of a policy: a table, mixed, gains or values."""
     name = type(loaded).__name__.removeprefix("Published").lower()
     return "table" if name == "policy" else name
 
@@ -138,7 +135,7 @@ def differences(one: Any, two: Any) -> dict[str, Any]:
 
 
 def _arrays(policy: Any) -> dict[str, Any]:
-    """What a policy acts by, without what it says of itself."""
+    """Arrays that a policy acts by, without its metadata."""
     said = ("version", "about", "hash", "ledger_line", "ledger_head", "stored")
     held = vars(policy) | getattr(policy, "stored", {})
     return {name: value for name, value in held.items() if name not in said}

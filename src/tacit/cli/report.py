@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
@@ -15,7 +15,7 @@ import typer
 
 from tacit.cli import options
 from tacit.cli.ledger import checked, summary
-from tacit.cli.options import asked
+from tacit.cli.options import asked, command
 from tacit.cli.output import at_least, at_most, counted
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.files import open_regular, write_atomic
@@ -23,10 +23,9 @@ from tacit.privacy.files import open_regular, write_atomic
 if TYPE_CHECKING:
     from tacit.store.store import Store
 
-_FORMS = (".html", ".md", ".json")
 
-
-def report_command(
+@command()
+def _report(
     store: options.Store,
     policy: Annotated[
         list[str] | None, asked("FILE", "A published policy; may be given several times.")
@@ -34,15 +33,13 @@ def report_command(
     output: Annotated[str, asked("FILE", "Where to write it: .html, .md or .json.")] = "",
     as_json: options.Json = False,
 ) -> None:
-    """Writes or prints a report."""
     with options.open_store(store) as opened:
         if output:
             found = write_report(opened, policy or [], output)
-            text = f"{output}: {found['verdict']}\n"
+            typer.echo(f"{output}: {found['verdict']}")
         else:
             found = report(opened, policy or [])
-            text = _text(found, ".json" if as_json else ".md")
-    typer.echo(text, nl=False)
+            typer.echo(_FORMS[".json" if as_json else ".md"](found), nl=False)
     if not found["well"]:
         raise typer.Exit(1)
 
@@ -53,14 +50,15 @@ def write_report(store: Store, policies: Sequence[str], output: str) -> dict[str
     if form not in _FORMS:
         raise InvalidArgument(f"a report's name must end in {', '.join(_FORMS)}, got {output!r}")
     found = report(store, policies)
-    write_atomic(output, _text(found, form).encode(), 0o644)
+    write_atomic(output, _FORMS[form](found).encode(), 0o644)
     return found
 
 
-def _text(found: Mapping[str, Any], form: str) -> str:
-    if form == ".json":
-        return json.dumps(found, indent=2, allow_nan=False) + "\n"
-    return (html if form == ".html" else markdown)(document(found))
+_FORMS: dict[str, Callable[[Mapping[str, Any]], str]] = {
+    ".html": lambda found: html(document(found)),
+    ".md": lambda found: markdown(document(found)),
+    ".json": lambda found: json.dumps(found, indent=2, allow_nan=False) + "\n",
+}
 
 
 # Facts.
@@ -149,37 +147,28 @@ def _verdict(found: Mapping[str, Any]) -> str:
     return f"within budget: a user {over} has spent at most epsilon {cost} of {limit}"
 
 
-# Words: paragraphs, and blocks of other kinds, of which Markdown or HTML is made.
+# Blocks: paragraphs, and pairs of a kind and its content, of which Markdown or HTML is made.
 
 Block: TypeAlias = str | tuple[str, Any]
 _MARKDOWN = {"h1": "# {}", "h2": "## {}", "p": "{}", "warning": "**{}**", "pre": "```sh\n{}\n```"}
-_SIGN = ("Name and office", "Signature", "Date")
 _HTML = {"warning": '<p class="warning">{}</p>'} | {
     kind: f"<{kind}>{{}}</{kind}>" for kind in ("h1", "h2", "p", "pre")
 }
 
 
-def _said(name: str, found: Mapping[str, Any] | None = None, **more: Any) -> str:
-    """A paragraph of ``report.md``."""
-    return options.texts("report.md")[name].format(**(found or {}), **more)
-
-
 def markdown(blocks: Sequence[Block]) -> str:
-    """For repositories and mail."""
-    shown = []
-    for block in blocks:
-        kind, content = ("p", block) if isinstance(block, str) else block
-        if kind == "table":
-            lines = [[" ".join(c.replace("|", r"\|").split()) for c in row] for row in content]
-            lines.insert(1, ["---"] * len(lines[0]))
-            shown.append("\n".join(f"| {' | '.join(line)} |" for line in lines))
-        else:
-            shown.append(_MARKDOWN[kind].format(content))
-    return "\n\n".join(shown) + "\n"
+    """A document in Markdown, for repositories and mail."""
+
+    def table(rows: Any) -> str:
+        lines = [[" ".join(cell.replace("|", r"\|").split()) for cell in row] for row in rows]
+        lines.insert(1, ["---"] * len(lines[0]))
+        return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+    return "\n\n".join(_drawn(blocks, _MARKDOWN, table, str)) + "\n"
 
 
 def html(blocks: Sequence[Block]) -> str:
-    """One file, without scripts and without anything from elsewhere; the first block is its title.
+    """A document as one file, without scripts; the first block is its title.
 
     >>> print(html([("h1", "a < b"), ("warning", "no `x`")]).partition("<body>")[2].strip())
     <h1>a &lt; b</h1>
@@ -190,38 +179,51 @@ def html(blocks: Sequence[Block]) -> str:
     def inline(text: str) -> str:
         return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text))
 
-    shown = []
+    def table(rows: Any) -> str:
+        cells = [[inline(" ".join(cell.split())) for cell in row] for row in rows]
+        first, *others = ["".join(f"<td>{cell}</td>" for cell in row) for row in cells]
+        head, body = first.replace("td>", "th>"), "".join(f"<tr>{row}</tr>" for row in others)
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+    style, title = Path(__file__).with_suffix(".css").read_text(), escape(blocks[0][1])
+    meta = '<meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+    top = f"{meta}<title>{title}</title><style>\n{style}</style>"
+    page = "\n".join(_drawn(blocks, _HTML, table, inline))
+    return f'<!DOCTYPE html>\n<html lang="en"><head>{top}</head><body>\n{page}\n</body></html>\n'
+
+
+def _drawn(
+    blocks: Sequence[Block],
+    forms: Mapping[str, str],
+    table: Callable[[Any], str],
+    inline: Callable[[str], str],
+) -> Iterator[str]:
     for block in blocks:
         kind, content = ("p", block) if isinstance(block, str) else block
-        if kind == "table":
-            cells = [[inline(" ".join(cell.split())) for cell in row] for row in content]
-            first, *rows = ["".join(f"<td>{cell}</td>" for cell in row) for row in cells]
-            head, body = first.replace("td>", "th>"), "".join(f"<tr>{row}</tr>" for row in rows)
-            shown.append(f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>")
-        else:
-            shown.append(_HTML[kind].format(inline(content)))
-    style = Path(__file__).with_suffix(".css").read_text()
-    meta = '<meta charset="utf-8"><meta name="viewport" content="width=device-width">'
-    top = f"{meta}<title>{escape(blocks[0][1])}</title><style>\n{style}</style>"
-    page = "\n".join(shown)
-    return f'<!DOCTYPE html>\n<html lang="en"><head>{top}</head><body>\n{page}\n</body></html>\n'
+        yield table(content) if kind == "table" else forms[kind].format(inline(content))
+
+
+# The page.
 
 
 def document(found: Mapping[str, Any]) -> list[Block]:
     """The page, as blocks."""
-    return [
-        ("h1", f"Privacy report on {os.path.basename(found['store'])}"),
-        *_opening(found),
-        ("h2", "What is guaranteed, and to whom"),
-        *_guaranteed(found),
-        ("h2", "What was spent, and what is left"),
-        *_spent(found),
-        ("h2", "Published policies"),
-        *_policies(found),
-        ("h2", "How to verify this"),
-        *_verifying(found),
-        "   ".join(f"{what}: {'_' * 20}" for what in _SIGN),
-    ]
+    sections = {
+        f"Privacy report on {os.path.basename(found['store'])}": _opening,
+        "What is guaranteed, and to whom": _guaranteed,
+        "What was spent, and what is left": _spent,
+        "Published policies": _policies,
+        "How to verify this": _verifying,
+    }
+    blocks = list[Block]()
+    for title, section in sections.items():
+        blocks += [("h2" if blocks else "h1", title), *section(found)]
+    return blocks
+
+
+def _said(name: str, found: Mapping[str, Any] | None = None, **more: Any) -> str:
+    """A paragraph of ``report.md``."""
+    return options.texts("report.md")[name].format(**(found or {}), **more)
 
 
 def _opening(found: Mapping[str, Any]) -> Iterator[Block]:
@@ -254,34 +256,29 @@ def _guaranteed(found: Mapping[str, Any]) -> Iterator[Block]:
             continue
         yield f"{run['name']}: {Guarantee.from_dict(run['promise'])}"
         if run["episodes"] > 1 and run["user_limit"]:
-            costs = at_most(run["episode_limit"], 6), at_most(run["user_limit"], 6)
-            names = dict(zip(("each", "all"), costs, strict=True))
-            yield _said("several", run, **names)
+            each, total = at_most(run["episode_limit"], 6), at_most(run["user_limit"], 6)
+            yield _said("several", run, each=each, all=total)
 
 
 def _spent(found: Mapping[str, Any]) -> Iterator[Block]:
-    titles = ("a user of", "may spend", "has spent at most", "has left at least", "unit")
-    table, rows = [titles], [(run["name"], run) for run in found["runs"] if run["user_limit"]]
-    if found["limit"] is not None:
-        rows.append(("all runs", found["limit"]))
-    for name, run in rows:
-        for unit, key in (
-            (f"epsilon at delta = {run['delta']:g}", "epsilon"),
-            (run["unit"], "user"),
-        ):
-            if unit != "epsilon":  # of pure DP there is one row
-                shown = at_most(run[f"{key}_limit"], 6), at_most(run[f"{key}_cost"], 6)
-                table.append((name, *shown, at_least(run[f"{key}_left"], 6), unit))
-    yield "table", table
-    people = {name: at_most(found["people"][name], 6) for name in ("max", "median")}
-    yield _said("rounded", found, count=found["people"]["count"], **people)
+    table = [("a user of", "may spend", "has spent at most", "has left at least", "unit")]
     dated: list[tuple[str, ...]] = [
         ("run", "noise", "dates", "users", "blocks", "releases", "version")
     ]
+    rows = [(run["name"], run) for run in found["runs"] if run["user_limit"]]
+    for name, run in rows + [("all runs", found["limit"])] * (found["limit"] is not None):
+        units = {f"epsilon at delta = {run['delta']:g}": "epsilon", run["unit"]: "user"}
+        units.pop("epsilon", None)  # of pure DP there is one row
+        for unit, key in units.items():
+            shown = at_most(run[f"{key}_limit"], 6), at_most(run[f"{key}_cost"], 6)
+            table.append((name, *shown, at_least(run[f"{key}_left"], 6), unit))
     for run in found["runs"]:
         kind = "simulated" if run["simulation"] else "real"
         counts = (f"{run[name]:,}" for name in ("served", "blocks", "releases", "version"))
         dated.append((run["name"], kind, f"{run['first']} to {run['last']}", *counts))
+    yield "table", table
+    people = {name: at_most(found["people"][name], 6) for name in ("max", "median")}
+    yield _said("rounded", found, count=found["people"]["count"], **people)
     yield "table", dated
 
 
@@ -292,10 +289,8 @@ def _policies(found: Mapping[str, Any]) -> Iterator[Block]:
     table = [("file", "version", "published after entry", "on", "SHA-256")]
     for policy in found["policies"]:
         after = "not said" if policy["after_line"] is None else f"{policy['after_line']}"
-        if policy["simulated"]:
-            after += ", a simulation, which protects nobody"
-        if not policy["line_is_here"]:
-            after += ", which is NOT in this ledger"
+        after += ", a simulation, which protects nobody" * bool(policy["simulated"])
+        after += ", which is NOT in this ledger" * (not policy["line_is_here"])
         when, digest = policy["published"] or "not known", f"`{policy['sha256']}`"
         table.append((policy["file"], str(policy["version"]), after, when, digest))
     yield "table", table
@@ -307,3 +302,4 @@ def _verifying(found: Mapping[str, Any]) -> Iterator[Block]:
     ledger = f"tacit ledger verify {os.path.basename(found['store'])} --expect {found['head']}"
     yield "pre", "\n".join([ledger, *(f"sha256sum {p['file']}" for p in found["policies"])])
     yield _said("proves")
+    yield "   ".join(f"{what}: {'_' * 20}" for what in ("Name and office", "Signature", "Date"))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.cli import options
-from tacit.cli.options import asked
+from tacit.cli.options import asked, command
 from tacit.cli.output import print_json, print_table, say
 from tacit.privacy.errors import InvalidArgument
 
@@ -26,7 +26,8 @@ _MANY_SEEDS = 12
 _NOTHING = 0.01
 
 
-def run_command(
+@command()
+def _run(
     world: options.World,
     agent: options.Agents = ["auto"],  # noqa: B006  (typer reads it)
     epsilon: options.Epsilons = None,
@@ -42,7 +43,6 @@ def run_command(
     save: options.Save = None,
     as_json: options.Json = False,
 ) -> None:
-    """Runs agents."""
     from tacit.registry import build_world
     from tacit.simulation.run import check_optimum, usual_users
     from tacit.simulation.sweep import Job, run_jobs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.cli import options
-from tacit.cli.options import asked, flag, given
+from tacit.cli.options import asked, command, flag, given
 from tacit.cli.output import print_json, say
 from tacit.privacy.errors import InvalidArgument, MissingExtra
 
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 _FILE, _CODE = "TACIT_SERVE_FILE", "TACIT_SERVE_ALLOW_CODE"
 
 
-def serve_command(
+@command()
+def _serve(
     file: Annotated[str, given("APP.toml", "The file of the app.")],
     check: Annotated[bool, flag("Say whether all is well; exit code 1 if not.", "--check")] = False,
     expect: Annotated[
@@ -32,7 +34,6 @@ def serve_command(
     allow_code: options.AllowCode = False,
     as_json: options.Json = False,
 ) -> None:
-    """Serves, or does one of the chores."""
     from tacit.service import tokens
     from tacit.service.app_file import read_app
     from tacit.store.store import Store
@@ -40,10 +41,7 @@ def serve_command(
     app = read_app(file, logs=False, allow_code=allow_code)
     if new_token:
         token = tokens.new_token(Store(app.store), new_token)
-        if as_json:
-            print_json({"role": new_token, "token": token})
-        else:
-            typer.echo(token)
+        typer.echo(json.dumps({"role": new_token, "token": token}) if as_json else token)
     elif revoke:
         tokens.revoke_token(Store(app.store), revoke)
         say(f"{revoke} opens nothing any more")
@@ -51,7 +49,7 @@ def serve_command(
         _check(app, expect, as_json)
     else:
         os.environ |= {_FILE: os.path.abspath(file), _CODE: "1" if allow_code else ""}
-        _serve(app)
+        _listen(app)
 
 
 def _check(app: App, expect: str, as_json: bool) -> None:
@@ -68,7 +66,7 @@ def _check(app: App, expect: str, as_json: bool) -> None:
         raise typer.Exit(1)
 
 
-def _serve(app: App) -> None:
+def _listen(app: App) -> None:
     try:
         import uvicorn
     except ImportError:
@@ -108,7 +106,7 @@ def worker() -> Any:
 
 
 def tools() -> Any:
-    """What pages say of ledgers and policies, as the commands ``report`` and ``policy`` do."""
+    """Reports and differences of policies for the pages, as the commands make them."""
     from tacit.cli.policy import differences
     from tacit.cli.report import document, html, report
     from tacit.service.pages import Tools

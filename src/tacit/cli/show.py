@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from tacit.cli import options
-from tacit.cli.options import given
+from tacit.cli.options import command, given
 from tacit.cli.output import print_json, print_table, say
 from tacit.privacy.errors import InvalidArgument
 
@@ -20,12 +20,12 @@ _SIZES = ("states", "dimension", "actions", "controls", "horizon")
 _VALUES = ("optimal_value", "baseline_value", "reference_value")
 
 
-def show_command(
+@command()
+def _show(
     kind: Annotated[str, given("|".join(_KINDS), "What it is; without it, all names.")] = "",
     name: Annotated[str, given("NAME", "Its name; a world's can have options.")] = "",
     as_json: options.Json = False,
 ) -> None:
-    """Shows all names, or one world or agent."""
     if kind:
         options.check_choice("what to show", kind, _KINDS)
     found = _names(kind) if not name else _world(name) if kind == "world" else _agent(name)
@@ -33,7 +33,7 @@ def show_command(
         print_json(found)
         return
     if name:
-        _show(found)
+        _print(found)
         return
     for title, entries in found.items():
         rows = [
@@ -109,7 +109,7 @@ def _agent(name: str) -> dict[str, Any]:
     return _described(entry) | {"document": entry.document}
 
 
-def _show(found: Mapping[str, Any]) -> None:
+def _print(found: Mapping[str, Any]) -> None:
     """Documentation, options and, for a world, values."""
     if found["document"]:
         say(plain(found["document"]), as_it_is=True)

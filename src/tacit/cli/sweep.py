@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.cli import options
-from tacit.cli.options import asked, flag, given
+from tacit.cli.options import asked, command, flag, given
 from tacit.cli.output import print_json, print_table, say
 from tacit.cli.run import say_files
 from tacit.options import whole_number
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 _KEYS = ("worlds", "agents", "epsilons", "delta", "privacy", "users", "seeds", "options")
 
 
-def sweep_command(
+@command()
+def _sweep(
     file: Annotated[str, given("FILE.toml", "What to run.")],
     folder: Annotated[str, asked("FOLDER", "Where results are kept.")] = "runs",
     allow_code: options.AllowCode = False,
@@ -31,7 +32,6 @@ def sweep_command(
     save: options.Save = None,
     as_json: options.Json = False,
 ) -> None:
-    """Runs what a file describes."""
     from tacit.imports import names_of
     from tacit.simulation.sweep import SweepFailed, sweep
 
@@ -69,14 +69,14 @@ def _show(made: Sweep, as_json: bool) -> None:
         print_table(titles, lines)
 
 
-def plot_command(
+@command()
+def _plot(
     files: Annotated[list[str], given("FILE...", "Saved runs.")],
     output: Annotated[
         str, asked("FILE", "The picture, as PNG, PDF or SVG by its end.")
     ] = "plot.png",
     by_world: Annotated[bool, flag("A row for every world.", "--by-world")] = False,
 ) -> None:
-    """Draws saved runs."""
     from tacit.simulation.plots import plot_results
     from tacit.simulation.tables import load_results, merged, rows
 
@@ -89,7 +89,7 @@ def plot_command(
 
 
 def read_sweep(file: str) -> dict[str, Any]:
-    """What a file asks for, as arguments of :func:`tacit.simulation.sweep.sweep`."""
+    """Arguments of :func:`tacit.simulation.sweep.sweep` that a file has."""
     from tacit.privacy.files import parse_toml, read_file
 
     try:

@@ -330,10 +330,10 @@ def _told(released: Floats, noise: float) -> float:
 
 def _square(features: FeatureMap, spec: BoxSpec) -> float:
     """Squared length of features, between that in the middle of the box and the longest."""
-    middle = [
-        0.5 * (low + high) if math.isfinite(low + high) else 0.0
-        for low, high in zip(spec.lows, spec.highs, strict=True)
-    ]
-    here = float(np.linalg.norm(features(np.array(middle))))
-    longest = features.bound if math.isfinite(features.bound) else here
+    with np.errstate(invalid="ignore"):
+        middle = np.mean([spec.lows, spec.highs], axis=0)
+    middle = np.where(np.isfinite(middle), middle, 0.0)
+    # Maps that are no code clip states, and are longest far out; of others the middle is known.
+    far = middle if features.published_as is None else np.full(len(middle), 1e9)
+    here, longest = (float(np.linalg.norm(features(at))) for at in (middle, far))
     return max(here * math.sqrt(here * longest), 1e-12)

@@ -91,10 +91,8 @@ def root_of(gram: Floats) -> Floats:
 
     The squared length w' L L' w of the coordinates is that of the function sum_i w_i K(x_i, .), and
     independent normal noise on them is the path of a Gaussian process with covariance K, seen at
-    the points. L is the Cholesky factor where K is safely invertible. Elsewhere it is
-    V sqrt(lambda) of the eigenvectors whose eigenvalues exceed rounding errors, with fewer columns
-    than points. Sensitivity does not hang on how good that is: users are clipped, and noise is
-    added, in the coordinates themselves.
+    the points. Where K is not safely invertible there are fewer columns than points. Sensitivity
+    does not hang on that: users are clipped, and noise is added, in the coordinates themselves.
     """
     values, vectors = np.linalg.eigh(gram)
     if values[0] > 1e-10 * values[-1]:
@@ -108,16 +106,10 @@ class Basis:
     """Features, the coordinates that are released, and the prior.
 
     On a grid users' functions belong to a kernel, and Q to a smoother Gaussian process; on any
-    other map both are the features themselves.
-
-    Attributes:
-        root: (m, k), from features to released coordinates.
-        prior: (m, q): weights of a believed function are prior @ theta with standard normal
-            theta.
-        centred: whether values on a grid are, since nothing ends and a constant means nothing.
-        metric: (m, m) on a grid, such that v' metric v is the mean squared slope of a
-            function with values v; ``None`` on other maps, where the weights' own length
-            counts.
+    other map both are the features themselves. ``root``, (m, k), leads from features to released
+    coordinates. Weights of a function are a priori ``prior`` @ theta, (m, q), with standard normal
+    theta. On a grid v' ``metric`` v is the mean squared slope of a function with values v; it is
+    ``None`` on other maps, where the weights' own length counts.
     """
 
     def __init__(
@@ -232,8 +224,8 @@ class Posterior:
         evidence: Evidence,
         per_pass: int,
     ) -> None:
-        self._basis, self._constants, self._discount = basis, constants, discount
-        answers = evidence.answers
+        self._basis, self._constants, answers = basis, constants, evidence.answers
+        self._discount = discount
         gram = evidence.gram / len(answers[0].sums)
         shares = np.array([answer.users / evidence.users for answer in answers])
         stds = np.array([answer.std for answer in answers]) / shares
@@ -247,14 +239,9 @@ class Posterior:
             whiten @ root.T @ gram @ basis.prior, full_matrices=False
         )
         self._values = np.array([answer.value for answer in answers])
-        seen = np.array(
-            [
-                answer.sums / share + answer.predictions @ gram @ root
-                for answer, share in zip(answers, shares, strict=True)
-            ]
-        )
-        # (actions, modes, answers)
-        seen = np.einsum("jak,kq->aqj", seen @ whiten.T, left)
+        both = zip(answers, shares, strict=True)
+        told = np.array([a.sums / share + a.predictions @ gram @ root for a, share in both])
+        seen = np.einsum("jak,kq->aqj", told @ whiten.T, left)  # (actions, modes, answers)
         squares, index = (self._gains**2)[:, np.newaxis, np.newaxis], np.arange(len(answers))
         drift = constants.prior_drift**2 * np.minimum.outer(index, index)
         covariance = self._reward_and_moves(self._values, self._values) + drift
@@ -285,14 +272,10 @@ class Filter:
 
     Targets drift from batch to batch, as Q does. Where users were is not asked: they are taken to
     be everywhere equally often.
-
-    Attributes:
-        mean: (actions, q), in modes of the prior.
-        covariance: (actions, q, q).
     """
 
-    mean: Floats
-    covariance: Floats
+    mean: Floats  # (actions, q), in modes of the prior
+    covariance: Floats  # (actions, q, q)
 
     @classmethod
     def prior(cls, basis: Basis, constants: FunctionalConstants, actions: int) -> Filter:

@@ -63,12 +63,10 @@ class FittedFunctionalQOptions:
 
     Attributes:
         serve: which users follow what was learnt: ``"later"``, those after the last block;
-            ``"most"``, but for a few who explore before; or ``"all"``, who are asked once, as local
-            DP needs.
+            ``"most"``, but for a few who explore before; or ``"all"``, who are asked once.
         ends: whether episodes may end early, which is then worth 0; by default if the spec says
             so, or has features that are no grid.
-        constants: tuned numbers; ``GRID`` or ``MAP`` of :mod:`tacit.continuous.estimate` by
-            default.
+        constants: ``GRID`` or ``MAP`` of :mod:`tacit.continuous.estimate` by default.
     """
 
     serve: Literal["later", "most", "all"] = "later"
@@ -132,10 +130,6 @@ class FittedFunctionalQ(BoxAlgorithm[FittedFunctionalQState]):
     >>> agent = FittedFunctionalQ(line().spec, 5000, JointDP(0.9, 1e-4), noise_seed=0, serve="most")
     >>> agent.schedule.blocks
     (84, 4916)
-
-    Attributes:
-        ends: whether episodes may end early.
-        ahead: horizon of the first plan.
     """
 
     name: ClassVar[str] = "fitted_functional_q"

@@ -116,33 +116,24 @@ class Custom(FeatureMap):
     """A function of your own. It cannot be published as numbers, only as code.
 
     Non-finite states never reach the function, and non-finite features become the zero vector.
-    Features that are longer than ``bound`` are scaled down to it, so that the bound holds whatever
-    the function does.
 
     Attributes:
         function: maps finite states, (n, D), to features, (n, size). It must treat every state on
             its own and must not raise: else one user could change what is done to others.
         size: how many features there are.
-        bound: the largest norm; infinite by default, which leaves clipping to the statistics.
 
-    >>> features = Custom(lambda states: states**2, size=1, bound=1.0)
-    >>> features([[0.5], [3.0], [np.nan]]).tolist()
-    [[0.25], [1.0], [0.0]]
+    >>> Custom(lambda states: states**2, size=1)([[0.5], [3.0], [np.nan]]).tolist()
+    [[0.25], [9.0], [0.0]]
     """
 
     function: Callable[[Floats], ArrayLike]
     size: int
-    bound: float = math.inf
 
     def __post_init__(self) -> None:
         if not callable(self.function):
             raise InvalidArgument(f"function must be callable, got {self.function!r}")
         object.__setattr__(self, "size", check_size("size", self.size))
         check_count("size", self.size)
-        good = isinstance(self.bound, (int, float, np.integer, np.floating))
-        if not good or isinstance(self.bound, bool) or not self.bound > 0.0:
-            raise InvalidArgument(f"bound must be a number > 0, got {self.bound!r}")
-        object.__setattr__(self, "bound", float(self.bound))
 
     @property
     def dimension(self) -> None:
@@ -155,7 +146,7 @@ class Custom(FeatureMap):
 
     def __repr__(self) -> str:
         # An address in memory would differ from one run to the next.
-        return f"Custom({_named(self.function)}, size={self.size}, bound={self.bound!r})"
+        return f"Custom({_named(self.function)}, size={self.size})"
 
     def _evaluate(self, states: Floats) -> Floats:
         # A user's values must not warn either.
@@ -167,15 +158,6 @@ class Custom(FeatureMap):
                 f"({len(states)}, {self.size}), got {features.shape}"
             )
         features[~np.isfinite(features).all(axis=1)] = 0.0
-        if math.isfinite(self.bound):
-            # The largest entry first: squares of large numbers overflow.
-            largest = np.abs(features).max(axis=1, keepdims=True)
-            unit = features / np.where(largest > 0.0, largest, 1.0)
-            norms = np.linalg.norm(unit, axis=1, keepdims=True)
-            with np.errstate(over="ignore"):
-                long = norms * largest > self.bound
-            shortened = unit / np.where(norms > 0.0, norms, 1.0) * self.bound
-            features = np.where(long, shortened, features)
         return features
 
 

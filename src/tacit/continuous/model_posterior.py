@@ -20,7 +20,6 @@ from tacit.continuous.transition_moments import (
     FIRST_POWER,
     ScaleHistogram,
     TerminationHistogram,
-    TerminationMoments,
     TransitionMoments,
     angles_of,
 )
@@ -139,31 +138,17 @@ class ModelPosterior(BoxAlgorithm[ModelPosteriorState]):
             release = yield Query(self._how_far(), share=SCALES)
             moves, ends = self._prior(release.parts)
             left = 1.0 - SCALES
-        if ends is None:
-            moments = yield Query(self._moments(moves))
-        elif ends.boxed:
-            asked = TerminationHistogram(self.spec, *ends.box.edges)
-            places = yield Query(asked, share=ENDS * left)
-            moments = yield Query(self._moments(moves))
-            box = ends.box.after(places.parts, float(np.max(places.std["ends"])))
-            ends = replace(ends, box=box)
-        else:
-            of_ends = TerminationMoments(self.spec, ends.signs.features)
-            signs = yield Query(of_ends, share=ENDS * left)
-            moments = yield Query(self._moments(moves))
-            std = float(np.max(signs.std["moments"]))
-            ends = replace(ends, signs=ends.signs.after(signs["moments"], std))
+        asked = None if ends is None else (yield Query(ends.query(self.spec), share=ENDS * left))
+        metric, scales, _ = moves.metric()
+        known = self.spec, moves.features, metric, moves.model, scales
+        moments = yield Query(TransitionMoments(*known, self.learns_rewards))
+        if ends is not None and asked is not None:
+            ends = ends.after(asked)
         std = float(np.max(moments.std["moments"]))
         return ModelPosteriorState(moves.after(moments["moments"], std, block.users), ends)
 
     def _how_far(self) -> ScaleHistogram:
         return ScaleHistogram(self.spec, self.learns_rewards)
-
-    def _moments(self, moves: TransitionPosterior) -> TransitionMoments:
-        metric, scales, _ = moves.metric()
-        return TransitionMoments(
-            self.spec, moves.features, metric, moves.model, scales, self.learns_rewards
-        )
 
     # The model.
 

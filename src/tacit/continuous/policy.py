@@ -30,23 +30,9 @@ class QPolicy:
     favoured by its number. The arrays are copies and read-only: what was published cannot change.
 
     With ``explorers`` or ``bursts`` random actions are held for a while: single random steps
-    explore little. A part ``explorers`` of users try one random action after the other. Each other
-    user is greedy, but for bursts of a random action, which begin with the chance ``bursts`` over
-    how long she holds one. How long that is, is geometric, with a mean of 2^0 to 2^5 steps that is
-    drawn once for each user. All of it is drawn before the first step, whatever states follow
-    (:func:`tacit.continuous.world.exploration`), so that who serves a real user draws a column of
-    it once per episode. :meth:`act`, and readers of a published file, which hold nothing, try as
-    many actions, but each for one step: ``epsilon`` is then how often a user explores on average.
-
-    Attributes:
-        features: the map that values are linear on.
-        weights: shape (actions, features.size).
-        epsilon: the probability of a uniform action, in [0, 1]; it follows from the last two, where
-            any is given.
-        version: which policy of its agent it is.
-        preference: all actions, the one that wins ties first; in the order of labels by default.
-        explorers: the part of users who hold random actions all the time, in [0, 1].
-        bursts: how often others begin to, in [0, 1].
+    explore little (:func:`tacit.continuous.world.exploration`). :meth:`act`, and readers of a
+    published file, which hold nothing, try as many actions, but each for one step: ``epsilon`` is
+    then how often a user explores on average.
 
     >>> from tacit.continuous import Grid
     >>> policy = QPolicy(Grid((0.0,), (1.0,), (2,)), [[1.0, 0.0], [0.0, 1.0]])
@@ -55,13 +41,13 @@ class QPolicy:
     """
 
     features: FeatureMap
-    weights: Floats
-    epsilon: float = 0.0
-    version: int = 0
-    # Never None once made; None stands for the order of labels.
+    weights: Floats  # (actions, features.size)
+    epsilon: float = 0.0  # follows from the last two, where any is given
+    version: int = 0  # which policy of its agent it is
+    # All actions, the one that wins ties first; None stands for the order of labels, until made.
     preference: tuple[int, ...] = None  # type: ignore[assignment]
-    explorers: float = 0.0
-    bursts: float = 0.0
+    explorers: float = 0.0  # part of users who hold random actions all the time
+    bursts: float = 0.0  # how often others begin to
     kind: ClassVar[str] = "q"  # of its public file
 
     def __post_init__(self) -> None:

@@ -29,33 +29,22 @@ class BoxSpec:
 
     All of it is public knowledge from before the first user. Specs are equal if all they say is.
 
-    Attributes:
-        lows: the lower corner of the box, D numbers; infinite only beside ``features``.
-        highs: its upper corner.
-        actions: how many actions there are.
-        horizon: steps of a user's episode, H.
-        reward_range: the smallest and the largest reward.
-        discount: what the agent should weigh the future with, in [0, 1): the horizon of its plans,
-            which is not the users'. Values of worlds are not discounted.
-        features: a feature map that suits the world, or ``None`` to leave it to the agent.
-        names: what the coordinates are called, or ``None``.
-        may_end: whether episodes may end before their last step. A time limit is no end.
-        action_box: the box that actions are vectors of, if they are numbers of its mesh.
-
     >>> BoxSpec((0.0,), (1.0,), actions=2, horizon=50, reward_range=(0.0, 0.5)).dimension
     1
     """
 
     closed: ClassVar[bool] = True  # whether a box without features must be finite
-    lows: tuple[float, ...]
-    highs: tuple[float, ...]
-    actions: int
-    horizon: int
-    reward_range: tuple[float, float] = (0.0, 1.0)
+    lows: tuple[float, ...]  # the lower corner of the box, D numbers
+    highs: tuple[float, ...]  # its upper corner
+    actions: int  # how many actions there are
+    horizon: int  # steps of a user's episode, H
+    reward_range: tuple[float, float] = (0.0, 1.0)  # the smallest and the largest reward
+    # Weight of the future, in [0, 1): the horizon of plans. Values of worlds are not discounted.
     discount: float = 0.95
-    features: FeatureMap | None = None
-    names: tuple[str, ...] | None = None
+    features: FeatureMap | None = None  # a map that suits the world; ``None``: the agent's choice
+    # Whether episodes may end before their last step. A time limit is no end.
     may_end: bool = field(default=False, kw_only=True)
+    # The box that actions are vectors of, if they are numbers of its mesh.
     action_box: ActionBox | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
@@ -70,7 +59,7 @@ class BoxSpec:
                     f"actions must be {self.action_box.size}, the points of the mesh of "
                     f"action_box, got {self.actions}"
                 )
-        ends = vector("reward_range", self.reward_range, finite=False)
+        ends = vector("reward_range", self.reward_range)
         if len(ends) != 2 or not (ends[0] < ends[1] and math.isfinite(ends[1] - ends[0])):
             raise InvalidArgument(
                 f"reward_range must be two finite numbers that increase, got {self.reward_range!r}"
@@ -85,12 +74,6 @@ class BoxSpec:
                 f"lows and highs must be finite unless there are features, got {self.lows} "
                 f"and {self.highs}"
             )
-        if self.names is not None:
-            instance_of("names", self.names, (tuple, list))
-            names = tuple(self.names)
-            if len(names) != self.dimension or not all(isinstance(name, str) for name in names):
-                raise InvalidArgument(f"names must be {self.dimension} texts, got {self.names!r}")
-            object.__setattr__(self, "names", names)
 
     @cached_property
     def dimension(self) -> int:
@@ -169,12 +152,7 @@ class SmoothSpec(_FunctionSpec):
 
     The box may be open: an agent with a model finds out privately how large coordinates get.
 
-    Attributes:
-        angles: which coordinates are angles, in [-pi, pi], where both ends are one place.
-        pushes: a vector for each action, if it is known in which direction actions push and how
-            much; the moves of states are then believed to be linear in it.
-        reward: rewards of (states, actions, next states), if they are known; of rows, (n,).
-        ends: at which states, (n, D), an episode is over, if that is known; of rows, (n,).
+    ``ends`` says at which states, (n, D), an episode is over, if that is known.
 
     >>> spec = SmoothSpec((-3.1415926535, -8.0), (3.1415926535, 8.0), actions=3, horizon=200,
     ...                   angles=(0,), pushes=((-1.0,), (0.0,), (1.0,)))
@@ -183,10 +161,13 @@ class SmoothSpec(_FunctionSpec):
     """
 
     closed: ClassVar[bool] = False
-    said = ("names", "may_end", "action_box", "angles", "pushes", "knows_rewards", "digest")
+    said = ("may_end", "action_box", "angles", "pushes", "knows_rewards", "digest")
+    # Coordinates that are angles, in [-pi, pi], where both ends are one place.
     angles: tuple[int, ...] = field(default=(), kw_only=True)
+    # A vector for each action, if it is known in which direction actions push and how much: moves
+    # of states are then believed to be linear in it.
     pushes: tuple[tuple[float, ...], ...] | None = field(default=None, kw_only=True)
-    reward: MoveReward | None = field(default=None, kw_only=True)
+    reward: MoveReward | None = field(default=None, kw_only=True)  # if rewards are known
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -243,13 +224,6 @@ class SimulatedSpec(_FunctionSpec):
     are at least 0 and add up to 1, the same at every step. Of each model, ``samples`` next states
     are drawn at public states, from ``sampling_seed``; users' data never meet a simulator.
 
-    Attributes:
-        models: d simulators, ``model(states, actions, rng) -> next states``.
-        reward: the known mean rewards, (n,), of new states, (n, D).
-        samples: next states drawn of every model, public state and action.
-        sampling_seed: of these draws.
-        ends: at which new states, (n, D), an episode is over, if any; of rows, (n,).
-
     >>> ahead = lambda states, actions, rng: states + 0.1
     >>> stays = lambda states, actions, rng: states
     >>> spec = SimulatedSpec((0.0,), (1.0,), actions=1, horizon=5, models=(ahead, stays),
@@ -259,8 +233,10 @@ class SimulatedSpec(_FunctionSpec):
     """
 
     said = ("mixed", "samples", "sampling_seed", "digest")
-    models: tuple[VectorSampler, ...] = field(kw_only=True)
+    models: tuple[VectorSampler, ...] = field(kw_only=True)  # d simulators
+    # Known mean rewards, (n,), of new states, (n, D).
     reward: Callable[[Floats], ArrayLike] = field(kw_only=True)
+    # Next states drawn of every model, public state and action, and the seed of these draws.
     samples: int = field(default=64, kw_only=True)
     sampling_seed: int = field(default=0, kw_only=True)
 

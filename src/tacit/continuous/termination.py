@@ -6,12 +6,22 @@ import math
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tacit.continuous.transition_model import PolynomialFeatures
-from tacit.continuous.transition_moments import BINS, GOING, TerminationHistogram
+from tacit.continuous.transition_moments import (
+    BINS,
+    GOING,
+    TerminationHistogram,
+    TerminationMoments,
+)
 from tacit.privacy.statistic import Bools, Floats, Ints
+
+if TYPE_CHECKING:
+    from tacit.continuous.spec import BoxSpec
+    from tacit.privacy.curator import Release
 
 # Standard deviations of noise from which on ends are sure, and likely.
 _SURE, _LIKELY = 4.0, 2.0
@@ -40,31 +50,22 @@ class TerminationBox:
     who explore hope for one there as long as none has been found; along a coordinate in which they
     got no farther for two blocks they give up.
 
-    Attributes:
-        edges: the lower and the upper corner of the box that is asked about.
-        coordinates: (c,), those that are asked about.
-        reward_range: the smallest and the largest reward.
-        ends, going, lengths: released, summed over blocks.
-        variance: of their noise.
-        lows, highs: between these, episodes go on.
-        explained: the part of ends that is beyond, surely.
-        seen: (c, 2), the first bin of each coordinate that users have surely been to, and the one
-            after the last; -1 where that is not known.
-        stalled: (c, 2), for how many blocks they got no farther.
     """
 
-    edges: tuple[Floats, Floats]
-    coordinates: Ints
+    edges: tuple[Floats, Floats]  # the lower and the upper corner of the box that is asked about
+    coordinates: Ints  # (c,), those that are asked about
     reward_range: tuple[float, float]
-    ends: Floats
+    ends: Floats  # released, summed over blocks, as the next two
     going: Floats
     lengths: Floats
-    lows: Floats
+    lows: Floats  # between these, episodes go on
     highs: Floats
+    # (c, 2), the first bin of each coordinate that users have surely been to, and the one after the
+    # last; -1 where that is not known.
     seen: Ints
-    stalled: Ints
-    variance: float = 0.0
-    explained: float = 1.0
+    stalled: Ints  # (c, 2), for how many blocks they got no farther
+    variance: float = 0.0  # of the releases' noise
+    explained: float = 1.0  # the part of ends that is beyond, surely
 
     @classmethod
     def of(cls, asked: TerminationHistogram) -> TerminationBox:
@@ -199,17 +200,11 @@ class TerminationBox:
 
 @dataclass(frozen=True, eq=False)
 class TerminationRegression:
-    """Where episodes end, by regression of signs on features of states.
+    """Where episodes end, by regression of signs on features of states."""
 
-    Attributes:
-        features: what the boundary is linear in.
-        moments: released, summed over blocks.
-        variance: of their noise.
-    """
-
-    features: PolynomialFeatures
-    moments: Floats
-    variance: float = 0.0
+    features: PolynomialFeatures  # that the boundary is linear in
+    moments: Floats  # released, summed over blocks
+    variance: float = 0.0  # of their noise
 
     @classmethod
     def of(cls, features: PolynomialFeatures) -> TerminationRegression:
@@ -249,6 +244,20 @@ class TerminationModel:
     def boxed(self) -> bool:
         """Whether a box is believed in, and asked about."""
         return bool(len(self.box.coordinates)) and self.box.explained >= _A_BOX
+
+    def query(self, spec: BoxSpec) -> TerminationHistogram | TerminationMoments:
+        """The statistic that the next block is asked."""
+        if self.boxed:
+            return TerminationHistogram(spec, *self.box.edges)
+        return TerminationMoments(spec, self.signs.features)
+
+    def after(self, release: Release) -> TerminationModel:
+        """With one more release."""
+        if self.boxed:
+            box = self.box.after(release.parts, float(np.max(release.std["ends"])))
+            return replace(self, box=box)
+        std = float(np.max(release.std["moments"]))
+        return replace(self, signs=self.signs.after(release["moments"], std))
 
     def __call__(self, states: Floats) -> Bools:
         """Whether episodes are over at states (n, D)."""

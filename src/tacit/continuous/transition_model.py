@@ -119,24 +119,17 @@ def _contrasts(actions: int) -> Floats:
 class TransitionPosterior:
     """Believed weights of features, for every output, and their posterior covariances.
 
-    Attributes:
-        features: what moves are linear in, p of them.
-        units: (outputs,), how large moves are.
-        chance: whether moves may stray by chance.
-        model: (p, outputs), the posterior means.
-        spread: (outputs, p, p), the posterior covariances, in squares of ``units``.
-        rest: (outputs,), how much moves stray by chance, in squares of ``units``; 0 unless
-            ``chance``. Residuals are then measured by it too, and only what weights explain of them
-            scales a prior. Steps are divided by their lengths all the same, so that what is learnt
-            of moves that are mostly chance is nearer to likely ones than to their mean.
+    With ``chance`` residuals are measured by ``rest``, too, and only what weights explain of them
+    scales a prior. Steps are divided by their lengths all the same, so that what is learnt of moves
+    that are mostly chance is nearer to likely ones than to their mean.
     """
 
-    features: PolynomialFeatures
-    units: Floats
-    chance: bool
-    model: Floats
-    spread: Floats
-    rest: Floats
+    features: PolynomialFeatures  # that moves are linear in, p of them
+    units: Floats  # (outputs,), how large moves are
+    chance: bool  # whether moves may stray by chance
+    model: Floats  # (p, outputs), the posterior means
+    spread: Floats  # (outputs, p, p), the posterior covariances, in squares of ``units``
+    rest: Floats  # (outputs,), how much moves stray by chance, in the same; 0 unless ``chance``
 
     @classmethod
     def prior(

@@ -14,8 +14,8 @@ from tacit.continuous.policy import QPolicy
 from tacit.continuous.spec import BoxSpec
 from tacit.continuous.stochastic_policy import SoftmaxPolicy
 from tacit.core.world import Form
+from tacit.data.episodes import VectorEpisodes
 from tacit.data.sizes import check_bytes, check_users
-from tacit.data.vector_episodes import VectorEpisodes
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, Bools, Floats, Ints, StreamedBlock
 
@@ -182,7 +182,11 @@ def roll_out(
 def exploration(policy: QPolicy, coins: Floats) -> Ints | None:
     """Actions that users try whatever their states, (H, n), by uniform numbers of [0, 1), (H, n).
 
-    They are -1 where users act greedily; ``None`` if all always do.
+    They are -1 where users act greedily; ``None`` if all always do. A part ``explorers`` of users
+    try one random action after the other. Each other user is greedy, but for bursts of a random
+    action, which begin with the chance ``bursts`` over how long she holds one. How long that is, is
+    geometric, with a mean of 2^0 to 2^5 steps that is drawn once for each user. All of it is drawn
+    before the first step, so that who serves a real user draws a column of it once per episode.
     """
     if policy.epsilon == 0.0 or not coins.size:
         return None

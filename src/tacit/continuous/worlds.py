@@ -13,7 +13,7 @@ from tacit.continuous.policy import QPolicy
 from tacit.continuous.spec import BoxSpec
 from tacit.continuous.stochastic_policy import SoftmaxPolicy
 from tacit.continuous.world import VectorWorld, chooser, roll_out
-from tacit.data.vector_episodes import VectorEpisodes
+from tacit.data.episodes import VectorEpisodes
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Bools, Floats, Ints
 
@@ -42,7 +42,6 @@ class BoxWorld(VectorWorld):
         reward_range: the smallest and the largest reward.
         discount: see :class:`~tacit.continuous.spec.BoxSpec`, as for the following.
         features: a map that suits the world.
-        names: of the coordinates.
 
     >>> world = BoxWorld(lambda states: states[..., 0], name="up", reward_range=(0, 1))
     >>> world.value(QPolicy.uniform(1, 2)) == world.baseline_value < world.optimal_value
@@ -60,12 +59,11 @@ class BoxWorld(VectorWorld):
         reward_range: tuple[float, float] = (0.0, 0.5),
         discount: float = 0.95,
         features: FeatureMap | None = None,
-        names: tuple[str, ...] | None = None,
     ) -> None:
         D = self.dimension
         if not callable(reward):
             raise InvalidArgument(f"reward must be a function of states, got {reward!r}")
-        known = 2 * D, horizon, reward_range, discount, features, names
+        known = 2 * D, horizon, reward_range, discount, features
         super().__init__(BoxSpec((0.0,) * D, (1.0,) * D, *known), name)
         self._reward = reward
 
@@ -169,7 +167,7 @@ def line(horizon: int = 50, discount: float = 0.95) -> BoxWorld:
     (20.71, 10.86)
     """
     name = f"line:horizon={horizon},discount={discount}"
-    return BoxWorld(_closeness, name, horizon, discount=discount, names=("level",))
+    return BoxWorld(_closeness, name, horizon, discount=discount)
 
 
 def _closeness(states: Floats) -> Floats:

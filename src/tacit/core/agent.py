@@ -25,9 +25,8 @@ from tacit.core.public_file import facts_of, publish_with, published_bytes
 from tacit.core.release_loop import ReleaseLoop
 from tacit.core.stored_run import Checkpoint, StoredRun, warn_of_budget
 from tacit.core.world import Data
-from tacit.data.columns import as_numbers
-from tacit.data.episodes import Episodes
-from tacit.data.vector_episodes import VectorEpisodes
+from tacit.data.episodes import Episodes, VectorEpisodes
+from tacit.data.reading import as_numbers
 from tacit.privacy.arguments import instance_of
 from tacit.privacy.distributed import DistributedCurator
 from tacit.privacy.errors import HorizonExceeded, InvalidArgument
@@ -173,7 +172,7 @@ class Agent(Uncopyable):
                 with agent._alone("forget"):
                     agent.intake.settle()
             with self.store.write() as db:
-                found = runs.forget(db, self.store, *self.store.pseudonyms(db, [person]))
+                found = runs.forget(db, *self.store.pseudonyms([person]))
             if found is not None:
                 break
             time.sleep(0.05)  # a block is held: its release comes first
@@ -436,15 +435,15 @@ class Agent(Uncopyable):
             runs.keep_policy(db, self.run_name, version, body)
         return self.policy_body(version)
 
-    def trouble(self, problem: str) -> None:
+    def report_problem(self, problem: str) -> None:
         """Notes a problem, in public words, for every process to tell."""
         with self.store.write() as db:
-            runs.trouble(db, self.run_name, problem)
+            runs.report_problem(db, self.run_name, problem)
 
-    def well(self, problem: str = "") -> None:
+    def resolve_problem(self, problem: str = "") -> None:
         """Ends a problem, or all of them."""
         with self.store.write() as db:
-            runs.well(db, self.run_name, problem)
+            runs.resolve_problem(db, self.run_name, problem)
 
     def problems(self) -> list[str]:
         """Problems of the run, whichever process found them."""

@@ -20,7 +20,6 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.algorithm import Plan
 from tacit.core.stored_run import Checkpoint, RunView, StoredRun
 from tacit.privacy.arguments import row_ids
 from tacit.privacy.errors import HorizonExceeded, InvalidArgument, TacitWarning
@@ -190,13 +189,13 @@ class EpisodeIntake:
         try:
             came = self._new(view.row, self._named(data, ids, events))
             self._check_open(view.row, came.rows)
-            arrivals = came.only(self._teaching(view, came.rows))
-            data = self._with_component(arrivals.rows, view.checkpoint.plan)
+            on_policy = self.run.algorithm.on_policy(view.checkpoint.plan) and not data.aggregate
+            arrivals = came.only(self._teaching(view, came.rows)) if on_policy else came
+            data = _with_component(arrivals.rows, view.checkpoint.plan.policy, on_policy)
             arrivals, users = arrivals._replace(rows=data), data.users
             self._check_schema(view, data)
             known, version = given - came.rows.users, view.row.version
             found = Receipt(given, retired=came.rows.users - users, known=known, version=version)
-            on_policy = self.run.algorithm.on_policy(view.checkpoint.plan) and not data.aggregate
             while start < users:
                 here = self.run.look()
                 room, before = self.room(here), self.users_taken(here.row)
@@ -245,15 +244,15 @@ class EpisodeIntake:
 
     def _named(self, data: Block, ids: Ids, events: Sequence[str] | None) -> Arrivals:
         """A call's users, by the hashes of their names and events, where they have any."""
-        names, keys, keyed = list[str](), list[str](), self.run.store.keyed
+        names, keys, hashed = list[str](), list[str](), self.run.store.pseudonyms
         if ids is not None:
             row_ids(ids, data.users)
-            names = [keyed("person", str(name)) for name in ids]
+            names = hashed(ids)
         if events is not None:
             both = [*zip(names or [""] * data.users, events, strict=False)]
             if len(events) != data.users or len({*both}) != data.users:
                 raise InvalidArgument("events must be one for each user, and no two the same")
-            keys = [keyed("person", f"{name} {event}") for name, event in both]
+            keys = hashed([f"{name} {event}" for name, event in both])
         return Arrivals(data, names, keys, range(data.users))
 
     def _new(self, row: Any, arrivals: Arrivals) -> Arrivals:
@@ -261,7 +260,7 @@ class EpisodeIntake:
         if not arrivals.keys:
             return arrivals
         with self.run.store.read() as db:
-            old = {event.event for event in runs.known(db, row, arrivals.keys)}
+            old = {event.event for event in runs.known(db, row, event=arrivals.keys)}
         return arrivals.only([i for i, key in enumerate(arrivals.keys) if key not in old])
 
     def _check_open(self, row: Any, data: Block) -> None:
@@ -289,17 +288,15 @@ class EpisodeIntake:
 
     def _teaching(self, view: RunView, data: Block) -> Sequence[int]:
         """Rows of users whose version teaches something; others are retired."""
-        everyone, algorithm = range(data.users), self.run.algorithm
-        alone = data.aggregate or not algorithm.on_policy(view.checkpoint.plan)
-        if alone or "versions" not in data.arrays:
-            return everyone
-        serving, latest, age = view.row.version, view.row.latest, algorithm.max_age
+        if "versions" not in data.arrays:
+            return range(data.users)
+        serving, latest, age = view.row.version, view.row.latest, self.run.algorithm.max_age
         oldest = max(serving - age, view.checkpoint.at.offset)
         newest = latest if age else serving
-        versions = np.asarray(data["versions"])
+        versions = np.asarray(data.arrays["versions"])
         here = (versions >= oldest) & (versions <= newest)
         if here.all():
-            return everyone
+            return range(data.users)
         if not ((versions >= 0) & (versions <= latest)).any():
             raise InvalidArgument(
                 f"versions must say which published policy each user followed, 0 to {latest}"
@@ -309,28 +306,6 @@ class EpisodeIntake:
         said += f"{oldest} to {newest}, and teach this agent nothing: they were not taken"
         warnings.warn(said, TacitWarning, stacklevel=4)
         return found
-
-    def _with_component(self, data: Block, plan: Plan) -> Block:
-        """Users with the components that they drew, as a mixed policy needs them.
-
-        Each user says which one she drew. Where none does, none of them would count: that is
-        refused, if only those count who followed the policy.
-        """
-        policy = plan.policy
-        mixed, given = hasattr(policy, "components"), "components" in data.arrays
-        if mixed == given or data.aggregate:
-            return data
-        several = not given and len(policy.components) > 1
-        if data.users and several and self.run.algorithm.on_policy(plan):
-            raise InvalidArgument(
-                f"policy {policy.version} is mixed, and these episodes do not say which of its "
-                "components each user drew: give components=..., of a log component=..."
-            )
-        arrays = {name: array for name, array in data.arrays.items() if name != "components"}
-        if mixed:
-            only = 0 if len(policy.components) == 1 else -1
-            arrays["components"] = np.full(data.users, only, dtype=np.int64)
-        return Block(data.users, arrays)
 
     def put(self, arrivals: Arrivals, seen: Any) -> Receipt | None:
         """Puts users into the block that fills; None if it is not as it was seen."""
@@ -361,21 +336,22 @@ class EpisodeIntake:
 
         They are refused now by the same rule as then.
         """
+        if not arrivals.names:
+            return arrivals
         row = self.run.look().row
-        block = row.block
-        if self.visits is None and arrivals.names:
+        rows, visits, block = list[int](), self.visits, row.block
+        if visits is None:
             with self.run.store.read() as db:
-                self.visits = runs.came(db, row)
+                visits = runs.came(db, row)
             for name in self.buffer.names if self.buffer.users(block) else ():
-                self.visits[name] = (self.visits.get(name, (0, -1))[0] + 1, block)
-        rows, visits = list[int](), self.visits or {}
+                visits[name] = (visits.get(name, (0, -1))[0] + 1, block)
         for i, name in enumerate(arrivals.names):
-            count, last = visits.get(name, (0, -1))
-            if not runs.spent_up(row, block, count, last):
-                visits[name] = (count + 1, block)
+            came = visits.get(name, (0, -1))
+            if not runs.spent_up(row, block, came):
+                visits[name] = (came[0] + 1, block)
                 rows.append(i)
-        self.visits = visits if arrivals.names else self.visits
-        return arrivals.only(rows) if arrivals.names else arrivals
+        self.visits = visits
+        return arrivals.only(rows)
 
     def spill(self, db: Any, row: Any) -> None:
         """Writes the users who wait in memory to the store."""
@@ -396,10 +372,10 @@ class EpisodeIntake:
         data = b"" if in_memory else dump((rows.aggregate, dict(rows.arrays)))
         shares = {row.version: rows.users}
         if "versions" in rows.arrays:
-            found, counts = np.unique(rows["versions"], return_counts=True)
+            found, counts = np.unique(rows.arrays["versions"], return_counts=True)
             shares = dict(zip(found.tolist(), counts.tolist(), strict=True))
         packet = runs.Packet(block, rows.users, data, shares, people, events)
-        number = runs.put(db, self.run.store, row, packet)
+        number = runs.put(db, row, packet)
         if in_memory:
             self.packets[number] = rows
 
@@ -451,17 +427,16 @@ class EpisodeIntake:
                     self._writing = Counter()
 
     def _count(self, db: Any, row: Any, now: Checkpoint, taken: Places) -> None:
-        for block in sorted({block for block, _ in taken}):
-            shares = {v: n for (b, v), n in taken.items() if b == block}
-            self._close_full(db, row, now, runs.take_places(db, row, block, shares))
+        for block in runs.take_places(db, row, taken):
+            self._close_full(db, row, now, block)
 
     def _close_full(self, db: Any, row: Any, now: Checkpoint, block: Any) -> None:
         """Closes a block that has all its places; the next one opens if it may."""
-        if block is None or block.stage != "open" or block.places < block.size:
+        if block.stage != "open" or block.places < block.size:
             return
         runs.set_block(db, row, block.block, stage="closed", at=time.time())
         if self.run.fills_ahead(now):
-            self.run.open_next(db, row, now, block.block)
+            self.run.open_next(db, now, block.block)
 
     def receive(
         self, rows: Block, people: Sequence[str], events: Sequence[str], tickets: Sequence[str]
@@ -478,8 +453,8 @@ class EpisodeIntake:
         with self._written() as taken, store.write() as db:
             row = runs.find(db, self.run.name)
             self._count(db, row, now, taken)  # or places of these devices would count twice
-            names = store.pseudonyms(db, people)
-            keys = store.pseudonyms(db, [f"{n} {e}" for n, e in zip(names, events, strict=True)])
+            names = store.pseudonyms(people)
+            keys = store.pseudonyms([f"{n} {e}" for n, e in zip(names, events, strict=True)])
             told, groups = runs.decide(db, row, keys, tickets, [*map(self._place, tickets)])
             for (number, version), some in sorted(groups.items()):
                 if self.run.algorithm.privacy.devices_add and version != row.version:
@@ -533,6 +508,27 @@ def _room(
     longer = np.empty((max(needed, 2 * len(column)), *column.shape[1:]), dtype)
     longer[:users] = column[:users]
     return longer
+
+
+def _with_component(data: Block, policy: Any, on_policy: bool) -> Block:
+    """Users with the components that they drew, as a mixed policy needs them.
+
+    Each user says which one she drew. Where none does, none of them would count: that is refused,
+    if only those count who followed the policy.
+    """
+    mixed, given = hasattr(policy, "components"), "components" in data.arrays
+    if mixed == given or data.aggregate:
+        return data
+    if data.users and not given and len(policy.components) > 1 and on_policy:
+        raise InvalidArgument(
+            f"policy {policy.version} is mixed, and these episodes do not say which of its "
+            "components each user drew: give components=..., of a log component=..."
+        )
+    arrays = {name: array for name, array in data.arrays.items() if name != "components"}
+    if mixed:
+        only = 0 if len(policy.components) == 1 else -1
+        arrays["components"] = np.full(data.users, only, dtype=np.int64)
+    return Block(data.users, arrays)
 
 
 def _rows(block: Block, rows: Sequence[int]) -> Block:

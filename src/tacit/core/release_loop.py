@@ -96,7 +96,7 @@ class ReleaseLoop:
             else:
                 runs.set_block(db, view.row, block.block, stage="sealed")
                 if view.filling.block == block.block and run.fills_ahead(now):
-                    run.open_next(db, view.row, now, block.block)
+                    run.open_next(db, now, block.block)
             found = runs.find(db, run.name), runs.block_of(db, run.name, block.block)
         if found[1].stage == "open":
             raise Conflict("nobody came")
@@ -109,7 +109,7 @@ class ReleaseLoop:
         with run.store.read() as db:
             done, packets = runs.recorded(db, view.row, block.block), []
             if block.stage == "sealed":
-                packets = runs.data_of(db, run.store, view.row, block.block)
+                packets = runs.data_of(db, view.row, block.block)
             plans = self._plans(db, now, shares)
             if run.releases_drawn != view.row.releases:
                 # Another process was here, or something was raised.
@@ -117,7 +117,8 @@ class ReleaseLoop:
         plan = now.plan if len(plans) != 1 else next(iter(plans.values()))
         raw = None
         if block.stage != "released":
-            raw = self.read_block(view.row, replace(now, plan=plan), packets)
+            asked = now if plan is now.plan else replace(now, plan=plan)
+            raw = self.read_block(view.row, asked, packets)
         if plans:
             plan, raw = self._mixed(plans, shares, raw)
         users = block.users if run.algorithm.privacy.devices_add else block.places
@@ -161,7 +162,7 @@ class ReleaseLoop:
         if bad:
             with self.run.store.write() as db:
                 for number in bad:
-                    runs.set_aside(db, row, number, "rows that are no episodes of this run")
+                    runs.set_aside(db, row, number)
             raise Conflict("rows were set aside")
         if len(found) == 1:
             return found[0].sealed()
@@ -234,9 +235,11 @@ class ReleaseLoop:
                     before = row.served if run.stream is not None else 0
                     release = replace(release, users=before + block.places)
                 cost, value = run.curator.price(release), dump(release)
-                drawn = (len(asked), value, cost, spent, limit, run.secrets(), only)
+                drawn = runs.Draw(len(asked), value, cost, spent, limit, only)
+                secrets = run.secrets()
                 with run.store.write() as db:
-                    runs.release(db, run.store, row, block, runs.Draw(*drawn))
+                    runs.release(db, row, block, drawn)
+                    run.keep_secrets(db, secrets)
                     row = runs.find(db, run.name)
                 run.releases_drawn = row.releases
                 releases.append(release)
@@ -262,26 +265,26 @@ class ReleaseLoop:
         if row.latest != view.row.latest:
             raise Conflict("the run has moved on")
         told = (asked, releases, run.stream is not None, algorithm.monitored)
-        record = now.record.heard(row.version, info.users, *told)
+        record = now.record.extended(row.version, info.users, *told)
         plan = plan.as_version(row.latest + 1)
         after = Checkpoint(state, plan, at, rng.bit_generator.state, record)
         packed = dump(after, algorithm.code)
         needed = [int(v) for each in rest for v in json.loads(each.versions) if int(v) >= 0]
         keep = min([row.latest + 2 - max(_CHECKPOINTS, algorithm.max_age), *needed])
         with run.store.write() as db:
-            runs.publish(db, run.store, row, packed, at.served, keep)
-            self.finish(db, row, after, view.oldest.block)
+            runs.publish(db, row, packed, at.served, keep)
+            self._finish(db, row, after, view.oldest.block)
             row, rest = runs.find(db, run.name), runs.undone(db, row)
         self.intake.packets.clear()
         run.view = RunView(row, rest[0], rest[-1], after)
         run.store.erase_traces()
 
-    def finish(self, db: Any, row: Any, after: Checkpoint, block: int) -> None:
+    def _finish(self, db: Any, row: Any, after: Checkpoint, block: int) -> None:
         """Ends a block; where users did not come ahead, the next one opens."""
         runs.erase(db, row, block)
         runs.set_block(db, row, block, stage="done")
         if row.block == block:
-            self.run.open_next(db, row, after, block)
+            self.run.open_next(db, after, block)
 
     def close(self) -> None:
         """Ends the block that fills early: users who have come are released."""
@@ -316,9 +319,9 @@ class ReleaseLoop:
         packed, number = dump(new, run.algorithm.code), row.latest + 1
         with run.store.write() as db:
             ledger.append(db, run.name, "roll back", to=version, version=number)
-            runs.publish(db, run.store, row, packed, at.served, 0, pinned=0)
+            runs.publish(db, row, packed, at.served, 0, pinned=0)
             if done:
-                self.finish(db, row, new, block.block)
+                self._finish(db, row, new, block.block)
             if pin:
                 runs.set_run(db, run.name, pinned=1)
         run.view = None

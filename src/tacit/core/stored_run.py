@@ -28,8 +28,7 @@ from tacit.store.store import Store
 from tacit.store.values import dump, load
 
 _MOST_EPSILON = 10.0  # above it a factor of e^epsilon, more than 22,000, hides little
-# A delta of 1 / users would allow to publish everything of a user drawn at random.
-_DELTA_TIMES_USERS = 0.1
+_DELTA_TIMES_USERS = 0.1  # a delta of 1 / users allows to publish a user drawn at random
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,6 +63,7 @@ class StoredRun:
         self.stream: Stream | None = None
         self.view: RunView | None = None
         self.releases_drawn = 0  # releases after which counter and noise are as here
+        self._asked: Any = (None, None)  # a checkpoint, and its query
 
     @property
     def guarantee(self) -> Guarantee | None:
@@ -72,8 +72,6 @@ class StoredRun:
         if proven is None or not assumed:
             return proven
         return replace(proven, mechanism=f"{proven.mechanism}; {assumed}")
-
-    # Opening.
 
     def open(self, start: Checkpoint | None, predecessor: Any) -> None:
         """Goes on with the run of this name, or begins it, perhaps as a successor's."""
@@ -110,16 +108,15 @@ class StoredRun:
 
     def _begin(self, db: Any, first: Checkpoint, predecessor: Any) -> None:
         algorithm, at = self.algorithm, first.at
-        digest = ledger.digest(algorithm.fingerprint)
         values = {"made": _dumped_arguments(algorithm), "latest": at.offset - 1}
+        values["fingerprint"] = ledger.digest(algorithm.fingerprint)
         if predecessor is not None:
             runs.fence(db, predecessor, succeeded=1)
             ledger.append(db, predecessor.run, "successor", to=self.name)
             values["after"] = predecessor.run
-        row = runs.create(db, self.name, digest, self._terms(), **values)
-        for name, value in self.secrets().items():
-            self.store.put_secret(db, self.name, name, value)
-        runs.publish(db, self.store, row, dump(first, algorithm.code), 0, at.offset)
+        row = runs.create(db, self.name, self._terms(), **values)
+        self.keep_secrets(db, self.secrets())
+        runs.publish(db, row, dump(first, algorithm.code), 0, at.offset)
         runs.open_block(db, row, 0, algorithm.block_users(at))
 
     def _terms(self) -> runs.Terms:
@@ -157,7 +154,7 @@ class StoredRun:
         row = runs.version_of(db, self.name, version)
         if row is None or row.state is None:
             raise InvalidArgument(f"version {version} of {self.name!r} is not kept any more")
-        found: Checkpoint = load(self.store.opened(row.state), self.algorithm.code)
+        found: Checkpoint = load(row.state, self.algorithm.code)
         return found
 
     def revive(self, db: Any, row: Any, now: Checkpoint) -> None:
@@ -179,16 +176,22 @@ class StoredRun:
             found["stream"] = dump(self.stream.dump())
         return found
 
+    def keep_secrets(self, db: Any, secrets: Mapping[str, bytes]) -> None:
+        """Puts secrets in place of older ones."""
+        for name, value in secrets.items():
+            self.store.put_secret(db, self.name, name, value)
+
     # Blocks.
 
     def statistic(self, now: Checkpoint) -> Statistic:
         """First query of the next block."""
-        info = BlockInfo(**vars(now.at), users=self.algorithm.block_users(now.at))
-        queries = self.algorithm.learn(now.state, now.plan, info, np.random.default_rng(0))
-        try:
-            return next(queries).statistic
-        finally:
-            queries.close()
+        asked = self._asked  # once: another thread may ask, too
+        if asked[0] is not now:
+            info = BlockInfo(**vars(now.at), users=self.algorithm.block_users(now.at))
+            queries = self.algorithm.learn(now.state, now.plan, info, np.random.default_rng(0))
+            with contextlib.closing(queries):
+                self._asked = asked = now, next(queries).statistic
+        return asked[1]  # type: ignore[no-any-return]
 
     def fills_ahead(self, now: Checkpoint) -> bool:
         """Whether a block may fill before those before it are released.
@@ -198,10 +201,10 @@ class StoredRun:
         apart = self.algorithm.max_age > 0 or not self.algorithm.on_policy(now.plan)
         return apart and self.algorithm.privacy.joint
 
-    def open_next(self, db: Any, row: Any, now: Checkpoint, block: int) -> None:
+    def open_next(self, db: Any, now: Checkpoint, block: int) -> None:
         """Opens the block after this one."""
-        taken = int(runs.find(db, self.name).taken)
-        after = replace(now.at, releases=block + 1, served=taken)
+        row = runs.find(db, self.name)
+        after = replace(now.at, releases=block + 1, served=int(row.taken))
         runs.open_block(db, row, block + 1, self.algorithm.block_users(after))
 
 

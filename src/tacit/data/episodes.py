@@ -1,4 +1,4 @@
-"""Episodes as arrays: what users did, raw and sensitive, on its way to the curator.
+"""Episodes as arrays: states, actions and rewards of users, raw, on their way to the curator.
 
 States and actions are numbers from 0. Anything else that a log may hold (a missing value, text, a
 half, an infinity) is kept as something that is visibly invalid: state or action -1, reward NaN.
@@ -10,35 +10,89 @@ columns are public, and wrong ones raise.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.data.columns import (
+from tacit.data.reading import (
     INVALID,
     UNKNOWN,
-    UserRows,
+    Floats,
+    Ints,
     as_codes,
     as_numbers,
+    checked_ids,
     optional_codes,
     require_shape,
 )
-from tacit.data.logs import LogFormat, batches_of, filed_block, format_of
 from tacit.privacy.arguments import whole_number
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.statistic import FiledBlock, Floats
+from tacit.privacy.statistic import Block, FiledBlock
 
-Ints: TypeAlias = NDArray[np.int64]
 
-FiniteSpace: TypeAlias = Any
-"""What :func:`validate_episodes` is told of a world: ``states``, ``actions``, ``horizon`` and
-``reward_values``."""
+class UserRows:
+    """One row per user. Its text has no values, since texts end up in logs."""
+
+    _COLUMNS: ClassVar[tuple[str, ...]]
+    actions: NDArray[Any]
+    user_ids: tuple[int | str, ...] | None
+
+    def _hold(self, columns: Mapping[str, Any], user_ids: Sequence[int | str] | None) -> None:
+        """Keeps read-only views of columns, or ``None``."""
+        for name in self._COLUMNS:
+            view = columns[name].view() if name in columns else None
+            if view is not None:
+                view.flags.writeable = False
+            object.__setattr__(self, name, view)
+        object.__setattr__(self, "user_ids", checked_ids(user_ids, self.users))
+
+    def block(self) -> Block:
+        """The same for a curator: arrays by the names of the attributes that there are, raw."""
+        held = {name: getattr(self, name) for name in self._COLUMNS}
+        return Block(self.users, {name: c for name, c in held.items() if c is not None})
+
+    def take(self, rows: slice | NDArray[np.bool_] | Ints) -> Self:
+        """Some of the rows.
+
+        >>> from tacit import Episodes
+        >>> episodes = Episodes(np.zeros((3, 2)), np.zeros((3, 1)), np.zeros((3, 1)))
+        >>> episodes.take(slice(0, 2))
+        <Episodes of 2 users, horizon 1>
+        """
+        ids = self.user_ids
+        kept = ids and [ids[i] for i in np.arange(self.users)[rows].tolist()]
+        columns = {name: array[rows] for name, array in self.block().arrays.items()}
+        return type(self)(**columns, user_ids=kept)  # type: ignore[call-arg]
+
+    @classmethod
+    def of_block(cls, block: Block, user_ids: Sequence[int | str] | None = None) -> Self:
+        """The inverse of :meth:`block`."""
+        held = block.arrays
+        columns = {name: held[name] for name in cls._COLUMNS if name in held}
+        return cls(**columns, user_ids=user_ids)  # type: ignore[call-arg]
+
+    @property
+    def users(self) -> int:
+        """How many rows there are."""
+        return int(self.actions.shape[0])
+
+    @property
+    def horizon(self) -> int:
+        """Steps of an episode, H."""
+        return int(self.actions.shape[1])
+
+    def __len__(self) -> int:
+        return self.users
+
+    def __repr__(self) -> str:
+        noun = "user" if self.users == 1 else "users"
+        return f"<{type(self).__name__} of {self.users:,} {noun}, horizon {self.horizon}>"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -54,8 +108,8 @@ class Episodes(UserRows):
         versions: shape (n,); which version of the policy the user followed, -1 where unknown.
         components: shape (n,); which policy of a mixed one the user drew, -1 where unknown, or
             ``None`` where nothing was drawn.
-        user_ids: who the rows are, integers or text, or ``None``. With ids a curator makes sure
-            that nobody contributes more episodes than declared.
+        user_ids: ids of the rows, integers or text, or ``None``. With ids a curator makes sure
+            that no user contributes more episodes than declared.
 
     >>> episodes = Episodes(states=[[0, 1, 1]], actions=[[1, 0]], rewards=[[0.0, 1.0]])
     >>> episodes
@@ -98,9 +152,10 @@ class Episodes(UserRows):
             raise InvalidArgument("actions has no columns, but an episode has at least one step")
         require_shape("states", columns["states"], (users, steps + 1))
         require_shape("rewards", columns["rewards"], (users, steps))
-        columns["versions"] = optional_codes("versions", versions, users)
+        unknown = np.full(users, INVALID)
+        columns["versions"] = optional_codes("versions", versions, unknown)
         if components is not None:
-            columns["components"] = optional_codes("components", components, users)
+            columns["components"] = optional_codes("components", components, unknown)
         self._hold(columns, user_ids)
 
     @classmethod
@@ -109,7 +164,7 @@ class Episodes(UserRows):
         frame: Any,
         *,
         horizon: int | None = None,
-        spec: FiniteSpace | None = None,
+        spec: Any = None,
         user: str = "user",
         step: str | None = None,
         state: str = "state",
@@ -128,9 +183,9 @@ class Episodes(UserRows):
         sessions: int | None = None,
         missing_reward: float | None = None,
     ) -> Episodes:
-        """Episodes from a table with an entry per step that somebody took, in any order.
+        """Episodes from a table with an entry per step that a user took, in any order.
 
-        Everybody who occurs gets a row, in the order of first occurrence, whatever her entries
+        Each user who occurs gets a row, in the order of first occurrence, whatever her entries
         hold. A step that is missing has state and action -1; what is given twice, contradicts
         itself or is no number is -3. Steps from ``horizon`` on are left out.
 
@@ -160,7 +215,7 @@ class Episodes(UserRows):
             end: with ``terminal``, the state in which an episode is over.
             gap: with ``time``, a session ends where nothing comes for longer; in seconds, or in
                 the unit of a column of numbers.
-            sessions: with ``gap``, everybody gets so many rows, some of them empty: otherwise how
+            sessions: with ``gap``, each user gets so many rows, some of them empty: otherwise how
                 many she has depends on when she was active, and is public like all participation.
             missing_reward: what a missing reward counts as; by default its step does not count.
 
@@ -172,7 +227,9 @@ class Episodes(UserRows):
         [[0, 1, -2]]
         """
         given = {k: v for k, v in locals().items() if k not in ("cls", "frame", "spec")}
-        log = LogFormat(**format_of(spec, given))
+        from tacit.data.logs import format_of
+
+        log = format_of(spec, given)
         return log.episodes(log.read(frame))
 
     @classmethod
@@ -180,7 +237,7 @@ class Episodes(UserRows):
         cls,
         path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
         *,
-        spec: FiniteSpace | None = None,
+        spec: Any = None,
         grouped: bool = True,
         batch: int = 1 << 18,
         **log: Any,
@@ -199,8 +256,11 @@ class Episodes(UserRows):
             batch: entries at a time.
             **log: see :meth:`from_frame`.
         """
-        made = LogFormat(**format_of(spec, log))
-        parts = batches_of(path, made, batch, grouped)
+        from tacit.data.log_files import LogFiles
+        from tacit.data.logs import format_of
+
+        made = format_of(spec, log)
+        parts = LogFiles(path, made, batch).batches(grouped)
 
         def read() -> Iterator[Episodes]:
             with closing(parts):  # whatever happens, files of raw data go at once
@@ -214,7 +274,7 @@ class Episodes(UserRows):
         cls,
         path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
         *,
-        spec: FiniteSpace | None = None,
+        spec: Any = None,
         episodes_per_user: int = 1,
         executor: Executor | None = None,
         batch: int = 1 << 18,
@@ -224,8 +284,8 @@ class Episodes(UserRows):
 
         A curator takes it (:meth:`tacit.Curator.add`), and an agent as the users of one block. Sums
         of files may be computed anywhere, and pass the gate once. Entries must be sorted by user,
-        over all files: that makes sure, without a list of ids, that nobody counts for more than
-        ``episodes_per_user``. :func:`tacit.data.logs.partition_by_user` sorts what is not.
+        over all files: so no user counts for more than ``episodes_per_user``.
+        :func:`tacit.data.log_files.partition_by_user` sorts files that are not.
 
         Args:
             path: a file, a folder, or several.
@@ -235,15 +295,83 @@ class Episodes(UserRows):
             batch: entries in memory at a time, and the longest log of one user.
             **log: see :meth:`from_frame`.
         """
-        made = LogFormat(**format_of(spec, log))
-        whole_number("batch", batch)
+        from tacit.data.log_files import LogFiles
+        from tacit.data.logs import format_of
+
         most = whole_number("episodes_per_user", episodes_per_user)
-        return filed_block(path, made, batch, most, executor)
+        return LogFiles(path, format_of(spec, log), batch).block(most, executor)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class VectorEpisodes(UserRows):
+    """One episode per row. Sensitive: only a curator should hold them.
+
+    An episode can end: after ``lengths`` steps it is over, nothing is earned any more, and what
+    its row holds from there on is ignored. One that goes on beyond the horizon has the length
+    H + 1, so that an end at the last step is told from none; and so has one that was cut short by a
+    time limit, whose states are NaN from there on.
+
+    Attributes:
+        states: shape (n, H + 1, D); the state at every step and the one after the last.
+        actions: shape (n, H), labels from 0 on, or (n, H, d), vectors.
+        rewards: shape (n, H), or ``None`` where they are known functions of states and actions.
+        lengths: shape (n,); after how many steps the episode was over, H + 1 if it was not.
+        versions: shape (n,); which version of the policy the user followed, -1 where unknown.
+        user_ids: ids of the rows, or ``None``; see :class:`Episodes`.
+
+    >>> episodes = VectorEpisodes(states=[[[0.1], [0.3]]], actions=[[1]], rewards=[[0.5]])
+    >>> episodes
+    <VectorEpisodes of 1 user, horizon 1>
+    >>> episodes.lengths
+    array([2])
+    """
+
+    states: Floats
+    actions: Floats | Ints
+    rewards: Floats | None
+    lengths: Ints
+    versions: Ints
+    user_ids: tuple[int | str, ...] | None
+
+    _COLUMNS = ("states", "actions", "rewards", "lengths", "versions")
+
+    def __init__(
+        self,
+        states: ArrayLike,
+        actions: ArrayLike,
+        rewards: ArrayLike | None = None,
+        lengths: ArrayLike | None = None,
+        versions: ArrayLike | None = None,
+        user_ids: Sequence[int | str] | None = None,
+    ) -> None:
+        points = as_numbers("states", states)
+        if points.ndim != 3 or points.shape[1] < 2:
+            raise InvalidArgument(
+                f"states has shape {points.shape}, but must have a row per user, a column per step "
+                "and one more, and the coordinates of a state"
+            )
+        users, steps = points.shape[0], points.shape[1] - 1
+        taken: Floats | Ints = as_numbers("actions", actions)
+        if taken.ndim == 2:
+            taken = as_codes("actions", actions)
+        if taken.ndim not in (2, 3) or taken.shape[:2] != (users, steps):
+            raise InvalidArgument(
+                f"actions has shape {taken.shape}, but must have {(users, steps)}, or the "
+                "coordinates of an action besides"
+            )
+        columns: dict[str, NDArray[Any]] = {"states": points, "actions": taken}
+        if rewards is not None:
+            columns["rewards"] = as_numbers("rewards", rewards)
+            require_shape("rewards", columns["rewards"], (users, steps))
+        whole, unknown = np.full(users, steps + 1), np.full(users, INVALID)
+        columns["lengths"] = optional_codes("lengths", lengths, whole)
+        columns["versions"] = optional_codes("versions", versions, unknown)
+        self._hold(columns, user_ids)
 
 
 @dataclass(frozen=True)
 class EpisodesReport:
-    """What :func:`validate_episodes` counted. Raw facts about users: not for publication.
+    """Counts of :func:`validate_episodes`. Raw facts about users: not for publication.
 
     Affected users have anything unknown or invalid. That an episode ends before the horizon, or has
     a gap, is no mistake by itself: there is nothing to count there.
@@ -278,7 +406,7 @@ class EpisodesReport:
         )
 
 
-def validate_episodes(episodes: Episodes, spec: FiniteSpace) -> EpisodesReport:
+def validate_episodes(episodes: Episodes, spec: Any) -> EpisodesReport:
     """Counts what of the episodes does not fit the space.
 
     A curator's tool for finding mistakes in a log. **The counts are raw data, outside any
@@ -294,10 +422,10 @@ def validate_episodes(episodes: Episodes, spec: FiniteSpace) -> EpisodesReport:
     # A step without an entry has action -1, no reward, and at most a state that others told of.
     absent = (actions == INVALID) & np.isnan(rewards)
     ended = np.logical_and.accumulate(absent[:, ::-1], axis=1)[:, ::-1]
-    nobody_saw = np.pad(absent, ((0, 0), (0, 1)), constant_values=True)
+    unseen = np.pad(absent, ((0, 0), (0, 1)), constant_values=True)
     unknown_states, unknown_actions = states == UNKNOWN, actions == UNKNOWN
     bad_states = ((states < 0) | (states >= spec.states)) & ~unknown_states
-    bad_states &= ~(nobody_saw & (states == INVALID))
+    bad_states &= ~(unseen & (states == INVALID))
     bad_actions = ((actions < 0) | (actions >= spec.actions)) & ~unknown_actions & ~absent
     # Written so that NaN is invalid.
     bad_rewards = ~((rewards >= low) & (rewards <= high)) & ~absent

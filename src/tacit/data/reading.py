@@ -1,11 +1,36 @@
-"""What a block of finite steps holds, made safe: shapes may be refused, values never are."""
+"""Raw arrays made safe: states, actions, rewards, ids and labels, of one type each.
+
+Values that are no numbers become visibly invalid ones; nothing here raises because of a user's
+values. Shapes, names and types are public, and wrong ones raise. So are labels, the names of states
+and actions in the order of their numbers: given, or declared by a schema, and never learnt from
+data, since a state without visits is a state all the same.
+"""
 
 from __future__ import annotations
 
-import numpy as np
+import contextlib
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias
 
-from tacit.data.columns import Floats, Ints, as_codes, as_numbers, require_shape
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from tacit.privacy.arguments import fitting
+from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block
+
+Ints: TypeAlias = NDArray[np.int64]
+Floats: TypeAlias = NDArray[np.float64]
+
+Labels: TypeAlias = tuple[str, ...] | None
+"""Different texts, as many as there are states or actions; or none."""
+
+INVALID = -1
+"""The state or action of what is missing or is no such number."""
+UNKNOWN = -2
+"""That of an entry of a log whose label is not in the vocabulary."""
+UNREADABLE = -3
+"""That of an entry of a log which is missing, no such number, or contradicts another one."""
 
 
 def read_steps(
@@ -31,13 +56,149 @@ def read_steps(
 
 def read_rewards(block: Block, name: str, shape: tuple[int, ...]) -> Floats:
     """Numbers cut to [0, 1]; what is not finite is NaN."""
-    require_shape(name, block[name], shape)
     with np.errstate(all="ignore"):
-        values = np.ascontiguousarray(as_numbers(name, block[name]))
+        values = np.ascontiguousarray(as_numbers(name, _column(block, name, shape)))
         return np.clip(np.where(np.isfinite(values), values, np.nan), 0.0, 1.0)
 
 
 def read_codes(block: Block, name: str, shape: tuple[int, ...]) -> Ints:
     """Integers as they are; numbers that are none as -1."""
-    require_shape(name, block[name], shape)
-    return np.ascontiguousarray(as_codes(name, block[name]))
+    return np.ascontiguousarray(as_codes(name, _column(block, name, shape)))
+
+
+def _column(block: Block, name: str, shape: tuple[int, ...]) -> NDArray[Any]:
+    array = block.arrays[name] if name in block.arrays else block[name]  # which says what is there
+    require_shape(name, array, shape)
+    return array
+
+
+def _array(name: str, values: ArrayLike) -> NDArray[Any]:
+    if isinstance(values, np.ndarray):
+        return values
+    fitting(name, values)
+    try:
+        array = np.asarray(values)
+        if array.dtype.kind in "biuf":
+            return array
+    except (ValueError, TypeError, OverflowError):
+        pass
+    # One odd entry gives all entries its type: True next to "x" would become a text. So entries
+    # that are no numbers all stay what they are.
+    try:
+        array = np.asarray(values, dtype=object)
+    except ValueError as error:
+        raise InvalidArgument(f"{name} has rows of different lengths") from error
+    if any(isinstance(entry, (list, tuple, np.ndarray)) for entry in array.ravel().tolist()):
+        raise InvalidArgument(f"{name} has rows of different lengths")
+    return array
+
+
+def as_numbers(name: str, values: ArrayLike) -> Floats:
+    """Any column as floats; what is no number is NaN."""
+    array = _array(name, values)
+    if array.dtype.kind in "biuf":
+        with np.errstate(all="ignore"):
+            return array.astype(np.float64, copy=False)
+    if array.dtype.kind in "OUS":
+        # One odd entry turns a whole column into objects or text, so this depends on values.
+        flat = np.full(array.size, np.nan)
+        for place, value in enumerate(array.ravel().tolist()):
+            with contextlib.suppress(Exception):
+                flat[place] = float(value)
+        return flat.reshape(array.shape)
+    raise InvalidArgument(f"{name} has dtype {array.dtype}, but must be numeric")
+
+
+def as_codes(name: str, values: ArrayLike) -> Ints:
+    """Any column as integers; what is no integer of 64 bits is -1."""
+    array = _array(name, values)
+    if array.dtype.kind in "bi" or (array.dtype.kind == "u" and array.dtype.itemsize < 8):
+        return array.astype(np.int64, copy=False)
+    if array.dtype.kind == "u":
+        fits = array <= np.uint64(np.iinfo(np.int64).max)
+        return np.where(fits, array.astype(np.int64), INVALID)
+    numbers = as_numbers(name, array)
+    with np.errstate(all="ignore"):
+        # 2^53: beyond it, floats are not all integers one by one.
+        whole = (np.abs(numbers) <= 2.0**53) & (numbers == np.floor(numbers))
+        return np.where(whole, numbers, INVALID).astype(np.int64)
+
+
+def one_column(name: str, array: NDArray[Any]) -> NDArray[Any]:
+    """Refuses what has several axes, or none."""
+    if array.ndim != 1:
+        raise InvalidArgument(f"{name} has shape {array.shape}, but must be a column")
+    return array
+
+
+def require_shape(name: str, array: NDArray[Any], shape: tuple[int, ...]) -> None:
+    """Refuses an array of another shape."""
+    if array.shape != shape:
+        raise InvalidArgument(f"{name} has shape {array.shape}, but must have {shape}")
+
+
+def optional_codes(name: str, values: ArrayLike | None, default: Ints) -> Ints:
+    """An integer per user: the default where nothing is given."""
+    column = default if values is None else as_codes(name, values)
+    require_shape(name, column, default.shape)
+    return column
+
+
+def checked_ids(user_ids: Sequence[int | str] | None, users: int) -> tuple[int | str, ...] | None:
+    """The ids of so many users, or ``None``; an id is an integer or a text."""
+    if user_ids is None:
+        return None
+    if isinstance(user_ids, (str, bytes)) or not isinstance(user_ids, Iterable):
+        raise InvalidArgument(
+            f"user_ids must be a list of ids, one per user, got {type(user_ids).__name__}"
+        )
+    ids = tuple(user_ids.tolist() if isinstance(user_ids, np.ndarray) else user_ids)
+    if len(ids) != users:
+        raise InvalidArgument(f"user_ids has {len(ids)} entries, but there are {users} users")
+    check_ids(ids, "user_ids", "ids must be")
+    return ids
+
+
+def check_ids(ids: Iterable[object], name: str, must: str) -> None:
+    """Refuses ids that are neither integers nor text; the message does not name them."""
+    for user in ids:
+        if isinstance(user, bool) or not isinstance(user, (int, str, np.integer)):
+            # The id itself stays out of the message.
+            raise InvalidArgument(
+                f"{name} holds a {type(user).__name__}, but {must} integers or text"
+            )
+
+
+def checked_labels(name: str, values: Any, size: int | None = None) -> Labels:
+    """Different texts, as many as there are; ``None`` stays ``None``.
+
+    >>> checked_labels("state_labels", ["idle", "busy"], 2)
+    ('idle', 'busy')
+    """
+    if values is None:
+        return None
+    listed = isinstance(values, Iterable) and not isinstance(values, (str, bytes))
+    labels = tuple(str(v) if isinstance(v, str) else v for v in values) if listed else ()
+    if not labels or not all(isinstance(label, str) for label in labels):
+        raise InvalidArgument(f"{name} must be a list of texts, got {_short(values)}")
+    if len(set(labels)) < len(labels):
+        twice = next(label for label in labels if labels.count(label) > 1)
+        raise InvalidArgument(f"{name} must be different, but {twice!r} is there twice")
+    if size is not None and len(labels) != size:
+        raise InvalidArgument(f"{name} must be {size} texts, got {len(labels)}")
+    return labels
+
+
+def code_of(kind: str, label: str, labels: Labels) -> int:
+    """The number of a label; ``kind`` is "state" or "action"."""
+    if labels is None:
+        raise InvalidArgument(f"{kind} is {label!r}, but this policy has no labels: give a number")
+    if label not in labels:
+        known = ", ".join(map(repr, labels[:20])) + (", ..." if len(labels) > 20 else "")
+        raise InvalidArgument(f"{kind} is {label!r}, but must be one of {known}")
+    return labels.index(label)
+
+
+def _short(values: Any) -> str:
+    text = repr(list(values) if isinstance(values, Sequence) else values)
+    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.privacy.arguments import fitting
+from tacit.privacy.arguments import fitting, whole_number
 from tacit.privacy.errors import InvalidArgument
 
 Floats = NDArray[np.float64]
@@ -23,18 +23,14 @@ MOST_USERS = 10**12
 
 def check_size(name: str, value: int) -> int:
     """An integer of at least 1."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-        raise InvalidArgument(f"{name} must be an integer >= 1, got {value!r}")
-    if value > MOST_SIZE:
+    if (size := whole_number(name, value)) > MOST_SIZE:
         raise InvalidArgument(f"{name} must be at most {MOST_SIZE:,}, got {value!r}")
-    return int(value)
+    return size
 
 
 def check_seed(name: str, value: int) -> int:
     """An integer of at least 0."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0:
-        raise InvalidArgument(f"{name} must be an integer >= 0, got {value!r}")
-    return int(value)
+    return whole_number(name, value, least=0)
 
 
 def check_bytes(name: str, shape: tuple[int, ...], itemsize: int = 8) -> None:
@@ -50,11 +46,7 @@ def check_bytes(name: str, shape: tuple[int, ...], itemsize: int = 8) -> None:
 
 def check_users(users: int) -> int:
     """A number of users, at most 10^12."""
-    if isinstance(users, bool) or not isinstance(users, (int, np.integer)):
-        raise InvalidArgument(f"users must be an integer, got {users!r}")
-    if not 0 <= users <= MOST_USERS:
-        raise InvalidArgument(f"users must be in 0..{MOST_USERS}, got {users!r}")
-    return int(users)
+    return whole_number("users", users, least=0, most=MOST_USERS)
 
 
 def numbers(name: str, values: ArrayLike) -> NDArray[Any]:

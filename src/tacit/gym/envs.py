@@ -11,7 +11,7 @@ import numpy as np
 from gymnasium import spaces
 
 from tacit.continuous.worlds import BoxWorld
-from tacit.data.vector_episodes import VectorEpisodes
+from tacit.data.episodes import VectorEpisodes
 from tacit.lq.policy import GainPolicy
 from tacit.lq.world import LQWorld
 from tacit.privacy.errors import InvalidArgument

@@ -88,7 +88,7 @@ def spread_of(centred: Floats, half: float) -> float:
 
 def distributions(rows: Floats) -> Floats:
     """Distributions nearest to estimated rows of probabilities."""
-    from tacit.numerics.compiled import project
+    from tacit.tabular.count_loops import project
 
     S = rows.shape[1]
     level = rows + (1.0 - rows.sum(axis=1, keepdims=True)) / S
@@ -113,34 +113,30 @@ class SumModel:
 
     def __init__(self, features: Floats, sums: Sums, rewards: Sums, widths: LinearWidths) -> None:
         self._features = features.reshape(-1, features.shape[2])
-        self._shape = features.shape[:2]
-        self._widths = widths
-        self._sums, self._reward_sums = sums, rewards
-        self._dimension = int(features.shape[2])
+        self._shape, self._dimension = features.shape[:2], int(features.shape[2])
+        self._sums, self._reward_sums, self._widths = sums, rewards, widths
         self.ridge = self._ridge_of(sums)
-        self._probabilities: dict[int, Floats] = {}
-        self._lengths: dict[int, tuple[Floats, Floats]] = {}
+        self.inverse = ridge_inverse(sums.gram, self.ridge)  # Lambda^-1, (L, d, d)
+        self._known: dict[int, tuple[Floats, Floats, Floats | None]] = {}
 
     def _ridge_of(self, sums: Sums) -> float:
         return 1.0 + sums.gram_noise * math.sqrt(self._dimension)
 
-    @cached_property
-    def inverse(self) -> Floats:
-        """The inverses of the regularised Grams (L, d, d)."""
-        return ridge_inverse(self._sums.gram, self.ridge)
+    def _lengths(self, inverse: Floats) -> tuple[Floats, Floats]:
+        """Of all states and actions, phi' Lambda^-1 phi and |Lambda^-1 phi|^2, (..., S A)."""
+        x = self._features @ inverse
+        leverage = np.maximum(np.einsum("...d,...d->...", x, self._features), 0.0)
+        return leverage, np.einsum("...d,...d->...", x, x)
 
     @cached_property
     def _rewards(self) -> tuple[Floats, Floats]:
         """Mean rewards and widths, (L, S, A)."""
-        sums = self._reward_sums
-        ridge = self._ridge_of(sums)
+        sums, ridge = self._reward_sums, self._ridge_of(self._reward_sums)
         inverse = ridge_inverse(sums.gram, ridge)
         weights = (inverse @ sums.rewards[..., np.newaxis])[..., 0]
-        x = self._features @ inverse
-        leverage = np.maximum((x * self._features).sum(axis=-1), 0.0)
+        leverage, length = self._lengths(inverse)
         spread = np.minimum((weights**2).sum(axis=-1), self._dimension)
         noise = sums.reward_noise**2 + sums.gram_noise**2 * spread
-        length = (x**2).sum(axis=-1)
         squares = _REWARD_VARIANCE * leverage + noise[:, np.newaxis] * length
         widths = self._widths.practical(squares, _REWARD_VARIANCE * ridge**2 * length)
         shape = (len(weights), *self._shape)
@@ -154,15 +150,13 @@ class SumModel:
 
     def next_values(self, step: int, values: Floats) -> tuple[Floats, Floats]:
         """Expected next values (k, S, A) of (k, S), and widths."""
-        at = min(step, len(self.inverse) - 1)
-        inverse, sums = self.inverse[at], self._sums
-        leverage, length = self.lengths(at)
-        probabilities = self._projected(at)
+        at, sums = min(step, len(self.inverse) - 1), self._sums
+        leverage, length, probabilities = self._row(at)
         means, widths = [], []
         for value in values:
             middle, half = middle_of(value)
             centred = value - middle
-            weights = inverse @ (sums.following[at] @ centred)
+            weights = self.inverse[at] @ (sums.following[at] @ centred)
             if probabilities is not None:
                 mean = probabilities @ centred
             else:
@@ -176,22 +170,15 @@ class SumModel:
         shape = (len(values), *self._shape)
         return np.array(means).reshape(shape), np.array(widths).reshape(shape)
 
-    def lengths(self, at: int) -> tuple[Floats, Floats]:
-        """Of all states and actions, phi' Lambda^-1 phi and |Lambda^-1 phi|^2."""
-        if at not in self._lengths:
-            x = self._features @ self.inverse[at]
-            leverage = np.maximum(np.einsum("nd,nd->n", x, self._features), 0.0)
-            self._lengths[at] = leverage, np.einsum("nd,nd->n", x, x)
-        return self._lengths[at]
-
-    def _projected(self, at: int) -> Floats | None:
-        """Predicted probabilities (S A, S) as distributions; ``None`` where they are too many."""
-        if len(self._features) * self._shape[0] > _MOST_PROBABILITIES:
-            return None
-        if at not in self._probabilities:
-            raw = self._features @ (self.inverse[at] @ self._sums.following[at])
-            self._probabilities[at] = distributions(raw)
-        return self._probabilities[at]
+    def _row(self, at: int) -> tuple[Floats, Floats, Floats | None]:
+        """Lengths, and predicted distributions (S A, S); ``None`` where they are too many."""
+        if at not in self._known:
+            rows = None
+            if len(self._features) * self._shape[0] <= _MOST_PROBABILITIES:
+                raw = self._features @ (self.inverse[at] @ self._sums.following[at])
+                rows = distributions(raw)
+            self._known[at] = *self._lengths(self.inverse[at]), rows
+        return self._known[at]
 
     def precision(self) -> Floats:
         """Regularised Grams in units of their ridge."""
@@ -215,52 +202,46 @@ class CellModel:
         pooled: tuple[bool, bool],
         variances: Floats | None = None,
     ) -> None:
-        self._table = features.reshape(-1, features.shape[2])
-        self._shape = features.shape[:2]
-        self._dimension = int(features.shape[2])
-        self._widths = widths
-        self._pooled = pooled[0]
-        S = self._shape[0]
-        totals = counts.transitions.sum(axis=-1)
+        S, _, d = features.shape
+        self._table, self._shape, self._dimension = features.reshape(-1, d), features.shape[:2], d
+        self._widths, totals = widths, counts.transitions.sum(axis=-1)
         used = counts.reached & (totals > counts.noise * math.sqrt(S)) & (totals > 0)
         self._row, state, action = np.nonzero(used)
-        self._cells = features[state, action]
-        self._visits = totals[used]
-        self._moves = counts.transitions[used]
-        self._noise = counts.noise[used]
+        self._rows = [None if of_all or len(totals) == 1 else len(totals) for of_all in pooled]
+        self._cells, self._visits = features[state, action], totals[used]
+        self._moves, self._noise = counts.transitions[used], counts.noise[used]
         self._variances = None
         if variances is not None:
             self._variances = variances[np.minimum(self._row, len(variances) - 1), state, action]
-        self._rows = len(totals)
-        self._precisions: list[Floats] = []
-        self._rewards = self._fit_rewards(counts, used, pooled[1])
-
-    def _fit_rewards(
-        self, counts: Counts, used: NDArray[np.bool_], pooled: bool
-    ) -> list[tuple[Floats, Floats]]:
-        S, d = self._shape[0], self._dimension
-        paid, noise = counts.rewards[used], counts.reward_noise[used]
-        of_visits = _REWARD_VARIANCE * S * self._noise**2
-        weights = 1.0 / (self._visits * _REWARD_VARIANCE + noise**2 + of_visits)
-        fits = []
-        for row in range(1 if pooled else self._rows):
-            here = np.ones(len(weights), dtype=bool) if pooled else self._row == row
-            phi, w, n = self._cells[here], weights[here], self._visits[here]
-            precision = (phi * (w * n * n)[:, np.newaxis]).T @ phi
-            precision = precision + np.eye(d) * _REWARD_RIDGE / d
-            inverse = np.linalg.inv(precision)
-            theta = inverse @ (phi.T @ (w * n * paid[here]))
-            width = self._width(inverse, _REWARD_RIDGE / d)
-            fits.append(((self._table @ theta).reshape(self._shape), width.reshape(self._shape)))
+        noise = counts.reward_noise[used] ** 2 + _REWARD_VARIANCE * S * self._noise**2
+        error, paid = self._visits * _REWARD_VARIANCE + noise, counts.rewards[used]
+        self._rewards, self._precisions = [], []
+        for row in range(self._rows[1] or 1):
+            here = self._here(self._rows[1], row)
+            theta, width, precision = self._fit(here, error[here], paid[here], _REWARD_RIDGE / d)
+            self._rewards.append(((self._table @ theta).reshape(self._shape), width))
             self._precisions.append(precision)
-        return fits
 
-    def _width(self, inverse: Floats, ridge: float) -> Floats:
-        """The posterior variance, split into what data leaves open and what the prior does."""
+    def _here(self, rows: int | None, step: int) -> NDArray[np.bool_]:
+        """Cells of a step, or all of them."""
+        return np.ones(len(self._row), dtype=bool) if rows is None else self._row == step
+
+    def _fit(
+        self, here: NDArray[np.bool_], error: Floats, targets: Floats, ridge: float
+    ) -> tuple[Floats, Floats, Floats]:
+        """Weights, widths (S, A) and precision of a regression of n y on n phi.
+
+        Widths split the posterior variance into what data leaves open and what the prior does.
+        """
+        phi, n, w = self._cells[here], self._visits[here], 1.0 / error
+        precision = (phi * (w * n * n)[:, np.newaxis]).T @ phi + ridge * np.eye(self._dimension)
+        inverse = np.linalg.inv(precision)
+        weights = inverse @ ((phi * (w * n)[:, np.newaxis]).T @ targets)
         x = self._table @ inverse
         leverage = np.maximum(np.einsum("nd,nd->n", x, self._table), 0.0)
         of_ridge = ridge * np.einsum("nd,nd->n", x, x)
-        return self._widths.practical(np.maximum(leverage - of_ridge, 0.0), of_ridge)
+        width = self._widths.practical(np.maximum(leverage - of_ridge, 0.0), of_ridge)
+        return weights, width.reshape(self._shape), precision
 
     def rewards(self, step: int) -> tuple[Floats, Floats]:
         """Mean rewards (S, A) at a step, and their widths."""
@@ -268,28 +249,20 @@ class CellModel:
 
     def next_values(self, step: int, values: Floats) -> tuple[Floats, Floats]:
         """Expected next values and widths; the first value function decides how cells weigh."""
-        S, d = self._shape[0], self._dimension
-        here = np.ones(len(self._row), dtype=bool)
-        if not self._pooled and self._rows > 1:
-            here = self._row == step
-        phi, n, noise = self._cells[here], self._visits[here], self._noise[here]
+        S, here = self._shape[0], self._here(self._rows[0], step)
+        n, noise = self._visits[here], self._noise[here]
         middle, half = middle_of(values[0])
         centred = values[0] - middle
         variance: float | Floats = spread_of(centred, half)
         if self._variances is not None:
             variance = np.maximum(self._variances[here], 0.1 * variance)
-        w = 1.0 / (n * variance + noise**2 * (centred @ centred) + 1e-300)
-        precision = (phi * (w * n * n)[:, np.newaxis]).T @ phi + np.eye(d) / (d * half**2)
-        inverse = np.linalg.inv(precision)
-        weights = inverse @ (
-            (phi * (w * n)[:, np.newaxis]).T @ (self._moves[here] - n[:, np.newaxis] / S)
-        )
+        error = n * variance + noise**2 * (centred @ centred) + 1e-300
+        moves = self._moves[here] - n[:, np.newaxis] / S
+        weights, width, _ = self._fit(here, error, moves, 1.0 / (self._dimension * half**2))
         probabilities = distributions(self._table @ weights + 1.0 / S)
-        width = self._width(inverse, 1.0 / (d * half**2))
         ratios = np.array([middle_of(value)[1] for value in values]) / half
-        shape = (len(values), *self._shape)
-        means = (values @ probabilities.T).reshape(shape)
-        return means, (ratios[:, np.newaxis] * width).reshape(shape)
+        means = (values @ probabilities.T).reshape(len(values), *self._shape)
+        return means, ratios[:, np.newaxis, np.newaxis] * width
 
     def precision(self) -> Floats:
         """Those of the reward regressions."""

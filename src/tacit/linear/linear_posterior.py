@@ -1,4 +1,4 @@
-"""Plans by a posterior of the linear MDP: few large blocks, no Gram, designed explorers."""
+"""LinearPosterior: few large blocks, no Gram matrix, designed exploration."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from tacit.core.algorithm import BlockInfo, BlockSizes, Floats, Plan, Progress
 from tacit.linear.outcome_sums import OutcomeSums
-from tacit.linear.posterior import OutcomePosterior, Outcomes, Prior, Worlds, d_optimal
+from tacit.linear.posterior import OutcomePosterior, Prior, ReleasedOutcomes, Worlds, d_optimal
 from tacit.privacy.arguments import flag, instance_of
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.sizing import release_noise
@@ -32,15 +32,15 @@ _REWARD_CLIP, _REWARD_SHARE = 1.5, 0.67
 
 @dataclass(frozen=True)
 class LinearPosteriorConstants:
-    """Practical constants, chosen on other seeds of the worlds than are reported."""
+    """Practical constants, chosen on other seeds than those reported."""
 
     prior: Prior = Prior()  # noqa: RUF009  (frozen)
-    first: float = 3.5  # what the first block's sums are beside their noise,
+    first: float = 3.5  # ratio of signal to noise in the first block's sums,
     first_per_step: float = 1.9  # and the same where steps have sums of their own
-    ready: float = 0.25  # expected loss of greedy from which on most users are served by it
+    ready: float = 0.25  # suboptimality of greedy below which it serves most users
     growth: float = 1.6  # the users served grow by at most this factor from block to block
-    explore: float = 0.4  # explorers may lose users this share of what greedy loses,
-    fewest: float = 0.02  # and are never fewer
+    explore: float = 0.4  # value spent on exploration, as a share of greedy's suboptimality
+    fewest: float = 0.02  # smallest share of users who explore
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,22 +61,21 @@ class LinearPosteriorOptions:
         instance_of("constants", self.constants, LinearPosteriorConstants)
 
 
-State: TypeAlias = tuple[Outcomes, ...]
-"""All blocks that were learnt from; worlds that may be the true one are a plan's memory."""
+State: TypeAlias = tuple[ReleasedOutcomes, ...]
+"""Releases of all blocks; samples of the posterior are a plan's memory."""
 
 
 class LinearPosterior(FiniteAlgorithm[State]):
     """Plans by a posterior of the linear MDP, in few and large blocks.
 
     Idea: noise is added once per block, so the fewer the better. The first users explore, by a
-    design that is made of the public features; how many they are follows from noise and features,
-    which are public. Then a policy that is best for what is expected serves all but a few. What is
-    expected comes from a posterior that knows the noise and what must hold: measures are
-    distributions, rewards are in [0, 1].
+    D-optimal design on the public features; how many they are follows from noise and features.
+    Then the policy that is best for the posterior mean serves all but a few. The posterior knows
+    the size of the noise, that measures are distributions, and that rewards are in [0, 1].
 
     Private statistics: :class:`~tacit.linear.outcome_sums.OutcomeSums` of every block, once, with
-    the whole budget. Their Gram is not asked for: users who are simulated in the current model
-    say what to expect of it, since the block's policy is public.
+    the whole budget. Their Gram matrix is not released but estimated, by users who are simulated in
+    the current model: the block's policy is public.
 
     Guarantee: that of its curator; see ``guarantee``.
 
@@ -110,7 +109,7 @@ class LinearPosterior(FiniteAlgorithm[State]):
         """No blocks."""
         return ()
 
-    # What is asked.
+    # Query.
 
     def _statistic(self, spec: LinearSpec) -> OutcomeSums:
         """Sums over all steps, clipped to a typical length; per step, by the steps left.
@@ -149,9 +148,17 @@ class LinearPosterior(FiniteAlgorithm[State]):
         block: BlockInfo,
         rng: np.random.Generator,
     ) -> State:
-        """One more block, and the policy that served it."""
+        """Blocks with one more, and the policy that served it.
+
+        Args:
+            state: Blocks before it.
+            plan: That its users followed.
+            release: Of the query.
+            block: Its size, and where the run stands.
+            rng: Not used.
+        """
         paid = np.zeros((self.statistic.reward_rows, self.spec.dimension))
-        added = Outcomes(
+        added = ReleasedOutcomes(
             following=release["next"],
             paid=release.parts.get("rewards", paid),
             noise=float(np.max(release.std["next"])),
@@ -161,10 +168,17 @@ class LinearPosterior(FiniteAlgorithm[State]):
         )
         return (*state, added)
 
-    # What is estimated, and how it plans.
+    # Plan.
 
     def plan(self, state: State, last: Plan | None, at: Progress, rng: np.random.Generator) -> Plan:
-        """The best policy for what is expected, and explorers beside it."""
+        """Best policy for the expected world, and explorers beside it.
+
+        Args:
+            state: All blocks.
+            last: Plan of the version before; ``None`` at the start.
+            at: Where the run stands.
+            rng: Of ties, and of the posterior's chain.
+        """
         explorer, constants = self._explorer, self.options.constants
         if last is None:
             mixed = MixedPolicy([explorer, explorer], [0.0, 1.0])
@@ -172,10 +186,10 @@ class LinearPosterior(FiniteAlgorithm[State]):
         worlds = self.posterior.worlds(state, last.memory, rng)
         greedy = self.best(self.posterior.values(worlds.average)[0][0], rng)
         expected_loss = self._loss(worlds, greedy)
-        # The best policies of worlds that may be the true one explore at a low price.
+        # The best policies of other samples of the posterior explore at a low price.
         likely = self.posterior.values(worlds.some(_LIKELY))[0]
         others = [self.best(values, rng) for values in likely]
-        # What either kind of explorers may lose all users, on average.
+        # Value that either kind of exploration may cost, averaged over all users.
         spent = min(constants.explore * expected_loss, 0.02)
         exploring, trying = 1.0, 0.0
         if expected_loss <= constants.ready:
@@ -190,7 +204,7 @@ class LinearPosterior(FiniteAlgorithm[State]):
         return Plan(self.named(mixed), greedy, worlds)
 
     def _loss(self, worlds: Worlds, policy: Policy) -> float:
-        """What a policy loses, as a share of the optimum, on average over worlds."""
+        """Suboptimality of a policy, as a share of the optimum, averaged over worlds."""
         best = self.posterior.values(worlds)[1]
         own = self.posterior.values(worlds, policy.table())[1]
         return float(((best - own) / np.maximum(best, 1e-9)).mean())
@@ -202,7 +216,7 @@ class LinearPosterior(FiniteAlgorithm[State]):
             np.broadcast_to(self.design, (self.spec.horizon, *self.design.shape))
         )
 
-    # How large blocks are.
+    # Block sizes.
 
     def _block_sizes(self) -> BlockSizes:
         """A first block that stands out of its noise and its sampling, and then growing ones.
@@ -222,8 +236,6 @@ class LinearPosterior(FiniteAlgorithm[State]):
         half = c * c / (2.0 * S)
         first = (half + math.sqrt(half * half + (c * noise) ** 2)) / level
         return BlockSizes(first=min(math.ceil(first), self.users), growth=constants.growth)
-
-    # Choices made before the first user comes.
 
     def _check(self) -> None:
         if self.privacy.local or self.privacy.needs_l1:

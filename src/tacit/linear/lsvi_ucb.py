@@ -12,7 +12,7 @@ from tacit.data.sizes import check_bytes
 from tacit.linear.estimate import CellEstimator, FeatureEstimator, LinearModel, LinearWidths
 from tacit.linear.statistics import unit_features
 from tacit.privacy.errors import InvalidArgument
-from tacit.tabular.algorithm import SumAlgorithm, SumOptions
+from tacit.tabular.sum_algorithm import SumAlgorithm, SumOptions
 
 if TYPE_CHECKING:
     from tacit.core.problem import Problem
@@ -137,13 +137,28 @@ class LSVIUCB(SumAlgorithm[State]):
         block: BlockInfo,
         rng: np.random.Generator,
     ) -> State:
-        """Sums over all blocks, with those of one more."""
+        """Sums over all blocks, with those of one more.
+
+        Args:
+            state: Sums before it.
+            plan: That its users followed.
+            release: Of the query.
+            block: Its size, and where the run stands.
+            rng: Not used.
+        """
         return self.estimator.added(state, release, self.query(state, plan, block))
 
     # Plan.
 
     def plan(self, state: State, last: Plan | None, at: Progress, rng: np.random.Generator) -> Plan:
-        """Best actions by optimistic and by expected values; random actions at the start."""
+        """Best actions by optimistic and by expected values; random actions at the start.
+
+        Args:
+            state: Sums over all blocks.
+            last: Plan of the version before; ``None`` at the start.
+            at: Where the run stands.
+            rng: Of ties.
+        """
         if last is None:
             first = self.first_policy(rng)
             return Plan(first, first, LinearMemory())

@@ -31,7 +31,14 @@ class LSVIUCBPlusPlus(LSVIUCB):
     weighted = True
 
     def plan(self, state: State, last: Plan | None, at: Progress, rng: np.random.Generator) -> Plan:
-        """New policies if some direction's precision doubled since the last, else the last."""
+        """New policies if some direction's precision doubled since the last, else the last.
+
+        Args:
+            state: Sums over all blocks.
+            last: Plan of the version before; ``None`` at the start.
+            at: Where the run stands.
+            rng: Of ties.
+        """
         if last is None:
             return super().plan(state, last, at, rng)
         model = self.model(state, last.memory.variances)

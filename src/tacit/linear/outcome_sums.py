@@ -1,4 +1,4 @@
-"""Sums of what followed features, without their Gram matrix."""
+"""Statistic of LinearPosterior: sums of outcomes by features, without their Gram matrix."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from tacit.privacy.statistic import Block, Floats, Layout, LoopSums, Part
 class OutcomeSums(LoopSums):
     """Sums over a user's steps of w phi e_{s'}' and v r phi, for features that are not negative.
 
-    No Gram matrix: whoever knows the policy, and about where it leads, knows about what the Gram
-    is, and the whole budget goes to what nobody knows. :meth:`visits` are the weights that steps
-    of simulated users have, from which an expected Gram is made.
+    No Gram matrix: it follows from the policy and an estimate of where that leads, so the whole
+    budget goes to the outcomes. :meth:`visits` are the weights that steps of simulated users have,
+    from which an expected Gram is made.
 
     Reads ``states`` (users, H + 1), ``actions`` and ``rewards`` (users, H). A step counts if its
     state, action, next state and reward are valid; rewards are cut to [0, 1]. Parts: ``next``
@@ -107,7 +107,7 @@ class OutcomeSums(LoopSums):
 
     @cached_property
     def _longest(self) -> float:
-        """What the longest steps add up to in ``next``."""
+        """Norm of the longest steps' sum in ``next``."""
         longest = math.sqrt(float(self._lengths.max()))
         if len(self.weights) == 1:
             return self.horizon * float(self.weights[0]) * longest
@@ -126,7 +126,7 @@ class OutcomeSums(LoopSums):
         return most if self.reward_clip is None else min(self.reward_clip, most)
 
     def l2(self, relation: Relation) -> float:
-        """See the class."""
+        """C = |(C_U, b C_R)| against zero, else sqrt(2) C."""
         most = math.hypot(self.bound, self.reward * self.reward_bound)
         return most if checked_relation(relation) is Relation.ZERO_OUT else math.sqrt(2.0) * most
 
@@ -135,7 +135,7 @@ class OutcomeSums(LoopSums):
     def visits(self, block: Block) -> tuple[Floats, Floats]:
         """The weights of all steps by cell, of ``next`` (L, S, A) and of ``rewards`` (M, S, A).
 
-        Raw where users are: for simulated ones, of whom nobody exists.
+        Raw where users are: for simulated ones only.
         """
         _, visits, paying = self._loop(block, separate=False)
         return visits, paying

@@ -1,4 +1,4 @@
-"""Pessimistic least squares on a log, where a few features decide what happens."""
+"""PessimisticLSVI: offline learning from a log, by regressions on features."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 class FeaturePolicies(PlannedPolicies):
-    """Policies that are planned in the world of the regressions."""
+    """Policies planned in the estimated linear model."""
 
     algorithm: PessimisticLSVI
     learnt: Sums
 
     @cached_property
     def model(self) -> SumModel:
-        """The regressions; widths are as large as caution has it."""
+        """Regressions whose widths are scaled by ``caution``."""
         spec, sums = self.algorithm.spec, self.learnt
         return SumModel(
             self.algorithm.features,
@@ -52,7 +52,7 @@ class FeaturePolicies(PlannedPolicies):
         return np.clip(means, 0.0, max(self.spec.reward_values)), widths
 
     def expected(self, step: int, after: Floats) -> Floats:
-        """As predicted, and at least 1: moments are never less."""
+        """Predictions, at least 1: moments are never less."""
         if not math.isfinite(float(after.max())):
             return np.full(self.allowed.shape, 1e100)
         means, _ = self.model.next_values(step, after[np.newaxis])
@@ -61,7 +61,7 @@ class FeaturePolicies(PlannedPolicies):
 
 
 class PessimisticLSVI(OfflineAlgorithm):
-    """Plans in the linear model that a log surely leaves, near what people do, and judges the plan.
+    """Offline learning: pessimistic least squares near the behaviour policy, and an interval.
 
     Idea: as :class:`tacit.PessimisticVI`, with regressions on features in place of counts: what
     one state teaches is used in all that look alike.
@@ -76,8 +76,7 @@ class PessimisticLSVI(OfflineAlgorithm):
     for offline RL?") with the practical widths of :class:`tacit.LSVIUCB`, noise included, and at a
     price for leaving today's policy; what is proven of the result is its interval.
 
-    Cost: O(H S^2 A) per plan. It serves nobody: those it learns from were served before, and gain
-    nothing.
+    Cost: O(H S^2 A) per plan. It serves no users: those it learns from were served before.
     """
 
     name = "pessimistic_lsvi"

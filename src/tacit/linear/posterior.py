@@ -1,8 +1,8 @@
-"""What released outcome sums leave open: a distribution over linear MDPs.
+"""Posterior over linear MDPs, given released outcome sums.
 
 A release says Y = G mu + error, where G = sum w phi phi' over a block's steps, mu (d, S) are the
-measures of the factors, and the error is privacy noise and sampling. Nobody releases G: the block's
-policy is public, so users who are simulated in the current model say what to expect of it, and the
+measures of the factors, and the error is privacy noise and sampling. G is not released: the block's
+policy is public, so users who are simulated in the current model give an estimate of it, and the
 model and its Grams are estimated in turn. Measures are taken to be distributions and factors'
 rewards to be in [0, 1]; before anything is known, a measure is a Dirichlet that leads to a few
 states, and a factor's reward is more likely to be near 0 or 1 than between.
@@ -35,13 +35,13 @@ _SKIP, _KEEP = 30, 60
 
 @dataclass(frozen=True)
 class Prior:
-    """What is believed before the first release."""
+    """Distribution of measures and rewards before the first release."""
 
     spread: float = 0.15  # of measures: Dirichlet(spread, ..., spread)
     extreme: float = 0.3  # of factors' rewards: Beta(extreme, extreme)
 
     def length(self, states: int) -> float:
-        """Root of what is expected of a measure's sum of squares."""
+        """Root of the expected sum of squares of a measure."""
         return math.sqrt((1.0 + self.spread) / (1.0 + states * self.spread))
 
     def draws(self) -> tuple[Floats, Floats]:
@@ -53,8 +53,8 @@ class Prior:
 
 
 @dataclass(frozen=True)
-class Outcomes:
-    """A block's released sums, and what is public of it."""
+class ReleasedOutcomes:
+    """Released sums of a block, its size and its policy."""
 
     following: Floats  # (L, d, S)
     paid: Floats  # (M, d)
@@ -66,14 +66,14 @@ class Outcomes:
 
 @dataclass(frozen=True)
 class Worlds:
-    """Worlds that may be the true one: measures (K, L, d, S) and factors' rewards (K, M, d)."""
+    """Samples of the posterior: measures (K, L, d, S) and factors' rewards (K, M, d)."""
 
     measures: Floats
     rewards: Floats
 
     @property
     def average(self) -> Worlds:
-        """One world, what is expected."""
+        """Posterior mean, as one world."""
         means = (array.mean(axis=0, keepdims=True) for array in (self.measures, self.rewards))
         return Worlds(*means)
 
@@ -88,7 +88,7 @@ Grams: TypeAlias = tuple[Floats, Floats]
 
 
 class OutcomePosterior:
-    """The distribution over worlds, given all blocks.
+    """Samples worlds from their posterior, given all releases.
 
     Where ``steps`` have measures of their own, one model for all steps is estimated too, and is
     preferred while it explains the releases as well (by the deviance information criterion).
@@ -118,9 +118,9 @@ class OutcomePosterior:
     # Estimation.
 
     def worlds(
-        self, blocks: Sequence[Outcomes], before: Worlds, rng: np.random.Generator
+        self, blocks: Sequence[ReleasedOutcomes], before: Worlds, rng: np.random.Generator
     ) -> Worlds:
-        """Worlds as probable as they are, given what all blocks released.
+        """Samples of the posterior, given all releases.
 
         ``before`` are those before the last block: the chain goes on from there.
         """
@@ -134,7 +134,14 @@ class OutcomePosterior:
     def grams(
         self, world: Worlds, policy: AnyPolicy, users: int, rng: np.random.Generator
     ) -> Grams:
-        """What to expect of users who follow a policy in one world."""
+        """Expected Gram matrices of users who follow a policy in one world.
+
+        Args:
+            world: One sample, or the mean.
+            policy: That the users follow.
+            users: How many they are.
+            rng: Of the simulation.
+        """
         means = np.clip(self._means(world.rewards[0]), 0.0, 1.0)
         believed = world.measures[0], means, self._start
         model = believed_model(self.features, believed, self.statistic.horizon)
@@ -147,12 +154,12 @@ class OutcomePosterior:
 
     def _given(
         self,
-        blocks: Sequence[Outcomes],
+        blocks: Sequence[ReleasedOutcomes],
         grams: Sequence[Grams],
         before: Worlds,
         rng: np.random.Generator,
     ) -> Worlds:
-        """The same, given these Grams, by a chain that goes on where another one ended."""
+        """Samples given these Grams, by a chain that goes on where another one ended."""
         begin, paid_begin = before.measures[-1], before.rewards[-1]
         (L, d, S), M = begin.shape, len(paid_begin)
         precision, linear = np.zeros((L, d, d)), np.zeros((L, d, S))
@@ -162,7 +169,7 @@ class OutcomePosterior:
             # reward varies by 1/4 at the most. Simulated users, who are so few, vary as well.
             both = 1.0 + block.users / _SIMULATED
             of_next, of_paid = (both * np.trace(g, axis1=1, axis2=2) / d for g in (G, G_paid))
-            # Where nobody came nothing is known, and nothing is divided by nothing.
+            # Without visits there is no information, and no division by zero.
             variance = np.maximum(block.noise**2 + of_next / S, 1e-12)[:, np.newaxis, np.newaxis]
             precision += G @ G / variance
             linear += G @ block.following / variance

@@ -1,4 +1,4 @@
-"""What an agent may know of a linear MDP: the features, above all."""
+"""Public description of a linear MDP: sizes and features."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tacit.tabular.feature_spec import FeatureSpec, fingerprint, finite
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LinearSpec(FeatureSpec):
-    """What an agent may know of a finite linear MDP.
+    """Public description of a finite linear MDP.
 
-    Next states and mean rewards are linear in d features phi(s, a) that everybody knows:
-    P_h(s' | s, a) = <phi(s, a), mu_h(s')> and r_h(s, a) = <phi(s, a), theta_h>, where nobody knows
+    Next states and mean rewards are linear in d known features phi(s, a):
+    P_h(s' | s, a) = <phi(s, a), mu_h(s')> and r_h(s, a) = <phi(s, a), theta_h>, with unknown
     mu and theta. Agents which make no use of features run on the same worlds. Specs are equal if
     all they say is equal; their arrays are read-only copies. They have what a
     :class:`~tacit.tabular.spec.FiniteSpec` has, and:
@@ -59,7 +59,7 @@ class LinearSpec(FeatureSpec):
 
     @property
     def dimension(self) -> int:
-        """How many features, d."""
+        """Number of features, d."""
         return int(self.features.shape[2])
 
     @cached_property

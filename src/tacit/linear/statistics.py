@@ -1,7 +1,6 @@
-"""What linear agents ask of users: sums over their steps of features, and of what followed them.
+"""Statistic of LSVI-UCB: sums over users' steps of features, and of what followed them.
 
-phi(s, a) is cut to length 1 when a statistic is made: features are public, but nobody promises
-that they are short, and a few long ones would set the noise for all.
+phi(s, a) is cut to length 1 when a statistic is made: a few long ones would set the noise for all.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ Occupancy: TypeAlias = tuple[NDArray[np.int64], NDArray[np.generic], NDArray[np.
 # The largest table of all phi phi' that is made.
 _OUTER = 1 << 22
 ROUNDING = 1e-9
-"""Of the running length; a billionth of the budget is nobody's loss."""
+"""Of the running length, a billionth of the budget."""
 
 
 def unit_features(features: ArrayLike) -> Floats:
@@ -45,7 +44,7 @@ def unit_features(features: ArrayLike) -> Floats:
 
 
 def told_of_features(features: Floats, release: Any, weights: Floats) -> dict[str, tuple[Any, Any]]:
-    """What sums of w phi e_{s'}' (L, d, S) and of r phi (M, d) tell of users as a whole.
+    """Monitored totals of sums of w phi e_{s'}' (L, d, S) and of r phi (M, d).
 
     The weights w > 0 of rows are public; a row without one tells nothing.
     """

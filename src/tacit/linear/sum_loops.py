@@ -30,7 +30,7 @@ def sum_features(
 
     ``visits`` (rows, L, S, A) takes the weights, ``following`` (rows, L, d, S) weight times feature
     under the next state, ``paid`` (rows, L, d) weight times feature times reward; row 0 takes
-    everybody, or each user her own row when ``separate``. ``weights`` (1 or H, S, A) are public,
+    all users, or each user her own row when ``separate``. ``weights`` (1 or H, S, A) are public,
     ``lengths`` (S, A) are the squared lengths of the features, ``limit`` is the largest squared
     length of what one user adds, and the shares are the squared weights of Grams and rewards.
     """
@@ -127,7 +127,7 @@ def sum_outcomes(
     """Adds users' weighted steps; see :class:`tacit.linear.outcome_sums.OutcomeSums`.
 
     ``following`` (rows, L, d, S) takes weight times feature under the next state and ``paid``
-    (rows, M, d) weight times feature times reward; row 0 takes everybody, or each user her own row
+    (rows, M, d) weight times feature times reward; row 0 takes all users, or each user her own row
     when ``separate``. ``visits`` (L, S, A) and ``paying`` (M, S, A) take the weights. The limits
     are squared lengths.
     """

@@ -1,16 +1,121 @@
-"""Built-in linear MDPs. Rewards are Bernoulli, so they all lie in {0, 1}."""
+"""Linear MDPs: simulated users in a finite world whose probabilities are linear in features.
+
+Rewards of the built-in worlds are Bernoulli, so they all lie in {0, 1}.
+"""
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from tacit.data.sizes import Floats, check_bytes, check_seed, check_size
-from tacit.linear.world import LinearWorld
+from tacit.data.sizes import Floats, check_bytes, check_seed, check_size, numbers
+from tacit.linear.spec import LinearSpec, check_features
 from tacit.privacy.arguments import flag
 from tacit.privacy.errors import InvalidArgument
-from tacit.tabular.world import model_of
+from tacit.tabular.feature_spec import finite
+from tacit.tabular.model import FiniteModel
+from tacit.tabular.world import (
+    BERNOULLI,
+    ROUNDING,
+    FiniteWorld,
+    bernoulli,
+    model_of,
+    start_distribution,
+    weighed,
+)
+
+
+class LinearWorld(FiniteWorld):
+    """A finite world given by its features and factors.
+
+    P_h(s' | s, a) = <phi(s, a), mu_h(s')>; rewards are Bernoulli with the mean
+    <phi(s, a), theta_h>. Labels of actions are not exchangeable: the features, which agents know,
+    tell actions apart.
+
+    Args:
+        features: phi, (S, A, d).
+        measures: mu, (1, d, S), or (H, d, S) where it depends on the step. A factor's measure
+            need not be a distribution, only what features make of it.
+        rewards: theta, (1, d), or (H, d) where it depends on the step.
+        horizon: H, steps of an episode.
+        start: the first state, or the distribution of it, (S,).
+        known_rewards: whether agents are told the mean rewards.
+        name: what it is called; the built-in worlds have names that rebuild them.
+
+    What is given are attributes too, read-only; ``model`` are the probabilities that they make.
+
+    >>> world = LinearWorld(features=[[[1.0, 0.0], [0.0, 1.0]]] * 2, measures=[np.eye(2)],
+    ...                     rewards=[[0.1, 0.9]], horizon=3)
+    >>> world.spec.dimension, round(world.optimal_value, 12), round(world.baseline_value, 12)
+    (2, 2.7, 1.5)
+    """
+
+    exchangeable_actions = False
+
+    def __init__(
+        self,
+        features: ArrayLike,
+        measures: ArrayLike,
+        rewards: ArrayLike,
+        horizon: int,
+        *,
+        start: int | ArrayLike = 0,
+        known_rewards: bool = False,
+        name: str | None = None,
+    ) -> None:
+        horizon = check_size("horizon", horizon)
+        self.features = check_features(features)
+        S, A, d = self.features.shape
+        self.measures = _factors("measures", measures, horizon, (d, S))
+        self.rewards = _factors("rewards", rewards, horizon, (d,))
+        self.known_rewards = flag("known_rewards", known_rewards)
+        model = FiniteModel(
+            transitions=weighed(
+                "<features, measures>",
+                (self.features @ measure for measure in self.measures),
+                (len(self.measures), S, A, S),
+            ),
+            reward_probabilities=_rewards(self.features, self.rewards),
+            reward_values=BERNOULLI,
+            start=start_distribution(start, S),
+            horizon=horizon,
+        )
+        super().__init__(model, "linear" if name is None else str(name))
+
+    @cached_property
+    def spec(self) -> LinearSpec:
+        """Public description; every |v| <= 1 gives factor i at most sum_s' |mu_i(s')|."""
+        of_values = np.linalg.norm(np.abs(self.measures).sum(axis=-1), axis=-1).max()
+        return LinearSpec(
+            **self._sizes(),
+            features=self.features,
+            stationary_transitions=len(self.measures) == 1,
+            stationary_rewards=len(self.rewards) == 1,
+            known_rewards=self.model.mean_rewards if self.known_rewards else None,
+            weight_bound=float(max(of_values, np.linalg.norm(self.rewards, axis=-1).max())),
+        )
+
+
+def _factors(name: str, values: ArrayLike, horizon: int, shape: tuple[int, ...]) -> Floats:
+    """A read-only copy of what belongs to the factors, with an axis of steps in front."""
+    array = numbers(name, values)
+    if array.ndim != len(shape) + 1 or array.shape[1:] != shape or len(array) not in (1, horizon):
+        sizes = ", ".join(map(str, shape))
+        raise InvalidArgument(
+            f"{name} must have shape (1 or horizon={horizon}, {sizes}), got {array.shape}"
+        )
+    return finite(name, array, "step")
+
+
+def _rewards(features: Floats, rewards: Floats) -> Floats:
+    means = np.moveaxis(features @ rewards.T, -1, 0)
+    near = np.clip(means, 0.0, 1.0)
+    near = np.where(np.abs(means - near) <= ROUNDING, near, means)
+    return bernoulli("<features, rewards>", near)
+
 
 _CODES, _BITS = 100, 8
 # In the name of a world only where it is not as usual.
@@ -42,6 +147,12 @@ def two_state(
         After the experiments of Min, Wang, Zhou and Gu, 2021 (Variance-aware off-policy evaluation
         with linear function approximation), with transitions that are not deterministic and a
         star that may be any action.
+
+    Args:
+        seed: Draws codes, star and bits.
+        softness: Probability of state 0 after a right action, where the step's bit is 0.
+        horizon: Steps of an episode.
+        known_rewards: Whether agents know the mean rewards.
 
     >>> world = two_state()
     >>> round(world.optimal_value, 4), world.spec.dimension, world.spec.stationary_transitions
@@ -104,6 +215,15 @@ def simplex(
 
     Worlds are drawn until one is accepted by that criterion. They have at most 100 states (50
     unless ``stationary``), 20 actions and dimension 20: larger ones are hardly ever accepted.
+
+    Args:
+        dimension: Latent factors, d.
+        states: S.
+        actions: A.
+        horizon: Steps of an episode.
+        seed: Draws features, measures and rewards.
+        stationary: Whether measures are the same at every step.
+        known_rewards: Whether agents know the mean rewards.
 
     >>> world = simplex()
     >>> world.baseline_value < 0.5 * world.optimal_value

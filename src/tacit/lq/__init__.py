@@ -3,19 +3,16 @@
 from tacit.lq.policy import GainPolicy
 from tacit.lq.spec import LQSpec
 from tacit.lq.statistics import TrajectorySums
-from tacit.lq.world import Ball, LQWorld, Point, Sphere, UniformBall
-from tacit.lq.worlds import dosing, double_integrator, from_control
+from tacit.lq.world import Ball, LQWorld, Sphere
+from tacit.lq.worlds import dosing, double_integrator
 
 __all__ = [
     "Ball",
     "GainPolicy",
     "LQSpec",
     "LQWorld",
-    "Point",
     "Sphere",
     "TrajectorySums",
-    "UniformBall",
     "dosing",
     "double_integrator",
-    "from_control",
 ]

@@ -1,10 +1,11 @@
-"""Certainty equivalence: control as if what is believed were true, where that is safe.
+"""Certainty equivalence: control as if the posterior were true, where that is safe.
 
 Every user is in one block, which is asked once with the whole budget. Users' controls have noise of
-known size, without which nobody would learn what other controls do. From a posterior of the model
-follows what the next block is asked (:mod:`tacit.lq.estimate`). Published gains pass a safeguard:
-they must beat zero control in nine of ten models that the posterior holds possible, widened by a
-margin, and must not be much worse in any of them. Until some do, nothing but noise is applied.
+known size, without which the effects of other controls could not be learnt. From a posterior of the
+model follows the query of the next block (:mod:`tacit.lq.estimate`). Published gains pass a
+safeguard: they must beat zero control in nine of ten models that the posterior holds possible,
+widened by a margin, and must not be much worse in any of them. Until some do, nothing but noise is
+applied.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _IN_MEMORY = 1 << 15
 
 @dataclass(frozen=True)
 class LQConstants:
-    """The practical agents' constants, chosen on other seeds of the worlds than are reported."""
+    """Constants of the agent, chosen on other seeds of the worlds than are reported."""
 
     first: float = 7.0  # users of the first block, times (n + d) / mu
     # The number of users served grows by at most this factor from block to block.
@@ -45,8 +46,8 @@ class LQConstants:
     # first states. Noise adds up over an episode, so with a fixed size per step it would cost the
     # more the longer episodes are.
     control_noise: float = 3.0
-    noise_price: float = 0.5  # what the noise of later users may cost, in costs of zero control
-    largest_noise: float = 0.3  # and how large it may be, in first noises, per root of the horizon
+    noise_price: float = 0.5  # largest cost of the noise of later users, in costs of zero control
+    largest_noise: float = 0.3  # and its largest size, in first noises, per root of the horizon
     # It may cost so many times what the gains are expected to lack of the optimum.
     explore: float = 1.0
     prior: float = 0.6  # standard deviation of all entries of (A, B) together, in norm bounds
@@ -56,7 +57,7 @@ class LQConstants:
     steps: float = 4.0  # how many steps of the first users count
     shape: float = 0.3  # inputs are scaled by this negative power of the Gram
     gram_share: float = 0.3  # how much the noise of the Gram counts in the choice of the weight
-    # What was known is doubted when a block is so many standard deviations off.
+    # Earlier blocks are doubted when a new one is so many standard deviations off.
     surprise: float = 1.5
     samples: int = 128  # models that gains are tried on
     caution: float = 1.4  # how much wider than the posterior they are
@@ -79,15 +80,15 @@ class CertaintyEquivalenceOptions:
 
 
 @dataclass(frozen=True, eq=False)
-class State:
-    """What releases told of the model."""
+class CertaintyEquivalenceState:
+    """Posterior of the model, and the releases that it follows from."""
 
     posterior: SystemPosterior
     evidence: tuple[BlockEvidence, ...] = ()
     trust: tuple[float, ...] = ()  # how much each block counts
 
 
-class CertaintyEquivalence(Algorithm[State]):
+class CertaintyEquivalence(Algorithm[CertaintyEquivalenceState]):
     """Gains that are best for the posterior, among those that pass the safeguard.
 
     Idea: a posterior of the model from all blocks (:mod:`tacit.lq.estimate`) says which gains are
@@ -124,59 +125,58 @@ class CertaintyEquivalence(Algorithm[State]):
         self.regression = ModelRegression(spec, prior_std, chosen.model_error)
         super().__init__(problem, options)
 
-    def init(self) -> State:
+    def init(self) -> CertaintyEquivalenceState:
         """The prior: independent normal entries.
 
         A posterior is measured, not proven: with true public bounds the squared distance of the
         truth is on average within a factor of 2 of what it should be, from the first thousand users
         to a million (docs/lq.md has the table).
         """
-        return State(self.regression.prior)
+        return CertaintyEquivalenceState(self.regression.prior)
 
-    # What is public.
+    # Query, and update of the posterior.
 
-    @property
-    def why(self) -> str:
-        """What was chosen for this world, budget and length, in words."""
-        return f"{super().why}; control noise {self.first_noise:.3g} at first"
-
-    def data_format(self, at: Progress) -> str:
-        """Part by part, where blocks are large."""
-        users = self.schedule.blocks[min(at.releases, self.schedule.releases - 1)]
-        return "streamed" if users > _IN_MEMORY else "episodes"
-
-    # Queries, and the posterior.
-
-    def query(self, state: State, plan: Plan, block: BlockInfo) -> TrajectorySums:
+    def query(
+        self, state: CertaintyEquivalenceState, plan: Plan, block: BlockInfo
+    ) -> TrajectorySums:
         """Second moments of users' steps; see :mod:`tacit.lq.estimate`."""
         constants = self.options.constants
         # While nothing is known of the model, a few steps of a user are to count.
         steps = None if state.evidence else min(float(self.spec.horizon), constants.steps)
-        known, private = state.posterior, self.privacy.private
-        return next_sums(self.regression, known, plan.policy, steps, constants, private)
+        asked = next_sums(self.regression, state.posterior, plan.policy, steps, constants)
+        # Without privacy a clip would only lose data.
+        return asked if self.privacy.private else replace(asked, tau=asked.tau * 1e3)
 
     def update(
         self,
-        state: State,
+        state: CertaintyEquivalenceState,
         plan: Plan,
         release: Release,
         block: BlockInfo,
         rng: np.random.Generator,
-    ) -> State:
-        """Adds a block to the posterior; a block that surprises makes earlier ones count less."""
+    ) -> CertaintyEquivalenceState:
+        """The posterior with one more block; one that surprises makes earlier ones count less.
+
+        Args:
+            state: What is known.
+            plan: That the users followed.
+            release: Of the query, with noise.
+            block: How many they are.
+            rng: Not used.
+        """
         before, trust = state.posterior, state.trust
-        asked = self.query(state, plan, block)
-        found = BlockEvidence(release, asked, block.users, plan.policy)
+        found = BlockEvidence(release, self.query(state, plan, block), block.users, plan.policy)
         if state.evidence:
             surprise = self.regression.surprise(found, before)
             usual = 1.0 + self.options.constants.surprise * math.sqrt(2.0 / before.mean.size)
             if surprise > usual:
                 trust = tuple(share / surprise for share in trust)
         evidence, trust = (*state.evidence, found), (*trust, 1.0)
-        return State(self.regression.posterior(evidence, trust, before), evidence, trust)
+        posterior = self.regression.posterior(evidence, trust, before)
+        return CertaintyEquivalenceState(posterior, evidence, trust)
 
     def monitored(self, statistic: Statistic, release: Release) -> dict[str, tuple[Any, Any]]:
-        """What the steps that count cost, and the energy of every coordinate of z = (x, u).
+        """Cost of the steps that count, and the energy of every coordinate of z = (x, u).
 
         With G the sum of p p', p = M z, both are <A, G> for some A, with noise |A|_F times that of
         G. Of a user G is positive semidefinite with a trace of at most tau, so that
@@ -197,36 +197,25 @@ class CertaintyEquivalence(Algorithm[State]):
             "reach": (float(squares.max()) * statistic.tau, 0.0),
         }
 
-    # How users explore.
+    # Plans: gains that pass the safeguard, and noise to explore.
 
-    @property
-    def first_noise(self) -> float:
-        """Of each coordinate of the first users' controls; without it there is none later.
-
-        In the energy of first states.
-        """
-        spec = self.spec
-        energy = float(np.trace(spec.start_moment)) or spec.noise_bound**2 or 1.0
-        share = self.options.constants.control_noise / (spec.horizon * math.sqrt(spec.controls))
-        return math.sqrt(share * energy)
-
-    def noise(self, known: SystemPosterior, gains: Floats, rng: np.random.Generator) -> float:
-        """Of the controls of users who are served by gains, given what is known of the model."""
-        spec, chosen, noise = self.spec, self.options.constants, self.first_noise
-        if noise:
-            noise = most_noise(noise, self.models(known, rng), spec, chosen)
-        if noise and gains.any():
-            models = self.models(known, rng)
-            noise = min(noise, later_noise(gains, known.mean, models, spec, chosen.explore))
-        return noise
-
-    # How it plans.
-
-    def plan(self, state: State, last: Plan | None, at: Progress, rng: np.random.Generator) -> Plan:
+    def plan(
+        self,
+        state: CertaintyEquivalenceState,
+        last: Plan | None,
+        at: Progress,
+        rng: np.random.Generator,
+    ) -> Plan:
         """Of the gains that pass, those of least average cost over possible models.
 
         Costs are in units of what zero control costs there, and zero control always passes. The
-        first gains are zero. Noise is for those who are served; nobody is better off with it.
+        first gains are zero. Noise is for those who are served; none is better off with it.
+
+        Args:
+            state: What is known.
+            last: The plan before, if any, whose gains are tried again.
+            at: Blocks so far.
+            rng: Draws possible models.
         """
         if last is None:
             still = GainPolicy.zero(self.spec.horizon, self.spec.controls, self.spec.states)
@@ -238,7 +227,10 @@ class CertaintyEquivalence(Algorithm[State]):
         others = cautious, 0.5 * cautious, last.greedy.gains
         tried = np.array([np.zeros_like(certain), *shares, *others])
         best = tried[int(np.argmin(self._costs(tried, self.models(known, rng))))]
-        return Plan(GainPolicy(best, self.noise(known, best, rng)), GainPolicy(best))
+        noise = self._largest_noise(self.models(known, rng))
+        if best.any():
+            noise = min(noise, self._worthwhile_noise(best, known.mean, self.models(known, rng)))
+        return Plan(GainPolicy(best, noise), GainPolicy(best))
 
     def _optimal_gains(self, theta: Floats, covariance: Floats) -> Floats:
         """Gains of least average cost, within the bound; see :func:`~.riccati.cautious_gains`."""
@@ -247,7 +239,7 @@ class CertaintyEquivalence(Algorithm[State]):
         return bounded_gains(gains, spec.gain_bound)
 
     def models(self, known: SystemPosterior, rng: np.random.Generator) -> Floats:
-        """Models that are possible by what is known, and a margin, within the public bound."""
+        """Models that are possible by the posterior, and a margin, within the public bound."""
         chosen = self.options.constants
         models = known.draw(rng, chosen.samples, chosen.caution)
         norms = np.linalg.norm(models, axis=(1, 2))
@@ -268,7 +260,60 @@ class CertaintyEquivalence(Algorithm[State]):
         fails[0] = False
         return np.where(fails, np.inf, ratios.mean(axis=1))
 
+    @property
+    def first_noise(self) -> float:
+        """Size of the noise in each coordinate of the first users' controls.
+
+        In the energy of first states.
+        """
+        spec = self.spec
+        energy = float(np.trace(spec.start_moment)) or spec.noise_bound**2 or 1.0
+        share = self.options.constants.control_noise / (spec.horizon * math.sqrt(spec.controls))
+        return math.sqrt(share * energy)
+
+    def _largest_noise(self, models: Floats) -> float:
+        """The first noise, or more where that is known to cost little in comparison."""
+        spec, chosen, first = self.spec, self.options.constants, self.first_noise
+        still = np.zeros((2, spec.horizon, spec.controls, spec.states))
+        costs = expected_costs(spec, still, models, np.array([0.0, 1.0]))
+        price = float(np.median(costs[1] / np.maximum(costs[0], 1e-300))) - 1.0
+        if not (math.isfinite(price) and price > 0.0):
+            return first
+        largest = chosen.largest_noise * first * math.sqrt(spec.horizon)
+        return max(first, min(largest, math.sqrt(chosen.noise_price / price)))
+
+    def _worthwhile_noise(self, gains: Floats, mean: Floats, models: Floats) -> float:
+        """Noise for users of these gains, less and less as the model becomes known.
+
+        Noise costs its variance times a constant. What gains lack of the optimum decreases as more
+        is known, which is the sooner the more noise there is. Spending about as much on noise as
+        is lacking has the right rates: with N users the lack is as 1 / (N variance) where data are
+        scarce, and as its square where the noise of privacy is what counts, so the variance
+        decreases as N^(-1/2) and N^(-2/3), as the least sum of both does. Noise may cost
+        ``explore`` times what the gains are expected to lack; it is infinite where nothing can be
+        said.
+        """
+        spec = self.spec
+        twice, noises = gains[np.newaxis].repeat(2, 0), np.array([0.0, 1.0])
+        one = expected_costs(spec, twice, mean[np.newaxis], noises)
+        costs = expected_costs(spec, gains[np.newaxis], models, 0.0)[0]
+        best = [optimal_cost(spec, model) for model in models]
+        lack, price = float(np.mean(costs) - np.mean(best)), float(one[1, 0] - one[0, 0])
+        if not (math.isfinite(lack) and math.isfinite(price)):
+            return math.inf
+        return math.sqrt(self.options.constants.explore * max(lack, 0.0) / price)
+
     # Choices made before the first user comes.
+
+    @property
+    def why(self) -> str:
+        """Releases, and the first noise, in words."""
+        return f"{super().why}; control noise {self.first_noise:.3g} at first"
+
+    def data_format(self, at: Progress) -> str:
+        """Part by part, where blocks are large."""
+        users = self.schedule.blocks[min(at.releases, self.schedule.releases - 1)]
+        return "streamed" if users > _IN_MEMORY else "episodes"
 
     def _check(self) -> None:
         if self.privacy.needs_l1:
@@ -285,35 +330,3 @@ class CertaintyEquivalence(Algorithm[State]):
             one = TrajectorySums(n, d, H, tau=math.sqrt(0.5))
             first = users_above_noise(one, self.privacy, chosen.first * (n + d))
         return BlockSizes(first=first, growth=chosen.growth)
-
-
-def most_noise(first: float, models: Floats, spec: LQSpec, constants: LQConstants) -> float:
-    """More than the first users had, where it is known to cost little in comparison."""
-    still = np.zeros((2, spec.horizon, spec.controls, spec.states))
-    costs = expected_costs(spec, still, models, np.array([0.0, 1.0]))
-    ratios = costs[1] / np.maximum(costs[0], 1e-300)
-    price = float(np.median(ratios)) - 1.0
-    if not (math.isfinite(price) and price > 0.0):
-        return first
-    largest = constants.largest_noise * first * math.sqrt(spec.horizon)
-    return max(first, min(largest, math.sqrt(constants.noise_price / price)))
-
-
-def later_noise(gains: Floats, mean: Floats, models: Floats, spec: LQSpec, explore: float) -> float:
-    """For users of these gains, less and less as the model becomes known.
-
-    Noise costs its variance times a constant. What gains lack of the optimum decreases as more
-    is known, which is the sooner the more noise there is. Spending about as much on noise as
-    is lacking has the right rates: with N users the lack is as 1 / (N variance) where data are
-    scarce, and as its square where the noise of privacy is what counts, so the variance
-    decreases as N^(-1/2) and N^(-2/3), as the least sum of both does. Noise may cost ``explore``
-    times what the gains are expected to lack, and is infinite where nothing can be said.
-    """
-    twice, noises = gains[np.newaxis].repeat(2, 0), np.array([0.0, 1.0])
-    one = expected_costs(spec, twice, mean[np.newaxis], noises)
-    costs = expected_costs(spec, gains[np.newaxis], models, 0.0)[0]
-    best = [optimal_cost(spec, model) for model in models]
-    lack, price = float(np.mean(costs) - np.mean(best)), float(one[1, 0] - one[0, 0])
-    if not (math.isfinite(lack) and math.isfinite(price)):
-        return math.inf
-    return math.sqrt(explore * max(lack, 0.0) / price)

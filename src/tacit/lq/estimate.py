@@ -1,4 +1,4 @@
-"""What private sums tell of a linear model: a posterior that counts the noise of privacy, too.
+"""Posterior of a linear model, from private sums, which counts the noise of privacy, too.
 
 Block j released, in units of inputs p = M z, noisy sums G~ = G + N_G and C~ = C + N_C over its
 users, with G = sum s p p' and
@@ -8,7 +8,7 @@ users, with G = sum s p p' and
 where T is the centre of the block and M its inputs (:class:`~tacit.lq.statistics.TrajectorySums`).
 So C~ is a regression on G, of which two things are known: G~, and what the model itself predicts
 users to do, ``expected_gram``. The estimate of G weighs both by how certain they are; what is left
-uncertain of G adds to the noise of C~. From it follows what the next block is asked, in the units
+uncertain of G adds to the noise of C~. From it follows the query of the next block, in the units
 and around the centre that serve best. All of it is a function of releases: post-processing.
 """
 
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 _MOST = 50.0
 # Below this share of the average, no direction of a Gram counts as visited.
 _LEAST = 1e-6
-# Without privacy a clip would only lose data.
-_UNCLIPPED = 1e3
+# A tau that cuts no steps.
+_WHOLE = 1e300
 
 
 @dataclass(frozen=True, eq=False)
 class SystemPosterior:
-    """What is known of a linear system, Theta = [A, B]', (n + d, n).
+    """Posterior of a linear system, Theta = [A, B]', (n + d, n).
 
     The columns are independent and normal around those of ``mean``, all with one covariance.
     """
@@ -64,7 +64,7 @@ class SystemPosterior:
 
 @dataclass(frozen=True, eq=False)
 class BlockEvidence:
-    """What one block released, and how its users were asked. All of it is public."""
+    """Release of one block, with its query and policy. All of it is public."""
 
     release: Release  # G~, (p, p), and C~, (p, n), as ``gram`` and ``cross``
     asked: TrajectorySums
@@ -93,13 +93,7 @@ class ModelRegression:
         return SystemPosterior(np.zeros((p, n)), self.prior_std**2 * np.eye(p))
 
     def expected(
-        self,
-        known: SystemPosterior,
-        policy: GainPolicy,
-        inputs: Floats,
-        spread: Floats,
-        weight: float,
-        tau: float,
+        self, known: SystemPosterior, policy: GainPolicy, asked: TrajectorySums
     ) -> tuple[Floats, Floats]:
         """The Gram of one user, (p, p), and energies by step, (H, 2); see ``expected_gram``."""
         from tacit.lq.sum_loops import expected_gram
@@ -109,13 +103,13 @@ class ModelRegression:
         added = float(np.trace(spec.noise_covariance)) + spec.controls * policy.noise**2
         most = _MOST * (float(np.trace(spec.start_moment)) + spec.horizon * added)
         model = read_only(known.mean), policy.gains, policy.noise**2, *moments, most
-        asked = read_only(inputs), read_only(spread), spec.noise_bound, 0.5 * weight**2, tau
-        return expected_gram(*model, *asked, energies), energies
+        units = asked.inputs, asked.spread, asked.floor, 0.5 * asked.weight**2, asked.tau
+        return expected_gram(*model, *units, energies), energies
 
     def posterior(
         self, evidence: Sequence[BlockEvidence], trust: Sequence[float], known: SystemPosterior
     ) -> SystemPosterior:
-        """What the blocks tell together, each with weight ``trust``, from a first guess."""
+        """Posterior of all blocks, each with weight ``trust``, from a first guess."""
         n, p = self.spec.states, self.spec.states + self.spec.controls
         # Grams are predicted anew from what they led to.
         for _ in range(4):
@@ -136,20 +130,12 @@ class ModelRegression:
         return known
 
     def surprise(self, block: BlockEvidence, before: SystemPosterior) -> float:
-        """How far C~ is from what was expected before: 1 on average if that was right.
-
-        Above it what was known was surer of itself than it should have been.
-        """
-        asked, gram = block.asked, block.users * self._expected(block, before)
+        """Squared distance of C~ from its expectation before: 1 on average if that was right."""
+        asked, gram = block.asked, block.users * self.expected(before, block.policy, block.asked)[0]
         design = gram @ np.linalg.inv(asked.inputs.T)
         spread = design @ before.covariance @ design.T + self._noise(block, gram)
         ahead = block.release["cross"] - design @ (before.mean - asked.centre)
         return float((ahead * np.linalg.solve(spread, ahead)).sum()) / ahead.size
-
-    def _expected(self, block: BlockEvidence, known: SystemPosterior) -> Floats:
-        asked = block.asked
-        question = asked.inputs, asked.spread, asked.weight, asked.tau
-        return self.expected(known, block.policy, *question)[0]
 
     def _noise(self, block: BlockEvidence, gram: Floats) -> Floats:
         """Covariance of a column of N_C and of the sum of s p w', given the Gram."""
@@ -163,7 +149,7 @@ class ModelRegression:
         """The matrix that Theta - T is multiplied by to give C~, and the covariance around it."""
         (p, n), asked = block.asked.centre.shape, block.asked
         gram, unsure, std = block.release["gram"], np.zeros((p, p)), block.std("gram")
-        predicted = block.users * self._expected(block, known)
+        predicted = block.users * self.expected(known, block.policy, asked)[0]
         if std > 0:
             diagonal = np.diag(predicted)
             off = self.model_error**2 + float(np.trace(known.covariance)) / p
@@ -187,26 +173,30 @@ def next_sums(
     policy: GainPolicy,
     first_steps: float | None,
     constants: LQConstants,
-    private: bool,
 ) -> TrajectorySums:
-    """The sums over a block that follows ``policy``.
+    """The query of the next block.
 
     Residuals are those of the posterior mean, cut where the posterior and the bound of the noise
     end. Directions that are seldom visited weigh more. The weight of residuals is that which leaves
     least noise.
 
-    While nothing is known, ``first_steps`` of a user are to count; then it is ``None``.
+    Args:
+        regression: Predicts Grams.
+        known: The posterior.
+        policy: That the block follows.
+        first_steps: Steps of a user that count while nothing is known; then ``None``.
+        constants: Of the agent.
     """
-    spec = regression.spec
+    spec, cap = regression.spec, constants.cap if first_steps is None else constants.first_cap
     root = np.asarray(np.linalg.cholesky(known.covariance), dtype=np.float64)
-    cap = constants.cap if first_steps is None else constants.first_cap
-    spread = cap * math.sqrt(spec.states) * root
+    spread, sizes = cap * math.sqrt(spec.states) * root, (spec.states, spec.controls, spec.horizon)
+    floor, centre = spec.noise_bound, known.mean
+    whole = TrajectorySums(*sizes, tau=_WHOLE, centre=centre, floor=floor, spread=spread)
     if first_steps is None:
-        plain, steps = np.eye(len(root)), float(spec.horizon)
-        gram, _ = regression.expected(known, policy, plain, spread, 1.0, math.inf)
-        gram = gram / spec.horizon
-        inputs = scaled_inputs(gram, constants.shape)
-        _, energies = regression.expected(known, policy, inputs, spread, 1.0, math.inf)
+        steps = float(spec.horizon)
+        gram, _ = regression.expected(known, policy, whole)
+        inputs = scaled_inputs(gram / spec.horizon, constants.shape)
+        _, energies = regression.expected(known, policy, replace(whole, inputs=inputs))
         of_inputs, of_caps = (float(energy) for energy in energies.mean(axis=0))
     else:
         # Only of first states is it known where they are.
@@ -222,17 +212,7 @@ def next_sums(
     share = constants.gram_share * 0.5 * float(np.trace(back @ known.covariance @ back.T))
     weight = best_weight(of_inputs, of_caps, share)
     tau = max(steps * (of_inputs + 0.5 * weight**2 * of_caps), 1e-9)
-    return TrajectorySums(
-        spec.states,
-        spec.controls,
-        spec.horizon,
-        tau=tau if private else tau * _UNCLIPPED,
-        weight=weight,
-        centre=known.mean,
-        inputs=inputs,
-        floor=spec.noise_bound,
-        spread=spread,
-    )
+    return replace(whole, tau=tau, weight=weight, inputs=inputs)
 
 
 def scaled_inputs(gram: Floats, shape: float) -> Floats:

@@ -8,9 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit.core.public_file import drawing, write_published
 from tacit.data.sizes import check_seed
-from tacit.lq.arguments import check_array, check_number
+from tacit.lq.spec import check_array, check_number
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Floats
 
@@ -19,8 +18,8 @@ from tacit.privacy.statistic import Floats
 class GainPolicy:
     """The control u = K_h x + noise * e at step h, where e has independent random signs.
 
-    It is public and the same for everybody: it does not depend on anybody's first state. The
-    array is a read-only copy.
+    It is public and the same for all users: it does not depend on first states. The array is a
+    read-only copy.
 
     >>> policy = GainPolicy([[[-0.5, 0.0]], [[-0.25, 0.0]]])
     >>> policy.act(1, [2.0, 1.0]).tolist()
@@ -41,6 +40,12 @@ class GainPolicy:
     def zero(cls, horizon: int, controls: int, states: int, version: int = 0) -> GainPolicy:
         """No control at all.
 
+        Args:
+            horizon: Steps, H.
+            controls: Coordinates of a control, d.
+            states: Coordinates of a state, n.
+            version: Of the policy.
+
         >>> GainPolicy.zero(horizon=1, controls=1, states=2).gains.tolist()
         [[[0.0, 0.0]]]
         """
@@ -51,16 +56,6 @@ class GainPolicy:
         """How many steps it prescribes, H."""
         return int(self.gains.shape[0])
 
-    @property
-    def controls(self) -> int:
-        """Coordinates of a control, d."""
-        return int(self.gains.shape[1])
-
-    @property
-    def states(self) -> int:
-        """Coordinates of a state, n."""
-        return int(self.gains.shape[2])
-
     def act(self, step: int, state: ArrayLike, rng: np.random.Generator | None = None) -> Floats:
         """The control at a step (from 0) in a state; ``rng`` is used where there is noise."""
         if isinstance(step, bool) or not isinstance(step, (int, np.integer)):
@@ -68,12 +63,16 @@ class GainPolicy:
         # A negative index would silently mean another step.
         if not 0 <= step < self.horizon:
             raise InvalidArgument(f"step must be in 0..{self.horizon - 1}, got {step}")
-        x = np.asarray(state, dtype=np.float64)
-        if x.shape != (self.states,):
-            raise InvalidArgument(f"state must have shape ({self.states},), got {x.shape}")
+        x, (_, controls, states) = np.asarray(state, dtype=np.float64), self.gains.shape
+        if x.shape != (states,):
+            raise InvalidArgument(f"state must have shape ({states},), got {x.shape}")
         control: Floats = self.gains[step] @ x
         if self.noise > 0.0:
-            signs = 2.0 * drawing(rng).integers(2, size=self.controls) - 1.0
+            if rng is None:
+                raise InvalidArgument(
+                    "this policy draws its actions: give rng, np.random.default_rng()"
+                )
+            signs = 2.0 * rng.integers(2, size=controls) - 1.0
             control = control + self.noise * signs
         return control
 
@@ -83,11 +82,14 @@ class GainPolicy:
 
     def publish(self, path: str | os.PathLike[str]) -> None:
         """Writes the public file, atomically (mode 0644); :mod:`tacit.published` reads it."""
+        from tacit.core.public_file import write_published
+
         arrays = {"gains": self.gains, "noise": np.array(self.noise)}
         write_published(path, self.version, arrays, kind="gains")
 
     def __repr__(self) -> str:
+        H, d, n = self.gains.shape
         return (
-            f"<GainPolicy version {self.version}: {self.horizon} steps, {self.states} states, "
-            f"{self.controls} controls, noise {self.noise:g}>"
+            f"<GainPolicy version {self.version}: {H} steps, {n} states, {d} controls, "
+            f"noise {self.noise:g}>"
         )

@@ -14,17 +14,13 @@ the second moments of the closed loop say (:func:`expected_costs`). Theta =
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from tacit.data.sizes import check_size, read_only
-from tacit.lq.arguments import check_array, check_semidefinite
+from tacit.lq.spec import LQSpec, check_array, check_semidefinite
 from tacit.privacy.statistic import Floats
-
-if TYPE_CHECKING:
-    from tacit.lq.spec import LQSpec
 
 
 def model(A: ArrayLike, B: ArrayLike) -> Floats:

@@ -1,21 +1,26 @@
-"""What an agent may know of a linear-quadratic world: costs, noise and bounds, but not (A, B)."""
+"""Specs of linear-quadratic worlds: costs, noise and bounds, but not (A, B); and their checks."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from tacit.data.sizes import ArraySpec, check_size
-from tacit.lq.arguments import check_number, check_semidefinite
+from tacit.data.sizes import ArraySpec, check_size, numbers
 from tacit.privacy.arguments import positive
+from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Floats
+
+# What a symmetric or semidefinite matrix may lack by rounding, relative to its size.
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LQSpec(ArraySpec):
-    """What an agent may know of a linear-quadratic world.
+    """Public knowledge of a linear-quadratic world.
 
     The state moves by x' = A x + B u + w with unknown A and B, and a step costs x'Qx + u'Ru.
     Specs are equal if all they say is equal, and their text says all of it exactly. The arrays
@@ -65,3 +70,47 @@ def _text(value: int | float | Floats) -> str:
     if isinstance(value, np.ndarray):
         return repr((value + 0.0).tolist())
     return repr(value if isinstance(value, int) else value + 0.0)
+
+
+def check_array(name: str, values: ArrayLike, *shape: int | None) -> Floats:
+    """A read-only copy of finite numbers of a shape, in which ``None`` stands for any size."""
+    array = np.array(numbers(name, values), dtype=np.float64, order="C")
+    if array.ndim != len(shape) or not all(
+        size >= 1 and wanted in (None, size)
+        for size, wanted in zip(array.shape, shape, strict=True)
+    ):
+        wanted_shape = ", ".join("any" if size is None else str(size) for size in shape)
+        raise InvalidArgument(f"{name} must have shape ({wanted_shape}), got {array.shape}")
+    if not np.isfinite(array).all():
+        raise InvalidArgument(f"{name} must be finite")
+    array.setflags(write=False)
+    return array
+
+
+def check_semidefinite(
+    name: str, values: ArrayLike, size: int, *, definite: bool = False
+) -> Floats:
+    """A read-only copy of a symmetric, positive semidefinite matrix.
+
+    Args:
+        name: Of the argument, for errors.
+        values: Of the matrix.
+        size: Its rows.
+        definite: Whether zero eigenvalues are refused, too.
+    """
+    array = check_array(name, values, size, size)
+    rounding = _ROUNDING * np.abs(array).max()
+    if (np.abs(array - array.T) > rounding).any():
+        raise InvalidArgument(f"{name} must be symmetric")
+    least, kind = float(np.linalg.eigvalsh(array)[0]), "definite" if definite else "semidefinite"
+    if least < -rounding or (definite and least <= rounding):
+        raise InvalidArgument(f"{name} must be positive {kind}, got the eigenvalue {least:.6g}")
+    return array
+
+
+def check_number(name: str, value: float) -> float:
+    """A finite number of at least zero."""
+    good = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+    if not good or not 0.0 <= value < math.inf:
+        raise InvalidArgument(f"{name} must be a finite number >= 0, got {value!r}")
+    return float(value)

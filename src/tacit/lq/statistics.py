@@ -1,17 +1,18 @@
-"""What linear-quadratic agents ask of users: second moments of states, controls and next states."""
+"""Second moments of users' states, controls and next states, for linear-quadratic agents."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.lq.arguments import check_array, check_number
+from tacit.data.sizes import check_size
+from tacit.lq.spec import check_array, check_number
 from tacit.privacy.arguments import positive
-from tacit.privacy.budget import Relation, checked_relation
+from tacit.privacy.bounds.balls import ACUTE, ball
+from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, Floats, Layout, Part, Statistic, StreamedBlock
 
@@ -38,13 +39,14 @@ class TrajectorySums(Statistic):
     noise w still has mean zero given all of it, and the sums tell the truth on average whatever tau
     is, as long as the cap does not cut. A small tau looks at the first steps only.
 
-    Sensitivity. Let y = [p; (W / sqrt 2) r], so that |y|^2 <= e, and Y = sum s y y'
-    over the steps. Y is positive semidefinite with trace sum s |y|^2 <= sum s e <= tau. For another
-    user's Y* the squared distance is that of the parts gram and cross of Y and Y*, of which
-    W cross is sqrt 2 times a block that is in Y twice: it is at most |Y - Y*|_F^2 = |Y|^2 + |Y*|^2
-    - 2 <Y, Y*> <= 2 tau^2, as <Y, Y*> >= 0 for semidefinite matrices. So sqrt(2) tau, and tau
-    against zero. Long p with cap(z) beside it of no account attain it in the limit; exactly, if
-    ``floor`` is 0 and the spread does not reach some p.
+    Formal guarantees:
+        Sensitivity sqrt(2) tau, and tau against zero. Let y = [p; (W / sqrt 2) r], so that
+        |y|^2 <= e, and Y = sum s y y' over the steps. Y is positive semidefinite with trace
+        sum s |y|^2 <= sum s e <= tau. For another user's Y* the squared distance is that of the
+        parts gram and cross of Y and Y*, of which W cross is sqrt 2 times a block that is in Y
+        twice: it is at most |Y - Y*|_F^2 = |Y|^2 + |Y*|^2 - 2 <Y, Y*> <= 2 tau^2, as <Y, Y*> >= 0
+        for semidefinite matrices. Long p with cap(z) beside it of no account attain it in the
+        limit; exactly, if ``floor`` is 0 and the spread does not reach some p.
     """
 
     name = "trajectory sums"
@@ -63,9 +65,8 @@ class TrajectorySums(Statistic):
     spread: Floats = field(default_factory=_NOT_GIVEN)
 
     def __post_init__(self) -> None:
-        sizes = (self.states, self.controls, self.steps)
-        if min(sizes) < 1:
-            raise InvalidArgument(f"states, controls and steps must be >= 1, got {sizes}")
+        for name in ("states", "controls", "steps"):
+            check_size(name, getattr(self, name))
         for name in ("tau", "weight"):
             positive(name, getattr(self, name))
         check_number("floor", self.floor)
@@ -88,9 +89,8 @@ class TrajectorySums(Statistic):
         return Layout((gram, Part("cross", (self.rows, self.states), weight=self.weight)))
 
     def l2(self, relation: Relation) -> float:
-        """See the class."""
-        replace = checked_relation(relation) is Relation.REPLACE_ONE
-        return self.tau * (math.sqrt(2.0) if replace else 1.0)
+        """Sensitivity, as the class derives it."""
+        return ball(self.tau, relation, ACUTE)
 
     def vectors(self, block: Block) -> Floats:
         """Weighted outer products, user by user."""
@@ -109,7 +109,7 @@ class TrajectorySums(Statistic):
 
         p, lead = self.rows, block.users if separate else 1
         grams, crosses = np.zeros((lead, p, p)), np.zeros((lead, p, self.states))
-        steps = read_steps(block, self.states, self.controls, self.steps)
+        steps = _read_steps(block, self.states, self.controls, self.steps)
         public = self.centre, self.inputs, self.spread
         bounds = self.floor, 0.5 * self.weight**2, self.tau
         with np.errstate(all="ignore"):
@@ -119,7 +119,7 @@ class TrajectorySums(Statistic):
         return grams, crosses
 
 
-def read_steps(
+def _read_steps(
     block: Block, states: int, controls: int, steps: int
 ) -> tuple[Floats, Floats, NDArray[np.int64]]:
     """States, controls and lengths of a block's users; shapes are public and may be refused."""

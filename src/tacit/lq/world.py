@@ -6,66 +6,44 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, TypeAlias
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from tacit.core.world import Form
+from tacit.data.episodes import VectorEpisodes
 from tacit.data.sizes import check_bytes, check_seed, check_size
-from tacit.data.vector_episodes import VectorEpisodes
 from tacit.lq import riccati
-from tacit.lq.arguments import check_array, check_number, check_semidefinite
 from tacit.lq.policy import GainPolicy
-from tacit.lq.spec import LQSpec
+from tacit.lq.spec import LQSpec, check_array, check_number, check_semidefinite
 from tacit.privacy.arguments import instance_of, positive
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, Floats, StreamedBlock
 
 FORMS: tuple[Form, ...] = ("episodes", "streamed")
-"""What a world hands over: all episodes at once, or a block that makes them part by part."""
+"""Forms of blocks: all episodes at once, or part by part."""
 
 PART = 8192
 """Users of a part of a streamed block."""
 
 
 @dataclass(frozen=True)
-class UniformBall:
-    """Noise w of the state: uniform in a ball, independent from step to step.
-
-    >>> UniformBall(0.5).covariance(2).tolist()
-    [[0.0625, 0.0], [0.0, 0.0625]]
-    """
-
-    radius: float
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "radius", check_number("radius", self.radius))
-
-    def covariance(self, states: int) -> Floats:
-        """``radius^2 / (n + 2)`` times the identity."""
-        return self.radius**2 / (states + 2) * np.eye(states)
-
-
-# Starts.
-
-
-@dataclass(frozen=True)
 class Ball:
-    """Starts that are uniform in a ball.
+    """Starts that are uniform in a ball; of radius 0, all in one point.
 
     >>> Ball(2.0, (1.0, 0.0)).moment().tolist()
     [[2.0, 0.0], [0.0, 1.0]]
     """
 
-    kind: ClassVar[str] = "BALL"
     _more: ClassVar[int] = 2
     radius: float
     centre: tuple[float, ...]
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "radius", check_number("radius", self.radius))
-        object.__setattr__(self, "centre", _centre(self.centre))
+        centre = check_array("centre", self.centre, None)
+        object.__setattr__(self, "centre", tuple(centre.tolist()))
 
     def moment(self) -> Floats:
         """The mean of x x': ``radius^2 / (n + 2)`` times the identity, and the centre's.
@@ -85,45 +63,13 @@ class Sphere(Ball):
     [[0.5, 0.0], [0.0, 0.5]]
     """
 
-    kind: ClassVar[str] = "SPHERE"
     _more: ClassVar[int] = 0
-
-
-@dataclass(frozen=True)
-class Point:
-    """Everybody starts in one point.
-
-    >>> Point((1.0, 2.0)).moment().tolist()
-    [[1.0, 2.0], [2.0, 4.0]]
-    """
-
-    kind: ClassVar[str] = "POINT"
-    radius: ClassVar[float] = 0.0
-    centre: tuple[float, ...]
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "centre", _centre(self.centre))
-
-    def moment(self) -> Floats:
-        """The mean of x x', which is that of the point."""
-        return np.outer(self.centre, self.centre)
-
-
-def _centre(values: ArrayLike) -> tuple[float, ...]:
-    return tuple(check_array("centre", values, None).tolist())
-
-
-# Worlds.
-
-Start: TypeAlias = Sphere | Ball | Point
-"""Where users start."""
 
 
 class LQWorld:
     """Users whose state moves by x' = A x + B u + w and whose steps cost x'Qx + u'Ru.
 
-    Rewards are minus the costs, which everybody can compute from states and controls; agents do
-    not know A and B.
+    Rewards are minus the costs, which follow from states and controls; agents do not know A and B.
 
     Args:
         A: (n, n).
@@ -131,8 +77,8 @@ class LQWorld:
         Q: (n, n), symmetric and positive semidefinite.
         R: (d, d), symmetric and positive definite.
         horizon: H, steps of an episode.
-        noise: of every step, w.
-        start: first states: :class:`Sphere`, :class:`Ball` or :class:`Point`.
+        noise: radius of the ball in which the noise w of every step is uniform.
+        start: first states: :class:`Ball` or :class:`Sphere`.
         norm_bound: agents are told that the Frobenius norm of (A, B) is at most this; 1.25 times
             what it is if not given.
         gain_bound: agents are told that no gain worth using has a larger spectral norm; 1.25
@@ -142,7 +88,7 @@ class LQWorld:
     All of them but the bounds are attributes; arrays are read-only.
 
     >>> world = LQWorld([[1.0]], [[1.0]], [[1.0]], [[1.0]], horizon=2,
-    ...                 noise=UniformBall(0.0), start=Point((1.0,)))
+    ...                 noise=0.0, start=Ball(0.0, (1.0,)))
     >>> world.optimal_value, world.baseline_value
     (-1.5, -2.0)
     """
@@ -154,8 +100,8 @@ class LQWorld:
         Q: ArrayLike,
         R: ArrayLike,
         horizon: int,
-        noise: UniformBall,
-        start: Start,
+        noise: float,
+        start: Ball,
         norm_bound: float | None = None,
         gain_bound: float | None = None,
         name: str | None = None,
@@ -167,13 +113,12 @@ class LQWorld:
         self.Q = check_semidefinite("Q", Q, n)
         self.R = check_semidefinite("R", R, self.B.shape[1], definite=True)
         self.horizon = check_size("horizon", horizon)
-        instance_of("noise", noise, UniformBall)
-        instance_of("start", start, (Sphere, Ball, Point))
+        instance_of("start", start, Ball)
         if len(start.centre) != n:
             raise InvalidArgument(
                 f"the centre of start must have {n} coordinates, got {len(start.centre)}"
             )
-        self.noise, self.start = noise, start
+        self.noise, self.start = check_number("noise", noise), start
         self.name = "lq" if name is None else str(name)
         norm = float(np.hypot(np.linalg.norm(self.A), np.linalg.norm(self.B)))
         self._norm_bound = _bound("norm_bound", norm_bound, norm, 0.0)
@@ -182,7 +127,7 @@ class LQWorld:
 
     @cached_property
     def spec(self) -> LQSpec:
-        """What an agent may know."""
+        """Public knowledge, which an agent is told."""
         n, d = self.B.shape
         return LQSpec(
             states=n,
@@ -190,8 +135,8 @@ class LQWorld:
             horizon=self.horizon,
             state_cost=self.Q,
             control_cost=self.R,
-            noise_bound=self.noise.radius,
-            noise_covariance=self.noise.covariance(n),
+            noise_bound=self.noise,
+            noise_covariance=self.noise**2 / (n + 2) * np.eye(n),
             start_moment=self.start.moment(),
             norm_bound=self._norm_bound,
             gain_bound=self._gain_bound,
@@ -207,8 +152,12 @@ class LQWorld:
     ) -> VectorEpisodes | Block:
         """A block of users who follow a policy, the same in both forms.
 
-        They are ``"episodes"``, all in memory, or ``"streamed"``: a block that makes them, some
-        thousand at a time, when it is asked for them.
+        Args:
+            policy: That they follow.
+            users: How many.
+            rng: Draws them.
+            form: ``"episodes"``, all in memory, or ``"streamed"``: a block that makes them, some
+                thousand at a time, when it is asked for them.
         """
         policy, count = self._checked(policy), check_seed("users", users)
         if form not in FORMS:
@@ -278,16 +227,16 @@ class LQWorld:
         n, d = self.B.shape
         states, actions = np.empty((users, self.horizon + 1, n)), np.empty((users, self.horizon, d))
         seed = np.random.SeedSequence([drawn, part]).generate_state(4, np.uint64)
-        kind, centre = getattr(world_loops, self.start.kind), np.array(self.start.centre)
-        system = self.A, self.B, policy.gains, policy.noise, self.noise.radius
-        start = kind, self.start.radius, centre
+        sphere, centre = isinstance(self.start, Sphere), np.array(self.start.centre)
+        system = self.A, self.B, policy.gains, policy.noise, self.noise
+        start = sphere, self.start.radius, centre
         world_loops.roll_out(seed.astype(np.uint64), *system, *start, states, actions)
         versions = np.full(users, policy.version, dtype=np.int64)
         return VectorEpisodes(states, actions, versions=versions).block()
 
 
 def _bound(name: str, given: float | None, true: float, least: float) -> float:
-    """What agents are told, which must be true."""
+    """A public bound, which must be true."""
     if given is None:
         return max(1.25 * true, least) or 1.0
     bound = positive(name, given)

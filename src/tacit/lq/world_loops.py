@@ -20,9 +20,6 @@ State = tuple[np.uint64, np.uint64, np.uint64, np.uint64]
 LANES = 64
 """Users side by side: as many as a random word has bits, which are the signs of their controls."""
 
-POINT, SPHERE, BALL = 0, 1, 2
-"""Where users start: at the centre, or on a sphere or in a ball around it."""
-
 # Above this dimension the ball is too small in its cube for rejection to be the fastest.
 _REJECT = 5
 
@@ -109,16 +106,13 @@ def _fill_unit_ball(s: State, out: Floats) -> State:
 
 
 @inner
-def _fill_start(s: State, kind: int, radius: float, centre: Floats, out: Floats) -> State:
-    """First states, (n, LANES)."""
+def _fill_start(s: State, sphere: bool, radius: float, centre: Floats, out: Floats) -> State:
+    """First states, (n, LANES), in a ball or on its sphere."""
     n = len(out)
-    if kind == POINT:
-        out[:] = 0.0
-    else:
-        s = _fill_unit_ball(s, out)
+    s = _fill_unit_ball(s, out)
     for lane in range(LANES):
         scale = radius
-        if kind == SPHERE:
+        if sphere:
             q = 0.0
             for i in range(n):
                 q += out[i, lane] * out[i, lane]
@@ -136,7 +130,7 @@ def roll_out(
     gains: Floats,
     control_noise: float,
     noise_radius: float,
-    start_kind: int,
+    on_sphere: bool,
     start_radius: float,
     start_centre: Floats,
     states: Floats,
@@ -149,7 +143,7 @@ def roll_out(
     x, y, u = np.empty((n, LANES)), np.empty((n, LANES)), np.empty((d, LANES))
     for first in range(0, users, LANES):
         here = min(LANES, users - first)
-        s = _fill_start(s, start_kind, start_radius, start_centre, x)
+        s = _fill_start(s, on_sphere, start_radius, start_centre, x)
         for lane in range(here):
             for i in range(n):
                 states[first + lane, 0, i] = x[i, lane]

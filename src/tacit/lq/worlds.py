@@ -1,18 +1,14 @@
-"""Built-in linear-quadratic worlds, and those of control engineers' systems."""
+"""Built-in linear-quadratic worlds."""
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import ArrayLike
 
 from tacit.data.sizes import check_bytes, check_size
-from tacit.lq.arguments import check_array, check_number
-from tacit.lq.world import Ball, LQWorld, Start, UniformBall
+from tacit.lq.spec import check_number
+from tacit.lq.world import Ball, LQWorld
 from tacit.privacy.arguments import positive
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.statistic import Floats
 
 
 def dosing() -> LQWorld:
@@ -49,7 +45,7 @@ def dosing() -> LQWorld:
         Q=np.diag([0.05, 0.05, 1.0]),
         R=[[0.1]],
         horizon=24,
-        noise=UniformBall(0.08),
+        noise=0.08,
         start=Ball(0.25, (0.3, 0.3, 0.6)),
         norm_bound=2.0,
         gain_bound=2.0,
@@ -90,89 +86,12 @@ def double_integrator(horizon: int = 20, step: float = 0.3, noise: float = 0.1) 
         Q=np.diag([1.0, 0.1]),
         R=[[0.5]],
         horizon=H,
-        noise=UniformBall(radius),
+        noise=radius,
         start=Ball(0.3, (1.0, 0.0)),
         norm_bound=2.5,
         gain_bound=3.0,
         name=f"double_integrator:horizon={H},step={dt},noise={radius}",
     )
-
-
-# Systems of control engineers.
-
-
-def from_control(
-    system_or_A: Any,
-    B: ArrayLike | None = None,
-    *,
-    horizon: int,
-    noise: UniformBall,
-    start: Start,
-    Q: ArrayLike | None = None,
-    R: ArrayLike | None = None,
-    step: float | None = None,
-    norm_bound: float | None = None,
-    gain_bound: float | None = None,
-    name: str | None = None,
-) -> LQWorld:
-    """The world of a state-space system, as python-control and SciPy have them.
-
-    Args:
-        system_or_A: the matrix A, (n, n), or anything with ``A``, ``B`` and ``dt``. A system whose
-            ``dt`` is 0 or ``None`` has continuous time. Agents see the state, so that outputs do
-            not matter.
-        B: (n, d), beside a matrix A.
-        horizon: steps of an episode.
-        noise: of every step.
-        start: where users start.
-        Q: cost of states; the identity if not given.
-        R: cost of controls; the identity if not given.
-        step: the length of a step, needed where time is continuous: controls are held during it
-            (zero-order hold). Matrices without a step are those of discrete time.
-        norm_bound: see :class:`~tacit.lq.world.LQWorld`.
-        gain_bound: the same.
-        name: what it is called.
-
-    >>> world = from_control([[0.0, 1.0], [0.0, 0.0]], [[0.0], [1.0]], step=0.5, horizon=10,
-    ...                      noise=UniformBall(0.1), start=Ball(0.2, (1.0, 0.0)))
-    >>> world.A.tolist(), world.B.tolist()
-    ([[1.0, 0.5], [0.0, 1.0]], [[0.125], [0.5]])
-    """
-    if B is None:
-        missing = [part for part in ("A", "B", "dt") if not hasattr(system_or_A, part)]
-        if missing:
-            raise InvalidArgument(
-                f"system_or_A must have A, B and dt where B is not given, but has no "
-                f"{' and no '.join(missing)}"
-            )
-        A, B, dt = system_or_A.A, system_or_A.B, system_or_A.dt
-        continuous = dt is None or (dt == 0 and not isinstance(dt, bool))
-        if continuous and step is None:
-            raise InvalidArgument("step must be given for a system in continuous time")
-        # True is a step of unknown length.
-        if not continuous and step is not None and (dt is True or step != dt):
-            raise InvalidArgument(f"step must be that of the system, {dt!r}, got {step!r}")
-    else:
-        A, continuous = system_or_A, step is not None
-    a = check_array("A", A, None, None)
-    a = check_array("A", a, len(a), len(a))
-    b = check_array("B", B, len(a), None)
-    if continuous and step is not None:
-        a, b = _held(a, b, positive("step", step))
-    Q = np.eye(len(b)) if Q is None else Q
-    R = np.eye(b.shape[1]) if R is None else R
-    return LQWorld(a, b, Q, R, horizon, noise, start, norm_bound, gain_bound, name)
-
-
-def _held(A: Floats, B: Floats, step: float) -> tuple[Floats, Floats]:
-    """A and B of a step in which the control is constant: blocks of one matrix exponential."""
-    from scipy.linalg import expm
-
-    n, d = B.shape
-    both = np.zeros((n + d, n + d))
-    both[:n, :n], both[:n, n:] = A, B
-    moved = np.asarray(expm(step * both), dtype=np.float64)
-    return moved[:n, :n], moved[:n, n:]
 
 
 WORLDS = ("dosing", "double_integrator")

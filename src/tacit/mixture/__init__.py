@@ -2,8 +2,7 @@
 
 from tacit.mixture.sampled_spec import SampledSpec
 from tacit.mixture.spec import MixtureSpec
-from tacit.mixture.world import MixtureWorld
-from tacit.mixture.worlds import hard_mixture, mixture_from_tabular, mixture_of_models
+from tacit.mixture.worlds import MixtureWorld, hard_mixture, mixture_from_tabular, mixture_of_models
 
 __all__ = [
     "MixtureSpec",

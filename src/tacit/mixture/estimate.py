@@ -97,7 +97,7 @@ class PublicFeatures:
         return base.reshape(-1, S, A), inputs.reshape(-1, S, A, k)
 
 
-class Regression:
+class NoisyRegression:
     """One regularised regression: weights, and widths of linear predictions.
 
     Lambda = G + Z (``matrix``) and u = g + z (``cross``), true sums with noise and a ridge, give
@@ -136,7 +136,7 @@ class MixtureModel:
     """P V = p0 V + phi' w with widths, and rewards; of every step, or one for all."""
 
     public: PublicFeatures
-    fits: Sequence[Regression]
+    fits: Sequence[NoisyRegression]
     reward_fits: Sequence[RewardFit]
     relative: bool  # whether variances are in units of the values' range
 
@@ -259,7 +259,7 @@ class SumEstimator(MixtureEstimator):
         pooled: bool,
         bound: float,
         rows: int | None = None,
-    ) -> list[Regression]:
+    ) -> list[NoisyRegression]:
         """A regression for each of the first rows of sums, or for all of them together."""
         G, g = (state.scaled(name)[:rows] for name in names)
         noise = [float(state.noise(name)) for name in names]
@@ -268,7 +268,7 @@ class SumEstimator(MixtureEstimator):
             G, g = G.sum(axis=0, keepdims=True), g.sum(axis=0, keepdims=True)
         how = self.scale * _BONUS, (noise[0], noise[1]), bound
         return [
-            Regression(self.regularised(row, noise[0]), u, *how)
+            NoisyRegression(self.regularised(row, noise[0]), u, *how)
             for row, u in zip(G, g, strict=True)
         ]
 
@@ -363,7 +363,9 @@ class PathEstimator(MixtureEstimator):
         rewards = self._known_rewards()
         return MixtureModel(public, fits, rewards or self._rewards(state), relative=False)
 
-    def _fit(self, s: Any, a: Any, visits: Floats, counts: Floats, noise: Floats) -> Regression:
+    def _fit(
+        self, s: Any, a: Any, visits: Floats, counts: Floats, noise: Floats
+    ) -> NoisyRegression:
         """Entries weighted by the inverse of n P(s') + s^2, with P from the round before.
 
         The prior is |eta_i| about radius / sqrt(k) each.
@@ -379,12 +381,12 @@ class PathEstimator(MixtureEstimator):
             w = np.where(informs, 1.0 / error, 0.0)
             precision = np.einsum("ct,ckt,clt->kl", w * n * n, x, x, optimize=True) + prior
             target = np.einsum("ct,ckt->k", w * n * (counts - n * p0), x, optimize=True)
-            fit = Regression(precision, target, self.scale)
+            fit = NoisyRegression(precision, target, self.scale)
             weights = fit.weights
         return fit
 
     def _rewards(self, state: BlockSums) -> list[RewardFit]:
-        """Regression of rewards on single cells (h, s, a), each with its own noise.
+        """NoisyRegression of rewards on single cells (h, s, a), each with its own noise.
 
         A cell with n visits, known up to noise t, and reward noise s says R = n <v, omega> + error,
         of variance at most n / 4 + s^2 + t^2 / 4. Cells are weighted by its inverse; those whose
@@ -402,7 +404,7 @@ class PathEstimator(MixtureEstimator):
             u, w, count = cells[here], weights[here], n[here]
             precision = (u * (w * count * count)[:, np.newaxis]).T @ u
             precision = precision + np.eye(m) / (m * _REWARD_VARIANCE)
-            fit = Regression(precision, u.T @ (w * count * paid[here]), self.scale)
+            fit = NoisyRegression(precision, u.T @ (w * count * paid[here]), self.scale)
             fits.append((v @ fit.weights, fit.width(v, 1.0)))
         return fits
 

@@ -50,6 +50,12 @@ class LinOptPO(LinOptVI):
 
         The stochastic policy (H, S, A) is the plan's memory. With privacy, and wherever counts are
         along the policy, a draw of it serves.
+
+        Args:
+            state: Sums over all blocks.
+            last: Plan of the version before; ``None`` at the start.
+            at: Where the run stands.
+            rng: Of ties, and of the policy that serves.
         """
         draws = self.privacy.private or self.statistic_kind == "counts"
         if last is None:
@@ -65,7 +71,7 @@ class LinOptPO(LinOptVI):
 
     def _world(self, model: MixtureModel, best: Floats) -> Optimistic:
         """The estimated model, on the simplex, with the bonuses that make ``best`` its optimum."""
-        from tacit.numerics.compiled import project
+        from tacit.tabular.count_loops import project
 
         H, S = best.shape[:2]
         estimated = np.array([model.probabilities(h) for h in range(1 if self.stationary else H)])

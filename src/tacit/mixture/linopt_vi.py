@@ -16,7 +16,7 @@ from tacit.core.algorithm import BlockInfo, Floats, Plan, Progress
 from tacit.mixture.estimate import MixtureModel, PathEstimator, PublicFeatures, SumEstimator
 from tacit.numerics.regression import BlockSums
 from tacit.privacy.errors import InvalidArgument
-from tacit.tabular.algorithm import SumAlgorithm, SumOptions
+from tacit.tabular.sum_algorithm import SumAlgorithm, SumOptions
 
 if TYPE_CHECKING:
     from tacit.core.problem import Problem
@@ -120,7 +120,15 @@ class LinOptVI(SumAlgorithm[BlockSums]):
         block: BlockInfo,
         rng: np.random.Generator,
     ) -> BlockSums:
-        """Sums over all blocks, with those of one more."""
+        """Sums over all blocks, with those of one more.
+
+        Args:
+            state: Sums before it.
+            plan: That its users followed.
+            release: Of the query.
+            block: Its size, and where the run stands.
+            rng: Not used.
+        """
         sums: BlockSums = self.estimator.added(state, release, self.query(state, plan, block))
         return sums
 
@@ -129,7 +137,14 @@ class LinOptVI(SumAlgorithm[BlockSums]):
     def plan(
         self, state: BlockSums, last: Plan | None, at: Progress, rng: np.random.Generator
     ) -> Plan:
-        """Best actions by optimistic values and by estimated ones (line 12)."""
+        """Best actions by optimistic values and by estimated ones (line 12).
+
+        Args:
+            state: Sums over all blocks.
+            last: Plan of the version before; ``None`` at the start.
+            at: Where the run stands.
+            rng: Of ties.
+        """
         if not state.parts:
             first = self.first_policy(rng)
             return Plan(first, first)

@@ -1,4 +1,4 @@
-"""What an agent may know of a mixture of models given as simulators, and how it plans with them."""
+"""Mixtures of models that are given as simulators: spec, statistic and plans on what they drew."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from tacit.data.reading import read_steps
@@ -27,23 +27,20 @@ from tacit.tabular.spec import FiniteSpec
 Sampler: TypeAlias = Callable[[NDArray[np.int64], NDArray[np.int64], np.random.Generator], Any]
 """A base model: next states (n,) of states (n,) and actions (n,), drawn one by one."""
 
-RewardTable: TypeAlias = Callable[[NDArray[np.int64], NDArray[np.int64]], ArrayLike]
-"""Mean rewards (n,) of states (n,) and actions (n,)."""
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SampledSpec(ArraySpec, FiniteSpec):
-    """A mixture of base models that nobody has as a table.
+    """Public description of a mixture whose base models are simulators, not tables.
 
     P(s' | s, a) = sum_i theta_i P_i(s' | s, a) with d public simulators P_i and unknown theta,
-    the same at every step, of which is public what a :class:`~tacit.mixture.spec.MixtureSpec`
-    says. Nothing here has S A d S numbers: of every model, state and action, ``samples`` next
-    states are drawn once, from ``sampling_seed``, which is public. Plans and statistics know the
-    models by these alone, and users' data never meet a simulator.
+    the same at every step; its center, directions and radius are public. Nothing here has
+    S A d S numbers: of every model, state and action, ``samples`` next states are drawn once, from
+    ``sampling_seed``, which is public. Plans and statistics know the models by these alone, and
+    users' data never meet a simulator.
 
     Attributes:
         models: d simulators, ``model(states, actions, rng) -> next states``.
-        known_rewards: mean rewards, (1, S, A), or a function of states and actions.
+        known_rewards: mean rewards, (1, S, A).
         samples: next states drawn of every model, state and action.
         sampling_seed: of these draws.
         center, directions, radius: see :class:`~tacit.mixture.spec.MixtureSpec`.
@@ -70,44 +67,34 @@ class SampledSpec(ArraySpec, FiniteSpec):
             raise InvalidArgument(f"models must be functions, one or more, got {self.models!r}")
         if not self.stationary:
             raise InvalidArgument("stationary must be True: models and weights know no step")
-        samples, seed = check_size("samples", self.samples), self.sampling_seed
-        shape = self.states, self.actions, len(models), samples
-        check_bytes("draws (states, actions, models, samples)", shape, 4)
-        weights = check_weight_set(len(models), self.center, self.directions, self.radius)
-        names = ("models", "samples", "sampling_seed", "center", "directions", "radius")
-        values = (models, samples, check_seed("sampling_seed", seed), *weights)
-        for name, value in zip(names, values, strict=True):
-            object.__setattr__(self, name, value)
-        object.__setattr__(self, "known_rewards", self._rewards())
-
-    def _rewards(self) -> Floats:
-        given: Any = self.known_rewards
-        S, A = self.states, self.actions
-        if callable(given):
-            cells = np.arange(S * A)
-            given = np.reshape(given(cells // A, cells % A), (1, S, A))
-        table = check_mean_rewards("known_rewards", given, 1, (S, A))
-        if not ((table >= 0.0) & (table <= 1.0)).all():
+        samples, (S, A) = check_size("samples", self.samples), (self.states, self.actions)
+        check_seed("sampling_seed", self.sampling_seed)
+        check_bytes("draws (states, actions, models, samples)", (S, A, len(models), samples), 4)
+        rewards = check_mean_rewards("known_rewards", self.known_rewards, 1, (S, A))
+        if not ((rewards >= 0.0) & (rewards <= 1.0)).all():
             raise InvalidArgument("known_rewards must be in [0, 1]")
-        return table
+        weights = check_weight_set(len(models), self.center, self.directions, self.radius)
+        names = ("models", "samples", "known_rewards", "center", "directions", "radius")
+        for name, value in zip(names, (models, samples, rewards, *weights), strict=True):
+            object.__setattr__(self, name, value)
 
     def targets(self) -> StateTargets:
-        """What :class:`tacit.LinOptSampled` plans with, and asks by."""
+        """Plans and queries of :class:`tacit.LinOptSampled`."""
         return StateTargets(self)
 
     @property
     def dimension(self) -> int:
-        """How many models and weights, d."""
+        """Number of models and weights, d."""
         return len(self.models)
 
     @property
     def free(self) -> int:
-        """How many numbers of theta are unknown, k."""
+        """Number of unknown coordinates of theta, k."""
         return int(self.directions.shape[1])
 
     @cached_property
     def draws(self) -> csr_matrix:
-        """How often the models drew what, as shares: sparse rows (S A d, S), public.
+        """Shares of next states among the models' draws: sparse rows (S A d, S), public.
 
         As many entries as there are different next states, at most S A d ``samples``.
         """
@@ -138,7 +125,7 @@ class SampledSpec(ArraySpec, FiniteSpec):
 
     @cached_property
     def digest(self) -> str:
-        """A fingerprint; models are told apart by what they drew."""
+        """A fingerprint; models are told apart by their draws."""
         weights = self.center, self.directions, self.radius
         drawn = self.draws.data, self.draws.indices, self.draws.indptr
         return fingerprint(*drawn, self.known_rewards, self.start, *weights)
@@ -162,12 +149,13 @@ class TargetedSums(Statistic):
     Both sums of a user are multiplied by min(1, tau / sum_h (|p_h|^2 + q_h^2 / most^2)), tau =
     ``clip``: a common factor, by which q = p' eta + noise stays as it is.
 
-    Sensitivity: that of :class:`~tacit.GramCross` with a trajectory clip, sqrt(2) tau, and tau
-    against zero. With y = (p, q / most) a user's sums are part of Y = sum y y', which is positive
-    semi-definite with trace at most tau; two such matrices have a non-negative inner product, so
-    |Y - Y'|^2 <= |Y|^2 + |Y'|^2 <= 2 tau^2. It holds for every V and any data, since the clip comes
-    after everything was looked up. Attained by users who stay in two cells whose p are long and
-    orthogonal, with q = 0; against zero by one of them.
+    Formal guarantees:
+        Sensitivity: that of :class:`~tacit.GramCross` with a trajectory clip, sqrt(2) tau, and tau
+        against zero. With y = (p, q / most) a user's sums are part of Y = sum y y', which is
+        positive semi-definite with trace at most tau; two such matrices have a non-negative inner
+        product, so |Y - Y'|^2 <= |Y|^2 + |Y'|^2 <= 2 tau^2. It holds for every V and any data,
+        since the clip comes after everything was looked up. Attained by users who stay in two
+        cells whose p are long and orthogonal, with q = 0; against zero by one of them.
     """
 
     inputs: Floats  # p, (H - 1, S, A, k)
@@ -182,14 +170,18 @@ class TargetedSums(Statistic):
             raise InvalidArgument(f"inputs must have shape (H - 1, S, A, k), got {shape}")
         sizes = {"inputs": shape, "means": shape[:3], "values": shape[:2]}
         for name, size in sizes.items():
-            object.__setattr__(self, name, _table(name, getattr(self, name), size))
+            # A copy only of what the caller can still change: these are large.
+            table = read_only(getattr(self, name))
+            if table.shape != size or not np.isfinite(table).all():
+                raise InvalidArgument(f"{name} must be finite, of shape {size}, got {table.shape}")
+            object.__setattr__(self, name, table)
         for name in ("most", "clip"):
             object.__setattr__(self, name, positive(name, getattr(self, name)))
         object.__setattr__(self, "name", "targeted sums")
 
     @cached_property
     def moments(self) -> GramCross:
-        """What p and q are summed by."""
+        """Statistic of p and q that clips and sums."""
         steps, _, _, k = self.inputs.shape
         how = {"weight": math.sqrt(2.0) / self.most, "tau": self.clip}
         return GramCross(k, 1, steps, pooled=True, clip="trajectory", **how)
@@ -200,7 +192,7 @@ class TargetedSums(Statistic):
         return self.moments.layout
 
     def l2(self, relation: Relation) -> float:
-        """See the class."""
+        """Sensitivity of the clipped sums, tau or sqrt(2) tau."""
         return self.moments.l2(relation)
 
     def vectors(self, block: Block) -> Floats:
@@ -208,11 +200,9 @@ class TargetedSums(Statistic):
         users, (T, S, A) = block.users, self.means.shape
         # Rewards are known: those of a block are of the right shape, and no more.
         states, taken, _ = read_steps(block, T + 1)
-        actions = taken[:, :T]
-        now, after = states[:, :T], states[:, 1 : T + 1]
-        valid = (now >= 0) & (now < S) & (after >= 0) & (after < S)
-        valid &= (actions >= 0) & (actions < A)
-        now, after, taken = (np.where(valid, array, 0) for array in (now, after, actions))
+        now, after, taken = states[:, :T], states[:, 1 : T + 1], taken[:, :T]
+        valid = (now >= 0) & (now < S) & (after >= 0) & (after < S) & (taken >= 0) & (taken < A)
+        now, after, taken = (np.where(valid, array, 0) for array in (now, after, taken))
         steps = np.arange(T)
         p = self.inputs[steps, now, taken] * valid[..., np.newaxis]
         q = (self.values[steps, after] - self.means[steps, now, taken]) * valid
@@ -220,7 +210,7 @@ class TargetedSums(Statistic):
 
 
 class StateTargets:
-    """Value iteration on what the models of a :class:`SampledSpec` drew."""
+    """Value iteration on the draws of the models of a :class:`SampledSpec`."""
 
     statistic = TargetedSums
 
@@ -236,33 +226,40 @@ class StateTargets:
         clip: float,
         rng: np.random.Generator,
     ) -> tuple[Policy, Policy, dict[str, Any]]:
-        """Optimistic values step by step from the last; V of the next step is what is asked about.
+        """Optimistic and greedy policies, and the arguments of the next statistic.
 
-        Q = r + p0 V + phi' eta + width, cut to what the next values are, and V = max_a Q.
+        Q = r + p0 V + phi' eta + width, cut to the range of the next values, and V = max_a Q, step
+        by step from the last; the statistic is about V of the next step.
+
+        Args:
+            eta: Estimated coordinates of the weights.
+            width: Bonus of optimism, (S, A), of inputs (S, A, k).
+            clip: Of users, as a share.
+            rng: Breaks ties.
         """
-        spec = self.spec
+        spec, rewards = self.spec, self.spec.known_rewards[0]
         H, S, A = spec.horizon, spec.states, spec.actions
         inputs, means = np.empty((H - 1, S, A, spec.free)), np.empty((H - 1, S, A))
-        asked = np.empty((H - 1, S))
-        best = np.empty((2, H, S), dtype=np.int64)
-        rewards = spec.known_rewards[0]
-        values = np.zeros((2, S))
+        asked, best = np.empty((H - 1, S)), np.empty((2, H, S), dtype=np.int64)
+        V = np.zeros((2, S))
         for h in range(H - 1, -1, -1):
             Q = np.array([rewards, rewards])
             if h < H - 1:
-                asked[h] = values[0]
+                asked[h] = V[0]
                 for j in range(2):
-                    phi = spec.expected(values[j])
+                    phi = spec.expected(V[j])
                     x, base = phi @ spec.directions, phi @ spec.center
                     mean = base + x @ eta
                     if j == 0:
                         inputs[h], means[h] = x, base
                         mean = mean + width(x)
-                    Q[j] += np.clip(mean, float(values[j].min()), float(values[j].max()))
+                    Q[j] += np.clip(mean, float(V[j].min()), float(V[j].max()))
             for j in range(2):
-                best[j, h], values[j] = _best(Q[j], rng)
-        made = (Policy.deterministic(acts, A) for acts in best)
-        return next(made), next(made), self._asked(inputs, means, asked, clip)
+                V[j] = Q[j].max(axis=1)
+                ties = np.where(Q[j] == V[j][:, np.newaxis], rng.random((S, A)), -1.0)
+                best[j, h] = ties.argmax(axis=1)
+        optimistic, greedy = (Policy.deterministic(actions, A) for actions in best)
+        return optimistic, greedy, self._asked(inputs, means, asked, clip)
 
     def _asked(self, inputs: Floats, means: Floats, values: Floats, share: float) -> dict[str, Any]:
         """Arguments of the statistic of the next block; scales and clip are public numbers.
@@ -271,32 +268,13 @@ class StateTargets:
         in the mean square over steps.
         """
         size = max(math.sqrt(float(np.einsum("hsak,hsak->", inputs, inputs)) / means.size), 1e-9)
-        most = max(self._target_size(means, values) / size, 1e-9)
+        squares = []  # of V(s') - p0 V, at some steps, over all cells and models
+        for V, base in zip(values[::4], means[::4, ..., np.newaxis], strict=True):
+            own = self.spec.expected(V**2) - 2.0 * base * self.spec.expected(V)
+            squares.append(max(float((own + base**2).mean()), 0.0))
+        most = max(math.sqrt(float(np.mean(squares))) / size, 1e-9)
         for table in (inputs, means, values):
             table /= size
             table.setflags(write=False)
         clip = share * 2.0 * (self.spec.horizon - 1)
         return {"inputs": inputs, "means": means, "values": values, "most": most, "clip": clip}
-
-    def _target_size(self, means: Floats, values: Floats) -> float:
-        """Of V(s') - p0 V, in the mean square over some steps, all cells and models."""
-        spec, squares = self.spec, []
-        for V, base in zip(values[::4], means[::4], strict=True):
-            own = spec.expected(V**2) - 2.0 * base[..., np.newaxis] * spec.expected(V)
-            squares.append(max(float((own + base[..., np.newaxis] ** 2).mean()), 0.0))
-        return math.sqrt(float(np.mean(squares)))
-
-
-def _best(q_values: Floats, rng: np.random.Generator) -> tuple[Any, Floats]:
-    """The best actions of (S, A) values, ties broken at random, and their values."""
-    top = q_values.max(axis=-1)
-    ties = np.where(q_values == top[:, np.newaxis], rng.random(q_values.shape), -1.0)
-    return ties.argmax(axis=-1), top
-
-
-def _table(name: str, values: Floats, shape: tuple[int, ...]) -> Floats:
-    """Read-only and finite; a copy, unless it is so already: these are large."""
-    table = read_only(values)
-    if table.shape != shape or not np.isfinite(table).all():
-        raise InvalidArgument(f"{name} must be finite, of shape {shape}, got {table.shape}")
-    return table

@@ -1,4 +1,4 @@
-"""What an agent may know of a linear mixture MDP: the features, and where the weights lie."""
+"""Public description of a linear mixture MDP: sizes, features, and where the weights lie."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from tacit.tabular.feature_spec import FeatureSpec, fingerprint, finite
 
 @dataclass(frozen=True, eq=False, repr=False)
 class MixtureSpec(FeatureSpec):
-    """What an agent may know of a finite linear mixture MDP.
+    """Public description of a finite linear mixture MDP.
 
-    Probabilities are linear in d features psi(s' | s, a) of the next state too, which everybody
-    knows: P_h(s' | s, a) = <psi(s' | s, a), theta_h>. The d weights theta_h are unknown. Public is
-    only that they are center + directions @ eta_h, where nobody knows eta_h in R^k, and that
+    Probabilities are linear in d known features psi(s' | s, a) of the next state too:
+    P_h(s' | s, a) = <psi(s' | s, a), theta_h>. The d weights theta_h are unknown. Public is
+    only that they are center + directions @ eta_h, with unknown eta_h in R^k, and that
     |eta_h| <= radius. Mean rewards are known, or <varphi(s, a), omega_h> with m known features
     varphi and unknown omega_h, or both. Agents which make no use of features run on the same
     worlds.
@@ -78,12 +78,12 @@ class MixtureSpec(FeatureSpec):
 
     @property
     def dimension(self) -> int:
-        """How many features and weights of transitions, d."""
+        """Number of features and weights of transitions, d."""
         return int(self.transition_features.shape[2])
 
     @property
     def free(self) -> int:
-        """How many numbers of theta_h are unknown, k."""
+        """Number of unknown coordinates of theta_h, k."""
         return int(self.directions.shape[1])
 
     @cached_property
@@ -95,9 +95,6 @@ class MixtureSpec(FeatureSpec):
 
     def __repr__(self) -> str:
         return self._text(self.digest, dimension=self.dimension, free=self.free)
-
-
-# What descriptions of linear mixture MDPs consist of.
 
 
 def check_transition_features(values: ArrayLike) -> Floats:
@@ -124,7 +121,14 @@ def check_reward_features(values: ArrayLike, states: int, actions: int) -> Float
 def check_weight_set(
     d: int, center: ArrayLike | None, directions: ArrayLike | None, radius: float | None
 ) -> tuple[Floats, Floats, float]:
-    """What is public of the weights; what is not given says nothing, but for a norm of sqrt(d)."""
+    """Checked public knowledge of the weights; the defaults say only that |theta| <= sqrt(d).
+
+    Args:
+        d: Number of weights.
+        center: (d,); zero if not given.
+        directions: (d, k); the identity if not given.
+        radius: Bound on |eta|; sqrt(d) if not given.
+    """
     middle = numbers("center", np.zeros(d) if center is None else center)
     if middle.shape != (d,) or not np.isfinite(middle).all():
         raise InvalidArgument(

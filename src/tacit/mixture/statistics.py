@@ -114,7 +114,7 @@ class ModelSums(LoopSums):
 
     @property
     def free(self) -> int:
-        """How many numbers are unknown, k."""
+        """Number of unknown coordinates, k."""
         return int(self.features.shape[2])
 
     @property
@@ -157,12 +157,12 @@ class ModelSums(LoopSums):
 
     @cached_property
     def _packed(self) -> int:
-        """How many numbers a Gram matrix is."""
+        """Numbers of a packed Gram matrix."""
         return packed_size(self.free)
 
     @cached_property
     def _offsets(self) -> Floats:
-        """What x p0 is, (S, A, k)."""
+        """Offsets x p0, (S, A, k)."""
         offsets: Floats = (self.features @ self.mean[..., np.newaxis])[..., 0]
         return offsets
 
@@ -201,7 +201,7 @@ class ModelSums(LoopSums):
         return np.where(self.support.any(axis=-1), lengths, 0.0)
 
     def _add_up(self, step: float, last: float) -> float:
-        """What squared lengths of steps add up to, if rows are per step with another last one."""
+        """Length of a sum of steps of these squared lengths; the last one differs per step."""
         if self.pooled:
             return self.horizon * math.sqrt(step)
         return math.sqrt((self.horizon - 1) * step + last)
@@ -215,7 +215,7 @@ class ModelSums(LoopSums):
 
     @cached_property
     def _pairs(self) -> tuple[float, float]:
-        """What distances of steps add up to, and rho."""
+        """Sum of the largest distances of steps, and rho."""
         if self.support.sum() > _MOST_STEPS:
             squares = self._lengths.max(), self._last_lengths.max()
             rewards = any_features(1.0, 1.0) if self._paying else 0.0
@@ -234,7 +234,7 @@ class ModelSums(LoopSums):
 
     @cached_property
     def _farthest(self) -> float:
-        """What distances of two users' steps add up to, with a look at where they are."""
+        """Sum of distances of two users' steps, which begin where the steps before ended."""
         apart, walks = self._pairs[0], Walks(self.support)
         if self.clips or self.horizon * len(walks.now) ** 2 > MOST_PAIRS:
             return apart
@@ -260,7 +260,7 @@ class ModelSums(LoopSums):
 
     @cached_property
     def _longest(self) -> float:
-        """What the longest steps that a user can make one after the other add up to."""
+        """Length of the longest steps that a user can make one after the other."""
         top = float(self._lengths.max())
         if top < 1e-200:
             raise InvalidArgument("all features are zero, or nearly: there is nothing to learn")
@@ -290,7 +290,7 @@ class ModelSums(LoopSums):
         return math.sqrt(self.horizon * float(self._lengths.mean()))
 
     def l2(self, relation: Relation) -> float:
-        """See the class."""
+        """Least of the bounds above."""
         if checked_relation(relation) is Relation.ZERO_OUT:
             return self.bound
         C, rho = self.bound, self._pairs[1]
@@ -523,7 +523,7 @@ class PathCounts(LoopSums):
         return max(1.0, self._farthest[checked_relation(relation) is not Relation.ZERO_OUT])
 
     def l2(self, relation: Relation) -> float:
-        """See the class."""
+        """Root of the 1-norm, as squared distances are distances."""
         return math.sqrt(self.l1(relation))
 
     def aggregate(self, block: Block) -> Floats:

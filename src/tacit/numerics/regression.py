@@ -66,7 +66,14 @@ class BlockSums:
         unit: float,
         users: int,
     ) -> BlockSums:
-        """With a block: its sums by name, their noise (by part or row), and that of weight 1."""
+        """Sums with one more block.
+
+        Args:
+            parts: its released sums, by name.
+            noise: standard deviations of their noise, by part or row.
+            unit: standard deviation of the noise of a part with weight 1.
+            users: of the block.
+        """
         weight = users / unit**2 if unit > 0.0 and not self.plain else 1.0
         sums, variances = dict(self.parts), dict(self.variances)
         for name, part in parts.items():
@@ -98,10 +105,3 @@ def helmert(d: int) -> Floats:
     basis[j, j - 1] = -j
     directions: Floats = basis / np.sqrt(j * (j + 1.0))
     return directions
-
-
-def halved(d: int, rng: np.random.Generator) -> Floats:
-    """D weights of which each is half of the next larger one, in an order that is drawn."""
-    weights: Floats = np.exp2(-np.arange(d, dtype=np.float64))
-    drawn: Floats = rng.permutation(weights / weights.sum())
-    return drawn

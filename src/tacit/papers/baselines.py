@@ -41,8 +41,8 @@ from tacit.tabular.policy import Policy
 from tacit.tabular.simulate import simulate_episodes
 
 if TYPE_CHECKING:
-    from tacit.linear.world import LinearWorld
-    from tacit.mixture.world import MixtureWorld
+    from tacit.linear.worlds import LinearWorld
+    from tacit.mixture.worlds import MixtureWorld
     from tacit.tabular.world import FiniteWorld
 
 RECONSTRUCTED = ("reconstructed from memory and from descriptions: constants are not the text's",)

@@ -42,7 +42,7 @@ from tacit.privacy.noise import Noise
 from tacit.tabular.policy import Policy
 
 if TYPE_CHECKING:
-    from tacit.linear.world import LinearWorld
+    from tacit.linear.worlds import LinearWorld
 
 ERRATA = (
     "line 9 clips w phi to [0, H^2] and squares it; Lemma B.3 clips to [0, H]",

@@ -28,7 +28,7 @@ from tacit.numerics.compiled import Floats, compiled, inner
 from tacit.papers.counters import (
     Counters,
     Level,
-    Regression,
+    NoisySums,
     Regularizer,
     Ridge,
     operator_width,
@@ -43,7 +43,7 @@ from tacit.privacy.noise import Noise
 from tacit.tabular.policy import Policy
 
 if TYPE_CHECKING:
-    from tacit.mixture.world import MixtureWorld
+    from tacit.mixture.worlds import MixtureWorld
 
 ERRATA = (
     "phi_h^k(s_h^j, a_h^j) in the sums over users j is phi_h^j, as in the P-sums of Section 6.1",
@@ -93,7 +93,7 @@ def private(sizes: Sizes, local: bool = False) -> Counters:
     # Standard deviations of the nodes of Gram matrices and vectors, for p and for r.
     scales = (t * d1 * H**2, t * math.sqrt(d1) * H**2), (t, t)
     made = [
-        Regression.shifted((d, 1), two, K if local else nodes, width, vector_width(d, share))
+        NoisySums.shifted((d, 1), two, K if local else nodes, width, vector_width(d, share))
         for two, width, d in zip(scales, widths, (d1, d2), strict=True)
     ]
     proof = proven(

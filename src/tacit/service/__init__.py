@@ -6,6 +6,6 @@
 A device reads the policy and with it takes a place in the block that fills; its ticket says which.
 What it sends within the window fills that place: a row of the store before the device is told
 (:mod:`tacit.service.intake`). Whichever process holds the lease moves blocks on by the two commits
-of :mod:`tacit.core.agent` (:mod:`tacit.service.curator`). The lease is an economy: commits are
+of :mod:`tacit.core.agent` (:mod:`tacit.service.leader`). The lease is an economy: commits are
 fenced, and a process that was stopped and wakes up changes nothing.
 """

@@ -50,7 +50,6 @@ class Serving:
     certificate: str = ""  # files of TLS
     certificate_key: str = ""
     origins: str = ""  # of web pages whose scripts may ask, "https://app.example.org ..."
-    sandbox: bool = False  # whether simulated users may be played, who take places of real ones
 
 
 @dataclass(frozen=True)
@@ -129,13 +128,13 @@ class App:
 
     def episodes(self, name: str) -> Iterator[Episodes]:
         """The episodes of one file, batch by batch."""
-        from tacit.data.logs import batches_of, csv_batches
+        from tacit.data.log_files import LogFiles, csv_batches
 
         assert self.log is not None  # noqa: S101
         if name.lower().endswith(".csv"):
             parts = csv_batches([name], self.log, _BATCH, self.grouped)
         else:
-            parts = batches_of(name, self.log, _BATCH, self.grouped)
+            parts = LogFiles(name, self.log, _BATCH).batches(self.grouped)
         return map(self.log.episodes, parts)
 
 
@@ -256,14 +255,14 @@ def _privacy(held: dict[str, Any]) -> JointDP | LocalDP:
 
 
 def _log(held: dict[str, Any], spec: FiniteSpec) -> tuple[LogFormat, str, bool]:
-    from tacit.data.logs import LogFormat, format_of
+    from tacit.data.logs import format_of
     from tacit.privacy.arguments import flag
 
     path, grouped = _text("path", held.pop("path")), flag("grouped", held.pop("grouped", False))
     # TOML has no word for nothing.
     if held.get("next_state") == "":
         held["next_state"] = None
-    return LogFormat(**format_of(spec, held)), path, grouped
+    return format_of(spec, held), path, grouped
 
 
 def _serving(held: dict[str, Any]) -> Serving:

@@ -1,8 +1,15 @@
-"""What is public of a run, for pages, devices and whoever watches: releases and declarations."""
+"""Public facts of a run: for pages, devices, monitoring, and the log.
+
+The log has a line of JSON for each event, and nothing of a person. Messages of other libraries'
+exceptions may hold values: of those it has the class and the places in the code alone.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import json
+import logging
+import traceback
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
@@ -10,12 +17,14 @@ import numpy as np
 from sqlalchemy import func, select
 
 from tacit.core.monitor import monitor
-from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.errors import InvalidArgument, TacitError
 from tacit.store import ledger, runs
 from tacit.store.schema import accounts, stores
 
 if TYPE_CHECKING:
     from tacit.core.agent import Agent
+
+_log = logging.getLogger("tacit.service")
 
 
 def public_state(agent: Agent) -> dict[str, Any]:
@@ -83,3 +92,20 @@ def asked_of_devices(statistic: Any, privacy: Any) -> dict[str, Any]:
         # For clients in JavaScript, where they can answer it.
         found["question"] = question(statistic, privacy)
     return found
+
+
+def note(event: str, **facts: Any) -> None:
+    """Logs an event with public facts."""
+    _log.info(json.dumps({"event": event} | facts))
+
+
+def trouble(where: str, error: BaseException) -> str:
+    """Logs an error; returns it in public words."""
+    words = type(error).__name__
+    if isinstance(error, TacitError):
+        words = f"{words}: {' '.join(str(error).split())}"
+    frames = traceback.extract_tb(error.__traceback__)
+    ours = [frame for frame in frames if "tacit" in frame.filename or frame is frames[-1]]
+    at = [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in ours]
+    _log.error(json.dumps({"event": "failed", "where": where, "error": words, "at": at}))
+    return words

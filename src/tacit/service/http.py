@@ -26,10 +26,9 @@ from sqlalchemy import update
 
 from tacit.privacy.errors import InvalidArgument, TacitError, TacitWarning
 from tacit.service.app_file import App
-from tacit.service.curator import Loop
-from tacit.service.facts import asked_of_devices, public_state
+from tacit.service.facts import asked_of_devices, note, public_state, trouble
 from tacit.service.intake import Arrival, Intake, form_of
-from tacit.service.log import note, trouble
+from tacit.service.leader import Loop
 from tacit.service.schema import COMMAND, EPISODE, FORGET, REPORT, answers
 from tacit.service.tokens import Keys
 from tacit.store import ledger

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit.data.columns import INVALID
+from tacit.data.reading import INVALID
 from tacit.privacy.statistic import Block
-from tacit.service.log import trouble
+from tacit.service.facts import trouble
 from tacit.store.store import StoreGone
 
 if TYPE_CHECKING:

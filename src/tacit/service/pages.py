@@ -25,10 +25,8 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from sqlalchemy import func, select
 
-from tacit.privacy.errors import InvalidArgument
 from tacit.service import http
 from tacit.service.facts import public_state
-from tacit.service.sandbox import MOST, Sandbox
 from tacit.store import ledger
 from tacit.store.schema import blocks, entries, events, versions
 from tacit.store.store import Store
@@ -40,7 +38,6 @@ _LINKS = (
     ("/policies", "Policies", _BOTH),
     ("/people", "Forget a user", ("curator",)),
     ("/officer", "Officer", ("officer",)),
-    ("/sandbox", "Sandbox", ("curator",)),
 )
 _TEMPLATES = Path(__file__).with_name("templates")
 _made = Environment(loader=FileSystemLoader(_TEMPLATES), autoescape=True, undefined=StrictUndefined)
@@ -78,7 +75,6 @@ class Pages:
 
     def __init__(self, service: http.Service, tools: Tools | None) -> None:
         self.service, self.tools = service, tools
-        self.sandbox = Sandbox(service.store, service.spec, service.watch)
 
     # Who looks.
 
@@ -199,13 +195,6 @@ class Pages:
             path.write_bytes(seen.policy[0])
             return self.tools.report(self.service.store, [str(path)])
 
-    # The sandbox.
-
-    def playground(self, who: Visitor, said: str = "") -> str:
-        """Simulated users."""
-        given = {"on": self.service.app.serving.sandbox, "sandbox": self.sandbox, "most": MOST}
-        return rendered("sandbox", "Sandbox", who, here="/sandbox", said=said, **given)
-
 
 def chart(versions: Sequence[int], values: Sequence[Any], errors: Sequence[Any]) -> dict[str, Any]:
     """Where values with two standard errors are in a picture."""
@@ -290,7 +279,6 @@ def add(app: FastAPI, service: http.Service, tools: Tools | None) -> None:
     shown("/policies", pages.policies, *_BOTH)
     shown("/people", pages.people, "curator")
     shown("/officer", pages.officer, "officer")
-    shown("/sandbox", pages.playground, "curator")
 
     @get("/policies/compare")
     async def compare(request: Request, first: int, second: int) -> Response:
@@ -322,17 +310,3 @@ def add(app: FastAPI, service: http.Service, tools: Tools | None) -> None:
             raise HTTPException(422, "user must be a text of at most 200 letters")
         told = await asyncio.to_thread(http.forgotten, service, user)
         return HTMLResponse(await asyncio.to_thread(pages.people, who, told))
-
-    @post("/sandbox")
-    async def sandbox(request: Request) -> Response:
-        who, held = await pages.sent(request, "curator")
-        if not service.app.serving.sandbox:
-            raise HTTPException(403, "the sandbox is off")
-        host, port = request.scope["server"]
-        scheme = "https" if service.app.serving.certificate else "http"
-        try:
-            users, seed = int(held.get("users", "")), int(held.get("seed", ""))
-            pages.sandbox.play(f"{scheme}://{host}:{port}", users, abs(seed))
-        except (ValueError, InvalidArgument) as error:
-            return HTMLResponse(await asyncio.to_thread(pages.playground, who, str(error)), 422)
-        return RedirectResponse("/sandbox", 303)

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.world import Data, Form, World
-from tacit.data.episodes import Episodes
-from tacit.data.vector_episodes import VectorEpisodes
+from tacit.data.episodes import Episodes, VectorEpisodes
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, StreamedBlock
 
@@ -56,7 +55,14 @@ class PermutedWorld:
         return self.world.value(self.translate(policy))
 
     def simulate(self, policy: Any, users: int, rng: np.random.Generator, form: Form) -> Data:
-        """What happens to users, in these labels."""
+        """Simulates users, in these labels.
+
+        Args:
+            policy: Serves them, in these labels.
+            users: How many.
+            rng: Source of randomness.
+            form: Form of the data; see :class:`~tacit.core.world.World`.
+        """
         data = self.world.simulate(self.translate(policy), users, rng, form)
         if isinstance(data, StreamedBlock):
             parts = data.parts

@@ -1,10 +1,10 @@
-"""Repairs: an operator's word that a store is damaged or an older copy, and is to be gone on with.
+"""Repair of a store that is damaged or an older copy, on an operator's word.
 
-Nothing that was spent comes back. Accounts only go up; what a release cost and the ledger lacks is
+Nothing that was spent comes back. Accounts only go up; costs of releases that the ledger lacks are
 entered; a run of which releases are missing or unpaid ends. An older copy would draw the noise of
-its blocks again: there all runs end, whoever waits has paid, and where people have a limit over all
-runs nobody takes part any more: who paid in what is lost is not known. Entries are never changed,
-so of a chain that is broken in its middle :func:`tacit.store.ledger.verify` says so for ever.
+its blocks again: there all runs end, users who wait have paid, and where people have a limit over
+all runs no one takes part any more, since payments in the lost part are not known. Entries are
+never changed: a chain that is broken in its middle stays so for :func:`tacit.store.ledger.verify`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tacit.store.schema import accounts, blocks, entries, people, releases, runs
 from tacit.store.store import Store
 
 CLOSED = -1
-"""Limit of people in a store in which nobody takes part any more."""
+"""Limit of people in a store that takes no one in any more."""
 
 
 def repair(store: Store, expect: str = "") -> dict[str, Any]:
@@ -78,14 +78,9 @@ def _enter(db: sa.Connection) -> set[str]:
         if (each.run, each.block, each.number) not in known:
             wrong.add(each.run)
             who = ledger.released(db, each.run, each.block)
-            body = {
-                "block": each.block,
-                "number": each.number,
-                "users": len(who),
-                "cost": each.cost,
-            }
+            body = {"block": each.block, "number": each.number, "cost": each.cost}
             body |= {"limit": limits.get(each.run, each.cost), "people": ledger.digest(who)}
-            ledger.append(db, each.run, "release", **body)
+            ledger.append(db, each.run, "release", **body, users=len(who))
     return wrong
 
 

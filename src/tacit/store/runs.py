@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import sqlalchemy as sa
 from sqlalchemy import bindparam, func, insert, select, update
 
@@ -32,7 +33,7 @@ from tacit.store.schema import (
     stores,
     versions,
 )
-from tacit.store.store import Conflict, Store, parts
+from tacit.store.store import Conflict, parts
 from tacit.store.values import dump, load
 
 UNIT = 10**12
@@ -54,8 +55,8 @@ class Terms:
     simulation: bool = False
 
 
-def create(db: sa.Connection, run: str, fingerprint: str, terms: Terms, **values: Any) -> Any:
-    """Row of a new run; ``values`` are columns beside its terms.
+def create(db: sa.Connection, run: str, terms: Terms, **values: Any) -> Any:
+    """Row of a new run; ``values`` are columns beside its terms, the ``fingerprint`` among them.
 
     Raises:
         InvalidArgument: There is one of this name, or the store is of another kind.
@@ -71,11 +72,11 @@ def create(db: sa.Connection, run: str, fingerprint: str, terms: Terms, **values
         raise InvalidArgument(f"accounts of this store are in {store.unit}, not in {terms.unit}")
     unit = terms.unit or store.unit
     db.execute(update(stores).values(simulation=int(terms.simulation), unit=unit))
-    row = {"run": run, "fingerprint": fingerprint, "made": b"", "block": -1}
+    row = {"run": run, "made": b"", "block": -1}
     row |= {"version": -1, "latest": -1, "users": terms.users, "episodes": terms.episodes} | values
     cost = min(-int(-Fraction(terms.cost) * UNIT // 1), _MOST)
     db.execute(insert(runs).values(**row, cost=cost, once=int(terms.once)))
-    append(db, run, "start", fingerprint=fingerprint, **vars(terms))
+    append(db, run, "start", fingerprint=values["fingerprint"], **vars(terms))
     return find(db, run)
 
 
@@ -124,7 +125,7 @@ def came(db: sa.Connection, run: Any, names: Sequence[str] | None = None) -> dic
 
 
 def admit(db: sa.Connection, run: Any, block: int, names: Sequence[str]) -> list[int]:
-    """What each person pays who takes part now, and -1 of those who are refused.
+    """Cost of each person who takes part now, and -1 of those who are refused.
 
     Args:
         db: A write transaction.
@@ -144,9 +145,9 @@ def admit(db: sa.Connection, run: Any, block: int, names: Sequence[str]) -> list
         if not name:
             answers.append(0)
             continue
-        count, last = found.get(name, (0, -1))
+        count, last = visits = found.get(name, (0, -1))
         pays = 0 if count else run.cost
-        if spent_up(run, block, count, last) or (most and held.get(name, 0) + pays > most):
+        if spent_up(run, block, visits) or (most and held.get(name, 0) + pays > most):
             answers.append(-1)
             continue
         found[name] = (count + 1, max(block, last))
@@ -155,8 +156,9 @@ def admit(db: sa.Connection, run: Any, block: int, names: Sequence[str]) -> list
     return answers
 
 
-def spent_up(run: Any, block: int, count: int, last: int) -> bool:
-    """Whether somebody may not come to a block who came so often, and to this one last."""
+def spent_up(run: Any, block: int, visits: tuple[int, int]) -> bool:
+    """Whether a person may come to a block no more: by how often she came, and where last."""
+    count, last = visits
     return bool((run.episodes and count >= run.episodes) or (run.once and last >= block))
 
 
@@ -173,28 +175,27 @@ class Packet:
     events: Sequence[tuple[str, str]] = ()  # event of each, and the ticket of her place
 
 
-def put(db: sa.Connection, store: Store, run: Any, packet: Packet) -> int:
-    """Puts users into a block, and reserves what they pay; the packet's number.
-
-    Those without tickets take their places now.
-    """
+def put(db: sa.Connection, run: Any, packet: Packet) -> int:
+    """Number of a packet that is put into a block now; its users reserve what they pay."""
     block = block_of(db, run.run, packet.block)
     row = {"run": run.run, "block": packet.block, "users": packet.users}
-    row |= {"version": min(packet.versions, default=0), "data": store.closed(packet.data)}
+    row |= {"version": min(packet.versions, default=0), "data": packet.data}
     done = db.execute(insert(packets).values(**row))
     number = int(done.inserted_primary_key[0])  # type: ignore[index]
-    ticketed = any(ticket for _, ticket in packet.events)
-    new = max(0, block.users + packet.users - block.places) if ticketed else packet.users
-    shares = packet.versions if not ticketed else {row["version"]: new}
-    _grow(db, run, block, shares if new else {}, users=block.users + packet.users)
+    shares, version = packet.versions, row["version"]  # without tickets they take places now
+    if any(ticket for _, ticket in packet.events):  # a place that a process lost is written now
+        here = (packets.c.run == run.run, packets.c.block == packet.block)
+        filled = select(func.sum(packets.c.users)).where(*here, packets.c.version == version)
+        lost = int(db.scalar(filled) or 0) - json.loads(block.versions).get(str(version), 0)
+        shares = {version: lost} if lost > 0 else {}
+    _grow(db, run, block, shares, users=block.users + packet.users)
+    of = {"run": run.run, "block": packet.block, "packet": number, "fate": "waiting"}
     if packet.people:
-        of = {"run": run.run, "block": packet.block, "packet": number, "fate": "waiting"}
         named = [(i, p, c) for i, (p, c) in enumerate(packet.people) if p]
         db.execute(insert(people), [of | {"place": i, "person": p, "pays": c} for i, p, c in named])
         _pay(db, {p: c for _, p, c in named if c}, reserved=1, spent=0)
     if packet.events:
-        of = {"run": run.run, "block": packet.block, "packet": number, "fate": "waiting"}
-        of |= {"version": row["version"]}
+        of |= {"version": version}
         names = [name for name, _ in packet.people] or [""] * packet.users
         both = zip(packet.events, names, strict=True)
         rows = [of | {"event": e, "ticket": t, "person": p} for (e, t), p in both]
@@ -202,16 +203,19 @@ def put(db: sa.Connection, store: Store, run: Any, packet: Packet) -> int:
     return number
 
 
-def take_places(db: sa.Connection, run: Any, block: int, taken: Mapping[int, int]) -> Any:
-    """Counts places that were taken by reading policies, by version; the block's row after it.
+def take_places(db: sa.Connection, run: Any, taken: Mapping[tuple[int, int], int]) -> list[Any]:
+    """Counts places that were taken by reading policies, by block and version.
 
-    Of a block that is sealed none is left: None.
+    Returns:
+        Rows of the blocks after it; a block that is sealed has no places, and no row here.
     """
-    row = block_of(db, run.run, block)
-    if row.stage not in ("open", "closed"):
-        return None
-    _grow(db, run, row, taken)
-    return block_of(db, run.run, block)
+    found = list[Any]()
+    for block in sorted({block for block, _ in taken}):
+        row = block_of(db, run.run, block)
+        if row.stage in ("open", "closed"):
+            _grow(db, run, row, {v: n for (b, v), n in taken.items() if b == block})
+            found.append(block_of(db, run.run, block))
+    return found
 
 
 def _grow(db: sa.Connection, run: Any, block: Any, taken: Mapping[int, int], **values: Any) -> None:
@@ -227,18 +231,18 @@ def _grow(db: sa.Connection, run: Any, block: Any, taken: Mapping[int, int], **v
         set_run(db, run.run, taken=runs.c.taken + new)
 
 
-def known(db: sa.Connection, run: Any, names: Sequence[str], column: str = "event") -> list[Any]:
-    """Rows of events that came before, by their name or by the ticket that they used."""
-    of = getattr(events.c, column)
-    found = list[Any]()
-    for some in parts(names):
-        found += db.execute(select(events).where(events.c.run == run.run, of.in_(some)))
+def known(db: sa.Connection, run: Any, **values: Sequence[str]) -> list[Any]:
+    """Rows of events that came before, by their ``event`` or by the ``ticket`` that they used."""
+    found, ((column, given),) = list[Any](), values.items()
+    for some in parts(given):
+        of = events.c[column].in_(some)
+        found += db.execute(select(events).where(events.c.run == run.run, of))
     return found
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a device is told that came with a ticket."""
+    """Answer to a device that came with a ticket."""
 
     status: str  # waiting, counted, late, refused, used, forgotten, unreadable, unknown, stopped
     block: int = -1
@@ -257,7 +261,7 @@ def decide(
     tickets: Sequence[str],
     places: Sequence[tuple[int, int] | None],
 ) -> tuple[dict[int, Answer], dict[tuple[int, int], list[int]]]:
-    """What devices are told that have no place, and the others by the block and version of theirs.
+    """Answers to devices without a place, and the others by the block and version of theirs.
 
     An event that is sent twice at once is among neither the second time.
 
@@ -268,8 +272,8 @@ def decide(
         tickets: Each fills one place.
         places: Version and block of each ticket; None if it is not ours.
     """
-    before = {row.event: row for row in known(db, run, keys)}
-    used = {row.ticket for row in known(db, run, tickets, "ticket")}
+    before = {row.event: row for row in known(db, run, event=keys)}
+    used = {row.ticket for row in known(db, run, ticket=tickets)}
     told, groups = dict[int, Answer](), dict[tuple[int, int], list[int]]()
     rows, seen = dict[int, Any](), set[str]()
     for i, (key, ticket, place) in enumerate(zip(keys, tickets, places, strict=True)):
@@ -306,27 +310,25 @@ def _pay(db: sa.Connection, costs: Mapping[str, int], *, reserved: int, spent: i
         db.execute(insert(accounts), new)
     move = update(accounts).where(accounts.c.person == bindparam("who"))
     cost = bindparam("cost", type_=accounts.c.spent.type)
-    move = move.values(
-        reserved=accounts.c.reserved + reserved * cost, spent=accounts.c.spent + spent * cost
-    )
-    db.execute(move, [{"who": p, "cost": c} for p, c in sorted(costs.items())])
+    change = {"reserved": reserved, "spent": spent}
+    moved = {name: accounts.c[name] + times * cost for name, times in change.items()}
+    db.execute(move.values(**moved), [{"who": p, "cost": c} for p, c in sorted(costs.items())])
 
 
-def forget(db: sa.Connection, store: Store, person: str) -> dict[str, int] | None:
+def forget(db: sa.Connection, person: str) -> dict[str, int] | None:
     """Erases what waits of a person, in all runs; how much was, and what was released before.
 
     Her place stays, and is empty. A sealed block has another revision then: what was summed of it
     is not committed. None while a block is held, after several of its sums were in vain.
     """
     mine = (people.c.person == person, people.c.fate == "waiting")
-    rows = db.execute(
-        select(people, runs.c.hold).join(runs, runs.c.run == people.c.run).where(*mine)
-    ).all()
+    held = select(people, runs.c.hold).join(runs, runs.c.run == people.c.run)
+    rows = db.execute(held.where(*mine)).all()
     now = time.time()
     if any(now < row.hold < now + 60.0 for row in rows):  # a clock that was ahead holds nobody
         return None
     for row in rows:
-        _drop(db, store, row)
+        _drop(db, row)
         here = (blocks.c.run == row.run, blocks.c.block == row.block)
         new = {"revision": blocks.c.revision + 1, "users": blocks.c.users - 1}
         db.execute(update(blocks).where(*here).values(**new))
@@ -341,34 +343,32 @@ def forget(db: sa.Connection, store: Store, person: str) -> dict[str, int] | Non
     return {"removed": len(rows), "released": int(db.scalar(kept) or 0)}
 
 
-def _drop(db: sa.Connection, store: Store, row: Any) -> None:
+def _drop(db: sa.Connection, row: Any) -> None:
     """Takes one person's row out of her packet."""
     here = packets.c.id == row.packet
     packet = db.execute(select(packets).where(here)).one()
     # Another row of hers in the packet may have moved it.
-    place = db.scalar(select(people.c.place).where(people.c.id == row.id))
+    place = int(db.scalar(select(people.c.place).where(people.c.id == row.id)) or 0)
     if packet.users == 1:
         db.execute(packets.delete().where(here))
         return
-    aggregate, arrays = load(store.opened(packet.data))
-    rest = {
-        name: array[[i for i in range(len(array)) if i != place]] for name, array in arrays.items()
-    }
-    new = {"users": packet.users - 1, "data": store.closed(dump((aggregate, rest)))}
+    aggregate, arrays = load(packet.data)
+    rest = {name: np.delete(array, place, axis=0) for name, array in arrays.items()}
+    new = {"users": packet.users - 1, "data": dump((aggregate, rest))}
     db.execute(update(packets).where(here).values(**new))
     behind = (people.c.packet == packet.id, people.c.place > place)
     db.execute(update(people).where(*behind).values(place=people.c.place - 1))
 
 
-def set_aside(db: sa.Connection, run: Any, packet: int, why: str) -> None:
-    """Erases a packet that cannot be read as its run's schema: nobody in it pays or counts."""
+def set_aside(db: sa.Connection, run: Any, packet: int) -> None:
+    """Erases a packet that cannot be read as its run's schema: its users neither pay nor count."""
+    why = "rows that are no episodes of this run"
     row = db.execute(select(packets).where(packets.c.id == packet)).first()
     if row is None:
         return
     mine = (people.c.packet == packet, people.c.fate == "waiting")
-    waiting = db.execute(select(people.c.person, func.sum(people.c.pays)).where(*mine)
-                         .group_by(people.c.person)).all()  # fmt: skip
-    _pay(db, {who: int(pays) for who, pays in waiting if pays}, reserved=-1, spent=0)
+    sums = select(people.c.person, func.sum(people.c.pays)).where(*mine).group_by(people.c.person)
+    _pay(db, {who: int(pays) for who, pays in db.execute(sums) if pays}, reserved=-1, spent=0)
     db.execute(update(people).where(*mine).values(fate="unreadable", pays=0))
     of = (events.c.packet == packet, events.c.fate == "waiting")
     db.execute(update(events).where(*of).values(fate="unreadable"))
@@ -377,10 +377,10 @@ def set_aside(db: sa.Connection, run: Any, packet: int, why: str) -> None:
     new = {"revision": blocks.c.revision + 1, "users": blocks.c.users - row.users}
     db.execute(update(blocks).where(*here).values(**new))
     append(db, row.run, "set aside", block=row.block, users=row.users, why=why)
-    trouble(db, run.run, f"set aside: {why}")
+    report_problem(db, run.run, f"set aside: {why}")
 
 
-def trouble(db: sa.Connection, run: str, problem: str) -> None:
+def report_problem(db: sa.Connection, run: str, problem: str) -> None:
     """Notes a problem of a run, in public words, for every process to tell."""
     of = (problems.c.run == run, problems.c.problem == problem)
     again = update(problems).where(*of).values(last=time.time(), times=problems.c.times + 1)
@@ -389,7 +389,7 @@ def trouble(db: sa.Connection, run: str, problem: str) -> None:
         db.execute(insert(problems).values(run=run, problem=problem, since=now, last=now, times=1))
 
 
-def well(db: sa.Connection, run: str, problem: str = "") -> None:
+def resolve_problem(db: sa.Connection, run: str, problem: str = "") -> None:
     """Ends a problem of a run, or all of them."""
     of = (problems.c.run == run, *([problems.c.problem == problem] if problem else []))
     db.execute(problems.delete().where(*of))
@@ -406,11 +406,15 @@ def names(db: sa.Connection) -> list[str]:
     return [*db.scalars(select(runs.c.run).order_by(runs.c.run))]
 
 
-# Blocks.
-
-
 def open_block(db: sa.Connection, run: Any, block: int, size: int) -> None:
-    """The block that fills from now on."""
+    """Opens the block that fills from now on.
+
+    Args:
+        db: A write transaction.
+        run: The run's row.
+        block: Number of the block.
+        size: Users that it takes; 0 at the end of a run.
+    """
     db.execute(insert(blocks).values(run=run.run, block=block, size=size, stage="open"))
     set_run(db, run.run, block=block)
 
@@ -427,11 +431,11 @@ def undone(db: sa.Connection, run: Any) -> list[Any]:
     return [*db.execute(select(blocks).where(*here).order_by(blocks.c.block))]
 
 
-def data_of(db: sa.Connection, store: Store, run: Any, block: int) -> list[tuple[int, int, bytes]]:
+def data_of(db: sa.Connection, run: Any, block: int) -> list[tuple[int, int, bytes]]:
     """Number, users and data of each packet of a block, in the order in which they came."""
     here = (packets.c.run == run.run, packets.c.block == block)
     rows = db.execute(select(packets).where(*here).order_by(packets.c.id))
-    return [(row.id, row.users, store.opened(row.data)) for row in rows]
+    return [(row.id, row.users, row.data) for row in rows]
 
 
 def recorded(db: sa.Connection, run: Any, block: int) -> list[Any]:
@@ -449,12 +453,17 @@ class Draw:
     cost: Fraction  # of each user
     spent: Fraction  # by each of them before
     limit: Fraction
-    secrets: Mapping[str, bytes]  # of counters, after it
     last: bool  # whether the block is asked nothing else
 
 
-def release(db: sa.Connection, store: Store, run: Any, block: Any, drawn: Draw) -> None:
+def release(db: sa.Connection, run: Any, block: Any, drawn: Draw) -> None:
     """The first commit: charges a block, records its release, erases its episodes after the last.
+
+    Args:
+        db: A write transaction.
+        run: The run's row, which is fenced here.
+        block: The row of its block, whose revision is fenced, too.
+        drawn: The release and its cost.
 
     Raises:
         Conflict: The run has moved on, or somebody in the block was forgotten.
@@ -473,8 +482,6 @@ def release(db: sa.Connection, store: Store, run: Any, block: Any, drawn: Draw) 
     who = _charge(db, run, block) if not drawn.number else released(db, run.run, block.block)
     row = {"run": run.run, "block": block.block, "number": drawn.number, "cost": str(drawn.cost)}
     db.execute(insert(releases).values(**row, value=drawn.value))
-    for name, secret in drawn.secrets.items():
-        store.put_secret(db, run.run, name, secret)
     body = {"block": block.block, "number": drawn.number, "users": block.places}
     body |= {"people": digest(who), "limit": str(drawn.limit)}
     append(db, run.run, "release", **body, cost=str(drawn.cost))
@@ -483,7 +490,7 @@ def release(db: sa.Connection, store: Store, run: Any, block: Any, drawn: Draw) 
 
 
 def _charge(db: sa.Connection, run: Any, block: Any) -> list[str]:
-    """Everybody in a block pays what was reserved; their pseudonyms."""
+    """Charges the users of a block what they reserved; their pseudonyms."""
     here = (people.c.run == run.run, people.c.block == block.block, people.c.fate == "waiting")
     rows = db.execute(select(people.c.person, people.c.pays).where(*here).order_by(people.c.id))
     found = [(who, int(pays)) for who, pays in rows]
@@ -504,13 +511,12 @@ def erase(db: sa.Connection, run: Any, block: int) -> None:
 
 
 def publish(
-    db: sa.Connection, store: Store, run: Any, state: bytes, served: int, keep: int, **values: Any
+    db: sa.Connection, run: Any, state: bytes, served: int, keep: int, **values: Any
 ) -> None:
     """The second commit: the next version, which serves from now on unless another is pinned.
 
     Args:
         db: A write transaction.
-        store: Whose transaction it is.
         run: The run's row, which is fenced here.
         state: Checkpoint of the version; secret.
         served: Users who were served when it was planned.
@@ -521,10 +527,11 @@ def publish(
     serves = run.version if values.get("pinned", run.pinned) else version
     fence(db, run, **{"latest": version, "version": serves, "served": served} | values)
     seq, head = db.info["ledger"]
-    row = {"run": run.run, "version": version, "state": store.closed(state), "policy": b""}
+    row = {"run": run.run, "version": version, "state": state, "policy": b""}
     row |= {"etag": "", "seq": seq, "head": head, "users": served, "at": time.time()}
     db.execute(insert(versions).values(**row))
-    old = (versions.c.run == run.run, versions.c.version < keep, versions.c.version != serves)
+    kept = (serves, run.version)  # devices may have tickets of it that are not yet written
+    old = (versions.c.run == run.run, versions.c.version < keep, versions.c.version.not_in(kept))
     db.execute(update(versions).where(*old, versions.c.state.is_not(None)).values(state=None))
 
 
@@ -535,6 +542,13 @@ def version_of(db: sa.Connection, run: str, version: int) -> Any:
 
 
 def keep_policy(db: sa.Connection, run: str, version: int, body: bytes) -> None:
-    """The public file of a version, which is written once and never changes."""
+    """Keeps the public file of a version, which is written once and never changes.
+
+    Args:
+        db: A write transaction.
+        run: Name of the run.
+        version: Of the policy.
+        body: The file.
+    """
     of = (versions.c.run == run, versions.c.version == version, versions.c.etag == "")
     db.execute(update(versions).where(*of).values(policy=body, etag=digest(body.hex())))

@@ -1,4 +1,4 @@
-"""Tables of a store. Secret are ``packets.data``, ``secrets.value`` and ``versions.state``."""
+"""Tables of a store. Columns of the type :class:`Secret` are encrypted where it has a key."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy import Column, Float, Integer, LargeBinary, String, Table
 
+from tacit.privacy.errors import InvalidArgument
+
 VERSION = 2
 """Of the schema; files of release 0.1 had none."""
 MIGRATIONS: dict[int, tuple[str, ...]] = {}
@@ -14,6 +16,30 @@ MIGRATIONS: dict[int, tuple[str, ...]] = {}
 
 tables = sa.MetaData()
 Number = sa.BigInteger().with_variant(Integer, "sqlite")  # SQLite numbers rows by INTEGER alone
+
+
+class Secret(sa.TypeDecorator[bytes]):
+    """Bytes that lie encrypted in the database, by the cipher of its dialect, if there is one."""
+
+    impl = LargeBinary
+    cache_ok = True
+
+    def process_bind_param(self, value: bytes | None, dialect: Any) -> bytes | None:
+        """The bytes as they are written."""
+        cipher = getattr(dialect, "cipher", None)
+        return value if cipher is None or value is None else bytes(cipher.encrypt(value))
+
+    def process_result_value(self, value: bytes | None, dialect: Any) -> bytes | None:
+        """The bytes as they are read."""
+        cipher = getattr(dialect, "cipher", None)
+        if cipher is None or value is None:
+            return value
+        from cryptography.fernet import InvalidToken
+
+        try:
+            return bytes(cipher.decrypt(value))
+        except InvalidToken:
+            raise InvalidArgument("the store's secrets were closed with another key") from None
 
 
 def _table(name: str, *columns: Any) -> Table:
@@ -61,7 +87,7 @@ versions = _table(
     "versions",
     _key("run"),
     _key("version", Number),
-    Column("state", LargeBinary),
+    Column("state", Secret),
     Column("policy", LargeBinary, nullable=False),
     Column("etag", String, nullable=False),
     Column("head", String, nullable=False),
@@ -84,7 +110,7 @@ packets = _table(
     _key("id", Number),
     Column("run", String, nullable=False),
     *map(_whole, ("block", "version", "users")),
-    Column("data", LargeBinary, nullable=False),
+    Column("data", Secret, nullable=False),
     sa.Index("packets_of_block", "run", "block"),
 )
 # Who took part, for ever; ``pays`` is what she pays with this episode: the run's cost with her
@@ -120,7 +146,7 @@ releases = _table(
     Column("value", LargeBinary, nullable=False),
     Column("cost", String, nullable=False),  # an exact fraction
 )
-secrets = _table("secrets", _key("run"), _key("name"), Column("value", LargeBinary, nullable=False))
+secrets = _table("secrets", _key("run"), _key("name"), Column("value", Secret, nullable=False))
 entries = _table(
     "entries",
     _key("seq", Number),

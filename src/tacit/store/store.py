@@ -64,14 +64,14 @@ class Store:
         check: bool = True,
     ) -> None:
         self.where = os.fspath(where)
+        self.durable = bool(self.where)  # whether it outlives this process
         self._pid = os.getpid()
         self.postgres = self.where.startswith(("postgresql", "postgres:"))
         # SQLite: one connection, on which threads take turns. An interrupt inside SQLAlchemy would
         # make a pool lose a connection that holds the write lock, and wait for it for ever.
         self._turn: Any = nullcontext() if self.postgres else threading.RLock()
         self._engine = self._postgres() if self.postgres else self._sqlite(create)
-        self._cipher = _cipher(secret)
-        self._key: bytes | None = None
+        vars(self._engine.dialect)["cipher"] = _cipher(secret)
         self.agents: weakref.WeakSet[Any] = weakref.WeakSet()  # that use it in this process
         end = time.monotonic() + patience
         while True:
@@ -94,11 +94,6 @@ class Store:
                 "this store lacks an entry that its witness has seen: it is an older copy, or "
                 "another one. tacit ledger repair goes on with it, once it is known what happened"
             )
-
-    @property
-    def durable(self) -> bool:
-        """Whether it outlives this process."""
-        return bool(self.where)
 
     def close(self) -> None:
         """Closes its connections."""
@@ -133,18 +128,9 @@ class Store:
         url = sa.make_url(self.where).set(drivername="postgresql+psycopg")
         limits = "-c lock_timeout=10s -c statement_timeout=60s "
         limits += "-c idle_in_transaction_session_timeout=5s -c tcp_keepalives_idle=10"
-        alive = {
-            "connect_timeout": 5,
-            "keepalives_idle": 10,
-            "keepalives_interval": 5,
-            "keepalives_count": 3,
-        }
-        return sa.create_engine(
-            url,
-            pool_pre_ping=True,
-            hide_parameters=True,
-            connect_args=alive | {"options": limits},
-        )
+        alive = {"connect_timeout": 5, "keepalives_idle": 10, "keepalives_interval": 5}
+        given = alive | {"keepalives_count": 3, "options": limits}
+        return sa.create_engine(url, pool_pre_ping=True, hide_parameters=True, connect_args=given)
 
     # Transactions.
 
@@ -204,6 +190,7 @@ class Store:
             if found is not None and found != schema.VERSION:
                 self._migrate(db, found)
             self.witness = str(db.scalar(select(stores.c.witness)))
+            self._key = self.secret(db, "", "people") or b""
 
     def _migrate(self, db: sa.Connection, found: int) -> None:
         """Brings a store of an older release to this one's schema, a version at a time."""
@@ -229,51 +216,30 @@ class Store:
     # Secrets.
 
     def put_secret(self, db: sa.Connection, run: str, name: str, value: bytes) -> None:
-        """Keeps a secret of a run, in place of the one of this name."""
+        """Keeps a secret of a run, in place of the one of this name.
+
+        Args:
+            db: A write transaction.
+            run: Name of the run, or empty for a secret of the store.
+            name: Of the secret.
+            value: Its bytes.
+        """
         of = (schema.secrets.c.run == run, schema.secrets.c.name == name)
-        closed = self.closed(value)
-        if not db.execute(update(schema.secrets).where(*of).values(value=closed)).rowcount:
-            db.execute(insert(schema.secrets).values(run=run, name=name, value=closed))
+        if not db.execute(update(schema.secrets).where(*of).values(value=value)).rowcount:
+            db.execute(insert(schema.secrets).values(run=run, name=name, value=value))
 
     def secret(self, db: sa.Connection, run: str, name: str) -> bytes | None:
         """A secret of a run, if it is there."""
         of = (schema.secrets.c.run == run, schema.secrets.c.name == name)
-        value = db.scalar(select(schema.secrets.c.value).where(*of))
-        return None if value is None else self.opened(value)
+        return db.scalar(select(schema.secrets.c.value).where(*of))
 
-    def closed(self, value: bytes) -> bytes:
-        """A secret value as it lies in the database."""
-        return value if self._cipher is None else self._cipher.encrypt(value)
-
-    def opened(self, value: bytes) -> bytes:
-        """The inverse of :meth:`closed`."""
-        if self._cipher is None:
-            return value
-        from cryptography.fernet import InvalidToken
-
-        try:
-            return bytes(self._cipher.decrypt(value))
-        except InvalidToken:
-            raise InvalidArgument("the store's secrets were closed with another key") from None
-
-    def pseudonyms(self, db: sa.Connection, names: Sequence[str | int]) -> list[str]:
+    def pseudonyms(self, names: Sequence[str | int]) -> list[str]:
         """Keyed hashes of people's names."""
-        key = self._people(db)
-        return [hashed(key, "person", str(name)) for name in names]
+        return [self.keyed("person", str(name)) for name in names]
 
     def keyed(self, *words: str) -> str:
         """Keyed hash of texts, as tickets and tokens have it."""
-        if self._key is None:
-            with self.read() as db:
-                self._people(db)
-        assert self._key is not None  # noqa: S101
         return hashed(self._key, *words)
-
-    def _people(self, db: sa.Connection) -> bytes:
-        if self._key is None:
-            self._key = self.secret(db, "", "people")
-        assert self._key is not None  # noqa: S101
-        return self._key
 
     def erase_traces(self) -> bool:
         """Takes what was erased out of the write-ahead log; whether it is out of all files.

@@ -38,12 +38,10 @@ def dump(value: Any, code: Sequence[Any] = ()) -> bytes:
         for place, known in enumerate(code):
             if item is known:
                 return {"c": place}
-        if item is None or isinstance(item, (bool, str)):
-            return (
-                item if not isinstance(item, enum.Enum) else {"e": [_name(type(item)), item.name]}
-            )
         if isinstance(item, enum.Enum):
             return {"e": [_name(type(item)), item.name]}
+        if item is None or isinstance(item, (bool, str)):
+            return item
         if isinstance(item, np.generic):
             return tree(np.asarray(item))
         if isinstance(item, int):

@@ -1,4 +1,8 @@
-"""ConcurrentPSRL: most users are served by what is known, many explorers learn in parallel."""
+"""ConcurrentPSRL: posterior sampling by many policies in parallel, beside a greedy one.
+
+A reader who knows PSRL needs this file, :mod:`~tacit.tabular.posterior` (the posterior of noisy,
+sparse counts) and :mod:`~tacit.tabular.exploration` (the policies that explore).
+"""
 
 from __future__ import annotations
 
@@ -18,7 +22,13 @@ from tacit.privacy.counters.dense import MOST_OPTIMAL, NormalisedSquareRoot, Opt
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.sizing import release_noise
 from tacit.tabular.algorithm import FiniteAlgorithm
-from tacit.tabular.exploration import ExplorationConstants, Explorer, Question, gains, shares
+from tacit.tabular.exploration import (
+    ExplorationConstants,
+    ExplorationPlanner,
+    VisitQuery,
+    advantage,
+    normalised,
+)
 from tacit.tabular.first_visits import FirstVisits
 from tacit.tabular.policy import MixedPolicy, Policy, check_policy, uniform_policy
 from tacit.tabular.posterior import SparseConstants, SpikeSlabPosterior, VisitEstimate
@@ -29,14 +39,14 @@ if TYPE_CHECKING:
     from tacit.privacy.curator import Release
     from tacit.privacy.statistic import Ints
 
-# Blocks above so many users, or steps of them, are counted whole: nobody is clipped any more, and
+# Blocks above so many users, or steps of them, are counted whole: no user is clipped any more, and
 # the counts are simulated at a cost that does not grow with the users.
 _ONE_BY_ONE, _STEPS_ONE_BY_ONE = 1 << 17, 1 << 22
 # Releases, and numbers in them, of which all are kept to tell running sums apart.
 _LONGEST_HISTORY, _LARGEST_HISTORY = 1 << 10, 1 << 25
 # The noise of a running sum against that of a single release, before the first one.
 _RUNNING = 1.8
-# Explorers before a gain is shown, where users are too few to learn from.
+# Fraction of explorers before an advantage is shown, where users are too few to learn from.
 _UNSHOWN = 0.05
 
 
@@ -50,8 +60,8 @@ class ConcurrentOptions:
             each block.
         today: the policy that users are served today, if it is not uniform actions: it serves on
             until releases show that what was learnt is better.
-        sparse: constants of what is made of releases.
-        exploration: constants of who explores what.
+        sparse: constants of the posterior.
+        exploration: constants of the exploration planner.
     """
 
     stationary: bool | None = None
@@ -71,37 +81,37 @@ class ConcurrentOptions:
 
 
 @dataclass(frozen=True, eq=False)
-class State:
-    """What releases told."""
+class ConcurrentState:
+    """Posterior of the world, from all releases."""
 
     posterior: SpikeSlabPosterior
     noise: float = 0.0  # standard deviation of the last release's
 
 
 @dataclass(frozen=True, eq=False)
-class Memory:
-    """What a plan leaves to the next one, and what it asks of its users."""
+class ConcurrentMemory:
+    """Facts of a plan that its query and the next plan need."""
 
-    question: Question
-    learnt_at: int = 0  # users served when the greedy value last changed
+    query: VisitQuery | None  # none before the first plan
+    changed_at: int = 0  # users served when the greedy value last changed
     greedy_value: float = 0.0
-    lost: float = 1.0  # what greedy was expected to lose
-    shown: bool = False  # whether most users were ever served by what is known
+    suboptimality: float = 1.0  # of the greedy policy, as a fraction of the value range
+    shown: bool = False  # whether the greedy policy ever served most users
 
 
-class ConcurrentPSRL(FiniteAlgorithm[State]):
+class ConcurrentPSRL(FiniteAlgorithm[ConcurrentState]):
     """Posterior sampling by many explorers at once, beside a greedy policy for most users.
 
     Idea: noise is the same for ten users and for ten thousand, so few, large blocks are best, in
-    which many policies are tried in parallel. Most users follow the best policy for what is known;
-    a share that is learnt explores, by policies that cover what is unknown and by the best policies
-    of worlds that may be true. Until releases show that the best policy gains something, today's
+    which many policies are tried in parallel. Most users follow the greedy policy; a fraction that
+    is learnt explores, by policies that cover what is unknown and by optimal policies of worlds
+    drawn from the posterior. Until releases show that the greedy policy has an advantage, today's
     policy, or uniform actions, serve in its place. Of each user a few first visits count, to cells
     that are still worth asking about, and most next states are taken to be impossible unless they
     stand out.
 
     Private statistics: :class:`~tacit.tabular.first_visits.FirstVisits` of every block, released
-    once, with its whole budget; :class:`~tacit.tabular.visits.VisitCounts` of very large ones.
+    once, with its whole budget.
 
     Guarantee: that of its curator; see ``guarantee``. There is no bound on regret.
 
@@ -110,6 +120,7 @@ class ConcurrentPSRL(FiniteAlgorithm[State]):
 
     name = "concurrent_psrl"
     distributed = True
+    max_age = 64
     Options = ConcurrentOptions
     spec: FiniteSpec
     options: ConcurrentOptions
@@ -133,22 +144,25 @@ class ConcurrentPSRL(FiniteAlgorithm[State]):
         self._running &= math.prod(self.shape) > options.running
         super().__init__(problem, options)
 
-    @property
-    def _counter(self) -> tuple[str, int]:
-        """Kind and releases of the counter that blocks go through; ("", 0) if none."""
-        return ("", 0) if self.counter == "blocks" else (self.counter, self.schedule.releases)
+    # State: the posterior.
 
-    def init(self) -> State:
-        """Nothing is known."""
-        evidence = VisitEstimate.empty(self.shape, self.privacy.private, self._counter)
+    def init(self) -> ConcurrentState:
+        """The prior."""
+        estimate = VisitEstimate.empty(self.shape, self.privacy.private, self._counter)
         apart = not self.spec.last_state
-        return State(SpikeSlabPosterior.prior(evidence, self.options.sparse, apart))
+        return ConcurrentState(SpikeSlabPosterior.prior(estimate, self.options.sparse, apart))
 
-    # What is asked: a few first visits of each user, as sums over all users so far.
+    def successor_state(self, state: ConcurrentState) -> ConcurrentState:
+        """The same posterior, with a counter of its own."""
+        posterior, estimate = copy(state.posterior), state.posterior.estimate
+        posterior.estimate = replace(estimate, sums=estimate.sums[:0], counter=self._counter)
+        return replace(state, posterior=posterior)
 
-    def query(self, state: State, plan: Plan, block: BlockInfo) -> FirstVisits:
-        """First visits to the cells that the plan of the block asked for."""
-        asked, mixed = cast(Memory, plan.memory).question, plan.policy
+    # Query and update: a few first visits of each user, as sums over all users so far.
+
+    def query(self, state: ConcurrentState, plan: Plan, block: BlockInfo) -> FirstVisits:
+        """First visits to the cells that the plan of the block asks for."""
+        asked, mixed = plan.memory.query, plan.policy
         given = (mixed.tables, mixed.version)
         if self._one_by_one(block):
             # Of a plan, one set for its first component and one for the explorers; else for each.
@@ -158,29 +172,6 @@ class ConcurrentPSRL(FiniteAlgorithm[State]):
         everywhere = np.ones(asked.expected.shape, dtype=bool)
         return self._first_visits(everywhere, self.spec.horizon, *given, whole=True)
 
-    def update(
-        self,
-        state: State,
-        plan: Plan,
-        release: Release,
-        block: BlockInfo,
-        rng: np.random.Generator,
-    ) -> State:
-        """The posterior with one more block."""
-        statistic, question = self.query(state, plan, block), plan.memory.question
-        evidence, unit = state.posterior.evidence, block.users * statistic.unit
-        walks = self._explorer(state, rng).walks(plan.policy.tables, plan.policy.weights)
-        parts = release.parts
-        if not evidence.noisy:
-            parts = {name: array / statistic.unit for name, array in parts.items()}
-            unit = float(block.users)
-        often, asked, came = walks.visits, question.expected, walks.came
-        if statistic.whole:
-            asked, came = often, np.zeros(often.shape)
-        added = evidence.added(parts, release.std, (unit * asked, unit * came, unit * often))
-        noise = float(np.max(release.std["transitions"]))
-        return State(state.posterior.after(added), noise)
-
     def _first_visits(
         self, wanted: Any, most: int, tables: Ints, version: int, whole: bool = False
     ) -> FirstVisits:
@@ -189,56 +180,135 @@ class ConcurrentPSRL(FiniteAlgorithm[State]):
         norm = self.privacy.norm if self.privacy.private else "l2"
         return FirstVisits(wanted, most, tables, version, *weights, norm, whole)
 
-    # How it plans: the greedy policy, explorers, and what to ask.
+    def update(
+        self,
+        state: ConcurrentState,
+        plan: Plan,
+        release: Release,
+        block: BlockInfo,
+        rng: np.random.Generator,
+    ) -> ConcurrentState:
+        """The posterior with one more block.
 
-    def plan(self, state: State, last: Plan | None, at: Progress, rng: np.random.Generator) -> Plan:
+        Args:
+            state: the posterior so far.
+            plan: the plan that the block's users followed.
+            release: their noisy first visits.
+            block: how many they are.
+            rng: of rollouts, for expected visits.
+        """
+        statistic, query = self.query(state, plan, block), plan.memory.query
+        estimate, unit = state.posterior.estimate, block.users * statistic.unit
+        paths = self._planner(state, rng).rollouts(plan.policy.tables, plan.policy.weights)
+        parts = release.parts
+        if not estimate.noisy:
+            parts = {name: array / statistic.unit for name, array in parts.items()}
+            unit = float(block.users)
+        visits, expected, came = paths.visits, query.expected, paths.came
+        if statistic.whole:
+            expected, came = visits, np.zeros(visits.shape)
+        added = estimate.added(parts, release.std, (unit * expected, unit * came, unit * visits))
+        noise = float(np.max(release.std["transitions"]))
+        return ConcurrentState(state.posterior.after(added), noise)
+
+    # Plan: the greedy policy, explorers, and what to ask.
+
+    def plan(
+        self, state: ConcurrentState, last: Plan | None, at: Progress, rng: np.random.Generator
+    ) -> Plan:
         """The greedy policy with its explorers, and the greedy policy alone.
 
-        Today's policy is in its place until releases show that it gains something.
+        Today's policy is in its place until releases show that it has an advantage.
+
+        Args:
+            state: the posterior.
+            last: the plan before; ``None`` at the start.
+            at: where the run stands.
+            rng: of samples, rollouts and ties.
         """
-        explorer, c = self._explorer(state, rng), self.options.exploration
+        c, planner = self.options.exploration, self._planner(state, rng)
+        half = c.explorers // 2
         serving = last is not None and at.all_served > 0 and bool(last.policy.weights[0] > 0.5)
         before = last.greedy.actions if last is not None and serving else None
-        greedy = explorer.greedy(before)
-        half, earned = c.explorers // 2, greedy.earned
-        sampled, values = explorer.sampled(greedy.actions, half)
-        at_random = explorer.random_value()
-        lost = max(_lost(values, at_random), _lost(greedy.values, at_random))
-        known = None if last is None else cast(Memory, last.memory)
-        spent, learnt_at = self._spent(known, at, serving, earned, lost)
-        users = self._next_block(at)
-        promised = max(gains(greedy.values).mean(), 1e-9)
-        covering = max(c.covering, 1.0 - gains(values).mean() / promised)
-        covered = users * max(spent * covering, 0.02) / half
-        covers = explorer.covering(
-            half, covered, self.noise_of(state, at, 4), greedy if serving else None
+        greedy = planner.greedy(before)
+        sampled, values = planner.sampled(greedy.actions, half)
+        random_value = planner.random_value()
+        suboptimality = max(_suboptimality(v, random_value) for v in (values, greedy.values))
+        known = ConcurrentMemory(None) if last is None else cast(ConcurrentMemory, last.memory)
+        budget, changed_at = self._exploration_budget(
+            known, at, serving, greedy.value, suboptimality
         )
-        policies = [greedy.actions, *covers, *sampled]
-        drawn = (1.0 - covering) * shares(values)
-        explore = np.concatenate([np.full(half, covering / half), drawn])
-        cost = 1.0
-        if earned > 1e-6:
-            paid = float(explore @ [explorer.known_value(actions) for actions in policies[1:]])
-            stake = max(earned - at_random, 0.1 * earned)
-            cost = min(1.0, max(c.cheapest, (earned - paid) / stake))
-        share = min(1.0, spent / cost)
-        shown = (known is not None and known.shown) or serving
-        shown |= not state.posterior.evidence.noisy
-        guarded = not shown and greedy.shown < (1.0 if self._too_few(at) else c.shown)
-        if guarded and self._too_few(at):
-            share = min(share, _UNSHOWN)
-        weights = np.concatenate([[1.0 - share], share * explore])
-        guarded &= share < 1.0
+        # Explorers: covering policies, and optimal ones of sampled worlds by their advantage.
+        users, promised = self._next_block(at), max(advantage(greedy.values).mean(), 1e-9)
+        covering = max(c.covering, 1.0 - advantage(values).mean() / promised)
+        followers = users * max(budget * covering, 0.02) / half
+        noise = self.noise_of(state, at, 4)
+        covers = planner.covering(half, followers, noise, greedy if serving else None)
+        explorers = [*covers, *sampled]
+        weights = np.concatenate(
+            [np.full(half, covering / half), (1.0 - covering) * normalised(values)]
+        )
+        explore = min(1.0, budget / planner.cost(greedy, explorers, weights))
+        # Today's policy serves until an advantage is shown.
+        shown = known.shown or serving or not state.posterior.estimate.noisy
+        few = self._too_few(at)
+        guarded = not shown and greedy.shown < (1.0 if few else c.shown)
+        if guarded and few:
+            explore = min(explore, _UNSHOWN)
+        guarded &= explore < 1.0
+        policies = [greedy.actions, *explorers]
+        chances = np.concatenate([[1.0 - explore], explore * weights])
         if guarded:
-            policies += explorer.todays(half)
-            weights = np.concatenate([[0.0], weights[1:], np.full(half, weights[0] / half)])
+            policies += planner.todays(half)
+            chances = np.concatenate([[0.0], chances[1:], np.full(half, chances[0] / half)])
         parts = [Policy.deterministic(a, self.spec.actions) for a in policies]
-        mixed = MixedPolicy(parts, weights / weights.sum())
-        walks = explorer.walks(mixed.tables, mixed.weights)
-        question = explorer.question(walks, users, lambda most: self.noise_of(state, at, most))
+        mixed = MixedPolicy(parts, chances / chances.sum())
+        paths = planner.rollouts(mixed.tables, mixed.weights)
+        query = planner.query(paths, users, lambda most: self.noise_of(state, at, most))
         best = self._today if guarded else mixed.components[0]
-        memory = Memory(question, learnt_at, earned, lost, shown)
+        memory = ConcurrentMemory(query, changed_at, greedy.value, suboptimality, shown)
         return Plan(self.named(mixed), self.named(best), memory)
+
+    def _exploration_budget(
+        self,
+        known: ConcurrentMemory,
+        at: Progress,
+        serving: bool,
+        greedy_value: float,
+        suboptimality: float,
+    ) -> tuple[float, int]:
+        """Fraction of the value range to spend on exploration, and when greedy last changed.
+
+        Grows with the estimated suboptimality of the greedy policy, by this plan and the last;
+        decays once its value is stable.
+        """
+        c, served = self.options.exploration, at.all_served
+        if greedy_value <= 1e-6:
+            return 1.0, served
+        changed = abs(greedy_value - known.greedy_value) > 0.15 * known.greedy_value
+        changed_at = served if changed else known.changed_at
+        urgent = 0.2 * (2.0 if serving else 1.0)  # all may explore at so much suboptimality
+        # One plan's samples may be unlucky: the better of two counts.
+        budget = (suboptimality / urgent) ** 3.0
+        budget = float(min(1.0, max(budget, c.even * min(suboptimality, known.suboptimality))))
+        if not served:
+            return max(c.min_exploration, budget), changed_at
+        # The least is looked for ever less: all that it costs grows with the logarithm of users.
+        age = changed_at / served
+        least = c.min_exploration * min(1.0, c.late * age)
+        return max(least, min(budget, (2.5 * age) ** 4)), changed_at
+
+    def _planner(self, state: ConcurrentState, rng: np.random.Generator) -> ExplorationPlanner:
+        spec = self.spec
+        start = np.full(spec.states, 1.0 / spec.states) if spec.start is None else spec.start
+        given = (np.array(start), spec.horizon, self.options.exploration, rng)
+        today = None if self.options.today is None else self._today.table()
+        return ExplorationPlanner(state.posterior, *given, today)
+
+    @property
+    def _today(self) -> Policy:
+        """Policy that users are served today: uniform actions, unless the options say."""
+        return self.options.today or uniform_policy(self.spec)
 
     def _too_few(self, at: Progress) -> bool:
         """Whether users are not half of those needed, or half of them all were served."""
@@ -247,7 +317,7 @@ class ConcurrentPSRL(FiniteAlgorithm[State]):
 
     @cached_property
     def needed(self) -> int:
-        """Users until a gain is shown, by rule of thumb: within a factor of three in our worlds.
+        """Users until an advantage is shown, by rule of thumb: within a factor of three.
 
         So many first blocks as there are states times actions, or five and a quarter of them where
         sums run; scaled from ``research/fewer_users.json``.
@@ -255,46 +325,7 @@ class ConcurrentPSRL(FiniteAlgorithm[State]):
         cells = self.spec.states * self.spec.actions
         return self._smallest_block * (5 + cells // 4 if self._running else cells)
 
-    def _spent(
-        self, known: Memory | None, at: Progress, serving: bool, earned: float, lost: float
-    ) -> tuple[float, int]:
-        """Fraction of the value range to spend on exploration, and when greedy last changed.
-
-        Grows with the estimated suboptimality of the greedy policy, by this plan and the last;
-        decays once its value is stable.
-        """
-        c, served = self.options.exploration, at.all_served
-        value, learnt_at, before = 0.0, 0, 1.0
-        if known is not None:
-            value, learnt_at, before = known.greedy_value, known.learnt_at, known.lost
-        if earned <= 1e-6:
-            return 1.0, served
-        if abs(earned - value) > 0.15 * value:
-            learnt_at = served
-        urgent = 0.2 * (2.0 if serving else 1.0)  # all may explore where greedy loses so much
-        # One plan's draws may be unlucky: the better of two counts.
-        spent = float(min(1.0, max((lost / urgent) ** 3.0, c.even * min(lost, before))))
-        if not served:
-            return max(c.least, spent), learnt_at
-        # What must not be missed is looked for ever less: all that it costs grows with the
-        # logarithm of the users.
-        age = learnt_at / served
-        spent = max(c.least * min(1.0, c.late * age), min(spent, (2.5 * age) ** 4))
-        return spent, learnt_at
-
-    def _explorer(self, state: State, rng: np.random.Generator) -> Explorer:
-        spec = self.spec
-        start = np.full(spec.states, 1.0 / spec.states) if spec.start is None else spec.start
-        given = (np.array(start), spec.horizon, self.options.exploration, rng)
-        today = None if self.options.today is None else self._today.table()
-        return Explorer(state.posterior, *given, today)
-
-    @property
-    def _today(self) -> Policy:
-        """What users are served today: uniform actions, where nobody says."""
-        return self.options.today or uniform_policy(self.spec)
-
-    # What is public.
+    # Blocks.
 
     def data_format(self, at: Progress) -> str:
         """Users one by one while a clip matters, then sums."""
@@ -306,27 +337,25 @@ class ConcurrentPSRL(FiniteAlgorithm[State]):
         """Only those count who followed the block's policies."""
         return True
 
-    max_age = 64
-
     def mixed(self, plans: Mapping[int, Plan], users: Mapping[int, int]) -> Plan:
         """All components of all plans; each is asked for what its own plan wanted."""
         newest, shares = plans[max(plans)], {v: users[v] / sum(users.values()) for v in plans}
         parts = [part for plan in plans.values() for part in plan.policy.components]
         weights = np.concatenate([shares[v] * plan.policy.weights for v, plan in plans.items()])
-        asked = {v: cast(Memory, plan.memory).question for v, plan in plans.items()}
+        asked = {v: plan.memory.query for v, plan in plans.items()}
         wanted = [
             asked[v].wanted[np.minimum(np.arange(len(plan.policy.components)), 1)]
             for v, plan in plans.items()
         ]
         expected = np.sum([shares[v] * one.expected for v, one in asked.items()], axis=0)
         most = max(one.most for one in asked.values())
-        question = Question(most, np.concatenate(wanted), expected)
+        query = VisitQuery(most, np.concatenate(wanted), expected)
         policy = MixedPolicy(parts, weights / weights.sum(), newest.policy.version)
-        return Plan(policy, newest.greedy, replace(newest.memory, question=question))
+        return Plan(policy, newest.greedy, replace(newest.memory, query=query))
 
     @property
     def why(self) -> str:
-        """What was chosen, in words."""
+        """The choices made for this budget and length, in words."""
         cells, running = math.prod(self.shape), self.options.running
         how = "each block is released once, with its whole budget"
         if not self.privacy.private:
@@ -349,16 +378,14 @@ class ConcurrentPSRL(FiniteAlgorithm[State]):
                 )
         return why
 
-    def noise_of(self, state: State | None, at: Progress, most: int) -> float:
-        """Standard deviation of the noise, in visits, if so many cells of a user count, or 1."""
+    def noise_of(self, state: ConcurrentState | None, at: Progress, most: int) -> float:
+        """Standard deviation of the noise, in visits, if so many of a user count; at least 1."""
         tables = np.zeros((1, self.spec.horizon, self.shape[1]), dtype=np.int64)
         statistic = self._first_visits(np.ones(self.shape, dtype=bool), most, tables, 0)
         if state is not None and at.releases:
             return max(1.0, state.noise / statistic.unit)
         more = _RUNNING if self._running else 1.0
         return max(1.0, more * release_noise(statistic, self.privacy, 1) / statistic.unit)
-
-    # Choices made before the first user comes.
 
     @cached_property
     def _smallest_block(self) -> int:
@@ -384,14 +411,13 @@ class ConcurrentPSRL(FiniteAlgorithm[State]):
         users = self._next_block(at)
         return users <= _ONE_BY_ONE and users * self.spec.horizon <= _STEPS_ONE_BY_ONE
 
-    def successor_state(self, state: State) -> State:
-        """What is known stays; a counter of its own begins."""
-        posterior, evidence = copy(state.posterior), state.posterior.evidence
-        posterior.evidence = replace(evidence, sums=evidence.sums[:0], counter=self._counter)
-        return replace(state, posterior=posterior)
+    @property
+    def _counter(self) -> tuple[str, int]:
+        """Kind and releases of the counter that blocks go through; ("", 0) if none."""
+        return ("", 0) if self.counter == "blocks" else (self.counter, self.schedule.releases)
 
 
-def _lost(values: Floats, at_random: float) -> float:
-    """What is lost of what is at stake, in the mean of these worlds."""
-    stakes = np.maximum(values[0] - at_random, gains(values))
-    return float((gains(values) / np.maximum(stakes, 1e-9)).mean())
+def _suboptimality(values: Floats, random_value: float) -> float:
+    """Mean advantage of the optimal policy as a fraction of the value range, over worlds."""
+    value_range = np.maximum(values[0] - random_value, advantage(values))
+    return float((advantage(values) / np.maximum(value_range, 1e-9)).mean())

@@ -1,4 +1,4 @@
-"""What all releases together say about every cell, weighted by how much each block can know.
+"""Weighted sums of released counts, each block weighed by how much it can know of a cell.
 
 A block measures the visits of a cell with noise of standard deviation s. If m visits are expected
 of it, the best linear combination of such measurements weights each by w = m / s^2. What is
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from tacit.privacy.curator import Release
     from tacit.tabular.visits import VisitCounts
 
-
 # Standard deviations of a cell's noise that every block is taken to have as visits.
 _FLOOR = 5.0
 
@@ -48,23 +47,15 @@ class Counts:
 
 @dataclass(frozen=True, eq=False)
 class CountEstimate:
-    """The weighted sum of everything released so far; see the module.
+    """Weighted sums of all counts released so far; see the module."""
 
-    Attributes:
-        plain: Whether all blocks weigh the same.
-        transitions, rewards: Weighted sums, (L, S, A, S) and (L, S, A).
-        variance: Of the noise in each entry of a cell.
-        reached: Whether any policy so far could reach a cell.
-        noise, reward_noise: Standard deviations of the last release's.
-    """
-
-    plain: bool
-    transitions: Floats
-    rewards: Floats
-    variance: Floats
-    reached: NDArray[np.bool_]
-    noise: float = 0.0
-    reward_noise: float = 0.0
+    plain: bool  # whether all blocks weigh the same
+    transitions: Floats  # weighted sums, (L, S, A, S)
+    rewards: Floats  # weighted sums, (L, S, A)
+    variance: Floats  # (L, S, A), of the noise in each entry of a cell
+    reached: NDArray[np.bool_]  # (L, S, A), whether any policy so far could reach the cell
+    noise: float = 0.0  # standard deviation of the last release's
+    reward_noise: float = 0.0  # the same of rewards
 
     @classmethod
     def empty(cls, shape: tuple[int, ...], plain: bool) -> CountEstimate:
@@ -75,7 +66,14 @@ class CountEstimate:
     def added(
         self, release: Release, statistic: VisitCounts, users: int, expected: Floats | None = None
     ) -> CountEstimate:
-        """With a block of users; ``expected`` (L, S, A) are visits of one, else all the same."""
+        """The estimate with one more block.
+
+        Args:
+            release: its noisy counts.
+            statistic: what was counted.
+            users: of the block.
+            expected: visits of one user to each cell, (L, S, A); all the same if ``None``.
+        """
         at = statistic.where
         noise = float(np.max(release.std["transitions"]))
         weight = np.ones(statistic.size)

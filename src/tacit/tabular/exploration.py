@@ -1,11 +1,9 @@
-"""Who tries what in the next block, and what is asked of it: decided from what is public.
+"""Exploration planner: which policies explore in the next block, and which visits it is asked for.
 
 Most users follow the greedy policy, the best one for what is known. The others explore in parallel,
-each by one of many policies: half of them cover what is unknown, one after the other planned for
-what those before leave uncovered; half are the best of worlds that may be true. How many explore
-depends on what the greedy policy may be missing, and once most users are served what could improve
-it is covered first. Until releases show that the greedy policy gains something, those who would
-follow it are served what they are served today.
+each by one of many policies: half of them cover what is unknown, each planned for what those before
+it leave uncovered; half are optimal in worlds drawn from the posterior. All of it is decided from
+releases alone.
 """
 
 from __future__ import annotations
@@ -14,44 +12,38 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tacit.core.algorithm import Floats
+from tacit.privacy.statistic import Bools, Floats, Ints
 from tacit.tabular.posterior import SpikeSlabPosterior
-
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 
 _DETECT = 6.0  # visits, in noise, that a cell needs to become known
 
 
 @dataclass(frozen=True)
 class ExplorationConstants:
-    """Chosen as those of :class:`~tacit.tabular.posterior.SparseConstants`."""
+    """Constants of exploration, chosen as those of the posterior were."""
 
     explorers: int = 32  # policies that explore in parallel
-    least: float = 0.03  # of the value range that exploring costs,
-    late: float = 20.0  # up to so many times the users before greedy last changed; then less
-    certain: float = 0.7  # who serves is replaced only by what is better in so many worlds
-    covering: float = 0.8  # of the explorers, at least, are for what is unknown
-    cheapest: float = 0.2  # an explorer is taken to lose so much at least
-    most: tuple[int, ...] = (2, 4, 8)  # how many cells may count of a user
-    # Cells with more visits, in noise, are not asked.
+    min_exploration: float = 0.03  # fraction of the value range spent on exploration, at least,
+    late: float = 20.0  # until so many times the users before the greedy value last changed
+    certain: float = 0.7  # the serving policy is replaced by one better in so many sampled worlds
+    covering: float = 0.8  # fraction of the explorers, at least, that cover what is unknown
+    min_cost: float = 0.2  # fraction of the value range that an explorer loses, at least
+    visits_per_user: tuple[int, ...] = (2, 4, 8)  # how many cells may count of a user
+    # Cells with more visits, in noise, are not asked for.
     thresholds: tuple[float, ...] = (4.0, 8.0, 16.0, 32.0, np.inf)
-    apart: bool = True  # explorers are asked about other cells than those whom greedy serves
-    paths: int = 2000  # on which expectations are taken
-    whole_worlds: int = 32  # drawn for what greedy may lose
-    even: float = 1.0  # exploring costs so many times what two plans in a row expect greedy to lose
-    focused: bool = True  # once most users are served, what matters is covered first
-    doubting: int = 4  # of so many covering policies one is planned in a world that may be true
-    # Greedy gains something if it is better than today's policy in so many worlds; where users are
-    # too few to learn from, in all of them.
-    shown: float = 0.95
+    apart: bool = True  # explorers are asked for other cells than those who follow greedy
+    paths: int = 2000  # rollouts in the known model, for expected visits
+    whole_worlds: int = 32  # sampled worlds in which the greedy policy is compared
+    even: float = 1.0  # exploration budget per suboptimality that two plans in a row expect
+    focused: bool = True  # once most users are served, cells that may improve greedy come first
+    doubting: int = 4  # of so many covering policies one is planned in a sampled world
+    shown: float = 0.95  # greedy serves once it is better than today's policy in so many worlds
 
 
 @dataclass(frozen=True, eq=False)
-class Question:
-    """What is asked of a block: up to ``most`` first visits of a user to ``wanted`` cells."""
+class VisitQuery:
+    """First visits that a block is asked for: up to ``most`` of a user, to ``wanted`` cells."""
 
     most: int
     wanted: Bools  # (2, L, S, A), of those who follow the greedy policy and of those who explore
@@ -59,33 +51,40 @@ class Question:
 
 
 @dataclass(frozen=True, eq=False)
-class Greedy:
-    """A greedy policy, and what may be missing from it."""
+class GreedyPolicy:
+    """The greedy policy, compared with others in sampled worlds."""
 
     actions: Ints  # (H, S)
-    earned: float  # where what is unknown pays nothing
-    # In worlds that may be true: the value of the best policy, and its own, (2, worlds).
-    values: Floats
-    # How much the best policies of these worlds come to a cell, (L, S, A), by what they gain.
-    worth: Floats
-    shown: float  # in how many of these worlds it is better than today's policy
+    value: float  # where what is unknown pays nothing
+    values: Floats  # (2, worlds): of the optimal policy of each world, and its own there
+    worth: Floats  # (L, S, A), visits of these optimal policies, by what they gain; at most 1
+    shown: float  # fraction of the worlds in which it is better than today's policy
 
 
-def gains(values: Floats) -> Floats:
-    """How much better the best is than what serves, of rows of both in some worlds."""
+def advantage(values: Floats) -> Floats:
+    """How much better the optimal policy is than the one that serves, by rows of both values."""
     better: Floats = np.maximum(values[0] - values[1], 0.0)
     return better
 
 
-def shares(values: Floats) -> Floats:
-    """The same as parts of 1, and equal ones where nothing is gained."""
-    better = gains(values)
+def normalised(values: Floats) -> Floats:
+    """Advantages as fractions of their sum; equal ones where there is none."""
+    better = advantage(values)
     total = better.sum()
     return better / total if total > 0 else np.full(len(better), 1.0 / len(better))
 
 
-class Explorer:
-    """Plans for one world's sizes; keeps nothing."""
+class ExplorationPlanner:
+    """Plans in the known model and in worlds drawn from the posterior; keeps nothing.
+
+    Args:
+        posterior: of transitions and rewards.
+        start: distribution of the first state, (S,).
+        horizon: steps of an episode.
+        constants: of exploration.
+        rng: of samples and ties.
+        today: probabilities (H, S, A) of the policy that serves today; uniform if ``None``.
+    """
 
     def __init__(
         self,
@@ -99,10 +98,10 @@ class Explorer:
         self.posterior, self.start, self.horizon = posterior, start, horizon
         self.constants, self.rng, self.today = constants, rng, today
 
-    # Policies.
+    # Values.
 
     def best(self, P: Floats, r: Floats) -> tuple[Ints, float]:
-        """The best actions (H, S) in a world, and their value; ties are broken at random."""
+        """The optimal actions (H, S) of a world, ties broken at random, and their value."""
         from tacit.tabular.exploration_loops import best_actions
 
         _, S, A = r.shape
@@ -111,7 +110,7 @@ class Explorer:
         return actions, float(self.start @ values)
 
     def value(self, P: Floats, r: Floats, actions: Ints) -> float:
-        """What a policy earns in a world."""
+        """The value of a policy in a world."""
         from tacit.tabular.exploration_loops import value_of
 
         fixed = actions.view()
@@ -119,15 +118,15 @@ class Explorer:
         return float(self.start @ value_of(P, r, fixed))
 
     def known_value(self, actions: Ints) -> float:
-        """What a policy earns where what is unknown pays nothing."""
-        return self.value(self.posterior.transitions, self.posterior.rewards, actions)
+        """The value of a policy where what is unknown pays nothing."""
+        return self.value(*self._known, actions)
 
     def random_value(self) -> float:
-        """What actions at random earn there."""
+        """The value of uniform actions there."""
         return self._stochastic_value(*self._known, None)
 
     def _stochastic_value(self, P: Floats, r: Floats, table: Floats | None) -> float:
-        """What probabilities of actions, (H, S, A), earn in a world, or all alike."""
+        """The value of probabilities of actions, (H, S, A), in a world; of uniform ones if none."""
         if table is None:
             P, r = (x.mean(axis=2, keepdims=True) for x in (P, r))
         else:
@@ -135,22 +134,16 @@ class Explorer:
             r = (r * table).sum(axis=2, keepdims=True)
         return self.value(P, r, np.zeros((self.horizon, P.shape[1]), dtype=np.int64))
 
-    def todays(self, count: int) -> list[Ints]:
-        """Actions (H, S), drawn for every step: whoever follows them does as today's policy."""
-        _, S, A = self.posterior.visits.shape
-        table = np.full((1, S, A), 1.0 / A) if self.today is None else self.today
-        drawn = self.rng.random((count, self.horizon, S, 1))
-        return list((drawn > np.cumsum(table, axis=-1)[..., :-1]).sum(axis=-1))
-
     @property
     def _known(self) -> tuple[Floats, Floats]:
         return self.posterior.transitions, self.posterior.rewards
 
-    def greedy(self, before: Ints | None) -> Greedy:
-        """The greedy actions, and what they lose in worlds that may be true.
+    # Policies.
 
-        They are the best where what is unknown pays nothing, unless those ``before`` are better in
-        too many of the worlds.
+    def greedy(self, before: Ints | None) -> GreedyPolicy:
+        """The best policy where what is unknown pays nothing, judged in sampled worlds.
+
+        Actions ``before`` that serve already stay, unless the new ones are better in enough worlds.
         """
         found = self.best(*self._known)[0]
         tried = [found] if before is None else [found, before]
@@ -167,14 +160,13 @@ class Explorer:
             better = np.sign(np.round(values[1] - values[2], 9))
             chosen = int((1.0 + better.mean()) / 2.0 < self.constants.certain)
         both = values[[0, 1 + chosen]]
-        worth = np.tensordot(shares(both), used, 1)
-        earned = self.known_value(tried[chosen])
-        shown = float((np.round(both[1] - values[-1], 9) > 0).mean())
+        worth = np.tensordot(normalised(both), used, 1)
         worth /= max(float(worth.max()), 1e-9)
-        return Greedy(tried[chosen], earned, both, worth, shown)
+        shown = float((np.round(both[1] - values[-1], 9) > 0).mean())
+        return GreedyPolicy(tried[chosen], self.known_value(tried[chosen]), both, worth, shown)
 
     def sampled(self, greedy: Ints, count: int) -> tuple[list[Ints], Floats]:
-        """The best actions of worlds that may be true, and their values beside greedy's there."""
+        """Optimal actions of sampled worlds, and their values beside greedy's, (2, count)."""
         found, values = [], np.zeros((2, count))
         for i in range(count):
             P, r, _ = self.posterior.sample(self.rng)
@@ -184,22 +176,27 @@ class Explorer:
         return found, values
 
     def covering(
-        self, count: int, users: float, noise: float, serving: Greedy | None
+        self, count: int, users: float, noise: float, serving: GreedyPolicy | None
     ) -> list[Ints]:
-        """Policies for what is unknown, each for what those before it leave uncovered.
+        """Policies that visit what is unknown, each what those before it leave uncovered.
 
-        ``users`` is how many follow each of them, and ``noise`` that of a count. Beside a greedy
-        policy that is ``serving`` most users, what may improve it is covered first, by ways that
-        earn something. Some are planned in a world that may be true: a way that is taken not to
-        exist would never be tried again.
+        Some are planned in a sampled world: a way that is taken not to exist would never be tried
+        again.
+
+        Args:
+            count: how many.
+            users: who follow each of them.
+            noise: standard deviation of a count.
+            serving: the greedy policy, if it serves most users: then cells that may improve it come
+                first, by policies that earn something.
         """
         c, P, unknown = self.constants, self.posterior.transitions, 1.0 - self.posterior.known
         covered, found, earning = np.zeros(unknown.shape), [], np.zeros(unknown.shape)
         if c.focused and serving is not None:
-            # Cells that matter to no world that may be true count .3 beside others.
+            # Cells that matter in no sampled world count .3 beside others.
             rough = 1.0 / (1.0 + (self.posterior.visits / 12.0) ** 2)
             unknown = serving.worth * rough + 0.3 * unknown
-            scale = self.best(P, unknown)[1] / max(serving.earned, 1e-9)
+            scale = self.best(P, unknown)[1] / max(serving.value, 1e-9)
             earning = 0.5 * scale * self.posterior.rewards
         for i in range(count):
             missing = unknown / (1.0 + (covered / (noise * _DETECT)) ** 2)
@@ -210,6 +207,21 @@ class Explorer:
             covered += users * np.minimum(self._occupancy(P, actions), 1.0)
         return found
 
+    def cost(self, greedy: GreedyPolicy, explorers: list[Ints], weights: Floats) -> float:
+        """Loss of explorers beside the greedy policy, as a fraction of the value range."""
+        if greedy.value <= 1e-6:
+            return 1.0
+        explored = float(weights @ [self.known_value(actions) for actions in explorers])
+        value_range = max(greedy.value - self.random_value(), 0.1 * greedy.value)
+        return min(1.0, max(self.constants.min_cost, (greedy.value - explored) / value_range))
+
+    def todays(self, count: int) -> list[Ints]:
+        """Actions (H, S) drawn at every step from today's policy: who follows them follows it."""
+        _, S, A = self.posterior.visits.shape
+        table = np.full((1, S, A), 1.0 / A) if self.today is None else self.today
+        drawn = self.rng.random((count, self.horizon, S, 1))
+        return list((drawn > np.cumsum(table, axis=-1)[..., :-1]).sum(axis=-1))
+
     def _occupancy(self, P: Floats, actions: Ints) -> Floats:
         """Expected visits (L, S, A) as far as rows are known."""
         from tacit.tabular.exploration_loops import occupancy
@@ -218,54 +230,60 @@ class Explorer:
         occupancy(P, self.start, actions, visits)
         return visits
 
-    # Questions.
+    # Queries.
 
-    def walks(self, policies: Ints, weights: Floats) -> Walks:
-        """Ways of users of a mixed policy, as far as is known."""
+    def rollouts(self, policies: Ints, weights: Floats) -> Rollouts:
+        """Paths of users of a mixed policy in the known model; unknown rows lead anywhere."""
         from tacit.tabular.exploration_loops import walk
 
-        share, everybody = 1.0 - float(weights[0]), np.arange(len(weights))
+        explore, components = 1.0 - float(weights[0]), np.arange(len(weights))
         moves, found = np.cumsum(self.posterior.whole_rows(), axis=-1), []
         # Explorers are few, and what they see counts as much: half of the paths are theirs.
-        for part, whose in ((1.0 - share, everybody[:1]), (share, everybody[1:])):
-            count = 0 if part <= 0.0 else self.constants.paths // (2 if part < 1.0 else 1)
-            drawn = everybody[:0]
+        for share, whose in ((1.0 - explore, components[:1]), (explore, components[1:])):
+            count = 0 if share <= 0.0 else self.constants.paths // (2 if share < 1.0 else 1)
+            drawn = components[:0]
             if count:
                 drawn = self.rng.choice(whose, size=count, p=weights[whose] / weights[whose].sum())
             path = np.zeros((count, self.horizon), dtype=np.int64)
             walk(self.rng, np.cumsum(self.start), moves, policies, drawn, path)
-            found.append((part, path))
-        return Walks(tuple(found), self.posterior.visits.shape)
+            found.append((share, path))
+        return Rollouts(tuple(found), self.posterior.visits.shape)
 
-    def question(self, walks: Walks, users: int, noise_of: Callable[[int], float]) -> Question:
-        """The cells, and how many of a user, that make most known: the sum of log (1 + gain)."""
+    def query(self, paths: Rollouts, users: int, noise_of: Callable[[int], float]) -> VisitQuery:
+        """The most informative cells: those with the largest sum of log (1 + signal^2).
+
+        Args:
+            paths: of users in the next block.
+            users: of the block.
+            noise_of: standard deviation of the noise if so many visits of a user count.
+        """
         visits, c = self.posterior.visits, self.constants
         best, best_score = None, -1.0
         sets = [visits <= threshold for threshold in c.thresholds]
         sets = [wanted for wanted in sets if wanted.any()]
         pairs = [(i, j) for i in range(len(sets)) for j in range(len(sets)) if c.apart or i == j]
-        for most in sorted({min(most, self.horizon) for most in c.most}):
-            parts = [walks.parts(wanted, most) for wanted in sets]
+        for most in sorted({min(most, self.horizon) for most in c.visits_per_user}):
+            parts = [paths.first_visits(wanted, most) for wanted in sets]
             for i, j in pairs:
                 expected = parts[i][0] + parts[j][1]
                 signal = users * expected / noise_of(most)
                 score = float(np.log1p(signal**2 / (_DETECT**2 + visits**2)).sum())
                 if best is None or score > 1.02 * best_score:
                     best_score = score
-                    best = Question(most, np.stack([sets[i], sets[j]]), expected)
+                    best = VisitQuery(most, np.stack([sets[i], sets[j]]), expected)
         assert best is not None  # noqa: S101  (the last threshold is infinite)
         return best
 
 
 @dataclass(frozen=True, eq=False)
-class Walks:
-    """Ways of users: of those who follow the greedy policy, and of those who explore."""
+class Rollouts:
+    """Paths of users: of those who follow the greedy policy, and of those who explore."""
 
-    kinds: tuple[tuple[float, Ints], ...]  # their share, and cells (paths, H) on their way
+    kinds: tuple[tuple[float, Ints], ...]  # fraction of the users, and cells (paths, H)
     shape: tuple[int, ...]  # of cells, (L, S, A)
 
-    def parts(self, wanted: Bools, most: int) -> list[Floats]:
-        """First visits to wanted cells that count, of one of all users: of both kinds of them."""
+    def first_visits(self, wanted: Bools, most: int) -> list[Floats]:
+        """First visits to wanted cells that count, per user: of both kinds of users."""
         from tacit.tabular.exploration_loops import count_paths
 
         found, flat = [], np.ascontiguousarray(wanted).reshape(-1)
@@ -277,14 +295,14 @@ class Walks:
 
     @property
     def came(self) -> Floats:
-        """The share of users who come to each cell."""
+        """The fraction of users who come to each cell."""
         everywhere = np.ones(self.shape, dtype=bool)
-        followed, explored = self.parts(everywhere, everywhere.size)
+        followed, explored = self.first_visits(everywhere, everywhere.size)
         return followed + explored
 
     @property
     def visits(self) -> Floats:
-        """How often a user comes to each cell, in the mean."""
+        """Expected visits of a user to each cell."""
         found = np.zeros(np.prod(self.shape, dtype=np.int64))
         for share, path in self.kinds:
             found += np.bincount(path.ravel(), minlength=found.size) * (share / max(len(path), 1))

@@ -1,4 +1,4 @@
-"""What the specs of finite worlds with known features share."""
+"""Base of the specs of finite worlds with known features."""
 
 from __future__ import annotations
 
@@ -62,7 +62,14 @@ def fingerprint(*values: Any) -> str:
 def check_mean_rewards(
     name: str, values: ArrayLike, horizon: int, sizes: tuple[int, int]
 ) -> Floats:
-    """Read-only mean rewards, (1 or H, S, A); of any size."""
+    """Read-only mean rewards, (1 or H, S, A); of any size.
+
+    Args:
+        name: of the argument, for errors.
+        values: the rewards.
+        horizon: H.
+        sizes: S and A.
+    """
     table = numbers(name, values)
     if table.ndim != 3 or len(table) not in (1, horizon) or table.shape[1:] != sizes:
         raise InvalidArgument(

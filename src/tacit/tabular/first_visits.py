@@ -1,4 +1,4 @@
-"""What a few of a user's steps show: where she went, and what it paid, when she first tried it."""
+"""Statistic of a user's first visits: where they led and what they paid."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tacit.data.reading import read_codes, read_steps
 from tacit.privacy.arguments import one_of, positive, whole_number
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, Bools, Floats, Ints, Layout, LoopSums, Part
-from tacit.tabular.spec import settle
-from tacit.tabular.visits import by_row, followed
+from tacit.tabular.policy import followed
+from tacit.tabular.spec import by_row, settle
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,18 +39,19 @@ class FirstVisits(LoopSums):
     ``first_paid`` (L, S, A), one where she was paid anything for the first time, whether the step
     counts or not, with weight v (nothing with ``whole``).
 
-    Sensitivity. Steps that count are in different cells, so a user's transitions are at most
-    m = min(most, L S A, H) ones in coordinates of their own, her rewards at most m numbers in
-    [0, 1], and there is at most one first pay: her vector has squared length at most
-    q = m (1 + w^2) + v^2 times unit^2. With ``whole`` she has n_i steps in cell i and sum n_i <= H,
-    of which L - 1 are in cells of single steps and the others may all be in one, so that
-    q = (1 + w^2) ((H - L + 1)^2 + L - 1). ``unit`` is 1 / sqrt(q):
-    no user's vector is longer than 1, whatever is asked. No entry is negative, so the inner product
-    of two users' vectors is not negative either, and their squared distance is at most the sum of
-    both squared lengths: sqrt(2) for replace-one, 1 against zero. It is attained by two users in
-    2 m different cells with rewards of 1. In the 1-norm the length is at most
-    p = m (1 + w) + v, or H (1 + w), times unit, and twice as much for replace-one; with
-    ``norm="l1"``, ``unit`` is 1 / p.
+    Formal guarantees:
+        - Sensitivity: Steps that count are in different cells, so a user's transitions are at most
+          m = min(most, L S A, H) ones in coordinates of their own, her rewards at most m numbers in
+          [0, 1], and there is at most one first pay: her vector has squared length at most
+          q = m (1 + w^2) + v^2 times unit^2. With ``whole`` she has n_i steps in cell i and sum
+          n_i <= H, of which L - 1 are in cells of single steps and the others may all be in one, so
+          that q = (1 + w^2) ((H - L + 1)^2 + L - 1). ``unit`` is 1 / sqrt(q): no user's vector is
+          longer than 1, whatever is asked. No entry is negative, so the inner product of two users'
+          vectors is not negative either, and their squared distance is at most the sum of both
+          squared lengths: sqrt(2) for replace-one, 1 against zero. It is attained by two users in 2
+          m different cells with rewards of 1. In the 1-norm the length is at most
+          p = m (1 + w) + v, or H (1 + w), times unit, and twice as much for replace-one; with
+          ``norm="l1"``, ``unit`` is 1 / p.
     """
 
     wanted: Bools  # (L, S, A), or (M, L, S, A)
@@ -121,7 +121,7 @@ class FirstVisits(LoopSums):
 
     @property
     def unit(self) -> float:
-        """What one visit adds to a sum."""
+        """Contribution of one visit to a sum."""
         return 1.0 / (self._length if self.norm == "l2" else self._sum)
 
     @property
@@ -144,12 +144,12 @@ class FirstVisits(LoopSums):
         return self._most * (1.0 + self.weight) + first
 
     def l2(self, relation: Relation) -> float:
-        """See the class."""
+        """L2 sensitivity; the class has the proof."""
         apart = 1.0 if checked_relation(relation) is Relation.ZERO_OUT else math.sqrt(2.0)
         return apart * (1.0 if self.norm == "l2" else self._length / self._sum)
 
     def l1(self, relation: Relation) -> float:
-        """See the class."""
+        """L1 sensitivity; the class has the proof."""
         apart = 1.0 if checked_relation(relation) is Relation.ZERO_OUT else 2.0
         return apart * (1.0 if self.norm == "l1" else self._sum / self._length)
 
@@ -171,12 +171,13 @@ class FirstVisits(LoopSums):
         return self.layout.pack(values | {"first_paid": np.zeros(cells)})
 
     def _sums(self, block: Block, separate: bool) -> Floats:
-        from tacit.tabular.visit_loops import count_first_visits
+        from tacit.data.reading import read_codes, read_steps
+        from tacit.tabular.exploration_loops import count_first_visits
 
         free = self.cells[0] > 1 or self.horizon == 1
         follows = np.zeros(self.cells[1:], dtype=np.int64) if free else None
         states, actions, rewards = read_steps(block, self.horizon, follows)
-        admitted, taken = followed(block, states, actions, self.policy, self.version)
+        admitted, taken = followed(self, block, (states, actions))
         rows = block.users if separate else 1
         sums = {part.name: np.zeros((rows, *part.shape)) for part in self.layout.parts}
         drawn = np.where(admitted, read_codes(block, "components", (block.users,)), 0)

@@ -26,8 +26,7 @@ from tacit.core.algorithm import Floats
 from tacit.privacy.arguments import positive, whole_number
 from tacit.tabular.algorithm import OptimismOptions
 from tacit.tabular.policy import Policy
-from tacit.tabular.spec import FiniteSpec
-from tacit.tabular.visits import row_of
+from tacit.tabular.spec import FiniteSpec, row_of
 
 # No action is less likely than this before the steps of a release: nothing that was learnt from
 # less is held against it for ever.
@@ -76,11 +75,15 @@ class MirrorOptions(OptimismOptions):
 
 
 def improved(table: Floats, world: Optimistic, spec: FiniteSpec, options: MirrorOptions) -> Floats:
-    """A stochastic policy (H, S, A) after its mirror steps in an optimistic world.
+    """A stochastic policy after mirror steps, which multiply probabilities by exp(eta Q).
 
-    Each multiplies every action's probability by exp(eta Q).
+    Args:
+        table: the policy before, (H, S, A).
+        world: the optimistic world that Q is of.
+        spec: of the world.
+        options: of mirror steps.
     """
-    from tacit.tabular.planning_loops import mirror_steps
+    from tacit.tabular.mirror_loops import mirror_steps
 
     H, S = spec.horizon, spec.states
     start = np.full(S, 1.0 / S) if spec.start is None else np.array(spec.start)

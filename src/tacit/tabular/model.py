@@ -89,7 +89,7 @@ class FiniteModel:
 
     @cached_property
     def spec(self) -> FiniteSpec:
-        """What an agent may know of it."""
+        """Public facts, for agents."""
         values, start = (tuple(array.tolist()) for array in (self.reward_values, self.start))
         return FiniteSpec(self.states, self.actions, self.horizon, self.stationary, values, start)
 
@@ -104,14 +104,14 @@ class FiniteModel:
         return table
 
     @cached_property
-    def moves(self) -> Outcomes:
+    def moves(self) -> OutcomeTable:
         """Next states, for samplers."""
-        return Outcomes(self.transitions, "the simulator's transitions")
+        return OutcomeTable(self.transitions, "the simulator's transitions")
 
     @cached_property
-    def first_states(self) -> Outcomes:
+    def first_states(self) -> OutcomeTable:
         """First states, for samplers, in one row."""
-        return Outcomes(self.start[np.newaxis], "the simulator's first states")
+        return OutcomeTable(self.start[np.newaxis], "the simulator's first states")
 
     @cached_property
     def conditional_rewards(self) -> Floats:
@@ -120,7 +120,7 @@ class FiniteModel:
 
     @property
     def chances(self) -> tuple[Any, Any, Any, Any, Any, Any]:
-        """What samplers of single users draw from: first states, next states and rewards."""
+        """Arrays that samplers draw from: first states, next states and rewards."""
         first, moves = self.first_states, self.moves
         states = first.successors[0], first.cumulative[0], moves.successors, moves.cumulative
         return *states, self.cumulative_rewards, self.reward_values
@@ -129,13 +129,6 @@ class FiniteModel:
     def cumulative_rewards(self) -> Floats:
         """(L, S, A, m), the probabilities of rewards and those before them."""
         return cumulative_chances(self.reward_probabilities)
-
-    def __repr__(self) -> str:
-        kind = "stationary" if self.stationary else "not stationary"
-        return (
-            f"<FiniteModel: {self.states} states, {self.actions} actions, "
-            f"{self.horizon} steps, {kind}>"
-        )
 
 
 def optimal(model: FiniteModel | SparseModel) -> tuple[Floats, Policy]:
@@ -200,7 +193,7 @@ def _transition_rewards(model: FiniteModel, values: ArrayLike) -> Floats:
 
 
 # Probabilities in the form that samplers need.
-class Outcomes:
+class OutcomeTable:
     """Sparse rows of probabilities in the form that samplers need.
 
     ``successors`` (..., K) are the K most probable outcomes of every row, all that are possible
@@ -354,7 +347,7 @@ class SparseModel:
 
     @cached_property
     def spec(self) -> FiniteSpec:
-        """What an agent may know of it."""
+        """Public facts, for agents."""
         values = check_reward_values(np.unique(np.append(self.reward, 0.0)))
         allowed = None
         if not self.allowed.all():
@@ -410,7 +403,7 @@ class SparseModel:
 
     @cached_property
     def chances(self) -> tuple[Any, Any, Any, Any, Any, Any, Any]:
-        """What samplers of single users draw from."""
+        """Arrays that samplers of single users draw from."""
         first = np.flatnonzero(self.start).astype(np.int32)
         start: Floats = cumulative_chances(self.start[first])
         begins, ends = (
@@ -422,12 +415,6 @@ class SparseModel:
     def _matrix(self, values: Floats) -> Any:
         shape = (self.states * self.actions, self.states)
         return csr_matrix((values, self.target, self.pointers), shape=shape)
-
-    def __repr__(self) -> str:
-        return (
-            f"<SparseModel: {self.states} states, {self.actions} actions, {self.horizon} steps, "
-            f"{len(self.source)} possible transitions>"
-        )
 
 
 def _codes(name: str, values: ArrayLike) -> NDArray[Any]:

@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import softmax
 
 from tacit.core.algorithm import BlockInfo, BlockSizes, Floats, Plan, Progress, Queries, Query
 from tacit.core.constructors import make_agent
 from tacit.core.problem import Schedule
-from tacit.data.columns import as_numbers, require_shape
 from tacit.data.episodes import Episodes
+from tacit.data.reading import as_numbers, require_shape
 from tacit.privacy.arguments import FilePath, checked_number, instance_of, one_of, whole_number
 from tacit.privacy.errors import BudgetExceeded, InvalidArgument
 from tacit.privacy.exact import ADDITIONS, CHUNK, grid_step
@@ -32,7 +33,7 @@ from tacit.privacy.models import Privacy
 from tacit.privacy.statistic import Block, Ints
 from tacit.store.store import Store
 from tacit.tabular.algorithm import FiniteAlgorithm
-from tacit.tabular.policy import Policy, check_policy, softmax, uniform_policy
+from tacit.tabular.policy import Policy, check_policy, uniform_policy
 from tacit.tabular.return_statistics import (
     ActionCounts,
     Interval,
@@ -45,34 +46,18 @@ from tacit.tabular.spec import FiniteSpec
 if TYPE_CHECKING:
     from tacit.core.problem import Problem
 
-
 # How bold policies are: the second moment of weights, as predicted.
 _MOMENTS = (1.1, 1.3, 1.7, 2.5, 5.0, 12.0)
-
-
 # Where behaviour is unknown, its share of the budget, and that of the failure probability.
 _COUNTED, _DOUBTED = 0.2, 0.2
-
-
 # Larger blocks are made part by part, where users are simulated.
 _IN_MEMORY = 1 << 17
-
-
 _WORDS = ("uniform", "logged", "unknown")
-
-
 _METHODS = {
     "returns": ("tacit.tabular.pessimistic_improvement", "PessimisticImprovement"),
     "counts": ("tacit.tabular.pessimistic_vi", "PessimisticVI"),
     "features": ("tacit.linear.pessimistic_lsvi", "PessimisticLSVI"),
 }
-
-
-@dataclass(frozen=True)
-class OfflineConstants:
-    """Chosen on sparse_mdp with 200 and 500 states, seeds 320 and 321."""
-
-    caution: float = 0.5  # standard deviations that are taken off what is believed of an action
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,16 +71,17 @@ class OfflineOptions:
             and is to be estimated.
         confidence: with which probability all intervals hold.
         judged: the share of users who judge and are not learnt from.
-        constants: constants of the search; no guarantee and no interval depends on them.
+        caution: standard deviations taken off what is believed of an action; chosen on sparse_mdp
+            with 200 and 500 states. No guarantee and no interval depends on it.
     """
 
     behaviour: Policy | Literal["uniform", "logged", "unknown"] = "uniform"
     confidence: float = 0.95
     judged: float = 0.5
-    constants: OfflineConstants = OfflineConstants()
+    caution: float = 0.5
 
     def __post_init__(self) -> None:
-        instance_of("constants", self.constants, OfflineConstants)
+        checked_number("caution", self.caution, ">= 0", lambda number: number >= 0.0)
         if not isinstance(self.behaviour, Policy) and self.behaviour not in _WORDS:
             raise InvalidArgument(
                 f"behaviour must be a Policy or one of {_WORDS}, got {self.behaviour!r}"
@@ -174,32 +160,23 @@ def _shown(interval: Interval) -> str:
 class Candidates:
     """K policies between today's and the boldest that the evidence speaks for, in this order."""
 
-    betas: Floats  # (K,), how far they are tilted
     tables: Floats  # (K, F, S, A), their probabilities by phase
     moments: Floats  # (K,), second moments of an episode's weights, as predicted
 
 
 @dataclass(frozen=True, eq=False)
 class OfflineState:
-    """What releases told.
+    """Behaviour, and what both blocks taught."""
 
-    Attributes:
-        behaviour: Today's probabilities, (1 or H, S, A); estimated ones if they are unknown.
-        bounds: Upper bounds of them, by which returns are weighted.
-        learnt: What the first block taught; ``None`` before it.
-        judged: Policies that the second block judged; ``None`` before it.
-        intervals: Their values, and today's at the end.
-    """
-
-    behaviour: Floats
-    bounds: Floats
-    learnt: Any = None
-    judged: Candidates | None = None
-    intervals: tuple[Interval, ...] = ()
+    behaviour: Floats  # (1 or H, S, A), today's probabilities; estimated ones if they are unknown
+    bounds: Floats  # upper bounds of them, by which returns are weighted
+    learnt: Any = None  # what the first block taught; none before it
+    judged: Candidates | None = None  # policies that the second block judged; none before it
+    intervals: tuple[Interval, ...] = ()  # their values, and today's at the end
 
 
 class OfflineAlgorithm(FiniteAlgorithm[OfflineState]):
-    """Learns from a log and judges what it learnt; serves nobody."""
+    """Learns from a log and judges what it learnt; it serves no users."""
 
     offline = True
     knows_admissible: ClassVar[bool] = True
@@ -228,12 +205,12 @@ class OfflineAlgorithm(FiniteAlgorithm[OfflineState]):
         self.schedule = Schedule("learn, then judge", (self.users - judged, judged))
 
     def init(self) -> OfflineState:
-        """What is said of today's behaviour."""
+        """Today's behaviour, as the options say it."""
         return OfflineState(self.behaviour, self.behaviour)
 
     @property
     def why(self) -> str:
-        """What was chosen for this world, budget and length, in words."""
+        """The choices made for this log and budget, in words."""
         learnt, judged = self.schedule.blocks
         return f"learns from {learnt:,} users, judges by {judged:,}; behaviour {self.how}"
 
@@ -248,7 +225,14 @@ class OfflineAlgorithm(FiniteAlgorithm[OfflineState]):
     def learn(
         self, state: OfflineState, plan: Plan, block: BlockInfo, rng: np.random.Generator
     ) -> Queries[OfflineState]:
-        """Of the first block what is learnt from; of the second returns under other policies."""
+        """Queries for what is learnt from, then for returns under other policies.
+
+        Args:
+            state: what was learnt so far.
+            plan: the policies to judge, once there are some.
+            block: users to learn from, or users who judge.
+            rng: not used.
+        """
         failure = 1.0 - self.options.confidence
         if state.learnt is None:
             left = 1.0
@@ -275,7 +259,7 @@ class OfflineAlgorithm(FiniteAlgorithm[OfflineState]):
         """Queries to the first block, under today's behaviour; returns what they taught."""
 
     def _weighted(self, judged: Candidates, bounds: Floats) -> WeightedReturns:
-        """What the second block is asked; today's policy comes last, and is never weighted."""
+        """Query to the second block; today's policy comes last, and is never weighted."""
         tables = judged.tables
         bounds = np.broadcast_to(bounds, np.broadcast_shapes(bounds.shape, tables.shape[1:]))
         ratios = np.divide(
@@ -304,9 +288,13 @@ class OfflineAlgorithm(FiniteAlgorithm[OfflineState]):
     def plan(
         self, state: OfflineState, last: Plan | None, at: Progress, rng: np.random.Generator
     ) -> Plan:
-        """What is recommended, once there is evidence; until then, what is done today.
+        """The recommended policy, once it was judged; until then, today's.
 
-        It leaves the policies that are to be judged.
+        Args:
+            state: what was learnt so far.
+            last: the plan before.
+            at: where the run stands.
+            rng: decides ties.
         """
         today = self._policy(self.behaviour)
         if state.learnt is None:
@@ -322,7 +310,7 @@ class OfflineAlgorithm(FiniteAlgorithm[OfflineState]):
         return Plan(found.policy, greedy, state.judged)
 
     def recommendation(self, state: OfflineState) -> Recommendation | None:
-        """What came of it, once both blocks were asked; else ``None``."""
+        """Result, once both blocks were asked; else ``None``."""
         if state.judged is None:
             return None
         *found, today = state.intervals
@@ -367,7 +355,7 @@ class TiltedPolicies(ABC):
     def __init__(self, algorithm: OfflineAlgorithm, state: OfflineState) -> None:
         self.algorithm, self.spec, self.allowed = algorithm, algorithm.spec, algorithm.allowed
         self.behaviour, self.learnt = state.behaviour, state.learnt
-        self.caution = algorithm.options.constants.caution
+        self.caution = algorithm.options.caution
 
     @abstractmethod
     def tilted(self, beta: float) -> Floats:
@@ -381,7 +369,8 @@ class TiltedPolicies(ABC):
         """Probabilities in proportion to today's times exp(beta score / R)."""
         with np.errstate(divide="ignore"):
             logits = np.log(self.behaviour) + beta / self.spec.most_return * scores
-        return softmax(np.where(self.allowed, np.maximum(logits, -1e9), -np.inf))
+        allowed = np.where(self.allowed, np.maximum(logits, -1e9), -np.inf)
+        return np.asarray(softmax(allowed, axis=-1))
 
     def candidates(self, moments: Sequence[float]) -> Candidates:
         """Tilts that reach these moments, or the boldest there is; rising."""
@@ -395,7 +384,7 @@ class TiltedPolicies(ABC):
             if not betas or 10.0**low > 1.05 * betas[-1]:
                 betas.append(10.0**low)
         tables = np.stack([self.tilted(beta) for beta in betas])
-        return Candidates(np.array(betas), tables, np.array([*map(self.moment, tables)]))
+        return Candidates(tables, np.array([*map(self.moment, tables)]))
 
 
 class PlannedPolicies(TiltedPolicies):
@@ -407,11 +396,11 @@ class PlannedPolicies(TiltedPolicies):
 
     @abstractmethod
     def lower_values(self, step: int, after: Floats, left: float) -> Floats:
-        """What actions are surely worth, (S, A), if states are worth ``after`` one step later."""
+        """Lower bounds of action values, (S, A), if states are worth ``after`` one step later."""
 
     @abstractmethod
     def expected(self, step: int, after: Floats) -> Floats:
-        """What is expected one step later, (S, A), as the model has it."""
+        """Expected values one step later, (S, A), in the model."""
 
     def _today_at(self, step: int) -> Floats:
         today: Floats = self.behaviour[min(step, len(self.behaviour) - 1)]
@@ -488,7 +477,7 @@ def learn_offline(
 
     Users are split at random, by a public seed: a part is learnt from, the others judge. Somebody
     with several episodes is in one part, and judges with her first one, since intervals are about
-    people who are independent. Everybody pays the whole budget once.
+    people who are independent. All users pay the whole budget once.
 
     Args:
         episodes: the log; with ``user_ids`` where users have several episodes.
@@ -503,7 +492,7 @@ def learn_offline(
         confidence: with which probability, over users and noise, all intervals hold.
         judged: the share of users who judge.
         seed: of the split and of ties; public.
-        noise_seed: reproducible noise, for simulations only: it protects nobody.
+        noise_seed: reproducible noise, for simulations only: it protects no user.
         store: Where the run and what was spent are kept: a store, a file, a URL, or memory.
 
     >>> import tacit

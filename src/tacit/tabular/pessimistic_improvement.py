@@ -54,8 +54,8 @@ class PessimisticImprovement(OfflineAlgorithm):
 
     Deviations from the paper: there is none.
 
-    Cost: O(S A) per release, O(H K) per user who judges K policies. It serves nobody: those it
-    learns from were served before, and gain nothing.
+    Cost: O(S A) per release, O(H K) per user who judges K policies. It serves no users: those it
+    learns from were served before.
     """
 
     name = "pessimistic_improvement"

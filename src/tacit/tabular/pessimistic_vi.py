@@ -12,7 +12,8 @@ import numpy as np
 from tacit.core.algorithm import Floats, Queries, Query
 from tacit.privacy.errors import InvalidArgument
 from tacit.tabular.offline import OfflineAlgorithm, OfflineOptions, PlannedPolicies
-from tacit.tabular.visits import VisitCounts, row_of
+from tacit.tabular.spec import row_of
+from tacit.tabular.visits import VisitCounts
 
 if TYPE_CHECKING:
     from tacit.core.problem import Problem
@@ -41,7 +42,7 @@ class CountPolicies(PlannedPolicies):
     @cached_property
     def model(self) -> tuple[Floats, Floats, Floats, Any]:
         """P and r of what is known, visits, and which cells are known."""
-        from tacit.numerics.compiled import project
+        from tacit.tabular.count_loops import project
 
         S, moves = self.spec.states, np.array(self.learnt.transitions)
         n = moves.sum(axis=-1)
@@ -92,8 +93,8 @@ class PessimisticVI(OfflineAlgorithm):
     Wang (2021, "Is pessimism provably efficient for offline RL?") with practical widths, and what
     is proven of the result is its interval.
 
-    Cost: O(H S^2 A) per plan. It serves nobody: those it learns from were served before, and gain
-    nothing.
+    Cost: O(H S^2 A) per plan. It serves no users: those it
+    learns from were served before.
     """
 
     name = "pessimistic_vi"

@@ -1,8 +1,7 @@
-"""Policies: what an agent posts on the billboard. Immutable, versioned and public.
+"""Policies of finite worlds: immutable, versioned and public.
 
-Most users may follow what is best by all that is known, and a few try something else, many
-different things at once. Whom a user follows is drawn by her own device (:meth:`MixedPolicy.draw`)
-and is part of her episode: it is protected like the rest of it.
+Of a :class:`MixedPolicy` each user follows one component, which her own device draws by public
+weights; it is part of her episode, and protected like the rest of it.
 """
 
 from __future__ import annotations
@@ -15,23 +14,22 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.core.public_file import published, write_published
-from tacit.data.columns import Labels, checked_labels, code_of
-from tacit.data.sizes import Floats
-from tacit.privacy.arguments import fitting
+from tacit.data.sizes import check_bytes, check_size
+from tacit.privacy.arguments import fitting, whole_number
 from tacit.privacy.errors import CorruptFile, InvalidArgument
-from tacit.tabular.spec import FiniteSpec, settle
+from tacit.privacy.statistic import Floats, Ints
+from tacit.tabular.spec import check_labels, settle
 
 if TYPE_CHECKING:
+    from tacit.data.reading import Labels
+    from tacit.privacy.statistic import Block, Bools
     from tacit.tabular.model import FiniteModel, SparseModel
-
-
-Ints = NDArray[np.int64]
+    from tacit.tabular.spec import FiniteSpec
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Policy:
-    """What to do at each step in each state of a finite world.
+    """Actions, or probabilities of actions, at each step in each state of a finite world.
 
     Made by :meth:`deterministic`, :meth:`stochastic` or :meth:`uniform`. The arrays are copies
     and read-only: what was published cannot change.
@@ -51,8 +49,6 @@ class Policy:
     1
     >>> policy.labelled(["idle", "busy"], ["wait", "ask"]).act(0, "busy")
     'ask'
-    >>> policy.table()[0].tolist()
-    [[1.0, 0.0], [0.0, 1.0]]
     """
 
     probabilities: Floats | None
@@ -65,22 +61,19 @@ class Policy:
     def __post_init__(self) -> None:
         probabilities = _copied(self.probabilities, "probabilities", np.float64, "iuf")
         actions = _copied(self.actions, "actions", np.int64, "iu")
-        n_actions = _integer("n_actions", self.n_actions, 0)
-        version = _integer("version", self.version, 0)
+        n_actions = whole_number("n_actions", self.n_actions, least=0)
+        version = whole_number("version", self.version, least=0)
         if n_actions == 0:
             if probabilities is None:
                 raise InvalidArgument("n_actions must be given, and >= 1, beside actions")
             n_actions = probabilities.shape[-1] if probabilities.ndim else 0
-        if probabilities is not None or actions is None or not _valid(actions, n_actions):
-            try:
-                published().check(probabilities, actions, n_actions)
-            except ValueError as error:
-                raise InvalidArgument(str(error)) from None
-        settle(self, probabilities=probabilities, actions=actions)
-        settle(self, n_actions=n_actions, version=version)
-        if self.state_labels is not None or self.action_labels is not None:
-            for name, size in (("state_labels", self.states), ("action_labels", n_actions)):
-                settle(self, **{name: checked_labels(name, getattr(self, name), size)})
+        try:
+            _published().check(probabilities, actions, n_actions)
+        except ValueError as error:
+            raise InvalidArgument(str(error)) from None
+        arrays = {"probabilities": probabilities, "actions": actions}
+        settle(self, **arrays, n_actions=n_actions, version=version)
+        check_labels(self, self.states, n_actions)
 
     @classmethod
     def deterministic(cls, actions: ArrayLike, n_actions: int, version: int = 0) -> Policy:
@@ -101,27 +94,28 @@ class Policy:
     def uniform(cls, horizon: int, states: int, actions: int, version: int = 0) -> Policy:
         """Every action with the same probability, everywhere.
 
+        Args:
+            horizon: steps of an episode.
+            states: how many.
+            actions: how many.
+            version: which policy of its agent it is.
+
         >>> Policy.uniform(1, 1, 4).table().tolist()
         [[[0.25, 0.25, 0.25, 0.25]]]
         """
         sizes = {"horizon": horizon, "states": states, "actions": actions}
-        shape = tuple(_integer(name, size, 1) for name, size in sizes.items())
-        try:
-            table = np.full(shape, 1.0 / actions)
-        except (MemoryError, OverflowError, ValueError):  # more than NumPy can count
-            raise InvalidArgument(
-                f"horizon, states and actions are {shape}, but a table of them must fit in memory"
-            ) from None
-        return cls(table, None, version)
+        shape = tuple(check_size(name, size) for name, size in sizes.items())
+        check_bytes("a table of probabilities", shape)
+        return cls(np.full(shape, 1.0 / actions), None, version)
 
     @property
     def horizon(self) -> int:
-        """How many steps it prescribes."""
+        """Number of steps."""
         return int(self._tables.shape[0])
 
     @property
     def states(self) -> int:
-        """How many states it knows."""
+        """Number of states."""
         return int(self._tables.shape[1])
 
     @property
@@ -132,7 +126,7 @@ class Policy:
     def table(self) -> Floats:
         """The probabilities, (horizon, states, actions), also of a deterministic policy."""
         if self.actions is None:
-            return self._probabilities
+            return self._tables
         table = np.zeros((*self.actions.shape, self.n_actions))
         np.put_along_axis(table, self.actions[:, :, np.newaxis], 1.0, axis=2)
         return table
@@ -146,54 +140,43 @@ class Policy:
         order = np.array(permutation)
         if self.actions is None:
             return Policy.stochastic(self.table()[..., np.argsort(order)], self.version)
-        new = order[self.actions]
-        if not np.array_equal(np.sort(order), np.arange(self.n_actions)):
-            return Policy.deterministic(new, self.n_actions, self.version)
-        new.setflags(write=False)
-        # It was checked as it was, and other labels are as good.
-        policy = object.__new__(Policy)
-        kept = {"version": self.version, "n_actions": self.n_actions}
-        names = {"state_labels": self.state_labels, "action_labels": None}
-        vars(policy).update(probabilities=None, actions=new, **kept, **names)
-        return policy
+        return Policy(None, order[self.actions], self.version, self.n_actions, self.state_labels)
 
     def labelled(self, states: Sequence[str] | None, actions: Sequence[str] | None) -> Policy:
         """The same policy with names of states and actions."""
-        policy = object.__new__(Policy)
-        names = {
-            "state_labels": checked_labels("states", states, self.states),
-            "action_labels": checked_labels("actions", actions, self.n_actions),
-        }
-        vars(policy).update(vars(self) | names)
-        return policy
+        from tacit.data.reading import checked_labels
+
+        return self._with(
+            state_labels=checked_labels("states", states, self.states),
+            action_labels=checked_labels("actions", actions, self.n_actions),
+        )
 
     def as_version(self, version: int) -> Policy:
         """The same policy by another number."""
-        if version == self.version:
-            return self
-        policy = object.__new__(Policy)
-        vars(policy).update(vars(self) | {"version": _integer("version", version, 0)})
-        return policy
+        number = whole_number("version", version, least=0)
+        return self if number == self.version else self._with(version=number)
 
     @overload
     def act(self, step: int, state: int, rng: np.random.Generator | None = None) -> int: ...
     @overload
     def act(self, step: int, state: str, rng: np.random.Generator | None = None) -> int | str: ...
     def act(self, step: int, state: int | str, rng: np.random.Generator | None = None) -> int | str:
-        """The action at a step (from 0) in a state: by its label where the state is given by one.
+        """Action at a step (from 0) in a state, by its label if that is; ``rng`` if stochastic."""
+        if isinstance(state, str):
+            from tacit.data.reading import code_of
 
-        Only a stochastic policy needs ``rng``.
-        """
-        named = isinstance(state, str)
-        code = code_of("state", state, self.state_labels) if isinstance(state, str) else state
+            action = self.act(step, code_of("state", state, self.state_labels), rng)
+            return self.action_labels[action] if self.action_labels else action
         try:
-            action = published().choose(self.probabilities, self.actions, step, code, rng)
+            table = self.probabilities if self.actions is None else self.actions
+            return int(_published().choose(table, (step, state), rng))
         except ValueError as error:
             raise InvalidArgument(str(error)) from None
-        return self.action_labels[action] if named and self.action_labels else int(action)
 
     def publish(self, path: str | os.PathLike[str]) -> None:
         """Writes the public file, atomically, mode 0644; :mod:`tacit.published` reads it too."""
+        from tacit.core.public_file import write_published
+
         kind = "probabilities" if self.actions is None else "actions"
         arrays = {"n_actions": np.array(self.n_actions), kind: self._tables}
         write_published(path, self.version, arrays | self.label_arrays())
@@ -206,12 +189,9 @@ class Policy:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Policy:
         """Reads what :meth:`publish` wrote, executing nothing; a CorruptFile if it is damaged."""
-        reader = published()
+        stored = _stored(path, "PublishedPolicy")
+        labels = stored.state_labels, stored.action_labels
         try:
-            stored = reader.load(path)
-            if not isinstance(stored, reader.PublishedPolicy):
-                raise ValueError(f"{os.fspath(path)!r} holds a policy of another kind")
-            labels = stored.state_labels, stored.action_labels
             tables = stored.probabilities, stored.actions
             return cls(*tables, stored.version, stored.n_actions, *labels)
         except ValueError as error:
@@ -224,56 +204,22 @@ class Policy:
             f"{self.states} states, {self.n_actions} actions>"
         )
 
+    def _with(self, **changed: Any) -> Policy:
+        """A copy with fields that were checked already."""
+        policy = object.__new__(Policy)
+        vars(policy).update(vars(self) | changed)
+        return policy
+
     @property
     def _tables(self) -> NDArray[Any]:
-        return self._probabilities if self.actions is None else self.actions
-
-    @property
-    def _probabilities(self) -> Floats:
-        assert self.probabilities is not None  # noqa: S101  (checked when it was made)
-        return self.probabilities
-
-
-def _integer(name: str, value: int, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise InvalidArgument(f"{name} must be an integer >= {least}, got {value!r}")
-    return int(value)
-
-
-def _valid(actions: Ints, n_actions: int) -> bool:
-    right = actions.ndim == 2 and actions.size > 0
-    return right and bool(actions.min() >= 0) and bool(actions.max() < n_actions)
-
-
-def _copied(array: Any, name: str, dtype: type[np.generic], kinds: str) -> NDArray[Any] | None:
-    """A copy of numbers, or ``None``."""
-    if array is None:
-        return None
-    given = array if isinstance(array, np.ndarray) else np.asarray(fitting(name, array))
-    if given.dtype.kind not in kinds:
-        raise InvalidArgument(
-            f"{name} must be numbers of dtype {dtype.__name__}, got {given.dtype}"
-        )
-    return np.array(given, dtype=dtype, order="C")
-
-
-def softmax(logits: Floats) -> Floats:
-    """Probabilities along the last axis, proportional to the exponentials.
-
-    >>> softmax(np.array([0.0, 0.0, -np.inf])).tolist()
-    [0.5, 0.5, 0.0]
-    """
-    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    probabilities: Floats = weights / weights.sum(axis=-1, keepdims=True)
-    return probabilities
+        table = self.probabilities if self.actions is None else self.actions
+        assert table is not None  # noqa: S101  (checked when it was made)
+        return table
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class MixedPolicy:
     """Policies of one world, of which a user draws one and follows it for a whole episode.
-
-    Immutable and public. It has no table of its own: what a user does at one step tells which
-    policy she drew, and so what she does at the next.
 
     Args:
         components: the policies, all of the same sizes; all deterministic, or taken as stochastic.
@@ -302,31 +248,26 @@ class MixedPolicy:
         if not all(policy.is_deterministic for policy in given):
             given = tuple(Policy(policy.table(), None, version) for policy in given)
         try:
-            chances = published().check_mixed(len(given), np.array(weights))
+            chances = _published().check_mixed(len(given), np.array(weights))
         except ValueError as error:
             raise InvalidArgument(str(error)) from None
         tables = np.stack([p.table() if p.actions is None else p.actions for p in given])
-        tables.setflags(write=False)
-        self.__dict__.update(
-            components=tuple(policy.as_version(version) for policy in given),
-            tables=tables,
-            weights=chances,
-            version=version,
-        )
+        settle(self, tables=tables, weights=chances, version=version)
+        settle(self, components=tuple(policy.as_version(version) for policy in given))
 
     @property
     def horizon(self) -> int:
-        """How many steps it prescribes."""
+        """Number of steps."""
         return self.components[0].horizon
 
     @property
     def states(self) -> int:
-        """How many states it knows."""
+        """Number of states."""
         return self.components[0].states
 
     @property
     def n_actions(self) -> int:
-        """How many actions there are."""
+        """Number of actions."""
         return self.components[0].n_actions
 
     @property
@@ -346,23 +287,24 @@ class MixedPolicy:
         changed = [policy.relabelled(permutation) for policy in self.components]
         return MixedPolicy(changed, self.weights, self.version)
 
-    def draw(self, rng: np.random.Generator) -> int:
-        """The component that a user follows, drawn once, before her first step."""
-        return int(published().draw(self.weights, rng))
-
     def as_version(self, version: int) -> MixedPolicy:
         """The same policy by another number."""
-        policy = object.__new__(MixedPolicy)
         parts = tuple(part.as_version(version) for part in self.components)
-        policy.__dict__.update(self.__dict__ | {"components": parts, "version": version})
-        return policy
+        return self._with(components=parts, version=version)
 
     def labelled(self, states: Sequence[str] | None, actions: Sequence[str] | None) -> MixedPolicy:
         """The same policy with names of states and actions."""
+        return self._with(components=tuple(p.labelled(states, actions) for p in self.components))
+
+    def _with(self, **changed: Any) -> MixedPolicy:
+        """A copy with fields that were checked already."""
         policy = object.__new__(MixedPolicy)
-        parts = tuple(part.labelled(states, actions) for part in self.components)
-        policy.__dict__.update(self.__dict__ | {"components": parts})
+        vars(policy).update(vars(self) | changed)
         return policy
+
+    def draw(self, rng: np.random.Generator) -> int:
+        """The component that a user follows, drawn once, before her first step."""
+        return int(_published().draw(self.weights, rng))
 
     def act(
         self,
@@ -371,7 +313,14 @@ class MixedPolicy:
         rng: np.random.Generator | None = None,
         component: int | None = None,
     ) -> int | str:
-        """The action of a component at a step (from 0) in a state; see :meth:`Policy.act`."""
+        """The action of a component; see :meth:`Policy.act`.
+
+        Args:
+            step: from 0.
+            state: its number, or its label.
+            rng: needed by stochastic components alone.
+            component: the one that :meth:`draw` gave for this episode.
+        """
         if component is None:
             raise InvalidArgument("component must be given: draw one for each episode")
         if not 0 <= component < len(self.components):
@@ -392,6 +341,8 @@ class MixedPolicy:
 
     def publish(self, path: str | os.PathLike[str]) -> None:
         """Writes the public file, atomically, mode 0644; :mod:`tacit.published` reads it too."""
+        from tacit.core.public_file import write_published
+
         kind = "actions" if self.is_deterministic else "probabilities"
         arrays = {"n_actions": np.array(self.n_actions), kind: self.tables, "weights": self.weights}
         labels = self.components[0].label_arrays()
@@ -400,13 +351,10 @@ class MixedPolicy:
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> MixedPolicy:
         """Reads what :meth:`publish` wrote, executing nothing; a CorruptFile if it is damaged."""
-        reader = published()
+        stored = _stored(path, "PublishedMixed")
+        first = stored.components[0]
         try:
-            stored = reader.load(path)
-            if not isinstance(stored, reader.PublishedMixed):
-                raise ValueError(f"{os.fspath(path)!r} holds a policy of another kind")
             parts = [Policy(p.probabilities, p.actions, 0, p.n_actions) for p in stored.components]
-            first = stored.components[0]
             made = cls(parts, stored.weights, stored.version)
             return made.labelled(first.state_labels, first.action_labels)
         except ValueError as error:
@@ -444,16 +392,67 @@ def check_policy(model: FiniteModel | SparseModel | FiniteSpec, policy: AnyPolic
     allowed = model.allowed
     if allowed is None:
         return
-    if isinstance(policy, MixedPolicy):
-        for part in policy.components:
-            check_policy(model, part)
-        return
-    if policy.actions is not None:
-        bad = np.asarray(~allowed[np.arange(model.states), policy.actions])
-    else:
-        bad = np.asarray((policy.table() * ~allowed).any(axis=2))
-    if bad.any():
-        step, state = np.argwhere(bad)[0].tolist()
+    parts = policy.components if isinstance(policy, MixedPolicy) else (policy,)
+    for part in parts:
+        bad = np.argwhere((part.table() * ~allowed).any(axis=2))
+        if len(bad):
+            step, state = bad[0].tolist()
+            raise InvalidArgument(
+                f"policy must choose actions that states allow, but not at step {step} in state "
+                f"{state}"
+            )
+
+
+def followed(statistic: Any, block: Block, steps: tuple[Ints, Ints]) -> tuple[Bools, Ints]:
+    """Users who followed the policy and version of a statistic, and their actions.
+
+    ``steps`` are states (users, H + 1) and actions (users, H); the result has -1 where an action is
+    not the policy's, (H, S), or that of the component, (M, H, S), which the user says that she
+    drew. A user whose component is none did not follow. What is counted of her, and of an action
+    -1, is nothing: that is the rule for whatever an episode may claim.
+    """
+    from tacit.data.reading import read_codes
+
+    (states, actions), tables = steps, statistic.policy
+    users, horizon = actions.shape
+    admitted: Bools = read_codes(block, "versions", (users,)) == statistic.version
+    stacked = tables if tables.ndim == 3 else tables[np.newaxis]
+    drawn = np.zeros(users, dtype=np.int64)
+    if tables.ndim == 3:
+        drawn = read_codes(block, "components", (users,))
+        admitted &= (drawn >= 0) & (drawn < len(stacked))
+        drawn = np.where(admitted, drawn, 0)
+    inside = (states[:, :horizon] >= 0) & (states[:, :horizon] < stacked.shape[2])
+    where = np.where(inside, states[:, :horizon], 0)
+    prescribed = stacked[drawn[:, np.newaxis], np.arange(horizon), where]
+    return admitted, np.where(inside & (actions == prescribed), actions, -1)
+
+
+def _published() -> Any:
+    """The readers of published policies, which need NumPy alone."""
+    from tacit.core.public_file import published
+
+    return published()
+
+
+def _stored(path: str | os.PathLike[str], kind: str) -> Any:
+    """The content of a published file, of one kind."""
+    try:
+        stored = _published().load(path)
+    except ValueError as error:
+        raise CorruptFile(str(error)) from error
+    if type(stored).__name__ != kind:
+        raise CorruptFile(f"{os.fspath(path)!r} holds a policy of another kind")
+    return stored
+
+
+def _copied(array: Any, name: str, dtype: type[np.generic], kinds: str) -> NDArray[Any] | None:
+    """A copy of numbers, or ``None``."""
+    if array is None:
+        return None
+    given = array if isinstance(array, np.ndarray) else np.asarray(fitting(name, array))
+    if given.dtype.kind not in kinds:
         raise InvalidArgument(
-            f"policy must choose actions that states allow, but not at step {step} in state {state}"
+            f"{name} must be numbers of dtype {dtype.__name__}, got {given.dtype}"
         )
+    return np.array(given, dtype=dtype, order="C")

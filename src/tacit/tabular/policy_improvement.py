@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
+from scipy.special import softmax
 
 from tacit.core.algorithm import BlockInfo, BlockSizes, Floats, Plan, Progress, Queries, Query
 from tacit.privacy.arguments import instance_of
@@ -21,7 +22,7 @@ from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.sizing import release_noise
 from tacit.privacy.statistic import Bools, Ints
 from tacit.tabular.algorithm import FiniteAlgorithm
-from tacit.tabular.policy import Policy, softmax, uniform_policy
+from tacit.tabular.policy import Policy, uniform_policy
 from tacit.tabular.return_statistics import ReturnSums
 from tacit.tabular.spec import FiniteSpec
 
@@ -46,25 +47,15 @@ class ImprovementConstants:
 
 @dataclass(frozen=True, eq=False)
 class ReturnPosterior:
-    """Values and advantages, and how sure they are. All of it is made of releases.
+    """Normal posterior of values and advantages."""
 
-    Attributes:
-        allowed: Which actions states allow, (S, A).
-        largest: R.
-        values: V(s), (F, S).
-        value_precision: One over their variance; 0 before any release.
-        visits: Of the last block's users, by state, (F, S).
-        advantages: Of actions within a state, (F, S, A), up to a constant.
-        precision: One over their variance.
-    """
-
-    allowed: Bools
-    largest: float
-    values: Floats
-    value_precision: Floats
-    visits: Floats
-    advantages: Floats
-    precision: Floats
+    allowed: Bools  # (S, A), which actions states allow
+    largest: float  # R
+    values: Floats  # V(s), (F, S)
+    value_precision: Floats  # one over their variance; 0 before any release
+    visits: Floats  # (F, S), of the last block's users
+    advantages: Floats  # A(s, a), (F, S, A), up to a constant of the state
+    precision: Floats  # one over their variance
 
     @classmethod
     def prior(cls, allowed: Bools, largest: float) -> ReturnPosterior:
@@ -134,7 +125,8 @@ class ReturnPosterior:
         lead = self.advantages - np.take_along_axis(self.advantages, at, axis=-1)
         variance: Floats = 1.0 / self.precision
         deviation = np.sqrt(variance + np.take_along_axis(variance, at, axis=-1))
-        return softmax(np.where(self.allowed, sharpness * lead / deviation, -np.inf))
+        logits = np.where(self.allowed, sharpness * lead / deviation, -np.inf)
+        return np.asarray(softmax(logits, axis=-1))
 
     def under(self, old: Floats, new: Floats) -> ReturnPosterior:
         """When users follow another behaviour: values change, and are less sure.
@@ -183,7 +175,7 @@ class ReturnEstimator:
         self.smallest_block = self._smallest_block()
 
     def prior(self) -> ReturnPosterior:
-        """What is known before any release."""
+        """Prior, before any release."""
         return ReturnPosterior.prior(self.allowed, self.largest)
 
     # What is asked.
@@ -208,7 +200,7 @@ class ReturnEstimator:
         )
 
     def advantage_sums(self, values: Floats) -> ReturnSums:
-        """What followed an action, less ``values`` (F, S), where there is something to decide."""
+        """Returns after an action less ``values`` (F, S), where there is something to decide."""
         longest, phase = self.constants.length * self.largest, self.phase(len(values))
         return ReturnSums(
             cells=self._decisions(len(values))[phase],
@@ -285,14 +277,14 @@ class ImprovementOptions:
 
 
 @dataclass(frozen=True, eq=False)
-class State:
-    """What releases told, and the behaviour (F, S, A) of the block that it is about."""
+class ImprovementState:
+    """Posterior of values and advantages, and the behaviour (F, S, A) that it is about."""
 
     known: ReturnPosterior
     behaviour: Floats
 
 
-class PolicyImprovement(FiniteAlgorithm[State]):
+class PolicyImprovement(FiniteAlgorithm[ImprovementState]):
     """Serves what may be the best, block by block, and gives up what is surely worse.
 
     Idea: with many states there are far too many transitions to count, but few decisions. Learn
@@ -328,28 +320,41 @@ class PolicyImprovement(FiniteAlgorithm[State]):
         self.estimator = ReturnEstimator(spec, self.allowed, problem.privacy, options.constants)
         super().__init__(problem, options)
 
-    def init(self) -> State:
+    def init(self) -> ImprovementState:
         """Nothing is known; users do what states allow, all alike."""
         behaviour = (self.allowed / self.allowed.sum(axis=1, keepdims=True))[np.newaxis]
-        return State(self.estimator.prior(), behaviour)
+        return ImprovementState(self.estimator.prior(), behaviour)
 
     # What is asked, and what is made of it.
 
     def learn(
-        self, state: State, plan: Plan, block: BlockInfo, rng: np.random.Generator
-    ) -> Queries[State]:
-        """Queries for values of the block's policy, then for advantages of single actions."""
+        self, state: ImprovementState, plan: Plan, block: BlockInfo, rng: np.random.Generator
+    ) -> Queries[ImprovementState]:
+        """Queries for values of the block's policy, then for advantages of single actions.
+
+        Args:
+            state: the posterior so far.
+            plan: the plan that the block's users followed.
+            block: how many they are.
+            rng: not used.
+        """
         known, behaviour = state.known, plan.memory
         # An older policy's phases may be wider.
         behaviour = np.repeat(behaviour, max(1, len(state.behaviour) // len(behaviour)), axis=0)
         if known.informed:
             known = known.under(state.behaviour, behaviour)
-        return State((yield from self.estimator.learn(known, behaviour)), behaviour)
+        return ImprovementState((yield from self.estimator.learn(known, behaviour)), behaviour)
 
-    def plan(self, state: State, last: Plan | None, at: Progress, rng: np.random.Generator) -> Plan:
+    def plan(
+        self, state: ImprovementState, last: Plan | None, at: Progress, rng: np.random.Generator
+    ) -> Plan:
         """Actions that may be the best; and the best ones, which serve once all was learnt.
 
-        It leaves the behaviour of the block.
+        Args:
+            state: the posterior.
+            last: the plan before.
+            at: where the run stands.
+            rng: decides ties.
         """
         known, behaviour, phase = state.known, state.behaviour, self.estimator.phase
         if not known.informed:

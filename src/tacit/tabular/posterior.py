@@ -1,4 +1,4 @@
-"""What all releases say about first visits, in standard deviations of their noise.
+"""Posterior of ConcurrentPSRL: first visits in units of their noise, and a spike-and-slab model.
 
 A block measures the visits x of a cell with noise. If m are expected of it, the best combination of
 blocks weighs each by m over the variance of its noise. A counter releases running sums, whose noise
@@ -33,23 +33,14 @@ from tacit.privacy.counters.dense import NormalisedSquareRoot, Optimal
 
 # Visits, in noise, that every block is taken to have in a cell.
 _FLOOR = 1.0
-
-
-# By which what blocks said of first rewards fades from block to block: at first nobody knows how
-# many came there.
+# Weight of first rewards from block to block: at first it is not known how many came there.
 _FADING = 0.8
-
-
 ADDED = (
     *("moves", "paid", "variance"),
     *("first_paid", "first_variance", "at_risk", "visits_at_risk"),
 )
 """What adds up over blocks, and over steps where they are alike."""
-
-
 _RELEASED = ("transitions", "rewards", "first_paid")
-
-
 FACTORS = {kind.kind: kind for kind in (Optimal, NormalisedSquareRoot)}
 """Counters whose running sums can be told apart again."""
 
@@ -64,27 +55,18 @@ def _undoing(kind: str, releases: int) -> tuple[Floats, Floats]:
 
 @dataclass(frozen=True, eq=False)
 class VisitEstimate:
-    """Weighted sums of all blocks; those of L = 1 or H steps, S states and A actions.
+    """Weighted sums of all blocks; those of L = 1 or H steps, S states and A actions."""
 
-    Attributes:
-        noisy: Whether releases have noise.
-        counter: Kind and releases of the counter that blocks go through; ("", 0) if none.
-        moves: Next states, (L, S, A, S).
-        paid, variance: Rewards, and the variance of the noise, (L, S, A).
-        first_paid, first_variance, at_risk, visits_at_risk: Of first rewards.
-        sums: Of a counter: all of its releases, beside sums of what was expected.
-    """
-
-    noisy: bool
-    counter: tuple[str, int]
-    moves: Floats
-    paid: Floats
-    variance: Floats
-    first_paid: Floats
-    first_variance: Floats
-    at_risk: Floats
-    visits_at_risk: Floats
-    sums: Floats
+    noisy: bool  # whether releases have noise
+    counter: tuple[str, int]  # kind and releases of the counter of all blocks; ("", 0) if none
+    moves: Floats  # next states, (L, S, A, S)
+    paid: Floats  # rewards, (L, S, A), as all that follow
+    variance: Floats  # of the noise in moves
+    first_paid: Floats  # users whose first reward came in a cell
+    first_variance: Floats  # of the noise in them
+    at_risk: Floats  # users who came to a cell
+    visits_at_risk: Floats  # and how often
+    sums: Floats  # of a counter: all of its releases, beside sums of what was expected
 
     @classmethod
     def empty(
@@ -192,34 +174,21 @@ class SparseConstants:
 
 @dataclass(eq=False)
 class SpikeSlabPosterior:
-    """What follows from all releases; a value: :meth:`after` makes another one.
+    """Spike-and-slab posterior of transitions and rewards; :meth:`after` makes another one."""
 
-    Attributes:
-        evidence: Sums of all releases.
-        constants: Of the prior.
-        last: How many of the steps say something of other steps.
-        slab: (L, S, A, S), the chance of each next state that it is one.
-        visits: (L, S, A), in standard deviations of the noise of one entry.
-        known: (L, S, A), how far a row is known, from 0 to 1.
-        transitions: (L, S, A, S), rows times how far they are known.
-        rewards: (L, S, A), cautious means times the same.
-        paying_rate: The chance of a cell of which nothing is known that it pays.
-        common: Of a world in which all steps are the same, if there are several.
-    """
-
-    evidence: VisitEstimate
-    constants: SparseConstants
-    last: int
-    slab: Floats
-    known: Floats
-    cautious: Floats
-    paying_rate: float
-    common: SpikeSlabPosterior | None
-    entries: Floats = field(init=False)
-    paid: Floats = field(init=False)
-    visits: Floats = field(init=False)
-    transitions: Floats = field(init=False)
-    rewards: Floats = field(init=False)
+    estimate: VisitEstimate
+    constants: SparseConstants  # of the prior
+    last: int  # how many of the steps say something of other steps
+    slab: Floats  # (L, S, A, S), the chance of each next state that it is one
+    known: Floats  # (L, S, A), how far a row is known, from 0 to 1
+    cautious: Floats  # (L, S, A), means of rewards less some deviations
+    paying_rate: float  # the chance of a cell of which nothing is known that it pays
+    common: SpikeSlabPosterior | None  # of a world in which all steps are alike, if several
+    entries: Floats = field(init=False)  # next states, in standard deviations of their noise
+    paid: Floats = field(init=False)  # rewards, in the same
+    visits: Floats = field(init=False)  # (L, S, A), in the same
+    transitions: Floats = field(init=False)  # (L, S, A, S), rows times how far they are known
+    rewards: Floats = field(init=False)  # (L, S, A), cautious means times the same
     reward_mean: Floats = field(init=False)
     reward_std: Floats = field(init=False)
     paying: Floats = field(init=False)
@@ -228,23 +197,23 @@ class SpikeSlabPosterior:
 
     @classmethod
     def prior(
-        cls, evidence: VisitEstimate, constants: SparseConstants, apart: bool = False
+        cls, estimate: VisitEstimate, constants: SparseConstants, apart: bool = False
     ) -> SpikeSlabPosterior:
         """Before any release; ``apart`` if what follows the last step is not known."""
-        shape = evidence.paid.shape
+        shape = estimate.paid.shape
         common = None
         if shape[0] > 1:
-            common = cls.prior(VisitEstimate.empty((1, *shape[1:]), evidence.noisy), constants)
+            common = cls.prior(VisitEstimate.empty((1, *shape[1:]), estimate.noisy), constants)
         last = shape[0] - 1 if apart and shape[0] > 1 else shape[0]
         cells = np.zeros(shape), np.zeros(shape)
-        first = cls(evidence, constants, last, np.zeros(evidence.moves.shape), *cells, 0.5, common)
+        first = cls(estimate, constants, last, np.zeros(estimate.moves.shape), *cells, 0.5, common)
         first._see()
         return first
 
-    def after(self, evidence: VisitEstimate) -> SpikeSlabPosterior:
+    def after(self, estimate: VisitEstimate) -> SpikeSlabPosterior:
         """The posterior of more releases, beside what was known by this one."""
         new = copy(self)
-        new.evidence = evidence
+        new.estimate = estimate
         new._see()
         return new
 
@@ -253,10 +222,10 @@ class SpikeSlabPosterior:
         self._see_rewards()
 
     def _see_moves(self) -> None:
-        """What the evidence says of next states, beside what was known of them."""
-        self.entries, self.paid = self.evidence.entries, self.evidence.rewards
+        """Posterior of next states, beside what was known of them."""
+        self.entries, self.paid = self.estimate.entries, self.estimate.rewards
         if self.common is not None:
-            self.common = self.common.after(self.evidence.pooled(slice(self.last)))
+            self.common = self.common.after(self.estimate.pooled(slice(self.last)))
             self._borrow(self.common)
         entries = self.entries
         self.slab = self._real(entries)
@@ -346,12 +315,12 @@ class SpikeSlabPosterior:
         Who comes v times is paid with 1 - exp(-r v). What visits themselves say of rewards counts
         for or against it.
         """
-        evidence, score = self.evidence, self.evidence.first_scores
-        share = np.clip(evidence.first_paid / np.maximum(evidence.at_risk, 1e-12), 0.0, 1.0 - 1e-9)
-        often = np.maximum(evidence.visits_at_risk / np.maximum(evidence.at_risk, 1e-12), 1.0)
+        estimate, score = self.estimate, self.estimate.first_scores
+        share = np.clip(estimate.first_paid / np.maximum(estimate.at_risk, 1e-12), 0.0, 1.0 - 1e-9)
+        often = np.maximum(estimate.visits_at_risk / np.maximum(estimate.at_risk, 1e-12), 1.0)
         means: Floats = np.minimum(-np.log1p(-share) / often, most)
         misfit = means * (means - 2.0 * self.reward_mean) / (2.0 * self.reward_std**2)
-        against = math.log(evidence.paid[0].size) + 0.5 - score**2 / 2.0 + misfit
+        against = math.log(estimate.paid[0].size) + 0.5 - score**2 / 2.0 + misfit
         real = 1.0 / (1.0 + np.exp(np.clip(against, -50.0, 50.0)))
         return means, np.where(score > 0, real, 0.0)
 

@@ -1,4 +1,4 @@
-"""What a device has to know to report under local DP, as JSON for clients in other languages.
+"""Queries to devices that report under local DP, as JSON for clients in other languages.
 
 Everything in a question is public: what is counted, and how much noise is added. A device adds the
 noise itself; ``clients/js/report.js`` does it in a browser, and refuses a question whose noise does
@@ -20,7 +20,7 @@ from tacit.tabular.visits import VisitCounts
 
 
 def question(statistic: Statistic, privacy: LocalDP) -> str:
-    """What ``agent.statistic`` asks of the devices of a local agent, as JSON.
+    """The query of ``agent.statistic`` to the devices of a local agent, as JSON.
 
     >>> from tacit import LocalDP
     >>> asked = question(VisitCounts(2, 2, 3), LocalDP(1.0, 1e-6))

@@ -24,7 +24,7 @@ def sum_returns(
 ) -> None:
     """Adds users to ``sums`` and ``visits``, (rows, C); see :class:`ReturnSums` for what is added.
 
-    Row 0 takes everybody, or each user her own row when ``separate``. ``cells`` (1 or H, S, A) is
+    Row 0 takes all users, or each has her own row when ``separate``. ``cells`` (1 or H, S, A) is
     the cell of a step, negative where it has none; ``centre`` is (H, S). Invalid states and actions
     are negative or too large, invalid rewards are NaN.
     """

@@ -1,8 +1,8 @@
-"""What is asked of users where there are many states: what they got from a cell on.
+"""Statistics of returns after a cell, of weighted returns, and of the actions in a log.
 
-What is proven: x is one of the numbers in [0, 1] of :class:`WeightedReturns`, n users are
-independent, and the release has sums A of x and B of x (1 - x), with Gaussian noise of known
-deviations. With probability 1 - f the mean of x is at least
+Bounds of :func:`mean_bounds`: x is one of the numbers in [0, 1] of :class:`WeightedReturns`, n
+users are independent, and the release has sums A of x and B of x (1 - x), with Gaussian noise of
+known deviations. With probability 1 - f the mean of x is at least
 
     (A - z a - g) / n - sqrt(2 V L / n) - 7 L / (3 (n - 1)),    L = log(2 / f'),
 
@@ -36,7 +36,7 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class ReturnSums(LoopSums):
-    """What users got after their first visits of a cell, less a public centre, bounded.
+    """Returns after users' first visits of a cell, less a public centre, bounded.
 
     Reads ``states`` (users, H + 1), ``actions`` and ``rewards`` (users, H). A *cell* is what a step
     is summed under: ``cells`` (S, A), or (H, S, A) by step, says which, -1 for none. An episode
@@ -51,13 +51,15 @@ class ReturnSums(LoopSums):
     of them are scaled to a length of at most ``length``. Which steps count is decided by the past.
     Parts: ``returns`` (C,) and, with ``weight`` w > 0, ``visits`` (C,), 1 for each of those cells.
 
-    Sensitivity. Let k = min(first, H, C), b = most, L = min(length, b sqrt(k)), and let two users
-    have entries x, y in cells A and B, j of them in common. Outside of those j the products x_c y_c
-    are 0, and within them each has a squared length of at most min(L^2, j b^2), so
-    |x - y|^2 <= 2 L^2 + 2 min(L^2, j b^2). Their visits differ in at most min(2 (k - j), C - j)
-    cells. So L2^2 = max over j = 0..k of 2 L^2 + 2 min(L^2, j b^2) + w^2 min(2 (k - j), C - j) for
-    replace-one, attained by opposite entries in common cells; and L^2 + w^2 k against zero. In the
-    1-norm, |x| <= m = min(sqrt(k) L, k b): L1 = 2 m + w min(2 k, C), and m + w k.
+    Formal guarantees:
+        - Sensitivity: Let k = min(first, H, C), b = most, L = min(length, b sqrt(k)), and let two
+          users have entries x, y in cells A and B, j of them in common. Outside of those j the
+          products x_c y_c are 0, and within them each has a squared length of at most min(L^2, j
+          b^2), so |x - y|^2 <= 2 L^2 + 2 min(L^2, j b^2). Their visits differ in at most
+          min(2 (k - j), C - j) cells. So L2^2 = max over j = 0..k of 2 L^2 + 2 min(L^2, j
+          b^2) + w^2 min(2 (k - j), C - j) for replace-one, attained by opposite entries in common
+          cells; and L^2 + w^2 k against zero. In the 1-norm, |x| <= m = min(sqrt(k) L, k b): L1 = 2
+          m + w min(2 k, C), and m + w k.
     """
 
     cells: Ints
@@ -119,7 +121,7 @@ class ReturnSums(LoopSums):
         return min(self.length, self.most * math.sqrt(self._kept))
 
     def l2(self, relation: Relation) -> float:
-        """See the class."""
+        """L2 sensitivity; the class has the proof."""
         k, w2, L2 = self._kept, self.weight**2, self._longest**2
         if checked_relation(relation) is Relation.ZERO_OUT:
             return math.sqrt(L2 + w2 * k)
@@ -130,7 +132,7 @@ class ReturnSums(LoopSums):
         return math.sqrt(2.0 * L2 + apart)
 
     def l1(self, relation: Relation) -> float:
-        """See the class."""
+        """L1 sensitivity; the class has the proof."""
         k = self._kept
         longest = min(math.sqrt(k) * self._longest, k * self.most)
         if checked_relation(relation) is Relation.ZERO_OUT:
@@ -164,8 +166,6 @@ class ReturnSums(LoopSums):
 
 # Of a bound's failure probability, what each of two noises may take.
 _NOISE_SHARE = 0.1
-
-
 SPREAD_WEIGHT = 3.3
 """W: up to 3.33 a spread costs nothing beside the number that it is about; see the class."""
 
@@ -192,11 +192,13 @@ class WeightedReturns(Statistic):
     Why both: if ratios are at most what they should be, the mean of v is at most the policy's
     value and the mean of u at most R less that, whatever M is: cutting only lowers what is >= 0.
 
-    Sensitivity. Two users with x, x' and d = |x - x'|, s = |x + x' - 1| <= 1 - d differ in this
-    pair by d^2 + W^2 d^2 s^2 <= (1 - s)^2 (1 + W^2 s^2), which is at most 1 while W^2 <= min over s
-    of (2 - s) / (s (1 - s)^2) = 11.08. Zero is the user x = 0. So L2 = sqrt(2 K) for both
-    relations: replace-one is attained by two users with large weights, one of whom got R and the
-    other nothing; zero-out by one with v = M where u is also M, with half of R and large weights.
+    Formal guarantees:
+        - Sensitivity: Two users with x, x' and d = |x - x'|, s = |x + x' - 1| <= 1 - d differ in
+          this pair by d^2 + W^2 d^2 s^2 <= (1 - s)^2 (1 + W^2 s^2), which is at most 1 while
+          W^2 <= min over s of (2 - s) / (s (1 - s)^2) = 11.08. Zero is the user x = 0. So
+          L2 = sqrt(2 K) for both relations: replace-one is attained by two users with large
+          weights, one of whom got R and the other nothing; zero-out by one with v = M where u is
+          also M, with half of R and large weights.
     """
 
     ratios: Floats
@@ -231,7 +233,7 @@ class WeightedReturns(Statistic):
         return Layout((Part("sums", shape), Part("spreads", shape, weight=SPREAD_WEIGHT)))
 
     def l2(self, relation: Relation) -> float:
-        """See the class."""
+        """L2 sensitivity; the class has the proof."""
         checked_relation(relation)
         return math.sqrt(2.0 * self.policies)
 
@@ -314,6 +316,12 @@ def value_intervals(
 ) -> list[Interval]:
     """Intervals of all K policies, which hold all at once with probability 1 - ``failure``.
 
+    Args:
+        release: of the statistic.
+        statistic: weighted returns of K policies.
+        failure: how probable a wrong interval may be.
+        slack: how far sums can be from what they are of, by rounding.
+
     The lower end is the bound of what a policy gets, the upper end R less that of what it misses;
     each of the 2 K bounds may fail with its share of ``failure``. The estimate is the noisy mean of
     what was not cut, so on average at most the value.
@@ -342,10 +350,11 @@ class ActionCounts(LoopSums):
     draws of what people do in it. With ``logged`` there must be ``propensities`` (users, H) too,
     for later questions.
 
-    Sensitivity. A user has at most k = min(first, H, S) ones, in different states. Two users differ
-    in at most 2 k entries, by 1 each, and have k each in different cells: L2^2 = 2 k for
-    replace-one, attained by other actions in the same states or by other states (if there is only
-    one cell, they cannot: 1), and k against zero. L1 = 2 k, and k.
+    Formal guarantees:
+        - Sensitivity: A user has at most k = min(first, H, S) ones, in different states. Two users
+          differ in at most 2 k entries, by 1 each, and have k each in different cells: L2^2 = 2 k
+          for replace-one, attained by other actions in the same states or by other states (if there
+          is only one cell, they cannot: 1), and k against zero. L1 = 2 k, and k.
     """
 
     allowed: NDArray[np.bool_]
@@ -376,11 +385,11 @@ class ActionCounts(LoopSums):
         return self._kept if zero_out else min(2 * self._kept, int(self.allowed.sum()))
 
     def l2(self, relation: Relation) -> float:
-        """See the class."""
+        """L2 sensitivity; the class has the proof."""
         return math.sqrt(self._apart(relation))
 
     def l1(self, relation: Relation) -> float:
-        """See the class."""
+        """L1 sensitivity; the class has the proof."""
         return float(self._apart(relation))
 
     def _sums(self, block: Block, separate: bool) -> Floats:
@@ -400,7 +409,13 @@ class ActionCounts(LoopSums):
 def propensities(
     counts: Floats, noise: float, allowed: NDArray[np.bool_], failure: float
 ) -> tuple[Floats, Floats]:
-    """Estimates of what people do, (S, A), and upper bounds of it.
+    """Estimates of the probabilities of actions in a log, (S, A), and upper bounds of them.
+
+    Args:
+        counts: noisy numbers of users by allowed pair.
+        noise: standard deviation of each.
+        allowed: which pairs are allowed, (S, A).
+        failure: how probable a wrong bound may be.
 
     The bounds hold all at once with probability 1 - ``failure``, if actions depend on the state
     alone: of a binomial's probability (Clopper and Pearson), for the largest count and the fewest

@@ -22,8 +22,6 @@ from tacit.tabular.model import FiniteModel, SparseModel, conditional_chances, c
 from tacit.tabular.policy import AnyPolicy, MixedPolicy, Policy, check_policy
 
 Ints = NDArray[np.int64]
-
-
 # In place of the table that a policy does not have. Read-only as policies are, so that loops are
 # compiled once.
 _NO_ACTIONS = np.zeros((1, 1), dtype=np.int64)
@@ -31,8 +29,6 @@ _NO_ACTIONS.setflags(write=False)
 
 
 _NO_CHOICES = np.zeros((1, 1, 1))
-
-
 # Users of a part of a streamed block.
 _PART = 1 << 15
 
@@ -46,8 +42,14 @@ def simulate_counts(
 ) -> Block:
     """How often a block's users, at most 10^12, did what: the form "counts", or "pooled".
 
-    When ``pooled`` no array of every step is made. Those of a mixed policy are split over its
-    components first.
+    Those of a mixed policy are split over its components first.
+
+    Args:
+        model: the world.
+        policy: that they follow.
+        users: how many.
+        rng: of what they do.
+        pooled: whether sums are over all steps, so that no array of every step is made.
     """
     from tacit.tabular.simulate_loops import sum_rewards
 
@@ -79,7 +81,14 @@ def simulate_counts(
 def simulate_occupancy(
     model: FiniteModel, policy: AnyPolicy, users: int, rng: np.random.Generator
 ) -> Block:
-    """What :func:`simulate_counts` draws, without the actions that nobody takes."""
+    """Counts under a deterministic policy, without the actions that it does not take.
+
+    Args:
+        model: the world.
+        policy: deterministic.
+        users: how many, at most 10^12.
+        rng: of what they do.
+    """
     from tacit.tabular.simulate_loops import sum_rewards
 
     check_policy(model, policy)
@@ -107,7 +116,14 @@ def simulate_occupancy(
 def simulate_streamed(
     model: FiniteModel | SparseModel, policy: AnyPolicy, users: int, rng: np.random.Generator
 ) -> StreamedBlock:
-    """Users one by one, some thousand in memory at a time, the same whenever they are made."""
+    """Users one by one, some thousand in memory at a time, the same whenever they are made.
+
+    Args:
+        model: the world.
+        policy: that they follow.
+        users: how many.
+        rng: of what they do.
+    """
     check_policy(model, policy)
     users = check_users(users)
     entropy = rng.integers(2**63, size=2).tolist()
@@ -126,6 +142,12 @@ def simulate_episodes(
     """Users one by one: states (n, H + 1), actions, rewards (n, H), and the policy's version.
 
     Those of a mixed policy have its ``components``.
+
+    Args:
+        model: the world.
+        policy: that they follow.
+        users: how many.
+        rng: of what they do.
     """
     from tacit.tabular.simulate_loops import roll_out, roll_out_sparse
 

@@ -11,8 +11,6 @@ from tacit.numerics.compiled import Floats, Ints, compiled
 
 # Below this many entries a scan from the largest probability down beats a binary search.
 _SCAN = 24
-
-
 # A number that is no constant to the compiler, which would compile for it alone.
 _FIRST = cast(int, np.int64(0))
 

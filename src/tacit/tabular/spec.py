@@ -1,19 +1,21 @@
-"""What an agent may know of a finite world, and the checks of its probabilities."""
+"""Public facts of a finite world, and the checks of probabilities."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.data.columns import Labels, checked_labels
 from tacit.data.sizes import Floats, check_size
 from tacit.privacy.arguments import fitting, flag, positive
 from tacit.privacy.errors import InvalidArgument
+
+if TYPE_CHECKING:
+    from tacit.data.reading import Labels
 
 TOLERANCE = 1e-8
 """How far sums of probabilities may be from 1."""
@@ -21,7 +23,7 @@ TOLERANCE = 1e-8
 
 @dataclass(frozen=True)
 class FiniteSpec:
-    """What an agent may know of a finite world.
+    """Public facts of a finite world: all that an agent may know of it.
 
     Attributes:
         states: how many.
@@ -33,7 +35,7 @@ class FiniteSpec:
         admissible: the actions that each state allows, or ``None`` if all do. Public, so no policy
             chooses others.
         largest_return: what the rewards of an episode add up to at most, where it is known to be
-            less than the horizon times the largest reward. Nobody counts for more.
+            less than the horizon times the largest reward. No user counts for more.
         state_labels: the public names of states, in the order of their numbers, if they have any.
         action_labels: the same of actions.
         last_state: whether users' data has the state after their last step. Without, a stationary
@@ -43,8 +45,6 @@ class FiniteSpec:
     (0.0, 1.0)
     >>> FiniteSpec(2, 3, 5, stationary=True, admissible=((0, 2), (1,))).allowed.tolist()
     [[True, False, True], [False, True, False]]
-    >>> FiniteSpec.named(["idle", "busy"], ["wait", "ask"], horizon=5, stationary=True).states
-    2
     """
 
     states: int
@@ -72,12 +72,13 @@ class FiniteSpec:
             settle(self, admissible=check_admissible(self.admissible, self.states, self.actions))
         if self.largest_return is not None:
             settle(self, largest_return=positive("largest_return", self.largest_return))
-        for name, size in (("state_labels", self.states), ("action_labels", self.actions)):
-            settle(self, **{name: checked_labels(name, getattr(self, name), size)})
+        check_labels(self, self.states, self.actions)
 
     @classmethod
     def named(cls, states: Sequence[str], actions: Sequence[str], **rest: Any) -> Self:
         """A spec whose states and actions have names; logs and policies then have them too."""
+        from tacit.data.reading import checked_labels
+
         labels: dict[str, Any] = {
             "state_labels": checked_labels("states", states),
             "action_labels": checked_labels("actions", actions),
@@ -101,7 +102,7 @@ class FiniteSpec:
 
     @property
     def most_return(self) -> float:
-        """What an episode's rewards add up to at most."""
+        """Largest sum of an episode's rewards."""
         most = self.horizon * (max(self.reward_values) or 1.0)
         return most if self.largest_return is None else min(most, self.largest_return)
 
@@ -112,6 +113,29 @@ def settle(made: Any, **values: Any) -> None:
         if isinstance(value, np.ndarray):
             value.setflags(write=False)
         object.__setattr__(made, name, value)
+
+
+def row_of(step: Any, horizon: int, rows: int) -> Any:
+    """The row of a step, where the first of ``rows`` stands for all steps before the others."""
+    return np.maximum(step - (horizon - rows), 0)
+
+
+def by_row(of_steps: NDArray[Any], rows: int) -> NDArray[Any]:
+    """Sums over the steps (first axis) that each row stands for; see :func:`row_of`."""
+    if len(of_steps) <= rows:
+        return of_steps
+    head = len(of_steps) - rows + 1
+    return np.concatenate([of_steps[:head].sum(axis=0, keepdims=True), of_steps[head:]])
+
+
+def check_labels(made: Any, states: int, actions: int) -> None:
+    """Checks the labels of a spec or a policy, where it has any: different texts, as many."""
+    for name, size in (("state_labels", states), ("action_labels", actions)):
+        labels = getattr(made, name)
+        if labels is not None:
+            from tacit.data.reading import checked_labels
+
+            settle(made, **{name: checked_labels(name, labels, size)})
 
 
 def check_admissible(values: Any, states: int, actions: int) -> tuple[tuple[int, ...], ...]:
@@ -156,18 +180,13 @@ def check_distributions(name: str, values: ArrayLike, shape: tuple[int, ...]) ->
     good = (array.min(axis=-1) >= 0) & (np.abs(sums - 1.0) <= TOLERANCE)
     if not good.all():
         index = tuple(np.argwhere(~good)[0].tolist()) if good.ndim else ()
-        raise InvalidArgument(_bad_row(name, index, array[index], float(sums[index])))
+        steps = zip(("step", "state", "action"), index, strict=False)
+        where = ", ".join(f"{word} {i}" for word, i in steps)
+        row, place = array[index], f"{name} at {where}" if index else name
+        wrong = f" with sum 1, but the sum is {float(sums[index])}"
+        if (row < 0).any():
+            wrong = f", but entry {int((row < 0).argmax())} is {float(row[row < 0][0])}"
+        raise InvalidArgument(f"{place} must be probabilities{wrong}")
     # Samplers take rows for granted that lie one behind the other.
     result: Floats = np.divide(array, sums[..., np.newaxis], order="C")
     return result
-
-
-def _bad_row(name: str, index: tuple[int, ...], row: NDArray[Any], total: float) -> str:
-    words = ("step", "state", "action") if index else ()
-    where = ", ".join(f"{word} {i}" for word, i in zip(words, index, strict=True))
-    place = f"{name} at {where}" if where else name
-    negative = np.flatnonzero(row < 0)
-    if len(negative):
-        first = int(negative[0])
-        return f"{place} must be probabilities, but entry {first} is {float(row[first])}"
-    return f"{place} must be probabilities with sum 1, but the sum is {total}"

@@ -8,14 +8,14 @@ import numpy as np
 
 from tacit.core.algorithm import Plan, Progress
 from tacit.tabular.count_estimate import CountEstimate
-from tacit.tabular.mirror import MirrorOptions, drawn, improved
+from tacit.tabular.mirror import MirrorOptions, Optimistic, drawn, improved
 from tacit.tabular.policy import Policy, uniform_policy
-from tacit.tabular.ucbvi import UCBVI, Memory, TabularOptions
+from tacit.tabular.ucbvi import UCBVI, ServedPolicy, UCBVIOptions
 
 
 @dataclass(frozen=True, kw_only=True)
-class UCBPOOptions(MirrorOptions, TabularOptions):
-    """Options of :class:`UCBPO`: those of tabular algorithms, and of mirror steps."""
+class UCBPOOptions(MirrorOptions, UCBVIOptions):
+    """Options of :class:`UCBPO`: those of UCBVI, and of mirror steps."""
 
 
 class UCBPO(UCBVI):
@@ -36,6 +36,8 @@ class UCBPO(UCBVI):
     Options = UCBPOOptions
     options: UCBPOOptions
 
+    # State, query and update are those of UCBVI.
+
     def first_policy(self, rng: np.random.Generator) -> Policy:
         """Random actions, drawn once; uniform ones without privacy, where that saves nothing."""
         if self.privacy.private:
@@ -45,15 +47,22 @@ class UCBPO(UCBVI):
     def plan(
         self, state: CountEstimate, last: Plan | None, at: Progress, rng: np.random.Generator
     ) -> Plan:
-        """Mirror steps in the optimistic world; the greedy policy is that of UCBVI."""
+        """Mirror steps in the optimistic world; the greedy policy is that of UCBVI.
+
+        Args:
+            state: all counts so far.
+            last: the plan before, whose stochastic policy is improved.
+            at: where the run stands.
+            rng: decides ties, and draws the policy that serves.
+        """
         if not state.reached.any():
             return super().plan(state, last, at, rng)
-        # Value iteration gives the optimistic model's bonuses; the policy is improved against it.
         along = last is not None and self.on_policy(last)
-        _, world, (_, greedy) = self.value_iteration(state, along, rng)
+        model = self.model(state, along)
+        _, bonuses, _, greedy = self.value_iteration(model, rng)
         known = None if last is None else last.memory
         before = uniform_policy(self.spec).table() if known is None else known.table
-        table = improved(before, world, self.spec, self.options)
+        table = improved(before, Optimistic(model.P, model.r, bonuses), self.spec, self.options)
         serving = drawn(table, rng) if self.privacy.private else Policy.stochastic(table)
-        memory = Memory(self.expected_visits(world, serving), table)
+        memory = ServedPolicy(self.expected_visits(model, serving), table)
         return Plan(self.named(serving), greedy, memory)

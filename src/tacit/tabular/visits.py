@@ -1,4 +1,4 @@
-"""What is asked of users in finite worlds: how often they went where, and what it paid them."""
+"""Statistic of visits: counts of transitions, and sums of rewards."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.data.reading import read_codes, read_steps
 from tacit.privacy.arguments import positive
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, Bools, Floats, Ints, Layout, LoopSums, Part
-from tacit.tabular.spec import settle
+from tacit.tabular.policy import followed
+from tacit.tabular.spec import by_row, row_of, settle
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,19 +37,20 @@ class VisitCounts(LoopSums):
     the first depends on the past only, so what follows it is still an unbiased sample.
     Parts: ``transitions`` (cells, S), and ``rewards`` (cells,) with weight w.
 
-    Sensitivity, per step. Each of the H steps is in one cell: two users differ in at most two
-    entries of ``transitions``, by 1 each, and the same for rewards of 1. Over H steps with cells of
-    their own, L2^2 = 2 H (1 + w^2) and L1 = 2 H (1 + w) for replace-one, half of both against zero.
-
-    Sensitivity, pooled. Let n_i <= cap be a user's steps in cell i, sum n_i <= H, over M cells.
-    sum n_i^2 is convex, so it is largest when cells are filled one after the other; call that
-    F(H). Her transitions have squared length at most F(H) (all steps of a cell into one state), and
-    two vectors without negative entries are at most sqrt(2 F(H)) apart. Rewards differ in cell i
-    by at most max(n_i, n'_i), and the larger of the two uses at most 2 H steps in all:
-    sum max(n_i, n'_i)^2 <= F(2 H). So L2^2 = 2 F(H) + w^2 F(2 H) for replace-one and
-    (1 + w^2) F(H) against zero. In the 1-norm, with T(m) = min(m, M cap):
-    L1 = 2 T(H) + w T(2 H), and (1 + w) T(H). With a last step ``apart`` F(n) is that of n - 1
-    steps, plus 1, and F(2 n) that of 2 n - 2, plus 2.
+    Formal guarantees:
+        - Sensitivity, per step: Each of the H steps is in one cell: two users differ in at most two
+          entries of ``transitions``, by 1 each, and the same for rewards of 1. Over H steps with
+          cells of their own, L2^2 = 2 H (1 + w^2) and L1 = 2 H (1 + w) for replace-one, half of
+          both against zero.
+        - Sensitivity, pooled: Let n_i <= cap be a user's steps in cell i, sum n_i <= H, over M
+          cells. sum n_i^2 is convex, so it is largest when cells are filled one after the other;
+          call that F(H). Her transitions have squared length at most F(H) (all steps of a cell into
+          one state), and two vectors without negative entries are at most sqrt(2 F(H)) apart.
+          Rewards differ in cell i by at most max(n_i, n'_i), and the larger of the two uses at most
+          2 H steps in all: sum max(n_i, n'_i)^2 <= F(2 H). So L2^2 = 2 F(H) + w^2 F(2 H) for
+          replace-one and (1 + w^2) F(H) against zero. In the 1-norm, with T(m) = min(m, M cap):
+          L1 = 2 T(H) + w T(2 H), and (1 + w) T(H). With a last step ``apart`` F(n) is that of n - 1
+          steps, plus 1, and F(2 n) that of 2 n - 2, plus 2.
     """
 
     states: int
@@ -121,7 +122,7 @@ class VisitCounts(LoopSums):
         return Layout((moves, Part("rewards", (self.size,), weight=self.weight)))
 
     def l2(self, relation: Relation) -> float:
-        """See the class."""
+        """L2 sensitivity; the class has the proof."""
         extra = self.weight**2
         once, twice = self._most(1, 2), self._most(2, 2)
         if checked_relation(relation) is Relation.ZERO_OUT:
@@ -129,7 +130,7 @@ class VisitCounts(LoopSums):
         return math.sqrt(2.0 * once + extra * twice)
 
     def l1(self, relation: Relation) -> float:
-        """See the class."""
+        """L1 sensitivity; the class has the proof."""
         extra = self.weight
         once, twice = self._most(1, 1), self._most(2, 1)
         if checked_relation(relation) is Relation.ZERO_OUT:
@@ -203,7 +204,8 @@ class VisitCounts(LoopSums):
         }
 
     def _sums(self, block: Block, separate: bool) -> Floats:
-        from tacit.tabular.visit_loops import count_visits
+        from tacit.data.reading import read_steps
+        from tacit.tabular.count_loops import count_visits
 
         users, H = block.users, self.horizon
         free = self.rows > 1 or H == 1
@@ -211,7 +213,7 @@ class VisitCounts(LoopSums):
         states, taken, rewards = read_steps(block, H, follows)
         admitted = np.ones(users, dtype=bool)
         if self.policy is not None:
-            admitted, taken = followed(block, states, taken, self.policy, self.version)
+            admitted, taken = followed(self, block, (states, taken))
         rows = users if separate else 1
         sums = {part.name: np.zeros((rows, *part.shape)) for part in self.layout.parts}
         steps, cap = (states, taken, rewards, admitted), H if self.cap is None else self.cap
@@ -219,49 +221,11 @@ class VisitCounts(LoopSums):
         return self.layout.pack(sums, users=rows)
 
 
-def row_of(step: Any, horizon: int, rows: int) -> Any:
-    """The row of a step, where the first of ``rows`` stands for all steps before the others."""
-    return np.maximum(step - (horizon - rows), 0)
-
-
-def by_row(of_steps: NDArray[Any], rows: int) -> NDArray[Any]:
-    """Sums over the steps (first axis) that each row stands for; see :func:`row_of`."""
-    if len(of_steps) <= rows:
-        return of_steps
-    head = len(of_steps) - rows + 1
-    return np.concatenate([of_steps[:head].sum(axis=0, keepdims=True), of_steps[head:]])
-
-
 def check_occupancy(shape: tuple[int, int], *given: NDArray[Any]) -> None:
     """Raises unless actions, transitions and rewards are those of one policy's users, (H, S)."""
     shapes = [array.shape for array in given]
     if shapes != [shape, (*shape, shape[1]), shape]:
         raise InvalidArgument(
-            f"an aggregate block of what followed a policy must have actions and rewards of shape "
-            f"{shape} and transitions of shape {(*shape, shape[1])}, got {shapes[0]}, {shapes[2]}, "
-            f"{shapes[1]}"
+            "an aggregate block of what followed a policy must have actions, transitions and "
+            f"rewards of shapes {shape}, {(*shape, shape[1])} and {shape}, got {shapes}"
         )
-
-
-def followed(
-    block: Block, states: Ints, actions: Ints, tables: Ints, version: int
-) -> tuple[Bools, Ints]:
-    """Who followed a version, and her actions; -1 where they are not those of her component.
-
-    ``tables`` are the actions of a deterministic policy, (H, S), or of a mixed one's components,
-    (M, H, S), of which the block's ``components`` say whom each user followed. A user whose
-    component is none of them did not follow. What is counted of a user who is not admitted, and of
-    an action -1, is nothing: that is the rule for whatever an episode may claim.
-    """
-    users, horizon = actions.shape
-    admitted: Bools = read_codes(block, "versions", (users,)) == version
-    stacked = tables if tables.ndim == 3 else tables[np.newaxis]
-    drawn = np.zeros(users, dtype=np.int64)
-    if tables.ndim == 3:
-        drawn = read_codes(block, "components", (users,))
-        admitted &= (drawn >= 0) & (drawn < len(stacked))
-        drawn = np.where(admitted, drawn, 0)
-    inside = (states[:, :horizon] >= 0) & (states[:, :horizon] < stacked.shape[2])
-    where = np.where(inside, states[:, :horizon], 0)
-    told = stacked[drawn[:, np.newaxis], np.arange(horizon), where]
-    return admitted, np.where(inside & (actions == told), actions, -1)

@@ -36,19 +36,12 @@ from tacit.tabular.spec import FiniteSpec, check_distributions
 if TYPE_CHECKING:
     from tacit.privacy.statistic import Block
 
-
 FORMS: tuple[str, ...] = get_args(Form)
 """What such a world hands over."""
-
-
 SPARSE_FORMS = ("episodes", "streamed")
 """The same where only possible transitions are stored: sums would have S A S entries."""
-
-
 ROUNDING = 1e-9
 """What an exact product of features and weights may lack by rounding."""
-
-
 BERNOULLI: Floats = np.array([0.0, 1.0])
 BERNOULLI.setflags(write=False)
 
@@ -73,13 +66,13 @@ class FiniteWorld:
         self.units = getattr(world, "units", self.units)
 
     def _sizes(self) -> dict[str, Any]:
-        """What all specs of finite worlds say."""
+        """Fields of the spec that all finite worlds have."""
         names = ("states", "actions", "horizon", "reward_values", "start")
         return {name: getattr(self.model.spec, name) for name in names}
 
     @property
     def spec(self) -> FiniteSpec:
-        """What an agent may know."""
+        """Public facts, for agents."""
         return self.model.spec
 
     @property
@@ -90,7 +83,14 @@ class FiniteWorld:
     def simulate(
         self, policy: AnyPolicy, users: int, rng: np.random.Generator, form: Form = "episodes"
     ) -> Episodes | Block:
-        """See :class:`~tacit.core.world.World`; what sums cost does not grow with the users."""
+        """A block of users; see :class:`~tacit.core.world.World`.
+
+        Args:
+            policy: that they follow.
+            users: how many.
+            rng: of what they do.
+            form: episodes, or sums, whose cost does not grow with the users.
+        """
         forms = SPARSE_FORMS if isinstance(self.model, SparseModel) else FORMS
         if form not in forms:
             raise InvalidArgument(f"form must be one of {forms} in this world, got {form!r}")
@@ -239,8 +239,8 @@ class TabularWorld(FiniteWorld):
 class SparseWorld(FiniteWorld):
     """A finite world given by its possible transitions, one entry each.
 
-    A state allows the actions that have transitions, and nobody may choose others: these sets are
-    part of its spec, public. Rewards are decided by the transition. Labels of actions are the
+    A state allows the actions that have transitions, and no policy may choose others: these sets
+    are part of its spec, public. Rewards are decided by the transition. Labels of actions are the
     world's own, since sets of them mean something.
 
     Args:

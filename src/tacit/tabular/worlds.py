@@ -139,6 +139,12 @@ def random_mdp(states: int, actions: int, horizon: int, seed: int) -> TabularWor
         Dirichlet rows are as in Osband, Russo and Van Roy, 2013 ((More) efficient reinforcement
         learning via posterior sampling).
 
+    Args:
+        states: how many.
+        actions: how many.
+        horizon: steps of an episode.
+        seed: of the draw.
+
     >>> world = random_mdp(states=10, actions=3, horizon=5, seed=0)
     >>> world.baseline_value < world.optimal_value / 2
     True

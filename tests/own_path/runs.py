@@ -1,6 +1,6 @@
-"""Real runs: what the source of noise was asked for and drew, beside what was released.
+"""Real runs, what their sources drew and released, and ways to plant a defect.
 
-Nothing is simulated here: ``noise_seed`` is ``None`` throughout. Draws are watched where they leave
+Nothing is simulated here: ``noise_seed`` is ``None``. Draws are recorded where they leave
 :class:`tacit.privacy.noise.Noise`, releases where they leave a curator.
 """
 
@@ -8,25 +8,53 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterator, Sequence
+import random
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import numpy as np
 
+import tacit
 from tacit.privacy.curator import Curator
 from tacit.privacy.errors import CheckFailed
 from tacit.privacy.local import report
 from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Block, Floats
 from tacit.testing.check_agent import Outcome
-from tacit.testing.recording import RecordingCurator, Trial
+from tacit.testing.recording import RecordingCurator, Trial, frozen_clock
 from tacit.testing.sample_users import joined, of_version, raw_block
-from tests.own_path.answers import Answer, Draw, Ints, answers_of
-from tests.own_path.noise_tests import Law
+from tests.own_path.noise_statistics import Law
+from tests.own_path.rules import Answer, Draw, Ints, answers_of
+
+
+@contextlib.contextmanager
+def frozen_world() -> Iterator[None]:
+    """Clocks stand still, and shared generators have a known seed; afterwards all is as before.
+
+    Those are the clocks of :mod:`time` and the generators of NumPy, of :mod:`random` and of
+    PyTorch, where it is loaded; ``datetime.now()`` is not.
+    """
+    numpy_state, python_state = np.random.get_state(), random.getstate()  # noqa: NPY002
+    torch = sys.modules.get("torch")
+    torch_state = None if torch is None else torch.get_rng_state()
+    try:
+        np.random.seed(0)  # noqa: NPY002
+        random.seed(0)
+        if torch is not None:
+            torch.manual_seed(0)
+        with frozen_clock():
+            yield
+    finally:
+        np.random.set_state(numpy_state)  # noqa: NPY002
+        random.setstate(python_state)
+        if torch is not None:
+            torch.set_rng_state(torch_state)
+
 
 Ids = Sequence[int | str] | None
 
@@ -158,7 +186,8 @@ class RealTrial:
     def models(self) -> list[tuple[str, dict[str, Any]]]:
         """The model as given, and for users with one or three episodes, disjoint or not."""
         found: list[tuple[str, dict[str, Any]]] = [("as given", {})]
-        for g, disjoint in ((1, False), (3, False), (3, True)):
+        some = ((3, True),) if self.quick else ((1, False), (3, False), (3, True))
+        for g, disjoint in some:
             more = {"disjoint": disjoint} if self.privacy.joint else {}
             with contextlib.suppress(Exception):
                 other = dataclasses.replace(self.privacy, episodes_per_user=g, **more)
@@ -177,3 +206,40 @@ def mixed_ids(users: int, people: int, seed: int = 0) -> list[Any]:
     who = np.random.default_rng(seed).integers(0, max(1, people), users).tolist()
     kinds = (int, str, np.int64, "u{} ".format, "U{} ".format, "u{}".format, lambda n: -1 - n)
     return [kinds[w % 7](w // 7 if w % 7 != 2 else w // 7 - 1) for w in who]
+
+
+JOINT = tacit.JointDP(1.0, 1e-6)
+MODELS = {
+    "joint": JOINT,
+    "pure": tacit.JointDP(1.0, 0.0),
+    "three": tacit.JointDP(1.0, 1e-6, episodes_per_user=3),
+    "local": tacit.LocalDP(1.0, 1e-6),
+    "laplace": tacit.LocalDP(1.0, 0.0),
+}
+
+
+def trial_of(folder: Path, privacy: Any = JOINT, runs: int = 20) -> RealTrial:
+    """UCBVI in a small world, with few runs."""
+    world = tacit.tabular.riverswim(states=3, horizon=3)
+    make = partial(tacit.UCBVI, privacy=privacy, schedule="fixed:size=20")
+    return RealTrial(Trial(make, world, folder, users=60), quick=True, runs=runs)
+
+
+def failures(outcomes: list[Outcome]) -> dict[str, str]:
+    """What failed, and why."""
+    return {o.name: str(o.failure) for o in outcomes if o.failure is not None}
+
+
+@contextlib.contextmanager
+def planted(owner: Any, name: str, change: Callable[..., Any]) -> Iterator[None]:
+    """A method or function whose result is changed: change(original, *arguments)."""
+    original = owner.__dict__[name] if isinstance(owner, type) else getattr(owner, name)
+    if isinstance(original, property):
+        new: Any = property(lambda self: change(original.fget, self))
+    else:
+
+        def new(*arguments: Any, **options: Any) -> Any:
+            return change(original, *arguments, **options)
+
+    with mock.patch.object(owner, name, new):
+        yield

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tacit.privacy.errors import TacitError
-from tacit.service.log import trouble
+from tacit.service.facts import trouble
 
 if TYPE_CHECKING:
     from tacit.core.agent import Agent
@@ -18,7 +18,12 @@ _PAUSE, _LONGEST = 0.25, 10.0
 
 
 class Loop:
-    """A thread that lets an agent move its blocks on, again and again, whatever it raises."""
+    """Thread that moves the blocks of a run on, whatever a step raises.
+
+    Args:
+        agent: Of the run; used by this thread alone.
+        heard: Called after a change of the store.
+    """
 
     def __init__(self, agent: Agent, heard: Callable[[], None]) -> None:
         self._agent, self._heard = agent, heard
@@ -43,7 +48,7 @@ class Loop:
                 # The store is as before or after a commit, and the next turn goes on from there.
                 said = trouble("step", error)
                 with contextlib.suppress(TacitError):
-                    self._agent.trouble(said)
+                    self._agent.report_problem(said)
                 self._heard()
                 pause = min(2.0 * pause, _LONGEST)
 
@@ -54,5 +59,5 @@ class Loop:
             self._heard()
             self.leads = self._agent.lead(self._name)
         if self.leads and self._agent.problems():
-            self._agent.well()
+            self._agent.resolve_problem()
             self._heard()

@@ -1,29 +1,41 @@
-"""Tests of whole numbers that should be noise, beside those of :mod:`tests.own_path.noise_tests`.
+"""Tests of numbers that should be noise: size, shape, bits, and that nothing shares it.
 
 Bounds hold for any number of values. Each test gives a false alarm with a probability of at most
-``ALARM``; an audit of the real path makes fewer than 20,000 of them, so below 1e-6 together.
+``ALARM``; a run of all checks makes fewer than 20,000 of them, so below 1e-6 together.
 
-*Sharing.* The sign of noise, and whether its size is above the median, are fair coins. Multiplied
-with those of the entry k places on they are fair coins again, independent of one another (the pairs
-form paths), so that Hoeffding's bound holds. Every distance k up to a limit is tried, in one long
-vector of everything that a run published. *Projections* of that vector on random and even
-directions have the variance of one entry, however many there are; a shared part adds up.
-*Repeats*: two neighbours that both come again, with either sign, hardly ever do by chance.
+*Size*: squares of normals add up to a chi-square variable, absolute values of Laplace variables to
+a gamma variable. *Shape*: by the inequality of Dvoretzky, Kiefer, Wolfowitz and Massart the
+empirical distribution of n values is farther than t from the true one with a probability of at most
+2 exp(-2 n t^2). How many values are beyond a threshold is binomial; noise without tails is found by
+that, and its tails are what a small delta hangs on. *Sharing*: the sign of noise, and whether its
+size is above the median, are fair coins. Multiplied with those of the entry k places on they are
+fair coins again, independent of one another (the pairs form paths), as Hoeffding's bound needs it.
+Every distance k up to a limit is tried, in one long vector of everything that a run published.
+*Projections* of that vector on random and even directions have the variance of one entry, however
+many there are; a shared part adds up. *Repeats*: two neighbours that both come again, with either
+sign, hardly ever do by chance.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import bdtrc, gammaincc, ndtr, pdtrc
+from scipy.special import bdtr, bdtrc, gammaincc, gammainccinv, gammaincinv, ndtr, ndtri, pdtrc
 
 from tacit.privacy.statistic import Floats
-from tests.own_path.noise_tests import Law, Shape, Tally
 
+Law: TypeAlias = Literal["normal", "laplace", "sum of laplace"]
+
+# Grids and floats: by how much sizes may be off.
+_SLACK = 2e-3
+# Beyond these thresholds values are counted. Whoever cuts noise off takes a whole number.
+_TAILS = (1.01, 2.02, 3.03, 4.04, 5.0, 6.0, 7.5, 9.0)
 ALARM = 1e-11
 _LAGS = (*range(1, 520), 1023, 1024, 1025, 4096, 65_535, 65_536, 65_537)
 _FEW_LAGS = (*range(1, 34), 63, 64, 65, 128, 256, 511, 512, 513, *_LAGS[519:])
@@ -31,9 +43,52 @@ _DIRECTIONS = 24
 _MEDIANS = {"normal": 0.6744897501960817, "laplace": math.log(2.0)}
 
 
-def _beyond(law: Law, t: float) -> float:
-    """With which chance noise is farther out than t scales."""
-    return math.exp(-t) if law == "laplace" else 2.0 * float(ndtr(-t))
+@dataclass(eq=False)
+class Tally:
+    """How many values of a law were seen, and what their squares add up to.
+
+    The ``total`` is of absolute values for Laplace noise.
+    """
+
+    law: Law
+    values: int = 0
+    total: float = 0.0
+
+    def add(self, noise: Floats) -> None:
+        """Counts values that have the claimed scale as their unit."""
+        self.values += noise.size
+        size = np.abs(noise).sum() if self.law == "laplace" else noise @ noise
+        self.total += float(size)
+
+    @property
+    def ratio(self) -> float:
+        """Measured over claimed variance."""
+        ratio = self.total / max(self.values, 1)
+        return ratio**2 if self.law == "laplace" else ratio
+
+    def wrong(self, alarm: float = ALARM) -> bool:
+        """Whether that is too small or too large, but for the chance of a false alarm."""
+        low, high = _limits(self.law, np.array([self.values]), alarm)
+        return not low[0] * (1.0 - _SLACK) <= self.total <= high[0] * (1.0 + _SLACK)
+
+
+def _below(law: Law, values: Floats) -> Floats:
+    """With which probability noise is below."""
+    if law == "laplace":
+        tail = 0.5 * np.exp(-np.abs(values))
+        return np.where(values < 0.0, tail, 1.0 - tail)
+    return np.asarray(ndtr(values), dtype=np.float64)
+
+
+def _limits(law: Law, values: NDArray[Any], alarm: float) -> tuple[Floats, Floats]:
+    """Between what a tally lies but for the chance of a false alarm."""
+    if law == "sum of laplace":
+        # Between a Laplace variable's and a normal one's: squares have a variance of 5 at most.
+        width = -float(ndtri(alarm / 2.0)) * np.sqrt(5.0 * values)
+        return values - width, values + width
+    shape, unit = (values, 1.0) if law == "laplace" else (values / 2.0, 2.0)
+    low = unit * gammaincinv(shape, alarm / 2.0)
+    return low, unit * gammainccinv(shape, alarm / 2.0)
 
 
 def _width(count: int) -> float:
@@ -42,21 +97,38 @@ def _width(count: int) -> float:
 
 
 def law_wrong(values: Floats, law: Law, blur: float, what: str) -> list[str]:
-    """Size, shape and tails of values in units of their scale."""
-    n, tally, shape = values.size, Tally(law), Shape(law)
+    """Size, shape and tails of values in units of their scale, each off by ``blur`` at most."""
+    n, tally, found = values.size, Tally(law), list[str]()
     tally.add(values)
-    shape.add(values, blur)
-    # Repeats are counted elsewhere: a grid has them by chance.
-    found = [f"{what}: {text}" for text in shape.wrong() if "repeat" not in text]
     if n and tally.wrong():
         found.append(f"{what}: the variance of {n} values is {tally.ratio:.4f} of what is claimed")
-    for t in (5.0, 6.0, 7.5, 9.0):
-        chance = _beyond(law, t)
-        seen = int(np.count_nonzero(np.abs(values) > t * (1.0 + 1e-3)))
-        too_few = not seen and n * math.log1p(-chance) < math.log(ALARM)
-        if too_few or (seen and bdtrc(seen - 1, n, chance) < ALARM):
-            found.append(f"{what}: {seen} of {n} values are beyond {t:g}, not {n * chance:.3g}")
-    return found
+    if not n or law == "sum of laplace":
+        return found
+    found += [f"{what}: {words}" for words in distance_wrong(values, law, blur)]
+    return found + [f"{what}: {words}" for words in tails_wrong(values, law, blur)]
+
+
+def distance_wrong(values: Floats, law: Law, blur: float) -> list[str]:
+    """The Kolmogorov-Smirnov distance; densities are at most 1/2."""
+    n, below = values.size, _below(law, np.sort(values))
+    above = float((np.arange(1, n + 1) / n - below).max())
+    gap = max(above, float((below - np.arange(n) / n).max()))
+    allowed = math.sqrt(math.log(2.0 / ALARM) / (2.0 * n)) + 0.5 * blur
+    words = f"the distribution of {n} values is {gap:.3f} away from what is claimed"
+    return [f"{words}, {allowed:.3f} is chance"] if gap > allowed else []
+
+
+def tails_wrong(values: Floats, law: Law, blur: float) -> list[str]:
+    """How many values are far out, at least and at most; the first threshold that is wrong."""
+    n, sizes = values.size, np.abs(values)
+    for threshold in _TAILS:
+        chance = 2.0 * float(_below(law, np.array([-threshold]))[0])
+        many = int(np.count_nonzero(sizes > threshold - blur))
+        few = int(np.count_nonzero(sizes > threshold + blur))
+        too_few = bdtr(many, n, chance) < ALARM / 2.0
+        if too_few or (few > 0 and bdtrc(few - 1, n, chance) < ALARM / 2.0):
+            return [f"{many} of {n} values are beyond {threshold:g}, not {n * chance:.3g}"]
+    return []
 
 
 def bits_wrong(steps: NDArray[np.int64], scale: float, what: str) -> list[str]:

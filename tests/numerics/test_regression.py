@@ -1,4 +1,4 @@
-"""Sums over blocks: how blocks are weighted, and what is said about their noise."""
+"""Regression on noisy sums: Gram matrices without negative eigenvalues, and sums over blocks."""
 
 from __future__ import annotations
 
@@ -6,8 +6,71 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
-from tacit.numerics.regression import BlockSums
+from tacit.numerics.regression import BlockSums, positive_part, ridge_inverse
+
+Floats = NDArray[np.float64]
+
+
+def symmetric(rng: np.random.Generator, *shape: int, std: float = 1.0) -> Floats:
+    """Noise of equal size in all directions of the Frobenius norm."""
+    entries = rng.normal(0.0, std, (*shape, shape[-1]))
+    return (entries + np.swapaxes(entries, -1, -2)) / 2.0
+
+
+def gram_of(rng: np.random.Generator, d: int, rows: int) -> Floats:
+    table = rng.normal(size=(rows, d))
+    return table.T @ table
+
+
+@given(
+    seed=st.integers(0, 10**6),
+    d=st.integers(1, 6),
+    rows=st.integers(0, 8),
+    noise=st.sampled_from([0.0, 0.1, 3.0, 100.0]),
+    ridge=st.floats(1e-3, 1e3),
+)
+@settings(max_examples=60, deadline=None)
+def test_negative_eigenvalues_are_cut_before_the_ridge(
+    seed: int, d: int, rows: int, noise: float, ridge: float
+) -> None:
+    rng = np.random.default_rng(seed)
+    matrices = np.stack([gram_of(rng, d, rows) + noise * symmetric(rng, d) for _ in range(3)])
+    inverses, parts = ridge_inverse(matrices, ridge), positive_part(matrices)
+    for matrix, inverse, part in zip(matrices, inverses, parts, strict=True):
+        # One eigenvector after the other, the slow way.
+        values, vectors = np.linalg.eigh(matrix)
+        kept = np.zeros((d, d))
+        for value, vector in zip(values, vectors.T, strict=True):
+            kept += max(value, 0.0) * np.outer(vector, vector)
+        size = 1.0 + np.abs(matrix).max()
+        np.testing.assert_allclose(part, kept, atol=1e-12 * size)
+        np.testing.assert_allclose(
+            inverse @ (kept + ridge * np.eye(d)), np.eye(d), atol=1e-10 * size / ridge
+        )
+        assert np.linalg.eigvalsh(inverse).max() <= (1.0 + 1e-9) / ridge
+
+
+@given(seed=st.integers(0, 10**6), d=st.integers(1, 6), rows=st.integers(0, 4))
+@settings(max_examples=60, deadline=None)
+def test_cutting_brings_no_gram_farther_from_the_truth(seed: int, d: int, rows: int) -> None:
+    rng = np.random.default_rng(seed)
+    truth, noise = gram_of(rng, d, rows), 2.0 * symmetric(rng, d)
+    cut = positive_part(truth + noise)
+    assert np.linalg.norm(cut - truth) <= np.linalg.norm(noise) * (1.0 + 1e-12)
+    # In the operator norm it may, by twice at most: what the proof of the widths allows for.
+    largest = np.linalg.norm(noise, 2)
+    assert np.linalg.norm(cut - truth, 2) <= 2.0 * largest * (1.0 + 1e-12)
+    assert np.linalg.eigvalsh(cut - truth).min() >= -largest * (1.0 + 1e-12)
+
+
+def test_matrices_without_negative_eigenvalues_stay_as_they_are() -> None:
+    matrix = gram_of(np.random.default_rng(0), 4, 9)[np.newaxis]
+    assert positive_part(matrix) is matrix
+
+
+# Sums over blocks.
 
 Blocks = list[tuple[int, float]]
 BLOCKS = st.lists(st.tuples(st.integers(1, 10**6), st.floats(0.1, 1e3)), min_size=1, max_size=6)
