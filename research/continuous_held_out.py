@@ -30,7 +30,7 @@ from tacit.privacy.models import JointDP, NonPrivate, Privacy
 from tacit.registry import choose_agent
 from tacit.simulation.permuted import PermutedWorld
 from tacit.simulation.result import WORLD_VALUES, Result, median
-from tacit.simulation.seeds import noise_seed
+from tacit.simulation.run import noise_seed
 from tacit.simulation.tables import privacy_dict
 
 Floats = NDArray[np.float64]

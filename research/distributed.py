@@ -18,7 +18,7 @@ from research.command_lines import Parser
 from research.epsilon_cost import DELTA
 from tacit.registry import build_world
 from tacit.simulation.result import median, users_words
-from tacit.simulation.seeds import noise_seed
+from tacit.simulation.run import noise_seed
 
 STORED = Path(__file__).with_suffix(".json")
 SEEDS = range(10)

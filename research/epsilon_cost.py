@@ -20,7 +20,7 @@ from research.command_lines import Parser, png, store, whole
 from research.figures import EndLabel, Pen, drawing, label_ends
 from tacit.simulation.plots import short
 from tacit.simulation.result import median
-from tacit.simulation.seeds import noise_seed
+from tacit.simulation.run import noise_seed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

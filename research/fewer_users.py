@@ -21,7 +21,7 @@ from scipy.stats import norm
 import tacit
 from research.command_lines import Parser, whole
 from research.epsilon_cost import DELTA
-from tacit.simulation.seeds import noise_seed
+from tacit.simulation.run import noise_seed
 from tacit.tabular.model import FiniteModel, optimal, policy_values
 from tacit.tabular.policy import Policy
 from tacit.tabular.world import FiniteWorld

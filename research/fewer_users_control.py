@@ -22,7 +22,7 @@ from research.command_lines import Parser
 from research.fewer_users_linear import words
 from research.worlds import build
 from tacit.lq.certainty_equivalence import LQConstants
-from tacit.simulation.seeds import noise_seed
+from tacit.simulation.run import noise_seed
 
 STORED = Path(__file__).with_suffix(".json")
 SEEDS, HELD_OUT = range(500, 510), range(10)

@@ -36,7 +36,7 @@ from tacit.continuous import line
 from tacit.papers.wang_functional_2019 import Setting, functional_q
 from tacit.privacy.budget import Budget
 from tacit.simulation.permuted import PermutedWorld
-from tacit.simulation.seeds import noise_seed
+from tacit.simulation.run import noise_seed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

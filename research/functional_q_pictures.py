@@ -29,7 +29,7 @@ from tacit.continuous.worlds import (
     line,
 )
 from tacit.core.agent import Agent
-from tacit.simulation.seeds import noise_seed
+from tacit.simulation.run import noise_seed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

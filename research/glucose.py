@@ -20,7 +20,7 @@ import numpy as np
 import tacit
 from research.command_lines import Parser
 from research.worlds import glucose
-from tacit.simulation.seeds import noise_seed
+from tacit.simulation.run import noise_seed
 
 TABLE = Path(__file__).with_suffix(".json")
 AGENTS = {"actor_critic": "ActorCritic", "fitted_functional_q": "FittedFunctionalQ"}

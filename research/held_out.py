@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import tacit
 from research.command_lines import Parser, store, whole
 from research.epsilon_cost import DELTA, Cost, with_progress
-from tacit.simulation.seeds import noise_seed
+from tacit.simulation.run import noise_seed
 
 if TYPE_CHECKING:
     from tacit.privacy.models import Privacy

@@ -23,7 +23,7 @@ import numpy as np
 import tacit
 from research.command_lines import Parser
 from research.worlds import build
-from tacit.simulation.seeds import noise_seed
+from tacit.simulation.run import noise_seed
 from tacit.tabular.policy_improvement import ImprovementConstants
 
 TABLE = Path(__file__).with_suffix(".json")

@@ -17,7 +17,8 @@ from research.epsilon_cost import with_progress
 from research.figures import INK, EndLabel, label_ends
 from research.worlds import build
 from tacit.simulation.plots import short
-from tacit.simulation.seeds import SeedFailed, noise_seed
+from tacit.simulation.run import noise_seed
+from tacit.simulation.sweep import SeedFailed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -26,7 +26,7 @@ from research.fewer_users_linear import words
 from research.jobs import RUNS
 from research.tables import joint
 from research.worlds import build
-from tacit.simulation.seeds import noise_seed
+from tacit.simulation.run import noise_seed
 
 STORED = Path(__file__).with_suffix(".json")
 

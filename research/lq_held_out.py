@@ -23,7 +23,7 @@ from tacit.privacy.models import LocalDP, NonPrivate, Privacy
 from tacit.registry import agent_entry
 from tacit.simulation.plots import short
 from tacit.simulation.result import median
-from tacit.simulation.seeds import noise_seed
+from tacit.simulation.run import noise_seed
 from tacit.simulation.tables import privacy_dict
 
 CERTAIN = "certainty_equivalence"

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from research.command_lines import Parser, whole
 from research.planted_bugs import BUGS, HOSTS, IMPOSSIBLE, Planted, audit
-from tacit.simulation.progress import progress_bar
+from tacit.simulation.workers import progress_bar
 
 
 @dataclass(frozen=True)

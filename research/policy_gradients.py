@@ -24,7 +24,7 @@ from research.command_lines import Parser
 from research.worlds import build
 from tacit.privacy.files import write_atomic
 from tacit.privacy.models import JointDP, NonPrivate, Privacy
-from tacit.simulation.seeds import noise_seed
+from tacit.simulation.run import noise_seed
 
 STORED = Path(__file__).with_suffix(".json")
 

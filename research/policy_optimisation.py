@@ -30,7 +30,7 @@ from research.worlds import build
 from tacit.core.world import World
 from tacit.mixture import mixture_from_tabular
 from tacit.simulation.result import Result, median, users_words
-from tacit.simulation.seeds import noise_seed
+from tacit.simulation.run import noise_seed
 
 STORED = Path(__file__).with_suffix(".json")
 USERS = (10**4, 10**5, 10**6, 10**7, 10**8)

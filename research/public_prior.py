@@ -25,7 +25,7 @@ from research.epsilon_cost import DELTA
 from research.fewer_users import mixed_up
 from research.fewer_users_linear import words
 from tacit.core.algorithm import Floats
-from tacit.simulation.seeds import noise_seed
+from tacit.simulation.run import noise_seed
 from tacit.store.values import record
 from tacit.tabular import concurrent_psrl
 from tacit.tabular.posterior import VisitEstimate

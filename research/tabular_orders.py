@@ -31,7 +31,7 @@ from research.epsilon_cost import with_progress
 from research.figures import PALE, EndLabel, Pen, label_ends
 from research.sheets import Look, sheet
 from tacit.simulation.plots import short
-from tacit.simulation.seeds import noise_seed
+from tacit.simulation.run import noise_seed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -25,7 +25,7 @@ from research.jobs import amount
 from tacit.auto import choose
 from tacit.privacy.models import JointDP, NonPrivate, Privacy
 from tacit.registry import agent_entry, build_world, world_entry
-from tacit.simulation.seeds import noise_seed
+from tacit.simulation.run import noise_seed
 
 STORED = Path(__file__).with_suffix(".json")
 FEATURES = "features of "

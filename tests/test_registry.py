@@ -20,7 +20,7 @@ from tacit.registry import (
     choose_agent,
     world_entry,
 )
-from tacit.simulation.seeds import noise_seed
+from tacit.simulation.run import noise_seed
 from tacit.tabular.spec import FiniteSpec
 
 

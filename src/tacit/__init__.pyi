@@ -41,8 +41,7 @@ from tacit.privacy.statistic import Block, Layout, Part, Statistic
 from tacit.registry import world
 from tacit.simulation.result import Result
 from tacit.simulation.run import run
-from tacit.simulation.seeds import run_seeds
-from tacit.simulation.sweep import sweep
+from tacit.simulation.sweep import run_seeds, sweep
 from tacit.store.store import Conflict, Store, StoreGone
 from tacit.store.values import record
 from tacit.tabular.exploration import ExplorationConstants

@@ -30,7 +30,7 @@ from tacit.core.world import World
 from tacit.imports import check_environment, load, split, target_of
 from tacit.options import Option, option_of
 from tacit.privacy.errors import InvalidArgument
-from tacit.simulation.seeds import noise_seed
+from tacit.simulation.run import noise_seed
 
 BUILT_IN = {
     "actor_critic": "tacit.continuous.actor_critic:ActorCritic",

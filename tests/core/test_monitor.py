@@ -8,7 +8,7 @@ import pytest
 import tacit
 from research.worlds import sparse_mdp
 from tacit import InvalidArgument, JointDP, LocalDP, NonPrivate
-from tacit.core.monitor import Record, _monitoring, _separate
+from tacit.core.monitor import Record, _monitoring
 from tacit.numerics.regression import always_one
 from tacit.privacy.curator import Release
 from tacit.privacy.statistic import Block
@@ -127,7 +127,7 @@ def answered(reward=1.0, counts=COUNTS):
 def heard(versions) -> Record:
     record = Record()
     for version in versions:
-        record = record.heard(version, 5, [COUNTS], [answered(version)], running=False)
+        record = record.extended(version, 5, [COUNTS], [answered(version)], running=False)
     return record
 
 
@@ -142,8 +142,8 @@ def test_what_a_statistic_tells_wrongly_costs_no_block() -> None:
         def monitored(self, release):
             return {"visits": (np.zeros(3), np.zeros(2))}
 
-    record = heard([0]).heard(1, 5, [Told(2, 2, 3)], [answered()], running=False)
-    record = record.heard(2, 5, [COUNTS], [answered()], running=False)
+    record = heard([0]).extended(1, 5, [Told(2, 2, 3)], [answered()], running=False)
+    record = record.extended(2, 5, [COUNTS], [answered()], running=False)
     assert record.rows["version"].tolist() == [0, 2]
 
 
@@ -202,12 +202,10 @@ def test_running_sums_of_changing_questions_are_told_apart() -> None:
         running = running + own
         parts = asked.layout.unpack(running)
         release = Release(0, "", parts, NO_NOISE, 50, 1.0)
-        record = record.heard(version, 50, [asked], [release], running=True)
+        record = record.extended(version, 50, [asked], [release], running=True)
         first = [len(set(row[:6])) for row in states]
         expected.append(np.minimum(first, most).mean())
-    columns = record.rows
-    rows = [{n: column[i] for n, column in columns.items()} for i in range(3)]
-    found = _monitoring(_separate(rows))
+    found = _monitoring(record.rows)
     assert found.returns == pytest.approx(expected), "each of a user's visits paid 1"
     assert found.occupancy.sum(axis=1) == pytest.approx(expected)
 

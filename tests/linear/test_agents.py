@@ -21,8 +21,7 @@ from tacit import (
 from tacit.core.agent import Agent
 from tacit.linear import LinearSpec, LinearWorld, simplex, two_state
 from tacit.privacy.errors import InvalidArgument
-from tacit.simulation.run import run
-from tacit.simulation.seeds import noise_seed
+from tacit.simulation.run import noise_seed, run
 from tacit.tabular import riverswim
 from tacit.testing.check_agent import check_agent
 from tests.tabular import agent_checks as shared

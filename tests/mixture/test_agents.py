@@ -21,8 +21,7 @@ from tacit import (
 from tacit.mixture import MixtureWorld, hard_mixture, mixture_from_tabular, mixture_of_models
 from tacit.mixture.statistics import ModelSums, PathCounts
 from tacit.privacy.errors import InvalidArgument
-from tacit.simulation.run import run
-from tacit.simulation.seeds import noise_seed
+from tacit.simulation.run import noise_seed, run
 from tacit.tabular import riverswim
 from tacit.testing.check_agent import check_agent
 from tests.tabular import agent_checks as shared

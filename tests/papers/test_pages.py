@@ -31,19 +31,9 @@ def test_page_names_the_lines_where_they_are(name: str) -> None:
 
 
 PLUMBING = {
-    *("finite_loops", "result", "counters"),  # of tacit.papers
-    *(
-        "compiled",
-        "arguments",
-        "budget",
-        "errors",
-        "guarantee",
-        "noise",
-        "statistic",
-        "gaussian_dp",
-    ),
-    *("riccati_loops", "world_loops"),  # arithmetic
-    *("features", "policy", "world"),  # what is simulated, and what comes out
+    *("finite_loops", "result", "counters", "compiled", "riccati_loops", "world_loops"),
+    *("arguments", "budget", "errors", "guarantee", "noise", "statistic", "gaussian_dp"),
+    *("features", "kernel_features", "policy", "world", "worlds"),
 }
 """What files of papers import: users, noise, arithmetic and results; nothing of an algorithm."""
 

@@ -164,19 +164,19 @@ def norm(F: paper.GridFunction, change: np.ndarray) -> float:
 def test_two_reward_functions_move_an_update_by_alpha_eta_at_most() -> None:
     """The bound is attained by a batch that stands in a point of the grid."""
     rng, alpha, eta = np.random.default_rng(6), 0.7, 0.8
+    setting = paper.Setting(alpha=alpha)
     F = paper.GridFunction(10, 2, 1.0)
     F.values = rng.normal(size=F.values.shape)
     largest = 0.0
     for case in range(200):
-        steps, others = [], []
-        for _ in range(8):
-            s, a = (0.3, 1) if case == 0 else (float(rng.random()), int(rng.integers(2)))
-            r, after = float(rng.random()), float(rng.random())
-            moved = eta if case == 0 else eta * float(rng.uniform(-1, 1))
-            steps.append((s, a, r, after))
-            others.append((s, a, r + moved, after))
-        change = paper.functional_update(F, steps, alpha, 0.9)
-        distance = norm(F, change - paper.functional_update(F, others, alpha, 0.9))
+        states, actions = rng.random(8), rng.integers(2, size=8).tolist()
+        if case == 0:
+            states, actions = np.full(8, 0.3), [1] * 8
+        steps = paper.Steps(states, actions, rng.random(8), rng.random(8))
+        moved = eta if case == 0 else eta * rng.uniform(-1, 1, 8)
+        others = steps._replace(rewards=steps.rewards + moved)
+        change = paper.functional_update(F, steps, setting)
+        distance = norm(F, change - paper.functional_update(F, others, setting))
         assert distance <= alpha * eta * (1 + 1e-9)
         largest = max(largest, distance)
     assert largest == pytest.approx(alpha * eta)
@@ -247,16 +247,15 @@ def decimal_bridge(rate: float, x: float, left: float, right: float) -> tuple[fl
     ],
 )
 def test_bridges_have_all_their_digits(rate: float, left: float, x: float, right: float) -> None:
-    assert paper.bridge(rate, x, left, right) == pytest.approx(
+    assert paper.bridge(rate * (x - left), rate * (right - x)) == pytest.approx(
         decimal_bridge(rate, x, left, right), rel=1e-12
     )
 
 
 def test_bridges_at_the_ends_of_the_scale() -> None:
     a = math.exp(-2.0 * 0.3)
-    assert paper.bridge(2.0, 0.5, 0.2, None) == pytest.approx((a, 0.0, 1.0 - a * a), abs=1e-15)
-    assert paper.bridge(2.0, 0.2, None, 0.5) == pytest.approx((0.0, a, 1.0 - a * a), abs=1e-15)
-    assert paper.bridge(2.0, 0.2, None, None) == (0.0, 0.0, 1.0)
-    assert paper.bridge(1.0, 0.0, -1.7e308, 1.7e308) == (0.0, 0.0, 1.0)
-    assert paper.bridge(1e300, 0.0, -1e300, 1e300) == (0.0, 0.0, 1.0)
-    assert paper.bridge(1e-300, 2e-300, 1e-300, 3e-300) == (1.0, 0.0, 0.0)
+    assert paper.bridge(0.6, math.inf) == pytest.approx((a, 0.0, 1.0 - a * a), abs=1e-15)
+    assert paper.bridge(math.inf, 0.6) == pytest.approx((0.0, a, 1.0 - a * a), abs=1e-15)
+    assert paper.bridge(math.inf, math.inf) == (0.0, 0.0, 1.0)
+    assert paper.bridge(1.7e308, 1.7e308) == (0.0, 0.0, 1.0)
+    assert paper.bridge(0.0, 0.0) == (1.0, 0.0, 0.0)

@@ -13,7 +13,7 @@ from research.linear_held_out import Case, Row
 from tacit.privacy.budget import Relation
 from tacit.privacy.guarantee import Guarantee
 from tacit.simulation.result import Result
-from tacit.simulation.seeds import SeedFailed
+from tacit.simulation.sweep import SeedFailed
 from tests.research.commands import TableChecks
 
 PNG = b"\x89PNG\r\n\x1a\n"

@@ -27,8 +27,8 @@ from tacit.privacy.errors import CorruptFile, InvalidArgument
 from tacit.simulation.permuted import PermutedWorld
 from tacit.simulation.plots import plot_results
 from tacit.simulation.result import Result, greedy_users_to_90, users_to_90
-from tacit.simulation.run import run
-from tacit.simulation.seeds import SeedFailed, noise_seed, run_seeds
+from tacit.simulation.run import noise_seed, run
+from tacit.simulation.sweep import SeedFailed, run_seeds
 from tacit.tabular.policy import Policy
 from tacit.tabular.spec import FiniteSpec
 from tacit.tabular.world import TabularWorld
@@ -529,13 +529,13 @@ def test_public_mistakes_of_several_runs_are_refused():
 
 
 def test_a_process_that_cannot_load_a_recipe_says_so():
-    from tacit.simulation import seeds
+    from tacit.simulation import workers
 
     foreign = b"cno_such_module\nthing\n."  # a pickle of something that is not here
     words = "another process cannot load it: ModuleNotFoundError: No module named 'no_such"
-    assert seeds._done(foreign, pickle.dumps(3)).startswith(words)
-    assert seeds._done(pickle.dumps(abs), foreign).startswith(words)
-    assert seeds._done(pickle.dumps(abs), pickle.dumps(-3)) == 3
+    assert workers._done(foreign, pickle.dumps(3)).startswith(words)
+    assert workers._done(pickle.dumps(abs), foreign).startswith(words)
+    assert workers._done(pickle.dumps(abs), pickle.dumps(-3)) == 3
 
 
 def test_a_process_that_dies_fails_its_seed(importable):

@@ -11,7 +11,7 @@ import pytest
 
 import tacit
 from tacit import ConcurrentPSRL, InvalidArgument, JointDP, LocalDP, NonPrivate, check_agent
-from tacit.simulation.seeds import noise_seed
+from tacit.simulation.run import noise_seed
 from tacit.tabular import TabularWorld, grid, riverswim
 from tacit.tabular.exploration import ExplorationConstants, ExplorationPlanner, GreedyPolicy
 from tacit.tabular.first_visits import FirstVisits

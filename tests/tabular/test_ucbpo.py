@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from tacit import UCBPO, JointDP, NonPrivate
 from tacit.privacy.errors import InvalidArgument
-from tacit.simulation.run import run
-from tacit.simulation.seeds import noise_seed
+from tacit.simulation.run import noise_seed, run
 from tacit.tabular import TabularWorld, riverswim
 from tacit.tabular.mirror import Optimistic, drawn
 from tacit.tabular.mirror_loops import mirror_steps

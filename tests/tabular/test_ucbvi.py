@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from tacit import UCBVI, JointDP, LocalDP, NonPrivate
 from tacit.core.problem import Schedule
 from tacit.privacy.errors import HorizonExceeded, InvalidArgument
-from tacit.simulation.run import run
-from tacit.simulation.seeds import noise_seed
+from tacit.simulation.run import noise_seed, run
 from tacit.tabular import TabularWorld, riverswim
 from tacit.tabular.ucbvi import UCBVIConstants
 

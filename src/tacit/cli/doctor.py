@@ -132,7 +132,7 @@ def compile_loops() -> None:
     import time
     from concurrent.futures import ProcessPoolExecutor
 
-    from tacit.simulation.progress import progress_bar
+    from tacit.simulation.workers import progress_bar
 
     start, (first, *others) = time.perf_counter(), _RUNS
     loops = 0

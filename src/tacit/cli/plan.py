@@ -10,7 +10,7 @@ from tacit.cli.output import print_json, print_table, say
 from tacit.options import whole_number
 
 if TYPE_CHECKING:
-    from tacit.simulation.plan import Plan
+    from tacit.simulation.plan import Forecast
 
 
 @command()
@@ -47,7 +47,7 @@ def _plan(
         _show(made)
 
 
-def _show(made: Plan) -> None:
+def _show(made: Forecast) -> None:
     """Prints the expected number of users, and how far it can be trusted."""
     from tacit.simulation.result import users_words
     from tacit.simulation.tables import number_words, privacy_words

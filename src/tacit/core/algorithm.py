@@ -73,8 +73,8 @@ class Query:
     """One query to the users of a block.
 
     Args:
-        statistic: What is asked.
-        mu: What it costs the users of this block; by default all that they have left.
+        statistic: Summed over the users, and released with noise.
+        mu: Cost to the users of this block; by default all that they have left.
         share: The same as a share of an episode's whole budget (of mu^2).
     """
 
@@ -123,7 +123,7 @@ class Algorithm(ABC, Generic[S]):
     name: ClassVar[str] = ""
     Options: ClassVar[type[Any]] = NoOptions
     offline: bool = False
-    """Whether those it learns from are served by a fixed behaviour, and gain nothing."""
+    """Whether its users are served by a fixed behaviour policy."""
     ends_greedy: ClassVar[bool] = False
     """Whether the policy after the last block explores no more; a successor's first one does."""
     distributed: ClassVar[bool] = False
@@ -147,29 +147,46 @@ class Algorithm(ABC, Generic[S]):
 
     @abstractmethod
     def plan(self, state: S, last: Plan | None, at: Progress, rng: np.random.Generator) -> Plan:
-        """Policies of a state, after the plan of the version before; ``None`` at the start."""
+        """Policies of a state.
+
+        Args:
+            state: After the newest block.
+            last: Plan of the version before; ``None`` at the start.
+            at: Blocks released and users served.
+            rng: Of ties and of sampled policies; its state is part of the checkpoint.
+        """
 
     def query(self, state: S, plan: Plan, block: BlockInfo) -> Statistic:
         """Statistic that a block is asked, given the plan that its users followed."""
         raise NotImplementedError
 
     def update(
-        self,
-        state: S,
-        plan: Plan,
-        release: Release,
-        block: BlockInfo,
-        rng: np.random.Generator,
+        self, state: S, plan: Plan, release: Release, block: BlockInfo, rng: np.random.Generator
     ) -> S:
-        """State that has learnt from one more block."""
+        """State that has learnt from one more block.
+
+        Args:
+            state: Before the block.
+            plan: Followed by its users.
+            release: The noisy answer to :meth:`query`.
+            block: Its size and versions, and where the run stood.
+            rng: As in :meth:`plan`.
+        """
         raise NotImplementedError
 
     def learn(self, state: S, plan: Plan, block: BlockInfo, rng: np.random.Generator) -> Queries[S]:
-        """Queries about a block, where it is asked more than one."""
+        """Generator of queries about a block; overridden where it is asked more than one.
+
+        Args:
+            state: Before the block.
+            plan: Followed by its users.
+            block: Its size and versions, and where the run stood.
+            rng: As in :meth:`plan`.
+        """
         release = yield Query(self.query(state, plan, block))
         return self.update(state, plan, release, block, rng)
 
-    # What a family or an algorithm may define.
+    # Hooks of a family or an algorithm.
 
     @property
     def code(self) -> tuple[Any, ...]:
@@ -188,7 +205,7 @@ class Algorithm(ABC, Generic[S]):
         return "blocks"
 
     def successor_state(self, state: S) -> S:
-        """State with which a successor begins; refused where it is no start for anybody else."""
+        """State with which a successor begins; refused where others cannot start from it."""
         return state
 
     def data_format(self, at: Progress) -> str:
@@ -196,7 +213,7 @@ class Algorithm(ABC, Generic[S]):
         return "episodes"
 
     def on_policy(self, plan: Plan) -> bool:
-        """Whether only those teach anything who followed a plan, whose version they name."""
+        """Whether only episodes of users who followed a published plan count."""
         return False
 
     def mixed(self, plans: Mapping[int, Plan], users: Mapping[int, int]) -> Plan:
@@ -210,21 +227,21 @@ class Algorithm(ABC, Generic[S]):
 
     @property
     def unit(self) -> str:
-        """What its statistics protect, in words."""
+        """Unit of privacy of its statistics, in words."""
         return WHOLE_EPISODE
 
     @property
     def assumption(self) -> str:
-        """What was taken for public before the first user came, in words, if anything was."""
+        """Facts taken for public before the first user came, in words; empty if none."""
         return ""
 
     @property
     def why(self) -> str:
-        """What was chosen for this world, budget and length, in words."""
+        """Choices made for this world, budget and number of users, in words."""
         return f"{self.schedule.releases} releases ({self.schedule.name})"
 
     def monitored(self, statistic: Statistic, release: Release) -> dict[str, tuple[Any, Any]]:
-        """What a release tells of its users as a whole; what the spec knows may come to it."""
+        """Public numbers of a release for :func:`tacit.monitor`, with what the spec knows."""
         return statistic.monitored(release)
 
     def block_users(self, at: Progress) -> int:
@@ -235,7 +252,7 @@ class Algorithm(ABC, Generic[S]):
 
     @property
     def fingerprint(self) -> str:
-        """What must be the same for a run to be gone on with, in one text."""
+        """Text of all arguments, which must be the same for a run to be gone on with."""
         named = ("state_labels", "action_labels", "last_state")
         labels = {name: getattr(self.spec, name, None) for name in named}
         parts = (self.name, self.spec, labels, self.users, self.privacy, vars(self.options))

@@ -336,21 +336,22 @@ class EpisodeIntake:
 
         They are refused now by the same rule as then.
         """
+        if not arrivals.names:
+            return arrivals
         row = self.run.look().row
-        block = row.block
-        if self.visits is None and arrivals.names:
+        rows, visits, block = list[int](), self.visits, row.block
+        if visits is None:
             with self.run.store.read() as db:
-                self.visits = runs.came(db, row)
+                visits = runs.came(db, row)
             for name in self.buffer.names if self.buffer.users(block) else ():
-                self.visits[name] = (self.visits.get(name, (0, -1))[0] + 1, block)
-        rows, visits = list[int](), self.visits or {}
+                visits[name] = (visits.get(name, (0, -1))[0] + 1, block)
         for i, name in enumerate(arrivals.names):
             came = visits.get(name, (0, -1))
             if not runs.spent_up(row, block, came):
                 visits[name] = (came[0] + 1, block)
                 rows.append(i)
-        self.visits = visits if arrivals.names else self.visits
-        return arrivals.only(rows) if arrivals.names else arrivals
+        self.visits = visits
+        return arrivals.only(rows)
 
     def spill(self, db: Any, row: Any) -> None:
         """Writes the users who wait in memory to the store."""
@@ -435,7 +436,7 @@ class EpisodeIntake:
             return
         runs.set_block(db, row, block.block, stage="closed", at=time.time())
         if self.run.fills_ahead(now):
-            self.run.open_next(db, row, now, block.block)
+            self.run.open_next(db, now, block.block)
 
     def receive(
         self, rows: Block, people: Sequence[str], events: Sequence[str], tickets: Sequence[str]

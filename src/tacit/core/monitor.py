@@ -1,6 +1,6 @@
-"""Monitoring for free: what releases that were paid for say of each version of a policy.
+"""Monitoring: returns, occupancies and drifts of each version, from releases alone.
 
-Nothing here asks anybody anything. A :class:`Record` keeps, of every release, the few public
+It costs no privacy. A :class:`Record` keeps, of every release, the few public
 numbers that its statistic reads off it (:meth:`tacit.Statistic.monitored`), and :func:`monitor`
 makes returns, occupancies and drifts of them, with standard errors.
 """
@@ -25,25 +25,16 @@ if TYPE_CHECKING:
 
 # More versions than these are not kept: the oldest go.
 _MOST = 1000
-_NUMBERS = {
-    "version": np.int64,
-    "users": np.int64,
-    "horizon": np.float64,
-    "rewards": np.float64,
-    "rewards_noise": np.float64,
-    "partial": np.bool_,
-    "running": np.bool_,
-    # Of a user: what one visit adds to sums, the least and the largest return, the most visits.
-    "unit": np.float64,
-    "least": np.float64,
-    "most": np.float64,
-    "reach": np.float64,
-}
+# Of a user: what one visit adds to sums (unit), least and most return, and the most visits (reach).
+_FLOATS = ("horizon", "rewards", "rewards_noise", "unit", "least", "most", "reach")
 _BY_STATE = ("visits", "visits_noise")
+_KINDS: dict[str, type[Any]] = {"version": np.int64, "users": np.int64, "partial": np.bool_}
+_KINDS |= {"running": np.bool_} | dict.fromkeys((*_FLOATS, *_BY_STATE), np.float64)
+_EMPTY = {n: np.zeros((0, 0) if n in _BY_STATE else 0, kind) for n, kind in _KINDS.items()}
 
 Told: TypeAlias = dict[str, tuple[Any, Any]]
 Reader: TypeAlias = "Callable[[Statistic, Release], Told]"
-"""What a release tells of its users as a whole; see :meth:`tacit.Statistic.monitored`."""
+"""Public numbers of a release; see :meth:`tacit.Statistic.monitored`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +47,7 @@ class Record:
 
     rows: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
-    def heard(
+    def extended(
         self,
         version: int,
         users: int,
@@ -65,7 +56,16 @@ class Record:
         running: bool,
         read: Reader = lambda statistic, answer: statistic.monitored(answer),
     ) -> Record:
-        """The record with a version's releases; ``running`` sums have all users before."""
+        """The record with a version's releases.
+
+        Args:
+            version: Of the policy.
+            users: How many followed it.
+            asked: Queries of their block.
+            answers: The releases.
+            running: Whether releases are running sums, over all users before, too.
+            read: Reads public numbers off a release.
+        """
         told: Told = {}
         horizon = math.nan
         for statistic, answer in zip(asked, answers, strict=False):
@@ -83,28 +83,25 @@ class Record:
         unit, reach = told.get("unit", (1.0,))[0], told.get("reach", (horizon,))[0]
         ends = told.get("range", (0.0, horizon))
         flags = "partial" in told, running
-        numbers = (version, users, horizon, *rewards, *flags, unit, *ends, reach, *visits)
-        kinds = _NUMBERS | dict.fromkeys(_BY_STATE, np.float64)
+        row = (version, users, *flags, horizon, *rewards, unit, *ends, reach, *visits)
+        typed = zip(_KINDS.items(), row, strict=True)
+        new: dict[str, NDArray[Any]]
         try:
-            new: dict[str, NDArray[Any]] = {
-                name: np.asarray(value, dtype=kind)[np.newaxis]
-                for (name, kind), value in zip(kinds.items(), numbers, strict=True)
-            }
+            new = {name: np.asarray(value, kind)[np.newaxis] for (name, kind), value in typed}
         except (TypeError, ValueError):
             return self
         if len({new[name].shape for name in _BY_STATE}) > 1:
             return self
         # Where other things are told than before, a record begins anew.
-        if all(
-            n in self.rows and self.rows[n].shape[1:] == row.shape[1:] for n, row in new.items()
-        ):
-            new = {n: np.concatenate([self.rows[n][1 - _MOST :], row]) for n, row in new.items()}
+        kept = self.rows
+        if all(n in kept and kept[n].shape[1:] == row.shape[1:] for n, row in new.items()):
+            new = {n: np.concatenate([kept[n][1 - _MOST :], row]) for n, row in new.items()}
         return Record(new)
 
 
 @dataclass(frozen=True)
 class Monitoring:
-    """What is known of each version from releases: public, and free.
+    """Returns and occupancies of each version, from releases: public, and free.
 
     Attributes:
         versions: numbers of the versions, oldest first.
@@ -164,7 +161,7 @@ class Monitoring:
 
 
 def monitor(agent: Any) -> Monitoring:
-    """What releases say of every version that an agent published so far; it costs nothing.
+    """Returns and occupancies of every version that an agent published so far; it costs nothing.
 
     Returns and occupancies are there for agents that count visits, and that sum features of which
     some combination is always 1, as shares are; occupancies alone where returns are summed by
@@ -194,60 +191,43 @@ def monitor(agent: Any) -> Monitoring:
             "nor where people are: give an agent some of them to count visits (ucbvi), or judge a "
             "policy by tacit.learn_offline"
         )
-    count = len(columns.get("version", ()))
-    rows = [{name: column[i] for name, column in columns.items()} for i in range(count)]
-    return _monitoring(_separate(rows))
+    return _monitoring(columns or _EMPTY)
 
 
-def _separate(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Sums of single versions: of running ones, what was added. Their noises may add up."""
-    found: list[dict[str, Any]] = []
-    for before, row in zip([None, *rows], rows, strict=False):
-        mine = dict(row)
-        if row["running"] and before is not None:
-            for name in ("rewards", "visits"):
-                mine[name] = row[name] - before[name]
-                mine[f"{name}_noise"] = row[f"{name}_noise"] + before[f"{name}_noise"]
-        # What is added has the unit of its own block, and a running sum those of many.
-        for name in ("rewards", "visits", "rewards_noise", "visits_noise"):
-            mine[name] = mine[name] / row["unit"]
-        found.append(mine)
-    return found
+def _per_version(rows: Mapping[str, NDArray[Any]], name: str) -> tuple[Floats, Floats]:
+    """Sums of single versions and their noise; of running sums, the increments."""
+    parts = []
+    for column, sign in ((rows[name], -1.0), (rows[f"{name}_noise"], 1.0)):
+        axes = (-1, *[1] * (column.ndim - 1))
+        before = np.where(rows["running"][1:].reshape(axes), column[:-1], 0.0)
+        # An increment has the unit of its own block; noises of two sums may add up.
+        whole = column + sign * np.concatenate([np.zeros_like(column[:1]), before])
+        parts.append(whole / rows["unit"].reshape(axes))
+    return parts[0], parts[1]
 
 
-def _monitoring(rows: Sequence[Mapping[str, Any]]) -> Monitoring:
-    users = np.array([row["users"] for row in rows], dtype=np.float64)
-    n = np.maximum(users, 1.0)
-    least, most, reach = (
-        np.array([row[name] for row in rows], dtype=np.float64)
-        for name in ("least", "most", "reach")
-    )
-    returns = np.array([row["rewards"] for row in rows], dtype=np.float64) / n
-    noise = np.array([row["rewards_noise"] for row in rows], dtype=np.float64) / n
-    # What lies in [a, b] with mean m varies by at most (m - a) (b - m).
+def _monitoring(rows: Mapping[str, NDArray[Any]]) -> Monitoring:
+    n, least, most = np.maximum(rows["users"], 1.0), rows["least"], rows["most"]
+    rewards, reward_noise = _per_version(rows, "rewards")
+    visits, visit_noise = _per_version(rows, "visits")
+    returns = rewards / n
+    # A return in [a, b] with mean m varies by at most (m - a) (b - m).
     inside = np.clip(returns, least, most)
-    errors = np.sqrt(noise**2 + (inside - least) * (most - inside) / n)
-    size = max((len(row["visits"]) for row in rows), default=0)
-    shape = (len(rows), size)
-    visits = np.array([row["visits"] for row in rows], dtype=np.float64).reshape(shape)
-    spread = np.array([row["visits_noise"] for row in rows], dtype=np.float64).reshape(shape)
-    occupancy, limits = visits / n[:, np.newaxis], reach[:, np.newaxis]
-    # What can be negative are costs, beside energies.
-    steps = np.where((least >= 0.0) & (size > 0), occupancy.sum(axis=1), np.nan)
+    errors = np.sqrt((reward_noise / n) ** 2 + (inside - least) * (most - inside) / n)
+    per_user, limits = n[:, np.newaxis], rows["reach"][:, np.newaxis]
+    occupancy = visits / per_user
+    # Negative rewards are costs, beside energies in place of visits.
+    steps = np.where((least >= 0.0) & (visits.shape[1] > 0), occupancy.sum(axis=1), np.nan)
     within = np.clip(occupancy, 0.0, limits)
-    wide = np.sqrt((spread / n[:, np.newaxis]) ** 2 + within * (limits - within) / n[:, np.newaxis])
-    drift, moved = np.full(len(rows), np.nan), np.full(len(rows), np.nan)
-    for i in range(1, len(rows)):
-        gap = math.hypot(errors[i], errors[i - 1])
-        drift[i] = (returns[i] - returns[i - 1]) / gap if gap > 0 else np.nan
-        both = wide[i] ** 2 + wide[i - 1] ** 2
-        known = both > 0
-        if known.any():
-            squares = (occupancy[i] - occupancy[i - 1])[known] ** 2 / both[known]
-            count = int(known.sum())
-            moved[i] = (float(squares.sum()) - count) / math.sqrt(2.0 * count)
-    versions = tuple(int(row["version"]) for row in rows)
-    people = tuple(int(u) for u in users)
-    some = tuple(bool(row["partial"]) for row in rows)
-    told = (returns, errors, steps, some, occupancy, wide, drift, moved)
-    return Monitoring(versions, people, *told)
+    wide = np.sqrt((visit_noise / per_user) ** 2 + within * (limits - within) / per_user)
+    drift, moved = np.full(len(n), np.nan), np.full(len(n), np.nan)
+    with np.errstate(all="ignore"):
+        gap = np.hypot(errors[1:], errors[:-1])
+        drift[1:] = np.where(gap > 0, np.diff(returns) / gap, np.nan)
+        both = wide[1:] ** 2 + wide[:-1] ** 2
+        squares = np.where(both > 0, np.diff(occupancy, axis=0) ** 2 / both, 0.0)
+        count = (both > 0).sum(axis=1)
+        moved[1:] = np.where(count, (squares.sum(axis=1) - count) / np.sqrt(2.0 * count), np.nan)
+    versions, users, partial = (tuple(rows[k].tolist()) for k in ("version", "users", "partial"))
+    told = (returns, errors, steps, partial, occupancy, wide, drift, moved)
+    return Monitoring(versions, users, *told)

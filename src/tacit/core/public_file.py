@@ -1,4 +1,4 @@
-"""The public file of a policy, which anybody can read with :mod:`tacit.published`."""
+"""Public files of policies, which :mod:`tacit.published` reads."""
 
 from __future__ import annotations
 
@@ -32,24 +32,20 @@ def publish_with(policy: Any, path: str | os.PathLike[str], facts: Mapping[str, 
 
     They are set in a context of their own: whatever is raised, no other file gets them.
     """
-
-    def publish() -> None:
-        _FACTS.set(facts)
-        policy.publish(path)
-
-    copy_context().run(publish)
+    copy_context().run(_publish, policy, path, facts)
 
 
 def published_bytes(policy: Any, facts: Mapping[str, int | str]) -> bytes:
     """The JSON file of a policy, without the file."""
     found = list[bytes]()
-
-    def publish() -> None:
-        _SINK.set(found)
-        publish_with(policy, "policy.json", facts)
-
-    copy_context().run(publish)
+    copy_context().run(_publish, policy, "policy.json", facts, found)
     return found[0]
+
+
+def _publish(policy: Any, path: Any, facts: Mapping[str, Any], sink: Any = None) -> None:
+    _FACTS.set(facts)
+    _SINK.set(sink)
+    policy.publish(path)
 
 
 def write_published(
@@ -58,9 +54,13 @@ def write_published(
     arrays: Mapping[str, NDArray[Any]],
     kind: str | None = None,
 ) -> None:
-    """Writes a public file of any kind that :mod:`tacit.published` reads, atomically, mode 0644.
+    """Writes a public file that :mod:`tacit.published` reads, atomically, mode 0644.
 
-    Never over a store, which would be lost.
+    Args:
+        path: Of the file; a store is never written over.
+        version: Of the policy.
+        arrays: Its tables by name.
+        kind: Of the policy, where the readers know several.
     """
     stored: dict[str, Any] = {"format": np.int64(FORMAT), "version": np.int64(version)}
     if kind is not None:
@@ -93,7 +93,7 @@ def _json(held: dict[str, NDArray[Any]]) -> bytes:
 
 
 def published() -> Any:
-    """What devices read policies with; it knows every kind of them."""
+    """The readers of published policies, of every kind."""
     return importlib.import_module("tacit.published")
 
 
@@ -105,7 +105,7 @@ def drawing(rng: np.random.Generator | None) -> np.random.Generator:
 
 
 def facts_of(agent: Any, guarantee: Guarantee | None, at: Any) -> dict[str, int | str]:
-    """What a published file says of where it comes from, apart from the ledger."""
+    """Provenance that a published file states, apart from the head of the ledger."""
     said = {
         "agent": agent.name,
         "spec": repr(agent.spec),

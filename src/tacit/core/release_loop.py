@@ -96,7 +96,7 @@ class ReleaseLoop:
             else:
                 runs.set_block(db, view.row, block.block, stage="sealed")
                 if view.filling.block == block.block and run.fills_ahead(now):
-                    run.open_next(db, view.row, now, block.block)
+                    run.open_next(db, now, block.block)
             found = runs.find(db, run.name), runs.block_of(db, run.name, block.block)
         if found[1].stage == "open":
             raise Conflict("nobody came")
@@ -265,7 +265,7 @@ class ReleaseLoop:
         if row.latest != view.row.latest:
             raise Conflict("the run has moved on")
         told = (asked, releases, run.stream is not None, algorithm.monitored)
-        record = now.record.heard(row.version, info.users, *told)
+        record = now.record.extended(row.version, info.users, *told)
         plan = plan.as_version(row.latest + 1)
         after = Checkpoint(state, plan, at, rng.bit_generator.state, record)
         packed = dump(after, algorithm.code)
@@ -273,18 +273,18 @@ class ReleaseLoop:
         keep = min([row.latest + 2 - max(_CHECKPOINTS, algorithm.max_age), *needed])
         with run.store.write() as db:
             runs.publish(db, row, packed, at.served, keep)
-            self.finish(db, row, after, view.oldest.block)
+            self._finish(db, row, after, view.oldest.block)
             row, rest = runs.find(db, run.name), runs.undone(db, row)
         self.intake.packets.clear()
         run.view = RunView(row, rest[0], rest[-1], after)
         run.store.erase_traces()
 
-    def finish(self, db: Any, row: Any, after: Checkpoint, block: int) -> None:
+    def _finish(self, db: Any, row: Any, after: Checkpoint, block: int) -> None:
         """Ends a block; where users did not come ahead, the next one opens."""
         runs.erase(db, row, block)
         runs.set_block(db, row, block, stage="done")
         if row.block == block:
-            self.run.open_next(db, row, after, block)
+            self.run.open_next(db, after, block)
 
     def close(self) -> None:
         """Ends the block that fills early: users who have come are released."""
@@ -321,7 +321,7 @@ class ReleaseLoop:
             ledger.append(db, run.name, "roll back", to=version, version=number)
             runs.publish(db, row, packed, at.served, 0, pinned=0)
             if done:
-                self.finish(db, row, new, block.block)
+                self._finish(db, row, new, block.block)
             if pin:
                 runs.set_run(db, run.name, pinned=1)
         run.view = None

@@ -28,8 +28,7 @@ from tacit.store.store import Store
 from tacit.store.values import dump, load
 
 _MOST_EPSILON = 10.0  # above it a factor of e^epsilon, more than 22,000, hides little
-# A delta of 1 / users would allow to publish everything of a user drawn at random.
-_DELTA_TIMES_USERS = 0.1
+_DELTA_TIMES_USERS = 0.1  # a delta of 1 / users allows to publish a user drawn at random
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,8 +72,6 @@ class StoredRun:
         if proven is None or not assumed:
             return proven
         return replace(proven, mechanism=f"{proven.mechanism}; {assumed}")
-
-    # Opening.
 
     def open(self, start: Checkpoint | None, predecessor: Any) -> None:
         """Goes on with the run of this name, or begins it, perhaps as a successor's."""
@@ -204,10 +201,10 @@ class StoredRun:
         apart = self.algorithm.max_age > 0 or not self.algorithm.on_policy(now.plan)
         return apart and self.algorithm.privacy.joint
 
-    def open_next(self, db: Any, row: Any, now: Checkpoint, block: int) -> None:
+    def open_next(self, db: Any, now: Checkpoint, block: int) -> None:
         """Opens the block after this one."""
-        taken = int(runs.find(db, self.name).taken)
-        after = replace(now.at, releases=block + 1, served=taken)
+        row = runs.find(db, self.name)
+        after = replace(now.at, releases=block + 1, served=int(row.taken))
         runs.open_block(db, row, block + 1, self.algorithm.block_users(after))
 
 

@@ -1,4 +1,4 @@
-"""Worlds: simulated users, of whom everything is known. An agent never sees one."""
+"""Worlds: environments of simulated users with a known optimum. An agent never sees one."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from tacit.data.episodes import Episodes, VectorEpisodes
 from tacit.privacy.statistic import Block
 
 Form: TypeAlias = Literal["episodes", "streamed", "counts", "pooled", "occupancy"]
-"""What a world hands over: episodes one by one, the same made part by part, exact sums per step,
+"""Forms of simulated users: episodes one by one, the same made part by part, exact sums per step,
 sums over all steps, or sums per step of a deterministic policy's own actions."""
 
 Data: TypeAlias = Episodes | VectorEpisodes | Block
-"""What happened to users: one by one, or as the sums of a simulation."""
+"""Episodes of users: one by one, or as the sums of a simulation."""
 
 
 class World(Protocol):
@@ -26,7 +26,7 @@ class World(Protocol):
 
     @property
     def spec(self) -> Any:
-        """What an agent may know: sizes, horizon, bounds."""
+        """Public facts: sizes, horizon, bounds."""
 
     @property
     def optimal_value(self) -> float:
@@ -41,16 +41,20 @@ class World(Protocol):
         """The zero point of losses."""
 
     def simulate(self, policy: Any, users: int, rng: np.random.Generator, form: Form) -> Data:
-        """What happens to so many new users who follow the policy.
+        """Episodes of new users who follow a policy.
 
-        ``"episodes"`` are an :class:`~tacit.data.episodes.Episodes` (where states are vectors, a
-        :class:`~tacit.data.episodes.VectorEpisodes`), and ``"streamed"`` a
-        :class:`~tacit.privacy.statistic.StreamedBlock` of the same. The others are aggregate
-        blocks, whose ``transitions`` count users and whose ``rewards`` add up what they got:
-        ``"counts"``, (H, S, A, S) and (H, S, A); ``"pooled"``, the same summed over steps, with a
-        first axis of 1; ``"occupancy"``, (H, S, S) and (H, S), under a policy that must be
-        deterministic and whose ``actions``, (H, S), come with them. A world may refuse forms that
-        it has no use for.
+        Args:
+            policy: Published by an agent.
+            users: How many.
+            rng: Of the users.
+            form: ``"episodes"`` are an :class:`~tacit.data.episodes.Episodes` (where states are
+                vectors, a :class:`~tacit.data.episodes.VectorEpisodes`), and ``"streamed"`` a
+                :class:`~tacit.privacy.statistic.StreamedBlock` of the same. The others are
+                aggregate blocks, whose ``transitions`` count users and whose ``rewards`` add up:
+                ``"counts"``, (H, S, A, S) and (H, S, A); ``"pooled"``, the same summed over steps,
+                with a first axis of 1; ``"occupancy"``, (H, S, S) and (H, S), under a policy that
+                must be deterministic and whose ``actions``, (H, S), come with them. A world may
+                refuse forms that it has no use for.
         """
 
     def value(self, policy: Any) -> float:

@@ -15,7 +15,7 @@ from concurrent.futures import Executor
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, ClassVar, Self, TypeAlias
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -34,10 +34,6 @@ from tacit.data.reading import (
 from tacit.privacy.arguments import whole_number
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, FiledBlock
-
-FiniteSpace: TypeAlias = Any
-"""What :func:`validate_episodes` is told of a world: ``states``, ``actions``, ``horizon`` and
-``reward_values``."""
 
 
 class UserRows:
@@ -72,19 +68,14 @@ class UserRows:
         ids = self.user_ids
         kept = ids and [ids[i] for i in np.arange(self.users)[rows].tolist()]
         columns = {name: array[rows] for name, array in self.block().arrays.items()}
-        return self._made(columns, kept)
+        return type(self)(**columns, user_ids=kept)  # type: ignore[call-arg]
 
     @classmethod
     def of_block(cls, block: Block, user_ids: Sequence[int | str] | None = None) -> Self:
         """The inverse of :meth:`block`."""
         held = block.arrays
-        return cls._made({name: held[name] for name in cls._COLUMNS if name in held}, user_ids)
-
-    @classmethod
-    def _made(cls, columns: Mapping[str, Any], user_ids: Sequence[int | str] | None) -> Self:
-        make: Any = cls
-        made: Self = make(**columns, user_ids=user_ids)
-        return made
+        columns = {name: held[name] for name in cls._COLUMNS if name in held}
+        return cls(**columns, user_ids=user_ids)  # type: ignore[call-arg]
 
     @property
     def users(self) -> int:
@@ -161,9 +152,10 @@ class Episodes(UserRows):
             raise InvalidArgument("actions has no columns, but an episode has at least one step")
         require_shape("states", columns["states"], (users, steps + 1))
         require_shape("rewards", columns["rewards"], (users, steps))
-        columns["versions"] = optional_codes("versions", versions, users)
+        unknown = np.full(users, INVALID)
+        columns["versions"] = optional_codes("versions", versions, unknown)
         if components is not None:
-            columns["components"] = optional_codes("components", components, users)
+            columns["components"] = optional_codes("components", components, unknown)
         self._hold(columns, user_ids)
 
     @classmethod
@@ -172,7 +164,7 @@ class Episodes(UserRows):
         frame: Any,
         *,
         horizon: int | None = None,
-        spec: FiniteSpace | None = None,
+        spec: Any = None,
         user: str = "user",
         step: str | None = None,
         state: str = "state",
@@ -245,7 +237,7 @@ class Episodes(UserRows):
         cls,
         path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
         *,
-        spec: FiniteSpace | None = None,
+        spec: Any = None,
         grouped: bool = True,
         batch: int = 1 << 18,
         **log: Any,
@@ -264,11 +256,11 @@ class Episodes(UserRows):
             batch: entries at a time.
             **log: see :meth:`from_frame`.
         """
-        from tacit.data.log_files import batches_of
+        from tacit.data.log_files import LogFiles
         from tacit.data.logs import format_of
 
         made = format_of(spec, log)
-        parts = batches_of(path, made, batch, grouped)
+        parts = LogFiles(path, made, batch).batches(grouped)
 
         def read() -> Iterator[Episodes]:
             with closing(parts):  # whatever happens, files of raw data go at once
@@ -282,7 +274,7 @@ class Episodes(UserRows):
         cls,
         path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
         *,
-        spec: FiniteSpace | None = None,
+        spec: Any = None,
         episodes_per_user: int = 1,
         executor: Executor | None = None,
         batch: int = 1 << 18,
@@ -303,13 +295,11 @@ class Episodes(UserRows):
             batch: entries in memory at a time, and the longest log of one user.
             **log: see :meth:`from_frame`.
         """
-        from tacit.data.log_files import filed_block
+        from tacit.data.log_files import LogFiles
         from tacit.data.logs import format_of
 
-        made = format_of(spec, log)
-        whole_number("batch", batch)
         most = whole_number("episodes_per_user", episodes_per_user)
-        return filed_block(path, made, batch, most, executor)
+        return LogFiles(path, format_of(spec, log), batch).block(most, executor)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -373,8 +363,9 @@ class VectorEpisodes(UserRows):
         if rewards is not None:
             columns["rewards"] = as_numbers("rewards", rewards)
             require_shape("rewards", columns["rewards"], (users, steps))
-        columns["lengths"] = optional_codes("lengths", lengths, users, steps + 1)
-        columns["versions"] = optional_codes("versions", versions, users)
+        whole, unknown = np.full(users, steps + 1), np.full(users, INVALID)
+        columns["lengths"] = optional_codes("lengths", lengths, whole)
+        columns["versions"] = optional_codes("versions", versions, unknown)
         self._hold(columns, user_ids)
 
 
@@ -415,7 +406,7 @@ class EpisodesReport:
         )
 
 
-def validate_episodes(episodes: Episodes, spec: FiniteSpace) -> EpisodesReport:
+def validate_episodes(episodes: Episodes, spec: Any) -> EpisodesReport:
     """Counts what of the episodes does not fit the space.
 
     A curator's tool for finding mistakes in a log. **The counts are raw data, outside any

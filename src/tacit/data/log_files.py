@@ -72,7 +72,14 @@ def files_of(path: Paths) -> list[str]:
 def csv_batches(
     files: Sequence[str], log: LogFormat, batch: int, grouped: bool
 ) -> Iterator[Entries]:
-    """Entries of whole users; all of them at once, unless they are grouped by user."""
+    """Entries of whole users from CSV files.
+
+    Args:
+        files: Their names.
+        log: Columns and vocabularies.
+        batch: Rows at a time.
+        grouped: Whether the rows of a user come one after the other; if not, all are read at once.
+    """
     parts = itertools.chain.from_iterable(_csv_entries(name, log, batch) for name in files)
     if grouped:
         yield from whole_users(neighbours(parts))
@@ -92,7 +99,7 @@ def _csv_entries(name: str, log: LogFormat, batch: int) -> Iterator[Entries]:
             for column, *texts in itertools.zip_longest(header, *filter(None, rows), fillvalue=""):
                 if column in names and column not in table:
                     table[column] = [text or None for text in texts]
-            # Somebody without an id is nobody: her rows are all of one person.
+            # Rows without an id are all of one person.
             table[log.user] = [user or "" for user in table[log.user]]
             for kind, option in NUMBERED.items():
                 if kind in log.columns and getattr(log, option) is None:
@@ -101,14 +108,31 @@ def _csv_entries(name: str, log: LogFormat, batch: int) -> Iterator[Entries]:
             yield log.read(table)
 
 
-def batches_of(path: Paths, log: LogFormat, batch: int, grouped: bool) -> Batches:
-    """Entries of whole users, about ``batch`` at a time."""
-    whole_number("batch", batch)
-    files = files_of(path)
-    log = with_labels(log, files)
-    if grouped:
-        return whole_users(neighbours(_entries(files, log, batch)))
-    return _partitioned(files, log, batch)
+class LogFiles:
+    """Parquet files of a log, or folders of them, read about ``batch`` entries at a time."""
+
+    def __init__(self, path: Paths, log: LogFormat, batch: int) -> None:
+        self.batch = whole_number("batch", batch)
+        self.files = files_of(path)
+        self.log = with_labels(log, self.files)
+
+    def batches(self, grouped: bool) -> Batches:
+        """Entries of whole users; unless those of a user come together, they are partitioned."""
+        if grouped:
+            return whole_users(neighbours(_entries(self.files, self.log, self.batch)))
+        return _partitioned(self.files, self.log, self.batch)
+
+    def block(self, most: int, executor: Executor | None) -> FiledBlock:
+        """All episodes of sorted files as one block, ``most`` of a user, never held as a whole."""
+        pieces = [Piece(name, self.log, self.batch, most) for name in self.files]
+        # Ids and their order are public: mistakes in them are told before users pay.
+        found = list((map if executor is None else executor.map)(Piece.count, pieces))
+        last: list[Any] = []
+        for piece, (_, ends) in zip(pieces, found, strict=True):
+            if ends and last and not last[-1] < ends[0]:
+                raise InvalidArgument(f"{piece.file!r} does not begin after the last user{_SORTED}")
+            last = ends or last
+        return FiledBlock(sum(users for users, _ in found), pieces, most, executor)
 
 
 def with_labels(log: LogFormat, files: list[str]) -> LogFormat:
@@ -154,7 +178,7 @@ def _entries(
 def _check_columns(there: list[str], name: str, log: LogFormat, names: Iterable[str]) -> None:
     for kind, column in log.columns.items():
         if column in names and column not in there:
-            raise InvalidArgument(missing_column(repr(name), kind, column, there))
+            raise InvalidArgument(missing_column(repr(name), (kind, column), there))
 
 
 def _row_groups(metadata: Any, batch: int) -> Iterator[list[int]]:
@@ -196,9 +220,9 @@ def whole_users(parts: Iterable[Entries]) -> Batches:
 
 
 def neighbours(parts: Iterable[Entries]) -> Iterator[Entries]:
-    """The same entries; refused where somebody's in one part do not come one after the other.
+    """The same entries; refused where those of a user in one part are not one after the other.
 
-    Who comes where is public. Otherwise she would have many short episodes in place of hers.
+    The order of ids is public. Otherwise she would have many short episodes in place of hers.
     """
     for part in parts:
         user = part["user"]
@@ -223,23 +247,6 @@ def joined(parts: list[Entries]) -> Entries:
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
-def filed_block(
-    path: Paths, log: LogFormat, batch: int, most: int, executor: Executor | None
-) -> FiledBlock:
-    """All episodes of sorted files as one block that nobody holds."""
-    files = files_of(path)
-    log = with_labels(log, files)
-    pieces = [Piece(name, log, batch, most) for name in files]
-    # Ids and their order are public: what is wrong with them is said before anybody pays.
-    found = list((map if executor is None else executor.map)(Piece.count, pieces))
-    last: list[Any] = []
-    for piece, (_, ends) in zip(pieces, found, strict=True):
-        if ends and last and not last[-1] < ends[0]:
-            raise InvalidArgument(f"{piece.file!r} does not begin after the last user{_SORTED}")
-        last = ends or last
-    return FiledBlock(sum(users for users, _ in found), pieces, most, executor)
-
-
 _SORTED = ": files must be sorted by user, one after the other; see partition_by_user"
 
 
@@ -247,8 +254,8 @@ _SORTED = ": files must be sorted by user, one after the other; see partition_by
 class Piece:
     """A file whose entries are sorted by user, as blocks of whole users.
 
-    Sorted means that nobody is in two places: so nobody counts for more than ``most`` episodes, and
-    that is checked whenever it is read.
+    Sorted means that no user is in two places: so none counts for more than ``most`` episodes. That
+    is checked whenever it is read.
     """
 
     file: str
@@ -303,8 +310,13 @@ def partition_by_user(
     """Sorts Parquet files of any order into others, of which each has some of the users, sorted.
 
     They are ranges of ids, in the order of their names: what :meth:`tacit.Episodes.parquet_block`
-    reads. Raw data, mode 0700. A file must fit in memory, and all ids: ``files`` says how many
-    there are.
+    reads. Raw data, mode 0700. A file must fit in memory, and all ids.
+
+    Args:
+        path: A file, a folder, or several.
+        folder: For the sorted files.
+        user: Name of the column of ids.
+        files: How many to write.
     """
     return _partition(files_of(path), folder, user, whole_number("files", files), None, 1 << 16)
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from tacit.data.episodes import Episodes
 
 Entries: TypeAlias = dict[str, NDArray[Any]]
-"""Columns of a log, one entry per step that somebody took, by what they mean."""
+"""Columns of a log, one entry per step of a user, by their meaning."""
 
 
 # What a column may mean; some are numbered by a vocabulary.
@@ -52,8 +52,6 @@ NUMBERED = {"state": "states", "next_state": "states", "action": "actions"}
 # Steps of all users together, of which so many for each entry of a log may be empty: a horizon far
 # beyond the data is a slip, and must not fill the memory of the machine.
 _MOST_CELLS, _MOST_EMPTY = 1 << 24, 64
-# Of a table with more columns some names are shown.
-_SHOWN = 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,22 +112,22 @@ class LogFormat:
         if not hasattr(frame, "__getitem__") and hasattr(frame, "__arrow_c_stream__"):
             frame = arrow().table(frame)
         named = {k: name for k, name in self.columns.items() if only is None or name in only}
-        raw = {kind: plain(column_of(frame, kind, name)) for kind, name in named.items()}
+        raw = {kind: _plain(column_of(frame, kind, name)) for kind, name in named.items()}
         labels = {option: self._vocabulary(option, raw) for option in ("states", "actions")}
         log: Entries = {}
         for kind, column in raw.items():
             name = named[kind]
             if kind in ("user", "episode"):
-                log[kind] = people_column(name, column)
+                log[kind] = _people_column(name, column)
             elif kind in NUMBERED:
-                log[kind] = code_column(name, column, labels[NUMBERED[kind]], NUMBERED[kind])
+                log[kind] = _code_column(name, column, labels[NUMBERED[kind]], NUMBERED[kind])
             elif kind == "time":
-                log[kind] = time_column(name, column)
+                log[kind] = _time_column(name, column)
             elif kind == "terminal":
-                log[kind] = flag_column(name, column)
+                log[kind] = _flag_column(name, column)
             else:
                 made: Any = as_numbers if kind == "reward" else as_codes
-                log[kind] = one_column(name, made(name, number_values(name, column)))
+                log[kind] = one_column(name, made(name, _number_values(name, column)))
         if "reward" in log and self.missing_reward is not None:
             log["reward"] = np.where(np.isnan(log["reward"]), self.missing_reward, log["reward"])
         of = next(kind for kind in ("time", "step", "user") if kind in log)
@@ -146,7 +144,7 @@ class LogFormat:
         given, kind = getattr(self, option), option.removesuffix("s")
         if given != "schema":
             return given  # type: ignore[no-any-return]
-        return declared_labels(self.columns[kind], raw[kind], option) if kind in raw else None
+        return _declared_labels(self.columns[kind], raw[kind], option) if kind in raw else None
 
     def episodes(self, log: Entries, grouped: bool = False) -> Episodes:
         """The episodes of entries; ``grouped`` if those of a user come one after the other."""
@@ -232,24 +230,24 @@ def column_of(frame: Any, kind: str, name: str) -> Any:
 
 
 def _missing(frame: Any, kind: str, name: str) -> str:
-    """What to do about a column that is not there; the names of columns are schema."""
+    """Error text for a column that is not there; the names of columns are schema."""
     if isinstance(frame, (str, os.PathLike)):
         return "a frame is a table: read files by Episodes.from_parquet"
     if hasattr(frame, "collect"):
         return "a lazy frame has no entries yet: collect() it first"
     names = getattr(frame, "column_names", getattr(frame, "columns", None))
-    if names is None and hasattr(frame, "keys"):
-        names = frame.keys()
     if names is None:
-        names = getattr(getattr(frame, "dtype", None), "names", None)
+        of = getattr(getattr(frame, "dtype", None), "names", None)
+        names = frame.keys() if hasattr(frame, "keys") else of
     if names is None:
         return f"a {type(frame).__name__} has no columns by name, as {name!r}: make a frame of it"
-    return missing_column("the table", kind, name, names)
+    return missing_column("the table", (kind, name), names)
 
 
-def missing_column(what: str, kind: str, name: str, names: Iterable[Any]) -> str:
-    """That a table has no such column, which ones it has, and how to say which is meant."""
-    shown = [str(found) for found in names][:_SHOWN]
+def missing_column(what: str, wanted: tuple[str, str], names: Iterable[Any]) -> str:
+    """Error text: a table has no such column, which ones it has, and how to say which is meant."""
+    kind, name = wanted
+    shown = [str(found) for found in names][:20]
     near = [f" (did you mean {n!r}?)" for n in difflib.get_close_matches(str(name), shown, n=1)]
     none = ", or next_state=None to take the state of the next step" * (kind == "next_state")
     return (
@@ -340,7 +338,7 @@ def _sessions(
     """Rows, steps and whose they are, by time: a session ends with a pause longer than ``gap``.
 
     Entries with the same time keep their order. One without a time has no step, -1. With ``most``
-    everybody gets so many rows: her first sessions, and empty ones where she has fewer.
+    each user gets so many rows: her first sessions, and empty ones where she has fewer.
     """
     order = np.lexsort((time, rows))
     of, at = rows[order], time[order]
@@ -392,7 +390,7 @@ def arrow() -> Any:
     return pa
 
 
-def plain(column: Any) -> Any:
+def _plain(column: Any) -> Any:
     """A column as an array, of NumPy or of Arrow; what has no type of its own stays what it is."""
     declared = getattr(column, "dtype", None)
     if isinstance(declared, np.dtype) or str(declared) == "Object":
@@ -408,10 +406,10 @@ def plain(column: Any) -> Any:
     return made.cast(made.type.value_type) if str(declared) == "Categorical" else made
 
 
-def kind_of(column: Any) -> str:
+def _kind_of(column: Any) -> str:
     """One of "number", "text", "time", or "untyped" where a plain column has no type.
 
-    >>> kind_of(np.zeros(2)), kind_of(["a"]), kind_of(np.array(["a"]))
+    >>> _kind_of(np.zeros(2)), _kind_of(["a"]), _kind_of(np.array(["a"]))
     ('number', 'untyped', 'text')
     """
     if isinstance(column, np.ndarray):
@@ -427,19 +425,19 @@ def _refused(name: str, column: Any, what: str, way: str) -> InvalidArgument:
     return InvalidArgument(f"the column {name!r} is {what} by its type ({words}){way}")
 
 
-def number_values(name: str, column: Any) -> Any:
+def _number_values(name: str, column: Any) -> Any:
     """The values of a column that has to be numbers; one that is text by its type is refused.
 
     Where a type says nothing, as pandas' ``object``, an entry that is no number is a missing one.
     """
-    if kind_of(column) == "text" and getattr(column, "dtype", None) != np.dtype(object):
+    if _kind_of(column) == "text" and getattr(column, "dtype", None) != np.dtype(object):
         raise _refused(name, column, "text", ", but must be numbers: make numbers of it")
     return np.asarray(column) if hasattr(column, "type") else column
 
 
-def code_column(name: str, column: Any, labels: Labels, option: str) -> Ints:
+def _code_column(name: str, column: Any, labels: Labels, option: str) -> Ints:
     """States or actions as numbers, by their labels if there are any."""
-    kind = kind_of(column)
+    kind = _kind_of(column)
     if labels is None:
         if isinstance(column, (list, tuple)):
             # One odd entry is somebody's; a list that holds nothing but texts is one of texts.
@@ -450,7 +448,7 @@ def code_column(name: str, column: Any, labels: Labels, option: str) -> Ints:
             raise _refused(
                 name, column, "no number", f": {way} type declares them and they are public"
             )
-        codes = one_column(name, as_codes(name, number_values(name, column)))
+        codes = one_column(name, as_codes(name, _number_values(name, column)))
         return np.where(codes < 0, UNREADABLE, codes) if codes.min(initial=0) < 0 else codes
     if kind not in ("text", "untyped"):
         way = "leave the names out, or make a text of the column"
@@ -469,7 +467,7 @@ def code_column(name: str, column: Any, labels: Labels, option: str) -> Ints:
     return np.fromiter(coded, np.int64, count=len(entries))
 
 
-def declared_labels(name: str, column: Any, option: str) -> Labels:
+def _declared_labels(name: str, column: Any, option: str) -> Labels:
     """The vocabulary that a column's type declares: categories, an enum, an Arrow dictionary."""
     if "dictionary" in str(getattr(column, "type", "")):
         found = [chunk.dictionary for chunk in getattr(column, "chunks", [column])]
@@ -481,7 +479,7 @@ def declared_labels(name: str, column: Any, option: str) -> Labels:
     )
 
 
-def people_column(name: str, column: Any) -> NDArray[Any]:
+def _people_column(name: str, column: Any) -> NDArray[Any]:
     """Ids, integers or texts, each as it is: an array of integers, or of objects."""
     if not isinstance(fitting(name, column), (list, tuple)):
         column = one_column(name, np.asarray(column))
@@ -492,9 +490,9 @@ def people_column(name: str, column: Any) -> NDArray[Any]:
     return np.array([*column, None], dtype=object)[:-1]
 
 
-def time_column(name: str, column: Any) -> Floats:
+def _time_column(name: str, column: Any) -> Floats:
     """When entries were made: time stamps in seconds, numbers as they are; inf where unknown."""
-    kind, way = kind_of(column), ": make time stamps or numbers of it"
+    kind, way = _kind_of(column), ": make time stamps or numbers of it"
     if kind == "text":
         raise _refused(name, column, "text", way)
     if kind == "time":
@@ -505,7 +503,7 @@ def time_column(name: str, column: Any) -> Floats:
         return np.where(np.isnat(stamps), np.inf, stamps.astype(np.int64) / 1e6)
     if isinstance(column, (list, tuple)):
         column = [_seconds(entry) for entry in column]
-    numbers = one_column(name, as_numbers(name, number_values(name, column)))
+    numbers = one_column(name, as_numbers(name, _number_values(name, column)))
     return np.where(np.isfinite(numbers), numbers, np.inf)
 
 
@@ -518,7 +516,7 @@ def _seconds(entry: Any) -> Any:
     return entry
 
 
-def flag_column(name: str, column: Any) -> NDArray[np.bool_]:
+def _flag_column(name: str, column: Any) -> NDArray[np.bool_]:
     """Truth values: numbers other than 0, or the texts true and yes."""
     if not isinstance(column, (list, tuple)):
         column = np.asarray(column)

@@ -82,8 +82,8 @@ def _array(name: str, values: ArrayLike) -> NDArray[Any]:
             return array
     except (ValueError, TypeError, OverflowError):
         pass
-    # One odd entry gives everybody's entries its type: True next to "x" would become a text. So
-    # entries that are no numbers all stay what they are.
+    # One odd entry gives all entries its type: True next to "x" would become a text. So entries
+    # that are no numbers all stay what they are.
     try:
         array = np.asarray(values, dtype=object)
     except ValueError as error:
@@ -137,10 +137,10 @@ def require_shape(name: str, array: NDArray[Any], shape: tuple[int, ...]) -> Non
         raise InvalidArgument(f"{name} has shape {array.shape}, but must have {shape}")
 
 
-def optional_codes(name: str, values: ArrayLike | None, users: int, default: int = INVALID) -> Ints:
+def optional_codes(name: str, values: ArrayLike | None, default: Ints) -> Ints:
     """An integer per user: the default where nothing is given."""
-    column = np.full(users, default, np.int64) if values is None else as_codes(name, values)
-    require_shape(name, column, (users,))
+    column = default if values is None else as_codes(name, values)
+    require_shape(name, column, default.shape)
     return column
 
 

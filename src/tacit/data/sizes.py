@@ -23,11 +23,9 @@ MOST_USERS = 10**12
 
 def check_size(name: str, value: int) -> int:
     """An integer of at least 1."""
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-        raise InvalidArgument(f"{name} must be an integer >= 1, got {value!r}")
-    if value > MOST_SIZE:
+    if (size := whole_number(name, value)) > MOST_SIZE:
         raise InvalidArgument(f"{name} must be at most {MOST_SIZE:,}, got {value!r}")
-    return int(value)
+    return size
 
 
 def check_seed(name: str, value: int) -> int:

@@ -29,7 +29,7 @@ from tacit.numerics.compiled import Floats, compiled
 from tacit.papers.counters import (
     Counters,
     Level,
-    Regression,
+    NoisySums,
     Regularizer,
     Ridge,
     operator_width,
@@ -76,7 +76,7 @@ def private(sizes: Sizes, gamma: float = 1.0) -> Counters:
         gram = math.sqrt(2.0 * nodes) * H * 1.5 * square / sizes.budget.mu
         cross = gram / math.sqrt(square)
         size, length = operator_width(p, alpha / (4.0 * K)), vector_width(n * p, alpha / (4.0 * K))
-    made = Regression.shifted((p, n), (gram, cross), nodes, size, length)
+    made = NoisySums.shifted((p, n), (gram, cross), nodes, size, length)
     proof = proven(
         f"{sizes.budget}-JDP",
         "both counters are accounted for together, under replace-one",

@@ -77,7 +77,7 @@ class Level(NamedTuple):
     nu: float
 
 
-class Regression(NamedTuple):
+class NoisySums(NamedTuple):
     """Noise of one regression's sums: a Gram matrix (rows, rows), cross terms (rows, columns)."""
 
     rows: int
@@ -87,7 +87,7 @@ class Regression(NamedTuple):
     level: Level
 
     @staticmethod
-    def shifted(shape: tuple[int, int], scales: tuple[float, float], *bounds: float) -> Regression:
+    def shifted(shape: tuple[int, int], scales: tuple[float, float], *bounds: float) -> NoisySums:
         """The level of a sum of some noises, shifted by twice its bound.
 
         ``bounds`` are the number of noises, and bounds for unit noise of a Gram matrix and of
@@ -97,7 +97,7 @@ class Regression(NamedTuple):
         root = math.sqrt(terms)
         shift = gram * root * size
         level = Level(shift, 3.0 * shift, cross * root * length / math.sqrt(shift))
-        return Regression(*shape, gram, cross, level)
+        return NoisySums(*shape, gram, cross, level)
 
     @property
     def cells(self) -> int:
@@ -131,7 +131,7 @@ class Counters:
     """
 
     def __init__(
-        self, sizes: Sizes, of: list[Regression], proof: Proof, steps: int = 1, local: bool = False
+        self, sizes: Sizes, of: list[NoisySums], proof: Proof, steps: int = 1, local: bool = False
     ) -> None:
         self.sizes, self.of, self.proof, self.local = sizes, of, proof, local
         self.levels, self.steps = tuple(one.level for one in of), steps

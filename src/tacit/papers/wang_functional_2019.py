@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
+from collections.abc import Callable
 from copy import copy
 from itertools import pairwise
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -61,25 +62,21 @@ WHY = (
 """Why Algorithm 1 has no guarantee, at any sigma."""
 
 
-def bridge(
-    rate: float, x: float, left: float | None, right: float | None
-) -> tuple[float, float, float]:
+def bridge(a: float, b: float) -> tuple[float, float, float]:
     """The unit Ornstein-Uhlenbeck process at x given its values at neighbours left and right.
 
-    With a = rate (x - left) and b = rate (right - x) the value is Gaussian with mean
+    With a = beta (x - left) and b = beta (right - x) the value is Gaussian with mean
     (e^-a (1 - e^-2b) g(left) + e^-b (1 - e^-2a) g(right)) / (1 - e^-2(a+b)) and variance
-    (1 - e^-2a) (1 - e^-2b) / (1 - e^-2(a+b)); with one neighbour e^-a g and 1 - e^-2a; with none
-    0 and 1. Points farther away do not matter: the process is Markov. No exponent is positive, so
-    nothing overflows, and expm1 keeps all digits of tiny gaps.
+    (1 - e^-2a) (1 - e^-2b) / (1 - e^-2(a+b)); a neighbour that does not exist is infinitely far.
+    Points farther away do not matter: the process is Markov. No exponent is positive, so nothing
+    overflows, and expm1 keeps all digits of tiny gaps.
 
     Returns:
         The weights of g(left) and g(right), and the variance.
 
-    >>> bridge(1.0, 0.5, None, None), bridge(math.log(2.0), 1.0, 0.0, None)
+    >>> bridge(math.inf, math.inf), bridge(math.log(2.0), math.inf)
     ((0.0, 0.0, 1.0), (0.5, 0.0, 0.75))
     """
-    a = math.inf if left is None else rate * (x - left)
-    b = math.inf if right is None else rate * (right - x)
     here, there, across = -math.expm1(-2.0 * a), -math.expm1(-2.0 * b), -math.expm1(-2.0 * (a + b))
     if across == 0.0:
         # Both gaps vanish in floating point; the process is constant there.
@@ -130,7 +127,7 @@ def theorem_5_sigma(epsilon: float, delta: float, setting: Setting = Setting()) 
 
 
 def proof_sigma(epsilon: float, delta: float, setting: Setting = Setting()) -> float:  # noqa: B008
-    """What the proof of Theorem 5 ends with: C within the root.
+    """The sigma at the end of the proof of Theorem 5: C within the root.
 
     >>> [round(proof_sigma(0.9, 5e-5, Setting(k=k)), 2) for k in (2.3, 23)]
     [1.37, 3.69]
@@ -176,14 +173,14 @@ class Paths:
         if place < len(self.states) and self.states[place] == s:
             return self.values[place]
         # Alg. 1, line 14: all actions have the same points, so that one search is enough.
-        left = self.states[place - 1] if place > 0 else None
-        right = self.states[place] if place < len(self.states) else None
+        a = self.beta * (s - self.states[place - 1]) if place > 0 else math.inf
+        b = self.beta * (self.states[place] - s) if place < len(self.states) else math.inf
         # Alg. 1, line 16: (2), corrected.
-        from_left, from_right, variance = bridge(self.beta, s, left, right)
+        from_left, from_right, variance = bridge(a, b)
         value = self.sigma * math.sqrt(variance) * self.noise.normal((self.actions,))
-        if left is not None:
+        if a < math.inf:
             value = value + from_left * self.values[place - 1]
-        if right is not None:
+        if b < math.inf:
             value = value + from_right * self.values[place]
         # Alg. 1, line 15; Alg. 1, line 17.
         self.states.insert(place, s)
@@ -216,6 +213,15 @@ class Network:
             deltas = (deltas @ W) * (below > 0.0)
         return np.concatenate(parts, axis=1)
 
+    def td_gradient(self, steps: Steps, discount: float, clip: float) -> Floats:
+        """The mean of TD errors times gradients, which are scaled back to length ``clip``."""
+        h = self.gradients(steps.states, steps.actions)
+        h *= np.minimum(1.0, clip / np.maximum(np.linalg.norm(h, axis=1, keepdims=True), 1e-300))
+        y = steps.rewards + discount * self(steps.nexts).max(axis=1)
+        errors = self(steps.states)[np.arange(len(y)), steps.actions] - y
+        gradient: Floats = errors @ h / len(y)
+        return gradient
+
     def greedy(self) -> QPolicy:
         """The policy of the best action by the network as it is now."""
         kept = copy(self)
@@ -243,6 +249,15 @@ class Network:
             units[1:] = [np.maximum(unit, 0.0) for unit in units[1:]]
             units.append(units[-1] @ W.T + biases)
         return units
+
+
+class Steps(NamedTuple):
+    """A batch of steps of users."""
+
+    states: Floats
+    actions: list[int]
+    rewards: Floats
+    nexts: Floats
 
 
 class Walk:
@@ -274,6 +289,25 @@ class Walk:
             self.returns.append(self.total)
             self.total, self.state = 0.0, float(self.rng.random())
         return reward, after
+
+    def batch(self, size: int, act: Callable[[float], tuple[int, Floats]]) -> Steps:
+        """So many steps; ``act`` gives the action in a state and what actions are worth there.
+
+        Rewards are clipped to their range: the bound is enforced, for any input.
+        """
+        low, high = self.world.spec.reward_range
+        states, actions, rewards, nexts = (
+            np.empty(size),
+            list[int](),
+            np.empty(size),
+            np.empty(size),
+        )
+        for t in range(size):
+            states[t] = self.state
+            action, known = act(self.state)
+            rewards[t], nexts[t] = self.step(action, known)
+            actions.append(action)
+        return Steps(states, actions, np.clip(rewards, low, high), nexts)
 
 
 def functional_q(
@@ -327,16 +361,13 @@ def functional_q(
     sigma = distance / budget.mu
     rng, noise = np.random.default_rng([seed, 1]), Noise(seed)
     F, walk = GridFunction(50, m, 1.0), Walk(world, rng)
+
+    def act(s: float) -> tuple[int, Floats]:
+        known = F(s)
+        return int(rng.choice(np.flatnonzero(known == known.max()))), known
+
     for _ in range(batches):
-        steps = []
-        for _ in range(size):
-            s = walk.state
-            known = F(s)
-            a = int(rng.choice(np.flatnonzero(known == known.max())))
-            r, after = walk.step(a, known)
-            # The bound on the reward is enforced, for any input.
-            steps.append((s, a, min(max(r, low), high), after))
-        change = functional_update(F, steps, alpha, setting.discount)
+        change = functional_update(F, walk.batch(size, act), setting)
         F.values = F.values + change + sigma * F.path(noise.normal(F.values.shape))
     claim = f"{budget} for two reward functions at most 1 apart"
     reason = "only the noised function is carried, looked at and returned"
@@ -418,14 +449,12 @@ class GridFunction:
         return path
 
 
-def functional_update(
-    F: GridFunction, steps: list[tuple[float, int, float, float]], alpha: float, discount: float
-) -> Floats:
-    """What a batch of (s, a, r, s_next) adds to F before its noise, (m, cells + 1)."""
-    change = np.zeros_like(F.values)
-    for s, a, r, after in steps:
-        y = r + discount * float(F(after).max())
-        change[a] -= alpha / len(steps) * (float(F(s)[a]) - y) * F.kernel(s)
+def functional_update(F: GridFunction, steps: Steps, setting: Setting) -> Floats:
+    """The update of F by a batch, before its noise, (m, cells + 1)."""
+    change, rate = np.zeros_like(F.values), setting.alpha / len(steps.states)
+    for s, a, r, after in zip(*steps, strict=True):
+        y = r + setting.discount * float(F(after).max())
+        change[a] -= rate * (float(F(s)[a]) - y) * F.kernel(s)
     return change
 
 
@@ -475,16 +504,13 @@ def network_q(
     std = distance / budget.mu if sigma is None else positive("sigma", sigma)
     rng, noise = np.random.default_rng([seed, 1]), Noise(seed)
     Q, walk = Network((1, *setting.hidden, world.spec.actions), rng), Walk(world, rng)
+
+    def act(s: float) -> tuple[int, Floats]:
+        known, uniform = Q(np.array([s]))[0], rng.random() < chance
+        return int(rng.integers(len(known)) if uniform else np.argmax(known)), known
+
     for _ in range(batches):
-        states, actions, rewards, nexts = np.empty(B), [], np.empty(B), np.empty(B)
-        for t in range(B):
-            states[t], known = walk.state, Q(np.array([walk.state]))[0]
-            uniform = rng.random() < chance
-            actions.append(int(rng.integers(len(known)) if uniform else np.argmax(known)))
-            rewards[t], nexts[t] = walk.step(actions[-1], known)
-        gradient = network_gradient(
-            Q, states, actions, np.clip(rewards, low, high), nexts, setting, clip
-        )
+        gradient = Q.td_gradient(walk.batch(B, act), setting.discount, clip)
         Q.theta = Q.theta - setting.alpha * (gradient + std * noise.normal(gradient.shape))
     claim = "nothing: the paper compares with private gradients"
     reason = "only noised parameters are carried, looked at and returned"
@@ -492,24 +518,6 @@ def network_q(
     proof = proven(claim, reason, mechanism="Gaussian noise on mean gradients", **words)
     named = {"sigma": std, "clip": clip, "batches": float(batches)}
     return _result("network state", walk, Q, proof, named)
-
-
-def network_gradient(
-    Q: Network,
-    states: Floats,
-    actions: list[int],
-    rewards: Floats,
-    nexts: Floats,
-    setting: Setting,
-    clip: float,
-) -> Floats:
-    """The mean of TD errors times gradients, which are scaled back to length ``clip``."""
-    h = Q.gradients(states, actions)
-    h *= np.minimum(1.0, clip / np.maximum(np.linalg.norm(h, axis=1, keepdims=True), 1e-300))
-    y = rewards + setting.discount * Q(nexts).max(axis=1)
-    errors = Q(states)[np.arange(len(states)), actions] - y
-    gradient: Floats = errors @ h / len(states)
-    return gradient
 
 
 def _whole_episodes(setting: Setting, horizon: int) -> tuple[int, int]:

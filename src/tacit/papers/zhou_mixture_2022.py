@@ -28,7 +28,7 @@ from tacit.numerics.compiled import Floats, compiled, inner
 from tacit.papers.counters import (
     Counters,
     Level,
-    Regression,
+    NoisySums,
     Regularizer,
     Ridge,
     operator_width,
@@ -93,7 +93,7 @@ def private(sizes: Sizes, local: bool = False) -> Counters:
     # Standard deviations of the nodes of Gram matrices and vectors, for p and for r.
     scales = (t * d1 * H**2, t * math.sqrt(d1) * H**2), (t, t)
     made = [
-        Regression.shifted((d, 1), two, K if local else nodes, width, vector_width(d, share))
+        NoisySums.shifted((d, 1), two, K if local else nodes, width, vector_width(d, share))
         for two, width, d in zip(scales, widths, (d1, d2), strict=True)
     ]
     proof = proven(

@@ -11,7 +11,7 @@ A published file is public: an npz archive of plain arrays, never pickled, or a 
   in front, and ``weights`` to draw one by;
 * ``"gains"`` for control: ``gains``, (horizon, controls, states), and ``noise``;
 * ``"q"`` for states that are vectors: ``weights`` (actions, features), ``epsilon``,
-  ``preference``, and ``features`` with its parameters (see :func:`features`);
+  ``preference``, and ``features`` with its parameters (see :func:`.policies.features`);
 * ``"softmax"``: ``weights`` and ``features`` as for ``"q"``; actions are drawn in proportion to the
   exponentials of their values;
 * ``"gaussian"`` for actions that are vectors: the same with a row of weights for each coordinate,
@@ -32,43 +32,18 @@ its agent's ledger had; and ``hash``, that of all the rest (:func:`digest`), ref
 from __future__ import annotations
 
 # By relative names: the folder is also shipped as a package of another name (clients/python).
-from .checks import check, check_mixed
 from .policies import (
-    Arrays,
     Published,
     PublishedDraws,
     PublishedGains,
     PublishedMixed,
     PublishedPolicy,
     PublishedValues,
-    Rng,
     choose,
     draw,
-    drawing,
-    features,
-    kernel_features,
 )
-from .reading import FORMAT, MOST_BYTES, about, digest, load
+from .reading import FORMAT, MOST_BYTES, about, check, check_mixed, digest, load
 
-__all__ = [
-    "FORMAT",
-    "MOST_BYTES",
-    "Arrays",
-    "Published",
-    "PublishedDraws",
-    "PublishedGains",
-    "PublishedMixed",
-    "PublishedPolicy",
-    "PublishedValues",
-    "Rng",
-    "about",
-    "check",
-    "check_mixed",
-    "choose",
-    "digest",
-    "draw",
-    "drawing",
-    "features",
-    "kernel_features",
-    "load",
-]
+__all__ = ["FORMAT", "MOST_BYTES", "about", "check", "check_mixed", "choose", "digest", "draw"]
+__all__ += ["Published", "PublishedDraws", "PublishedGains", "PublishedMixed", "PublishedPolicy"]
+__all__ += ["PublishedValues", "load"]

@@ -27,12 +27,14 @@ class PublishedPolicy:
 
     def act(self, step: int, state: int | str, rng: Rng = None) -> int | str:
         """The action at a step (from 0) in a state, by its label where the state is given so."""
+        table = self.probabilities if self.actions is None else self.actions
+        if table is None:
+            raise ValueError("a policy needs actions or probabilities")
         if not isinstance(state, str):
-            return choose(self.probabilities, self.actions, step, state, rng)
+            return choose(table, (step, state), rng)
         if self.state_labels is None or state not in self.state_labels:
             raise ValueError(f"state must be one of {self.state_labels}, got {state!r}")
-        code = self.state_labels.index(state)
-        action = choose(self.probabilities, self.actions, step, code, rng)
+        action = choose(table, (step, self.state_labels.index(state)), rng)
         return action if self.action_labels is None else self.action_labels[action]
 
 
@@ -56,7 +58,14 @@ class PublishedMixed:
     def act(
         self, step: int, state: int | str, rng: Rng = None, component: int | None = None
     ) -> int | str:
-        """The action of a component at a step (from 0) in a state; of its own if it has one."""
+        """The action of a component at a step in a state.
+
+        Args:
+            step: from 0.
+            state: its number, or its label.
+            rng: for policies that draw.
+            component: the one that was drawn, by default.
+        """
         component = self.component if component is None else component
         if component is None or not 0 <= component < len(self.components):
             raise ValueError(
@@ -155,26 +164,21 @@ def features(state: NDArray[np.float64], stored: Arrays) -> NDArray[np.float64]:
     ``scales``, clipped at ``clip``. ``"quadrature"``: those of a kernel, see
     :func:`kernel_features`.
     """
-    kind = str(stored["features"])
-    if kind == "quadrature":
-        lows, highs = stored["lows"], stored["highs"]
-        x = (np.clip(np.nan_to_num(state), lows, highs) - lows) / (highs - lows)
-        values = kernel_features(x, stored)
-        return values if np.isfinite(state).all() else np.zeros_like(values)
-    if kind == "polynomial":
-        degree, dimension = int(stored["degree"]), len(state)
+    if str(stored["features"]) == "polynomial":
         clip = float(stored["clip"])
         z = np.clip(state / stored["scales"], -clip, clip)
         monomials = [
             factors
-            for k in range(degree + 1)
-            for factors in itertools.combinations_with_replacement(range(dimension), k)
+            for k in range(int(stored["degree"]) + 1)
+            for factors in itertools.combinations_with_replacement(range(len(state)), k)
         ]
         values = np.array([np.prod(z[list(factors)]) for factors in monomials])
     else:
         lows, highs = stored["lows"], stored["highs"]
-        x = (np.clip(state, lows, highs) - lows) / (highs - lows)
+        x = (np.clip(np.nan_to_num(state), lows, highs) - lows) / (highs - lows)
         values = np.ones(1)
+        if str(stored["features"]) == "quadrature":
+            values, x = kernel_features(x, stored), x[:0]
         for i, position in enumerate(x.tolist()):
             points = int(stored["shape"][i])
             along = np.maximum(0.0, 1.0 - np.abs(position * (points - 1) - np.arange(points)))
@@ -203,27 +207,16 @@ def kernel_features(x: NDArray[np.float64], stored: dict[str, NDArray[Any]]) -> 
     return np.array(cosines + sines)
 
 
-def choose(
-    probabilities: NDArray[np.float64] | None,
-    actions: NDArray[np.int64] | None,
-    step: int,
-    state: int,
-    rng: Rng,
-) -> int:
-    """The action that the tables prescribe, drawn where they are probabilities."""
-    table = probabilities if actions is None else actions
-    if table is None:
-        raise ValueError("a policy needs actions or probabilities")
-    horizon, states = table.shape[:2]
+def choose(table: NDArray[Any], at: tuple[int, int], rng: Rng) -> int:
+    """The action at a step and state, drawn where the table is of probabilities."""
+    (step, state), (horizon, states) = at, table.shape[:2]
     # A negative index would silently mean another step or state.
     if not (0 <= step < horizon and 0 <= state < states):
         raise ValueError(
             f"step must be in 0..{horizon - 1} and state in 0..{states - 1}, "
             f"got step {step!r} and state {state!r}"
         )
-    if actions is not None:
-        return int(actions[step, state])
-    return draw(table[step, state], rng)
+    return int(table[step, state]) if table.ndim == 2 else draw(table[step, state], rng)
 
 
 def drawing(rng: Rng) -> np.random.Generator:

@@ -15,14 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from .checks import (
-    check,
-    check_features,
-    check_mixed,
-    check_numbers,
-    number,
-    whole,
-)
 from .policies import (
     Arrays,
     Published,
@@ -31,6 +23,7 @@ from .policies import (
     PublishedMixed,
     PublishedPolicy,
     PublishedValues,
+    corner,
 )
 
 FORMAT = 1
@@ -42,7 +35,8 @@ MOST_BYTES = 1 << 27
 _HEADERS = 1 << 16
 _TOO_LARGE = "too large: its arrays take more than {} bytes (see most_bytes)"
 # More than any published policy has.
-_MOST_ARRAYS, _MOST_COMPONENTS = 64, 4096
+_MOST_ARRAYS, _MOST_COMPONENTS, _MOST_COORDINATES = 64, 4096, 4096
+_TOLERANCE = 1e-8
 
 
 def load(path: str | os.PathLike[str], most_bytes: int = MOST_BYTES) -> Published:
@@ -63,7 +57,7 @@ def load(path: str | os.PathLike[str], most_bytes: int = MOST_BYTES) -> Publishe
 
 
 def about(path: str | os.PathLike[str], most_bytes: int = MOST_BYTES) -> dict[str, Any]:
-    """What a published file says besides its policy; it is checked, and refused, as by load."""
+    """The facts of a published file besides its policy; it is checked, and refused, as by load."""
     return _loaded(path, most_bytes)[1]
 
 
@@ -149,26 +143,17 @@ def _decode(stored: Arrays, most_bytes: int) -> Published:
     if kind == "gains":
         check_numbers("gains", stored["gains"], 3)
         return PublishedGains(stored["gains"], number(stored, "noise"), version)
-    if kind in ("softmax", "gaussian"):
-        return _draws(stored, kind, version, most_bytes)
-    if kind != "q":
+    if kind not in ("q", "softmax", "gaussian"):
         raise ValueError(f"its kind is {kind!r}; this loader does not know it")
-    order = stored["preference"]
-    if order.ndim != 1 or order.dtype.kind not in "iu" or not len(order):
-        raise ValueError("preference must be a list of actions")
-    numbers = stored["weights"]
-    check_numbers("weights", numbers, 2)
-    check_features(stored, len(order), most_bytes)
-    if not np.array_equal(np.sort(order), np.arange(len(order))):
-        raise ValueError("preference must hold every action once")
-    epsilon, first = number(stored, "epsilon", 1.0), tuple(order.tolist())
-    return PublishedValues(numbers, epsilon, first, stored, version)
-
-
-def _draws(stored: Arrays, kind: str, version: int, most_bytes: int) -> PublishedDraws:
     weights = stored["weights"]
     check_numbers("weights", weights, 2)
     check_features(stored, len(weights), most_bytes)
+    if kind == "q":
+        order, epsilon = stored["preference"], number(stored, "epsilon", 1.0)
+        listed = order.ndim == 1 and order.dtype.kind in "iu"
+        if not listed or not np.array_equal(np.sort(order), np.arange(len(weights))):
+            raise ValueError("preference must hold every action once")
+        return PublishedValues(weights, epsilon, tuple(order.tolist()), stored, version)
     if kind == "gaussian":
         number(stored, "sigma")
         for name in ("action_lows", "action_highs"):
@@ -245,3 +230,126 @@ def _facts(stored: Arrays) -> dict[str, Any]:
             raise ValueError("ledger_head must be 64 hexadecimal digits")
         found |= {"ledger_line": whole(stored, "ledger_line"), "ledger_head": head}
     return found
+
+
+# Checks of arrays: a ValueError says what is wrong.
+
+
+def check(
+    probabilities: NDArray[np.float64] | None, actions: NDArray[np.int64] | None, n_actions: int
+) -> None:
+    """Raises a ValueError that names what is wrong with a policy's tables."""
+    if (probabilities is None) == (actions is None):
+        raise ValueError("give actions or probabilities, and not both")
+    name, kinds, axes = "probabilities", "f", "(horizon, states, actions)"
+    table: NDArray[Any] = np.asarray(probabilities)
+    if actions is not None:
+        table, name, kinds, axes = actions, "actions", "iu", "(horizon, states)"
+    if table.ndim != axes.count(",") + 1 or table.dtype.kind not in kinds or 0 in table.shape:
+        words = "integers" if kinds == "iu" else "floats"
+        got = f"got {table.dtype} of shape {table.shape}"
+        raise ValueError(f"{name} must be {words} of shape {axes}, {got}")
+    if actions is not None:
+        good, must = (actions >= 0) & (actions < n_actions), f"be in 0..{n_actions - 1}"
+    elif table.shape[2] != n_actions:
+        raise ValueError(f"n_actions must be {table.shape[2]} as in the table, got {n_actions}")
+    else:
+        # A row with a NaN fails the comparison of its sum.
+        good = (table >= 0).all(axis=2) & (np.abs(table.sum(axis=2) - 1.0) <= _TOLERANCE)
+        must = "be non-negative and sum to 1"
+    if not good.all():
+        step, state = map(int, np.unravel_index(int(good.argmin()), good.shape))
+        got = f"got {table[step, state].tolist()}"
+        raise ValueError(f"{name}[{step}, {state}] must {must}, {got}")
+
+
+def check_mixed(size: int, weights: NDArray[Any]) -> NDArray[np.float64]:
+    """Weights of so many components, read-only; a ValueError says what is wrong."""
+    good = weights.shape == (size,) and weights.dtype.kind in "iuf" and bool((weights >= 0).all())
+    if not good or not abs(weights.sum() - 1.0) <= _TOLERANCE:
+        raise ValueError(f"weights must be {size} non-negative numbers that sum to 1")
+    weights = weights.astype(np.float64)
+    weights.setflags(write=False)
+    return weights
+
+
+def check_features(stored: Arrays, actions: int, most_bytes: int) -> None:
+    """Whether the map has as many features as there are weights, and can be evaluated."""
+    kind, count = str(stored["features"]), stored["weights"].shape[1]
+    names = ("scales",) if kind == "polynomial" else ("lows", "highs")
+    for name in names:
+        check_numbers(name, stored[name], 1)
+    dimension, degree = len(corner(stored)), 0
+    if {len(stored[name]) for name in names} != {dimension} or dimension > _MOST_COORDINATES:
+        raise ValueError(
+            f"{' and '.join(names)} must have as many numbers as a state, at most "
+            f"{_MOST_COORDINATES}"
+        )
+    if kind == "grid":
+        points = stored["shape"]
+        if points.shape != (dimension,) or points.dtype.kind not in "iu" or (points < 1).any():
+            raise ValueError("shape must be a number of points along each coordinate")
+        size = math.prod(points.tolist())
+    elif kind == "polynomial":
+        # There are more features than the degree, so a number beyond them need not be counted.
+        degree = min(whole(stored, "degree"), count)
+        size = _monomials(dimension, degree, count)
+    elif kind == "quadrature":
+        if not number(stored, "lengthscale") > 0.0:
+            raise ValueError("lengthscale must be positive")
+        nodes = whole(stored, "nodes")
+        if not 1 <= nodes <= min(count, 100):
+            raise ValueError("nodes must be in 1..100, and no more than there are weights")
+        size = int(nodes**dimension)
+    else:
+        raise ValueError(f"its features are {kind!r}; this loader does not know them")
+    if kind == "polynomial":
+        if not (stored["scales"] > 0).all():
+            raise ValueError("scales must be positive")
+        number(stored, "clip")
+    elif not (stored["lows"] < stored["highs"]).all():
+        raise ValueError("lows must be less than highs")
+    if (actions, size) != stored["weights"].shape:
+        raise ValueError(f"weights of shape {stored['weights'].shape} do not fit the features")
+    # Products along each coordinate, and one for each weight; a monomial lists its factors.
+    needed = 8 * size * (actions + 4) + (size * (8 * degree + 200) if kind == "polynomial" else 0)
+    if needed > most_bytes:
+        raise ValueError(
+            f"acting would take {needed} bytes, more than {most_bytes} (see most_bytes)"
+        )
+
+
+def _monomials(dimension: int, degree: int, most: int) -> int:
+    """How many there are up to a degree, or some number above ``most``."""
+    small, large, found = *sorted((dimension, degree)), 1
+    for i in range(1, small + 1):
+        found = found * (large + i) // i
+        if found > most:
+            break
+    return found
+
+
+def whole(stored: Arrays, name: str) -> int:
+    """A whole number of a file."""
+    array = stored[name]
+    if array.shape != () or array.dtype.kind not in "iu" or array < 0:
+        raise ValueError(f"{name} must be a whole number of at least 0")
+    return int(array)
+
+
+def number(stored: Arrays, name: str, most: float = math.inf) -> float:
+    """A number of a file."""
+    array = stored[name]
+    if array.shape != () or array.dtype.kind not in "iuf" or not 0 <= array <= most:
+        raise ValueError(f"{name} must be a number from 0 to {most}")
+    return float(array)
+
+
+def check_numbers(name: str, array: NDArray[Any], axes: int) -> None:
+    """Whether an array is of finite floats."""
+    right = array.ndim == axes and array.dtype.kind == "f" and 0 not in array.shape
+    if not right or not np.isfinite(array).all():
+        raise ValueError(
+            f"{name} must be finite floats with {axes} axes, got {array.dtype} of shape "
+            f"{array.shape}"
+        )

@@ -128,13 +128,13 @@ class App:
 
     def episodes(self, name: str) -> Iterator[Episodes]:
         """The episodes of one file, batch by batch."""
-        from tacit.data.log_files import batches_of, csv_batches
+        from tacit.data.log_files import LogFiles, csv_batches
 
         assert self.log is not None  # noqa: S101
         if name.lower().endswith(".csv"):
             parts = csv_batches([name], self.log, _BATCH, self.grouped)
         else:
-            parts = batches_of(name, self.log, _BATCH, self.grouped)
+            parts = LogFiles(name, self.log, _BATCH).batches(self.grouped)
         return map(self.log.episodes, parts)
 
 

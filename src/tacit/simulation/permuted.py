@@ -55,7 +55,14 @@ class PermutedWorld:
         return self.world.value(self.translate(policy))
 
     def simulate(self, policy: Any, users: int, rng: np.random.Generator, form: Form) -> Data:
-        """What happens to users, in these labels."""
+        """Simulates users, in these labels.
+
+        Args:
+            policy: Serves them, in these labels.
+            users: How many.
+            rng: Source of randomness.
+            form: Form of the data; see :class:`~tacit.core.world.World`.
+        """
         data = self.world.simulate(self.translate(policy), users, rng, form)
         if isinstance(data, StreamedBlock):
             parts = data.parts

@@ -15,7 +15,6 @@ import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from statistics import NormalDist
 from typing import Any
 
@@ -27,7 +26,7 @@ from tacit.privacy.sizing import release_noise
 from tacit.registry import AgentChoice, build_world
 from tacit.simulation.result import Result, median
 from tacit.simulation.run import require
-from tacit.simulation.seeds import run_seeds, seed_list
+from tacit.simulation.sweep import run_seeds, seed_list
 from tacit.simulation.tables import privacy_dict
 
 BATCH_USERS = (10, 20, 50)
@@ -59,8 +58,8 @@ def fewest_users(privacy: Privacy) -> int | None:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What to expect."""
+class Forecast:
+    """Users that an agent is expected to need, by simulation."""
 
     world: str
     agent: str
@@ -147,12 +146,21 @@ def plan(
     workers: int = 1,
     most: int = 10**10,
     progress: bool = True,
-) -> Plan:
+) -> Forecast:
     """Simulates what an agent will need.
 
-    Without ``users``, as many as it takes are tried, up to ``most``. An agent that was not named is
-    chosen for every number that is tried, and without privacy on its own. A world of a text is made
-    anew in every process.
+    An agent that was not named is chosen for every number of users that is tried, and without
+    privacy on its own.
+
+    Args:
+        world: The simulated users; a text is made anew in every process.
+        agent: With its options.
+        privacy: The trust model with its budget.
+        users: How many there will be; without it as many as it takes are tried, up to ``most``.
+        seeds: One run each.
+        workers: Processes.
+        most: The largest number of users to try.
+        progress: Whether to show a progress bar, on standard error.
     """
     instance_of("agent", agent, AgentChoice)
     instance_of("privacy", privacy, PrivacyModel)
@@ -163,33 +171,39 @@ def plan(
         raise InvalidArgument("seeds must not be empty")
     start = time.perf_counter()
     first = build_world(world) if isinstance(world, str) else world
-    require("world", first, "a world", ("optimal_value",))
+    require("world", first, "a world", "optimal_value")
     if not math.isfinite(first.optimal_value):
         raise InvalidArgument(
             f"world {first.name} has no known optimum, so there is nothing to compare with: give "
             "it an optimal_value"
         )
-    maker = partial(_anew, world) if isinstance(world, str) and workers > 1 else first
+    text = world if isinstance(world, str) and workers > 1 else ""
+    places: Any = (lambda seed: build_world(text)) if text else first
 
-    def simulate(model: Privacy, declared: int) -> Plan:
+    def simulate(model: Privacy, declared: int) -> Forecast:
         choice = agent.settled(first.spec, declared, model)
         made = choice.build(first.spec, declared, model, seeds[0])
-        make = partial(_agent, choice, declared, model)
-        return Plan(
+
+        def make(spec: Any, seed: int) -> Any:
+            return choice.build(spec, declared, model, seed)
+
+        return Forecast(
             world=first.name,
             agent=choice.text,
             privacy=model,
             users=declared,
-            results=tuple(run_seeds(make, maker, seeds, workers=workers, progress=progress)),
+            results=tuple(run_seeds(make, places, seeds, workers=workers, progress=progress)),
             baseline=(),
-            noise_std=_noise(made),
+            noise_std=None
+            if (asked := getattr(made, "statistic", None)) is None
+            else release_noise(asked, made.privacy, made.block_users),
             why=str(getattr(made, "why", "")),
             offline=choice.offline,
             given=users is not None,
             chosen=choice.why,
         )
 
-    def search(model: Privacy) -> Plan:
+    def search(model: Privacy) -> Forecast:
         offline = agent.settled(first.spec, users or most, model).offline
         for declared in [users] if users is not None else _tries(most, offline):
             tried = simulate(model, declared)
@@ -202,21 +216,6 @@ def plan(
         model = NonPrivate()
         plain = search(model) if found.offline else simulate(model, found.users)
     return replace(found, baseline=plain.results, seconds=time.perf_counter() - start)
-
-
-def _noise(agent: Any) -> float | None:
-    statistic = getattr(agent, "statistic", None)
-    if statistic is None:
-        return None
-    return release_noise(statistic, agent.privacy, agent.block_users)
-
-
-def _anew(text: str, seed: int) -> World:
-    return build_world(text)
-
-
-def _agent(choice: AgentChoice, users: int, privacy: Privacy, spec: Any, seed: int) -> Any:
-    return choice.build(spec, users, privacy, seed)
 
 
 def _tries(most: int, offline: bool) -> list[int]:

@@ -98,11 +98,14 @@ def plot_results(
 
     Lines are medians over the runs of a label, bands reach from their first to their last decile;
     of a single run there is the greedy policy beside it. If the runs are not all in worlds of the
-    same optimum, regret and values are relative to it. The title is made from the results if not
-    given. With ``by_world`` every world has a row of its own.
+    same optimum, regret and values are relative to it.
 
-    On an ``ax`` of yours the values of the policies that serve users are drawn, and nothing else;
-    without it see :func:`plot_result` for ``path``.
+    Args:
+        results: Runs by label.
+        path: Where to write it; see :func:`plot_result`.
+        title: Made from the results by default.
+        ax: Axes of yours, on which values of the policies that serve users are drawn alone.
+        by_world: Whether every world has a row of its own.
     """
     runs = [run for several in results.values() for run in several]
     if not runs or not all(results.values()):
@@ -278,7 +281,14 @@ def _deciles(rows: Floats) -> Floats:
 
 
 def draw_regret(axes: Axes, curves: Curves, label: str, pen: Pen) -> None:
-    """The regret of one label, where there is any, on logarithmic axes."""
+    """Draws the regret of one label, where there is any, on logarithmic axes.
+
+    Args:
+        axes: Of users, logarithmic.
+        curves: Runs of the label.
+        label: In the legend.
+        pen: How it is drawn.
+    """
     low, middle, high = _deciles(curves.regret)
     # A logarithm has no place for a regret of zero, and rounding makes it slightly negative.
     shown = (middle > 1e-9 * high.max()) & (middle > 0) & (curves.users >= axes.get_xlim()[0])
@@ -304,7 +314,7 @@ def marks(pen: Pen, x: Floats, runs: int) -> dict[str, Any]:
 
 
 def _caption(lines: Sequence[Sequence[Result]]) -> str:
-    """What lines and bands are, and the guarantee, if it is the same for all runs."""
+    """Words on lines and bands, and the guarantee, if it is the same for all runs."""
     promises = {run.guarantee.short if run.guarantee else "" for runs in lines for run in runs}
     promise = f" Guarantee: {min(promises)}." if len(promises) == 1 else ""
     if promises == {""}:

@@ -93,7 +93,7 @@ class Result:
         served: users served at each release, R + 1 of them, from 0 on.
         values: exact value of the policy that each release serves users with.
         greedy_values: exact value of the greedy policy, without bonus, published beside it.
-        optimal_value: the best that any policy reaches; NaN where nobody knows it, and then regret,
+        optimal_value: the best that any policy reaches; NaN where it is not known, and then regret,
             losses and the score are NaN as well.
         baseline_value: the value of not having learnt anything.
         reference_value: the zero point of losses.
@@ -202,7 +202,7 @@ class Result:
 
     @property
     def served_value(self) -> float:
-        """What a user got on average, over all that were served; NaN if nobody was."""
+        """Mean value of the policies that served users, by users; NaN if there were none."""
         users = np.diff(self.served)
         return float(np.average(self.values[:-1], weights=users)) if len(users) else math.nan
 
@@ -213,7 +213,7 @@ class Result:
 
     @property
     def greedy_value(self) -> float:
-        """Value of the last greedy policy, which served nobody: for those who come later."""
+        """Value of the last greedy policy, for those who come later."""
         return float(self.greedy_values[-1])
 
     @property
@@ -224,7 +224,7 @@ class Result:
 
     @property
     def score(self) -> float:
-        """What the last users got, between the baseline, 0, and the optimum, 1; NaN if unknown."""
+        """Value of the last block between the baseline, 0, and the optimum, 1; NaN if unknown."""
         return float(self.scores[-2:][0])
 
     @property
@@ -235,7 +235,7 @@ class Result:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """What follows from the rest, as plain values; ``None`` where it is not known."""
+        """Figures that follow from the rest, as plain values; ``None`` where not known."""
         values = {name: getattr(self, name) for name in _SUMMARY}
         values["regret"] = float(self.regret[-1])
         return {k: None if v is None or math.isnan(v) else v for k, v in values.items()}

@@ -14,7 +14,8 @@ from __future__ import annotations
 import hashlib
 import logging
 import math
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, TypeAlias
 
@@ -25,14 +26,14 @@ from tacit.privacy.arguments import whole_number
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import Privacy
 from tacit.simulation.permuted import PermutedWorld
-from tacit.simulation.progress import Clock, progress_bar
 from tacit.simulation.result import WORLD_VALUES, Result
+from tacit.simulation.workers import progress_bar
 
 LOGGER = logging.getLogger("tacit")
 LOGGER.addHandler(logging.NullHandler())
 
 # Independent streams of randomness from one seed.
-_LABELS, _WORLD = 1, 2
+_LABELS, _WORLD, _NOISE = 1, 2, 3
 # Users where nobody says how many; of worlds that are stepped one by one, so many steps.
 _USERS = 10**6
 # Simulated users who tell how long episodes are at random.
@@ -96,7 +97,7 @@ def run(
     elif users is not None or privacy is not None:
         raise InvalidArgument("users and privacy are for an agent of a text; this one has its own")
     _check(agent, world, seed)
-    clock = Clock()
+    clock = _Clock()
     labels = np.random.default_rng(np.random.SeedSequence([_LABELS, seed]))
     rng = np.random.default_rng(np.random.SeedSequence([_WORLD, seed]))
     # A policy that is given names actions.
@@ -150,8 +151,39 @@ def run(
     )
 
 
+class _Clock:
+    """Seconds of a run, by what it did."""
+
+    def __init__(self) -> None:
+        self._start = self._since = time.perf_counter()
+        self._now = ""
+        self._spent: dict[str, float] = {}
+
+    def __call__(self, what: str) -> None:
+        """Says what is done from now on."""
+        before, self._since = self._since, time.perf_counter()
+        self._spent[self._now] = self._spent.get(self._now, 0.0) + self._since - before
+        self._now = what
+
+    def seconds(self) -> dict[str, float]:
+        """By what was done, and in total."""
+        self("")
+        spent = {what: seconds for what, seconds in self._spent.items() if what}
+        return {"total": self._since - self._start} | spent
+
+
+def noise_seed(seed: int) -> int:
+    """A seed for an agent's privacy noise in a simulation, independent of the run's own.
+
+    >>> noise_seed(0) == noise_seed(0) != noise_seed(1)
+    True
+    """
+    state = np.random.SeedSequence([_NOISE, seed]).generate_state(1, np.uint64)
+    return int(state[0] >> np.uint64(1))
+
+
 def usual_users(world: World) -> int:
-    """How many users a run has of which nobody says how many.
+    """Default number of users of a run.
 
     A million; where they are stepped one by one, as many as take a million steps, if an episode has
     the geometric mean of what it has at random and of the horizon: learning changes how long it is.
@@ -187,13 +219,13 @@ def _the_world(what: Any) -> World:
 
     if isinstance(what, str) or hasattr(what, "unwrapped"):
         return world(what)
-    require("world", what, "a world", ("spec", "simulate", "value"))
+    require("world", what, "a world", "spec", "simulate", "value")
     found: World = what
     return found
 
 
 def _check(agent: Any, world: World, seed: int) -> None:
-    require("agent", agent, "an agent", ("spec", "policy", "block_users", "learn"))
+    require("agent", agent, "an agent", "spec", "policy", "block_users", "learn")
     _check_match(agent, world)
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise InvalidArgument(f"seed is {seed!r}, but must be an integer of at least 0")
@@ -217,8 +249,8 @@ def _made(text: str, world: World, seed: int, users: int | None, privacy: Privac
     return choice.settled(world.spec, declared, privacy).build(world.spec, declared, privacy, seed)
 
 
-def require(name: str, value: object, what: str, needed: Sequence[str]) -> None:
-    """Refuses what lacks what is needed."""
+def require(name: str, value: object, what: str, *needed: str) -> None:
+    """Refuses a value that lacks an attribute that is needed."""
     if isinstance(value, type) or not all(hasattr(value, key) for key in needed):
         raise InvalidArgument(f"{name} must be {what}, got {value!r}")
 
@@ -257,7 +289,7 @@ def _name(agent: Any) -> str:
 
 
 def _fingerprint(policy: Any) -> bytes | None:
-    """What a policy does, whatever its version; ``None`` for policies that are not tables."""
+    """Hash of a policy's tables, whatever its version; ``None`` for policies that have none."""
     digest, known = hashlib.blake2b(digest_size=16), False
     for kind in ("tables", "weights", "actions", "probabilities"):
         table = getattr(policy, kind, None)

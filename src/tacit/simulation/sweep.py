@@ -15,9 +15,12 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeAlias
+
+import numpy as np
 
 from tacit.core.world import World
 from tacit.imports import fingerprint
@@ -26,17 +29,32 @@ from tacit.privacy.errors import CorruptFile, InvalidArgument, TacitError
 from tacit.privacy.html import card
 from tacit.privacy.models import Privacy
 from tacit.registry import AgentChoice, build_world, choose_agent
-from tacit.simulation.progress import progress_bar
 from tacit.simulation.result import Result
-from tacit.simulation.run import run
-from tacit.simulation.seeds import DIED, noise_seed, outcomes, seed_list
+from tacit.simulation.run import noise_seed, require, run
 from tacit.simulation.tables import frame, privacy_dict, privacy_words, rows, save_results
+from tacit.simulation.workers import DIED, outcomes, progress_bar
 
 AgentLike: TypeAlias = str | AgentChoice | Callable[..., Any]
 WorldLike: TypeAlias = str | World | Callable[[], World]
 
+WorldMaker: TypeAlias = World | Callable[[int], World]
 # How often jobs are started whose processes died.
 _TRIES = 3
+
+
+# More runs than this are a slip.
+_MOST_RUNS = 10**6
+
+
+class SeedFailed(TacitError):
+    """One of several runs failed: that with this ``seed``."""
+
+    def __init__(self, seed: int, reason: str) -> None:
+        super().__init__(seed, reason)  # both, so that it can be pickled
+        self.seed, self.reason = seed, reason
+
+    def __str__(self) -> str:
+        return f"the run with seed {self.seed} failed: {self.reason}"
 
 
 class SweepFailed(TacitError):
@@ -44,8 +62,7 @@ class SweepFailed(TacitError):
 
     def __init__(self, message: str, sweep: Sweep, reason: str) -> None:
         super().__init__(message)
-        self.sweep = sweep
-        self.reason = reason
+        self.sweep, self.reason = sweep, reason
 
 
 @dataclass(frozen=True)
@@ -103,16 +120,9 @@ def kept_at(folder: str | os.PathLike[str], job: Job) -> Path:
     return Path(folder, key[:2], f"{key}.json")
 
 
-def _kept(folder: str | os.PathLike[str], job: Job) -> Result | None:
-    """The kept result; ``None`` if there is none, or a damaged one."""
-    with contextlib.suppress(FileNotFoundError, CorruptFile):
-        return Result.load(kept_at(folder, job))
-    return None
-
-
 @dataclass(frozen=True)
 class Sweep:
-    """What a sweep found: results in the order of its jobs, those that are there."""
+    """Results of a sweep in the order of its jobs, those that are there."""
 
     jobs: tuple[Job, ...]
     results: Mapping[int, Result] = field(default_factory=dict)
@@ -150,7 +160,7 @@ class Sweep:
         return frame(self.labelled())
 
     def save(self, path: str) -> None:
-        """See :func:`tacit.simulation.tables.save_results`."""
+        """Writes all results; see :func:`tacit.simulation.tables.save_results`."""
         save_results(self.labelled(), path)
 
     def plot(self, path: str | None = None) -> Any:
@@ -222,8 +232,9 @@ def sweep(
     if folder is not None:
         if os.path.exists(folder) and not os.path.isdir(folder):
             raise InvalidArgument(f"{os.fspath(folder)!r} is no folder")
-        kept = {place: _kept(folder, job) for place, job in enumerate(jobs)}
-        results = {place: result for place, result in kept.items() if result is not None}
+        for place, job in enumerate(jobs):
+            with contextlib.suppress(FileNotFoundError, CorruptFile):
+                results[place] = Result.load(kept_at(folder, job))
 
     def finished(job: Job, result: Result) -> None:
         if folder is not None:
@@ -244,7 +255,16 @@ def run_jobs(
     workers: int = 1,
     progress: bool = True,
 ) -> Sweep:
-    """Runs all jobs but those whose results are known; see :func:`sweep`."""
+    """Runs all jobs but those whose results are known; see :func:`sweep`.
+
+    Args:
+        jobs: In the order of the results.
+        known: Results that are there, by place.
+        finished: Called with every job and its result, here, as they come.
+        executor: As of :func:`sweep`.
+        workers: As of :func:`sweep`.
+        progress: As of :func:`sweep`.
+    """
     results, failed = dict(known or {}), dict[int, str]()
     left = [place for place in range(len(jobs)) if place not in results]
     workers = workers if len(left) > 1 else 1  # a single one needs no other process
@@ -276,6 +296,77 @@ def run_jobs(
     return whole
 
 
+def run_seeds(
+    make_agent: Callable[[Any, int], Any],
+    make_world: WorldMaker,
+    seeds: Sequence[int],
+    workers: int = 2,
+    progress: bool = True,
+) -> list[Result]:
+    """Runs one agent per seed, several at a time, each in a process of its own.
+
+    The results, in the order of the seeds, do not depend on the number of workers. With more than
+    one, scripts need the usual ``if __name__ == "__main__":`` around their own code; functions of a
+    notebook's cell are sent along.
+
+    Args:
+        make_agent: ``make_agent(spec, seed)``, which gives the agent a ``seed`` and, of
+            :func:`noise_seed`, a ``noise_seed``.
+        make_world: a world, or ``make_world(seed)``.
+        seeds: one run each.
+        workers: processes; 1 runs them in this one, one after another.
+        progress: whether to show a progress bar, on standard error.
+
+    Raises:
+        SeedFailed: A run failed; the message says which seed and why. No further runs are started.
+    """
+    if not callable(make_agent):
+        raise InvalidArgument(f"make_agent must be a function, got {make_agent!r}")
+    if not (callable(make_world) or hasattr(make_world, "simulate")):
+        raise InvalidArgument(f"make_world must be a world or a function, got {make_world!r}")
+    seeds, workers = seed_list(seeds), whole_number("workers", workers)
+    work, results = partial(_run_seed, make_agent, make_world), dict[int, Result]()
+    # A single one needs no other process.
+    finished = outcomes(work, dict(enumerate(seeds)), workers if len(seeds) > 1 else 1)
+    with progress_bar("seeds", len(seeds), progress) as advance, contextlib.closing(finished):
+        for place, outcome in finished:
+            if isinstance(outcome, SeedFailed):
+                raise outcome
+            if isinstance(outcome, str):
+                raise SeedFailed(seeds[place], outcome)
+            results[place] = outcome
+            advance(1)
+    return [results[place] for place in range(len(seeds))]
+
+
+def _run_seed(make_agent: Any, make_world: Any, seed: int) -> Result | SeedFailed:
+    what = "make_world: "
+    try:
+        # A world may be callable too; what simulates users is a world.
+        made: Any = make_world if hasattr(make_world, "simulate") else make_world(seed)
+        require("make_world(seed)", made, "a world", "simulate", "spec")
+        what = ""
+        return run(make_agent(made.spec, seed), made, seed, progress=False)
+    except Exception as error:
+        failed = SeedFailed(seed, f"{what}{type(error).__name__}: {error}")
+        failed.__cause__ = error
+        return failed
+
+
+def seed_list(seeds: Iterable[int]) -> list[int]:
+    """Seeds as a list; they are a list, not a number of runs."""
+    single = isinstance(seeds, np.ndarray) and seeds.ndim == 0
+    if not isinstance(seeds, Iterable) or isinstance(seeds, (str, bytes)) or single:
+        raise InvalidArgument(f"seeds must be a list of integers, got {seeds!r}")
+    found = list(itertools.islice(seeds, _MOST_RUNS + 1))
+    if len(found) > _MOST_RUNS:
+        raise InvalidArgument(f"seeds must be at most {_MOST_RUNS:,}, got more")
+    for seed in found:
+        if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+            raise InvalidArgument(f"seeds holds {seed!r}, but must hold integers of at least 0")
+    return found
+
+
 def _check(jobs: Sequence[Job]) -> None:
     """Makes every agent once: a mistake in the last of them must not cost the time of the rest."""
     built: dict[str, World] = {}
@@ -302,7 +393,7 @@ def _outcome(job: Job) -> Result | str:
 
 
 def _name(what: Any) -> str:
-    """What people call a world or an agent."""
+    """Name of a world or an agent for people."""
     if isinstance(what, (str, AgentChoice)):
         return what if isinstance(what, str) else what.text
     named = getattr(what, "algorithm", what)  # a constructor is called as its algorithm
@@ -310,7 +401,7 @@ def _name(what: Any) -> str:
 
 
 def _known_as(what: Any) -> str:
-    """What a folder knows it by: its text and the bytes of a file, or of a function."""
+    """Key of a kept result: a text and the bytes of its file, or the hash of a function."""
     if isinstance(what, str):
         return fingerprint(what)
     import cloudpickle

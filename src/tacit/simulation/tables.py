@@ -25,9 +25,6 @@ from tacit.simulation.result import Result, median, users_words
 
 Labelled: TypeAlias = Mapping[str, Sequence[Result]]
 
-ENDINGS = (".json", ".csv")
-"""How the names of files of results end."""
-
 _FORMAT, _VERSION = "tacit-runs", 1
 _MEDIANS = ("users_to_90", "greedy_users_to_90", "score", "greedy_score")
 _RUN = (
@@ -42,8 +39,8 @@ _RUN = (
 def rows(results: Labelled) -> list[tuple[str, ...]]:
     """A table of medians: a row per label, below a row of titles.
 
-    First what served users got: how many came before 90 %, the score of the last, regret. Then
-    the same of the greedy policy, which served nobody. Where no optimum is known, returns.
+    First of the policies that served users: how many came before 90 %, the score of the last,
+    regret. Then the same of the greedy policy. Where no optimum is known, returns.
     """
     columns: Mapping[str, tuple[str, Callable[[float | None], str]]] = {
         "users\nto 90 %": ("users_to_90", users_words),
@@ -166,12 +163,12 @@ def frame(results: Labelled) -> Any:
 def save_results(results: Labelled, path: str | os.PathLike[str]) -> None:
     """Writes all of the results as JSON (``.json``), or a table of releases (``.csv``).
 
-    It is written atomically, for everybody to read: it has nothing of any user's data.
+    It is written atomically, readable by all: it has nothing of any user's data.
     :func:`load_results` reads JSON again.
     """
     ending = os.path.splitext(os.fspath(path))[1].lower() or ".json"
-    if ending not in ENDINGS:
-        raise InvalidArgument(f"{os.fspath(path)!r} must end in {', '.join(ENDINGS)}")
+    if ending not in (".json", ".csv"):
+        raise InvalidArgument(f"{os.fspath(path)!r} must end in .json, .csv")
     if ending == ".csv":
         text, table = io.StringIO(), columns(results)
         writer = csv.writer(text, lineterminator="\n")
@@ -187,7 +184,7 @@ def save_results(results: Labelled, path: str | os.PathLike[str]) -> None:
 
 
 def digest(content: Mapping[str, Any]) -> str:
-    """The checksum of what a file of runs holds."""
+    """Checksum of a file of runs."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 

@@ -177,7 +177,7 @@ class FirstVisits(LoopSums):
         free = self.cells[0] > 1 or self.horizon == 1
         follows = np.zeros(self.cells[1:], dtype=np.int64) if free else None
         states, actions, rewards = read_steps(block, self.horizon, follows)
-        admitted, taken = followed(block, states, actions, self.policy, self.version)
+        admitted, taken = followed(self, block, (states, actions))
         rows = block.users if separate else 1
         sums = {part.name: np.zeros((rows, *part.shape)) for part in self.layout.parts}
         drawn = np.where(admitted, read_codes(block, "components", (block.users,)), 0)

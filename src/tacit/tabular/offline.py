@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import softmax
 
 from tacit.core.algorithm import BlockInfo, BlockSizes, Floats, Plan, Progress, Queries, Query
 from tacit.core.constructors import make_agent
@@ -32,7 +33,7 @@ from tacit.privacy.models import Privacy
 from tacit.privacy.statistic import Block, Ints
 from tacit.store.store import Store
 from tacit.tabular.algorithm import FiniteAlgorithm
-from tacit.tabular.policy import Policy, check_policy, softmax, uniform_policy
+from tacit.tabular.policy import Policy, check_policy, uniform_policy
 from tacit.tabular.return_statistics import (
     ActionCounts,
     Interval,
@@ -368,7 +369,8 @@ class TiltedPolicies(ABC):
         """Probabilities in proportion to today's times exp(beta score / R)."""
         with np.errstate(divide="ignore"):
             logits = np.log(self.behaviour) + beta / self.spec.most_return * scores
-        return softmax(np.where(self.allowed, np.maximum(logits, -1e9), -np.inf))
+        allowed = np.where(self.allowed, np.maximum(logits, -1e9), -np.inf)
+        return np.asarray(softmax(allowed, axis=-1))
 
     def candidates(self, moments: Sequence[float]) -> Candidates:
         """Tilts that reach these moments, or the boldest there is; rising."""

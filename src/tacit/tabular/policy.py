@@ -1,9 +1,7 @@
 """Policies of finite worlds: immutable, versioned and public.
 
-A :class:`MixedPolicy` has several policies with public weights, of which each user follows one:
-most users the greedy policy, say, and a few many different ones that explore. Which one a user
-follows is drawn by her own device (:meth:`MixedPolicy.draw`) and is part of her episode: it is
-protected like the rest of it.
+Of a :class:`MixedPolicy` each user follows one component, which her own device draws by public
+weights; it is part of her episode, and protected like the rest of it.
 """
 
 from __future__ import annotations
@@ -16,7 +14,8 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.privacy.arguments import fitting
+from tacit.data.sizes import check_bytes, check_size
+from tacit.privacy.arguments import fitting, whole_number
 from tacit.privacy.errors import CorruptFile, InvalidArgument
 from tacit.privacy.statistic import Floats, Ints
 from tacit.tabular.spec import check_labels, settle
@@ -50,8 +49,6 @@ class Policy:
     1
     >>> policy.labelled(["idle", "busy"], ["wait", "ask"]).act(0, "busy")
     'ask'
-    >>> policy.table()[0].tolist()
-    [[1.0, 0.0], [0.0, 1.0]]
     """
 
     probabilities: Floats | None
@@ -64,19 +61,18 @@ class Policy:
     def __post_init__(self) -> None:
         probabilities = _copied(self.probabilities, "probabilities", np.float64, "iuf")
         actions = _copied(self.actions, "actions", np.int64, "iu")
-        n_actions = _integer("n_actions", self.n_actions, 0)
-        version = _integer("version", self.version, 0)
+        n_actions = whole_number("n_actions", self.n_actions, least=0)
+        version = whole_number("version", self.version, least=0)
         if n_actions == 0:
             if probabilities is None:
                 raise InvalidArgument("n_actions must be given, and >= 1, beside actions")
             n_actions = probabilities.shape[-1] if probabilities.ndim else 0
-        if probabilities is not None or actions is None or not _valid(actions, n_actions):
-            try:
-                _published().check(probabilities, actions, n_actions)
-            except ValueError as error:
-                raise InvalidArgument(str(error)) from None
-        settle(self, probabilities=probabilities, actions=actions)
-        settle(self, n_actions=n_actions, version=version)
+        try:
+            _published().check(probabilities, actions, n_actions)
+        except ValueError as error:
+            raise InvalidArgument(str(error)) from None
+        arrays = {"probabilities": probabilities, "actions": actions}
+        settle(self, **arrays, n_actions=n_actions, version=version)
         check_labels(self, self.states, n_actions)
 
     @classmethod
@@ -108,14 +104,9 @@ class Policy:
         [[[0.25, 0.25, 0.25, 0.25]]]
         """
         sizes = {"horizon": horizon, "states": states, "actions": actions}
-        shape = tuple(_integer(name, size, 1) for name, size in sizes.items())
-        try:
-            table = np.full(shape, 1.0 / actions)
-        except (MemoryError, OverflowError, ValueError):  # more than NumPy can count
-            raise InvalidArgument(
-                f"horizon, states and actions are {shape}, but a table of them must fit in memory"
-            ) from None
-        return cls(table, None, version)
+        shape = tuple(check_size(name, size) for name, size in sizes.items())
+        check_bytes("a table of probabilities", shape)
+        return cls(np.full(shape, 1.0 / actions), None, version)
 
     @property
     def horizon(self) -> int:
@@ -149,12 +140,7 @@ class Policy:
         order = np.array(permutation)
         if self.actions is None:
             return Policy.stochastic(self.table()[..., np.argsort(order)], self.version)
-        new = order[self.actions]
-        if not np.array_equal(np.sort(order), np.arange(self.n_actions)):
-            return Policy.deterministic(new, self.n_actions, self.version)
-        new.setflags(write=False)
-        # It was checked as it was, and other labels are as good.
-        return self._with(actions=new, action_labels=None)
+        return Policy(None, order[self.actions], self.version, self.n_actions, self.state_labels)
 
     def labelled(self, states: Sequence[str] | None, actions: Sequence[str] | None) -> Policy:
         """The same policy with names of states and actions."""
@@ -167,26 +153,23 @@ class Policy:
 
     def as_version(self, version: int) -> Policy:
         """The same policy by another number."""
-        return (
-            self if version == self.version else self._with(version=_integer("version", version, 0))
-        )
+        number = whole_number("version", version, least=0)
+        return self if number == self.version else self._with(version=number)
 
     @overload
     def act(self, step: int, state: int, rng: np.random.Generator | None = None) -> int: ...
     @overload
     def act(self, step: int, state: str, rng: np.random.Generator | None = None) -> int | str: ...
     def act(self, step: int, state: int | str, rng: np.random.Generator | None = None) -> int | str:
-        """The action at a step (from 0) in a state: by its label where the state is given by one.
-
-        Only a stochastic policy needs ``rng``.
-        """
+        """Action at a step (from 0) in a state, by its label if that is; ``rng`` if stochastic."""
         if isinstance(state, str):
             from tacit.data.reading import code_of
 
             action = self.act(step, code_of("state", state, self.state_labels), rng)
             return self.action_labels[action] if self.action_labels else action
         try:
-            return int(_published().choose(self.probabilities, self.actions, step, state, rng))
+            table = self.probabilities if self.actions is None else self.actions
+            return int(_published().choose(table, (step, state), rng))
         except ValueError as error:
             raise InvalidArgument(str(error)) from None
 
@@ -237,9 +220,6 @@ class Policy:
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class MixedPolicy:
     """Policies of one world, of which a user draws one and follows it for a whole episode.
-
-    Immutable and public. It has no table of its own: what a user does at one step tells which
-    policy she drew, and so what she does at the next.
 
     Args:
         components: the policies, all of the same sizes; all deterministic, or taken as stochastic.
@@ -398,17 +378,6 @@ def uniform_policy(spec: FiniteSpec, version: int = 0) -> Policy:
     return Policy.stochastic(np.broadcast_to(rows, (spec.horizon, *rows.shape)), version)
 
 
-def softmax(logits: Floats) -> Floats:
-    """Probabilities along the last axis, proportional to the exponentials.
-
-    >>> softmax(np.array([0.0, 0.0, -np.inf])).tolist()
-    [0.5, 0.5, 0.0]
-    """
-    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    probabilities: Floats = weights / weights.sum(axis=-1, keepdims=True)
-    return probabilities
-
-
 def check_policy(model: FiniteModel | SparseModel | FiniteSpec, policy: AnyPolicy) -> None:
     """Raises unless a policy is one for this world, and chooses only what states allow."""
     if not isinstance(policy, (Policy, MixedPolicy)):
@@ -434,27 +403,19 @@ def check_policy(model: FiniteModel | SparseModel | FiniteSpec, policy: AnyPolic
             )
 
 
-def followed(
-    block: Block, states: Ints, actions: Ints, tables: Ints, version: int
-) -> tuple[Bools, Ints]:
-    """Which users of a block followed a version, and their actions, -1 where they deviate.
+def followed(statistic: Any, block: Block, steps: tuple[Ints, Ints]) -> tuple[Bools, Ints]:
+    """Users who followed the policy and version of a statistic, and their actions.
 
-    What is counted of a user who did not follow, and of an action -1, is nothing: that is the rule
-    for whatever an episode may claim.
-
-    Args:
-        block: users, who name the ``versions`` and, of a mixed policy, the ``components`` that they
-            followed; one whose component is none of the policy's did not follow.
-        states: (users, H + 1).
-        actions: (users, H).
-        tables: actions of a deterministic policy, (H, S), or of the components of a mixed one,
-            (M, H, S).
-        version: of the policy.
+    ``steps`` are states (users, H + 1) and actions (users, H); the result has -1 where an action is
+    not the policy's, (H, S), or that of the component, (M, H, S), which the user says that she
+    drew. A user whose component is none did not follow. What is counted of her, and of an action
+    -1, is nothing: that is the rule for whatever an episode may claim.
     """
     from tacit.data.reading import read_codes
 
+    (states, actions), tables = steps, statistic.policy
     users, horizon = actions.shape
-    admitted: Bools = read_codes(block, "versions", (users,)) == version
+    admitted: Bools = read_codes(block, "versions", (users,)) == statistic.version
     stacked = tables if tables.ndim == 3 else tables[np.newaxis]
     drawn = np.zeros(users, dtype=np.int64)
     if tables.ndim == 3:
@@ -483,17 +444,6 @@ def _stored(path: str | os.PathLike[str], kind: str) -> Any:
     if type(stored).__name__ != kind:
         raise CorruptFile(f"{os.fspath(path)!r} holds a policy of another kind")
     return stored
-
-
-def _integer(name: str, value: int, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < least:
-        raise InvalidArgument(f"{name} must be an integer >= {least}, got {value!r}")
-    return int(value)
-
-
-def _valid(actions: Ints, n_actions: int) -> bool:
-    right = actions.ndim == 2 and actions.size > 0
-    return right and bool(actions.min() >= 0) and bool(actions.max() < n_actions)
 
 
 def _copied(array: Any, name: str, dtype: type[np.generic], kinds: str) -> NDArray[Any] | None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
+from scipy.special import softmax
 
 from tacit.core.algorithm import BlockInfo, BlockSizes, Floats, Plan, Progress, Queries, Query
 from tacit.privacy.arguments import instance_of
@@ -21,7 +22,7 @@ from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.sizing import release_noise
 from tacit.privacy.statistic import Bools, Ints
 from tacit.tabular.algorithm import FiniteAlgorithm
-from tacit.tabular.policy import Policy, softmax, uniform_policy
+from tacit.tabular.policy import Policy, uniform_policy
 from tacit.tabular.return_statistics import ReturnSums
 from tacit.tabular.spec import FiniteSpec
 
@@ -124,7 +125,8 @@ class ReturnPosterior:
         lead = self.advantages - np.take_along_axis(self.advantages, at, axis=-1)
         variance: Floats = 1.0 / self.precision
         deviation = np.sqrt(variance + np.take_along_axis(variance, at, axis=-1))
-        return softmax(np.where(self.allowed, sharpness * lead / deviation, -np.inf))
+        logits = np.where(self.allowed, sharpness * lead / deviation, -np.inf)
+        return np.asarray(softmax(logits, axis=-1))
 
     def under(self, old: Floats, new: Floats) -> ReturnPosterior:
         """When users follow another behaviour: values change, and are less sure.

@@ -45,8 +45,6 @@ class FiniteSpec:
     (0.0, 1.0)
     >>> FiniteSpec(2, 3, 5, stationary=True, admissible=((0, 2), (1,))).allowed.tolist()
     [[True, False, True], [False, True, False]]
-    >>> FiniteSpec.named(["idle", "busy"], ["wait", "ask"], horizon=5, stationary=True).states
-    2
     """
 
     states: int
@@ -182,18 +180,13 @@ def check_distributions(name: str, values: ArrayLike, shape: tuple[int, ...]) ->
     good = (array.min(axis=-1) >= 0) & (np.abs(sums - 1.0) <= TOLERANCE)
     if not good.all():
         index = tuple(np.argwhere(~good)[0].tolist()) if good.ndim else ()
-        raise InvalidArgument(_bad_row(name, index, array[index], float(sums[index])))
+        steps = zip(("step", "state", "action"), index, strict=False)
+        where = ", ".join(f"{word} {i}" for word, i in steps)
+        row, place = array[index], f"{name} at {where}" if index else name
+        wrong = f" with sum 1, but the sum is {float(sums[index])}"
+        if (row < 0).any():
+            wrong = f", but entry {int((row < 0).argmax())} is {float(row[row < 0][0])}"
+        raise InvalidArgument(f"{place} must be probabilities{wrong}")
     # Samplers take rows for granted that lie one behind the other.
     result: Floats = np.divide(array, sums[..., np.newaxis], order="C")
     return result
-
-
-def _bad_row(name: str, index: tuple[int, ...], row: NDArray[Any], total: float) -> str:
-    words = ("step", "state", "action") if index else ()
-    where = ", ".join(f"{word} {i}" for word, i in zip(words, index, strict=True))
-    place = f"{name} at {where}" if where else name
-    negative = np.flatnonzero(row < 0)
-    if len(negative):
-        first = int(negative[0])
-        return f"{place} must be probabilities, but entry {first} is {float(row[first])}"
-    return f"{place} must be probabilities with sum 1, but the sum is {total}"

@@ -272,8 +272,8 @@ class UCBVI(FiniteAlgorithm[CountEstimate]):
     @property
     def why(self) -> str:
         """The choices made for this budget and length, in words."""
-        how = "each block is released once, with its whole budget, and only for what its policy "
-        return f"{super().why}; {how}can reach"
+        how = "each block is released once, with its whole budget, for what its policy can reach"
+        return f"{super().why}; {how}"
 
     def _block_sizes(self) -> BlockSizes:
         # What one block shows decides where the next one looks, so more cells need more blocks.

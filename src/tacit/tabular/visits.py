@@ -213,7 +213,7 @@ class VisitCounts(LoopSums):
         states, taken, rewards = read_steps(block, H, follows)
         admitted = np.ones(users, dtype=bool)
         if self.policy is not None:
-            admitted, taken = followed(block, states, taken, self.policy, self.version)
+            admitted, taken = followed(self, block, (states, taken))
         rows = users if separate else 1
         sums = {part.name: np.zeros((rows, *part.shape)) for part in self.layout.parts}
         steps, cap = (states, taken, rewards, admitted), H if self.cap is None else self.cap
@@ -226,7 +226,6 @@ def check_occupancy(shape: tuple[int, int], *given: NDArray[Any]) -> None:
     shapes = [array.shape for array in given]
     if shapes != [shape, (*shape, shape[1]), shape]:
         raise InvalidArgument(
-            f"an aggregate block of what followed a policy must have actions and rewards of shape "
-            f"{shape} and transitions of shape {(*shape, shape[1])}, got {shapes[0]}, {shapes[2]}, "
-            f"{shapes[1]}"
+            "an aggregate block of what followed a policy must have actions, transitions and "
+            f"rewards of shapes {shape}, {(*shape, shape[1])} and {shape}, got {shapes}"
         )
