@@ -111,9 +111,9 @@ def fence(db: sa.Connection, run: Any, **values: Any) -> None:
 
 def came(db: sa.Connection, run: Any, names: Sequence[str] | None = None) -> dict[str, Any]:
     """How often people took part in a run and those before it, and in which block of it last."""
-    chain, before = [run.run], run.after
-    while before:  # who took part in a predecessor took part
-        chain, before = [*chain, before], find(db, before).after
+    chain, before = [run.run], run.predecessor
+    while before:  # people of a predecessor took part
+        chain, before = [*chain, before], find(db, before).predecessor
     last = func.max(sa.case((people.c.run == run.run, people.c.block), else_=-1))
     rows = select(people.c.person, func.count(), last).group_by(people.c.person)
     rows = rows.where(people.c.run.in_(chain), people.c.fate.in_(("waiting", "released")))
