@@ -47,7 +47,8 @@ def test_who_runs_it_does_not_matter():
     def local(spec, **given):  # neither importable nor picklable as it is
         return tacit.UCBVI(spec, scale=2.0, **given)
 
-    several = {"agents": ["ucbvi", local], "worlds": [WORLD, lambda: tacit.tabular.riverswim(4, 5)]}
+    world = lambda: tacit.tabular.riverswim(4, 5)  # noqa: E731
+    several = {"agents": [local], "worlds": [world], "budgets": BUDGETS[:1], "users": 100}
     here = small(**several)
     with ThreadPoolExecutor(2) as executor:
         threads = small(**several, executor=executor)
@@ -129,8 +130,8 @@ def test_a_process_that_dies_is_replaced(tmp_path):
             os.kill(os.getpid(), signal.SIGKILL)
         return tacit.UCBVI(spec, **given)
 
-    made = small(agents=[dying], workers=2)
-    assert sorted(made.results) == [0, 1, 2, 3]
+    made = small(agents=[dying], workers=2, budgets=BUDGETS[:1], users=50)
+    assert sorted(made.results) == [0, 1]
     assert flag.exists()
 
 
@@ -143,7 +144,7 @@ def test_a_run_that_kills_its_process_does_not_cost_the_others():
         return tacit.UCBVI(spec, **given)
 
     with pytest.raises(SweepFailed, match="seed 0: its process died") as was:
-        small(agents=[deadly], workers=2, budgets=BUDGETS[:1], seeds=range(8))
+        small(agents=[deadly], workers=2, budgets=BUDGETS[:1], seeds=range(8), users=50)
     # One that is suspected with it, and one that is at work beside it again.
     assert len(was.value.sweep.results) >= 5
 

@@ -81,7 +81,9 @@ def test_merging_counts_a_run_once():
 def test_merging_never_makes_one_line_of_two_budgets_or_agents():
     def run(epsilon, seed=0, agent="ucbvi"):
         privacy = tacit.JointDP(epsilon, 1e-6) if epsilon else tacit.NonPrivate()
-        return tacit.run(agent, "riverswim", seed, users=50, privacy=privacy, progress=False)
+        return tacit.run(
+            agent, "riverswim:states=3,horizon=4", seed, users=20, privacy=privacy, progress=False
+        )
 
     both = merged([{"auto": [run(1.0)]}, {"auto": [run(10.0), run(1.0, 1)]}])
     assert {name: len(runs) for name, runs in both.items()} == {

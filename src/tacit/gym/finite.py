@@ -50,7 +50,7 @@ Rescaled = tuple[FiniteModel, float, float]
 
 
 class Row(NamedTuple):
-    """What may follow a state and an action."""
+    """One outcome of a state and an action."""
 
     state: int
     action: int
@@ -153,7 +153,7 @@ def _range(rows: list[Row]) -> tuple[float, float]:
 
 
 def _cheapest(rows: list[Row]) -> float | None:
-    """What a step costs at least, if this is a way to an end; else ``None``."""
+    """Least cost of a step, if this is a way to an end; else ``None``."""
     on_the_way = {row.reward for row in rows if not row.ends}
     at_the_end = {row.reward for row in rows if row.ends}
     if len(at_the_end) != 1 or not on_the_way or max(on_the_way) >= 0.0:
@@ -226,8 +226,7 @@ class SampledWorld:
     ``return_range`` they are 0 but for the last step before the end, which pays the whole return,
     clipped and rescaled in the same way. Values are in the environment's own units: means of what
     it paid ``evaluation_users`` simulated users, without any clip. They are the same users in every
-    call, so equal policies have equal values. ``optimal_value`` is as given by the caller; NaN if
-    not, since nobody knows it.
+    call, so equal policies have equal values. ``optimal_value`` is as given by the caller, or NaN.
     """
 
     exact = False  # values are estimates
@@ -275,7 +274,14 @@ class SampledWorld:
     def simulate(
         self, policy: AnyPolicy, users: int, rng: np.random.Generator, form: Form = "episodes"
     ) -> Episodes | Block:
-        """A block of users who follow a policy: episodes of the environment, in every form."""
+        """Simulates a block of users: episodes of the environment, in every form.
+
+        Args:
+            policy: Serves them.
+            users: How many.
+            rng: Source of randomness; it seeds the environment.
+            form: ``"streamed"``, or episodes.
+        """
         if form not in FORMS:
             raise InvalidArgument(f"form must be one of {FORMS}, got {form!r}")
         users = check_users(users)
@@ -302,7 +308,12 @@ class SampledWorld:
             block = made.block() if isinstance(made, Episodes) else made
             small = {key: array.astype(kinds.get(key, "i8")) for key, array in block.arrays.items()}
             kept.append(Block(block.users, small))
-        return StreamedBlock(users, lambda: map(_widened, kept))
+
+        def wide(block: Block) -> Block:
+            found = {name: array.astype(np.int64) for name, array in block.arrays.items()}
+            return Block(block.users, found | {"rewards": found["rewards"].astype(np.float64)})
+
+        return StreamedBlock(users, lambda: map(wide, kept))
 
     def value(self, policy: AnyPolicy) -> float:
         """An estimate: the mean return of ``evaluation_users`` simulated users."""
@@ -333,9 +344,6 @@ class SampledWorld:
         rng = np.random.default_rng(0)
         states, _, paid, _ = self._roll_out(policy, self.evaluation_users, rng)
         return states, paid
-
-    def __repr__(self) -> str:
-        return f"<SampledWorld {self.name!r}: values are estimates>"
 
     def _roll_out(
         self, policy: AnyPolicy, users: int, rng: np.random.Generator
@@ -374,12 +382,6 @@ class SampledWorld:
         return int(np.ravel_multi_index(shifted, self._sizes))
 
 
-def _widened(block: Block) -> Block:
-    """With the types that episodes have."""
-    wide = {name: array.astype(np.int64) for name, array in block.arrays.items()}
-    return Block(block.users, wide | {"rewards": wide["rewards"].astype(np.float64)})
-
-
 def _chooser(
     policy: Policy, rng: np.random.Generator
 ) -> tuple[Callable[[int, int], int], Callable[[int], Ints]]:
@@ -396,7 +398,7 @@ def _chooser(
 
 
 def finite_world(
-    env: Env, name: str, assumed: list[str], given: Mapping[str, Any]
+    env: Env, name: str, assumed: list[str], **given: Any
 ) -> ImportedWorld | SampledWorld:
     """The world of an environment and of options of :func:`~.worlds.from_gymnasium`."""
     env, ends = numbered(env, given["action_levels"], assumed), given["reward_range"]

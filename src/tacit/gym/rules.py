@@ -116,7 +116,7 @@ def limit_of(env: Env) -> int | None:
 
 
 def horizon_of(env: Env, given: int | None, assumed: list[str]) -> int:
-    """Steps of an episode, by the rule; ``assumed`` gets a sentence where nobody said it."""
+    """Steps of an episode, by the rule; ``assumed`` gets a sentence where it was not given."""
     if given is not None:
         return check_size("horizon", given)
     limit = limit_of(env)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import gymnasium
@@ -60,7 +60,7 @@ class GymnasiumWorld(VectorWorld):
 
     States are flattened and clipped to the box of the spec, rewards that agents see to its range.
     An episode ends when the environment says so, and has no value from there on; but for one that
-    is truncated, by a time limit, which goes on where nobody looks: its steps until then count.
+    is truncated, by a time limit, which goes on unseen: its steps until then count.
     Every user has a seed of her own, so what she does depends on nothing but it and the policy.
 
     Values are estimates in the environment's own units: mean returns, neither discounted nor
@@ -96,7 +96,7 @@ class GymnasiumWorld(VectorWorld):
 
     @property
     def optimal_value(self) -> float:
-        """As given by the caller; NaN if not, since nobody knows it."""
+        """As given by the caller, or NaN."""
         return self._optimal_value
 
     def _users(self, policy: QPolicy, users: int, rng: np.random.Generator) -> VectorEpisodes:
@@ -134,7 +134,7 @@ class GymnasiumWorld(VectorWorld):
         rewards = np.full((len(seeds), len(coins)), np.nan)
         cut = np.zeros(len(seeds), dtype=np.bool_)
 
-        def advance(step: int, who: Ints, here: Floats, taken: Ints) -> tuple[Floats, Bools]:
+        def _advance(step: int, who: Ints, here: Floats, taken: Ints) -> tuple[Floats, Bools]:
             over = np.zeros(len(who), dtype=np.bool_)
             for k, (user, number) in enumerate(zip(who.tolist(), taken.tolist(), strict=True)):
                 action = self._action(number)
@@ -146,7 +146,7 @@ class GymnasiumWorld(VectorWorld):
                 over[k] = terminated or truncated
             return here, over
 
-        states, actions, lengths = roll_out(policy, np.array(starts), coins, advance)
+        states, actions, lengths = roll_out(policy, np.array(starts), coins, _advance)
         lengths[cut] = len(coins) + 1
         return states, actions, rewards, lengths
 
@@ -162,9 +162,7 @@ class GymnasiumWorld(VectorWorld):
         return np.clip(flat, self.spec.lows, self.spec.highs)
 
 
-def vector_world(
-    env: Env, name: str, assumed: list[str], given: Mapping[str, Any]
-) -> GymnasiumWorld:
+def vector_world(env: Env, name: str, assumed: list[str], **given: Any) -> GymnasiumWorld:
     """The world of an environment and of options of :func:`~.worlds.from_gymnasium`."""
     env, levels = _flat(env, assumed), given["levels"]
     circles = _circles_of(env, assumed) if given["angles"] else ()

@@ -56,8 +56,8 @@ def from_gymnasium(
         horizon: steps of a user's episode; of vectors at most the environment's time limit.
         reward_range: the smallest and the largest reward that agents see; others are clipped.
         return_range: bounds of their sum over an episode, of finitely many states without a table.
-        optimal_value: the best value that is known, where there is no table. Without it nobody can
-            say how good a policy is: losses and scores are NaN, and values are what is left.
+        optimal_value: the best value that is known, where there is no table. Without it
+            losses and scores are NaN, and values are what is left.
         evaluation_users: how many episodes a value is estimated from; 1000, or 100 of vectors.
         evaluation_steps: of an episode that a value is estimated from; the horizon by default.
             This and what follows but ``action_levels`` is for vectors.
@@ -96,4 +96,4 @@ def from_gymnasium(
     if finite:
         given["horizon"] = horizon_of(env, horizon, assumed)
     make = finite_world if finite else vector_world
-    return make(env, name_of(env, given), assumed, given)
+    return make(env, name_of(env, given), assumed, **given)
