@@ -29,6 +29,7 @@ from tacit.data.episodes import VectorEpisodes
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block
+from tests.continuous.blocks import block
 
 Floats = NDArray[np.float64]
 H = 50
@@ -139,8 +140,7 @@ def users(rng: np.random.Generator, count: int) -> Block:
     lengths = rng.integers(1, 6, size=count)
     states[still], actions[still], rewards[still] = states[still][:, :1], actions[still][:, :1], 0.5
     lengths[still] = 5
-    arrays = {"states": states, "actions": actions, "rewards": rewards, "lengths": lengths}
-    return Block(count, arrays)
+    return block(states, lengths, actions, rewards)
 
 
 def test_sums_of_moves_into_an_end_withstand_attacks() -> None:
@@ -150,14 +150,14 @@ def test_sums_of_moves_into_an_end_withstand_attacks() -> None:
 
 
 def test_at_an_end_features_vanish() -> None:
-    block = users(np.random.default_rng(0), 20)
+    data = users(np.random.default_rng(0), 20)
     statistic = EmbeddingSums(SHORT, Z, clip=1e6)
-    found = statistic.layout.unpack(statistic.vectors(block).sum(axis=0))["moves"]
+    found = statistic.layout.unpack(statistic.vectors(data).sum(axis=0))["moves"]
     expected = np.zeros((2, 3, 4))
     for i in range(20):
-        for t in range(min(4, block["lengths"][i])):
-            z, after = Z(block["states"][i, t]), Z(block["states"][i, t + 1])
-            over = t + 1 == block["lengths"][i]
+        for t in range(min(4, data["lengths"][i])):
+            z, after = Z(data["states"][i, t]), Z(data["states"][i, t + 1])
+            over = t + 1 == data["lengths"][i]
             d = np.append(after * (not over) - z, over)
-            expected[block["actions"][i, t]] += np.outer(z, d)
+            expected[data["actions"][i, t]] += np.outer(z, d)
     assert found == pytest.approx(expected)

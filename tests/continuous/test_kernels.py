@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,9 +22,8 @@ from tacit import (
     NonPrivate,
     Relation,
     check_statistic,
-    published,
 )
-from tacit.continuous import QPolicy, Quadrature, SimulatedSpec, line
+from tacit.continuous import Quadrature, SimulatedSpec, line
 from tacit.continuous.kernel_lsvi import EmbeddingSums
 from tacit.continuous.vector_targets import TargetedMoves
 from tacit.numerics.regression import helmert
@@ -56,16 +54,6 @@ class TestMaps:
         z = features(np.array(x[: features.dimension]))
         assert np.isfinite(z).all()
         assert np.linalg.norm(z) <= 1 + 1e-9
-
-    @pytest.mark.parametrize("features", MAPS)
-    def test_what_is_published_does_the_same(self, features: Any, tmp_path: Path) -> None:
-        rng = np.random.default_rng(0)
-        weights = rng.normal(size=(3, features.size))
-        policy = QPolicy(features, weights, version=4)
-        policy.publish(tmp_path / "policy.npz")
-        loaded = published.load(tmp_path / "policy.npz")
-        for state in rng.uniform(-2, 4, (20, features.dimension)):
-            assert loaded.values(state) == pytest.approx(policy.values(state), abs=1e-6)
 
     @pytest.mark.parametrize(
         ("make", "words"),
@@ -160,14 +148,6 @@ class TestKernelLSVI:
 
 class TestSimulators:
     WORLD = gusts(dimension=3, horizon=8, seed=2)
-
-    def test_values_are_those_of_simulated_users(self) -> None:
-        """Within 5 standard errors of 20,000 episodes, whose returns vary by at most 4."""
-        policy = QPolicy.uniform(1, 3)
-        episodes = self.WORLD.simulate(policy, 20_000, np.random.default_rng(0))
-        mean = episodes.rewards.sum(axis=1).mean()
-        assert abs(mean - self.WORLD.value(policy)) < 5 * 4 / math.sqrt(20_000)
-        assert self.WORLD.value(policy) < self.WORLD.optimal_value
 
     def test_weights_are_found(self) -> None:
         agent = LinOptSampled(self.WORLD.spec, 5_000, NonPrivate())

@@ -28,6 +28,7 @@ from tacit.continuous.transition_moments import (
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block
+from tests.continuous.blocks import block
 
 SQUARE = SmoothSpec((-1.0, -1.0), (1.0, 1.0), 2, 100, (0.0, 1.0), may_end=True)
 _STRIDE = 0.06
@@ -37,23 +38,9 @@ def asked(spec: Any = SQUARE) -> TerminationHistogram:
     return TerminationHistogram(spec, np.array(spec.lows), np.array(spec.highs))
 
 
-def block(states: Any, lengths: Any, spec: Any = SQUARE) -> Block:
-    states, n = np.asarray(states, dtype=float), len(states)
-    return Block(
-        n,
-        {
-            "states": states,
-            "actions": np.zeros((n, spec.horizon), dtype=np.int64),
-            "rewards": np.zeros((n, spec.horizon)),
-            "lengths": np.asarray(lengths),
-            "versions": np.zeros(n, dtype=np.int64),
-        },
-    )
-
-
 def users(rng: np.random.Generator, count: int, spec: Any = SQUARE) -> Block:
     states = rng.uniform(-1.3, 1.3, (count, spec.horizon + 1, spec.dimension))
-    return block(states, rng.integers(1, spec.horizon + 2, count), spec)
+    return block(states, rng.integers(1, spec.horizon + 2, count))
 
 
 def walk(rng: np.random.Generator, count: int, over: Any, spec: Any = SQUARE) -> Block:
@@ -62,7 +49,7 @@ def walk(rng: np.random.Generator, count: int, over: Any, spec: Any = SQUARE) ->
     states = np.clip(np.cumsum(steps, axis=1), -1.0, 1.0)
     ended = over(states[:, 1:])
     lengths = np.where(ended.any(axis=1), ended.argmax(axis=1) + 1, spec.horizon + 1)
-    return block(states, lengths, spec)
+    return block(states, lengths)
 
 
 def nowhere(states: Any) -> Any:
@@ -119,7 +106,7 @@ def test_no_user_is_worse_than_declared() -> None:
 def test_values_that_are_no_numbers_count_as_nobody() -> None:
     states = np.zeros((2, 101, 2))
     states[0], states[1, 5:] = np.nan, 1e300
-    found = asked().vectors(block(states, [101, 101]))
+    found = asked().vectors(block(states))
     assert not found[0].any()
     assert np.isfinite(found[1]).all()
 
@@ -194,7 +181,7 @@ def test_hope_ends_where_nobody_gets_farther() -> None:
     for reach, hoped in ((0.25, True), (0.5, True), (0.5, True), (0.5, False)):
         nobody = walk(rng, 500, nowhere)
         states: Any = np.array(nobody.arrays["states"]) * reach * 0.999
-        ends = ends.after(told(asked(), block(states, np.full(500, 101)), rng, 0.0), 0.0)
+        ends = ends.after(told(asked(), block(states), rng, 0.0), 0.0)
         assert (ends.hope is not None) is hoped
         if ends.hope is not None:
             np.testing.assert_allclose(ends.hope[1], reach)

@@ -7,11 +7,10 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-import gymnasium
 import numpy as np
 import pytest
 
-from research.worlds import acrobot, classic_loops, mountain_car, pendulum
+from research.worlds import classic_loops, mountain_car, pendulum
 from research.worlds.cartpole import cartpole
 from tacit import FittedFunctionalQ, JointDP, LocalDP, ModelPosterior, NonPrivate, check_statistic
 from tacit.continuous import (
@@ -34,59 +33,13 @@ from tacit.privacy.statistic import Block
 from tacit.privacy.symmetric import unpack
 from tacit.simulation.run import run
 from tacit.testing.check_agent import check_agent
+from tests.continuous.blocks import block, random_users
 
 TEN = JointDP(10.0, 1e-6)
 SHORT = pendulum(horizon=6)
 
 
-# Worlds.
-
-
-@pytest.mark.parametrize(
-    ("name", "make", "loop", "angles"),
-    [
-        ("MountainCar-v0", mountain_car, "climb", ()),
-        ("Acrobot-v1", acrobot, "hoist", (0, 1)),
-        ("Pendulum-v1", pendulum, "swing", (0,)),
-    ],
-)
-def test_steps_are_those_of_gymnasium(name: str, make: Any, loop: str, angles: Any) -> None:
-    env: Any = gymnasium.make(name).unwrapped
-    env.reset(seed=0)
-    rng, spec = np.random.default_rng(0), make().spec
-    state = np.array(env.state, dtype=np.float64)[np.newaxis]
-    for step in range(300):
-        if step % 10 == 0:
-            action = int(rng.integers(spec.actions))
-        state[0, list(angles)] = (state[0, list(angles)] + math.pi) % (2 * math.pi) - math.pi
-        before = state.copy()
-        given = np.array([action - 2.0]) if name == "Pendulum-v1" else action
-        _, reward, ended, _, _ = env.step(given)
-        getattr(classic_loops, loop)(state, np.array([action]))
-        true = np.array(env.state, dtype=np.float64)
-        turned = np.abs(state[0] - true) % (2 * math.pi)
-        np.testing.assert_allclose(np.minimum(turned, 2 * math.pi - turned), 0.0, atol=1e-6)
-        assert spec.rewards(before, np.array([action]), state)[0] == pytest.approx(reward, abs=1e-6)
-        assert spec.ended(state)[0] == ended
-        if ended:
-            env.reset(seed=step)
-        state = np.array(env.state, dtype=np.float64)[np.newaxis]
-
-
-def test_any_torque_moves_a_pendulum_as_numbered_ones_do() -> None:
-    few, any_torque = pendulum(), pendulum(continuous=True)
-    rng = np.random.default_rng(0)
-    states, torques = rng.uniform(-3.0, 3.0, (50, 2)), rng.integers(5, size=50)
-    box = any_torque.spec.action_box
-    assert box is not None
-    numbers = box.numbers((torques[:, np.newaxis] - 2.0) / 2.0)
-    one, two = states.copy(), states.copy()
-    classic_loops.swing(one, torques)
-    classic_loops.swing_by(two, box.actions(numbers)[:, 0])
-    np.testing.assert_allclose(one, two, atol=1e-12)
-    paid = few.spec.rewards(states, torques, one)
-    np.testing.assert_allclose(any_torque.spec.rewards(states, numbers, two), paid, atol=1e-12)
-    assert any_torque.name.endswith("continuous=true")
+# Specs.
 
 
 def test_specs_are_equal_if_they_do_the_same() -> None:
@@ -109,6 +62,7 @@ def test_actions_are_held_as_often_as_it_says() -> None:
     coins = np.random.default_rng(0).random((1000, 2000))
     tries = exploration(policy, coins)
     assert tries is not None
+    assert exploration(QPolicy(policy.features, policy.weights), coins) is None
     # Bursts begin late in short episodes; the error of 4,000 users is below .01 six sigma.
     assert (tries >= 0).mean() == pytest.approx(policy.epsilon, abs=0.04)
     explorers = (tries >= 0).all(axis=0)
@@ -122,21 +76,6 @@ def test_actions_are_held_as_often_as_it_says() -> None:
 # What is asked.
 
 
-def users(rng: np.random.Generator, count: int, spec: Any = SHORT.spec) -> Block:
-    H, D = spec.horizon, spec.dimension
-    low, high = np.maximum(spec.lows, -3.0), np.minimum(spec.highs, 3.0)
-    return Block(
-        count,
-        {
-            "states": rng.uniform(low, high, (count, H + 1, D)),
-            "actions": rng.integers(0, spec.actions, (count, H)),
-            "rewards": rng.uniform(*spec.reward_range, (count, H)),
-            "lengths": rng.integers(1, H + 2, count),
-            "versions": np.zeros(count, dtype=np.int64),
-        },
-    )
-
-
 def moments(spec: Any = SHORT.spec, rewards: bool = False, seed: int = 0) -> TransitionMoments:
     rng = np.random.default_rng(seed)
     features = PolynomialFeatures.of(spec, np.array(spec.lows), np.array(spec.highs))
@@ -147,30 +86,19 @@ def moments(spec: Any = SHORT.spec, rewards: bool = False, seed: int = 0) -> Tra
 
 def repeated(spec: Any, state: Any, there: Any) -> Block:
     """A user who makes one step over and over again, by jumping back where she was."""
-    H = spec.horizon
-    states = np.array([state, there] * (H // 2 + 1), dtype=float)[: H + 1]
-    rewards, actions = np.zeros(H), np.zeros(H, dtype=np.int64)
-    actions[1::2] = -1  # the way back does not count
-    return Block(
-        1,
-        {
-            "states": states[np.newaxis],
-            "actions": actions[np.newaxis],
-            "rewards": rewards[np.newaxis],
-            "lengths": np.array([H + 1]),
-            "versions": np.zeros(1, dtype=np.int64),
-        },
-    )
+    H, actions = spec.horizon, np.zeros((1, spec.horizon), dtype=np.int64)
+    actions[:, 1::2] = -1  # the way back does not count
+    return block([([state, there] * (H // 2 + 1))[: H + 1]], actions=actions)
 
 
 @pytest.mark.parametrize("rewards", [False, True])
 def test_moments_are_what_the_formula_says(rewards: bool) -> None:
     statistic = moments(rewards=rewards)
-    block = users(np.random.default_rng(1), 7)
-    found = statistic.vectors(block)
-    np.testing.assert_allclose(statistic.total(block), found.sum(axis=0), atol=1e-12)
+    data = random_users(np.random.default_rng(1), 7, SHORT.spec)
+    found = statistic.vectors(data)
+    np.testing.assert_allclose(statistic.total(data), found.sum(axis=0), atol=1e-12)
     spec, m = SHORT.spec, statistic.layout.parts[0].shape[0]
-    arrays: Any = block.arrays
+    arrays: Any = data.arrays
     for user in range(7):
         expected, counted = np.zeros((m, m)), 0
         for t in range(min(spec.horizon, arrays["lengths"][user])):
@@ -203,29 +131,23 @@ def test_two_users_are_as_far_apart_as_declared() -> None:
 
 def test_no_user_is_worse_than_declared() -> None:
     few: Any = {"users": 60, "rounds": 12}
-    check_statistic(moments(rewards=True), partial(users, spec=SHORT.spec), attained=0.5, **few)
+    check_statistic(
+        moments(rewards=True), partial(random_users, spec=SHORT.spec), attained=0.5, **few
+    )
     open_box = replace(cartpole().spec, horizon=6)
     ends = TerminationMoments(SHORT.spec, moments().features)
-    check_statistic(ends, partial(users, spec=SHORT.spec), attained=0.3, **few)
-    check_statistic(ScaleHistogram(open_box), partial(users, spec=open_box), attained=0.7, **few)
+    check_statistic(ends, partial(random_users, spec=SHORT.spec), attained=0.3, **few)
+    check_statistic(
+        ScaleHistogram(open_box), partial(random_users, spec=open_box), attained=0.7, **few
+    )
 
 
 def test_users_are_as_far_apart_as_scales_say() -> None:
     """Users who differ in how far they move and how large they get."""
     spec = SmoothSpec((-math.inf, -1.0), (math.inf, 1.0), 2, 1)
     states = np.array([[[0.1, -0.9], [0.1001, -0.8999]], [[9.0, 0.5], [3.0, 0.9]]])
-    block = Block(
-        2,
-        {
-            "states": states,
-            "actions": np.zeros((2, 1), dtype=np.int64),
-            "rewards": np.zeros((2, 1)),
-            "lengths": np.full(2, 2),
-            "versions": np.zeros(2, dtype=np.int64),
-        },
-    )
     asked = ScaleHistogram(spec)
-    one, two = asked.vectors(block)
+    one, two = asked.vectors(block(states))
     assert np.linalg.norm(one - two) == pytest.approx(asked.l2(Relation.REPLACE_ONE), rel=1e-12)
 
 
@@ -238,12 +160,12 @@ def test_scales_are_powers_of_two() -> None:
 
 
 def test_values_that_are_no_numbers_count_as_nobody() -> None:
-    block = users(np.random.default_rng(2), 5)
-    arrays: Any = {name: array.copy() for name, array in block.arrays.items()}
+    good = random_users(np.random.default_rng(2), 5, SHORT.spec)
+    arrays: Any = {name: array.copy() for name, array in good.arrays.items()}
     arrays["states"][3] = np.nan
     arrays["actions"][4] = 99
     for statistic in (moments(), ScaleHistogram(SHORT.spec)):
-        clean, hostile = statistic.vectors(block), statistic.vectors(Block(5, arrays))
+        clean, hostile = statistic.vectors(good), statistic.vectors(Block(5, arrays))
         assert not hostile[3:].any()
         np.testing.assert_array_equal(hostile[:3], clean[:3])
     arrays["states"][2] = 1e300
@@ -266,12 +188,10 @@ def test_chance_is_told_from_what_is_not_known_yet() -> None:
             states[:, 0], actions = rng.uniform(-1, 1, (200, 1)), rng.integers(0, 2, (200, 20))
             for t in range(20):
                 states[:, t + 1, 0] = 0.8 * states[:, t, 0] + rng.normal(0.0, 0.3, 200)
-            arrays = {"states": np.clip(states, -1.99, 1.99), "actions": actions}
-            arrays |= {"rewards": np.zeros((200, 20)), "lengths": np.full(200, 21)}
-            block = Block(200, arrays | {"versions": np.zeros(200, dtype=np.int64)})
+            data = block(np.clip(states, -1.99, 1.99), actions=actions)
             metric, scales, _ = believed.metric()
             asked = TransitionMoments(spec, features, metric, believed.model, scales)
-            believed = believed.after(asked.layout.unpack(asked.total(block))["moments"], 0.0, 200)
+            believed = believed.after(asked.layout.unpack(asked.total(data))["moments"], 0.0, 200)
         unknown[chance] = believed.unknown
     assert unknown[True] < 1e-3 < unknown[False]
     assert believed.rest[0] > 0.0
@@ -290,14 +210,12 @@ def test_without_noise_the_model_is_the_world() -> None:
     states[:, 0], actions = rng.uniform(-1, 1, (30, 2)), rng.integers(0, 2, (30, 20))
     for t in range(20):
         states[:, t + 1] = states[:, t] + features(states[:, t], actions[:, t]) @ true
-    lengths, versions = np.full(30, 21), np.zeros(30, dtype=np.int64)
-    arrays = {"states": states, "actions": actions, "rewards": np.zeros((30, 20))}
-    block = Block(30, arrays | {"lengths": lengths, "versions": versions})
+    data = block(states, actions=actions)
     believed = TransitionPosterior.prior(features, np.full(2, 0.1))
     for _ in range(6):
         metric, scales, _ = believed.metric()
         asked = TransitionMoments(spec, features, metric, believed.model, scales)
-        believed = believed.after(asked.layout.unpack(asked.total(block))["moments"], 0.0, 30)
+        believed = believed.after(asked.layout.unpack(asked.total(data))["moments"], 0.0, 30)
     at, taken = rng.uniform(-1, 1, (200, 2)), rng.integers(0, 2, 200)
     error = features(at, taken) @ (believed.model - true)
     assert np.abs(error).max() < 0.02 * np.abs(features(at, taken) @ true).max()

@@ -154,7 +154,6 @@ def test_repr():
         (lambda: QPolicy(GRID, np.zeros((2, 3)), epsilon=1.1), "epsilon"),
         (lambda: QPolicy(GRID, np.zeros((2, 3)), epsilon=math.nan), "epsilon"),
         (lambda: QPolicy(GRID, np.zeros((2, 3)), version=-1), "version"),
-        (lambda: QPolicy(GRID, np.zeros((2, 3)), version=1.0), "version"),
         (lambda: QPolicy(GRID, np.zeros((2, 3)), preference=(0, 0)), "each of the 2 actions once"),
         (lambda: QPolicy(GRID, np.zeros((2, 3)), preference=3), "each of the 2 actions once"),
         (lambda: QPolicy(GRID, np.zeros((2, 3))).relabelled([0, 2]), "permutation must hold"),

@@ -17,6 +17,7 @@ from tacit.continuous.sum_loops import FINE
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block
+from tests.continuous.blocks import random_users
 
 Floats = NDArray[np.float64]
 
@@ -27,18 +28,8 @@ KERNEL = bumps(GRID.points, 0.3)
 ROOT = root_of(KERNEL)
 
 
-def users(rng: np.random.Generator, count: int, spec: BoxSpec = SPEC) -> Block:
-    H, D = spec.horizon, spec.dimension
-    return Block(
-        count,
-        {
-            "states": rng.uniform(-0.1, 1.1, (count, H + 1, D)),
-            "actions": rng.integers(0, spec.actions, (count, H)),
-            "rewards": rng.uniform(*spec.reward_range, (count, H)),
-            "lengths": rng.integers(1, H + 2, count),
-            "versions": np.zeros(count, dtype=np.int64),
-        },
-    )
+def users(rng: np.random.Generator, count: int) -> Block:
+    return random_users(rng, count, SPEC, beyond=0.1)
 
 
 def residuals(**changes: Any) -> ResidualSums:

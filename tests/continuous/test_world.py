@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from research.worlds import plane, trap
-from research.worlds.boxes import PlaneWorld
 from research.worlds.cartpole import cartpole
 from tacit import InvalidArgument
 from tacit.continuous import (
@@ -37,16 +36,6 @@ def always(action, D=1):
     weights = np.zeros((2 * D, 1))
     weights[action] = 1.0
     return QPolicy(Polynomial((1.0,) * D, 1.0, 0), weights)
-
-
-def towards_the_middle(D):
-    """The coordinate that is farthest from the middle, towards it."""
-
-    def features(states):
-        return np.concatenate([states - 0.5, 0.5 - states], axis=1)
-
-    order = np.concatenate([np.eye(2 * D)[[i, i + D]] for i in range(D)])
-    return QPolicy(Custom(features, 2 * D), order)
 
 
 def up(horizon):
@@ -175,15 +164,6 @@ def test_one_and_two_steps_by_hand():
     assert trap(horizon=1).value(always(0)) == pytest.approx(0.2 * 0.225 + 0.5 * 0.02, abs=1e-6)
 
 
-def test_the_plane_is_two_lines_where_one_coordinate_is_left_alone():
-    D = 2
-    alone = PlaneWorld(lambda s: s[..., 0], "first", horizon=3, reward_range=(0.0, 1.0))
-    assert alone.value(always(1, D)) == pytest.approx(up(3).value(always(1)), abs=1e-5)
-    assert alone.value(always(3, D)) == pytest.approx(3 * 0.5, abs=1e-9)
-    other = PlaneWorld(lambda s: s[..., 1], "second", horizon=3, reward_range=(0.0, 1.0))
-    assert other.value(always(2, D)) == pytest.approx(up(3).value(always(0)), abs=1e-5)
-
-
 @pytest.mark.parametrize("make", [line, trap, plane])
 def test_values_are_the_mean_return_of_users(make):
     """Within six standard errors (1e-8) and the error that the world states."""
@@ -198,13 +178,6 @@ def test_values_are_the_mean_return_of_users(make):
         returns = world.simulate(policy, 10_000, RNG(seed)).rewards.sum(axis=1)
         error = 6 * returns.std() / math.sqrt(len(returns)) + stated
         assert abs(world.value(policy) - returns.mean()) < error
-
-
-def test_the_middle_is_optimal_on_the_line_and_nearly_so_on_the_plane():
-    assert line().value(towards_the_middle(1)) == pytest.approx(line().optimal_value, abs=1e-3)
-    world = plane()
-    value = world.value(towards_the_middle(2))
-    assert world.optimal_value - 0.2 < value <= world.optimal_value + 1e-9
 
 
 def test_values_are_kept_by_what_a_policy_does():

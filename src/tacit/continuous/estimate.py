@@ -31,8 +31,7 @@ _SEEN = 2.0
 class FunctionalConstants:
     """Tuned numbers of the agent; lengths are parts of the box, rewards in units of their range.
 
-    ``signal`` is users x mu / (actions x modes): how far the sum of all users stands out of the
-    noise, per number that has to be learnt.
+    ``signal`` is users x mu / (actions x modes), per number that has to be learnt.
     """
 
     kernel_length: float = 0.2  # of the kernel that users' functions and the noise are made of
@@ -41,9 +40,7 @@ class FunctionalConstants:
     prior_moves: float = 0.03  # how far a step leads, a priori: what is believed of transitions
     prior_drift: float = 0.05  # by how much targets may change between releases beside that
     noise: float = 0.3  # standard deviation of a step's residual around its expectation
-    # Numbers that have to be learnt per coordinate and action; on a feature map it is one in so
-    # many.
-    modes: float = 3.0
+    modes: float = 3.0  # numbers to learn per coordinate and action; on a map, one in so many
     depth: float = 4.2  # releases where ``signal`` is 1
     depth_power: float = 0.6  # of ``signal`` that releases grow with
     fewest: int = 4  # the smallest number of releases
@@ -52,8 +49,7 @@ class FunctionalConstants:
     clip_fall: float = 0.5  # the last clip over the first
     growth: float = 1.05  # of mu^2 from release to release
     visits: float = 0.05  # part of mu^2 that is spent on where users were
-    # Of users' visits: per root of the number of steps on a grid, per step on a map.
-    visits_clip: float = 1.0
+    visits_clip: float = 1.0  # of users' visits: per root of steps on a grid, per step on a map
     averaged: int = 1  # over how many last value functions the greedy policy's is averaged
 
 
@@ -212,7 +208,7 @@ class Posterior:
     as these are alike. On maps that are no grid V(s) is not subtracted.
 
     Releases have the same Gram matrix up to the number of users, so one singular value
-    decomposition turns all of them into independent problems with one number per release. Of them
+    decomposition makes of them independent problems with one number per release. Of them
     ``per_pass`` ask the same: without noise, an error is one.
     """
 

@@ -43,10 +43,9 @@ def set_corners(box: Any, *, finite: bool) -> None:
     """Checks and sets ``lows`` and ``highs``, which are finite, or may be infinite."""
     given = ((name, getattr(box, name)) for name in ("lows", "highs"))
     lows, highs = (vector(name, values, finite=finite) for name, values in given)
-    if len(lows) != len(highs) or any(
-        not (low < high and (math.isfinite(high - low) or not finite))
-        for low, high in zip(lows, highs, strict=False)
-    ):
+    sizes = [high - low for low, high in zip(lows, highs, strict=False)]
+    largest = 1e308 if finite else math.inf
+    if len(lows) != len(highs) or not all(0.0 < size <= largest for size in sizes):
         raise InvalidArgument(
             f"lows and highs must have the same length and lows be less than highs, "
             f"got {box.lows!r} and {box.highs!r}"
@@ -160,14 +159,14 @@ class Grid(BoxMap):
     def __post_init__(self) -> None:
         super().__post_init__()
         instance_of("shape", self.shape, (tuple, list, np.ndarray))
-        shape = tuple(check_size("shape", n) for n in self.shape)
-        if len(shape) != len(self.lows) or min(shape) < 2:
+        shape, D = tuple(check_size("shape", n) for n in self.shape), len(self.lows)
+        if len(shape) != D or min(shape) < 2:
             raise InvalidArgument(
-                f"shape must have {len(self.lows)} numbers >= 2, as lows has, got {self.shape!r}"
+                f"shape must have {D} numbers >= 2, as lows has, got {self.shape!r}"
             )
-        if len(shape) > _MOST_GRID_COORDINATES:
+        if D > _MOST_GRID_COORDINATES:
             raise InvalidArgument(
-                f"a grid must have at most {_MOST_GRID_COORDINATES} coordinates, got {len(shape)}"
+                f"a grid must have at most {_MOST_GRID_COORDINATES} coordinates, got {D}"
             )
         check_count("shape", math.prod(shape))
         object.__setattr__(self, "shape", shape)
@@ -180,10 +179,7 @@ class Grid(BoxMap):
     @property
     def points(self) -> Floats:
         """The points, (m, D), in the order of the features: the last coordinate runs fastest."""
-        axes = [
-            np.linspace(low, high, n)
-            for low, high, n in zip(self.lows, self.highs, self.shape, strict=True)
-        ]
+        axes = list(map(np.linspace, self.lows, self.highs, self.shape))
         return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
 
     def describe(self) -> str:
@@ -192,10 +188,9 @@ class Grid(BoxMap):
 
     def for_loops(self) -> tuple[Floats, Ints]:
         """For compiled loops: (3, D), the box and points per unit; (D, 2), shape and strides."""
-        box = zip(self.lows, self.highs, self.shape, strict=True)
-        scales = [_grid_scale(low, high, n) for low, high, n in box]
         strides = [math.prod(self.shape[i + 1 :]) for i in range(self.dimension)]
         table = np.array([self.shape, strides], dtype=np.int64).T.copy()
+        scales = (table[:, 0] - 1) / (np.array(self.highs) - np.array(self.lows))
         return np.array([self.lows, self.highs, scales]), table
 
     @cached_property
@@ -209,7 +204,7 @@ class Grid(BoxMap):
     def _evaluate(self, states: Floats) -> Floats:
         weights = np.ones((len(states), 1))
         for i, (low, high, n) in enumerate(zip(self.lows, self.highs, self.shape, strict=True)):
-            position = (np.clip(states[:, i], low, high) - low) * _grid_scale(low, high, n)
+            position = (np.clip(states[:, i], low, high) - low) * ((n - 1) / (high - low))
             # Rounding must not lead past the last point.
             cell = np.minimum(position.astype(np.int64), n - 2)
             part = np.minimum(position - cell, 1.0)
@@ -221,11 +216,6 @@ class Grid(BoxMap):
         return weights
 
 
-def _grid_scale(low: float, high: float, points: int) -> float:
-    """Points per unit of a coordinate."""
-    return (points - 1) / (high - low)
-
-
 @dataclass(frozen=True)
 class Polynomial(FeatureMap):
     """All monomials up to a degree, of coordinates that are scaled and then clipped.
@@ -233,11 +223,8 @@ class Polynomial(FeatureMap):
     With z_i = s_i / scales_i, clipped to [-clip, clip], the features are the products of up to
     ``degree`` of them: first 1, then z_1 to z_D, then z_1 z_1, z_1 z_2 and so on.
 
-    >>> features = Polynomial(scales=(1.0, 10.0), clip=1.5, degree=2)
-    >>> features([0.5, 20.0]).tolist()
+    >>> Polynomial(scales=(1.0, 10.0), clip=1.5, degree=2)([0.5, 20.0]).tolist()
     [1.0, 0.5, 1.5, 0.25, 0.75, 2.25]
-    >>> features.monomials
-    ((), (0,), (1,), (0, 0), (0, 1), (1, 1))
     """
 
     published_as: ClassVar[str] = "polynomial"
@@ -270,12 +257,9 @@ class Polynomial(FeatureMap):
     @cached_property
     def monomials(self) -> tuple[tuple[int, ...], ...]:
         """The coordinates that each feature is the product of, in the order of the features."""
-        D = range(self.dimension)
-        return tuple(
-            factors
-            for k in range(self.degree + 1)
-            for factors in itertools.combinations_with_replacement(D, k)
-        )
+        several = itertools.combinations_with_replacement
+        degrees = range(self.degree + 1)
+        return tuple(found for k in degrees for found in several(range(self.dimension), k))
 
     def describe(self) -> str:
         """The map in a few words."""

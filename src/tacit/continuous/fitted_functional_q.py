@@ -177,7 +177,7 @@ class FittedFunctionalQ(BoxAlgorithm[FittedFunctionalQState]):
         Args:
             ahead: Discount, and units of rewards and values.
             values: Q, (actions, m).
-            predictions: Of r + discount V(s'), (actions, m).
+            predictions: The same shape.
             progress: Part of all releases so far, in [0, 1]: the clip falls with it.
         """
         clip, constants = NO_CLIP, self.constants
@@ -312,18 +312,16 @@ class FittedFunctionalQ(BoxAlgorithm[FittedFunctionalQState]):
     @property
     def why(self) -> str:
         """Sweeps, discount, and which users explore, in words."""
-        if self.options.serve == "all":
+        blocks, serve, ahead = self.schedule.blocks, self.options.serve, self.ahead
+        sweeps = f"{ahead.sweeps} sweeps and a discount of {ahead.discount:.3g}"
+        if serve == "all":
             return (
-                f"{self.schedule.releases} batches, whose users follow the published values and "
-                f"try a random action with probability {EPSILON:g}"
+                f"{len(blocks)} batches, whose users follow the published values and try a random "
+                f"action with probability {EPSILON:g}"
             )
-        sweeps = f"{self.ahead.sweeps} sweeps and a discount of {self.ahead.discount:.3g}"
-        if self.options.serve == "most":
-            blocks = self.schedule.blocks
-            return (
-                f"{sum(blocks[::2]):,} of {self.users:,} users explore, {blocks[0]:,} of them "
-                f"first; {sweeps}"
-            )
+        if serve == "most":
+            explore = f"{sum(blocks[::2]):,} of {self.users:,} users explore"
+            return f"{explore}, {blocks[0]:,} of them first; {sweeps}"
         return (
             f"{sweeps}, which is how far plans can look ahead of the noise; users are served at "
             "random and gain nothing; the greedy policy is for later ones"
@@ -349,10 +347,8 @@ class FittedFunctionalQ(BoxAlgorithm[FittedFunctionalQState]):
 
     def _first(self) -> int:
         """Explorers of the first block, where most are served."""
-        if not math.isfinite(self.mu):
-            return min(self.users, _LEAST)
-        per_user = self._signal / self.users
-        return min(self.users, max(_LEAST, math.ceil(_SIGNAL / per_user)))
+        wanted = math.ceil(_SIGNAL / (self._signal / self.users)) if math.isfinite(self.mu) else 0
+        return min(self.users, max(_LEAST, wanted))
 
     def _check(self) -> None:
         zeros, online = self.init().weights, self.options.serve == "all"

@@ -110,14 +110,13 @@ def finite_array(name: str, values: Any, *shape: int) -> Floats:
 class ClippedSums(InBall):
     """Base of statistics that sum a function of features over a user's steps, clipped as a whole.
 
-    On a grid of one coordinate a state is first rounded to the nearest of 64 places in its cell, of
-    which the points are two, so that values are looked up in a table. It is of that user alone and
-    before the clip, so no sensitivity changes.
-
-    The compiled total scales each user back to ``clip``, which is the declared bound, before it
-    adds her, and adds nothing of one who is not finite.
+    On a grid of one coordinate a state is first rounded to the nearest of 64 places in its cell, so
+    that values are looked up in a table: of that user alone and before the clip, so no sensitivity
+    changes.
     """
 
+    # The compiled total scales each user back to ``clip``, which is the declared bound, before it
+    # adds her, and adds nothing of one who is not finite.
     _adds_bounded = True
     spec: BoxSpec
     features: FeatureMap
@@ -152,9 +151,8 @@ class ClippedSums(InBall):
         assert isinstance(grid, Grid)  # noqa: S101
         of = grid, self.spec.actions, self.spec.reward_range
         where = block.once(("places", *of), partial(places, spec=self.spec, grid=grid))
-        some = min(block.users, _AT_ONCE)
-        by_point = np.empty((some, self.spec.actions * self.features.size))
-        sums = np.empty((some, self.layout.size))
+        by_point = np.empty((_AT_ONCE, self.spec.actions * grid.size))
+        sums = np.empty((_AT_ONCE, self.layout.size))
         for start in range(0, block.users, _AT_ONCE):
             rows = slice(start, min(block.users, start + _AT_ONCE))
             users = rows.stop - rows.start
@@ -192,9 +190,8 @@ def places(block: Block, spec: BoxSpec, grid: Grid) -> tuple[NDArray[Any], ...]:
 class VisitSums(ClippedSums):
     """Sums over steps of the features of states, or of their outer products.
 
-    On a grid the part ``visits`` (m,) holds the sums of the weights of grid points, a
-    histogram. On any other map it is a Gram matrix (m, m). A user is scaled back to length
-    ``clip``.
+    On a grid the part ``visits`` (m,) is a histogram, the sums of the weights of points; on any
+    other map a Gram matrix (m, m). A user is scaled back to length ``clip``.
 
     Formal guarantees:
         Sensitivity sqrt(2) clip, and clip against zero. Histograms have no negative entry and Gram
@@ -251,7 +248,7 @@ class Units:
 
     @classmethod
     def of(cls, spec: BoxSpec, discount: float, ends: bool) -> Units:
-        """Where nothing ends only differences of values count, so rewards are centred.
+        """Centred rewards, where nothing ends: only differences of values count.
 
         Where episodes may end, values are measured from the best that can be, so that an end,
         which is worth 0, is one unit below it if rewards are positive.

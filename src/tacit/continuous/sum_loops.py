@@ -13,8 +13,6 @@ from tacit.numerics.compiled import Floats, Ints, compiled, fused, inner
 
 Steps: TypeAlias = tuple[Floats, Ints, Floats, NDArray[np.bool_], NDArray[np.bool_]]
 """Users' steps; see ``statistics.Steps``."""
-GridNumbers: TypeAlias = tuple[Floats, Ints]
-"""Numbers and table of a grid; see ``Grid.for_loops``."""
 Cells: TypeAlias = tuple[NDArray[np.int32], Floats, NDArray[np.int32]]
 """Where users' steps are on a grid, which no query about them changes.
 
@@ -38,8 +36,8 @@ FINE = 1 << _BITS
 
 
 @compiled
-def placed(steps: Steps, grid: GridNumbers) -> Cells:
-    """Looks up all steps."""
+def placed(steps: Steps, grid: tuple[Floats, Ints]) -> Cells:
+    """Looks up all steps on a grid; see ``Grid.for_loops``."""
     (states, actions, _, valid, ended), (box, table) = steps, grid
     users, H = actions.shape
     D, points = states.shape[2], 1
@@ -79,10 +77,7 @@ def _corner_weights(parts: Floats, weights: Floats) -> None:
 
 @compiled
 def add_visits(where: Cells, corners: Ints, sums: Floats) -> None:
-    """Adds users' visits of the points to ``sums``, (users, m).
-
-    ``corners`` are how far the points around a state are from its lower corner.
-    """
+    """Adds users' visits of the points to ``sums``, (users, m); corners are those of the grid."""
     cells, parts, taken = where
     weights = np.empty(len(corners))
     for user in range(len(cells)):

@@ -89,11 +89,11 @@ class BoxWorld(VectorWorld):
         coins, sizes = rng.random((2, H, users))
         never = np.zeros(users, dtype=np.bool_)
 
-        def advance(step: int, who: Ints, here: Floats, taken: Ints) -> tuple[Floats, Bools]:
+        def _advance(step: int, who: Ints, here: Floats, taken: Ints) -> tuple[Floats, Bools]:
             world_loops.move(here, taken, sizes[step])
             return here, never
 
-        states, actions, lengths = roll_out(policy, starts, coins, advance)
+        states, actions, lengths = roll_out(policy, starts, coins, _advance)
         rewards = self.rewards(states[:, 1:])
         return VectorEpisodes(states, actions, rewards, lengths, np.full(users, policy.version))
 

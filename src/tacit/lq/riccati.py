@@ -41,7 +41,12 @@ def optimal_gains(
 ) -> tuple[Floats, Floats]:
     """Cost matrices P, (H + 1, n, n), and optimal gains K, (H, d, n), of Riccati's recursion.
 
-    ``P[h]`` is the cost from step h (from 0) on; ``P[H]`` is zero.
+    Args:
+        A: (n, n).
+        B: (n, d).
+        Q: Cost of states.
+        R: Cost of controls.
+        H: Steps; ``P[h]`` is the cost from step h (from 0) on, and ``P[H]`` is zero.
 
     >>> P, K = optimal_gains([[1.0]], [[1.0]], [[1.0]], [[1.0]], H=2)
     >>> P.ravel().round(12).tolist(), K.ravel().round(12).tolist()
@@ -51,13 +56,10 @@ def optimal_gains(
 
     theta = model(A, B)
     n, d = theta.shape[1], len(theta) - theta.shape[1]
-    state_cost, control_cost = (
-        check_semidefinite("Q", Q, n),
-        check_semidefinite("R", R, d, definite=True),
-    )
+    costs = check_semidefinite("Q", Q, n), check_semidefinite("R", R, d, definite=True)
     horizon = check_size("H", H)
     P, K = np.empty((horizon + 1, n, n)), np.empty((horizon, d, n))
-    riccati(read_only(theta), state_cost, control_cost, P, K)
+    riccati(read_only(theta), *costs, P, K)
     return P, K
 
 
@@ -65,7 +67,14 @@ def cautious_gains(theta: Floats, covariance: Floats, Q: Floats, R: Floats, hori
     """The gains of least average cost where the model is drawn anew at every step.
 
     Its columns are independent around those of theta, all with the same covariance C, so that
-    the mean of [A, B]' P [A, B] is theta P theta' + tr(P) C. Without covariance: Riccati's.
+    the mean of [A, B]' P [A, B] is theta P theta' + tr(P) C.
+
+    Args:
+        theta: The mean model.
+        covariance: C; zero for Riccati's gains.
+        Q: Cost of states.
+        R: Cost of controls.
+        horizon: Steps.
     """
     n = theta.shape[1]
     gains = np.empty((horizon, len(theta) - n, n))
@@ -94,9 +103,13 @@ def bounded_gains(gains: Floats, bound: float) -> Floats:
 def expected_costs(
     spec: LQSpec, gains: Floats, models: Floats, control_noise: float | Floats
 ) -> Floats:
-    """What episodes cost on average with finite gains (M, H, d, n) in models (L, n + d, n): (M, L).
+    """Mean costs of episodes, (M, L).
 
-    The noise of controls has one standard deviation for all gains, or one for each.
+    Args:
+        spec: Costs, first states and noise.
+        gains: Finite, (M, H, d, n).
+        models: (L, n + d, n).
+        control_noise: One standard deviation for all gains, or one for each.
     """
     from tacit.lq.riccati_loops import expected_costs as fill
 
@@ -110,7 +123,7 @@ def expected_costs(
 
 
 def optimal_cost(spec: LQSpec, model: Floats) -> float:
-    """What an episode costs on average with the best gains of a model."""
+    """Mean cost of an episode with the best gains of a model."""
     from tacit.lq.riccati_loops import riccati
 
     H, n, d = spec.horizon, spec.states, spec.controls

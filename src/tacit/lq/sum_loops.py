@@ -27,7 +27,7 @@ def add_predictable(
     """Adds weighted outer products of users' steps to ``grams`` and ``crosses``.
 
     To row ``user`` if ``separate``, else all to row 0. A user's sums are made on their own first,
-    so that nobody's rounding depends on who came before, and are of length tau at most when they
+    so that no rounding depends on who came before, and are of length tau at most when they
     are added; nothing is added of one whose are not finite. Upper triangles only, of the Gram.
     """
     users, steps, d = actions.shape
