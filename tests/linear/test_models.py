@@ -28,13 +28,12 @@ from tacit import (
 )
 from tacit.core.agent import Agent
 from tacit.core.algorithm import Plan
-from tacit.linear import LinearWorld, estimate, linear_from_tabular, lsvi_ucb_plus_plus, two_state
-from tacit.linear.estimate import CellModel, LinearWidths, SumModel, Sums
+from tacit.linear import LinearWorld, estimate, lsvi_ucb_plus_plus
+from tacit.linear.estimate import LinearWidths, Sums
 from tacit.linear.statistics import FeatureSums
 from tacit.privacy import exact
 from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Block
-from tacit.tabular import riverswim
 from tacit.tabular.count_estimate import Counts
 from tacit.tabular.visits import VisitCounts
 
@@ -340,150 +339,10 @@ def step_weights(variances: Floats) -> Floats:
 
 # Models.
 
-SIZES = {
-    "seed": st.integers(0, 10**6),
-    "S": st.integers(1, 4),
-    "A": st.integers(1, 3),
-    "d": st.integers(1, 4),
-    "L": st.sampled_from([1, 3]),
-    "noise": st.sampled_from([0.0, 0.3, 5.0]),
-}
 H = 3
 
 
-def noisy_sums(
-    seed: int, S: int, A: int, d: int, L: int, noise: float
-) -> tuple[Floats, Sums, np.random.Generator]:
-    """Features of length 1 at most, and sums as if 50 users had come, with noise."""
-    rng = np.random.default_rng(seed)
-    features = rng.normal(size=(S, A, d))
-    features /= np.maximum(np.linalg.norm(features, axis=-1, keepdims=True), 1.0)
-    gram, following, rewards = np.zeros((L, d, d)), np.zeros((L, d, S)), np.zeros((L, d))
-    for _ in range(50):
-        row, s, a = rng.integers(L), rng.integers(S), rng.integers(A)
-        phi = features[s, a]
-        gram[row] += np.outer(phi, phi)
-        following[row, :, rng.integers(S)] += phi
-        rewards[row] += rng.random() * phi
-    disturbed = rng.normal(0.0, noise, gram.shape)
-    gram += (disturbed + np.swapaxes(disturbed, 1, 2)) / 2
-    following += rng.normal(0.0, noise, following.shape)
-    rewards += rng.normal(0.0, noise, rewards.shape)
-    return features, Sums(gram, following, rewards, noise, noise, noise), rng
-
-
-def of_all_sizes(test: Any) -> Any:
-    """Decorates a test of models of noisy sums."""
-    return settings(max_examples=25, deadline=None)(given(**SIZES)(test))
-
-
-def value_functions(rng: np.random.Generator, S: int) -> Floats:
-    """Some, one of which is the same everywhere."""
-    return np.stack([rng.random(S) * 3.0, rng.normal(size=S), np.full(S, 1.7)])
-
-
-def assert_pair(mine: tuple[Floats, Floats], slow: tuple[Floats, Floats]) -> None:
-    for one, other in zip(mine, slow, strict=True):
-        np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-8)
-
-
 PRACTICAL = LinearWidths(scale=0.7, bias=0.6)
-
-
-def agreeing_sums(
-    features: Floats, sums: Any, widths: LinearWidths, values: Floats
-) -> tuple[SumModel, SlowSums]:
-    """A model and its slow reference, after they have predicted the same."""
-    model = SumModel(features, sums, sums.pooled(), widths)
-    slow = SlowSums(features, sums, sums.pooled(), widths, H)
-    for h in range(H):
-        assert_pair(model.rewards(h), slow.rewards(h))
-        assert_pair(model.next_values(h, values), slow.next_values(h, list(values)))
-    return model, slow
-
-
-@of_all_sizes
-def test_sums_predict_what_the_slow_reference_predicts(
-    seed: int, noise: float, **sizes: int
-) -> None:
-    features, sums, rng = noisy_sums(seed, noise=noise, **sizes)
-    model, slow = agreeing_sums(features, sums, PRACTICAL, value_functions(rng, sizes["S"]))
-    for row, precision in enumerate(model.precision()):
-        for unit in np.eye(sizes["d"]):
-            ridge = slow.ridge(sums)
-            np.testing.assert_allclose(
-                precision @ solved(sums.gram[row], ridge, unit) * ridge, unit, atol=1e-8
-            )
-
-
-def random_counts(seed: int, S: int, A: int, L: int, noise: float) -> Counts:
-    rng = np.random.default_rng(seed)
-    reached = rng.random((L, S, A)) < 0.8
-    visits = rng.integers(0, 30, (L, S, A)) * reached
-    moves = rng.multinomial(visits, rng.dirichlet(np.ones(S), (L, S, A))).astype(float)
-    moves += noise * rng.normal(size=moves.shape) * reached[..., np.newaxis]
-    stds = noise * rng.uniform(0.5, 2.0, (L, S, A)) * reached
-    paid = visits * rng.random((L, S, A)) + noise * rng.normal(size=(L, S, A)) * reached
-    return Counts(moves, paid, reached, stds, 0.7 * stds)
-
-
-@given(**SIZES, pooled=st.tuples(st.booleans(), st.booleans()), weighted=st.booleans())
-@settings(max_examples=60, deadline=None)
-def test_cells_predict_what_the_slow_reference_predicts(
-    seed: int,
-    S: int,
-    A: int,
-    d: int,
-    L: int,
-    noise: float,
-    pooled: tuple[bool, bool],
-    weighted: bool,
-) -> None:
-    features, _, rng = noisy_sums(seed, S, A, d, L, 0.0)
-    counts = random_counts(seed, S, A, L, noise)
-    variances = rng.random((1 if pooled[0] else L, S, A)) if weighted else None
-    widths = LinearWidths(scale=0.7, bias=0.6)
-    arguments = (features, counts, widths, pooled, variances)
-    model, slow = CellModel(*arguments), SlowCells(*arguments)
-    values = value_functions(rng, S)
-    for h in range(L):
-        assert_pair(model.rewards(h), slow.rewards(h))
-        assert_pair(model.next_values(h, values), slow.next_values(h, list(values)))
-
-
-def test_one_hot_cells_become_plain_frequencies() -> None:
-    """The ridge pulls a cell with n visits towards uniform by a share of order 1 / n."""
-    world = linear_from_tabular(riverswim(4, 5))
-    counts = random_counts(3, 4, 2, 1, 0.0)
-    value = np.random.default_rng(0).random(4)
-    visits = counts.transitions.sum(axis=-1)
-    visited = visits > 0
-    frequencies = counts.transitions[visited] / visits[visited][:, np.newaxis]
-    pay = counts.rewards[visited] / visits[visited]
-    gaps, errors = [], []
-    for times in (1.0, 1e3, 1e6, 1e9):
-        more = Counts(
-            times * counts.transitions,
-            times * counts.rewards,
-            counts.reached,
-            counts.noise,
-            counts.reward_noise,
-        )
-        widths = LinearWidths(scale=0.3, bias=1.0)
-        model = CellModel(world.spec.features, more, widths, (True, True))
-        means = model.next_values(0, value[np.newaxis])[0][0][visited[0]]
-        gaps.append(np.abs(means - frequencies @ value).max())
-        errors.append(np.abs(model.rewards(0)[0][visited[0]] - pay).max())
-        # By the very share that the ridge has beside the visits.
-        _, half, variance = middle_of(value.tolist())
-        n = times * visits[visited]
-        share = (n / variance) / (n / variance + 1.0 / (8 * half**2))
-        shrunk = share * (frequencies @ value) + (1 - share) * value.mean()
-        np.testing.assert_allclose(means, shrunk, rtol=1e-9)
-    for found in (gaps, errors):
-        assert found[0] > 1e-4
-        assert found[3] < 1e-8
-        assert found[3] < found[2] < found[1] < found[0]
 
 
 # Agents.
@@ -520,19 +379,6 @@ def blocks_of(agent: Agent, world: LinearWorld, seed: int) -> Any:
         yield episodes.block(), last, statistic
 
 
-def summed(block: Block, actions: Any, spec: Any, times: int = 1) -> Block:
-    """What users who followed a policy did, in sums; each of them so many times."""
-    H, S = spec.horizon, spec.states
-    moves, paid = np.zeros((H, S, S), dtype=np.int64), np.zeros((H, S))
-    for user in range(block.users):
-        for h in range(H):
-            s, after = block["states"][user, h : h + 2]
-            moves[h, s, after] += times
-            paid[h, s] += times * block["rewards"][user, h]
-    arrays = {"actions": actions, "transitions": moves, "rewards": paid}
-    return Block(times * block.users, arrays, aggregate=True)
-
-
 def is_greedy(policy: Any, Q: Floats) -> bool:
     chosen = np.take_along_axis(Q, policy.actions[..., np.newaxis], axis=2)[..., 0]
     return bool(np.allclose(chosen, Q.max(axis=2), rtol=0, atol=1e-7))
@@ -543,27 +389,6 @@ def assert_planned(agent: Agent, last: Plan, Q: Floats) -> None:
     np.testing.assert_allclose(found, Q, rtol=1e-6, atol=1e-7)
     assert is_greedy(agent.policy, Q[0])
     assert is_greedy(agent.greedy_policy, Q[1])
-
-
-@pytest.mark.parametrize("stationary", [True, False])
-def test_known_rewards_are_certain(stationary: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are taken as they are, without a width; next values are those of the model."""
-    world = random_world(1, S=3, A=2, d=2, H=H, stationary=(True, stationary), known=True)
-    table, algorithm = world.spec.known_rewards, made(world, JOINT, "features").algorithm
-    assert table is not None
-    assert len(table) == (1 if stationary else H)
-    _, sums, _ = noisy_sums(1, 3, 2, 2, 1, 0.5)
-    widths = LinearWidths(scale=0.7, bias=0.6)
-    model = SumModel(algorithm.features, sums, sums, widths)
-    monkeypatch.delattr(SumModel, "rewards")
-    optimistic, greedy = algorithm.backward_induction(model)[0]
-    values = np.zeros((2, 3))
-    for h in reversed(range(H)):
-        means, wide = model.next_values(h, values) if h < H - 1 else np.zeros((2, 2, 3, 2))
-        rewards = table[min(h, len(table) - 1)]
-        assert (optimistic[h] == np.clip(rewards + means[0] + wide[0], 0.0, H - h)).all()
-        assert (greedy[h] == np.clip(rewards + means[1], 0.0, H - h)).all()
-        values = np.array([optimistic[h].max(axis=1), greedy[h].max(axis=1)])
 
 
 WORLDS = {
@@ -680,97 +505,3 @@ def test_counts_plan_what_the_slow_reference_plans(
         assert_planned(agent, last, Q)
         if cls is LSVIUCBPlusPlus:
             guessed = variances.mean(axis=0, keepdims=True) if stationary else variances
-
-
-def test_both_ways_to_ask_agree_where_nothing_is_uncertain() -> None:
-    """With many users and hardly any noise all learn the same world."""
-    world = random_world(5, S=4, A=2, d=3, H=4)
-    found = []
-    for statistic in ("features", "counts"):
-        agent = LSVIUCB(
-            world.spec,
-            4 * 10**7,
-            JointDP(1e6, 1e-6),
-            statistic=statistic,
-            schedule="fixed:size=10000000",
-            stationary=False,
-            noise_seed=0,
-        )
-        rng = np.random.default_rng(0)
-        while agent.block_users:
-            agent.learn(world.simulate(agent.policy, agent.block_users, rng, agent.form))
-        found.append(agent)
-        assert world.value(agent.policy) == pytest.approx(world.optimal_value, rel=1e-3)
-    for other in found[1:]:
-        one, two = (values_of(agent)[0, 0, 0].max() for agent in (found[0], other))
-        assert two == pytest.approx(one, rel=2e-3)
-
-
-@pytest.mark.parametrize(("statistic", "blocks"), [("features", 3), ("counts", 1)])
-def test_hardly_any_noise_is_as_good_as_none(
-    statistic: str, blocks: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    unclipped(monkeypatch)
-    world = random_world(2, S=4, A=3, d=3, H=4, stationary=(False, True), signed=True)
-    options: dict[str, Any] = {"schedule": "fixed:size=50"}
-    agents = [
-        LSVIUCB(world.spec, 50 * blocks, privacy, statistic=statistic, noise_seed=0, **options)
-        for privacy in (NonPrivate(), JointDP(1e6, 1e-6))
-    ]
-    rng = np.random.default_rng(0)
-    for _ in range(blocks):
-        block = world.simulate(agents[0].policy, 50, rng, "episodes")
-        for agent in agents:
-            agent.learn(block)
-        one, two = (values_of(agent)[0] for agent in agents)
-        np.testing.assert_allclose(one, two, rtol=1e-3, atol=1e-3)
-
-
-@pytest.mark.parametrize("statistic", ["features", "counts"])
-def test_the_length_of_features_does_not_matter(statistic: str) -> None:
-    """Features thrice as long, with factors a third as large, are the same world."""
-    found = []
-    for length in (1.0, 3.0):
-        world = random_world(4, S=4, A=3, d=3, H=4)
-        # One feature has length 1 exactly: shorter ones need a smaller ridge.
-        features = np.array(world.features)
-        features[0, 0] = np.eye(3)[0]
-        world = LinearWorld(features * length, world.measures / length, world.rewards / length, 4)
-        agent = LSVIUCB(world.spec, 90, JOINT, statistic=statistic, noise_seed=1, seed=2)
-        rng = np.random.default_rng(0)
-        while agent.block_users:
-            agent.learn(world.simulate(agent.policy, agent.block_users, rng, "episodes"))
-        found.append(values_of(agent)[0])
-    np.testing.assert_allclose(found[0], found[1], rtol=1e-9)
-
-
-@pytest.mark.parametrize("statistic", ["features", "counts"])
-@fine_grid()
-def test_sums_of_a_block_teach_as_much_as_its_users(statistic: str) -> None:
-    world = random_world(6, S=4, A=3, d=3, H=4, stationary=(False, False))
-    agents = [made(world, JOINT, statistic) for _ in range(2)]
-    rng = np.random.default_rng(0)
-    while agents[0].block_users:
-        policy = agents[0].policy
-        block = world.simulate(policy, SIZE, rng, "episodes").block()
-        agents[0].learn(block)
-        agents[1].learn(summed(block, policy.actions, world.spec))
-        one, two = (values_of(agent)[0] for agent in agents)
-        np.testing.assert_allclose(one, two, rtol=1e-9, atol=1e-12)
-
-
-def test_practical_bounds_may_move_either_way() -> None:
-    """They are too low at times, and would stay so."""
-    world = two_state(seed=1000, horizon=3)
-    agent = LSVIUCBPlusPlus(
-        world.spec, 4000, JointDP(1.0, 1e-6), schedule="fixed:size=400", noise_seed=0
-    )
-    rng, seen = np.random.default_rng(0), []
-    while agent.block_users:
-        last = agent.plan.memory
-        agent.learn(world.simulate(agent.policy, agent.block_users, rng, "episodes"))
-        Q = values_of(agent, last.variances)
-        seen.append((Q[0], Q[2]))
-    steps = np.diff(np.array(seen), axis=0)
-    assert (steps[:, 0] > 0).any()
-    assert (steps[:, 1] < 0).any()

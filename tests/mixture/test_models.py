@@ -345,32 +345,3 @@ def test_on_finite_worlds_estimates_are_those_of_the_tabular_family(stationary: 
         # Rewards are the same at every step here, and are pooled.
         n = visits.sum(axis=0)
         np.testing.assert_allclose(model.rewards(h)[0], rewards.sum(axis=0) / n, atol=2e-5)
-
-
-@pytest.mark.parametrize("stationary", [True, False])
-def test_on_finite_worlds_counts_say_frequencies(stationary: bool) -> None:
-    world = mixture_from_tabular(riverswim(3, 4))
-    agent = LinOptVI(
-        world.spec,
-        10**7,
-        NonPrivate(),
-        statistic="counts",
-        stationary=stationary,
-        schedule="fixed:size=2000000",
-        seed=3,
-    )
-    rng, N = np.random.default_rng(0), np.zeros((4, 3, 2, 3))
-    while agent.block_users:
-        actions = np.asarray(agent.policy.actions)
-        block = world.simulate(agent.policy, agent.block_users, rng, agent.form)
-        counted = np.asarray(block["transitions"])
-        for h, state in np.ndindex(4, 3):
-            N[h, state, actions[h, state]] += counted[h, state]
-        agent.learn(block)
-    for h in range(3):
-        # Nothing follows the last step, so its transition is not asked for.
-        n = (N[:3].sum(axis=0) if stationary else N[h]).sum(axis=-1)
-        seen = n > 10**5
-        assert seen.any()
-        frequencies = (N[:3].sum(axis=0) if stationary else N[h])[seen] / n[seen, np.newaxis]
-        np.testing.assert_allclose(estimated(agent, h)[seen], frequencies, atol=1e-3)

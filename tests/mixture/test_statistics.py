@@ -16,13 +16,12 @@ from numpy.typing import NDArray
 from scipy.optimize import nnls
 
 from tacit import Block, Relation, check_statistic
-from tacit.mixture import hard_mixture, mixture_of_models, statistics, sum_loops
+from tacit.mixture import statistics, sum_loops
 from tacit.mixture.statistics import ModelSums, PathCounts, any_features
 from tacit.privacy.bounds import walks
 from tacit.privacy.errors import CheckFailed, InvalidArgument
 from tacit.privacy.statistic import Statistic
-from tacit.tabular.policy import Policy
-from tests.tabular.samples import all_episodes, largest_gap, of_dtype, users_of
+from tests.tabular.samples import all_episodes, largest_gap, users_of
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -239,36 +238,6 @@ def test_model_sums_are_enumerated(
         assert many.sensitivity(Relation.REPLACE_ONE, "l2") == bounds(many)[1]
 
 
-def test_paths_are_what_users_can_walk() -> None:
-    # A loud transition leads from 0 to 1, and nothing leads back but a dropped step.
-    support = np.array([[[False, True]], [[False, True]]])
-    world = {
-        "features": np.array([[[[0.0, 1.0]]], [[[0.0, 0.1]]]]),
-        "mean": np.zeros((2, 1, 2)),
-        "support": support,
-        "reward_features": np.zeros((2, 1, 1)),
-    }
-    loud, quiet = 2.0, 0.1**2 + 0.1**4
-    for horizon in (2, 3, 4, 5, 6):
-        statistic = model_sums(world, horizon, False)
-        moves = horizon - 1
-        # Loud, dropped, loud, ...: of six moves three are loud; a quiet one may come last.
-        loudest, rest = (moves + 1) // 2, (moves + 1) % 2
-        assert bounds(statistic)[0] ** 2 == pytest.approx(loudest * loud + rest * quiet)
-        block = everyone(2, 1, horizon, rewards=(1.0, math.nan))
-        assert check_extent(statistic, block) == pytest.approx((1.0, 1.0))
-
-
-def test_a_mean_need_not_be_a_distribution(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Targets e - p0 are then longer than sqrt(2).
-    features = np.array([[[[1.0, 0.0]], [[-0.6, 0.8]]], [[[0.0, 1.0]], [[0.6, -0.8]]]])
-    mean = np.array([[[3.0, 0.0], [-2.0, 1.0]], [[0.0, -3.0], [4.0, 4.0]]])
-    world = {**OPPOSED, "features": features, "mean": mean}
-    world |= {"support": np.ones((2, 2, 2), dtype=bool), "reward_features": features[:, :, 0]}
-    monkeypatch.setattr(statistics, "_MOST_STEPS", 0)
-    check_extent(model_sums(world, 2, True), everyone(2, 2, 2))
-
-
 def test_several_chunks_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = bounds(model_sums(FULL, H, True)), bounds_1(PATHS[1])
     monkeypatch.setattr(walks, "_CHUNK", 7)
@@ -332,18 +301,6 @@ def test_what_opposes_is_exact_for_cones_and_for_pairs(angle: float) -> None:
     assert walks.opposed(cone(angle)) == pytest.approx(exact, abs=2e-3)
     assert walks.opposed(cone(angle)) >= exact
     assert walks.opposed(3.0 * cone(angle, 2)) == pytest.approx(exact, abs=2e-3)
-
-
-def test_what_opposes_is_seldom_far_from_what_is_found() -> None:
-    # Features of worlds with a few models are like this; a margin alone would say 0.6 to 0.8.
-    for seed in range(5):
-        rows = np.random.default_rng(seed).normal(size=(40, 4)) + np.array([2.5, 0.0, 0.0, 0.0])
-        if rows[:, 0].min() > 0.0:
-            units = rows / np.linalg.norm(rows, axis=1, keepdims=True)
-            theta, found = walks.opposed(rows), most_opposed(rows)
-            assert found <= theta <= found + 0.1
-            kappa = float((units @ walks.shared_axis(units)).min())
-            assert theta <= max(0.0, 1.0 - 2.0 * kappa**2) + 1e-9
 
 
 def test_rows_without_a_common_side_can_be_opposite() -> None:
@@ -453,7 +410,8 @@ def test_paths_by_hand() -> None:
     assert counts.sum() == 3.0
 
 
-def invalid_steps_end_paths(statistic: PathCounts = PATHS[2]) -> None:
+def test_invalid_steps_end_paths() -> None:
+    statistic = PATHS[2]
     good = {
         "states": np.array([[0, 1, 2, 0, 0]]),
         "actions": np.array([[0, 0, 1, 0]]),
@@ -486,10 +444,6 @@ def invalid_steps_end_paths(statistic: PathCounts = PATHS[2]) -> None:
     assert statistic.total(Block(1, {**good, **path})).sum() == 0.0
 
 
-def test_invalid_steps_end_paths() -> None:
-    invalid_steps_end_paths()
-
-
 def test_a_policy_that_teaches_nothing_has_a_release() -> None:
     for support in (SUPPORT, 0 * SUPPORT):
         statistic = PathCounts(support, 0 * SUPPORT, START, H, POLICY)
@@ -500,19 +454,6 @@ def test_a_policy_that_teaches_nothing_has_a_release() -> None:
         counts, sums = statistic.dense(np.ones(1), None)
         assert not counts.any()
         assert not sums.any()
-
-
-def test_hard_mixture_paths() -> None:
-    world = hard_mixture()
-    spec = world.spec
-    support = np.abs(spec.transition_features).sum(axis=2) > 0
-    along = np.einsum("sadt,dk->sakt", spec.transition_features, spec.directions)
-    policy = np.zeros((spec.horizon, spec.states), dtype=int)
-    start = np.asarray(spec.start) > 0
-    statistic = PathCounts(support, np.abs(along).sum(axis=2) > 0, start, spec.horizon, policy)
-    # Two users who part at the first step: less than two for each of the steps that teach.
-    assert bounds(statistic)[1] ** 2 < 2 * (spec.horizon - 1)
-    check_statistic(statistic, followers(statistic), users=100, rounds=20, attained=0.95)
 
 
 # Hostile values.
@@ -542,13 +483,6 @@ def test_bounds_hold_for_hostile_values(numbers: list[float], kind: Any) -> None
         check_extent(statistic, block)
 
 
-@pytest.mark.parametrize("kind", ["i1", "u1", "u8", ">i4", "f4", ">f8"])
-def test_dtypes_do_not_matter(kind: str) -> None:
-    block, other = of_dtype(sample_of(S, A, H)(np.random.default_rng(3), 50), kind)
-    for statistic in HARD:
-        assert np.array_equal(statistic.vectors(other), statistic.vectors(block))
-
-
 def test_many_steps_do_not_add_up_to_rounding_errors() -> None:
     steps = 400
     block = sample_of(2, 1, steps)(np.random.default_rng(4), 60)
@@ -561,7 +495,7 @@ def test_many_steps_do_not_add_up_to_rounding_errors() -> None:
 # What is cut and what is dropped.
 
 
-def long_features_are_cut() -> None:
+def test_long_features_are_cut() -> None:
     block = everyone(2, 1, 2)
     for size in (3.0, 1e200):
         long = {**OPPOSED, "features": size * OPPOSED["features"]}
@@ -575,11 +509,7 @@ def long_features_are_cut() -> None:
     assert np.array_equal(model_sums(short, 2, False).features, short["features"])
 
 
-def test_long_features_are_cut() -> None:
-    long_features_are_cut()
-
-
-def impossible_transitions_are_dropped() -> None:
+def test_impossible_transitions_are_dropped() -> None:
     world = random_world(S, A, k, seed=2)
     states, actions = np.indices((S, A)).reshape(2, -1)
     for t in range(S):
@@ -604,10 +534,6 @@ def impossible_transitions_are_dropped() -> None:
     late = Block(1, {"states": path, "actions": taken, "rewards": np.array([[math.nan, 1.0, 1.0]])})
     statistic = model_sums(world, 3, True)
     assert np.array_equal(statistic.total(one), statistic.total(late))
-
-
-def test_impossible_transitions_are_dropped() -> None:
-    impossible_transitions_are_dropped()
 
 
 # The clip that biases nothing.
@@ -656,23 +582,6 @@ def bias(pooled: bool, clip: float) -> float:
 @pytest.mark.parametrize("clip", [0.3, 1.3, 2.1])
 def test_what_follows_a_clipped_step_is_unbiased(pooled: bool, clip: float) -> None:
     assert bias(pooled, clip) < 1e-12
-
-
-def test_a_weight_does_not_look_at_what_follows() -> None:
-    # The Grams of users who differ only in their last next state and reward are equal.
-    for pooled, clip in itertools.product((False, True), (0.3, 1.0, 1.7)):
-        statistic = model_sums(FULL, H, True, pooled=pooled, clip=clip)
-        block = sample_of(S, A, H)(np.random.default_rng(5), 200)
-        arrays = {name: np.array(array) for name, array in block.arrays.items()}
-        arrays["rewards"] = np.nan_to_num(arrays["rewards"])
-        changed = {name: array.copy() for name, array in arrays.items()}
-        changed["states"][:, H] = (changed["states"][:, H] + 1) % S
-        changed["rewards"][:, H - 1] = 1.0 - changed["rewards"][:, H - 1]
-        first, second = (statistic.vectors(Block(200, a)) for a in (arrays, changed))
-        for one, other in zip(first, second, strict=True):
-            one_parts, other_parts = map(statistic.layout.unpack, (one, other))
-            for name in ("gram", "reward_gram"):
-                assert np.allclose(one_parts[name], other_parts[name], atol=1e-12)
 
 
 # One number, computed in several ways.
@@ -789,24 +698,6 @@ def test_aggregates_drop_impossible_transitions() -> None:
         assert np.allclose(statistic.total(wild), statistic.total(counts))
 
 
-@pytest.mark.parametrize("maker", [hard_mixture, mixture_of_models])
-def test_built_in_worlds(maker: Callable[..., Any]) -> None:
-    world = maker(known_rewards=False)
-    spec = world.spec
-    along = np.einsum("sadt,dk->sakt", spec.transition_features, spec.directions)
-    along /= np.sqrt((along**2).sum(axis=(2, 3)).max())
-    features = {
-        "features": along,
-        "mean": np.einsum("sadt,d->sat", spec.transition_features, spec.center),
-        "support": np.abs(spec.transition_features).sum(axis=2) > 0,
-        "reward_features": spec.reward_features,
-    }
-    policy = Policy.uniform(spec.horizon, spec.states, spec.actions)
-    block = world.simulate(policy, 200, np.random.default_rng(0)).block()
-    for pooled, clip in ((False, None), (True, None), (True, 1.0), (False, 1.0)):
-        check_extent(model_sums(features, spec.horizon, True, pooled=pooled, clip=clip), block)
-
-
 # Small worlds and refusals.
 
 
@@ -835,29 +726,6 @@ def test_the_smallest_worlds() -> None:
         one["support"], one["support"], [True], 1, np.zeros((1, 1), int), rewards=True
     )
     assert bounds(path) == (math.sqrt(2.0), math.sqrt(2.0))
-
-
-def test_fingerprints() -> None:
-    first = model_sums(WORLD, H, True, clip=2.0)
-    same = ModelSums(
-        WORLD["features"].tolist(),
-        WORLD["mean"],
-        WORLD["support"].astype(int),
-        np.int64(H),
-        WORLD["reward_features"],
-        clip=np.float64(2),
-    )
-    assert same.fingerprint == first.fingerprint
-    others = [
-        model_sums(WORLD, H, True, clip=2.5),
-        model_sums(WORLD, H, True, clip=2.0, pooled=True),
-        model_sums(WORLD, H, False, clip=2.0),
-        model_sums(FULL, H, True, clip=2.0),
-        *PATHS,
-        PathCounts(SUPPORT, INFORMS, START, H, POLICY, version=1),
-        PathCounts(SUPPORT, INFORMS, START, H, 1 - POLICY),
-    ]
-    assert len({s.fingerprint for s in (first, *others)}) == len(others) + 1
 
 
 def test_refusals() -> None:
@@ -912,15 +780,6 @@ def mutant(name: str, old: str, new: str) -> Callable[..., None]:
     return space[name]
 
 
-def test_kernels_that_are_not_compiled_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    block = sample_of(S, A, H)(np.random.default_rng(9), 30)
-    expected = [statistic.vectors(block) for statistic in HARD]
-    monkeypatch.setattr(sum_loops, "sum_steps", mutant("sum_steps", "used = 0.0", "used = 0.0"))
-    monkeypatch.setattr(sum_loops, "count_paths", mutant("count_paths", "row =", "row ="))
-    for statistic, vectors in zip(HARD, expected, strict=True):
-        assert np.allclose(statistic.vectors(block), vectors, atol=1e-12)
-
-
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -952,48 +811,3 @@ def test_a_clip_that_does_not_clip_is_caught(
     monkeypatch.setattr(sum_loops, "sum_steps", mutant("sum_steps", old, new))
     with pytest.raises(CheckFailed, match=r"sensitivity .* was found"):
         check_statistic(statistic, sample_of(2, 1, H), users=50, rounds=5)
-
-
-def test_a_support_that_is_ignored_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    line = "if not support[state, action, after]:"
-    monkeypatch.setattr(sum_loops, "sum_steps", mutant("sum_steps", line, "if False:"))
-    with pytest.raises(AssertionError):
-        impossible_transitions_are_dropped()
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        (
-            "if not support[state, policy[step, state], after]:\n                break",
-            "if False: break",
-        ),
-        (
-            "if not support[state, policy[step, state], after]:\n                break",
-            "if not support[state, policy[step, state], after]: continue",
-        ),
-        ("if step == 0 and not start[state]:", "if False:"),
-        ("actions[user, step] != policy[step, state] or ", ""),
-        (
-            "or np.isnan(reward):\n                break",
-            "or np.isnan(reward):\n                continue",
-        ),
-        ("if not admitted[user]:", "if False:"),
-    ],
-)
-def test_a_path_that_goes_on_is_caught(monkeypatch: pytest.MonkeyPatch, old: str, new: str) -> None:
-    monkeypatch.setattr(sum_loops, "count_paths", mutant("count_paths", old, new))
-    with pytest.raises(AssertionError):
-        invalid_steps_end_paths()
-
-
-def test_features_that_are_not_cut_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(statistics, "cut", lambda vectors, axes: vectors)
-    with pytest.raises(AssertionError), np.errstate(all="ignore"):
-        long_features_are_cut()
-
-
-def test_bounds_that_are_too_small_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ModelSums, "_pairs", (1.0, 0.0))
-    with pytest.raises(CheckFailed, match=r"replace-one l2 sensitivity .* was found"):
-        check_statistic(model_sums(FULL, H, True), sample_of(S, A, H), users=80, rounds=30)

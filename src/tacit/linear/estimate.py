@@ -21,13 +21,14 @@ from numpy.typing import NDArray
 from tacit.data.sizes import Floats
 from tacit.linear.statistics import FeatureSums
 from tacit.numerics.regression import BlockSums, positive_part, ridge_inverse
-from tacit.tabular.count_estimate import CountEstimate, Counts, conserved
-from tacit.tabular.visits import VisitCounts
+from tacit.tabular.count_estimate import CountEstimate, conserved
 
 if TYPE_CHECKING:
     from tacit.linear.spec import LinearSpec
     from tacit.privacy.curator import Release
+    from tacit.tabular.count_estimate import Counts
     from tacit.tabular.policy import Policy
+    from tacit.tabular.visits import VisitCounts
 
 # Rewards in [0, 1] have at most this variance.
 _REWARD_VARIANCE = 0.25
@@ -368,6 +369,8 @@ class CellEstimator(LinearEstimator):
 
     def statistic(self, policy: Policy, variances: Floats | None, one_by_one: bool) -> VisitCounts:
         """Counts along a policy; those that are pooled over steps have a cap."""
+        from tacit.tabular.visits import VisitCounts
+
         spec = self.spec
         return VisitCounts(
             spec.states,

@@ -141,7 +141,7 @@ class OutcomeSums(LoopSums):
         return visits, paying
 
     def _loop(self, block: Block, separate: bool) -> tuple[Floats, Floats, Floats]:
-        from tacit.linear.sum_loops import sum_outcomes
+        from tacit.linear.posterior_loops import sum_outcomes
 
         S, A, d = self.features.shape
         rows = block.users if separate else 1

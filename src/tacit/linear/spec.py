@@ -6,11 +6,10 @@ import math
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from numpy.typing import ArrayLike
-
-from tacit.data.sizes import Floats, check_bytes, numbers
+from tacit.data.sizes import Floats
+from tacit.linear.statistics import check_features
 from tacit.privacy.errors import InvalidArgument
-from tacit.tabular.feature_spec import FeatureSpec, fingerprint, finite
+from tacit.tabular.feature_spec import FeatureSpec, fingerprint
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -74,12 +73,3 @@ class LinearSpec(FeatureSpec):
 
     def __repr__(self) -> str:
         return self._text(self.digest, dimension=self.dimension)
-
-
-def check_features(values: ArrayLike) -> Floats:
-    """A read-only copy of features, (S, A, d)."""
-    array = numbers("features", values)
-    if array.ndim != 3 or 0 in array.shape:
-        raise InvalidArgument(f"features must have shape (S, A, d), got {array.shape}")
-    check_bytes("features", array.shape)
-    return finite("features", array, "state", "action")

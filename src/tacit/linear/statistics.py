@@ -14,13 +14,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.data.reading import read_steps
-from tacit.data.sizes import check_size, numbers
-from tacit.linear.spec import check_features
+from tacit.data.sizes import check_bytes, check_size, numbers
 from tacit.numerics.regression import always_one
 from tacit.privacy.bounds.features import SHORTEST, BoundedSteps
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, Floats, Layout, LoopSums, Part
-from tacit.tabular.visits import check_occupancy
 
 Occupancy: TypeAlias = tuple[NDArray[np.int64], NDArray[np.generic], NDArray[np.generic]]
 
@@ -28,6 +26,17 @@ Occupancy: TypeAlias = tuple[NDArray[np.int64], NDArray[np.generic], NDArray[np.
 _OUTER = 1 << 22
 ROUNDING = 1e-9
 """Of the running length, a billionth of the budget."""
+
+
+def check_features(values: ArrayLike) -> Floats:
+    """A read-only copy of features, (S, A, d)."""
+    from tacit.tabular.feature_spec import finite
+
+    array = numbers("features", values)
+    if array.ndim != 3 or 0 in array.shape:
+        raise InvalidArgument(f"features must have shape (S, A, d), got {array.shape}")
+    check_bytes("features", array.shape)
+    return finite("features", array, "state", "action")
 
 
 def unit_features(features: ArrayLike) -> Floats:
@@ -84,6 +93,8 @@ def weighted_grams(features: Floats, weights: Floats) -> Floats:
 
 def occupancy_counts(block: Block, shape: tuple[int, int]) -> Occupancy:
     """Actions (H, S), transitions (H, S, S) and reward sums (H, S) of a simulated block."""
+    from tacit.tabular.visits import check_occupancy
+
     actions, counts, rewards = block["actions"], block["transitions"], block["rewards"]
     check_occupancy(shape, actions, counts, rewards)
     return np.asarray(actions, dtype=np.int64), counts, rewards

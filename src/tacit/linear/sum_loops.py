@@ -1,4 +1,4 @@
-"""Compiled inner loops of the linear family."""
+"""Compiled sums of features."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from tacit.numerics.compiled import Floats, Ints, compiled, inner
+from tacit.numerics.compiled import Floats, Ints, compiled
 
 
 @compiled
@@ -96,87 +96,3 @@ def sum_features(
             past_state[count], past_action[count] = state, action
             past_after[count], past_pay[count], past_weight[count] = after, reward, weight
             count += 1
-
-
-@inner
-def _room(most: float, length: float, used: float, limit: float) -> float:
-    """The largest w <= 1 with used + 2 w most + w^2 length <= limit, without cancellation."""
-    if used + 2.0 * most + length <= limit:
-        return 1.0
-    room = max(limit - used, 0.0)
-    bound = most + math.sqrt(most * most + length * room)
-    return min(1.0, room / bound) if bound > 0.0 else 0.0
-
-
-@compiled
-def sum_outcomes(
-    states: Ints,
-    actions: Ints,
-    rewards: Floats,
-    features: Floats,
-    weights: Floats,
-    lengths: Floats,
-    limit: float,
-    reward_limit: float,
-    separate: bool,
-    following: Floats,
-    paid: Floats,
-    visits: Floats,
-    paying: Floats,
-) -> None:
-    """Adds users' weighted steps; see :class:`tacit.linear.outcome_sums.OutcomeSums`.
-
-    ``following`` (rows, L, d, S) takes weight times feature under the next state and ``paid``
-    (rows, M, d) weight times feature times reward; row 0 takes all users, or each user her own row
-    when ``separate``. ``visits`` (L, S, A) and ``paying`` (M, S, A) take the weights. The limits
-    are squared lengths.
-    """
-    users, horizon = actions.shape
-    n_states, n_actions, dimension = features.shape
-    last, last_paid = len(weights) - 1, len(paying) - 1
-    own = np.zeros((last + 1, dimension, n_states))
-    own_paid = np.zeros((last_paid + 1, dimension))
-    for user in range(users):
-        row = user if separate else 0
-        used, used_paid = 0.0, 0.0
-        for step in range(horizon):
-            state, action = states[user, step], actions[user, step]
-            after, reward = states[user, step + 1], rewards[user, step]
-            if state < 0 or state >= n_states or after < 0 or after >= n_states:
-                continue
-            if action < 0 or action >= n_actions or np.isnan(reward):
-                continue
-            phi, q = features[state, action], lengths[state, action]
-            at, at_paid = min(step, last), min(step, last_paid)
-            # Inner products with the sums so far: the largest of any next state, and the actual.
-            most, actual = 0.0, 0.0
-            for there in range(n_states):
-                dot = 0.0
-                for k in range(dimension):
-                    dot += phi[k] * own[at, k, there]
-                most = max(most, dot)
-                if there == after:
-                    actual = dot
-            c = weights[at]
-            weight = c * _room(c * most, c * c * q, used, limit)
-            used += 2.0 * weight * actual + weight * weight * q
-            visits[at, state, action] += weight
-            of_paid = 0.0
-            for k in range(dimension):
-                of_paid += phi[k] * own_paid[at_paid, k]
-            pay = _room(of_paid, q, used_paid, reward_limit)
-            used_paid += 2.0 * pay * reward * of_paid + pay * pay * reward * reward * q
-            paying[at_paid, state, action] += pay
-            for k in range(dimension):
-                own[at, k, after] += weight * phi[k]
-                own_paid[at_paid, k] += pay * reward * phi[k]
-        # Entry by entry: that compiles much faster than sums of arrays.
-        for at in range(last + 1):
-            for k in range(dimension):
-                for there in range(n_states):
-                    following[row, at, k, there] += own[at, k, there]
-                    own[at, k, there] = 0.0
-        for at in range(last_paid + 1):
-            for k in range(dimension):
-                paid[row, at, k] += own_paid[at, k]
-                own_paid[at, k] = 0.0

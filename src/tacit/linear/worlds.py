@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tacit.data.sizes import Floats, check_bytes, check_seed, check_size, numbers
-from tacit.linear.spec import LinearSpec, check_features
+from tacit.linear.spec import LinearSpec
+from tacit.linear.statistics import check_features
 from tacit.privacy.arguments import flag
 from tacit.privacy.errors import InvalidArgument
 from tacit.tabular.feature_spec import finite

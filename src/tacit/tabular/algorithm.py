@@ -10,12 +10,12 @@ import numpy as np
 from tacit.core.algorithm import Algorithm, Floats, S
 from tacit.privacy.arguments import positive
 from tacit.privacy.errors import InvalidArgument
-from tacit.tabular.policy import MixedPolicy, Policy
 
 if TYPE_CHECKING:
     from tacit.core.problem import Problem
+    from tacit.tabular.policy import MixedPolicy, Policy
 
-P = TypeVar("P", Policy, MixedPolicy)
+P = TypeVar("P", "Policy", "MixedPolicy")
 
 
 class FiniteAlgorithm(Algorithm[S]):
@@ -35,14 +35,19 @@ class FiniteAlgorithm(Algorithm[S]):
     def first_policy(self, rng: np.random.Generator) -> Policy:
         """Before anything is known: random actions, drawn once."""
         H, S, A = self.spec.horizon, self.spec.states, self.spec.actions
-        return self.named(Policy.deterministic(rng.integers(0, A, (H, S)), A))
+        return self._deterministic(rng.integers(0, A, (H, S)))
 
     def best(self, q_values: Floats, rng: np.random.Generator) -> Policy:
         """The best actions by (H, S, A) values, ties broken at random, once."""
         ties = np.where(
             q_values == q_values.max(axis=-1, keepdims=True), rng.random(q_values.shape), -1.0
         )
-        return self.named(Policy.deterministic(ties.argmax(axis=-1), self.spec.actions))
+        return self._deterministic(ties.argmax(axis=-1))
+
+    def _deterministic(self, actions: Any) -> Policy:
+        from tacit.tabular.policy import Policy
+
+        return self.named(Policy.deterministic(actions, self.spec.actions))
 
     def named(self, policy: P) -> P:
         """The policy with the spec's labels, if it has any."""
