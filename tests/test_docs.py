@@ -183,3 +183,12 @@ def test_pages_are_short() -> None:
 def test_sentences_have_nouns_for_subjects(page: Path) -> None:
     prose = re.sub(r"^[#|].*$", "", BLOCK.sub("", page.read_text()), flags=re.MULTILINE)
     assert DIALECT.findall(prose) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=identify)
+def test_formulas_are_no_tags(page: Path) -> None:
+    """A scalar product in plain text is taken for HTML and vanishes."""
+    prose = re.sub(
+        r"^    .*$|`[^`\n]*`|<!--.*?-->", "", BLOCK.sub("", page.read_text()), flags=re.M
+    )
+    assert re.findall(r"<[A-Za-z][^>\n]*>", prose) == []
