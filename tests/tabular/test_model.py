@@ -10,11 +10,19 @@ from tacit import InvalidArgument
 from tacit.data import sizes
 from tacit.tabular.model import FiniteModel, evaluate, optimal, policy_values
 from tacit.tabular.policy import Policy
-from tacit.tabular.simulate import simulate_counts, simulate_episodes, simulate_occupancy
+from tacit.tabular.simulate import simulate, simulate_episodes
 from tacit.tabular.spec import FiniteSpec
 
 # Every statistical test here has a fixed seed and would alarm falsely with about this probability.
 ALARM = 1e-6
+
+
+def simulate_counts(model, policy, users, rng, pooled=False):
+    return simulate(model, policy, users, rng, "pooled" if pooled else "counts")
+
+
+def simulate_occupancy(model, policy, users, rng):
+    return simulate(model, policy, users, rng, "occupancy")
 
 
 def random_model(seed=0, states=3, actions=2, horizon=3, stationary=False, values=(0.0, 0.25, 1.0)):
@@ -380,9 +388,9 @@ def test_a_policy_for_another_world_is_refused():
 def test_users_are_checked(users):
     model = random_model(28)
     policy = random_policy(29, model, True)
-    for simulate in (simulate_counts, simulate_episodes):
+    for draw in (simulate_counts, simulate_episodes):
         with pytest.raises(InvalidArgument, match="users must be"):
-            simulate(model, policy, users, np.random.default_rng(0))
+            draw(model, policy, users, np.random.default_rng(0))
 
 
 @pytest.mark.parametrize(
@@ -454,7 +462,7 @@ def test_spec():
     assert hash(spec) == hash(random_model(33).spec)
     for wrong, message in (
         ({"states": 0}, "states must be an integer >= 1, got 0"),
-        ({"horizon": 2.0}, "horizon"),
+        ({"horizon": 2.5}, "horizon"),
         ({"reward_values": (0.0, 2.0)}, "reward_values"),
         ({"start": (1.0,)}, "start"),
     ):
