@@ -31,7 +31,7 @@ def random_world(seed: int, S: int, A: int, H: int, stationary: bool) -> Tabular
 def after_blocks(agent: UCBVI, world: TabularWorld, blocks: int, seed: int = 0) -> UCBVI:
     rng = np.random.default_rng(seed)
     for _ in range(blocks):
-        agent.learn(world.simulate(agent.policy, agent.block_users, rng, agent.form))
+        agent.learn(world.simulate(agent.policy, agent.block_users, rng, agent.data_format))
     return agent
 
 
