@@ -17,7 +17,6 @@ from tacit.lq.policy import GainPolicy
 from tacit.tabular.spec import FiniteSpec
 from tests.cli.calls import call, content, one_line
 
-WORLD = tacit.tabular.riverswim(3, 4)
 STATES, ACTIONS, H = ["new", "idle", "busy"], ["wait", "ask"], 3
 APP = """
 [world]
