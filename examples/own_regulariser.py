@@ -6,7 +6,7 @@ fresh noise for every episode, which costs the budget once per episode, and so i
 
     python examples/own_regulariser.py
 
-The runs are simulations with noise seeds, so that they can be compared; they protect nobody.
+The runs are simulations with noise seeds, so that they can be compared.
 """
 
 # ruff: noqa: T201
@@ -17,11 +17,14 @@ import argparse
 import math
 import sys
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tacit import Budget
 from tacit.mixture import hard_mixture
-from tacit.papers.counters import level_of, operator_width, symmetric_noise, vector_width
-from tacit.papers.result import gaussian_proof
-from tacit.papers.zhou_mixture_2022 import Regularizers, Sizes, lin_opt_vi
+from tacit.papers.counters import NoisySums, operator_width, symmetric_noise, vector_width
+from tacit.papers.result import Sizes, proven
+from tacit.papers.zhou_mixture_2022 import lin_opt_vi
 
 
 class Fresh:
@@ -34,27 +37,26 @@ class Fresh:
         self.sizes = sizes
         K, H, mu = sizes.episodes, sizes.horizon, Budget(sizes.epsilon, sizes.delta).mu
         t, share = math.sqrt(9.0 * H * (K - 1)) / mu, sizes.failure / (12.0 * K * H)
+        norm = math.sqrt(sizes.shape[0]) * H  # of the features of transitions
         # Standard deviations of the noise on Gram matrices and vectors, of transitions and rewards.
-        self.scales = (t * sizes.norm**2, t * sizes.norm * H), (t, t)
-        self.p, self.r = (
-            level_of(*scales, 1, operator_width(d, share), vector_width(d, share))
-            for scales, d in zip(self.scales, (sizes.d1, sizes.d2), strict=True)
-        )
-        words = {"mechanism": "fresh Gaussian noise", "reason": "every release is paid for"}
-        claim = "nothing: it is not in the paper"
-        self.proof = gaussian_proof(mu, sizes.delta, K - 1, claim, epsilon=sizes.epsilon, **words)
+        scales = (t * norm**2, t * norm * H), (t, t)
+        self.sums = [
+            NoisySums.shifted((d, 1), two, 1, operator_width(d, share), vector_width(d, share))
+            for two, d in zip(scales, sizes.shape, strict=True)
+        ]
+        self.levels = tuple(one.level for one in self.sums)
+        claim, reason = "nothing: it is not in the paper", "every release is paid for"
+        words = {"mechanism": "fresh Gaussian noise", "model": "joint", "releases": K - 1}
+        self.proof = proven(claim, reason, mu=mu, delta=sizes.delta, **words)
 
-    def regularize(self, first: int, n: int) -> Regularizers:
+    def regularize(self, first: int, n: int) -> list[NDArray[np.float64]]:
         """Z and z of episodes first + 1 to first + n."""
-        made = []
-        for d, (gram, vector), level in zip(
-            (self.sizes.d1, self.sizes.d2), self.scales, (self.p, self.r), strict=True
-        ):
-            shape, draw = (n, self.sizes.horizon), self.sizes.noise.normal
-            units = draw((*shape, d * (d + 1) // 2))
-            made += [symmetric_noise(units, gram, math.sqrt(0.5), 2.0 * level.lambda_min)]
-            made += [vector * draw((*shape, d))]
-        return Regularizers(*made)
+        shape, draw, made = (n, self.sizes.horizon), self.sizes.noise.normal, []
+        for one in self.sums:
+            grams = one.gram * symmetric_noise(draw((*shape, one.cells - one.rows)))
+            made += [grams + 2.0 * one.level.lambda_min * np.eye(one.rows)]
+            made += [one.cross * draw((*shape, one.rows))]
+        return made
 
 
 def main() -> int:

@@ -33,16 +33,8 @@ WORLD = riverswim(3, 4)
 JOINT = JointDP(1.0, 1e-6)
 FEW = "fixed:size=60"
 
-NAMES = {
-    "protocol",
-    "sensitivity",
-    "budget",
-    "noise",
-    "data flow",
-    "hostile users",
-    "resume",
-    "store",
-}
+NAMES = {"protocol", "sensitivity", "budget", "noise", "data flow", "hostile users", "resume"}
+NAMES |= {"store"}
 
 AGENTS: dict[str, Callable[..., Any]] = {
     "ucbvi, stationary": partial(UCBVI, privacy=JOINT, schedule=FEW),
@@ -60,17 +52,17 @@ def check(make: Callable[..., Any], **options: Any) -> AgentReport:
     return check_agent(make, WORLD, **{"users": 300} | options)
 
 
-SLOW = {"ucbvi, per step", "ucbvi, pure", "ucbvi, local, pure", "ucbpo"}
+SLOW = {"ucbvi, per step", "ucbvi, pure", "ucbvi, local, pure", "ucbvi, no privacy", "ucbpo"}
 
 
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in AGENTS]
 )
 def test_agents_pass(name: str) -> None:
-    report = check(AGENTS[name], users=240)
+    report = check(AGENTS[name], users=180)
     assert set(report.passed) | set(report.skipped) == NAMES
     assert set(report.skipped) == ({"budget", "noise", "store"} if "no p" in name else set())
-    assert report.releases == 4
+    assert report.releases == 3
     assert max(report.tightness) > 0.8
     assert str(report).count("passed  ") == len(report.passed)
 
@@ -241,7 +233,7 @@ MUTANTS: list[tuple[type[Any], dict[str, Any], str]] = [
     (HalfTheScale, {}, r"^noise: release 0 of visit counts needs one draw of \d+ numbers"),
     (IdsDropped, {"privacy": LocalDP(4.0, 1e-6)}, r"^budget: .*receipts say that 0 do not"),
     (CountsTheLatest, {}, r"^budget: .*other episodes are counted than the first"),
-    (KeepsEpisodes, {}, r"^budget: 5 packets of episodes are left"),
+    (KeepsEpisodes, {}, r"^budget: \d packets of episodes are left"),
     (RawBlocks, {}, r"^hostile users: .*(block_users differ|it raised HorizonExceeded)"),
     (SameVersion, {}, r"^protocol: versions of published policies must increase"),
     (RaisesOnValues, {}, r"^hostile users: .*rewards must be finite"),

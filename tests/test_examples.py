@@ -168,14 +168,15 @@ def test_its_constants_bound_what_it_adds(monkeypatch):
     monkeypatch.syspath_prepend(REGULARISER.parent)
     import own_regulariser as example  # the file that is run above
 
-    from tacit.papers.zhou_mixture_2022 import Sizes
+    from tacit.papers.result import Sizes
     from tacit.privacy.noise import Noise
 
     K, H, d1, d2 = 300, 3, 4, 2
-    made = example.Fresh(Sizes(K, H, d1, d2, 1.0, 1e-6, 0.1, False, Noise(0)))
-    assert made.scales[1][0] == pytest.approx(np.sqrt(9 * H * (K - 1)) / tacit.Budget(1.0, 1e-6).mu)
-    add = made.regularize(0, K)
-    for Z, z, level in ((add.Zp, add.zp, made.p), (add.Zr, add.zr, made.r)):
+    made = example.Fresh(Sizes(K, H, (d1, d2), 1.0, 1e-6, 0.1, False, Noise(0)))
+    scale = np.sqrt(9 * H * (K - 1)) / tacit.Budget(1.0, 1e-6).mu
+    assert made.sums[1].gram == pytest.approx(scale)
+    Zp, zp, Zr, zr = made.regularize(0, K)
+    for Z, z, level in ((Zp, zp, made.levels[0]), (Zr, zr, made.levels[1])):
         eigenvalues = np.linalg.eigvalsh(Z)
         assert eigenvalues.min() >= level.lambda_min
         assert eigenvalues.max() <= level.lambda_max

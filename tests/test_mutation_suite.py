@@ -194,20 +194,21 @@ def noise_of(
     return found
 
 
-@pytest.mark.parametrize("real", [False, True])
-@pytest.mark.parametrize("host", ["UCBVI", RUNNING, "LSVI-UCB", "LinOpt-VI", "policy gradients"])
+@pytest.mark.parametrize(
+    ("host", "real"),
+    [
+        *((host, True) for host in ("UCBVI", RUNNING, "LSVI-UCB", "LinOpt-VI", "policy gradients")),
+        *((host, False) for host in (RUNNING, "UCBVI, local")),
+    ],
+)
 def test_right_noise_is_right(host: str, real: bool) -> None:
-    assert noise_of(host, real=real) == []
-
-
-def test_right_noise_of_reports_is_right() -> None:
-    assert noise_of("UCBVI, local") == []
+    assert noise_of(host, runs=2, real=real) == []
 
 
 def test_redrawn_nodes_are_what_was_drawn_but_cost_more() -> None:
     """From the counter's own code its noise is as it says: the accounts find it, exactly."""
     assert noise_of(RUNNING, bug=of_noise.NoiseRedrawn) == []
-    found = audit(Planted(of_noise.NoiseRedrawn, RUNNING, ()), behaviour=False)
+    found = audit(Planted(of_noise.NoiseRedrawn, RUNNING, ()), behaviour=False, runs=20)
     assert "accounts" in found.failed
 
 

@@ -24,8 +24,9 @@ def rows(given: argparse.Namespace) -> Iterator[tuple[str, Callable[[], Found]]]
     """Name of each row that is asked for, and what computes its counts and all that is wrong."""
     known = library.everything(given.rounds, given.stride)
     for what in given.what or [*histories.CASES, *histories.NAMED, *known]:
-        if what in known:
-            yield what, partial(_of_library, known[what], given.stride)
+        if parts := [name for name in known if what in (name, name.partition(", ")[0])]:
+            for name in parts:
+                yield name, partial(_of_library, known[name], given.stride)
         elif what in histories.CASES:
             case = histories.CASES[what]
             for database in given.database or case.databases:

@@ -37,6 +37,8 @@ from tacit.store.store import Store
 STATES = ["new", "idle", "busy"]
 SHARED = {"forget": 12.0, "serve": 3.0, "pin": 1.0, "unpin": 1.0, "stop": 1.0, "look": 2.0}
 """What a curator does, by how often."""
+DOINGS = ("roll_back", "forget", "publish", "verify", "successor", "pause")
+"""What a nightly job does besides learning."""
 
 
 @dataclass
@@ -330,20 +332,16 @@ class _Job:
 
     def work(self, store: Store) -> None:
         """Until something is raised."""
-        agent, doings = self._agent(store), [*self._doings()]
+        agent = self._agent(store)
         agent.start()
         while True:
             self._learn(agent)
             time.sleep(self._rng.expovariate(10.0))
             if self._rng.random() < 0.3:
-                verb = self._rng.choice(doings)
+                verb = self._rng.choice(DOINGS)
                 with contextlib.suppress(InvalidArgument):
                     agent = getattr(self, f"_{verb}")(agent) or agent
                 self._journal.add("did", verb)
-
-    @staticmethod
-    def _doings() -> list[str]:
-        return ["roll_back", "forget", "publish", "verify", "successor", "pause"]
 
     def _agent(self, store: Store) -> Any:
         with store.read() as db:

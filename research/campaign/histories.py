@@ -191,7 +191,7 @@ def history(database: str, kind: str, name: str, kills: int, seed: int) -> Histo
     rng, told = random.Random(seed), History(database, kind, CASES[name], seed)  # noqa: S311
     with told.happens() as (servers, store, postgres, disk):
         if name == "histories":
-            told.wrong += _stranger(store, servers)
+            told.wrong += _stranger(servers.log.parent)
         while told.counts["kills"] < kills:
             told.accident(rng, servers, postgres, disk)
             with contextlib.suppress(TacitError):
@@ -201,12 +201,10 @@ def history(database: str, kind: str, name: str, kills: int, seed: int) -> Histo
     return told
 
 
-def _stranger(store: Store, servers: Servers) -> list[str]:
+def _stranger(folder: Path) -> list[str]:
     """A process whose app file differs is refused by name, and so is its check."""
-    file = servers.log.parent / "other.toml"
-    text = (servers.log.parent / "app.toml").read_text().replace("horizon = 3", "horizon = 4")
-    file.write_text(text)
-    wrong = list[str]()
+    file, wrong = folder / "other.toml", list[str]()
+    file.write_text((folder / "app.toml").read_text().replace("horizon = 3", "horizon = 4"))
     for more in ([], ["--check"]):
         command = [sys.executable, "-m", "tacit.cli.app", "serve", os.fspath(file), *more]
         try:

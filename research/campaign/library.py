@@ -614,11 +614,8 @@ def everything(rounds: int, stride: int) -> dict[str, Callable[[], Tally]]:
             whole.add(part)
         return whole
 
-    def at(what: str) -> Callable[[], Tally]:
-        return lambda: of(lines(what, kind, stride) for kind in KINDS)
-
-    counts = (2, 4, 8)
-    return {what: at(what) for what in CALLS} | {
+    counts, both = (2, 4, 8), [(what, kind) for what in CALLS for kind in KINDS]
+    return {f"{what}, {kind}": partial(lines, what, kind, stride) for what, kind in both} | {
         "threads": lambda: of(threads(n, rounds, kind) for n in counts for kind in KINDS[:2]),
         "signals": lambda: of(signals(10 * rounds, kind) for kind in KINDS),
         "kills": lambda: kills(rounds),

@@ -14,6 +14,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -92,10 +93,18 @@ class RawEnergy(Leaking):
     Gain: estimates, and so policies, tell it.
     """
 
-    def regularised(self, gram: Any, noise: float, rows: int) -> Any:
+    estimator: Any
+
+    def model(self, state: Any) -> Any:
         """With a ridge of its own."""
-        right = super().regularised(gram, noise, rows)  # type: ignore[misc]
-        return right + self._mean_reward * np.trace(right) * np.eye(len(gram))
+        regularised = self.estimator.regularised
+
+        def raw(gram: Any, noise: float) -> Any:
+            right = regularised(gram, noise)
+            return right + self._mean_reward * np.trace(right) * np.eye(len(gram))
+
+        with mock.patch.object(self.estimator, "regularised", raw):
+            return super().model(state)  # type: ignore[misc]
 
 
 class RawSwitch(Leaking):

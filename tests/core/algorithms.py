@@ -43,14 +43,7 @@ class AddsRewards(FiniteAlgorithm[Sums]):
     def query(self, state: Sums, plan: Plan, block: BlockInfo) -> VisitCounts:
         return VisitCounts(SPEC.states, SPEC.actions, SPEC.horizon)
 
-    def update(
-        self,
-        state: Sums,
-        plan: Plan,
-        release: Any,
-        block: BlockInfo,
-        rng: np.random.Generator,
-    ) -> Sums:
+    def update(self, state: Sums, plan: Plan, release: Any, block: BlockInfo, rng: Any) -> Sums:
         sums = state.rewards if self.counter == "blocks" else np.zeros_like(state.rewards)
         sums = sums.copy()
         sums[self.query(state, plan, block).where] += release["rewards"]
@@ -74,13 +67,7 @@ Adds = partial(make_agent, AddsRewards)
 
 def block_of(users: int, seed: int = 0) -> Block:
     """Users who did anything."""
-    rng = np.random.default_rng(seed)
-    H = SPEC.horizon
-    return Block(
-        users,
-        {
-            "states": rng.integers(0, SPEC.states, (users, H + 1)),
-            "actions": rng.integers(0, SPEC.actions, (users, H)),
-            "rewards": rng.random((users, H)),
-        },
-    )
+    rng, H = np.random.default_rng(seed), SPEC.horizon
+    columns: dict[str, Any] = {"states": rng.integers(0, SPEC.states, (users, H + 1))}
+    columns |= {"actions": rng.integers(0, SPEC.actions, (users, H))}
+    return Block(users, columns | {"rewards": rng.random((users, H))})

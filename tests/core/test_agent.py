@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import tacit
 from tacit import JointDP, NonPrivate
 from tacit.core.agent import Agent
 from tacit.core.problem import Schedule
-from tacit.privacy.errors import HorizonExceeded, InvalidArgument
+from tacit.privacy.errors import HorizonExceeded, InvalidArgument, TacitWarning
 from tacit.store import ledger, runs, schema
 from tests.core.algorithms import SPEC, Adds, AddsRewards, block_of
 
@@ -162,44 +163,6 @@ def test_another_process_may_have_moved_the_block_on(tmp_path: Path) -> None:
     one.learn(block_of(8, seed=2), people(12, 8))
     assert (two.served, two.policy.version) == (20, 2)
     assert ledger.verify(one.store) == []
-
-
-def test_forgetting_between_the_sum_and_its_commit_is_summed_again(monkeypatch: Any) -> None:
-    agent, real, once = Adds(SPEC, 30, PRIVATE), runs.release, list[int]()
-
-    def forgets(db: Any, *given: Any) -> None:
-        if not once:
-            once.append(1)
-            told = runs.forget(db, *agent.store.pseudonyms([3]))
-            assert told == {"removed": 1, "released": 0}
-        real(db, *given)
-
-    monkeypatch.setattr(runs, "release", forgets)
-    agent.learn(block_of(10), people(0, 10))
-    # A commit that failed took the forgetting with it; she is in the release that followed.
-    assert agent.served == 10
-    assert ledger.verify(agent.store) == []
-
-
-def test_a_stream_of_forgets_does_not_hold_a_block_up(tmp_path: Path, monkeypatch: Any) -> None:
-    agent = Adds(SPEC, 20, PRIVATE, store=tmp_path / "runs.db")
-    other = Adds(SPEC, 20, PRIVATE, store=tmp_path / "runs.db")
-    draw, asked = type(agent._run.curator).answer, list[Any]()
-
-    def forgets(self: Any, *given: Any, **options: Any) -> Any:
-        found = draw(self, *given, **options)
-        with other.store.write() as db:
-            who = other.store.pseudonyms([len(asked)])
-            asked.append(runs.forget(db, *who))
-        return found
-
-    monkeypatch.setattr(type(agent._run.curator), "answer", forgets)
-    agent.learn(block_of(10), people(0, 10))
-    assert asked[-1] is None, "she is told to wait for the release"
-    assert [told["removed"] for told in asked[:-1]] == [1] * (len(asked) - 1)
-    assert agent.served == 10
-    assert ledger.verify(agent.store) == []
-    assert other.forget(len(asked) - 1) == {"removed": 0, "released": 1}
 
 
 def test_rows_that_are_no_episodes_are_set_aside(tmp_path: Path) -> None:
@@ -376,3 +339,44 @@ def test_a_simulated_block_costs_the_same_however_many_users_it_stands_for(
     )  # fmt: skip
     tacit.run(agent, world, seed=0, progress=False)
     assert (agent.served, agent.releases) == (10**12, 2)
+
+
+# Warnings, before anything has happened.
+
+RIVER = tacit.tabular.riverswim(states=3, horizon=4).spec
+
+
+def said(*arguments: Any, **options: Any) -> list[str]:
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        tacit.UCBVI(RIVER, *arguments, **options)
+    return [str(one.message) for one in found if one.category is TacitWarning]
+
+
+def test_budgets_that_promise_little_are_named() -> None:
+    (words,) = said(1000, tacit.JointDP(11.0, 1e-6))
+    assert words.startswith("epsilon is 11: above 10")
+    (words,) = said(1_000_000, tacit.JointDP(1.0, 1e-6))
+    assert words.startswith("delta is 1e-06 for 1,000,000 users")
+    assert "at most 1e-07" in words
+    assert said(100_000, tacit.JointDP(10.0, 1e-6)) == []
+    assert said(1_000_000, tacit.JointDP(1.0, 0.0)) == []
+    assert said(10**9, tacit.NonPrivate()) == []
+    # Nobody is promised anything in a simulation.
+    assert said(1_000_000, tacit.JointDP(99.0, 1e-3), noise_seed=0) == []
+
+
+def test_nothing_is_made_where_warnings_are_errors(tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with pytest.raises(TacitWarning):
+            tacit.UCBVI(RIVER, 10**6, tacit.JointDP(1.0, 1e-6), store=tmp_path / "store")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_given_twice_is_named() -> None:
+    agent = tacit.UCBVI(RIVER, 1000, tacit.JointDP(1.0, 1e-6))
+    data = tacit.Episodes(np.zeros((1, 5)), np.zeros((1, 4)), np.zeros((1, 4)), [0], ["ann"])
+    with pytest.raises(InvalidArgument, match="user_ids are given twice"):
+        agent.learn(data, ["bob"])
+    assert agent.learn(data, ["ann"]).waiting == 1

@@ -55,18 +55,11 @@ def test_capped_steps_are_said_to_be_a_part() -> None:
         assert found.partial[i] or full
 
 
-@pytest.mark.parametrize(
-    ("privacy", "options"),
-    [
-        (JointDP(1.0, 1e-6), {}),
-        (LocalDP(8.0, 1e-6), {}),
-    ],
-)
-def test_errors_are_as_large_as_they_say(privacy, options) -> None:
+@pytest.mark.parametrize("privacy", [JointDP(1.0, 1e-6), LocalDP(8.0, 1e-6)])
+def test_errors_are_as_large_as_they_say(privacy) -> None:
     """Of the true value: 5 versions, none off by 5 standard errors (3e-6 if they are normal)."""
-    agent, blocks = served(
-        privacy=privacy, users=50_000, stationary=False, schedule="fixed:size=10000", **options
-    )
+    options = {"stationary": False, "schedule": "fixed:size=10000"}
+    agent, blocks = served(privacy=privacy, users=50_000, **options)
     found = tacit.monitor(agent)
     values = [policy_values(WORLD.model, policy)[0, 0] for policy, _ in blocks]
     errors = (found.returns - values) / found.return_errors

@@ -31,7 +31,7 @@ pytestmark = [
 
 
 def test_a_small_history() -> None:
-    told = history("sqlite", "on-policy", "histories", 2, seed=7)
+    told = history("sqlite", "on-policy", "back", 2, seed=7)
     assert told.wrong == []
     assert told.counts["releases"] == told.counts["sums"] > 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,7 +19,7 @@ from tacit.core.agent import Agent
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block
 from tacit.store import ledger
-from tacit.store.schema import accounts, releases, runs, stores, versions
+from tacit.store.schema import accounts, blocks, releases, runs, stores, versions
 from tacit.store.store import Store
 from tacit.store.values import load
 from tacit.tabular.spec import FiniteSpec
@@ -73,9 +74,11 @@ def both(where: str) -> Iterator[Callable[..., tuple[Agent, Agent]]]:
         store.close()
 
 
-def send(agent: Agent, user: str, reward: float = 0.5, ticket: str | None = None) -> str:
+def send(
+    agent: Agent, user: str, reward: float = 0.5, ticket: str | None = None, policy: Any = None
+) -> str:
     """One user who reads the policy and sends an episode; what she is told."""
-    policy, ticket = agent.policy, agent.intake.ticket() if ticket is None else ticket
+    policy, ticket = policy or agent.policy, agent.intake.ticket() if ticket is None else ticket
     agent.intake.flush()
     parts = getattr(policy, "components", (policy,))
     states = np.zeros((1, H + 1), dtype=np.int64)
@@ -364,4 +367,29 @@ def test_reports_on_which_every_plan_fails_are_left_out_by_rolling_back(both: An
     assert one.step()
     row = two.run_row()
     assert (row.version, row.latest, row.releases) == (2, 2, 2)
+    well(two)
+
+
+@pytest.mark.parametrize("forgotten", [False, True])
+def test_a_ticket_that_was_lost_with_its_process_counts_by_its_version(
+    both: Any, forgotten: bool
+) -> None:
+    """Others of another version never send: her place is not one of theirs."""
+    one, two = both()
+    fill(one, "u")
+    policy, lost = one.policy, one.intake.ticket()  # in the next block; its process is killed
+    while two.step():
+        pass
+    assert [two.intake.ticket() for _ in range(SIZE - 1)]  # of version 1, and nobody sends
+    two.intake.flush()
+    two.intake.window = 0.0
+    assert send(two, "ann", 0.96, lost, policy) == "waiting"
+    if forgotten:
+        two.forget("ann")
+    while two.step():
+        pass
+    with two.store.read() as db:
+        versions_ = db.scalar(select(blocks.c.versions).where(blocks.c.block == 1))
+    assert json.loads(versions_) == {"0": 1, "1": SIZE - 1}
+    assert sums(two)[1] == near(0.0 if forgotten else 0.96)
     well(two)

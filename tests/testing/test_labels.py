@@ -44,7 +44,12 @@ AGENTS["per step"] = partial(UCBVI, **FEW, stationary=False), partial(riverswim,
 AGENTS["no privacy"] = partial(UCBVI, **FEW | {"privacy": NonPrivate()}), partial(riverswim, 3, 4)
 
 
-@pytest.mark.parametrize("name", AGENTS)
+SLOW = {"UCBVI, local", "UCBVI, randomised response", "per step", "no privacy", "ucbpo"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in AGENTS]
+)
 def test_names_of_actions_do_not_matter(name: str, tmp_path: Path) -> None:
     make, world = AGENTS[name]
     trial = Trial(make, world(), tmp_path, users=160)

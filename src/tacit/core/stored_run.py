@@ -113,7 +113,7 @@ class StoredRun:
         if predecessor is not None:
             runs.fence(db, predecessor, succeeded=1)
             ledger.append(db, predecessor.run, "successor", to=self.name)
-            values["after"] = predecessor.run
+            values["predecessor"] = predecessor.run
         row = runs.create(db, self.name, self._terms(), **values)
         self.keep_secrets(db, self.secrets())
         runs.publish(db, row, dump(first, algorithm.code), 0, at.offset)

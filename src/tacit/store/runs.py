@@ -111,9 +111,9 @@ def fence(db: sa.Connection, run: Any, **values: Any) -> None:
 
 def came(db: sa.Connection, run: Any, names: Sequence[str] | None = None) -> dict[str, Any]:
     """How often people took part in a run and those before it, and in which block of it last."""
-    chain, before = [run.run], run.after
-    while before:  # who took part in a predecessor took part
-        chain, before = [*chain, before], find(db, before).after
+    chain, before = [run.run], run.predecessor
+    while before:  # people of a predecessor took part
+        chain, before = [*chain, before], find(db, before).predecessor
     last = func.max(sa.case((people.c.run == run.run, people.c.block), else_=-1))
     rows = select(people.c.person, func.count(), last).group_by(people.c.person)
     rows = rows.where(people.c.run.in_(chain), people.c.fate.in_(("waiting", "released")))
@@ -176,27 +176,26 @@ class Packet:
 
 
 def put(db: sa.Connection, run: Any, packet: Packet) -> int:
-    """Puts users into a block, and reserves what they pay; the packet's number.
-
-    Those without tickets take their places now.
-    """
+    """Number of a packet that is put into a block now; its users reserve what they pay."""
     block = block_of(db, run.run, packet.block)
     row = {"run": run.run, "block": packet.block, "users": packet.users}
     row |= {"version": min(packet.versions, default=0), "data": packet.data}
     done = db.execute(insert(packets).values(**row))
     number = int(done.inserted_primary_key[0])  # type: ignore[index]
-    ticketed = any(ticket for _, ticket in packet.events)
-    new = max(0, block.users + packet.users - block.places) if ticketed else packet.users
-    shares = packet.versions if not ticketed else {row["version"]: new}
-    _grow(db, run, block, shares if new else {}, users=block.users + packet.users)
+    shares, version = packet.versions, row["version"]  # without tickets they take places now
+    if any(ticket for _, ticket in packet.events):  # a place that a process lost is written now
+        here = (packets.c.run == run.run, packets.c.block == packet.block)
+        filled = select(func.sum(packets.c.users)).where(*here, packets.c.version == version)
+        lost = int(db.scalar(filled) or 0) - json.loads(block.versions).get(str(version), 0)
+        shares = {version: lost} if lost > 0 else {}
+    _grow(db, run, block, shares, users=block.users + packet.users)
+    of = {"run": run.run, "block": packet.block, "packet": number, "fate": "waiting"}
     if packet.people:
-        of = {"run": run.run, "block": packet.block, "packet": number, "fate": "waiting"}
         named = [(i, p, c) for i, (p, c) in enumerate(packet.people) if p]
         db.execute(insert(people), [of | {"place": i, "person": p, "pays": c} for i, p, c in named])
         _pay(db, {p: c for _, p, c in named if c}, reserved=1, spent=0)
     if packet.events:
-        of = {"run": run.run, "block": packet.block, "packet": number, "fate": "waiting"}
-        of |= {"version": row["version"]}
+        of |= {"version": version}
         names = [name for name, _ in packet.people] or [""] * packet.users
         both = zip(packet.events, names, strict=True)
         rows = [of | {"event": e, "ticket": t, "person": p} for (e, t), p in both]
@@ -531,7 +530,8 @@ def publish(
     row = {"run": run.run, "version": version, "state": state, "policy": b""}
     row |= {"etag": "", "seq": seq, "head": head, "users": served, "at": time.time()}
     db.execute(insert(versions).values(**row))
-    old = (versions.c.run == run.run, versions.c.version < keep, versions.c.version != serves)
+    kept = (serves, run.version)  # devices may have tickets of it that are not yet written
+    old = (versions.c.run == run.run, versions.c.version < keep, versions.c.version.not_in(kept))
     db.execute(update(versions).where(*old, versions.c.state.is_not(None)).values(state=None))
 
 

@@ -76,7 +76,7 @@ runs = _table(
     _key("run"),
     Column("fingerprint", String, nullable=False),
     Column("made", LargeBinary, nullable=False),
-    Column("after", String, nullable=False, default=""),  # the run whose successor it is
+    Column("after", String, key="predecessor", nullable=False, default=""),
     *map(_whole, ("epoch", "version", "latest", "block", "users", "taken", "served", "cost")),
     *map(_whole, ("releases", "episodes", "once", "stopped", "pinned", "succeeded")),
     Column("leader", String, nullable=False, default=""),
