@@ -257,7 +257,7 @@ def assert_binomial(counts, probabilities, n):
     assert ndtr(-np.abs(z).max()) * 2 * z.size > ALARM
 
 
-@pytest.mark.parametrize("users", [10**5, 10**9, 10**12])
+@pytest.mark.parametrize("users", [0, 10**5, 10**12])
 @pytest.mark.parametrize("deterministic", [True, False])
 def test_counts_have_the_exact_means(users, deterministic):
     model = random_model(11, states=4, stationary=False)
@@ -342,14 +342,6 @@ def test_rewards_decided_by_the_transition():
         assert (block["rewards"][..., 0] == changed).all()
     with pytest.raises(InvalidArgument, match="state 0, action 0 must be distributed"):
         FiniteModel(P, R, np.array([0.0, 1.0]), np.array([1.0, 0.0]), 4, np.zeros((2, 1, 2)))
-
-
-def test_no_users():
-    model = random_model(25)
-    policy = random_policy(26, model, True)
-    rng = np.random.default_rng(0)
-    assert simulate_counts(model, policy, 0, rng)["transitions"].sum() == 0
-    assert simulate_episodes(model, policy, 0, rng).states.shape == (0, 4)
 
 
 def test_loops_work_where_nothing_can_be_cached(monkeypatch):
