@@ -1,4 +1,4 @@
-"""What the theorems of the five papers promise at given sizes: printed and corrected constants.
+"""Bounds of the five papers' theorems at given sizes, with printed and with corrected constants.
 
 A theorem is an order. Its expression is evaluated with O read as 1, and where it hides logarithms
 (a tilde over the O) without them: a number to compare with others and with K H, which no regret in
