@@ -19,9 +19,9 @@ from tacit.papers import wang_functional_2019 as functional
 from tacit.papers import zhou_mixture_2022 as mixture
 from tacit.papers.counters import laplace_width, normal_width
 from tacit.papers.result import Sizes
-from tacit.privacy.arguments import whole_number
 from tacit.privacy.budget import Budget
 from tacit.privacy.noise import Noise
+from tacit.privacy.validation import whole_number
 
 
 @dataclass(frozen=True)
