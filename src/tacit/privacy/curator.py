@@ -91,7 +91,7 @@ Model = TypeVar("Model", bound=Privacy)
 class Curator(Uncopyable, ABC, Generic[Model]):
     """Sums over blocks of disjoint users, with noise.
 
-    Agents ask by :meth:`release_block`, and their store keeps the accounts. Used by itself, a curator
+    Agents call :meth:`release_block`, and their store keeps the accounts. By itself, a curator
     takes blocks (:meth:`add`), keeps the accounts in memory, and refuses what they cannot pay.
 
     Args:
