@@ -74,7 +74,7 @@ def _queries() -> Iterator[Row]:
     world = line()
     agent = _agent(world, 100)
     rng = np.random.default_rng(0)
-    agent.learn(world.simulate(agent.policy, agent.block_users, rng, agent.form))
+    agent.learn(world.simulate(agent.policy, agent.block_users, rng, agent.data_format))
     policy = agent.greedy_policy
     points = rng.random((QUERIES, 1))
 

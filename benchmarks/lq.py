@@ -63,7 +63,7 @@ def _learnt(world: LQWorld, agent: Any) -> Any:
     """An agent after some releases."""
     rng = np.random.default_rng(0)
     for _ in range(RELEASES):
-        agent.learn(world.simulate(agent.policy, agent.block_users, rng, agent.form))
+        agent.learn(world.simulate(agent.policy, agent.block_users, rng, agent.data_format))
     return agent
 
 

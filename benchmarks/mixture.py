@@ -64,7 +64,7 @@ def _plan() -> Iterator[Row]:
     agent = _agent(world, 10**5)
     made = time.perf_counter() - start
     for _ in range(2):
-        agent.learn(world.simulate(agent.policy, agent.block_users, rng, agent.form))
+        agent.learn(world.simulate(agent.policy, agent.block_users, rng, agent.data_format))
 
     algorithm = agent.algorithm
     assert isinstance(algorithm, Algorithm)  # noqa: S101

@@ -97,7 +97,7 @@ def learnt(world: BoxWorld, users: int, seed: int = SEED) -> Shown:
     """A run in which actions keep their names."""
     agent = FittedFunctionalQ(world.spec, users, PAPER, seed=seed, noise_seed=noise_seed(seed))
     rng = np.random.default_rng(seed)
-    form: Any = agent.form
+    form: Any = agent.data_format
     agent.learn(world.simulate(agent.policy, agent.block_users, rng, form))
     gain = world.value(agent.greedy_policy) - world.baseline_value
     return Shown(world, agent, gain / (world.optimal_value - world.baseline_value))

@@ -106,7 +106,7 @@ def measured(row: Row, seed: int) -> dict[str, Any]:
     before = agent.greedy_policy
     while agent.block_users:
         before = agent.greedy_policy
-        agent.learn(world.simulate(agent.policy, agent.block_users, rng, agent.form))
+        agent.learn(world.simulate(agent.policy, agent.block_users, rng, agent.data_format))
     found = {"before": before, "greedy": agent.greedy_policy, "served": agent.policy}
     return {name: round(float(world.value(policy)), 2) for name, policy in found.items()}
 

@@ -192,3 +192,24 @@ def test_formulas_are_no_tags(page: Path) -> None:
         r"^    .*$|`[^`\n]*`|<!--.*?-->", "", BLOCK.sub("", page.read_text()), flags=re.M
     )
     assert re.findall(r"<[A-Za-z][^>\n]*>", prose) == []
+
+
+def test_the_lock_file_has_the_versions_of_the_constraints() -> None:
+    """Every package of the service by hash, at the version that was tested."""
+    lines = (ROOT / "deploy" / "requirements.txt").read_text().splitlines()
+    locked = [line for line in lines if not line.startswith("#")]
+    assert all(re.search(r" --hash=sha256:[0-9a-f]{64}$", line) for line in locked)
+    constraints = (ROOT / "constraints.txt").read_text().lower().splitlines()
+    tested = {line.replace("_", "-").replace(".", "-") for line in constraints}
+    named = [line.partition(" ")[0].replace("_", "-").replace(".", "-") for line in locked]
+    assert [name for name in named if name not in tested] == []
+    assert len(named) > 30
+
+
+def test_actions_and_images_are_pinned_by_digest() -> None:
+    workflow = (ROOT / ".github" / "workflows" / "ci.yml").read_text()
+    used = re.findall(r"uses: (\S+)", workflow)
+    assert used
+    assert all(re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", action) for action in used)
+    images = re.findall(r"^FROM (\S+)", (ROOT / "deploy" / "Containerfile").read_text(), re.M)
+    assert all(re.fullmatch(r"[\w.:-]+@sha256:[0-9a-f]{64}", image) for image in images)

@@ -15,7 +15,7 @@ class Docstrings(Extension):
     """Rewrites the text of every docstring."""
 
     def on_object(self, *, obj: Object, **_: Any) -> None:
-        """See :mod:`griffe`."""
+        """Converts the docstring of one object."""
         if obj.docstring is not None:
             text = ROLE.sub(_name, obj.docstring.value)
             obj.docstring.value = EXAMPLE.sub(lambda m: f"```pycon\n{m[0]}\n```", text)

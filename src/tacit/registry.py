@@ -12,13 +12,12 @@ class or function of your own, by its module (``my_package.my_module.MyAgent:opt
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import inspect
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib.metadata import distributions
 from pathlib import PurePath
@@ -92,14 +91,14 @@ class NamedMaker:
     @property
     def options(self) -> dict[str, Option]:
         """Options that a text can set, by name, in the order of the signature."""
-        make, plain = self.make, (inspect.Parameter.POSITIONAL_OR_KEYWORD, _Keyword)
+        make = self.make
         function = make.__init__ if inspect.isclass(make) else make
         found = [
             option_of(function, parameter)
             for parameter in inspect.signature(make).parameters.values()
-            if parameter.kind in plain and parameter.name not in self.given
+            if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
         ]
-        return {option.name: option for option in found if option.kind}
+        return {o.name: o for o in found if o.kind and o.name not in self.given}
 
     @property
     def takes_more(self) -> bool:
@@ -155,9 +154,6 @@ class NamedMaker:
         return {k: (guessed | options)[k].read(v, self.name) for k, v in values.items()}
 
 
-_Keyword = inspect.Parameter.KEYWORD_ONLY
-
-
 def _plugged(group: str) -> dict[str, str]:
     """Targets by name of what installed packages bring; what lies in a current folder is not."""
     found = distributions(path=[path for path in sys.path if path not in ("", os.getcwd())])
@@ -165,14 +161,11 @@ def _plugged(group: str) -> dict[str, str]:
     return {point.name: point.value for point in reversed(points)}  # the first, as imports are
 
 
-@contextlib.contextmanager
-def _refused(what: str, own: bool) -> Iterator[None]:
+def _made(what: str, make: Callable[..., Any], *given: Any, **options: Any) -> Any:
     """Anything can be the dotted path of something: what is no world or agent fails somehow."""
     try:
-        yield
+        return make(*given, **options)
     except TypeError as error:
-        if own:
-            raise
         raise InvalidArgument(f"{what} cannot be made: {error}") from error
 
 
@@ -181,11 +174,9 @@ def _refused(what: str, own: bool) -> Iterator[None]:
 
 def _worlds() -> dict[str, str]:
     """Targets by name of all worlds that have one."""
-    found = dict[str, str]()
-    for family in _FAMILIES:
-        module = f"tacit.{family}.worlds"
-        found |= {name: f"{module}:{name}" for name in importlib.import_module(module).WORLDS}
-    return _plugged(WORLDS) | found
+    modules = [f"tacit.{family}.worlds" for family in _FAMILIES]
+    own = [(name, m) for m in modules for name in importlib.import_module(m).WORLDS]
+    return _plugged(WORLDS) | {name: f"{module}:{name}" for name, module in own}
 
 
 def world_names() -> list[str]:
@@ -229,14 +220,13 @@ horizon=20
     entry = world_entry(kind)
     if imported:
         return _environment(entry, options)
-    own, more = kind in _worlds(), dict[str, Option]()
-    if options and not own and not entry.takes_more:
+    more = dict[str, Option]()
+    if options and kind not in _worlds() and not entry.takes_more:
         # What makes an environment takes, besides its own options, those of any environment.
         more = {k: o for k, o in world_entry("gym").options.items() if k not in entry.options}
     given = entry.read(options, more)
     later = {key: given.pop(key) for key in more if key in given}
-    with _refused(f"world {name!r}", own=own):
-        made = entry.make(**given)
+    made = _made(f"world {name!r}", entry.make, **given)
     return _world_of(made, f"world is {name!r}, which makes no world, but {made!r}", later)
 
 
@@ -288,14 +278,10 @@ def agent_names() -> list[str]:
     return sorted({*BUILT_IN, *_plugged(AGENTS)})
 
 
-def _agent_target(name: str) -> str | None:
-    return BUILT_IN.get(name) or _plugged(AGENTS).get(name)
-
-
 def agent_entry(name: str) -> NamedMaker:
     """The constructor of an agent's name."""
-    target = _AUTO_TARGET if name == AUTO else _agent_target(name) or target_of(name)
-    if target is not None:
+    known = _plugged(AGENTS) | BUILT_IN | {AUTO: _AUTO_TARGET}
+    if (target := known.get(name) or target_of(name)) is not None:
         return NamedMaker(name, target, _GIVEN)
     raise InvalidArgument(
         f"agent is {name!r}, but must be {AUTO} or one of {', '.join(names := agent_names())}"
@@ -303,8 +289,11 @@ def agent_entry(name: str) -> NamedMaker:
     )
 
 
-_KINDS = {"privacy": Literal["joint", "local", "none"], "epsilon": float, "delta": float}
-_BUDGET = {name: Option(name, kind, None) for name, kind in _KINDS.items()}
+_MODELS = Literal["joint", "local", "none"]
+_BUDGET = {
+    name: Option(name, kind, None)
+    for name, kind in {"privacy": _MODELS, "epsilon": float, "delta": float}.items()
+}
 
 
 @dataclass(frozen=True)
@@ -352,11 +341,10 @@ class AgentChoice:
             seed: Of the agent; that of its noise follows from it, as in runs of several seeds.
             **serving: Further options of :func:`tacit.make_agent`.
         """
-        own = _agent_target(split(self.text)[0]) is not None
-        with _refused(f"agent {self.text!r}", own=own):
-            given = {"users": users, "privacy": privacy, "seed": seed, **self.options, **serving}
-            made: Any = self.make(spec, noise_seed=noise_seed(seed), **given)
-        if not own and not hasattr(made, "learn"):
+        given = {"users": users, "privacy": privacy, "seed": seed, **self.options, **serving}
+        given["noise_seed"] = noise_seed(seed)
+        made = _made(f"agent {self.text!r}", self.make, spec, **given)
+        if not hasattr(made, "learn"):
             raise InvalidArgument(f"agent is {self.text!r}, which makes no agent, but {made!r}")
         return made
 

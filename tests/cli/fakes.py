@@ -56,7 +56,7 @@ class Scripted:
         self.spec, self.users, self.privacy, self.seed = spec, users, privacy, seed
         self.never, self.fail, self.refuse = never, fail, refuse
         self.simulated = noise_seed is not None
-        self.form = "counts"
+        self.data_format = "counts"
         self.releases = 0
 
     def _policy(self, good):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
-from tacit import JointDP, registry
-from tacit.simulation.plan import plan
+from tacit import JointDP, LocalDP, NonPrivate, registry
+from tacit.simulation.plan import fewest_users, plan
 from tests.cli.calls import BUDGET, call, content, one_line
 
 
@@ -109,3 +111,16 @@ def test_a_plan_for_a_batch_chooses_it():
     made = content(call("plan", *given, "--json"))
     assert (made["agent"], made["offline"]) == ("fitted_functional_q", True)
     assert made["least_users"] == 11  # two worlds that call for different policies
+
+
+Z = 1.2815515655446004  # one in ten is larger
+
+
+def test_the_fewest_users_of_any_private_method_by_hand():
+    for epsilon in (0.1, 1.0, 10.0):
+        privacy = JointDP(epsilon, 1e-6)
+        assert fewest_users(privacy) == math.ceil(2.0 * Z / privacy.budget.mu)
+    assert fewest_users(JointDP(1.0, 1e-6)) == 11
+    assert fewest_users(JointDP(0.5, 0.0)) == math.ceil(2.0 * math.log(9.0))
+    assert fewest_users(NonPrivate()) == 1
+    assert fewest_users(LocalDP(1.0, 0.0)) is None

@@ -21,14 +21,6 @@ def square(states):
 # Grids.
 
 
-def test_weights_on_a_plane_by_hand():
-    grid = Grid((0.0, 0.0), (2.0, 1.0), (3, 2))
-    # A quarter of the way between 1 and 2, and .4 of the way between 0 and 1.
-    np.testing.assert_allclose(
-        grid([1.25, 0.4]), [0.0, 0.0, 0.75 * 0.6, 0.75 * 0.4, 0.25 * 0.6, 0.25 * 0.4], rtol=1e-15
-    )
-
-
 def test_points_have_a_weight_of_one_and_nothing_else():
     grid = Grid((-1.0, 2.0), (1.0, 6.0), (3, 4))
     assert grid.points[:2].tolist() == [[-1.0, 2.0], [-1.0, 2.0 + 4.0 / 3.0]]

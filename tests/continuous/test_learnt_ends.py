@@ -281,7 +281,7 @@ def learnt(world: Any, users: int, privacy: Any, seed: int = 0, **options: Any) 
 
 def served(agent: Any, world: Any, rng: np.random.Generator) -> Any:
     while agent.block_users:
-        agent.learn(world.simulate(agent.policy, agent.block_users, rng, agent.form))
+        agent.learn(world.simulate(agent.policy, agent.block_users, rng, agent.data_format))
     return agent
 
 

@@ -280,18 +280,6 @@ def test_learns_rewards_and_ends_where_they_are_not_known() -> None:
     assert explorers[0] == 0.5 > 0.3 > explorers[-1] >= FEWEST
 
 
-def test_says_what_it_is_told() -> None:
-    spec = mountain_car().spec
-    for reward, ends, words in (
-        (spec.reward, spec.ends, "known rewards and ends;"),
-        (None, spec.ends, "learnt rewards, known ends;"),
-        (spec.reward, None, "known rewards, learnt ends;"),
-        (None, None, "learnt rewards, learnt ends;"),
-    ):
-        told = replace(spec, reward=reward, ends=ends)
-        assert ModelPosterior(told, 100, NonPrivate()).why.startswith(words)
-
-
 def test_refuses_what_it_cannot_do() -> None:
     with pytest.raises(InvalidArgument, match="a device's own noise"):
         ModelPosterior(SHORT.spec, 100, LocalDP(4.0, 1e-6))

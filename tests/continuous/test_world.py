@@ -18,7 +18,6 @@ from tacit.continuous import (
 from tacit.continuous.world import roll_out
 from tacit.data.episodes import VectorEpisodes
 from tacit.privacy.statistic import StreamedBlock
-from tacit.simulation.permuted import PermutedWorld
 
 RNG = np.random.default_rng
 WORLDS = {"line": line, "plane": plane, "cartpole": cartpole}
@@ -111,21 +110,6 @@ def test_features_that_no_kernel_knows_give_the_same_users(make):
     np.testing.assert_array_equal(one.states, other.states)
     if make is not plane:  # slow without a kernel
         assert world.value(known) == pytest.approx(world.value(unknown), abs=1e-9)
-
-
-@pytest.mark.parametrize("make", [line, cartpole])
-def test_other_labels(make):
-    world = make()
-    swapped = PermutedWorld(world, (1, 0))
-    policy = jagged(world, seed=2, epsilon=0.1)
-    assert swapped.value(policy.relabelled((1, 0))) == world.value(policy)
-    mine = world.simulate(policy, 50, RNG(6), "episodes")
-    for form in ("episodes", "streamed"):
-        theirs = swapped.simulate(policy.relabelled((1, 0)), 50, RNG(6), form)
-        block = theirs.block() if form == "episodes" else next(theirs.parts())
-        np.testing.assert_array_equal(block["states"], mine.states)
-        went = mine.actions >= 0
-        np.testing.assert_array_equal(block["actions"][went], 1 - mine.actions[went])
 
 
 def test_the_end_of_an_episode():

@@ -63,7 +63,7 @@ def serve(agent: Any, world: Any, blocks: int, seed: int = 0) -> None:
     for _ in range(blocks):
         if not agent.block_users:
             return
-        agent.learn(world.simulate(agent.policy, agent.block_users, rng, agent.form))
+        agent.learn(world.simulate(agent.policy, agent.block_users, rng, agent.data_format))
 
 
 @pytest.mark.parametrize(("name", "world", "users", "options"), ROWS)

@@ -1,3 +1,5 @@
+import warnings
+
 import gymnasium
 import numpy as np
 import pytest
@@ -353,6 +355,14 @@ def test_mistakes_are_named(make, message):
 
 
 # Worlds as environments.
+
+
+@pytest.mark.parametrize("name", ["Line", "Dosing", "DoubleIntegrator"])
+def test_worlds_of_vectors_pass_gymnasiums_checker(name):
+    with warnings.catch_warnings():
+        # It warns of boxes without limits, which these are.
+        warnings.simplefilter("ignore")
+        check_env(gymnasium.make(f"tacit/{name}-v0").unwrapped, skip_render_check=True)
 
 
 @pytest.mark.parametrize("name", IDS)

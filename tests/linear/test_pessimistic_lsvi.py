@@ -41,7 +41,9 @@ def test_exact_sums_give_the_optimum_at_no_price() -> None:
 def test_it_learns_from_a_log_and_proves_it() -> None:
     world = simplex(seed=301)
     log = world.simulate(tacit.Policy.uniform(10, 20, 10), 100_000, np.random.default_rng(0))
-    found = tacit.learn_offline(log, world.spec, BUDGET, "uniform", method="features", noise_seed=0)
+    found = tacit.learn_offline(
+        log, world.spec, BUDGET, "uniform", agent=tacit.PessimisticLSVI, noise_seed=0
+    )
     assert found.better
     assert world.value(found.policy) in found.value
     assert world.baseline_value in found.today

@@ -18,7 +18,6 @@ from tacit import Block, Relation, check_statistic
 from tacit.linear import simplex, statistics, sum_loops, two_state
 from tacit.linear.statistics import (
     FeatureSums,
-    occupancy_counts,
     unit_features,
     weighted_grams,
 )
@@ -382,7 +381,7 @@ def test_refusals() -> None:
         FeatureSums(SIGNED, H).vectors(wrong)
     arrays = {"actions": np.zeros((H, S)), "transitions": np.zeros((H, S)), "rewards": nan}
     with pytest.raises(InvalidArgument, match="aggregate block"):
-        occupancy_counts(Block(1, arrays, aggregate=True), (H, S))
+        FeatureSums(SIGNED, H).check(Block(1, arrays, aggregate=True))
 
 
 # Mutants: each of these mistakes is caught by a test above.

@@ -40,7 +40,7 @@ def play(agent: Agent, world: LQWorld, seed: int = 0) -> list[tuple[GainPolicy, 
     """Serves all users; what was published, with the greedy policies."""
     rng, published = np.random.default_rng(seed), []
     while agent.block_users:
-        agent.learn(world.simulate(agent.policy, agent.block_users, rng, agent.form))
+        agent.learn(world.simulate(agent.policy, agent.block_users, rng, agent.data_format))
         published.append((agent.policy, agent.greedy_policy))
     return published
 
@@ -158,9 +158,9 @@ def test_wrong_options_are_refused(options: dict[str, Any], message: str) -> Non
 def test_what_is_chosen_is_said() -> None:
     agent = CertaintyEquivalence(SMALL.spec, 10**6, JOINT, noise_seed=0)
     assert f"control noise {agent.policy.noise:.3g} at first" in agent.why
-    assert agent.form == "episodes"
+    assert agent.data_format == "episodes"
     large = CertaintyEquivalence(SMALL.spec, 10**6, JOINT, schedule="fixed:size=100000")
-    assert large.form == "streamed"
+    assert large.data_format == "streamed"
 
 
 # Parts.

@@ -122,11 +122,11 @@ def test_it_says_what_it_chose(options: Any, kind: str, reason: str) -> None:
 
 
 def test_users_are_summed_one_by_one_only_where_a_clip_needs_it() -> None:
-    assert made(privacy=NonPrivate()).form == "counts"
-    assert made(statistic="counts").form == "occupancy"
-    assert made(statistic="model").form == "episodes"
+    assert made(privacy=NonPrivate()).data_format == "counts"
+    assert made(statistic="counts").data_format == "occupancy"
+    assert made(statistic="model").data_format == "episodes"
     large = made(users=10**9, statistic="model", schedule="fixed:size=1000000")
-    assert large.form == "counts"
+    assert large.data_format == "counts"
     small = made(users=10**9, statistic="model", schedule="fixed:size=10")
     assert small.statistic.l2(Relation.REPLACE_ONE) < large.statistic.l2(Relation.REPLACE_ONE)
 

@@ -24,7 +24,7 @@ ALL = (baselines.input_perturbation, baselines.output_perturbation, baselines.po
 def network_case(clip, rewards):
     """A batch of four users of five steps, all of them at one place: as bad as it can be."""
     Q = paper.Network((1, 4, 2), np.random.default_rng(0))
-    steps = paper.Steps(np.full(20, 0.7), [1] * 20, rewards, np.full(20, 0.2))
+    steps = paper.StepBatch(np.full(20, 0.7), [1] * 20, rewards, np.full(20, 0.2))
     return Q.td_gradient(steps, 0.9, clip)
 
 

@@ -172,7 +172,7 @@ def test_two_reward_functions_move_an_update_by_alpha_eta_at_most() -> None:
         states, actions = rng.random(8), rng.integers(2, size=8).tolist()
         if case == 0:
             states, actions = np.full(8, 0.3), [1] * 8
-        steps = paper.Steps(states, actions, rng.random(8), rng.random(8))
+        steps = paper.StepBatch(states, actions, rng.random(8), rng.random(8))
         moved = eta if case == 0 else eta * rng.uniform(-1, 1, 8)
         others = steps._replace(rewards=steps.rewards + moved)
         change = paper.functional_update(F, steps, setting)

@@ -79,7 +79,7 @@ class Learner:
     def __init__(self, spec, seed=0, noise_seed=None, users=1000, form="counts", fail_at=None):
         if seed == fail_at:
             raise ZeroDivisionError("made to fail")
-        self.spec, self.users, self.form = spec, users, form
+        self.spec, self.users, self.data_format = spec, users, form
         self.privacy = tacit.NonPrivate()
         self.guarantee = None
         self.blocks = Schedule.parse("geometric:growth=1.5,first=30", users).blocks

@@ -185,7 +185,7 @@ def test_large_blocks_are_counted_whole() -> None:
     world = riverswim(4, 8)
     agent = ConcurrentPSRL(world.spec, 10**9, JointDP(1.0, 1e-6), noise_seed=1)
     result = tacit.run(agent, world, seed=1, progress=False)
-    assert agent.form == "pooled"
+    assert agent.data_format == "pooled"
     assert agent.statistic.whole
     assert result.losses[-1] < 0.1
     assert world.value(agent.greedy_policy) > 0.999 * world.optimal_value

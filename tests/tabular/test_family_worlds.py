@@ -113,14 +113,6 @@ def test_tabular_agents_run_on_these_worlds(family):
     assert tacit.run(taught(small), world, seed=2).optimal_value == world.optimal_value
 
 
-def test_a_run_of_other_features_is_not_gone_on_with(family, tmp_path):
-    one, other = (family.random(seed, states=4, actions=3, horizon=4).spec for seed in (7, 8))
-    given = {"users": 100, "privacy": tacit.NonPrivate(), "store": tmp_path / "runs.db"}
-    tacit.UCBVI(one, **given)
-    with pytest.raises(InvalidArgument, match="other arguments"):
-        tacit.UCBVI(other, **given)
-
-
 def test_an_agent_for_other_features_is_refused(family):
     world, other = family.random(9), family.random(10)
     agent = tacit.UCBVI(other.spec, users=100, privacy=tacit.NonPrivate(), noise_seed=0)

@@ -205,7 +205,7 @@ def test_mistakes_are_refused_in_words() -> None:
         ({"privacy": LocalDP(1.0, 1e-6)}, "JointDP"),
         ({"behaviour": "random"}, "behaviour must be a Policy"),
         ({"behaviour": Policy.uniform(2, 4, 3)}, "another world"),
-        ({"method": "magic"}, "method must be"),
+        ({"agent": tacit.UCBVI}, "agent must be one that learns from logs"),
         ({"confidence": 1.0}, "confidence must be"),
         ({"judged": 0.0}, "judged is 0.0"),
         ({"judged": "half"}, "judged is 'half'"),
@@ -230,8 +230,8 @@ def test_agents_pass_all_checks(kind, behaviour) -> None:
     assert not check_agent(make, riverswim(3, 4), users=300).skipped
 
 
-@pytest.mark.parametrize("method", ["returns", "counts"])
-def test_one_record_with_a_tiny_propensity_changes_no_interval(method: str) -> None:
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_record_with_a_tiny_propensity_changes_no_interval(kind) -> None:
     """Hers says that she did what no policy may, and then something that was all but impossible."""
     world = random_mdp(states=5, actions=3, horizon=3, seed=1)
     spec = dataclasses.replace(world.spec, admissible=((0, 1),) * 5)
@@ -242,7 +242,7 @@ def test_one_record_with_a_tiny_propensity_changes_no_interval(method: str) -> N
     actions, strange = log.actions.copy(), chances.copy()
     actions[judges[0], 0], strange[judges[0], 1] = 2, 5e-324
     other = tacit.Episodes(log.states, actions, log.rewards)
-    call = partial(tacit.learn_offline, spec=spec, privacy=JointDP(20.0, 1e-6), method=method)
+    call = partial(tacit.learn_offline, spec=spec, privacy=JointDP(20.0, 1e-6), agent=kind)
     plain = call(log, behaviour=chances, noise_seed=0)
     found = call(other, behaviour=strange, noise_seed=0)
     for one, two in zip(plain.candidates, found.candidates, strict=True):

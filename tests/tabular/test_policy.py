@@ -234,3 +234,19 @@ def test_published_policies_of_vectors_act_as_they_do(tmp_path, number):
         one, two = (np.random.default_rng(seed) for _ in range(2))
         first, second = policy.act(seed % 3, state, one), read.act(seed % 3, state, two)
         np.testing.assert_array_equal(first, second)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"kind": np.str_("tree")}, "does not know it"),
+        ({"gains": np.zeros((2, 2))}, "3 axes"),
+        ({"gains": np.full((1, 1, 1), np.nan)}, "finite"),
+        ({"gains": np.zeros((1, 1, 1), dtype=np.int64)}, "floats"),
+    ],
+)
+def test_wrong_gains_are_refused(tmp_path, changes, message):
+    stored = {"format": 1, "kind": np.str_("gains"), "version": 0, "noise": np.float64(0.0)}
+    np.savez(tmp_path / "bad.npz", **(stored | {"gains": np.zeros((1, 1, 1))} | changes))
+    with pytest.raises(ValueError, match=message):
+        published.load(tmp_path / "bad.npz")

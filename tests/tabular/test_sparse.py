@@ -8,7 +8,7 @@ import pytest
 from tacit import InvalidArgument
 from tacit.tabular.model import FiniteModel, SparseModel, evaluate, optimal, policy_values
 from tacit.tabular.policy import MixedPolicy, Policy, check_policy, uniform_policy
-from tacit.tabular.simulate import simulate_episodes, simulate_streamed
+from tacit.tabular.simulate import simulate, simulate_episodes
 from tacit.tabular.spec import FiniteSpec
 
 S, A, H = 6, 3, 5
@@ -77,7 +77,7 @@ def test_users_are_distributed_as_in_the_dense_model() -> None:
 def test_streamed_users_are_the_same_whenever_they_are_made() -> None:
     sparse, _ = pair(4, everything=False)
     policy = uniform_policy(sparse.spec)
-    block = simulate_streamed(sparse, policy, 70_000, np.random.default_rng(5))
+    block = simulate(sparse, policy, 70_000, np.random.default_rng(5), "streamed")
     once, again = list(block.parts()), list(block.parts())
     assert sum(part.users for part in once) == block.users == 70_000
     assert len(once) > 1

@@ -107,7 +107,7 @@ def test_policies_equal_the_slow_reference(
         before = np.maximum(table, 1e-3)
         before /= before.sum(axis=2, keepdims=True)
         along = agent.algorithm.on_policy(agent.plan)
-        agent.learn(world.simulate(agent.policy, agent.block_users, rng, agent.form))
+        agent.learn(world.simulate(agent.policy, agent.block_users, rng, agent.data_format))
         model = agent.algorithm.model(agent.state, along)
         bonuses = agent.algorithm.value_iteration(model, rng)[1]
         known = Optimistic(model.P, model.r, bonuses)

@@ -16,6 +16,7 @@ import typer
 from tacit.cli import options
 from tacit.cli.options import command, flag
 from tacit.cli.output import print_json, print_table, say
+from tacit.privacy.errors import TacitError
 
 REQUIRED = ("numpy", "scipy", "numba", "sqlalchemy", "gymnasium", "matplotlib", "typer", "rich")
 OPTIONAL = {
@@ -128,22 +129,19 @@ _RUNS = {
 
 def compile_loops() -> None:
     """Runs a little of everything, so that what it compiles is on disk; says how much that was."""
-    import multiprocessing
     import time
-    from concurrent.futures import ProcessPoolExecutor
 
-    from tacit.simulation.workers import progress_bar
+    from tacit.simulation.workers import outcomes, progress_bar
 
     start, (first, *others) = time.perf_counter(), _RUNS
-    loops = 0
-    with (
-        progress_bar("compiling loops", len(_RUNS), True) as advance,
-        ProcessPoolExecutor(os.cpu_count(), multiprocessing.get_context("spawn")) as pool,
-    ):
-        for kinds in ([first], others):
-            for found in pool.map(_run_all, kinds):
-                loops += found
-                advance(1)
+    with progress_bar("compiling loops", len(_RUNS), True) as advance:
+        loops = _run_all(first)
+        advance(1)
+        for _, found in outcomes(_run_all, dict(enumerate(others)), os.cpu_count() or 1):
+            if isinstance(found, str):
+                raise TacitError(f"the loops of common runs were not all compiled: {found}")
+            loops += found
+            advance(1)
     seconds = time.perf_counter() - start
     say(f"{loops} loops were compiled in {seconds:.0f} s; the others were on disk.")
 

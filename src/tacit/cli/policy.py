@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from tacit.cli import options
-from tacit.cli.options import asked, command, given
+from tacit.cli.options import command, given
 from tacit.cli.output import print_help_if_alone, print_json, print_table, say
 from tacit.privacy.errors import CorruptFile, TacitError
 
@@ -46,29 +46,16 @@ def _show(file: _File, as_json: options.Json = False) -> None:
 
 
 @command(app, "policy")
-def _verify(
-    file: _File, store: Annotated[str | None, asked("STORE", "The store of its agent.")] = None
-) -> None:
-    from tacit.cli.ledger import checked
-
-    problem, said = "", dict[str, Any]()
+def _verify(file: _File) -> None:
     try:
         said = _read(file)[1]
-        if "hash" not in said:
-            problem = "it has no hash, so nobody can tell whether it was changed"
-        elif store is not None and "ledger_head" not in said:
-            problem = "it names no entry of a ledger"
-        elif store is not None:
-            with options.open_store(store) as opened:
-                problem = "; ".join(checked(opened, said["ledger_head"])[:3])
+        problem = "" if "hash" in said else "it has no hash, so no change of it can be noticed"
     except TacitError as error:
         problem = str(error)
     if problem:
         typer.echo(f"tacit: {file}: {' '.join(problem.split())}", err=True)
         raise typer.Exit(1)
-    more = "" if store is None else f", and the store has entry {said['ledger_line']}, after which"
-    more += "" if store is None else " it was published"
-    say(f"{file}: well, {said['hash'][:16]}...{more}")
+    say(f"{file}: well, {said['hash'][:16]}...")
 
 
 @command(app, "policy")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -118,27 +118,17 @@ class PolicyGradients(Statistic):
         paid = steps.rewards / max(map(abs, self.spec.reward_range))
         with np.errstate(all="ignore"):
             scores = self.policy.scores(steps.states[:, :-1], steps.actions)
-            policy_gradients(
-                self.policy.features(steps.states),
-                np.ascontiguousarray(scores),
-                paid,
-                steps.valid,
-                steps.ended,
-                self.values,
-                self.discount,
-                self.trace,
-                actor,
-                critic,
-                moments,
-            )
+            made = self.policy.features(steps.states), np.ascontiguousarray(scores)
+            told = paid, steps.valid, steps.ended, self.values, self.discount, self.trace
+            given: Any = *made, *told, actor, critic, moments
+            policy_gradients(*given)
         came = steps.valid.any(axis=1)
         inside, signs = [], np.zeros((n, 2))
         for i, found in enumerate((actor.reshape(n, rows * m), critic)):
-            scaled = scaled_back(found, self.clips[i]) / self.clips[i]
+            inside.append(scaled_back(found, self.clips[i]) / self.clips[i])
             long = np.linalg.norm(found, axis=1) > self.clips[i]
             signs[:, i] = np.where(came, np.where(long, -1.0, 1.0), 0.0)
-            inside.append(scaled)
-        good = np.asarray(np.isfinite(moments).all(axis=(1, 2)))[:, np.newaxis, np.newaxis]
+        good = np.isfinite(moments).all(axis=(1, 2), keepdims=True)
         parts = {
             "actor": inside[0].reshape(n, rows, m),
             "critic": inside[1],
@@ -165,10 +155,9 @@ class ActorCritic(BoxAlgorithm[ActorCriticState]):
     """A policy that is drawn from, and a critic: both move by users' clipped gradients.
 
     Idea: users are served by a policy that draws actions, softmax over numbered ones or Gaussian in
-    a box, linear in public features. Of each block the gradients of users' own episodes are summed,
-    with advantages that are made of the user's data and of what was released before; the next
-    policy is a natural step from there, of a length that depends on how much of the gradient noise
-    explains.
+    a box, linear in public features. The gradients of a block's users, with advantages made of
+    their own data and of earlier releases, are summed; the next policy is a natural step from
+    there, of a length that depends on how much of the gradient noise explains.
 
     Private statistics: :class:`PolicyGradients` of every block, once, with the whole budget. Blocks
     are disjoint.

@@ -16,7 +16,7 @@ from tacit.continuous.statistics import steps_of, vectors_by_part
 from tacit.core.algorithm import BlockInfo, BlockSizes, NoOptions, Plan, Progress
 from tacit.numerics.regression import BlockSums, ridge_inverse
 from tacit.privacy.arguments import positive
-from tacit.privacy.bounds.balls import ACUTE, ball
+from tacit.privacy.bounds.balls import ACUTE, ball, scaled_back
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.sizing import users_above_noise
@@ -100,11 +100,9 @@ class EmbeddingSums(Statistic):
         low, high = self.spec.reward_range
         r = (2.0 * steps.rewards - low - high) / (high - low)
         a, b = MOVING / math.sqrt(2.0), PAYING / math.sqrt(2.0)
-        here, there, valid = at[:, :-1], at[:, 1:], steps.valid
-        over = steps.ended[..., np.newaxis]
+        here, there, valid, over = at[:, :-1], at[:, 1:], steps.valid, steps.ended[..., np.newaxis]
         if self.spec.may_end:
-            there = np.where(over, 0.0, there)
-            moves = np.concatenate([there - here, over], axis=-1)
+            moves = np.concatenate([np.where(over, 0.0, there) - here, over], axis=-1)
         else:
             moves, valid = there - here, valid & ~steps.ended
         y = np.concatenate([here, a * moves, b * r[..., np.newaxis]], axis=-1)
@@ -112,11 +110,7 @@ class EmbeddingSums(Statistic):
         for action in range(A):
             own = y * ((steps.actions == action) & valid)[..., np.newaxis]
             Y[:, action] = own.swapaxes(1, 2) @ own
-        length = np.sqrt((Y**2).sum(axis=(1, 2, 3)))
-        good = np.isfinite(length)
-        factor = np.where(good, self.clip / np.maximum(np.where(good, length, 1.0), self.clip), 0.0)
-        Y = np.where(good[:, np.newaxis, np.newaxis, np.newaxis], Y, 0.0)
-        Y *= factor[:, np.newaxis, np.newaxis, np.newaxis]
+        Y = scaled_back(Y.reshape(len(Y), A * y.shape[-1] ** 2), self.clip).reshape(Y.shape)
         sums = {
             "gram": Y[:, :, :m, :m],
             "moves": Y[:, :, :m, m:-1] / a,
@@ -138,11 +132,11 @@ class Regression(NamedTuple):
 class KernelLSVI(BoxAlgorithm[BlockSums]):
     """Least squares on a kernel's features, for every value function at once.
 
-    Idea: in a kernel MDP what follows a state and an action is linear in z, a kernel's features of
-    the state (:func:`~.features.kernel_features`), and so is the value of an action. A
-    regression of how features move finds it for all value functions at once; fitted value iteration
-    on public states plans, with a bonus for what is uncertain by sampling or by noise. Moves are
-    from where the user is, so that what is not known yet stays where it is.
+    Idea: in a kernel MDP transitions, and values of actions, are linear in z, a kernel's features
+    of the state (:func:`~.kernel_features.kernel_features`). A regression of how features move
+    finds them for all value functions at once; fitted value iteration on public states plans, with
+    a bonus for what is uncertain by sampling or by noise. Moves are from where the user is, so that
+    what is not known yet stays where it is.
 
     Private statistics: :class:`EmbeddingSums` of every block, once, with the whole budget, pooled
     over steps.
@@ -178,9 +172,9 @@ class KernelLSVI(BoxAlgorithm[BlockSums]):
 
     def query(self, state: BlockSums, plan: Plan, block: BlockInfo) -> EmbeddingSums:
         """Sums of users' transitions among features, and of their rewards."""
-        return self._embedding_sums()
+        return self._sums()
 
-    def _embedding_sums(self) -> EmbeddingSums:
+    def _sums(self) -> EmbeddingSums:
         share = _CLIP if self.privacy.private else NO_CLIP
         return EmbeddingSums(self.spec, self.features, share * self.spec.horizon)
 
@@ -277,5 +271,5 @@ class KernelLSVI(BoxAlgorithm[BlockSums]):
     def _block_sizes(self) -> BlockSizes:
         # In users whose steps all are in one direction.
         first = _FIRST / self.spec.horizon
-        users = users_above_noise(self._embedding_sums(), self.privacy, first * self.features.size)
+        users = users_above_noise(self._sums(), self.privacy, first * self.features.size)
         return BlockSizes(first=users, growth=2.0)

@@ -18,10 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.continuous.features import Grid
-from tacit.privacy.bounds.balls import ACUTE, InBall, ball, scaled_back
-from tacit.privacy.budget import Relation
+from tacit.privacy.bounds.balls import ACUTE, InBall, scaled_back
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.statistic import Block, Bools, Floats, Ints, Layout, Part, Statistic
+from tacit.privacy.statistic import Block, Bools, Floats, Ints, Part
 from tacit.privacy.symmetric import pack
 
 if TYPE_CHECKING:
@@ -337,7 +336,7 @@ class ResidualSums(ClippedSums):
 
 
 @dataclass(frozen=True)
-class MeanRewards(Statistic):
+class MeanRewards(InBall):
     """A user's mean reward in a step, over the horizon; nothing after an end.
 
     One part, ``earned``: the sum of a user's rewards over H, from the middle of the rewards' range
@@ -349,16 +348,10 @@ class MeanRewards(Statistic):
     """
 
     spec: BoxSpec
-    name = "mean rewards"
+    clip = 0.5
 
-    @cached_property
-    def layout(self) -> Layout:
-        """``earned``."""
-        return Layout((Part("earned", (1,)),))
-
-    def l2(self, relation: Relation) -> float:
-        """Diameter or radius of an interval of length 1."""
-        return ball(0.5, relation)
+    def __post_init__(self) -> None:
+        self._sums_to(Part("earned", (1,)))
 
     def vectors(self, block: Block) -> Floats:
         """One number for each user."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from tacit.continuous.statistics import finite_array, steps_of, vectors_by_part
-from tacit.privacy.bounds.balls import ACUTE, ball
+from tacit.privacy.bounds.balls import ACUTE, InBall, ball
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, Bools, Floats, Ints, Layout, Part, Statistic
@@ -144,7 +144,7 @@ def _one_hot(bins: Floats, known: Bools) -> Floats:
 
 
 @dataclass(frozen=True, eq=False)
-class TransitionMoments(Statistic):
+class TransitionMoments(InBall):
     """Second moments of users' steps, of length one each, averaged over a user's steps.
 
     A step is y = (metric f, (t - model' f) / scales), with f its features and t what it changed:
@@ -167,7 +167,7 @@ class TransitionMoments(Statistic):
     model: Floats  # (p, outputs)
     scales: Floats  # (outputs,), > 0
     rewards: bool = False
-    name = "moments of moves"
+    clip, apart = 1.0, ACUTE
 
     def __post_init__(self) -> None:
         p, n = self.features.size, self.spec.dimension + int(self.rewards)
@@ -175,16 +175,7 @@ class TransitionMoments(Statistic):
             object.__setattr__(self, name, finite_array(name, getattr(self, name), *shape))
         if not (self.scales > 0.0).all():
             raise InvalidArgument(f"scales must be > 0, got {self.scales}")
-
-    @cached_property
-    def layout(self) -> Layout:
-        """``moments``."""
-        m = self.features.size + len(self.scales)
-        return Layout((Part("moments", (m, m), symmetric=True),))
-
-    def l2(self, relation: Relation) -> float:
-        """Sensitivity, as the class derives it."""
-        return ball(1.0, relation, ACUTE)
+        self._sums_to(Part("moments", (p + n, p + n), symmetric=True))
 
     def vectors(self, block: Block) -> Floats:
         """One matrix for each user."""
@@ -217,7 +208,7 @@ class TransitionMoments(Statistic):
 
 
 @dataclass(frozen=True, eq=False)
-class TerminationMoments(Statistic):
+class TerminationMoments(InBall):
     """Second moments of states that steps lead to, and of a sign: whether the episode ended there.
 
     With z the features of a state that a step leads to, y = (z, 1) if the episode ended there and
@@ -234,17 +225,11 @@ class TerminationMoments(Statistic):
 
     spec: BoxSpec
     features: PolynomialFeatures
-    name = "moments of ends"
+    clip, apart = 1.0, ACUTE
 
-    @cached_property
-    def layout(self) -> Layout:
-        """``moments``."""
+    def __post_init__(self) -> None:
         m = self.features.size + 1
-        return Layout((Part("moments", (m, m), symmetric=True),))
-
-    def l2(self, relation: Relation) -> float:
-        """Sensitivity, as the class derives it."""
-        return ball(1.0, relation, ACUTE)
+        self._sums_to(Part("moments", (m, m), symmetric=True))
 
     def vectors(self, block: Block) -> Floats:
         """One matrix for each user."""

@@ -99,9 +99,9 @@ class VectorWorld(ABC):
         self.check_policy(policy)
         key: Any = "uniform"
         if policy.epsilon < 1.0:
-            known = policy.features, policy.weights.tobytes(), policy.preference
+            known = policy.kind, policy.features, policy.weights.tobytes(), policy.preference
             drawn = policy.epsilon, policy.explorers, policy.bursts, getattr(policy, "sigma", None)
-            key = (policy.kind, *known, *drawn)
+            key = *known, *drawn
         if key not in self._values:
             if len(self._values) >= _KEPT:
                 self._values.clear()

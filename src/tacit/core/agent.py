@@ -232,7 +232,7 @@ class Agent(Uncopyable):
         return self.progress.releases
 
     @property
-    def form(self) -> str:
+    def data_format(self) -> str:
         """In which form simulated users of the next block come."""
         return self.algorithm.data_format(self.progress)
 

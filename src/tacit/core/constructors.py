@@ -74,8 +74,8 @@ def constructor(algorithm: type[Algorithm[Any]]) -> Callable[..., Agent]:
     def make(spec: Any, users: int, privacy: Privacy, **options: Any) -> Agent:
         return make_agent(algorithm, spec, users, privacy, **options)
 
-    public = algorithm.__module__.startswith("tacit.")
-    make.__module__ = "tacit" if public else algorithm.__module__  # where pickle looks for it
+    own = algorithm.__module__.startswith("tacit.")
+    make.__module__ = "tacit" if own else algorithm.__module__  # where pickle looks for it
     make.__name__ = make.__qualname__ = algorithm.__name__
     make.__doc__ = _document(algorithm)
     vars(make).update(algorithm=algorithm, __signature__=_signature(algorithm))

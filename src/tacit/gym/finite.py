@@ -33,8 +33,9 @@ from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, StreamedBlock
 from tacit.tabular.model import FiniteModel
 from tacit.tabular.policy import AnyPolicy, MixedPolicy, Policy, check_policy
+from tacit.tabular.simulate import FORMS
 from tacit.tabular.spec import FiniteSpec
-from tacit.tabular.world import FORMS, FiniteWorld, TabularWorld
+from tacit.tabular.world import FiniteWorld, TabularWorld
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -1,11 +1,8 @@
 """Regressions on noisy sums of features, or on counts of cells, and how they are asked.
 
-Planning needs two things of a step: the mean reward of every state and action, and the expected
-next value of every one for some value functions, each with a width. Noise of known size enters the
-ridge and the widths.
-
-A next value is predicted around the middle c of the values' range: P V = c + P (V - c), because
-probabilities add up to 1. That halves what must be learnt, and the noise on it.
+A model predicts mean rewards and expected next values of all states and actions, with widths. Noise
+of known size enters the ridge and the widths. A next value is predicted around the middle c of the
+values' range, P V = c + P (V - c): that halves what must be learnt, and the noise on it.
 """
 
 from __future__ import annotations
@@ -276,11 +273,7 @@ LinearModel: TypeAlias = SumModel | CellModel
 
 @dataclass(frozen=True, eq=False)
 class LinearEstimator:
-    """Configuration of an estimator; none of its methods changes it.
-
-    Estimators have ``statistic``, the query to a block, ``empty`` and ``added``, the state, and
-    ``model``, regressions on it.
-    """
+    """Configuration of an estimator: a query, sums of its releases, and a model of them."""
 
     spec: LinearSpec
     features: Floats  # phi, (S, A, d), of length at most 1

@@ -41,9 +41,8 @@ class LinearOptions(SumOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.statistic not in ("auto", "features", "counts"):
-            raise InvalidArgument(
-                f"statistic must be auto, features or counts, got {self.statistic!r}"
-            )
+            words = "statistic must be auto, features or counts"
+            raise InvalidArgument(f"{words}, got {self.statistic!r}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,8 +123,7 @@ class LSVIUCB(SumAlgorithm[State]):
 
     def data_format(self, at: Progress) -> Literal["episodes", "occupancy"]:
         """Episodes where a clip or a cap must see users one by one, else sums."""
-        clips = self.estimator.clips(self.one_by_one(at))
-        return "episodes" if clips else "occupancy"
+        return "episodes" if self.estimator.clips(self.one_by_one(at)) else "occupancy"
 
     # Update.
 
@@ -209,11 +207,8 @@ class LSVIUCB(SumAlgorithm[State]):
 def next_variance(means: Floats) -> Floats:
     """Estimated variance of the next optimistic value (S, A), on the safe side.
 
-    The difference of the optimistic and the pessimistic value counts as spread.
-
-    Args:
-        means: Expected next values (4, S, A) of the optimistic, greedy and pessimistic value
-            function, and of the square of the first.
+    ``means`` (4, S, A) are expected next values of the optimistic, the greedy and the pessimistic
+    value function, whose difference counts as spread, and of the square of the first.
     """
     optimistic, _, pessimistic, square = means
     variance = np.maximum(square - optimistic**2, 0.0)

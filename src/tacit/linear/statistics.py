@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -19,8 +19,6 @@ from tacit.numerics.regression import always_one
 from tacit.privacy.bounds.features import SHORTEST, BoundedSteps
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, Floats, Layout, LoopSums, Part
-
-Occupancy: TypeAlias = tuple[NDArray[np.int64], NDArray[np.generic], NDArray[np.generic]]
 
 # The largest table of all phi phi' that is made.
 _OUTER = 1 << 22
@@ -89,15 +87,6 @@ def weighted_grams(features: Floats, weights: Floats) -> Floats:
     for index in np.ndindex(flat.shape[:-1]):
         grams[index] = (table.T * flat[index]) @ table
     return grams
-
-
-def occupancy_counts(block: Block, shape: tuple[int, int]) -> Occupancy:
-    """Actions (H, S), transitions (H, S, S) and reward sums (H, S) of a simulated block."""
-    from tacit.tabular.visits import check_occupancy
-
-    actions, counts, rewards = block["actions"], block["transitions"], block["rewards"]
-    check_occupancy(shape, actions, counts, rewards)
-    return np.asarray(actions, dtype=np.int64), counts, rewards
 
 
 def _unit_weights(weights: ArrayLike, features: Floats, horizon: int) -> Floats:
@@ -180,15 +169,20 @@ class FeatureSums(LoopSums, BoundedSteps):
         else:
             super().check(block)
 
-    def _occupancy(self, block: Block) -> Occupancy:
+    def _occupancy(self, block: Block) -> tuple[NDArray[Any], ...]:
+        """Actions (H, S), transitions (H, S, S) and reward sums (H, S) of a simulated block."""
+        from tacit.tabular.visits import check_occupancy
+
         if self.clips:
             raise InvalidArgument("clipped sums need users one by one, not an aggregate block")
-        return occupancy_counts(block, (self.horizon, self.states))
+        given = block["actions"], block["transitions"], block["rewards"]
+        check_occupancy((self.horizon, self.states), *given)
+        return given
 
     def aggregate(self, block: Block) -> Floats:
-        """From a simulated block whose users followed one policy; see :func:`occupancy_counts`."""
-        actions, counts, rewards = self._occupancy(block)
-        at = np.arange(self.states)
+        """Sums of a simulated block whose users followed one policy."""
+        given, counts, rewards = self._occupancy(block)
+        at, actions = np.arange(self.states), np.asarray(given, dtype=np.int64)
         chosen = self.features[at, actions]  # (H, S, d)
         steps = np.arange(self.horizon)[:, np.newaxis] if len(self._weights) > 1 else 0
         weights = self._weights[steps, at, actions]
@@ -202,7 +196,8 @@ class FeatureSums(LoopSums, BoundedSteps):
         following = np.swapaxes(weighted, 1, 2) @ np.asarray(counts, dtype=np.float64)
         sums = np.asarray(rewards, dtype=np.float64)[..., np.newaxis]
         paid = (np.swapaxes(weighted, 1, 2) @ sums)[..., 0]
-        return self._pack((turned * visits[:, np.newaxis]) @ chosen, following, paid, None)
+        gram = (turned * visits[:, np.newaxis]) @ chosen
+        return self.layout.pack({"gram": gram, "next": following, "rewards": paid})
 
     def _sums(self, block: Block, separate: bool) -> Floats:
         from tacit.linear.sum_loops import sum_features
@@ -215,22 +210,9 @@ class FeatureSums(LoopSums, BoundedSteps):
         following = np.zeros((rows, L, d, self.states))
         paid = np.zeros((rows, L, d))
         limit = self.bound**2 * (1.0 - ROUNDING) if self.clips else math.inf
-        sum_features(
-            *steps,
-            self.features,
-            self._weights,
-            self._lengths,
-            limit,
-            self.gram,
-            self.reward,
-            self.pooled,
-            separate,
-            visits,
-            following,
-            paid,
-        )
-        return self._pack(weighted_grams(self.features, visits), following, paid, rows)
-
-    def _pack(self, gram: Floats, following: Floats, paid: Floats, users: int | None) -> Floats:
-        values = {"gram": gram, "next": following, "rewards": paid}
-        return self.layout.pack(values, users=users)
+        tables = self.features, self._weights, self._lengths
+        how = limit, self.gram, self.reward, self.pooled, separate
+        given: Any = (*steps, *tables, *how, visits, following, paid)
+        sum_features(*given)
+        gram = weighted_grams(self.features, visits)
+        return self.layout.pack({"gram": gram, "next": following, "rewards": paid}, users=rows)

@@ -182,11 +182,7 @@ class MixtureModel:
 
 @dataclass(frozen=True, eq=False)
 class MixtureEstimator:
-    """Configuration of an estimator; none of its methods changes it.
-
-    Estimators have ``statistic``, the query to a block, ``added``, the sums with those of a block,
-    and ``model``, regressions on them.
-    """
+    """Configuration of an estimator: a query, sums of its releases, and a model of them."""
 
     spec: MixtureSpec
     public: PublicFeatures

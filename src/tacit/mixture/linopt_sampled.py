@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit.core.algorithm import BlockInfo, BlockSizes, Floats, Plan, Progress
-from tacit.numerics.regression import BlockSums, ridge_inverse
+from tacit.mixture.estimate import NoisyRegression
+from tacit.numerics.regression import BlockSums, positive_part
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.sizing import users_above_noise
 from tacit.tabular.algorithm import FiniteAlgorithm, OptimismOptions
@@ -66,7 +67,7 @@ class LinOptSampled(FiniteAlgorithm[BlockSums]):
         """No sums."""
         return BlockSums()
 
-    # What is asked: the sums of each block, once, with its whole budget.
+    # Query: the sums of each block, once, with its whole budget.
 
     def query(self, state: BlockSums, plan: Plan, block: BlockInfo) -> Any:
         """Sums for the values that were planned when the block began."""
@@ -92,20 +93,21 @@ class LinOptSampled(FiniteAlgorithm[BlockSums]):
         std = {name: float(np.max(value)) for name, value in release.std.items()}
         return state.added(release.parts, std, std["cross"], release.users)
 
-    # What is estimated.
+    # Plan.
 
-    def fit(self, state: BlockSums) -> tuple[Floats, Floats, Floats]:
-        """Coordinates of the weights, the regularised Gram's inverse, and both sums' noise."""
-        k, prior = self.targets.free, 1e-3 / self.targets.radius**2
-        if not state.parts:
-            return np.zeros(k), np.eye(k) / prior, np.zeros(2)
-        noise = np.array([float(state.noise(name)) for name in ("gram", "cross")])
-        inverse = ridge_inverse(state.scaled("gram"), prior + noise[0] * math.sqrt(k))
-        eta = inverse @ state.scaled("cross")[:, 0]
-        length = float(np.linalg.norm(eta))
-        return eta * min(1.0, self.targets.radius / max(length, 1e-12)), inverse, noise
-
-    # How it is optimistic, and how it plans.
+    def fit(self, state: BlockSums) -> tuple[Floats, NoisyRegression]:
+        """Estimated coordinates of the weights, and their regression."""
+        k, radius = self.targets.free, self.targets.radius
+        gram, cross, noise, scale = np.zeros((k, k)), np.zeros(k), (0.0, 0.0), 0.0
+        if state.parts:
+            gram, cross = state.scaled("gram"), state.scaled("cross")[:, 0]
+            noise = float(state.noise("gram")), float(state.noise("cross"))
+            scale = self.options.scale * _BONUS
+        ridge = 1e-3 / radius**2 + noise[0] * math.sqrt(k)
+        matrix = positive_part(gram) + ridge * np.eye(k)
+        fit = NoisyRegression(matrix, cross, scale, noise, radius / math.sqrt(k))
+        length = float(np.linalg.norm(fit.weights))
+        return fit.weights * min(1.0, radius / max(length, 1e-12)), fit
 
     def plan(
         self, state: BlockSums, last: Plan | None, at: Progress, rng: np.random.Generator
@@ -120,18 +122,13 @@ class LinOptSampled(FiniteAlgorithm[BlockSums]):
             at: Where the run stands.
             rng: Of ties.
         """
-        eta, inverse, noise = self.fit(state)
+        eta, fit = self.fit(state)
         # Of targets, in units of the inputs; the last block's.
-        variance = 1.0 if last is None else last.memory["most"] ** 2
-        scale = self.options.scale * _BONUS if state.parts else 0.0
-        from_noise = noise[1] ** 2 + noise[0] ** 2 * float(eta @ eta)
-        width = partial(_width, scale, inverse, variance, from_noise)
-        # Without privacy nobody is scaled back, which would bias.
+        width = partial(fit.width, variance=1.0 if last is None else last.memory["most"] ** 2)
+        # Without privacy no user is scaled back, which would bias.
         clip = 1.0 if self.privacy.private else 1e9
         policy, greedy, asked = self.targets.plan(eta, width, clip, rng)
         return Plan(self.named(policy), self.named(greedy), asked)
-
-    # Choices made before the first user comes.
 
     def _check(self) -> None:
         if self.privacy.needs_l1:
@@ -144,12 +141,3 @@ class LinOptSampled(FiniteAlgorithm[BlockSums]):
         plan = self.plan(self.init(), None, Progress(), self.problem.rng())
         asked = self.targets.statistic(**plan.memory)
         return BlockSizes(first=users_above_noise(asked, self.privacy, 2.0), growth=1.5)
-
-
-def _width(scale: float, inverse: Floats, variance: float, from_noise: float, x: Floats) -> Floats:
-    """How far off <x, eta> may be; inputs and targets were asked in units of the scale."""
-    turned = x @ inverse
-    leverage = np.maximum((turned * x).sum(axis=-1), 0.0)
-    squares = variance * leverage + from_noise * (turned**2).sum(axis=-1)
-    width: Floats = scale * np.sqrt(squares)
-    return width

@@ -6,7 +6,7 @@ that is proven for what was run, or none and the reason. :mod:`~tacit.papers.bas
 systems that the papers compare with, reconstructed.
 
 These are *simulations*. They take a world, not users; raw data passes through their loops, and
-only the mechanism within is private. Agents that serve people are elsewhere, behind a gate.
+only the mechanism within is private. Agents that serve people are elsewhere, behind a curator.
 """
 
 import importlib

@@ -213,7 +213,7 @@ class Network:
             deltas = (deltas @ W) * (below > 0.0)
         return np.concatenate(parts, axis=1)
 
-    def td_gradient(self, steps: Steps, discount: float, clip: float) -> Floats:
+    def td_gradient(self, steps: StepBatch, discount: float, clip: float) -> Floats:
         """The mean of TD errors times gradients, which are scaled back to length ``clip``."""
         h = self.gradients(steps.states, steps.actions)
         h *= np.minimum(1.0, clip / np.maximum(np.linalg.norm(h, axis=1, keepdims=True), 1e-300))
@@ -251,7 +251,7 @@ class Network:
         return units
 
 
-class Steps(NamedTuple):
+class StepBatch(NamedTuple):
     """A batch of steps of users."""
 
     states: Floats
@@ -290,7 +290,7 @@ class Walk:
             self.total, self.state = 0.0, float(self.rng.random())
         return reward, after
 
-    def batch(self, size: int, act: Callable[[float], tuple[int, Floats]]) -> Steps:
+    def batch(self, size: int, act: Callable[[float], tuple[int, Floats]]) -> StepBatch:
         """So many steps; ``act`` gives the action in a state and what actions are worth there.
 
         Rewards are clipped to their range: the bound is enforced, for any input.
@@ -307,7 +307,7 @@ class Walk:
             action, known = act(self.state)
             rewards[t], nexts[t] = self.step(action, known)
             actions.append(action)
-        return Steps(states, actions, np.clip(rewards, low, high), nexts)
+        return StepBatch(states, actions, np.clip(rewards, low, high), nexts)
 
 
 def functional_q(
@@ -449,7 +449,7 @@ class GridFunction:
         return path
 
 
-def functional_update(F: GridFunction, steps: Steps, setting: Setting) -> Floats:
+def functional_update(F: GridFunction, steps: StepBatch, setting: Setting) -> Floats:
     """The update of F by a batch, before its noise, (m, cells + 1)."""
     change, rate = np.zeros_like(F.values), setting.alpha / len(steps.states)
     for s, a, r, after in zip(*steps, strict=True):

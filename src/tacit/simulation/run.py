@@ -127,7 +127,7 @@ def run(
 
     with progress_bar(f"{_name(agent)} on {world.name}", agent.users, progress) as advance:
         while (block := agent.block_users) > 0:
-            policy, form = agent.policy, agent.form
+            policy, form = agent.policy, agent.data_format
             for kept, found in zip((values, greedy_values), published(), strict=True):
                 kept.append(found)
             clock("simulate")

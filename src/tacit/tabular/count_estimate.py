@@ -101,13 +101,8 @@ class CountEstimate:
             factor = self.noise / np.where(self.reached, std, np.inf)
         noise = std * factor
         ratio = self.reward_noise / self.noise if self.noise > 0.0 else 0.0
-        return Counts(
-            self.transitions * factor[..., np.newaxis],
-            self.rewards * factor,
-            self.reached,
-            noise,
-            noise * ratio,
-        )
+        transitions = self.transitions * factor[..., np.newaxis]
+        return Counts(transitions, self.rewards * factor, self.reached, noise, noise * ratio)
 
 
 # Above this many (step, state) pairs the equations are too many to solve.

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from importlib import import_module
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
@@ -25,7 +25,7 @@ from tacit.core.constructors import make_agent
 from tacit.core.problem import Schedule
 from tacit.data.episodes import Episodes
 from tacit.data.reading import as_numbers, require_shape
-from tacit.privacy.arguments import FilePath, checked_number, instance_of, one_of, whole_number
+from tacit.privacy.arguments import FilePath, checked_number, instance_of, whole_number
 from tacit.privacy.errors import BudgetExceeded, InvalidArgument
 from tacit.privacy.exact import ADDITIONS, CHUNK, grid_step
 from tacit.privacy.guarantee import Guarantee
@@ -44,6 +44,7 @@ from tacit.tabular.return_statistics import (
 from tacit.tabular.spec import FiniteSpec
 
 if TYPE_CHECKING:
+    from tacit.core.agent import Agent
     from tacit.core.problem import Problem
 
 # How bold policies are: the second moment of weights, as predicted.
@@ -53,11 +54,6 @@ _COUNTED, _DOUBTED = 0.2, 0.2
 # Larger blocks are made part by part, where users are simulated.
 _IN_MEMORY = 1 << 17
 _WORDS = ("uniform", "logged", "unknown")
-_METHODS = {
-    "returns": ("tacit.tabular.pessimistic_improvement", "PessimisticImprovement"),
-    "counts": ("tacit.tabular.pessimistic_vi", "PessimisticVI"),
-    "features": ("tacit.linear.pessimistic_lsvi", "PessimisticLSVI"),
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -466,7 +462,7 @@ def learn_offline(
     privacy: Privacy,
     behaviour: Policy | Literal["uniform", "unknown"] | ArrayLike,
     *,
-    method: Literal["returns", "counts", "features"] = "returns",
+    agent: Callable[..., Agent] | None = None,
     confidence: float = 0.95,
     judged: float = 0.5,
     seed: int = 0,
@@ -486,9 +482,8 @@ def learn_offline(
         behaviour: what the users of the log were served: a policy, ``"uniform"`` over what states
             allow, or ``"unknown"``; or propensities (users, H), the probability with which every
             step's action was chosen, where the log has them.
-        method: ``"returns"`` (:class:`tacit.PessimisticImprovement`), ``"counts"``
-            (:class:`tacit.PessimisticVI`), or for specs of linear MDPs ``"features"``
-            (:class:`tacit.PessimisticLSVI`).
+        agent: ``tacit.PessimisticImprovement`` (the default), ``tacit.PessimisticVI``, or for specs
+            of linear MDPs ``tacit.PessimisticLSVI``.
         confidence: with which probability, over users and noise, all intervals hold.
         judged: the share of users who judge.
         seed: of the split and of ties; public.
@@ -503,7 +498,12 @@ def learn_offline(
     (True, True)
     """
     instance_of("episodes", episodes, Episodes)
-    one_of("method", method, tuple(_METHODS))
+    if agent is None:
+        from tacit.tabular.pessimistic_improvement import PessimisticImprovement
+
+        agent = partial(make_agent, PessimisticImprovement)
+    elif not getattr(getattr(agent, "algorithm", None), "offline", False):
+        raise InvalidArgument(f"agent must be one that learns from logs, got {agent!r}")
     judged = checked_number("judged", judged, "in (0, 1)", lambda share: 0.0 < share < 1.0)
     seed = whole_number("seed", seed, least=0)
     propensities = None
@@ -514,9 +514,7 @@ def learn_offline(
     most = getattr(privacy, "episodes_per_user", 0) or episodes.users
     learnt, judges = _split(episodes, judged, np.random.default_rng([seed, 5]), most)
     rows = np.concatenate([learnt, judges])
-    module, kind = _METHODS[method]
-    agent = make_agent(
-        getattr(import_module(module), kind),
+    made = agent(
         spec,
         users=len(rows),
         privacy=privacy,
@@ -532,11 +530,11 @@ def learn_offline(
         data = taken.block()
         if propensities is not None:
             data = Block(data.users, {**data.arrays, "propensities": propensities[part]})
-        if refused := agent.learn(data, taken.user_ids).refused:
+        if refused := made.learn(data, taken.user_ids).refused:
             raise BudgetExceeded(f"{refused} of these users have spent their budgets in this store")
-    algorithm: Any = agent.algorithm
-    found: Recommendation = algorithm.recommendation(agent.state)
-    return replace(found, guarantee=agent.guarantee)
+    algorithm: Any = made.algorithm
+    found: Recommendation = algorithm.recommendation(made.state)
+    return replace(found, guarantee=made.guarantee)
 
 
 def _split(

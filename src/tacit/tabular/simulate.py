@@ -1,19 +1,21 @@
 """Exact simulation of blocks of users in finite worlds.
 
-:func:`simulate_episodes` follows users one by one. :func:`simulate_counts` draws how many of a
-block's users go where, which is all that statistics linear in the counts need: while a policy is
-fixed, users are independent, so the users in a state split over actions, rewards and next states by
-multinomials, at a cost that does not grow with their number. :func:`simulate_occupancy` does the
-same for policies that leave no choice of action, and keeps no counts of the others.
+Episodes follow users one by one. Counts are how many of a block's users go where, which is all that
+statistics linear in the counts need: while a policy is fixed, users are independent, so the users
+in a state split over actions, rewards and next states by multinomials, at a cost that does not grow
+with their number. Occupancy is the same for policies that leave no choice of action, without counts
+of the others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core.world import Form
 from tacit.data.episodes import Episodes
 from tacit.data.sizes import Floats, check_bytes, check_users
 from tacit.privacy.errors import InvalidArgument
@@ -26,39 +28,57 @@ Ints = NDArray[np.int64]
 # compiled once.
 _NO_ACTIONS = np.zeros((1, 1), dtype=np.int64)
 _NO_ACTIONS.setflags(write=False)
-
-
 _NO_CHOICES = np.zeros((1, 1, 1))
 # Users of a part of a streamed block.
 _PART = 1 << 15
 
 
-def simulate_counts(
-    model: FiniteModel,
+FORMS: tuple[Form, ...] = get_args(Form)
+"""Forms in which users come."""
+SPARSE_FORMS: tuple[Form, ...] = ("episodes", "streamed")
+"""The same where only possible transitions are stored: sums would have S A S entries."""
+
+
+def simulate(
+    model: FiniteModel | SparseModel,
     policy: AnyPolicy,
     users: int,
     rng: np.random.Generator,
-    pooled: bool = False,
-) -> Block:
-    """How often a block's users, at most 10^12, did what: the form "counts", or "pooled".
-
-    Those of a mixed policy are split over its components first.
+    form: Form = "episodes",
+) -> Episodes | Block:
+    """A block of users; see :class:`~tacit.core.world.World` for its forms.
 
     Args:
         model: the world.
-        policy: that they follow.
-        users: how many.
+        policy: that they follow; deterministic for occupancy.
+        users: how many, at most 10^12.
         rng: of what they do.
-        pooled: whether sums are over all steps, so that no array of every step is made.
+        form: episodes, all in memory or streamed; or sums, pooled over steps or not.
     """
+    forms = SPARSE_FORMS if isinstance(model, SparseModel) else FORMS
+    if form not in forms:
+        raise InvalidArgument(f"form must be one of {forms} in this world, got {form!r}")
+    check_policy(model, policy)
+    if form == "streamed":
+        return _streamed(model, policy, check_users(users), rng)
+    if form == "episodes" or isinstance(model, SparseModel):
+        return simulate_episodes(model, policy, users, rng)
+    if form == "occupancy":
+        return _occupancy(model, policy, users, rng)
+    return _counts(model, policy, users, rng, pooled=form == "pooled")
+
+
+def _counts(
+    model: FiniteModel, policy: AnyPolicy, users: int, rng: np.random.Generator, pooled: bool
+) -> Block:
+    """Transitions and rewards of users; those of a mixed policy are split over its components."""
     from tacit.tabular.simulate_loops import sum_rewards
 
-    check_policy(model, policy)
     if isinstance(policy, MixedPolicy):
         split = policy.split(check_users(users), rng)
         # With no users at all the first component has the zeros.
         some = np.flatnonzero(split) if users else [0]
-        parts = [simulate_counts(model, policy.components[m], split[m], rng, pooled) for m in some]
+        parts = [_counts(model, policy.components[m], split[m], rng, pooled) for m in some]
         arrays = {name: np.sum([part[name] for part in parts], axis=0) for name in parts[0].arrays}
         return Block(int(users), arrays, aggregate=True)
     steps = 1 if pooled else model.horizon
@@ -78,20 +98,12 @@ def simulate_counts(
     return Block(int(users), {"transitions": transitions, "rewards": rewards}, aggregate=True)
 
 
-def simulate_occupancy(
+def _occupancy(
     model: FiniteModel, policy: AnyPolicy, users: int, rng: np.random.Generator
 ) -> Block:
-    """Counts under a deterministic policy, without the actions that it does not take.
-
-    Args:
-        model: the world.
-        policy: deterministic.
-        users: how many, at most 10^12.
-        rng: of what they do.
-    """
+    """Counts under a deterministic policy, without the actions that it does not take."""
     from tacit.tabular.simulate_loops import sum_rewards
 
-    check_policy(model, policy)
     if isinstance(policy, MixedPolicy) or policy.actions is None:
         kind = "mixed" if isinstance(policy, MixedPolicy) else "stochastic"
         raise InvalidArgument(
@@ -113,19 +125,10 @@ def simulate_occupancy(
     return Block(int(users), arrays, aggregate=True)
 
 
-def simulate_streamed(
+def _streamed(
     model: FiniteModel | SparseModel, policy: AnyPolicy, users: int, rng: np.random.Generator
 ) -> StreamedBlock:
-    """Users one by one, some thousand in memory at a time, the same whenever they are made.
-
-    Args:
-        model: the world.
-        policy: that they follow.
-        users: how many.
-        rng: of what they do.
-    """
-    check_policy(model, policy)
-    users = check_users(users)
+    """Users one by one, some thousand in memory at a time, the same whenever they are made."""
     entropy = rng.integers(2**63, size=2).tolist()
 
     def parts() -> Iterator[Block]:

@@ -41,8 +41,6 @@ class FiniteSpec:
         last_state: whether users' data has the state after their last step. Without, a stationary
             world is learnt from all steps but the last, which is counted on its own.
 
-    >>> FiniteSpec(states=6, actions=2, horizon=20, stationary=True).reward_values
-    (0.0, 1.0)
     >>> FiniteSpec(2, 3, 5, stationary=True, admissible=((0, 2), (1,))).allowed.tolist()
     [[True, False, True], [False, True, False]]
     """
@@ -180,8 +178,8 @@ def check_distributions(name: str, values: ArrayLike, shape: tuple[int, ...]) ->
     good = (array.min(axis=-1) >= 0) & (np.abs(sums - 1.0) <= TOLERANCE)
     if not good.all():
         index = tuple(np.argwhere(~good)[0].tolist()) if good.ndim else ()
-        steps = zip(("step", "state", "action"), index, strict=False)
-        where = ", ".join(f"{word} {i}" for word, i in steps)
+        axes = ("step", "state", "action")
+        where = ", ".join(f"{axis} {i}" for axis, i in zip(axes, index, strict=False))
         row, place = array[index], f"{name} at {where}" if index else name
         wrong = f" with sum 1, but the sum is {float(sums[index])}"
         if (row < 0).any():

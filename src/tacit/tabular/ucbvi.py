@@ -220,8 +220,7 @@ class UCBVI(FiniteAlgorithm[CountEstimate]):
 
     def expected_visits(self, model: TransitionModel, policy: Policy) -> Floats | None:
         """The policy's occupancy (L, S, A) in its own model, by which its counts are weighed."""
-        actions = policy.actions
-        if actions is None:
+        if (actions := policy.actions) is None:
             return None
         P, S = model.P, self.spec.states
         here = np.full(S, 1.0 / S) if self.spec.start is None else np.array(self.spec.start)
@@ -240,9 +239,9 @@ class UCBVI(FiniteAlgorithm[CountEstimate]):
 
     def mixed(self, plans: Mapping[int, Plan], users: Mapping[int, int]) -> Plan:
         """A mixed policy; or one at random, if some followed that: then all cells are counted."""
-        at_random = [plan for plan in plans.values() if not self.on_policy(plan)]
-        if at_random:
-            return Plan(at_random[0].policy, at_random[0].greedy)
+        for plan in plans.values():
+            if not self.on_policy(plan):
+                return Plan(plan.policy, plan.greedy)
         weights = np.array([users[version] for version in plans]) / sum(users.values())
         newest = plans[max(plans)]
         parts = [plan.policy for plan in plans.values()]

@@ -123,19 +123,17 @@ class VisitCounts(LoopSums):
 
     def l2(self, relation: Relation) -> float:
         """L2 sensitivity; the class has the proof."""
-        extra = self.weight**2
-        once, twice = self._most(1, 2), self._most(2, 2)
-        if checked_relation(relation) is Relation.ZERO_OUT:
-            return math.sqrt((1.0 + extra) * once)
-        return math.sqrt(2.0 * once + extra * twice)
+        return math.sqrt(self._apart(relation, 2))
 
     def l1(self, relation: Relation) -> float:
         """L1 sensitivity; the class has the proof."""
-        extra = self.weight
-        once, twice = self._most(1, 1), self._most(2, 1)
+        return self._apart(relation, 1)
+
+    def _apart(self, relation: Relation, power: int) -> float:
+        extra, once = self.weight**power, self._most(1, power)
         if checked_relation(relation) is Relation.ZERO_OUT:
             return (1.0 + extra) * once
-        return 2.0 * once + extra * twice
+        return 2.0 * once + extra * self._most(2, power)
 
     def _most(self, users: int, power: int) -> float:
         """The largest sum of n_i^power when the steps of so many users fall into cells."""
@@ -156,9 +154,8 @@ class VisitCounts(LoopSums):
     @property
     def fractional(self) -> Bools:
         """The reward sums."""
-        layout = self.layout
-        packed: Bools = layout.pack({p.name: p.name == "rewards" for p in layout.parts}) > 0
-        return packed
+        parts = {part.name: part.name == "rewards" for part in self.layout.parts}
+        return np.asarray(self.layout.pack(parts) > 0)
 
     def aggregate(self, block: Block) -> Floats:
         """From transitions and rewards of a simulated block: "counts", "pooled" or "occupancy"."""

@@ -12,7 +12,7 @@ import textwrap
 from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -25,21 +25,12 @@ from tacit.privacy.errors import CorruptFile, InvalidArgument
 from tacit.privacy.files import MALFORMED, only_numbers, parse_json, parse_toml, read_file
 from tacit.tabular.model import FiniteModel, SparseModel, evaluate, optimal
 from tacit.tabular.policy import AnyPolicy, Policy, uniform_policy
-from tacit.tabular.simulate import (
-    simulate_counts,
-    simulate_episodes,
-    simulate_occupancy,
-    simulate_streamed,
-)
+from tacit.tabular.simulate import simulate
 from tacit.tabular.spec import FiniteSpec, check_distributions
 
 if TYPE_CHECKING:
     from tacit.privacy.statistic import Block
 
-FORMS: tuple[str, ...] = get_args(Form)
-"""What such a world hands over."""
-SPARSE_FORMS = ("episodes", "streamed")
-"""The same where only possible transitions are stored: sums would have S A S entries."""
 ROUNDING = 1e-9
 """What an exact product of features and weights may lack by rounding."""
 BERNOULLI: Floats = np.array([0.0, 1.0])
@@ -91,16 +82,7 @@ class FiniteWorld:
             rng: of what they do.
             form: episodes, or sums, whose cost does not grow with the users.
         """
-        forms = SPARSE_FORMS if isinstance(self.model, SparseModel) else FORMS
-        if form not in forms:
-            raise InvalidArgument(f"form must be one of {forms} in this world, got {form!r}")
-        if form == "episodes":
-            return simulate_episodes(self.model, policy, users, rng)
-        if form == "streamed":
-            return simulate_streamed(self.model, policy, users, rng)
-        if form == "occupancy":
-            return simulate_occupancy(self.model, policy, users, rng)
-        return simulate_counts(self.model, policy, users, rng, pooled=form == "pooled")
+        return simulate(self.model, policy, users, rng, form)
 
     def value(self, policy: AnyPolicy) -> float:
         """The expected sum of rewards of an episode under a policy, exactly."""

@@ -238,7 +238,10 @@ def check_protocol(trial: Trial) -> None:
         fits = isinstance(value, kind) and not isinstance(value, bool)
         require(fits, f"{name} is {value!r}, but must be of type {kind.__name__}")
     forms, spec = get_args(Form), trial.world.spec
-    require(agent.form in forms, f"form is {agent.form!r}, but must be one of {forms}")
+    require(
+        agent.data_format in forms,
+        f"data_format is {agent.data_format!r}, but must be one of {forms}",
+    )
     require(
         agent.users == trial.users and agent.releases == 0 and agent.block_users >= 1,
         f"made for {trial.users} users, a fresh agent states users = {agent.users}, "

@@ -192,7 +192,7 @@ def _attributes(value: object) -> list[tuple[str, object]]:
     return [(name, getattr(value, name)) for name in names if not name.startswith("_")]
 
 
-_NAMES = {"policy", "greedy_policy", "block_users", "form", "releases", "users", "state"}
+_NAMES = {"policy", "greedy_policy", "block_users", "data_format", "releases", "users", "state"}
 _NAMES |= {"record", "guarantee"}
 
 

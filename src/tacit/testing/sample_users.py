@@ -69,7 +69,7 @@ def block_of_strangers(block: Block, rng: np.random.Generator, pool: Block | Non
         elif array.dtype.kind == "f":
             values = np.unique(known)
             if values.size == 1:
-                # Where nobody was paid anything, strangers are.
+                # Where all rewards are equal, strangers have others.
                 values = np.append(values, values + 1.0)
             arrays[name] = rng.choice(values, array.shape).astype(array.dtype)
         else:
