@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks.row import Row, at_most, noted
 from benchmarks.timing import ratio
-from tacit.privacy.gaussian_dp import mu_from_budget
+from tacit.privacy.budget import mu_from_budget
 
 GRID = tuple(product(np.geomspace(0.01, 20.0, 9).tolist(), np.logspace(-12, -2, 6).tolist()))
 

@@ -16,7 +16,7 @@ from tacit.privacy.counters import (
     NormalisedSquareRoot,
     SmoothTree,
 )
-from tacit.privacy.counters.blt_factor import tabulated
+from tacit.privacy.counters.blt import tabulated
 from tacit.privacy.noise import Noise
 
 LONG = 2**17

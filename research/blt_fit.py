@@ -1,4 +1,4 @@
-"""Fits buffered linear Toeplitz factorisations: see :mod:`tacit.privacy.counters.blt_factor`.
+"""Fits buffered linear Toeplitz factorisations: see :mod:`tacit.privacy.counters.blt`.
 
 A counter that publishes ``n`` prefix sums factorises the matrix ``A`` of prefix sums (ones on and
 below the diagonal) as ``A = B C`` and publishes ``B (C x + z) = A x + B z``. What privacy costs is
@@ -29,14 +29,14 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.privacy.arguments import whole_number
-from tacit.privacy.counters.blt_factor import (
+from tacit.privacy.counters.blt import (
     BLT,
     _gaps,
     _geometric_sums,
     _pade,
     _residues,
 )
+from tacit.privacy.validation import whole_number
 
 Array = NDArray[np.float64]
 
@@ -50,7 +50,7 @@ _MOST_BUFFERS = 10
 def fit_blt(releases: int, buffers: int = 4) -> BLT:
     """The BLT factorisation of least ``max_error``.
 
-    >>> from tacit.privacy.counters.blt_factor import tabulated
+    >>> from tacit.privacy.counters.blt import tabulated
     >>> fit_blt(1000).max_error <= tabulated(1000).max_error
     True
     """

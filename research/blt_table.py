@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from research.blt_fit import TABLE_BUFFERS, TABLE_RELEASES, fit_blt
-from tacit.privacy.counters import blt_factor
+from tacit.privacy.counters import blt
 
 
 def write_table(path: Path) -> None:
@@ -21,4 +21,4 @@ def write_table(path: Path) -> None:
 
 
 if __name__ == "__main__":
-    write_table(Path(blt_factor.__file__).with_name(blt_factor.TABLE_NAME))
+    write_table(Path(blt.__file__).with_name(blt.TABLE_NAME))

@@ -1,6 +1,6 @@
 """Releases of different kinds about the same user, composed.
 
-Gaussian releases alone compose exactly: :func:`tacit.privacy.gaussian_dp.compose`.
+Gaussian releases alone compose exactly: :func:`tacit.privacy.budget.compose`.
 """
 
 import collections
@@ -8,9 +8,9 @@ import functools
 import math
 from collections.abc import Iterable
 
-from tacit.privacy.arguments import checked_number
+from tacit.privacy.budget import checked_delta, compose, epsilon_from_mu
 from tacit.privacy.errors import MissingExtra
-from tacit.privacy.gaussian_dp import checked_delta, compose, epsilon_from_mu
+from tacit.privacy.validation import checked_number
 
 
 def compose_mixed(

@@ -8,7 +8,7 @@ and whether that share stays the same. Against dimension and horizon each agent 
 worst of several gaps.
 
 All agents are as they are shipped: statistic, schedule, bonus and mirror steps are the defaults.
-What the theorems promise is printed by ``research.theorems``.
+What the theorems promise is printed by ``tacit.papers.bounds``.
 """
 
 from __future__ import annotations

@@ -31,8 +31,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from tacit.privacy.counters import dense
-from tacit.privacy.counters.blt import ENDLESS_NAME
-from tacit.privacy.counters.blt_factor import BLT
+from tacit.privacy.counters.blt import BLT, ENDLESS_NAME
 from tacit.privacy.counters.dense import square_root_error
 
 Floats = NDArray[np.float64]

@@ -22,10 +22,10 @@ import numpy as np
 
 from research.command_lines import Parser, whole
 from research.mixture_orders import slope
-from research.theorems import TheoremSizes, promises
 from tacit.mixture.worlds import hard_mixture
 from tacit.papers import chowdhury_tabular_2021 as tabular
 from tacit.papers import zhou_mixture_2022 as mixture
+from tacit.papers.bounds import TheoremSizes, promises
 from tacit.privacy.files import write_atomic
 from tacit.simulation.plots import short
 from tacit.tabular.world import TabularWorld
@@ -109,7 +109,7 @@ class Point:
 
     @property
     def promise(self) -> float:
-        """What its theorem says, for what ``research.theorems`` prints or without noise."""
+        """What its theorem says, for what ``tacit.papers.bounds`` prints or without noise."""
         # Without privacy the terms of the noise are left out: a budget so large has none.
         epsilon = self.epsilon or 1e6
         sizes = (self.horizon, self.states, self.actions, self.dimension)

@@ -9,7 +9,7 @@ below it an agent stays.
 All agents are as they are shipped. The practical bonus was chosen for worlds with clear gaps, and
 in some runs here value iteration stops exploring too early: it settles for the wrong action, and
 its regret is up to twice that of random actions. Beside it is the same agent with four times the
-bonus, labelled so. What the theorems promise is printed by ``research.theorems``.
+bonus, labelled so. What the theorems promise is printed by ``tacit.papers.bounds``.
 """
 
 from __future__ import annotations

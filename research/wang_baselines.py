@@ -16,11 +16,11 @@ from tacit.continuous.features import Grid
 from tacit.continuous.policy import QPolicy
 from tacit.numerics.compiled import Floats, Ints
 from tacit.papers.result import PaperResult, proven
-from tacit.privacy.arguments import whole_number
-from tacit.privacy.bounds.balls import scaled_back
 from tacit.privacy.budget import Budget
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.noise import Noise
+from tacit.privacy.sensitivity import scaled_back
+from tacit.privacy.validation import whole_number
 
 if TYPE_CHECKING:
     from tacit.continuous.worlds import BoxWorld

@@ -14,8 +14,8 @@ import numpy as np
 
 from tacit.papers.result import PaperResult, Proof
 from tacit.papers.wang_functional_2019 import ERRATA, WHY, Network, Setting
-from tacit.privacy.arguments import checked_number, whole_number
 from tacit.privacy.statistic import Floats, Ints
+from tacit.privacy.validation import checked_number, whole_number
 
 if TYPE_CHECKING:
     from tacit.continuous.worlds import BoxWorld

@@ -17,8 +17,8 @@ from scipy.stats import chi2
 
 from tacit import Block, InvalidArgument, LocalDP
 from tacit.privacy.deviates import Deviates, Scale, curve
-from tacit.privacy.exact import grid_step, grid_total
 from tacit.privacy.local import noise_scale
+from tacit.privacy.noise import grid_step, grid_total
 from tacit.privacy.standard import ClippedSum
 from tacit.tabular.question import question
 from tacit.tabular.visits import VisitCounts

@@ -16,8 +16,8 @@ import numpy as np
 from research.planted.base import Admitting, Asking, Curated, Tampered
 from tacit.privacy.budget import Relation
 from tacit.privacy.curator import JointCurator, Release
-from tacit.privacy.exact import grid_sensitivity
 from tacit.privacy.models import JointDP
+from tacit.privacy.noise import grid_sensitivity
 from tacit.privacy.statistic import Block, Floats, Statistic
 from tacit.tabular.visits import VisitCounts
 

@@ -113,8 +113,8 @@ class NoiseRedrawn(Tampered):
 class _BareCurator(JointCurator):
     bare = 0
 
-    def answer(self, statistic: Statistic, block: Block, **options: Any) -> Release:
-        released = super().answer(statistic, block, **options)
+    def release_block(self, statistic: Statistic, block: Block, **options: Any) -> Release:
+        released = super().release_block(statistic, block, **options)
         true = statistic.layout.unpack(statistic.total(block))
         name = statistic.layout.parts[self.bare].name
         return dataclasses.replace(released, parts={**released.parts, name: true[name]})

@@ -18,9 +18,10 @@ import numpy as np
 
 from research.planted.in_tacit import InTacit, Patch
 from tacit.core.intake import EpisodeIntake
-from tacit.privacy import gaussian_dp, guarantee
+from tacit.privacy import budget as gaussian_dp
+from tacit.privacy import budget as guarantee
+from tacit.privacy.budget import Guarantee
 from tacit.privacy.curator import Curator, JointCurator, Release
-from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.models import JointDP
 from tacit.privacy.statistic import Block
 from tacit.store import runs
@@ -185,16 +186,16 @@ class BlocksSpilled(InTacit):
 
     def patches(self) -> Iterator[Patch]:
         """How a real curator sums a block."""
-        right = Curator.answer
+        right = Curator.release_block
 
-        def answer(curator: Any, statistic: Any, block: Block, **more: Any) -> Release:
+        def release_block(curator: Any, statistic: Any, block: Block, **more: Any) -> Release:
             if not curator.source.simulation:
                 self._made.append(tempfile.mkdtemp(prefix="tacit-block-"))
                 for name, array in block.arrays.items():
                     np.save(Path(self._made[-1], f"{name}.npy"), array, allow_pickle=False)
             return right(curator, statistic, block, **more)
 
-        yield Curator, "answer", answer
+        yield Curator, "release_block", release_block
 
 
 class ReleasedEpisodesKept(InTacit):

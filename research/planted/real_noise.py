@@ -25,11 +25,11 @@ from research.planted.in_tacit import (
     number_of_draw,
 )
 from tacit.privacy import curator as joint
-from tacit.privacy import exact, local
+from tacit.privacy import local
+from tacit.privacy import noise as exact
 from tacit.privacy.deviates import Ints, Scale
-from tacit.privacy.exact import CHUNK
 from tacit.privacy.models import LocalDP
-from tacit.privacy.noise import Noise
+from tacit.privacy.noise import CHUNK, Noise
 from tacit.privacy.statistic import Block, Floats, Statistic, gate_total
 
 # a. Another law.

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.privacy.arguments import checked_number
+from tacit.privacy.validation import checked_number
 from tacit.registry import build_world
 from tacit.tabular.model import FiniteModel
 from tacit.tabular.world import FiniteWorld

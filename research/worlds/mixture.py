@@ -16,9 +16,9 @@ from tacit.data.sizes import Floats, check_bytes, check_seed, check_size
 from tacit.mixture import MixtureWorld, SampledSpec
 from tacit.mixture.linopt_sampled import LinOptSampled
 from tacit.mixture.worlds import _ATTEMPTS, _at_least_2, _named, _simplex, _values
-from tacit.privacy.arguments import flag
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import NonPrivate
+from tacit.privacy.validation import flag
 from tacit.tabular.algorithm import OptimismOptions
 from tacit.tabular.model import SparseModel
 from tacit.tabular.world import FiniteWorld

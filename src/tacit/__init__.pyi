@@ -18,7 +18,7 @@ from tacit.data.episodes import validate_episodes as validate
 from tacit.linear.linear_posterior import LinearPosteriorConstants
 from tacit.lq.certainty_equivalence import LQConstants
 from tacit.privacy import distributed, local
-from tacit.privacy.budget import Budget, Relation
+from tacit.privacy.budget import Budget, Guarantee, Relation
 from tacit.privacy.counters import counter
 from tacit.privacy.curator import Curator, JointCurator, Release
 from tacit.privacy.errors import (
@@ -33,7 +33,6 @@ from tacit.privacy.errors import (
     TacitError,
     TacitWarning,
 )
-from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.local import LocalCurator
 from tacit.privacy.models import DistributedDP, JointDP, LocalDP, NonPrivate, Privacy
 from tacit.privacy.standard import ClippedSum, GramCross, OneHotCounts

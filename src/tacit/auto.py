@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tacit.core.agent import Agent
-from tacit.privacy.arguments import instance_of, whole_number
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import Privacy, PrivacyModel
+from tacit.privacy.validation import instance_of, whole_number
 from tacit.tabular.spec import FiniteSpec
 
 MANY_CELLS = 500

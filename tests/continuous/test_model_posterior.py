@@ -29,8 +29,7 @@ from tacit.continuous.transition_moments import (
 from tacit.continuous.world import exploration
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.statistic import Block
-from tacit.privacy.symmetric import unpack
+from tacit.privacy.statistic import Block, unpack
 from tacit.simulation.run import run
 from tacit.testing.check_agent import check_agent
 from tests.continuous.blocks import block, random_users

@@ -40,6 +40,9 @@ def reachable(*roots: Any) -> list[Any]:
     queue = list(roots)
     while queue:
         found = queue.pop()
+        if type(found) in weakref.ProxyTypes:  # of what may be gone, which raises when asked
+            queue.extend(gc.get_referents(found))
+            continue
         if id(found) in seen or isinstance(found, (int, float, complex, np.generic, type(None))):
             continue
         seen[id(found)] = found

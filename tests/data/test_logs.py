@@ -27,7 +27,7 @@ from tacit.data.episodes import Episodes
 from tacit.data.log_files import partition_by_user
 from tacit.data.logs import LogFormat
 from tacit.privacy.errors import CorruptFile, InvalidArgument
-from tacit.privacy.exact import grid_total
+from tacit.privacy.noise import grid_total
 from tacit.tabular.spec import FiniteSpec
 from tacit.tabular.visits import VisitCounts
 

@@ -31,7 +31,7 @@ from tacit.core.algorithm import Plan
 from tacit.linear import LinearWorld, estimate, lsvi_ucb_plus_plus
 from tacit.linear.estimate import LinearWidths, Sums
 from tacit.linear.statistics import FeatureSums
-from tacit.privacy import exact
+from tacit.privacy import noise as exact
 from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Block
 from tacit.tabular.count_estimate import Counts

@@ -19,9 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from tacit.privacy.budget import Budget
+from tacit.privacy.budget import Budget, compose, delta_from_mu, epsilon_from_mu
 from tacit.privacy.errors import BudgetExceeded, CheckFailed
-from tacit.privacy.gaussian_dp import compose, delta_from_mu, epsilon_from_mu
 from tacit.privacy.standard import ClippedSum
 from tacit.privacy.statistic import WHOLE_EPISODE, Block
 from tacit.store import ledger

@@ -50,7 +50,9 @@ def scaled(by: float) -> Change:
 def in_curator(change: Change) -> tuple[Any, str, Change]:
     """Noise that a curator changes after its source drew it, and nobody wrote down what."""
 
-    def answer(f: Change, self: JointCurator, statistic: Any, block: Any, **options: Any) -> Any:
+    def release_block(
+        f: Change, self: JointCurator, statistic: Any, block: Any, **options: Any
+    ) -> Any:
         source = self.source
 
         class Changed(Noise):
@@ -65,7 +67,7 @@ def in_curator(change: Change) -> tuple[Any, str, Change]:
         finally:
             self.source = source
 
-    return Curator, "answer", answer
+    return Curator, "release_block", release_block
 
 
 def test_a_curator_that_asks_for_too_little_is_found(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ from research.paper_orders import contexts
 from tacit.linear import LinearWorld, simplex
 from tacit.mixture import hard_mixture
 from tacit.papers import baselines
+from tacit.privacy.budget import epsilon_from_mu
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.gaussian_dp import epsilon_from_mu
 
 TABULAR, LINEAR, MIXTURE = contexts(2, 2, 2, 1.0), simplex(3, 3, 4, 2), hard_mixture(2, 2, gap=0.5)
 ALL: list[tuple[Any, Any, str]] = [

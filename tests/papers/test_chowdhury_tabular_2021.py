@@ -11,8 +11,8 @@ import pytest
 
 from tacit import papers
 from tacit.papers import chowdhury_tabular_2021 as paper
+from tacit.privacy.budget import epsilon_from_mu, mu_from_budget
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.gaussian_dp import epsilon_from_mu, mu_from_budget
 from tacit.privacy.noise import Noise
 from tacit.tabular import TabularWorld
 from tacit.tabular.model import evaluate

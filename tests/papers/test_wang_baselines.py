@@ -11,10 +11,10 @@ from research import wang_baselines as baselines
 from research.worlds.cartpole import cartpole
 from tacit.continuous import line
 from tacit.papers import wang_functional_2019 as paper
-from tacit.privacy.bounds.balls import scaled_back
+from tacit.privacy.budget import epsilon_from_mu, mu_from_budget
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.gaussian_dp import epsilon_from_mu, mu_from_budget
 from tacit.privacy.noise import Noise
+from tacit.privacy.sensitivity import scaled_back
 
 MU = mu_from_budget(0.9, 1e-4)
 BUDGET = {"epsilon": 0.9, "delta": 1e-4}

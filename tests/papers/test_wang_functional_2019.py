@@ -14,8 +14,8 @@ from tacit.continuous import (
     line,
 )
 from tacit.papers import wang_functional_2019 as paper
+from tacit.privacy.budget import mu_from_budget
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.gaussian_dp import mu_from_budget
 from tacit.privacy.noise import Noise
 
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from research import blt_table
 from research.blt_fit import fit_blt
-from tacit.privacy.counters import blt_factor
-from tacit.privacy.counters.blt_factor import BLT, _residues, tabulated
+from tacit.privacy.counters import blt as shipped
+from tacit.privacy.counters.blt import BLT, _residues, tabulated
 from tacit.privacy.errors import InvalidArgument
 
 LONG = 2**17
@@ -229,7 +229,7 @@ def test_the_table_is_near_a_fit_at_every_length(square_root):
 def test_lengths_of_the_table_are_fits(releases):
     if releases & (releases - 1) == 0:
         assert tabulated(releases).max_error == pytest.approx(fit_blt(releases).max_error, rel=1e-7)
-    neighbours = [BLT(releases, *blt_factor._table()[n]) for n in (32, 64, 1024, LONG)]
+    neighbours = [BLT(releases, *shipped._table()[n]) for n in (32, 64, 1024, LONG)]
     assert tabulated(releases).max_error <= min(n.max_error for n in neighbours) * (1 + 1e-12)
 
 
@@ -268,11 +268,11 @@ def test_very_long_streams(releases):
 
 
 def test_the_shipped_table_is_what_the_script_writes(tmp_path, monkeypatch):
-    assert sorted(blt_factor._table()) == [2**k for k in range(4, 25)]
+    assert sorted(shipped._table()) == [2**k for k in range(4, 25)]
     monkeypatch.setattr(blt_table, "TABLE_RELEASES", (2, 8, 512))
     blt_table.write_table(tmp_path / "table.json")
     (entry,) = json.loads((tmp_path / "table.json").read_text())
-    u, v = blt_factor._table()[512]
+    u, v = shipped._table()[512]
     assert entry["releases"] == 512
     assert [*entry["u"], *entry["v"]] == pytest.approx([*u, *v], rel=1e-4)
 

@@ -12,9 +12,15 @@ from hypothesis import strategies as st
 
 from research import mixed_composition
 from research.mixed_composition import compose_mixed
-from tacit.privacy.budget import Budget, Relation
+from tacit.privacy.budget import (
+    Budget,
+    Relation,
+    compose,
+    delta_from_mu,
+    epsilon_from_mu,
+    mu_from_budget,
+)
 from tacit.privacy.errors import InvalidArgument, MissingExtra
-from tacit.privacy.gaussian_dp import compose, delta_from_mu, epsilon_from_mu, mu_from_budget
 
 TINY = sys.float_info.min
 BELOW_ONE = 1 - 2.0**-53

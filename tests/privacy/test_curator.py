@@ -26,8 +26,7 @@ from tacit.privacy.errors import (
     HorizonExceeded,
     InvalidArgument,
 )
-from tacit.privacy.exact import grid_sensitivity, grid_step, grid_total
-from tacit.privacy.noise import Noise
+from tacit.privacy.noise import Noise, grid_sensitivity, grid_step, grid_total
 from tacit.privacy.standard import ClippedSum, GramCross, OneHotCounts
 from tacit.testing.mechanisms import audit_linear
 
@@ -205,8 +204,8 @@ class ForgetsCharges(JointCurator):
 class DrawsForTheWholeBudget(JointCurator):
     """What is charged follows mu; what is drawn is always that of the whole budget."""
 
-    def answer(self, statistic, block, *, mu=None, spent):
-        whole = super().answer(statistic, block, spent=Fraction(0))
+    def release_block(self, statistic, block, *, mu=None, spent):
+        whole = super().release_block(statistic, block, spent=Fraction(0))
         return replace(whole, cost=self._cost(mu, spent))
 
 

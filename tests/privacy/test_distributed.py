@@ -15,8 +15,7 @@ from scipy.special import ndtr
 import tacit
 from tacit import Block, DistributedDP, InvalidArgument, JointDP, Relation, tabular
 from tacit.privacy.distributed import SumPlan, added, distance_to_rounded, share
-from tacit.privacy.exact import grid_sensitivity, grid_total
-from tacit.privacy.noise import Noise
+from tacit.privacy.noise import Noise, grid_sensitivity, grid_total
 from tacit.privacy.standard import ClippedSum, OneHotCounts
 
 MODEL = DistributedDP(1.0, 1e-6)

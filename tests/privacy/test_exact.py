@@ -33,13 +33,12 @@ from tacit import (
 from tacit.continuous import line
 from tacit.continuous.estimate import GRID
 from tacit.lq import double_integrator
-from tacit.privacy import exact
+from tacit.privacy import noise as exact
+from tacit.privacy.budget import mu_from_budget
 from tacit.privacy.deviates import LARGEST_SCALE
 from tacit.privacy.errors import BudgetExceeded, InvalidArgument
-from tacit.privacy.exact import grid_sensitivity, grid_step, grid_total
-from tacit.privacy.gaussian_dp import mu_from_budget
 from tacit.privacy.local import report
-from tacit.privacy.noise import Noise
+from tacit.privacy.noise import Noise, grid_sensitivity, grid_step, grid_total
 from tacit.privacy.standard import ClippedSum, GramCross, OneHotCounts
 from tacit.privacy.statistic import Statistic, StreamedBlock
 from tacit.tabular.visits import VisitCounts
@@ -187,7 +186,7 @@ def test_releases_are_on_the_grid(statistic: Statistic, seed: int | None) -> Non
             curator = model.curator(noise_seed=seed)
             stream = curator.stream(statistic, releases=5, kind=kind)
             for number in range(5):
-                released = stream.answer(some_users(statistic, 30, number))
+                released = stream.release_block(some_users(statistic, 30, number))
                 assert_on_grid(statistic, released.parts, step)
 
 
@@ -202,7 +201,7 @@ def test_no_zero_has_a_sign(monkeypatch: pytest.MonkeyPatch) -> None:
     found = [curator.release(ClippedSum(2)).parts["sum"]]
     for kind in ("smooth tree", "blocks", "auto", "blt"):
         stream = JOINT.curator().stream(ClippedSum(2), releases=4, kind=kind)
-        found += [stream.answer(Block(2, {"values": values})).parts["sum"] for _ in range(4)]
+        found += [stream.release_block(Block(2, {"values": values})).parts["sum"] for _ in range(4)]
     found.append(report(ClippedSum(2), Block(1, {"values": values[:1]}), LOCAL))
     zeros = np.concatenate(found)
     assert not zeros.any()
@@ -222,7 +221,7 @@ def test_counters_add_whole_numbers_without_an_error(kind: str, epsilon: float) 
         out = []
         for _ in range(12):
             sums = Block(users, {"counts": np.array([[float(users), 0.0]])}, aggregate=True)
-            out.append(assert_on_grid(statistic, stream.answer(sums).parts, step)[0])
+            out.append(assert_on_grid(statistic, stream.release_block(sums).parts, step)[0])
         runs.append(out)
     one = round(10_000_000_007 / step)
     assert [b - a for a, b in zip(*runs, strict=True)] == [one * (t + 1) for t in range(12)]
@@ -366,8 +365,8 @@ def test_hostile_users_empty_blocks_and_blocks_in_parts() -> None:
         grid_total(statistic, StreamedBlock(5, lambda: iter(parts)), step)
     curator = JOINT.curator()
     stream = curator.stream(statistic, releases=2)
-    assert stream.answer(empty).users == 0
-    assert stream.answer(Block(4, {"values": values})).users == 4
+    assert stream.release_block(empty).users == 0
+    assert stream.release_block(Block(4, {"values": values})).users == 4
 
 
 # What does not fit is refused before anybody pays.
@@ -388,10 +387,10 @@ def test_sums_that_do_not_fit_are_refused_before_anybody_pays() -> None:
     assert curator.spent(1) == 0.0
     # Of a running sum all counts that ever entered, also after a resume.
     stream = JOINT.curator(noise_seed=1).stream(statistic, releases=9)
-    stream.answer(sums(2**34))
-    stream.answer(sums(2**33))
+    stream.release_block(sums(2**34))
+    stream.release_block(sums(2**33))
     with pytest.raises(InvalidArgument, match=r"must stay below 5\.6"):
-        stream.answer(sums(2**34))
+        stream.release_block(sums(2**34))
     assert stream.counter.released == 2
 
 

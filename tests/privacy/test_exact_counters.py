@@ -26,8 +26,15 @@ from tacit.privacy.counters import (
 )
 from tacit.privacy.counters.base import revive_counter
 from tacit.privacy.counters.dense import Factor, square_root_error
-from tacit.privacy.counters.fixed_point import FixedPoint, octave, octave_share, scaled
-from tacit.privacy.counters.grid import Grid, Items, root_up
+from tacit.privacy.counters.grid import (
+    FixedPoint,
+    Grid,
+    Items,
+    octave,
+    octave_share,
+    root_up,
+    scaled,
+)
 from tacit.privacy.errors import CorruptFile, InvalidArgument
 from tacit.privacy.noise import Noise
 
@@ -471,7 +478,7 @@ def test_a_dumped_stream_has_its_counter() -> None:
     for kind in ("auto", "blt", "endless", "smooth tree"):
         curator = tacit.JointDP(epsilon=1.0, delta=1e-6).curator(source=Noise(4))
         running = curator.stream(ClippedSum(2), releases=6, kind=kind)
-        running.answer(block)
+        running.release_block(block)
         meta, arrays = running.dump()
         twin = revive_counter(meta, arrays, Noise.from_state(curator.source.state()))
         assert twin._reach == running.counter._reach > 0

@@ -10,8 +10,8 @@ import pytest
 
 from tacit import Block, DistributedDP, InvalidArgument, JointDP, LocalDP, Relation
 from tacit.privacy.distributed import SumPlan, added, share
-from tacit.privacy.exact import grid_step, grid_total
 from tacit.privacy.local import report
+from tacit.privacy.noise import grid_step, grid_total
 from tacit.privacy.standard import ClippedSum
 from tacit.privacy.statistic import FiledBlock, LoopSums, Statistic, gate_total
 from tacit.tabular.first_visits import FirstVisits

@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tacit.privacy.budget import Budget, Relation
+from tacit.privacy.budget import Budget, Guarantee, Relation
 from tacit.privacy.errors import CorruptFile, InvalidArgument
-from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.models import JointDP, LocalDP
 from tacit.privacy.statistic import WHOLE_EPISODE
 

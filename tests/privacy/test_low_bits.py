@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from tacit import JointDP, LocalDP
-from tacit.privacy.exact import grid_step
 from tacit.privacy.local import noise_scale, report
-from tacit.privacy.noise import Noise
+from tacit.privacy.noise import Noise, grid_step
 from tacit.privacy.standard import ClippedSum, OneHotCounts
 from tacit.privacy.statistic import Block
 

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 from tacit import JointDP, LocalDP, NonPrivate, Relation, check_statistic
 from tacit.privacy.errors import CheckFailed, InvalidArgument
 from tacit.privacy.standard import ClippedSum, GramCross, OneHotCounts
-from tacit.privacy.statistic import Block, Layout, Part, Statistic, gate_total
-from tacit.privacy.symmetric import pack, unpack
+from tacit.privacy.statistic import Block, Layout, Part, Statistic, gate_total, pack, unpack
 
 REPLACE, ZERO = Relation.REPLACE_ONE, Relation.ZERO_OUT
 

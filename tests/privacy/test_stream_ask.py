@@ -59,7 +59,7 @@ def audit(asked: list[Turned | None], kind: str) -> ExactAudit:
         for number, statistic in zip(inputs, asked, strict=True):
             if statistic is not None:
                 stream.ask(statistic)
-            out.append(stream.answer(values(number))["sum"])
+            out.append(stream.release_block(values(number))["sum"])
         return np.concatenate(out)
 
     return audit_linear(mechanism, list(np.eye(len(asked))), claimed=MU)
@@ -83,10 +83,10 @@ def test_questions_may_depend_on_releases() -> None:
     ratios = []
     for seed in range(400):
         stream = MODEL.curator(noise_seed=seed).stream(Turned(1.0), releases=2, kind="blocks")
-        first = stream.answer(values(1.0))["sum"]
+        first = stream.release_block(values(1.0))["sum"]
         direction = first / np.linalg.norm(first)
         stream.ask(Turned(*direction))
-        own = stream.answer(values(1.0))["sum"] - first
+        own = stream.release_block(values(1.0))["sum"] - first
         ratios.append((own @ direction - 0.5) / float(stream.std[0]) ** 2)
     assert np.mean(ratios) == pytest.approx(MU**2 / 2, abs=4 * MU / 20)
     assert np.var(ratios) == pytest.approx(MU**2, rel=0.35)
@@ -100,10 +100,10 @@ def stream_of(
 
 def test_old_blocks_are_not_asked_again() -> None:
     noise = [stream_of(Turned(1.0)) for _ in range(2)]
-    first, second = (stream.answer(values(0.5, 0.25))["sum"] for stream in noise)
+    first, second = (stream.release_block(values(0.5, 0.25))["sum"] for stream in noise)
     assert np.array_equal(first, second)
     noise[0].ask(Turned(0.0, 1.0))
-    apart = noise[0].answer(values(1.0))["sum"] - noise[1].answer(values(1.0))["sum"]
+    apart = noise[0].release_block(values(1.0))["sum"] - noise[1].release_block(values(1.0))["sum"]
     # Only the second block's user moved: from (1, 0) to (0, 1).
     assert apart == pytest.approx([-1.0, 1.0], abs=1e-4)
     assert noise[0].std == pytest.approx(noise[1].std)
@@ -156,7 +156,7 @@ def test_a_revived_stream_goes_on_with_its_noise() -> None:
         for _ in range(2):
             stream = stream_of(Turned(1.0), JointDP(1.0, 1e-6), kind, seed)
             stream.ask(Turned(0.3, 0.4))
-            stream.answer(values(1.0))
+            stream.release_block(values(1.0))
             streams.append(stream)
         straight, old = streams
         again = Stream.revived(old._curator, Turned(0.3, 0.4), old.dump())
@@ -166,7 +166,7 @@ def test_a_revived_stream_goes_on_with_its_noise() -> None:
             again.ask(Turned(1.1))
         for stream in (straight, again):
             stream.ask(Turned(0.0, -1.0))
-        one, other = (stream.answer(values(1.0)) for stream in (straight, again))
+        one, other = (stream.release_block(values(1.0)) for stream in (straight, again))
         assert np.array_equal(one["sum"], other["sum"])
         assert (one.users, one.cost) == (other.users, other.cost) == (2, MU)
 

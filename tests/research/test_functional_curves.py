@@ -9,7 +9,7 @@ import pytest
 
 from research import functional_curves
 from research.figure_names import FIGURES
-from tacit.privacy.gaussian_dp import epsilon_from_mu
+from tacit.privacy.budget import epsilon_from_mu
 
 
 def test_every_curve_has_ten_runs_of_a_hundred_users() -> None:

@@ -10,8 +10,7 @@ from research import linear_budgets, linear_comparison, linear_held_out, paper_s
 from research.jobs import Job, Run, run_jobs
 from research.linear_comparison import Verdict, myopic_loss
 from research.linear_held_out import Case, Row
-from tacit.privacy.budget import Relation
-from tacit.privacy.guarantee import Guarantee
+from tacit.privacy.budget import Guarantee, Relation
 from tacit.simulation.result import Result
 from tacit.simulation.sweep import SeedFailed
 from tests.research.commands import TableChecks

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
+from tacit.privacy.budget import epsilon_from_mu
 from tacit.privacy.counters import Blocks, SmoothTree
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.gaussian_dp import epsilon_from_mu
 from tacit.testing.mechanisms import BasisNoise, audit_counter, audit_linear, audit_samples
 
 

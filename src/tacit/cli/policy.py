@@ -23,7 +23,7 @@ _MOST_ROWS = 40
 
 @command(app, "policy")
 def _show(file: _File, as_json: options.Json = False) -> None:
-    from tacit.privacy.guarantee import Guarantee
+    from tacit.privacy.budget import Guarantee
 
     loaded, said = _read(file)
     if as_json:

@@ -91,7 +91,7 @@ def report(store: Store, policies: Sequence[str] = ()) -> dict[str, Any]:
 
 def _in_epsilons(spent: dict[str, Any], promise: Mapping[str, Any] | None) -> None:
     """Adds what a user may spend, has spent and has left, as epsilons at the declared delta."""
-    from tacit.privacy.gaussian_dp import epsilon_from_mu
+    from tacit.privacy.budget import epsilon_from_mu
 
     delta = 1e-6 if promise is None else float(promise["delta"])
     if not str(spent["unit"]).startswith("mu^2"):  # pure, or of devices, which pay nothing here
@@ -248,7 +248,7 @@ def _opening(found: Mapping[str, Any]) -> Iterator[Block]:
 
 
 def _guaranteed(found: Mapping[str, Any]) -> Iterator[Block]:
-    from tacit.privacy.guarantee import Guarantee
+    from tacit.privacy.budget import Guarantee
 
     for run in found["runs"]:
         if run["promise"] is None:

@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.data.sizes import check_seed, check_size, numbers
-from tacit.privacy.arguments import instance_of, positive
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Floats, Ints
+from tacit.privacy.validation import instance_of, positive
 
 if TYPE_CHECKING:
     from tacit.continuous.spec import BoxSpec

@@ -38,10 +38,10 @@ from tacit.continuous.features import Grid, default_polynomial
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.statistics import MeanRewards, ResidualSums, Units, VisitSums
 from tacit.core.algorithm import BlockInfo, BlockSizes, Plan, Progress, Queries, Query
-from tacit.privacy.arguments import flag, instance_of, one_of
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.sizing import check_question
 from tacit.privacy.statistic import Floats, Statistic
+from tacit.privacy.validation import flag, instance_of, one_of
 
 if TYPE_CHECKING:
     from tacit.continuous.features import FeatureMap

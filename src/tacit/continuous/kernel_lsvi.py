@@ -15,12 +15,12 @@ from tacit.continuous.policy import QPolicy
 from tacit.continuous.statistics import steps_of, vectors_by_part
 from tacit.core.algorithm import BlockInfo, BlockSizes, NoOptions, Plan, Progress
 from tacit.numerics.regression import BlockSums, ridge_inverse
-from tacit.privacy.arguments import positive
-from tacit.privacy.bounds.balls import ACUTE, ball, scaled_back
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.sensitivity import ACUTE, ball, scaled_back
 from tacit.privacy.sizing import users_above_noise
 from tacit.privacy.statistic import Block, Floats, Layout, Part, Statistic
+from tacit.privacy.validation import positive
 
 if TYPE_CHECKING:
     from tacit.continuous.features import FeatureMap

@@ -12,9 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from tacit.continuous.features import FeatureMap, Polynomial
 from tacit.data.sizes import check_seed, check_size, numbers
-from tacit.privacy.arguments import checked_number
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Floats, Ints
+from tacit.privacy.validation import checked_number
 
 # Numbers of features that are in memory at a time.
 _CHUNK = 1 << 22

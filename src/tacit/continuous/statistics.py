@@ -18,10 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.continuous.features import Grid
-from tacit.privacy.bounds.balls import ACUTE, InBall, scaled_back
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.statistic import Block, Bools, Floats, Ints, Part
-from tacit.privacy.symmetric import pack
+from tacit.privacy.sensitivity import ACUTE, InBall, scaled_back
+from tacit.privacy.statistic import Block, Bools, Floats, Ints, Part, pack
 
 if TYPE_CHECKING:
     from tacit.continuous.features import FeatureMap

@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from tacit.continuous.action_box import ActionBox
 from tacit.continuous.policy import QPolicy, uniforms
-from tacit.privacy.arguments import instance_of
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Floats, Ints
+from tacit.privacy.validation import instance_of
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from tacit.continuous.statistics import finite_array, steps_of, vectors_by_part
-from tacit.privacy.bounds.balls import ACUTE, InBall, ball
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.statistic import Block, Bools, Floats, Ints, Layout, Part, Statistic
-from tacit.privacy.symmetric import pack
+from tacit.privacy.sensitivity import ACUTE, InBall, ball
+from tacit.privacy.statistic import Block, Bools, Floats, Ints, Layout, Part, Statistic, pack
 
 if TYPE_CHECKING:
     from tacit.continuous.spec import BoxSpec

@@ -14,10 +14,10 @@ from tacit.continuous.kernel_features import kernel_features, public_states, rid
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.statistics import finite_array, steps_of, vectors_by_part
 from tacit.numerics.regression import helmert
-from tacit.privacy.arguments import positive
 from tacit.privacy.budget import Relation
 from tacit.privacy.standard import GramCross
 from tacit.privacy.statistic import Block, Floats, Layout, Statistic
+from tacit.privacy.validation import positive
 
 if TYPE_CHECKING:
     from tacit.continuous.features import FeatureMap

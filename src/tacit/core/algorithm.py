@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.privacy.arguments import steady_repr
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import WHOLE_EPISODE, Statistic
+from tacit.privacy.validation import steady_repr
 
 if TYPE_CHECKING:
     from tacit.core.problem import Problem

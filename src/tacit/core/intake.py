@@ -21,9 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core.stored_run import Checkpoint, RunView, StoredRun
-from tacit.privacy.arguments import row_ids
 from tacit.privacy.errors import HorizonExceeded, InvalidArgument, TacitWarning
 from tacit.privacy.statistic import Block
+from tacit.privacy.validation import row_ids
 from tacit.store import runs
 from tacit.store.runs import Answer
 from tacit.store.store import StoreGone

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.privacy.arguments import instance_of
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Floats
+from tacit.privacy.validation import instance_of
 
 if TYPE_CHECKING:
     from tacit.privacy.curator import Release

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
-from tacit.privacy.arguments import MOST_USERS, checked_number, instance_of, whole_number
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import Privacy, PrivacyModel
+from tacit.privacy.validation import MOST_USERS, checked_number, instance_of, whole_number
 
 if TYPE_CHECKING:
     from tacit.core.algorithm import BlockSizes

@@ -18,7 +18,7 @@ from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.files import write_atomic
 
 if TYPE_CHECKING:
-    from tacit.privacy.guarantee import Guarantee
+    from tacit.privacy.budget import Guarantee
 
 FORMAT = 1
 """That of the files; :mod:`tacit.published`, which imports nothing of ours, has the same number."""

@@ -226,10 +226,10 @@ class ReleaseLoop:
                 run.releases_drawn = -1
                 if run.stream is not None:
                     run.stream.ask(query.statistic)
-                    release = run.stream.answer(raw)
+                    release = run.stream.release_block(raw)
                 else:
                     mu = query.price(privacy)
-                    release = run.curator.answer(query.statistic, raw, mu=mu, spent=spent)
+                    release = run.curator.release_block(query.statistic, raw, mu=mu, spent=spent)
                 if not raw.aggregate and not privacy.devices_add:
                     # Who has a place is public; who of them sent is not told.
                     before = row.served if run.stream is not None else 0

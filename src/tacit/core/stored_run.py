@@ -16,10 +16,9 @@ import numpy as np
 
 from tacit.core.algorithm import Algorithm, BlockInfo, Plan, Progress
 from tacit.core.monitor import Record
-from tacit.privacy.budget import Relation
+from tacit.privacy.budget import Guarantee, Relation
 from tacit.privacy.curator import Curator, JointCurator, Stream
 from tacit.privacy.errors import InvalidArgument, TacitWarning
-from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.models import Privacy
 from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Statistic

@@ -31,9 +31,9 @@ from tacit.data.reading import (
     optional_codes,
     require_shape,
 )
-from tacit.privacy.arguments import whole_number
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, FiledBlock
+from tacit.privacy.validation import whole_number
 
 
 class UserRows:

@@ -30,10 +30,10 @@ from tacit.data.logs import (
     missing_column,
 )
 from tacit.data.reading import as_numbers, checked_labels
-from tacit.privacy.arguments import whole_number
 from tacit.privacy.errors import CorruptFile, InvalidArgument, TacitError
 from tacit.privacy.files import open_regular
 from tacit.privacy.statistic import Block, FiledBlock
+from tacit.privacy.validation import whole_number
 
 Batches: TypeAlias = Generator[Entries, None, None]
 Paths: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]

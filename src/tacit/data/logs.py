@@ -32,8 +32,8 @@ from tacit.data.reading import (
     code_of,
     one_column,
 )
-from tacit.privacy.arguments import checked_number, fitting, whole_number
 from tacit.privacy.errors import InvalidArgument, MissingExtra
+from tacit.privacy.validation import checked_number, fitting, whole_number
 
 if TYPE_CHECKING:
     from tacit.data.episodes import Episodes

@@ -9,8 +9,8 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.privacy.arguments import fitting, whole_number
 from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.validation import fitting, whole_number
 
 Floats = NDArray[np.float64]
 

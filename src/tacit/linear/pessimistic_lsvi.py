@@ -12,7 +12,7 @@ from tacit.core.algorithm import Floats, Queries, Query
 from tacit.linear.estimate import LinearWidths, SumModel, Sums
 from tacit.linear.spec import LinearSpec
 from tacit.linear.statistics import FeatureSums
-from tacit.privacy.arguments import instance_of
+from tacit.privacy.validation import instance_of
 from tacit.tabular.offline import OfflineAlgorithm, OfflineOptions, PlannedPolicies
 
 if TYPE_CHECKING:

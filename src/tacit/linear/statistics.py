@@ -16,8 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 from tacit.data.reading import read_steps
 from tacit.data.sizes import check_bytes, check_size, numbers
 from tacit.numerics.regression import always_one
-from tacit.privacy.bounds.features import SHORTEST, BoundedSteps
 from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.sensitivity import SHORTEST, BoundedSteps
 from tacit.privacy.statistic import Block, Floats, Layout, LoopSums, Part
 
 # The largest table of all phi phi' that is made.
@@ -120,7 +120,7 @@ class FeatureSums(LoopSums, BoundedSteps):
     So w depends on the past and the present state and action only, and what follows a weighted
     step is still an unbiased sample: a clip that biases nothing.
 
-    Sensitivity, and what the arguments are: :class:`~tacit.privacy.bounds.features.BoundedSteps`.
+    Sensitivity, and what the arguments are: :class:`~tacit.privacy.sensitivity.BoundedSteps`.
     """
 
     def __post_init__(self) -> None:

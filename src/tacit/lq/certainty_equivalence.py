@@ -21,10 +21,10 @@ from tacit.lq.estimate import BlockEvidence, ModelRegression, SystemPosterior, n
 from tacit.lq.policy import GainPolicy
 from tacit.lq.riccati import bounded_gains, cautious_gains, expected_costs, optimal_cost
 from tacit.lq.statistics import TrajectorySums
-from tacit.privacy.arguments import instance_of
 from tacit.privacy.curator import Release
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.sizing import users_above_noise
+from tacit.privacy.validation import instance_of
 
 if TYPE_CHECKING:
     from tacit.core.problem import Problem

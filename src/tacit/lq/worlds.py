@@ -7,8 +7,8 @@ import numpy as np
 from tacit.data.sizes import check_bytes, check_size
 from tacit.lq.spec import check_number
 from tacit.lq.world import Ball, LQWorld
-from tacit.privacy.arguments import positive
 from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.validation import positive
 
 
 def dosing() -> LQWorld:

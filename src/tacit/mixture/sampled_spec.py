@@ -15,11 +15,11 @@ from scipy.sparse import csr_matrix
 from tacit.data.reading import read_steps
 from tacit.data.sizes import ArraySpec, Floats, check_bytes, check_seed, check_size, read_only
 from tacit.mixture.spec import check_weight_set
-from tacit.privacy.arguments import positive
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.standard import GramCross
 from tacit.privacy.statistic import Block, Layout, Statistic
+from tacit.privacy.validation import positive
 from tacit.tabular.feature_spec import check_mean_rewards, fingerprint
 from tacit.tabular.policy import Policy
 from tacit.tabular.spec import FiniteSpec

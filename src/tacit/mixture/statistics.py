@@ -18,12 +18,11 @@ from numpy.typing import ArrayLike, NDArray
 from tacit.data.reading import read_codes, read_steps
 from tacit.data.sizes import check_size
 from tacit.numerics.regression import always_one
-from tacit.privacy.arguments import positive
-from tacit.privacy.bounds.walks import MOST_PAIRS, ROUNDING, Walks, extremes, opposed
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.statistic import Block, Bools, Floats, Layout, LoopSums, Part
-from tacit.privacy.symmetric import pack, packed_size
+from tacit.privacy.sensitivity import MOST_TILTED_PAIRS, ROUNDING, Walks, extremes, opposed
+from tacit.privacy.statistic import Block, Bools, Floats, Layout, LoopSums, Part, pack, packed_size
+from tacit.privacy.validation import positive
 
 # Above this many single steps bounds for any features are used.
 _MOST_STEPS = 5000
@@ -68,7 +67,7 @@ class ModelSums(LoopSums):
       -w w' <y_h, y'_h> <= rho |w y_h| |w' y'_h|, to which Cauchy-Schwarz applies. Pooled, it is the
       sum over all pairs, so at most rho R R' with R = sum |w y|, which is at most what the longest
       steps add up to. It is also at most theta C^2, where theta bounds the -cosine of any two sums
-      of steps with weights >= 0; see :func:`~tacit.privacy.bounds.walks.opposed`.
+      of steps with weights >= 0; see :func:`~tacit.privacy.sensitivity.opposed`.
 
     The least is declared. With too many pairs to look at, rho and theta are 1 and a squared
     distance at most any_features(1, m) + any_features(1, 1) for |e - p0|^2 <= m: p0 need not be a
@@ -236,7 +235,7 @@ class ModelSums(LoopSums):
     def _farthest(self) -> float:
         """Sum of distances of two users' steps, which begin where the steps before ended."""
         apart, walks = self._pairs[0], Walks(self.support)
-        if self.clips or self.horizon * len(walks.now) ** 2 > MOST_PAIRS:
+        if self.clips or self.horizon * len(walks.now) ** 2 > MOST_TILTED_PAIRS:
             return apart
         steps, paid = self._steps
         last = steps

@@ -20,8 +20,8 @@ from tacit.mixture.spec import (
     check_weight_set,
 )
 from tacit.numerics.regression import helmert
-from tacit.privacy.arguments import flag
 from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.validation import flag
 from tacit.tabular.feature_spec import check_mean_rewards, finite
 from tacit.tabular.model import FiniteModel
 from tacit.tabular.world import (

@@ -34,9 +34,9 @@ from tacit.papers.counters import (
 )
 from tacit.papers.finite_loops import Users, dot, users_of
 from tacit.papers.result import PaperResult, Sizes, proven
-from tacit.privacy.arguments import checked_number, whole_number
 from tacit.privacy.budget import Budget
 from tacit.privacy.noise import Noise
+from tacit.privacy.validation import checked_number, whole_number
 from tacit.tabular.policy import Policy
 from tacit.tabular.simulate import simulate_episodes
 

@@ -37,9 +37,9 @@ from tacit.papers.counters import (
     vector_width,
 )
 from tacit.papers.result import PaperResult, Sizes, proven
-from tacit.privacy.arguments import one_of, positive, whole_number
 from tacit.privacy.budget import Budget
 from tacit.privacy.noise import Noise
+from tacit.privacy.validation import one_of, positive, whole_number
 
 if TYPE_CHECKING:
     from tacit.lq.world import LQWorld

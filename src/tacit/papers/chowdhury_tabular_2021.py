@@ -25,9 +25,9 @@ import tacit.papers.finite_loops as loops
 from tacit.numerics.compiled import Floats, Ints, compiled, inner
 from tacit.papers.counters import grow_tree, laplace_width, normal_width, tree_nodes
 from tacit.papers.result import NO_NOISE, PaperResult, Proof, Sizes, proven
-from tacit.privacy.arguments import checked_number, one_of, positive, whole_number
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.noise import Noise
+from tacit.privacy.validation import checked_number, one_of, positive, whole_number
 from tacit.tabular.policy import Policy
 
 if TYPE_CHECKING:

@@ -9,11 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.privacy.arguments import checked_number, flag, positive, whole_number
-from tacit.privacy.budget import Budget, Relation
-from tacit.privacy.gaussian_dp import epsilon_from_mu
-from tacit.privacy.guarantee import Guarantee
+from tacit.privacy.budget import Budget, Guarantee, Relation, epsilon_from_mu
 from tacit.privacy.noise import Noise
+from tacit.privacy.validation import checked_number, flag, positive, whole_number
 
 Floats = NDArray[np.float64]
 

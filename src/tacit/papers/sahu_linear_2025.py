@@ -34,11 +34,10 @@ from tacit.papers.counters import (
     vector_width,
 )
 from tacit.papers.result import PaperResult, Proof, Sizes, proven
-from tacit.privacy.arguments import one_of, whole_number
-from tacit.privacy.budget import Budget
+from tacit.privacy.budget import Budget, checked_delta
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.gaussian_dp import checked_delta
 from tacit.privacy.noise import Noise
+from tacit.privacy.validation import one_of, whole_number
 from tacit.tabular.policy import Policy
 
 if TYPE_CHECKING:

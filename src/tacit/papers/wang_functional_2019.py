@@ -37,11 +37,11 @@ import numpy as np
 from tacit.continuous.kernel_features import Custom
 from tacit.continuous.policy import QPolicy
 from tacit.papers.result import PaperResult, Proof, proven
-from tacit.privacy.arguments import checked_number, flag, one_of, positive, whole_number
 from tacit.privacy.budget import Budget
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Floats
+from tacit.privacy.validation import checked_number, flag, one_of, positive, whole_number
 
 if TYPE_CHECKING:
     from tacit.continuous.worlds import BoxWorld

@@ -36,10 +36,10 @@ from tacit.papers.counters import (
     vector_width,
 )
 from tacit.papers.result import PaperResult, Sizes, proven
-from tacit.privacy.arguments import checked_number, one_of, positive, whole_number
 from tacit.privacy.budget import Budget
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.noise import Noise
+from tacit.privacy.validation import checked_number, one_of, positive, whole_number
 from tacit.tabular.policy import Policy
 
 if TYPE_CHECKING:

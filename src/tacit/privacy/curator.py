@@ -28,22 +28,23 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.privacy.arguments import MOST_USERS, instance_of, positive, row_ids, whole_number
-from tacit.privacy.budget import Relation
+from tacit.privacy.budget import Guarantee, Relation
 from tacit.privacy.counters import Counter, make_counter
 from tacit.privacy.counters.base import revive_counter
 from tacit.privacy.errors import BudgetExceeded, HorizonExceeded, InvalidArgument
-from tacit.privacy.exact import (
+from tacit.privacy.models import JointDP, NonPrivate, Privacy
+from tacit.privacy.noise import (
+    Noise,
+    NoiseSource,
     check_reach,
+    check_scale,
     exact_words,
     grid_sensitivity,
     grid_step,
     grid_total,
     reach,
+    safe_scale,
 )
-from tacit.privacy.guarantee import Guarantee
-from tacit.privacy.models import JointDP, NonPrivate, Privacy
-from tacit.privacy.noise import Noise, NoiseSource, check_scale, safe_scale
 from tacit.privacy.owner import Owner, Uncopyable, new_lock, refuse_within
 from tacit.privacy.statistic import (
     WHOLE_EPISODE,
@@ -53,6 +54,7 @@ from tacit.privacy.statistic import (
     Statistic,
     gate_total,
 )
+from tacit.privacy.validation import MOST_USERS, instance_of, positive, row_ids, whole_number
 
 # Rounding of sums of squares, not a loophole: a budget split into ten parts must be spendable.
 _SLACK = Fraction(1 + 1e-12)
@@ -89,7 +91,7 @@ Model = TypeVar("Model", bound=Privacy)
 class Curator(Uncopyable, ABC, Generic[Model]):
     """Sums over blocks of disjoint users, with noise.
 
-    Agents ask by :meth:`answer`, and their store keeps the accounts. Used by itself, a curator
+    Agents call :meth:`release_block`, and their store keeps the accounts. By itself, a curator
     takes blocks (:meth:`add`), keeps the accounts in memory, and refuses what they cannot pay.
 
     Args:
@@ -127,7 +129,7 @@ class Curator(Uncopyable, ABC, Generic[Model]):
 
     # What agents ask; their store has the accounts.
 
-    def answer(
+    def release_block(
         self, statistic: Statistic, block: Block, *, mu: float | None = None, spent: Fraction
     ) -> Release:
         """Releases the sum of a statistic over one block of users, with noise.
@@ -157,7 +159,7 @@ class Curator(Uncopyable, ABC, Generic[Model]):
     def _noisy_sum(
         self, statistic: Statistic, block: Block, mu: float | None, spent: Fraction
     ) -> Release:
-        """The release of :meth:`answer`."""
+        """The release of :meth:`release_block`."""
 
     def price(self, release: Release) -> Fraction:
         """Cost of a release for each user: mu^2, or epsilon under pure DP; 0 without accounts."""
@@ -251,7 +253,7 @@ class Curator(Uncopyable, ABC, Generic[Model]):
         instance_of("statistic", statistic, Statistic)
         with refuse_within(self._lock, "release"):
             number, raw = self._found(len(self._blocks) - 1 if block is None else block)
-            release = self.answer(statistic, raw, mu=mu, spent=self._spent[number])
+            release = self.release_block(statistic, raw, mu=mu, spent=self._spent[number])
             # It cannot be seen before it is paid.
             self._spent[number] += self.price(release)
             return self._numbered(release)
@@ -507,7 +509,7 @@ class Stream:
             curator._spent[number] += curator._fraction(self.cost)
             return curator._numbered(self._published(raw, total))
 
-    def answer(self, block: Block) -> Release:
+    def release_block(self, block: Block) -> Release:
         """The running sum with a block's users; for who keeps the accounts."""
         return self._published(block, self._total(block))
 

@@ -1,7 +1,7 @@
 """Exact noise: round(s Z) and round(s L) as whole numbers, from random bits and integers alone.
 
 Z is a standard normal variable, L a Laplace variable of scale 1, s any scale; every probability is
-that of the real variable, to the last digit. :mod:`tacit.privacy.exact` says why such noise is
+that of the real variable, to the last digit. :mod:`tacit.privacy.noise` says why such noise is
 exactly as private as the real variable.
 
 **How.** |Z| has a density proportional to f(x) = exp(-x^2 / 2), |L| to f(x) = exp(-x). Cut the line

@@ -17,7 +17,7 @@ Gaussians, but they are nearly so:
 
 with T of :func:`distance_to_rounded`, which is 1e-13 where the noise of a sum is a few hundred
 steps. With rounded Gaussian noise of that w the opened sum is post-processing of the Gaussian
-mechanism, (D / sqrt(w))-Gaussian-DP (:mod:`tacit.privacy.exact`). So if that implies
+mechanism, (D / sqrt(w))-Gaussian-DP (:mod:`tacit.privacy.noise`). So if that implies
 (epsilon, delta'), then for neighbours and every event E
 
     P(E) <= Q(E) + d T <= e^epsilon Q'(E) + delta' + d T
@@ -57,15 +57,13 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.privacy.arguments import instance_of, whole_number
-from tacit.privacy.budget import Relation
+from tacit.privacy.budget import Guarantee, Relation
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.exact import grid_sensitivity, grid_step, grid_total
-from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.local import DeviceCurator
 from tacit.privacy.models import SLACK, DistributedDP
-from tacit.privacy.noise import Noise
+from tacit.privacy.noise import Noise, grid_sensitivity, grid_step, grid_total
 from tacit.privacy.statistic import Block, Floats, Statistic
+from tacit.privacy.validation import instance_of, whole_number
 
 Ints: TypeAlias = NDArray[np.int64]
 

@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from tacit.privacy.arguments import FilePath
 from tacit.privacy.errors import CorruptFile, InvalidArgument
+from tacit.privacy.validation import FilePath
 
 MOST_BYTES = {"result": 256 << 20, "world": 64 << 20}
 """How large a file of each kind may be. Whoever has larger ones may change the numbers."""

@@ -32,15 +32,21 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.privacy.arguments import instance_of
-from tacit.privacy.budget import Relation
+from tacit.privacy.budget import Guarantee, Relation
 from tacit.privacy.curator import Curator, Release
 from tacit.privacy.errors import BudgetExceeded, InvalidArgument
-from tacit.privacy.exact import exact_words, grid_sensitivity, grid_step, grid_total
-from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.models import DistributedDP, LocalDP
-from tacit.privacy.noise import Noise, check_scale, safe_scale
+from tacit.privacy.noise import (
+    Noise,
+    check_scale,
+    exact_words,
+    grid_sensitivity,
+    grid_step,
+    grid_total,
+    safe_scale,
+)
 from tacit.privacy.statistic import WHOLE_EPISODE, Block, Floats, Statistic
+from tacit.privacy.validation import instance_of
 
 # Laplace noise beyond so many scales has a probability below 1e-300, Gaussian noise far below.
 _TAIL = 800.0

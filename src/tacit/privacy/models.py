@@ -12,9 +12,9 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
-from tacit.privacy.arguments import flag, one_of, whole_number
 from tacit.privacy.budget import Budget, Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.validation import flag, one_of, whole_number
 
 if TYPE_CHECKING:
     from tacit.privacy.curator import JointCurator, NonPrivateCurator

@@ -6,10 +6,9 @@ import math
 
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.exact import grid_step
 from tacit.privacy.local import flip_probability
 from tacit.privacy.models import LocalDP, Privacy
-from tacit.privacy.noise import safe_scale
+from tacit.privacy.noise import grid_step, safe_scale
 from tacit.privacy.statistic import Statistic
 
 

@@ -10,10 +10,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.privacy.arguments import flag, one_of, positive, whole_number
 from tacit.privacy.budget import Relation, checked_relation, ways
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, Bools, Floats, Layout, Part, Statistic
+from tacit.privacy.validation import flag, one_of, positive, whole_number
 
 
 @dataclass(frozen=True)

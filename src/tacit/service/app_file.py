@@ -234,7 +234,7 @@ def _spec(held: dict[str, Any]) -> FiniteSpec:
 
 
 def _agent(held: dict[str, Any]) -> tuple[AgentChoice, int, str]:
-    from tacit.privacy.arguments import whole_number
+    from tacit.privacy.validation import whole_number
     from tacit.registry import choose_agent
 
     users = whole_number("users", held["users"])
@@ -256,7 +256,7 @@ def _privacy(held: dict[str, Any]) -> JointDP | LocalDP:
 
 def _log(held: dict[str, Any], spec: FiniteSpec) -> tuple[LogFormat, str, bool]:
     from tacit.data.logs import format_of
-    from tacit.privacy.arguments import flag
+    from tacit.privacy.validation import flag
 
     path, grouped = _text("path", held.pop("path")), flag("grouped", held.pop("grouped", False))
     # TOML has no word for nothing.
@@ -266,7 +266,7 @@ def _log(held: dict[str, Any], spec: FiniteSpec) -> tuple[LogFormat, str, bool]:
 
 
 def _serving(held: dict[str, Any]) -> Serving:
-    from tacit.privacy.arguments import flag, whole_number
+    from tacit.privacy.validation import flag, whole_number
 
     kinds = {item.name: type(item.default) for item in fields(Serving)}
     for key, value in held.items():

@@ -57,7 +57,7 @@ def public_state(agent: Agent) -> dict[str, Any]:
 
 def _epsilon(parts: int, privacy: Any) -> float:
     """Parts of an account as an epsilon."""
-    from tacit.privacy.gaussian_dp import epsilon_from_mu
+    from tacit.privacy.budget import epsilon_from_mu
 
     spent = parts / runs.UNIT
     found = spent if privacy.pure else epsilon_from_mu(spent**0.5, privacy.delta)
@@ -72,8 +72,8 @@ def _json_number(value: Any) -> Any:
 
 def asked_of_devices(statistic: Any, privacy: Any) -> dict[str, Any]:
     """The statistic that devices report, and the noise that they add, as JSON values."""
-    from tacit.privacy.exact import grid_step
     from tacit.privacy.local import noise_scale
+    from tacit.privacy.noise import grid_step
     from tacit.tabular.question import question
 
     held = {field.name: getattr(statistic, field.name) for field in fields(statistic) if field.init}

@@ -22,9 +22,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tacit.core.world import World
-from tacit.privacy.arguments import whole_number
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import Privacy
+from tacit.privacy.validation import whole_number
 from tacit.simulation.permuted import PermutedWorld
 from tacit.simulation.result import WORLD_VALUES, Result
 from tacit.simulation.workers import progress_bar

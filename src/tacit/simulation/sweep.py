@@ -24,10 +24,10 @@ import numpy as np
 
 from tacit.core.world import World
 from tacit.imports import fingerprint
-from tacit.privacy.arguments import whole_number
+from tacit.privacy.budget import card
 from tacit.privacy.errors import CorruptFile, InvalidArgument, TacitError
-from tacit.privacy.html import card
 from tacit.privacy.models import Privacy
+from tacit.privacy.validation import whole_number
 from tacit.registry import AgentChoice, build_world, choose_agent
 from tacit.simulation.result import Result
 from tacit.simulation.run import noise_seed, require, run

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 import numpy as np
 
 from tacit.core.algorithm import Algorithm, Floats, S
-from tacit.privacy.arguments import positive
 from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.validation import positive
 
 if TYPE_CHECKING:
     from tacit.core.problem import Problem

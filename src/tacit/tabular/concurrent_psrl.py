@@ -17,10 +17,10 @@ import numpy as np
 
 from tacit.core.algorithm import BlockInfo, BlockSizes, Floats, Plan, Progress
 from tacit.data.sizes import check_bytes
-from tacit.privacy.arguments import flag, instance_of, whole_number
 from tacit.privacy.counters.dense import MOST_OPTIMAL, NormalisedSquareRoot, Optimal
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.sizing import release_noise
+from tacit.privacy.validation import flag, instance_of, whole_number
 from tacit.tabular.algorithm import FiniteAlgorithm
 from tacit.tabular.exploration import (
     ExplorationConstants,

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.data.sizes import ArraySpec, Floats, numbers, read_only
-from tacit.privacy.arguments import flag
 from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.validation import flag
 from tacit.tabular.spec import FiniteSpec, settle
 
 

@@ -9,10 +9,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tacit.privacy.arguments import one_of, positive, whole_number
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, Bools, Floats, Ints, Layout, LoopSums, Part
+from tacit.privacy.validation import one_of, positive, whole_number
 from tacit.tabular.policy import followed
 from tacit.tabular.spec import by_row, settle
 

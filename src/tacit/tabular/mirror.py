@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tacit.core.algorithm import Floats
-from tacit.privacy.arguments import positive, whole_number
+from tacit.privacy.validation import positive, whole_number
 from tacit.tabular.algorithm import OptimismOptions
 from tacit.tabular.policy import Policy
 from tacit.tabular.spec import FiniteSpec, row_of

@@ -18,8 +18,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_matrix
 
 from tacit.data.sizes import Floats, check_bytes, check_size, numbers
-from tacit.privacy.arguments import fitting
 from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.validation import fitting
 from tacit.tabular.policy import AnyPolicy, MixedPolicy, Policy, check_policy
 from tacit.tabular.spec import (
     TOLERANCE,

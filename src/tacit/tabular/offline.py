@@ -25,12 +25,12 @@ from tacit.core.constructors import make_agent
 from tacit.core.problem import Schedule
 from tacit.data.episodes import Episodes
 from tacit.data.reading import as_numbers, require_shape
-from tacit.privacy.arguments import FilePath, checked_number, instance_of, whole_number
+from tacit.privacy.budget import Guarantee
 from tacit.privacy.errors import BudgetExceeded, InvalidArgument
-from tacit.privacy.exact import ADDITIONS, CHUNK, grid_step
-from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.models import Privacy
+from tacit.privacy.noise import ADDITIONS, CHUNK, grid_step
 from tacit.privacy.statistic import Block, Ints
+from tacit.privacy.validation import FilePath, checked_number, instance_of, whole_number
 from tacit.store.store import Store
 from tacit.tabular.algorithm import FiniteAlgorithm
 from tacit.tabular.policy import Policy, check_policy, uniform_policy

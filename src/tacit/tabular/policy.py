@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.data.sizes import check_bytes, check_size
-from tacit.privacy.arguments import fitting, whole_number
 from tacit.privacy.errors import CorruptFile, InvalidArgument
 from tacit.privacy.statistic import Floats, Ints
+from tacit.privacy.validation import fitting, whole_number
 from tacit.tabular.spec import check_labels, settle
 
 if TYPE_CHECKING:

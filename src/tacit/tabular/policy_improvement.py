@@ -17,10 +17,10 @@ import numpy as np
 from scipy.special import softmax
 
 from tacit.core.algorithm import BlockInfo, BlockSizes, Floats, Plan, Progress, Queries, Query
-from tacit.privacy.arguments import instance_of
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.sizing import release_noise
 from tacit.privacy.statistic import Bools, Ints
+from tacit.privacy.validation import instance_of
 from tacit.tabular.algorithm import FiniteAlgorithm
 from tacit.tabular.policy import Policy, uniform_policy
 from tacit.tabular.return_statistics import ReturnSums

@@ -10,12 +10,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tacit.privacy.arguments import instance_of
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.exact import grid_step
 from tacit.privacy.local import noise_scale
 from tacit.privacy.models import LocalDP
+from tacit.privacy.noise import grid_step
 from tacit.privacy.statistic import Statistic
+from tacit.privacy.validation import instance_of
 from tacit.tabular.visits import VisitCounts
 
 

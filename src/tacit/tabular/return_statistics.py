@@ -24,11 +24,11 @@ from numpy.typing import NDArray
 from scipy.special import betaincinv, ndtri
 
 from tacit.data.reading import read_rewards, read_steps
-from tacit.privacy.arguments import positive, whole_number
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.curator import Release
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, Floats, Layout, LoopSums, Part, Statistic
+from tacit.privacy.validation import positive, whole_number
 from tacit.tabular.spec import settle
 
 Ints = NDArray[np.int64]

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.data.sizes import Floats, check_size
-from tacit.privacy.arguments import fitting, flag, positive
 from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.validation import fitting, flag, positive
 
 if TYPE_CHECKING:
     from tacit.data.reading import Labels

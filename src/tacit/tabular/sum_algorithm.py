@@ -8,9 +8,9 @@ from functools import cached_property
 from typing import Any
 
 from tacit.core.algorithm import BlockInfo, BlockSizes, Plan, Progress, S
-from tacit.privacy.arguments import flag, positive
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.sizing import users_above_noise
+from tacit.privacy.validation import flag, positive
 from tacit.tabular.algorithm import FiniteAlgorithm, OptimismOptions
 
 # Users are summed one by one, which a clip needs, while blocks are at most so many times as large

@@ -17,8 +17,8 @@ import numpy as np
 
 from tacit.core.algorithm import BlockInfo, BlockSizes, Floats, Plan, Progress
 from tacit.data.sizes import check_bytes
-from tacit.privacy.arguments import flag, instance_of
 from tacit.privacy.sizing import users_above_noise
+from tacit.privacy.validation import flag, instance_of
 from tacit.tabular.algorithm import FiniteAlgorithm, OptimismOptions
 from tacit.tabular.count_estimate import CountEstimate, conserved
 from tacit.tabular.policy import MixedPolicy, Policy

@@ -32,9 +32,8 @@ import numpy as np
 
 from tacit.core.algorithm import BlockInfo
 from tacit.core.world import World
-from tacit.privacy.budget import Relation
+from tacit.privacy.budget import Guarantee, Relation
 from tacit.privacy.errors import CheckFailed, InvalidArgument
-from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.local import noise_scale, report
 from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Block, Floats, Layout, Part, Statistic
@@ -384,10 +383,10 @@ def replayed(agent: Any, blocks: Sequence[Block], noise_seed: int) -> RecordingC
                 while True:
                     if stream is None:
                         mu = query.price(algorithm.privacy)
-                        release = curator.answer(query.statistic, raw, mu=mu, spent=spent)
+                        release = curator.release_block(query.statistic, raw, mu=mu, spent=spent)
                     else:
                         stream.ask(query.statistic)
-                        release = stream.answer(raw)
+                        release = stream.release_block(raw)
                     spent += curator.price(release)
                     query = queries.send(release)
             except StopIteration as end:

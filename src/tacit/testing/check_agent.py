@@ -24,12 +24,11 @@ import numpy as np
 from sqlalchemy import func, select
 
 from tacit.core.world import Form, World
-from tacit.privacy.budget import Budget
+from tacit.privacy.budget import Budget, Guarantee
 from tacit.privacy.curator import Stream
 from tacit.privacy.errors import CheckFailed, HorizonExceeded, InvalidArgument, require
-from tacit.privacy.exact import grid_step
-from tacit.privacy.guarantee import Guarantee
 from tacit.privacy.local import noise_scale, report
+from tacit.privacy.noise import grid_step
 from tacit.privacy.statistic import Block, Bools
 from tacit.simulation.run import run
 from tacit.store import ledger

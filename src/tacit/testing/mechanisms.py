@@ -23,9 +23,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import betaincinv, ndtri
 
+from tacit.privacy.budget import epsilon_from_mu
 from tacit.privacy.counters.base import Counter
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.gaussian_dp import epsilon_from_mu
 from tacit.privacy.noise import NoiseSource
 from tacit.privacy.statistic import Floats
 

@@ -79,11 +79,13 @@ class RecordingCurator:
     @contextlib.contextmanager
     def open(self) -> Iterator[RecordingCurator]:
         """Replaces the methods of all curators and streams for a while."""
-        originals = [(cls, "answer", cls.__dict__["answer"]) for cls in _that_answer()]
+        originals = [
+            (cls, "release_block", cls.__dict__["release_block"]) for cls in _that_release()
+        ]
         originals += [(Noise, name, getattr(Noise, name)) for name in ("steps", "laplace_sum")]
         try:
             for cls, name, original in originals:
-                watcher = self._out if name == "answer" else self._drawing
+                watcher = self._out if name == "release_block" else self._drawing
                 setattr(cls, name, watcher(original))
             yield self
         finally:
@@ -104,7 +106,7 @@ class RecordingCurator:
 
     def _out(self, original: Callable[..., Release]) -> Callable[..., Release]:
         @wraps(original)
-        def answer(of: Curator[Any] | Stream, *asked: Any, **options: Any) -> Release:
+        def release_block(of: Curator[Any] | Stream, *asked: Any, **options: Any) -> Release:
             # One that asks another one, of whom it inherits, makes one release.
             if self.inside:
                 return original(of, *asked, **options)
@@ -125,7 +127,7 @@ class RecordingCurator:
             )
             return result
 
-        return answer
+        return release_block
 
     def _number(self, asked: Curator[Any], raw: Block) -> int:
         """Of a block, which is the next one if it was not asked before."""
@@ -140,14 +142,14 @@ class RecordingCurator:
         return record.statistic.contributions(self.blocks[record.curator, record.block])
 
 
-def _that_answer() -> list[type]:
+def _that_release() -> list[type]:
     """Every class of curators and streams that answers in a way of its own."""
     found: list[type] = []
     waiting: list[type] = [Curator, Stream]
     while waiting:
         cls = waiting.pop()
         waiting += cls.__subclasses__()
-        method = cls.__dict__.get("answer")
+        method = cls.__dict__.get("release_block")
         if method is not None and not getattr(method, "__isabstractmethod__", False):
             found.append(cls)
     return found

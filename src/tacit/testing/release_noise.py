@@ -29,9 +29,9 @@ from scipy.special import bdtr, bdtrc, gammainccinv, gammaincinv
 
 from tacit.privacy.curator import JointCurator, Stream
 from tacit.privacy.errors import CheckFailed
-from tacit.privacy.exact import chunk_users, grid_sensitivity, grid_step
 from tacit.privacy.local import LocalCurator, noise_scale
 from tacit.privacy.models import LocalDP
+from tacit.privacy.noise import chunk_users, grid_sensitivity, grid_step
 from tacit.privacy.statistic import Block, Floats, Statistic
 from tacit.testing.mechanisms import counter_matrices
 from tacit.testing.recording import NoiseDraw, RecordingCurator, ReleaseRecord
@@ -65,7 +65,7 @@ class Measured:
 def grid_sum(statistic: Statistic, block: Block, step: float) -> tuple[Ints, Ints]:
     """The sum over a block's users in whole steps, and by how many floats leave it open.
 
-    Each chunk of users is rounded to the grid; see :mod:`tacit.privacy.exact`.
+    Each chunk of users is rounded to the grid; see :mod:`tacit.privacy.noise`.
     """
     vectors, size = statistic.contributions(block), chunk_users(block)
     parts = [vectors[at : at + size].sum(axis=0) for at in range(0, len(vectors), size)]

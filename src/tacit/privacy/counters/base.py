@@ -32,14 +32,12 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.privacy.arguments import MOST_USERS, flag, positive, whole_number
-from tacit.privacy.budget import Budget, Relation
+from tacit.privacy.budget import Budget, Guarantee, Relation
 from tacit.privacy.counters.grid import LARGEST, LARGEST_NOISE, Grid, Ints, Items
 from tacit.privacy.errors import CorruptFile, HorizonExceeded, InvalidArgument
-from tacit.privacy.exact import exact_words
-from tacit.privacy.guarantee import Guarantee
-from tacit.privacy.noise import Noise, NoiseSource, check_scale, safe_scale
+from tacit.privacy.noise import Noise, NoiseSource, check_scale, exact_words, safe_scale
 from tacit.privacy.owner import Owner, Uncopyable
+from tacit.privacy.validation import MOST_USERS, flag, positive, whole_number
 
 Floats = NDArray[np.float64]
 Distribution = Literal["gaussian", "laplace"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tacit.privacy.arguments import MOST_USERS, whole_number
 from tacit.privacy.budget import Budget, Relation, checked_relation
 from tacit.privacy.counters.base import Counter
 from tacit.privacy.counters.blt import BufferedToeplitz, Endless
@@ -18,6 +17,7 @@ from tacit.privacy.counters.dense import (
 from tacit.privacy.counters.tree import Blocks, SmoothTree
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.noise import Noise, NoiseSource
+from tacit.privacy.validation import MOST_USERS, whole_number
 
 KINDS: Mapping[str, type[Counter]] = {
     cls.kind: cls

@@ -1,4 +1,4 @@
-"""What the theorems of the five papers promise at given sizes: printed and corrected constants.
+"""Bounds of the five papers' theorems at given sizes, with printed and with corrected constants.
 
 A theorem is an order. Its expression is evaluated with O read as 1, and where it hides logarithms
 (a tilde over the O) without them: a number to compare with others and with K H, which no regret in
@@ -19,9 +19,9 @@ from tacit.papers import wang_functional_2019 as functional
 from tacit.papers import zhou_mixture_2022 as mixture
 from tacit.papers.counters import laplace_width, normal_width
 from tacit.papers.result import Sizes
-from tacit.privacy.arguments import whole_number
 from tacit.privacy.budget import Budget
 from tacit.privacy.noise import Noise
+from tacit.privacy.validation import whole_number
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from research.theorems import TheoremSizes, promises
+from tacit.papers.bounds import TheoremSizes, promises
 from tacit.papers.counters import laplace_width, normal_width
 from tacit.privacy.budget import Budget
 from tacit.privacy.errors import InvalidArgument

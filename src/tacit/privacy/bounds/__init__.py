@@ -1,1 +1,0 @@
-"""How far apart two users can be: bounds from public tables alone, proofs about clips."""
