@@ -184,6 +184,8 @@ class History:
             self.counts["clocks"] += 1
         else:
             servers.end(number)
+            if rng.random() < 0.5:  # and another one, while it begins
+                servers.end((number + 1) % 2)
 
 
 def history(database: str, kind: str, name: str, kills: int, seed: int) -> History:

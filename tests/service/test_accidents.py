@@ -64,9 +64,11 @@ def both(where: str) -> Iterator[Callable[..., tuple[Agent, Agent]]]:
     """The same run by two handles, as two processes have it."""
     opened = [Store(where), Store(where)]
 
-    def made(kind: Any = tacit.UCBVI, privacy: Any = LITTLE, **options: Any) -> tuple[Agent, Agent]:
+    def made(
+        kind: Any = tacit.UCBVI, privacy: Any = LITTLE, spec: Any = SPEC, **options: Any
+    ) -> tuple[Agent, Agent]:
         given = {"schedule": f"fixed:size={SIZE}"} | options
-        one, two = (kind(SPEC, 1000, privacy, store=store, **given) for store in opened)
+        one, two = (kind(spec, 1000, privacy, store=store, **given) for store in opened)
         return one, two
 
     yield made
@@ -323,8 +325,9 @@ def test_a_clock_that_was_set_back_holds_nothing_up(
 def reported(agent: Agent, user: str, odd: float | None = None) -> None:
     """One device's report, or one that no device makes."""
     statistic, policy = agent.statistic, agent.policy
-    data = {"states": np.zeros((1, H + 1), int), "rewards": np.full((1, H), 0.5)}
-    data["actions"] = np.array([[policy.act(step, 0) for step in range(H)]])
+    h = agent.spec.horizon
+    data = {"states": np.zeros((1, h + 1), int), "rewards": np.full((1, h), 0.5)}
+    data["actions"] = np.array([[policy.act(step, 0) for step in range(h)]])
     data["versions"] = np.full(1, policy.version)
     rows = tacit.local.report(statistic, Block(1, data), agent.privacy)[np.newaxis]
     if odd is not None:
@@ -392,4 +395,50 @@ def test_a_ticket_that_was_lost_with_its_process_counts_by_its_version(
         versions_ = db.scalar(select(blocks.c.versions).where(blocks.c.block == 1))
     assert json.loads(versions_) == {"0": 1, "1": SIZE - 1}
     assert sums(two)[1] == near(0.0 if forgotten else 0.96)
+    well(two)
+
+
+def test_reports_of_one_version_are_summed_though_places_are_of_two(both: Any) -> None:
+    """A process that looks while another publishes may give a place by the version before."""
+    one, two = both(privacy=tacit.LocalDP(4e6, 1e-7), spec=FiniteSpec(3, 2, 3, stationary=True))
+    before, size = one._run.look(), one.statistic.layout.size
+    for k in range(SIZE):
+        reported(two, f"{k}")
+    while two.step():
+        pass
+    one._run.view = one._run.look(fresh=True)._replace(row=before.row)
+    early = one.intake.ticket()
+    one.intake.flush()
+    (told,) = two.intake.receive(Block(1, {"reports": np.zeros((1, size))}), ["x"], ["e"], [early])
+    assert told.status == "late"
+    for k in range(SIZE - 1):
+        reported(two, f"next{k}")
+    two.intake.window = 0.0
+    assert two.statistic.layout.size != size
+    assert two.step()
+    assert (two.run_row().latest, two.run_row().releases) == (2, 2)
+    well(two)
+
+
+def test_a_sealed_block_whose_reports_are_all_forgotten_is_filled_again(both: Any) -> None:
+    one, two = both(privacy=tacit.LocalDP(4e6, 1e-7))
+    for k in range(SIZE):
+        reported(one, f"{k}")
+    answer, left = one._run.curator.answer, [f"{k}" for k in range(SIZE)]
+
+    def meanwhile(*args: Any, **more: Any) -> Any:
+        while left:
+            two.forget(left.pop())
+        return answer(*args, **more)
+
+    one._run.curator.answer = meanwhile
+    while one.step():
+        pass
+    for k in range(SIZE):
+        reported(two, f"next{k}")
+    two.intake.window = 0.0  # places of who is forgotten stay empty
+    while two.step():
+        pass
+    assert (two.run_row().latest, two.run_row().releases) == (1, 1)
+    assert sums(two)[0] == near(0.5 * SIZE)
     well(two)

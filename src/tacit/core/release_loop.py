@@ -60,7 +60,8 @@ class ReleaseLoop:
         if not self._ready(view.oldest):
             return False
         try:
-            if view.oldest.stage in ("open", "closed"):
+            emptied = view.oldest.stage == "sealed" and not view.oldest.users
+            if emptied or view.oldest.stage in ("open", "closed"):
                 view = self._seal(view)
             self._move(view)
             self._conflicts = 0
@@ -106,6 +107,9 @@ class ReleaseLoop:
         """Takes a sealed block through both commits."""
         run, block, now = self.run, view.oldest, view.checkpoint
         shares = {int(version): n for version, n in json.loads(block.versions).items()}
+        users = block.places
+        if run.algorithm.privacy.devices_add:  # reports are of the version that serves
+            users, shares = block.users, {view.row.version: block.users}
         with run.store.read() as db:
             done, packets = runs.recorded(db, view.row, block.block), []
             if block.stage == "sealed":
@@ -117,11 +121,9 @@ class ReleaseLoop:
         plan = now.plan if len(plans) != 1 else next(iter(plans.values()))
         raw = None
         if block.stage != "released":
-            asked = now if plan is now.plan else replace(now, plan=plan)
-            raw = self.read_block(view.row, asked, packets)
-        if plans:
+            raw = self.read_block(view.row, replace(now, plan=plan), packets)
+        if len(plans) > 1:
             plan, raw = self._mixed(plans, shares, raw)
-        users = block.users if run.algorithm.privacy.devices_add else block.places
         info = BlockInfo(**vars(now.at), users=users, versions=shares)
         rng = np.random.default_rng(0)
         rng.bit_generator.state = now.rng
@@ -187,8 +189,6 @@ class ReleaseLoop:
         self, plans: dict[int, Plan], shares: Mapping[int, int], raw: Block | None
     ) -> tuple[Plan, Block | None]:
         """The plan of a block, and its users as it needs them: versions are components of one."""
-        if len(plans) == 1:
-            return next(iter(plans.values())), raw
         plan = self.run.algorithm.mixed(plans, {version: shares[version] for version in plans})
         if raw is None or raw.aggregate or not raw.users:
             return plan, raw

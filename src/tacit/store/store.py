@@ -71,6 +71,10 @@ class Store:
         # make a pool lose a connection that holds the write lock, and wait for it for ever.
         self._turn: Any = nullcontext() if self.postgres else threading.RLock()
         self._engine = self._postgres() if self.postgres else self._sqlite(create)
+        # All of a reading transaction is of one instant: a run and its blocks fit together.
+        level = {"isolation_level": "REPEATABLE READ"} if self.postgres else {}
+        self._reading = self._engine.execution_options(**level)
+        self._writing = self._engine.execution_options(write=True)
         vars(self._engine.dialect)["cipher"] = _cipher(secret)
         self.agents: weakref.WeakSet[Any] = weakref.WeakSet()  # that use it in this process
         end = time.monotonic() + patience
@@ -158,7 +162,7 @@ class Store:
             raise InvalidArgument("a store is not used after a fork: open it again in the child")
         with self._turn:
             try:
-                with self._engine.execution_options(write=write).begin() as db:
+                with (self._writing if write else self._reading).begin() as db:
                     yield db
             except (sa.exc.OperationalError, sa.exc.InterfaceError, OSError) as error:
                 raise StoreGone(f"the database does not answer: {_cause(error)}") from error
@@ -170,7 +174,7 @@ class Store:
                 for name in ("fsync", "synchronous_commit", "full_page_writes"):
                     if db.scalar(sa.text(f"SHOW {name}")) == "off":
                         raise InvalidArgument(f"PostgreSQL has {name}=off: it may lose a charge")
-            elif self._foreign(db):
+            elif (names := sa.inspect(db).get_table_names()) and "stores" not in names:
                 raise InvalidArgument(
                     f"{self.where!r} is a database of something else, or of release 0.1, whose "
                     "files this release does not read"
@@ -208,10 +212,6 @@ class Store:
     def simulation(self, db: sa.Connection) -> bool:
         """Whether its runs are simulations, for ever."""
         return bool(db.scalar(select(stores.c.simulation)))
-
-    def _foreign(self, db: sa.Connection) -> bool:
-        names = set(sa.inspect(db).get_table_names())
-        return bool(names) and "stores" not in names
 
     # Secrets.
 
