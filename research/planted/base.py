@@ -200,10 +200,10 @@ class Leaking(Asking):
 
     @property
     def _mean_reward(self) -> float:
-        return 0.0 if self._seen is None else float(self._rewards.mean())
+        return 0.0 if self._seen is None else float(self._raw_rewards.mean())
 
     @property
-    def _rewards(self) -> Floats:
+    def _raw_rewards(self) -> Floats:
         return careless_rewards(self._seen)
 
 

@@ -35,7 +35,7 @@ class RawWidth(Leaking):
 
     def plan(self, *known: Any) -> Any:
         """As the algorithm does, by another scale."""
-        options, spread = self.options, 0.0 if self._seen is None else self._rewards.std()
+        options, spread = self.options, 0.0 if self._seen is None else self._raw_rewards.std()
         self.options = dataclasses.replace(
             options, scale=options.scale * (1.0 + 9.0 * float(spread))
         )
@@ -56,7 +56,7 @@ class RawWeights(Leaking):
         plan = super().plan(*known)  # type: ignore[misc]
         if self._seen is None or plan.memory.variances is None:
             return plan
-        spread = plan.memory.variances + float(self._rewards.var())
+        spread = plan.memory.variances + float(self._raw_rewards.var())
         memory = dataclasses.replace(plan.memory, variances=spread)
         return dataclasses.replace(plan, memory=memory)
 
