@@ -1,12 +1,21 @@
-"""Marks tests that take long: those of ``slow.txt``, which ``make test-slow`` runs."""
+"""Marks tests that take long, those of ``slow.txt``, which ``make test-slow`` runs.
+
+Hypothesis tries the same examples in every run: a test fails by its code, and never by chance.
+``HYPOTHESIS_PROFILE=default`` looks for others.
+"""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 LISTED = Path(__file__).with_name("slow.txt")
+
+settings.register_profile("steady", derandomize=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
 
 
 @pytest.hookimpl(tryfirst=True)

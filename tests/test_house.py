@@ -69,3 +69,43 @@ def test_no_word_is_about_noise_in_floating_point():
     assert {path: words for path, words in found.items() if words} == {}
     assert pattern.search("Simulations draw in floating-point") is not None
     assert pattern.search('sampler: Literal["auto", "exact"] = "auto"') is not None
+
+
+# Rooms one can read: whole subjects, each name once, docstrings in the field's words.
+
+
+def definitions():
+    """Classes and functions of the package, each with its file and its docstring."""
+    for path, text in FILES.items():
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+                yield path, node, ast.get_docstring(node) or ""
+
+
+def test_a_module_is_a_whole_subject():
+    lengths = {str(p): len(t.splitlines()) for p, t in FILES.items() if p.name != "__init__.py"}
+    assert {name: n for name, n in lengths.items() if n > 700} == {}
+    assert len({name for name, n in lengths.items() if n < 60}) <= 5
+
+
+def test_no_public_class_has_the_name_of_another():
+    classes = [node for _, node, _ in definitions() if isinstance(node, ast.ClassDef)]
+    names = Counter(node.name for node in classes if not node.name.startswith("_"))
+    assert [name for name, n in names.items() if n > 1] == []
+
+
+def test_functions_of_many_parameters_describe_them():
+    bare = []
+    for path, node, doc in definitions():
+        if isinstance(node, ast.ClassDef) or node.name.startswith("_") or "_loops" in path.name:
+            continue
+        names = [a.arg for a in (*node.args.args, *node.args.kwonlyargs)]
+        if len({*names} - {"self", "cls"}) >= 4 and "Args:" not in doc:
+            bare.append(f"{path}: {node.name}")
+    assert bare == []
+
+
+def test_docstrings_begin_with_what_a_thing_is():
+    dialect = ("What ", "Who ", "Whether what", "See :")
+    found = [f"{path}: {node.name}" for path, node, doc in definitions() if doc.startswith(dialect)]
+    assert found == []

@@ -84,7 +84,6 @@ def _class_calls() -> dict[str, Call]:
                 reward_range=(0.0, 0.5),
                 discount=0.95,
                 features=None,
-                names=None,
             ),
             free=("name", "reward"),  # any function may be a reward
         ),

@@ -264,7 +264,7 @@ GOOD = {
         ({"Q": [[1.0, 1.0], [0.0, 1.0]]}, "Q must be symmetric"),
         ({"R": np.zeros((1, 1))}, "R must be positive definite"),
         ({"horizon": 0}, "horizon must be an integer >= 1"),
-        ({"horizon": 2.0}, "horizon must be an integer >= 1"),
+        ({"horizon": 2.5}, "horizon must be an integer >= 1"),
         ({"noise": -1.0}, "noise must be a finite number >= 0"),
         ({"noise": math.inf}, "noise must be a finite number >= 0"),
         ({"start": (0.0, 0.0)}, "start must be Ball"),

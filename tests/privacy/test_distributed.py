@@ -164,11 +164,11 @@ def test_a_curator_takes_opened_sums_and_nothing_else() -> None:
     with pytest.raises(InvalidArgument, match="not raw data"):
         curator.add(Block(1, {"values": np.zeros((1, 2))}))
     with pytest.raises(InvalidArgument, match="not be opened with fewer than 95"):
-        curator.collect_sum(statistic, np.zeros(2, dtype=np.int64), devices=100, stayed=94)
+        curator.checked_sum(statistic, np.zeros(2, dtype=np.int64), devices=100, stayed=94)
     with pytest.raises(InvalidArgument, match="whole numbers"):
-        curator.collect_sum(statistic, np.zeros(2), devices=100, stayed=100)
+        curator.checked_sum(statistic, np.zeros(2), devices=100, stayed=100)
     total = np.array([3, plan.modulus - 5])
-    assert curator.collect_sum(statistic, total, devices=100, stayed=96) == 0
+    assert curator.add(curator.checked_sum(statistic, total, devices=100, stayed=96)) == 0
     release = curator.release(statistic)
     assert np.array_equal(release["sum"], plan.step * np.array([3.0, -5.0]))
     assert release.users == 96

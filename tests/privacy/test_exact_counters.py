@@ -28,7 +28,7 @@ from tacit.privacy.counters.base import revive_counter
 from tacit.privacy.counters.dense import Factor, square_root_error
 from tacit.privacy.counters.grid import (
     FixedPoint,
-    Grid,
+    ItemGrid,
     Items,
     octave,
     octave_share,
@@ -548,7 +548,7 @@ def test_rounded_items_are_no_further_apart_than_claimed(
 ) -> None:
     rng = np.random.default_rng(seed)
     items = Items((size, size) if symmetric else (size,), symmetric)
-    grid = Grid.of(sensitivity, items, "l2", whole=False)
+    grid = ItemGrid.of(sensitivity, items, "l2", whole=False)
     item = rng.normal(size=items.shape) * sensitivity * 10.0**power
     change = rng.normal(size=items.shape)
     if symmetric:

@@ -64,7 +64,7 @@ def test_tokens_are_made_and_revoked(tmp_path: Path) -> None:
     [
         ("porte = 1", "porte"),
         ('port = "x"', "port"),
-        ('rate = "many"', "rate"),
+        ('body = "long"', "body"),
         ('certificate = "a.pem"', "certificate_key"),
     ],
 )

@@ -1,8 +1,7 @@
 """Budgets: how much may be learnt about one user, and between which inputs that is compared.
 
 A person states a wish as ``Budget(epsilon, delta)``. Everything Tacit releases with Gaussian noise
-is accounted in one number, mu, and converted to epsilon and delta once, at the end:
-:mod:`tacit.privacy.budget`.
+is accounted in one number, mu, and converted to epsilon and delta once, at the end.
 
 **Gaussian differential privacy: the exact arithmetic of mu, epsilon and delta.**
 
@@ -44,9 +43,7 @@ floating-point number for which the upper bound still holds.
 Sources: Balle and Wang (2018), "Improving the Gaussian mechanism"; Dong, Roth and Su (2022),
 "Gaussian differential privacy".
 
-**How notebooks show things: a heading and a small table.**
-
-**What was proven about the users' privacy, in numbers and in words.**
+**Guarantees: what was proven about the users' privacy, in numbers and in words.**
 
 A :class:`Guarantee` is a public, immutable record. It holds nothing about anybody's data, so it may
 be printed, logged and published next to the policies it speaks of.

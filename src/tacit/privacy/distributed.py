@@ -259,19 +259,6 @@ class DistributedCurator(DeviceCurator[DistributedDP]):
         arrays = {self.made: plan.opened(total), "devices": np.array([devices])}
         return Block(stayed, arrays, aggregate=True)
 
-    def collect_sum(
-        self, statistic: Statistic, total: ArrayLike, *, devices: int, stayed: int
-    ) -> int:
-        """Takes an opened secure sum; returns the number of its block.
-
-        Args:
-            statistic: Query that the devices were asked.
-            total: The sum of their shares, whole numbers modulo 2^bits.
-            devices: How many devices the sum was planned for.
-            stayed: How many of them are in it.
-        """
-        return self.add(self.checked_sum(statistic, total, devices=devices, stayed=stayed))
-
     def _estimate(self, statistic: Statistic, block: Block) -> tuple[Floats, Floats]:
         devices, users = block.users, block.users
         if self.made in block.arrays:

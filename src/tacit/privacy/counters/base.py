@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.privacy.budget import Budget, Guarantee, Relation
-from tacit.privacy.counters.grid import LARGEST, LARGEST_NOISE, Grid, Ints, Items
+from tacit.privacy.counters.grid import LARGEST, LARGEST_NOISE, Ints, ItemGrid, Items
 from tacit.privacy.errors import CorruptFile, HorizonExceeded, InvalidArgument
 from tacit.privacy.noise import Noise, NoiseSource, check_scale, exact_words, safe_scale
 from tacit.privacy.owner import Owner, Uncopyable
@@ -99,7 +99,7 @@ class Counter(Uncopyable, ABC):
         self.released = 0
         self.whole = flag("whole", whole)
         norm: Literal["l1", "l2"] = "l1" if self.distribution == "laplace" else "l2"
-        self._grid = Grid.of(self.sensitivity, self._items, norm, whole)
+        self._grid = ItemGrid.of(self.sensitivity, self._items, norm, whole)
         self._sum: Ints = np.zeros(self.size, np.int64)
         self._reach = 0
         self._owner = Owner(self.source.simulation)

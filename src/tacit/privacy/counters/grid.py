@@ -121,7 +121,7 @@ class Items:
         return vector.reshape(self.shape)
 
 
-class Grid(NamedTuple):
+class ItemGrid(NamedTuple):
     """A counter's grid.
 
     Attributes:
@@ -135,7 +135,9 @@ class Grid(NamedTuple):
     whole: bool
 
     @classmethod
-    def of(cls, sensitivity: float, items: Items, norm: Literal["l1", "l2"], whole: bool) -> Grid:
+    def of(
+        cls, sensitivity: float, items: Items, norm: Literal["l1", "l2"], whole: bool
+    ) -> ItemGrid:
         """The grid of a counter's items.
 
         Args:
