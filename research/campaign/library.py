@@ -263,6 +263,7 @@ class AtLine:
 
     def __init__(self, place: int, error: type[BaseException]) -> None:
         self.left, self.error, self.where = place, error, ""
+        self._seen: dict[Any, set[int]] = {}  # lines by frame: a generator's is entered twice
 
     def __enter__(self) -> AtLine:
         sys.settrace(self._call)
@@ -275,7 +276,7 @@ class AtLine:
         name = frame.f_code.co_filename
         if not name.startswith(PACKAGE):
             return None
-        seen: set[int] = set()
+        seen = self._seen.setdefault(frame, set())
 
         def line(frame: Any, event: str, _: object) -> Any:
             if event == "line":
