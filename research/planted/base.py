@@ -155,7 +155,7 @@ class Asking:
 
 
 def recast(right: Any, mixin: type[Any]) -> Any:
-    """A copy of a statistic, or of a policy, with some of its methods replaced."""
+    """A copy of a statistic with some of its methods replaced."""
     changed: Any = object.__new__(type("Changed", (mixin, type(right)), {}))
     changed.__dict__.update(vars(right))
     return changed

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-import os
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import numpy as np
 
-from research.planted.base import Asking, Leaking, recast
+from research.planted.base import Asking, Leaking
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, Floats
 from tacit.tabular.visits import VisitCounts
@@ -115,11 +113,13 @@ class RawSwitch(Leaking):
 
     spec: Any
 
-    def switch(self, model: Any, memory: Any) -> Any:
+    def plan(self, state: Any, last: Any, *rest: Any) -> Any:
         """By what must not be looked at."""
+        new = super().plan(state, last, *rest)  # type: ignore[misc]
+        if self._seen is None or last is None:
+            return new
         states = np.clip(np.asarray(self._seen["states"]), 0, self.spec.states - 1)
-        odd = np.bincount(states.ravel()).max() % 2
-        return super().switch(model, memory) if odd else None  # type: ignore[misc]
+        return new if np.bincount(states.ravel()).max() % 2 else last
 
 
 class RawStop(Leaking):
@@ -219,32 +219,6 @@ class ValueInException(Asking):
     """
 
     _instead = _Refuses
-
-
-class _Tells:
-    """A policy that is published with more than itself."""
-
-    def publish(self, path: str | os.PathLike[str]) -> None:
-        super().publish(path)  # type: ignore[misc]
-        with Path(path).open("ab") as file:
-            file.write(self.__dict__["_told"])
-
-
-class RawPublished(Leaking):
-    """The published file ends with the mean reward of the last block, for monitoring.
-
-    Gain: whoever reads the file reads it.
-    """
-
-    def plan(self, *known: Any) -> Any:
-        """As the algorithm does, with policies of its own."""
-        plan = super().plan(*known)  # type: ignore[misc]
-        return dataclasses.replace(plan, policy=self._told(plan.policy))
-
-    def _told(self, policy: Any) -> Any:
-        other = recast(policy, _Tells)
-        other.__dict__["_told"] = repr(self._mean_reward).encode()
-        return other
 
 
 class RawRepr(Leaking):
