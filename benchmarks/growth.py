@@ -24,6 +24,8 @@ from tacit.tabular import riverswim
 SIZES = (10**4, 10**5, 10**6)
 TIMED = {1: 4_000, 100: 10_000}
 """How many users are timed at once, by the size of a batch: at least a fortieth of all."""
+FLUSHED = {1: 250, 100: 10_000}
+"""Those of a store, where every batch is a flush of the disk."""
 WINDOWS = 4
 BLOCK = 1_000
 WORLD = riverswim(3, 4)
@@ -47,7 +49,7 @@ def rows() -> Iterator[Row]:
             for size in SIZES:
                 _fill(agent, pool, size)
                 for batch, parts in batches.items():
-                    timed = max(TIMED[batch], size // 40)
+                    timed = FLUSHED[batch] if stored else max(TIMED[batch], size // 40)
                     call = _serving(agent, parts, batch, timed, again)
                     found[size, batch] = _rate(call, timed)
         for batch in batches:
