@@ -156,7 +156,6 @@ def exact_sum(costs: Iterable[float], power: int) -> Fraction:
     return sum((Fraction(cost) ** power for cost in costs), Fraction(0))
 
 
-Ints: TypeAlias = NDArray[np.int64]
 # How far a scale may be off: downwards, and upwards.
 _TIGHT, _WASTE = 1e-9, 1e-5
 
