@@ -14,7 +14,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -59,12 +59,6 @@ class Receipt:
     def taken(self) -> int:
         """How many have a place in a block."""
         return self.counted + self.waiting
-
-    def with_part(self, part: Receipt) -> Receipt:
-        """This receipt, after some more of its users were taken."""
-        names = ("counted", "waiting", "refused", "known", "published")
-        sums: dict[str, Any] = {name: getattr(self, name) + getattr(part, name) for name in names}
-        return replace(self, version=part.version, **sums)
 
     def __str__(self) -> str:
         fates = {
@@ -192,10 +186,13 @@ class EpisodeIntake:
             on_policy = self.run.algorithm.on_policy(view.checkpoint.plan) and not data.aggregate
             arrivals = came.only(self._teaching(view, came.rows)) if on_policy else came
             data = _with_component(arrivals.rows, view.checkpoint.plan.policy, on_policy)
-            arrivals, users = arrivals._replace(rows=data), data.users
+            if data is not arrivals.rows:
+                arrivals = arrivals._replace(rows=data)
+            users = data.users
             self._check_schema(view, data)
-            known, version = given - came.rows.users, view.row.version
-            found = Receipt(given, retired=came.rows.users - users, known=known, version=version)
+            known, retired = given - came.rows.users, came.rows.users - users
+            version, published = view.row.version, list[int]()
+            counted = waiting = refused = 0
             while start < users:
                 here = self.run.look()
                 room, before = self.room(here), self.users_taken(here.row)
@@ -208,8 +205,7 @@ class EpisodeIntake:
                     )
                 # Users who followed a policy go into its block, however many they are.
                 stop = users if on_policy else min(users, start + room)
-                told = self.put(arrivals.only(range(start, stop)), here.filling)
-                published = list[int]()
+                told, part = self.put(arrivals.only(range(start, stop)), here.filling), stop - start
                 if told is None:
                     continue  # another process was faster
                 start = stop
@@ -217,9 +213,11 @@ class EpisodeIntake:
                     published.append(self.run.look().row.latest)
                 after = self.run.look()
                 if after.oldest.block > here.filling.block:
-                    told = replace(told, counted=told.waiting, waiting=0)
+                    counted += told
+                else:
+                    waiting += told
+                refused += part - told
                 version = after.row.version
-                found = found.with_part(replace(told, version=version, published=tuple(published)))
         except BaseException as error:
             with contextlib.suppress(Exception):
                 # A part is taken by one commit: the store says whether it was.
@@ -228,7 +226,7 @@ class EpisodeIntake:
             last = 0 < start < users and arrivals.places[start - 1] + 1
             _say_who(error, given if start == users > 0 else int(last), given)
             raise
-        return found
+        return Receipt(given, counted, waiting, retired, refused, version, (*published,), known)
 
     def _wait_for_room(self, users: int, step: Callable[[], bool]) -> None:
         """Goes on with a block that another process filled, or waits for it."""
@@ -307,9 +305,9 @@ class EpisodeIntake:
         warnings.warn(said, TacitWarning, stacklevel=4)
         return found
 
-    def put(self, arrivals: Arrivals, seen: Any) -> Receipt | None:
-        """Puts users into the block that fills; None if it is not as it was seen."""
-        users, names, store = arrivals.rows.users, arrivals.names, self.run.store
+    def put(self, arrivals: Arrivals, seen: Any) -> int | None:
+        """How many users got a place in the block that fills; None if it is not as it was seen."""
+        names, store = arrivals.names, self.run.store
         if not arrivals.keys and not store.durable:
             kept = self._admitted(arrivals)
             if kept.rows.users:
@@ -329,7 +327,7 @@ class EpisodeIntake:
                     paid = [*zip(kept.names, cost, strict=True)] if names else ()
                     self._write(db, row, row.block, kept.rows, paid, [(k, "") for k in kept.keys])
             self.run.look(fresh=True)
-        return Receipt(users, waiting=kept.rows.users, refused=users - kept.rows.users)
+        return kept.rows.users
 
     def _admitted(self, arrivals: Arrivals) -> Arrivals:
         """Users of a run in memory, who are written to it together, with their block.

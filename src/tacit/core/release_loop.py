@@ -52,7 +52,8 @@ class ReleaseLoop:
         """Moves the oldest block on by its two commits, if it is ready; whether it was."""
         run = self.run
         view = run.look()
-        if view.oldest.stage == "closed" and view.oldest.at > time.time() + _CLOCKS:
+        stage = view.oldest.stage
+        if stage == "closed" and view.oldest.at > time.time() + _CLOCKS:
             # The clock was set back: its window begins anew, or it would wait for that long.
             with run.store.write() as db:
                 runs.set_block(db, view.row, view.oldest.block, at=time.time())
@@ -60,8 +61,8 @@ class ReleaseLoop:
         if not self._ready(view.oldest):
             return False
         try:
-            emptied = view.oldest.stage == "sealed" and not view.oldest.users
-            if emptied or view.oldest.stage in ("open", "closed"):
+            emptied = stage == "sealed" and not view.oldest.users
+            if emptied or stage in ("open", "closed"):
                 view = self._seal(view)
             self._move(view)
             self._conflicts = 0

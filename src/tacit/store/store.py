@@ -235,7 +235,7 @@ class Store:
 
     def pseudonyms(self, names: Sequence[str | int]) -> list[str]:
         """Keyed hashes of people's names."""
-        return [self.keyed("person", str(name)) for name in names]
+        return [hashed(self._key, "person", str(name)) for name in names]
 
     def keyed(self, *words: str) -> str:
         """Keyed hash of texts, as tickets and tokens have it."""
@@ -280,7 +280,7 @@ def write_witness(where: str, head: str) -> None:
 
 def hashed(key: bytes, *words: str) -> str:
     """Keyed hash of texts; their lengths are in it, so no two lists share one."""
-    text = "".join(f"{len(word)}:{word}" for word in words)
+    text = "".join([f"{len(word)}:{word}" for word in words])
     return hmac.digest(key, text.encode("utf-8", "surrogatepass"), hashlib.sha256).hex()[:32]
 
 
