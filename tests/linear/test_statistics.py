@@ -22,8 +22,8 @@ from tacit.linear.statistics import (
     weighted_grams,
 )
 from tacit.mixture.statistics import any_features
+from tacit.privacy import sensitivity as of_features
 from tacit.privacy.errors import CheckFailed, InvalidArgument
-from tacit.privacy.sensitivity import features as of_features
 from tacit.privacy.statistic import Statistic
 from tests.tabular.samples import all_episodes, largest_gap, users_of
 

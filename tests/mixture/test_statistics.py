@@ -18,8 +18,8 @@ from scipy.optimize import nnls
 from tacit import Block, Relation, check_statistic
 from tacit.mixture import statistics, sum_loops
 from tacit.mixture.statistics import ModelSums, PathCounts, any_features
+from tacit.privacy import sensitivity as walks
 from tacit.privacy.errors import CheckFailed, InvalidArgument
-from tacit.privacy.sensitivity import walks
 from tacit.privacy.statistic import Statistic
 from tests.tabular.samples import all_episodes, largest_gap, users_of
 

@@ -32,7 +32,7 @@ def test_page_names_the_lines_where_they_are(name: str) -> None:
 
 PLUMBING = {
     *("finite_loops", "result", "counters", "compiled", "riccati_loops", "world_loops"),
-    *("arguments", "budget", "errors", "guarantee", "noise", "statistic", "gaussian_dp"),
+    *("budget", "errors", "noise", "sensitivity", "statistic", "validation"),
     *("features", "kernel_features", "policy", "world", "worlds"),
 }
 """What files of papers import: users, noise, arithmetic and results; nothing of an algorithm."""

@@ -119,14 +119,14 @@ def well(agent: Agent) -> None:
 def test_who_is_forgotten_while_her_block_is_summed_is_in_no_release(both: Any) -> None:
     one, two = both()
     fill(one, "u")
-    answer, told = one._run.curator.answer, list[Any]()
+    answer, told = one._run.curator.release_block, list[Any]()
 
     def meanwhile(*args: Any, **more: Any) -> Any:
         if not told:
             told.append(two.forget("u3"))
         return answer(*args, **more)
 
-    one._run.curator.answer = meanwhile
+    one._run.curator.release_block = meanwhile
     while one.step():
         pass
     assert told == [{"removed": 1, "released": 0}]
@@ -145,7 +145,11 @@ def test_a_stream_of_forgetting_does_not_keep_a_block_from_its_release(both: Any
     one, two = both()
     fill(one, "u")
     fill(one, "next", 3)
-    answer, plan, left = one._run.curator.answer, type(one.algorithm).plan, ["u0", "u1", "u2"]
+    answer, plan, left = (
+        one._run.curator.release_block,
+        type(one.algorithm).plan,
+        ["u0", "u1", "u2"],
+    )
 
     def meanwhile(*args: Any, **more: Any) -> Any:
         if left:
@@ -156,7 +160,7 @@ def test_a_stream_of_forgetting_does_not_keep_a_block_from_its_release(both: Any
         assert two.forget("next0")["removed"] + two.forget("next1")["removed"] == 2
         return plan(self, *args)
 
-    one._run.curator.answer = meanwhile
+    one._run.curator.release_block = meanwhile
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(type(one.algorithm), "plan", long)
         while one.step():
@@ -424,14 +428,14 @@ def test_a_sealed_block_whose_reports_are_all_forgotten_is_filled_again(both: An
     one, two = both(privacy=tacit.LocalDP(4e6, 1e-7))
     for k in range(SIZE):
         reported(one, f"{k}")
-    answer, left = one._run.curator.answer, [f"{k}" for k in range(SIZE)]
+    answer, left = one._run.curator.release_block, [f"{k}" for k in range(SIZE)]
 
     def meanwhile(*args: Any, **more: Any) -> Any:
         while left:
             two.forget(left.pop())
         return answer(*args, **more)
 
-    one._run.curator.answer = meanwhile
+    one._run.curator.release_block = meanwhile
     while one.step():
         pass
     for k in range(SIZE):
