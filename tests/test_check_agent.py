@@ -22,7 +22,6 @@ from research.planted.base import Admitting, Curated, Drawing, Leaking, Tampered
 from research.planted.of_accounts import IdsDropped
 from research.planted.of_noise import HalfTheNoise
 from tacit import UCBPO, UCBVI, ConcurrentPSRL, JointDP, LocalDP, NonPrivate
-from tacit.core.intake import Receipt
 from tacit.privacy.errors import CheckFailed, InvalidArgument
 from tacit.privacy.statistic import Block
 from tacit.tabular import riverswim
@@ -206,7 +205,7 @@ class ForgetsWaiting(Tampered):
             if coming.names:
                 return put(coming, seen)
             agent.intake.buffer.add(coming.rows, seen.block, [""] * users)
-            return Receipt(users, waiting=users)
+            return users
 
         agent.intake.put = kept
 

@@ -235,7 +235,7 @@ class Store:
 
     def pseudonyms(self, names: Sequence[str | int]) -> list[str]:
         """Keyed hashes of people's names."""
-        return [hashed(self._key, "person", str(name)) for name in names]
+        return [self.keyed("person", str(name)) for name in names]
 
     def keyed(self, *words: str) -> str:
         """Keyed hash of texts, as tickets and tokens have it."""
