@@ -104,7 +104,7 @@ def measured(row: Row, agent: str, runs: int) -> dict[str, Any]:
 
 def rule(row: Row) -> str:
     """Which agent the rules take in a row."""
-    return choose(row.world_of(0).spec, row.users, row.privacy).agent
+    return choose(row.world_of(0).spec, row.privacy).agent
 
 
 def cell(found: dict[str, Any]) -> str:

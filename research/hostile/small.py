@@ -94,7 +94,7 @@ class Small:
 def small_agents() -> tuple[Small, ...]:
     """One of every agent of the registry that is there and can be made."""
     found = []
-    for name in registry.agent_names():
+    for name in registry.BUILT_IN:
         try:
             make = registry.agent_entry(name).make
         except TacitError:

@@ -28,11 +28,11 @@ def world_entries() -> list[EntryPoint]:
 
 def _named_entries() -> list[EntryPoint]:
     entries = []
-    for name in registry.world_names():
+    for name in registry.worlds():
         entry = registry.world_entry(name)
         good = {
-            option.name: _NEEDED.get(option.name) if option.required else option.default
-            for option in entry.options.values()
+            name: _NEEDED.get(name) if option.default is option.empty else option.default
+            for name, option in entry.options.items()
         }
         if good:
             call = Call(entry.make, constant(**good), absurd=True)

@@ -17,7 +17,7 @@ from research.audit_table import MODELS, OPTIONS, Row, agents, audited, family, 
 from research.command_lines import stored_file
 from research.worlds import build
 from tacit.cli.audit import audited as constructor
-from tacit.registry import agent_names, choose_agent
+from tacit.registry import BUILT_IN, choose_agent
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +27,7 @@ def _without_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_every_agent_is_asked() -> None:
     names = {split(agent)[0].partition(":")[0] for agent in agents()}
-    assert names == set(agent_names())
+    assert names == set(BUILT_IN)
     assert {family(agent) for agent in agents()} == set(audit_table.WORLDS)
 
 

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit.cli import options
-from tacit.cli.options import asked, command, flag, given
-from tacit.cli.output import print_json, say
+from tacit.cli import terminal
+from tacit.cli.terminal import asked, command, flag, given, print_json, say
 from tacit.privacy.errors import InvalidArgument, MissingExtra
 
 if TYPE_CHECKING:
@@ -31,8 +30,8 @@ def _serve(
         str, asked("ROLE", "Make a token for a device, curator or officer; shown once.")
     ] = "",
     revoke: Annotated[str, asked("NAME", "Revoke a token, by the 8 digits in it.")] = "",
-    allow_code: options.AllowCode = False,
-    as_json: options.Json = False,
+    allow_code: terminal.AllowCode = False,
+    as_json: terminal.Json = False,
 ) -> None:
     from tacit.service import tokens
     from tacit.service.app_file import read_app
@@ -108,7 +107,7 @@ def worker() -> Any:
 def tools() -> Any:
     """Reports and differences of policies for the pages, as the commands make them."""
     from tacit.cli.policy import differences
-    from tacit.cli.report import document, html, report
+    from tacit.cli.report import page, report
     from tacit.service.pages import Tools
 
-    return Tools(lambda *given: html(document(report(*given))), differences)
+    return Tools(lambda *given: page(report(*given)), differences)
