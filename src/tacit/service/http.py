@@ -15,13 +15,14 @@ import threading
 import time
 import warnings
 from collections import Counter, OrderedDict
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
+from fastapi.routing import APIRoute
 from sqlalchemy import update
 
 from tacit.privacy.errors import InvalidArgument, TacitError, TacitWarning
@@ -29,7 +30,7 @@ from tacit.service.app_file import App
 from tacit.service.facts import asked_of_devices, note, public_state, trouble
 from tacit.service.intake import Arrival, Intake, form_of
 from tacit.service.leader import Loop
-from tacit.service.schema import COMMAND, EPISODE, FORGET, REPORT, answers
+from tacit.service.schema import COMMAND, EPISODE, FORGET, PLACE, REPORT, answers
 from tacit.service.tokens import Keys
 from tacit.store import ledger
 from tacit.store.runs import Answer
@@ -393,21 +394,34 @@ def create(service: Service, tools: pages.Tools | None = None) -> FastAPI:
     return app
 
 
+class Direct(APIRoute):
+    """A route whose function gets the request as it is, and answers it by itself.
+
+    It is in the description, and nothing is parsed or validated around it.
+    """
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """The function."""
+        answer: Callable[[Request], Coroutine[Any, Any, Response]] = self.endpoint
+        return answer
+
+
 def _devices(app: FastAPI, service: Service) -> None:
-    @app.get("/v1/policy", responses=answers(200, 304, 401, 403, 429, 503), tags=["device"])
-    async def policy(request: Request, place: int = 0) -> Response:
+    async def policy(request: Request) -> Response:
         """The policy that serves, with a ticket if there is a place for an episode in a block.
 
         304 if the ETag is the same; a new ticket comes with it only if ``place=1`` asks for one.
         """
         service.entitled(request, "device")
-        seen = service.seen
+        seen, place = service.seen, request.query_params.get("place", "0")
+        if place not in ("0", "1"):
+            raise HTTPException(422, "place must be 0 or 1")
         if seen.run.stopped:
             raise HTTPException(503, "stopped", {"Retry-After": "30"})
         version, asked = seen.run.version, request.headers.get("if-none-match")
         body, etag = seen.policy
         headers = {"Tacit-Window": str(service.app.serving.window), "Cache-Control": "no-cache"}
-        if (place or asked != etag) and (ticket := await service.ticket()):
+        if (place == "1" or asked != etag) and (ticket := await service.ticket()):
             headers["Tacit-Ticket"] = ticket
             if (version := _version_of(ticket)) != seen.run.version:
                 body, etag = await asyncio.to_thread(service.policy_body, version)
@@ -444,17 +458,29 @@ def _devices(app: FastAPI, service: Service) -> None:
             "question": (report or {}).get("question"),
         }
 
-    codes = (200, 202, 401, 403, 408, 409, 410, 413, 422, 429, 503)
-
-    @app.post("/v1/episodes", responses=answers(*codes), openapi_extra=EPISODE, tags=["device"])
     async def episode(request: Request) -> Response:
         """One user's episode. Idempotent by event id: send it again if no answer came."""
         return await service.take(request, "episode")
 
-    @app.post("/v1/reports", responses=answers(*codes), openapi_extra=REPORT, tags=["device"])
     async def report(request: Request) -> Response:
         """One user's noisy report, under local DP."""
         return await service.take(request, "report")
+
+    reads, takes = (200, 304, 401, 403, 422, 429, 503), (200, 202, 401, 403, 408, 409, 410, 413)
+    for path, method, codes, about, answer in (
+        ("/v1/policy", "GET", reads, PLACE, policy),
+        ("/v1/episodes", "POST", (*takes, 422, 429, 503), EPISODE, episode),
+        ("/v1/reports", "POST", (*takes, 422, 429, 503), REPORT, report),
+    ):
+        app.router.add_api_route(
+            path,
+            answer,
+            methods=[method],
+            responses=answers(*codes),
+            openapi_extra=about,
+            tags=["device"],
+            route_class_override=Direct,
+        )
 
 
 def _curators(app: FastAPI, service: Service) -> None:
