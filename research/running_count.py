@@ -171,7 +171,7 @@ def report(stream: Stream, curves: Sequence[Curve], seed: int) -> None:
         tacit.counter(budget, SENSITIVITY, len(stream.items), noise_seed=seed) for budget in budgets
     ]
     for counter in chosen:
-        console.print(f"\ntacit.counter picks, for {counter.budget}: {counter.why}.")
+        console.print(f"\ntacit.counter picks, for {counter.budget}: {counter.kind}.")
     console.print(f"\nGuarantee of the first: {chosen[0].guarantee}")
     near, exact = (float(counter.std[-1]) for counter in chosen)
     naive = older_std(chosen[0].budget or curves[0].budget, "fresh", len(stream.items))
