@@ -35,8 +35,7 @@ geometric sums (``m`` terms of ratio ``r`` add up to ``(1 - r^m) / (1 - r)``),
     ||C||^2 = 1 + sum_ij w_i w_j sum_{k < n-1} (a_i a_j)^k,
     ||B||^2 = sum_ij g_i g_j sum_{k < n} (b_i b_j)^k.
 
-In a clone of the repository ``python -m research.blt_table`` fits the shipped table, and says
-why no Toeplitz factorisation is better than the square root.
+The shipped table minimises ``||B|| ||C||`` by a descent (commit f6f6f1c7, ``research/blt_fit.py``).
 
 References:
     Landau (1913), Abschaetzung der Koeffizientensumme einer Potenzreihe.
