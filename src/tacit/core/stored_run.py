@@ -57,7 +57,7 @@ class StoredRun:
         self, algorithm: Algorithm[Any], store: Store, name: str, noise_seed: int | None
     ) -> None:
         self.algorithm, self.store, self.name = algorithm, store, name
-        options = {"users": algorithm.users, "noise_seed": noise_seed, "protects": algorithm.unit}
+        options = {"users": algorithm.users, "noise_seed": noise_seed}
         self.curator: Curator[Any] = algorithm.privacy.curator(**options)
         self.stream: Stream | None = None
         self.view: RunView | None = None
