@@ -35,8 +35,7 @@ from tacit.privacy.models import Privacy, check_alike
 from tacit.privacy.owner import Uncopyable, new_lock, refuse_within
 from tacit.privacy.statistic import Block, Statistic
 from tacit.privacy.validation import instance_of
-from tacit.store import ledger, runs
-from tacit.store.schema import stores, versions
+from tacit.store import ledger, runs, schema
 from tacit.store.store import Store, change_rows, rows_of
 from tacit.store.values import load
 
@@ -434,7 +433,7 @@ class Agent(Uncopyable):
         body = published_bytes(checkpoint.plan.policy, facts)
         with self.store.write() as db:
             of = {"run": self.run_name, "version": version, "etag": ""}
-            change_rows(db, versions, of, policy=body, etag=ledger.digest(body.hex()))
+            change_rows(db, schema.versions, of, policy=body, etag=ledger.digest(body.hex()))
         return self.policy_body(version)
 
     def report_problem(self, problem: str) -> None:
@@ -462,8 +461,8 @@ def open_run(store: Store | str | os.PathLike[str], name: str = "run") -> Agent:
     """
     opened = store if isinstance(store, Store) else Store(store, create=False)
     with opened.read() as db:
-        run, names = runs.find(db, name), runs.names(db)
-        simulation = bool(rows_of(db, stores).one().simulation)
+        run, names = runs.find(db, name), [row.run for row in rows_of(db, schema.runs, "run")]
+        simulation = bool(rows_of(db, schema.stores).one().simulation)
     if run is None:
         raise InvalidArgument(f"the store has no run {name!r}; it has {', '.join(names) or 'none'}")
     if not run.made:  # a store names no code but ours

@@ -29,8 +29,7 @@ from tacit.privacy.errors import BudgetExceeded, CorruptFile, InvalidArgument
 from tacit.privacy.local import LocalCurator
 from tacit.privacy.statistic import Block, Statistic
 from tacit.store import ledger, runs
-from tacit.store.schema import packets
-from tacit.store.store import Conflict, delete_rows
+from tacit.store.store import Conflict
 from tacit.store.values import dump, load
 
 # Seconds after which a closed block has all places that were taken in it, by whatever process.
@@ -283,7 +282,7 @@ class ReleaseLoop:
 
     def _finish(self, db: Any, row: Any, after: Checkpoint, block: int) -> None:
         """Ends a block; where users did not come ahead, the next one opens."""
-        delete_rows(db, packets, run=row.run, block=block)
+        runs.erase(db, row, block)
         runs.set_block(db, row, block, stage="done")
         if row.block == block:
             self.run.open_next(db, after, block)

@@ -277,14 +277,11 @@ def grid_total(statistic: Statistic, block: Block, step: float) -> Ints:
         return np.asarray(block.sums(of, total), dtype=np.int64)
     if block.aggregate:
         return _rounded(gate_total(statistic, block) / step)
-    for chunk in block.once("chunks", _chunks):
+    size = chunk_users(block)
+    parts = [slice(start, start + size) for start in range(0, block.users, size)]
+    for chunk in block.once("chunks", lambda users: [users.take(part) for part in parts]):
         total += _rounded(gate_total(statistic, chunk) / step)
     return total
-
-
-def _chunks(block: Block) -> list[Block]:
-    users = chunk_users(block)
-    return [block.take(slice(start, start + users)) for start in range(0, block.users, users)]
 
 
 def _grid_part(statistic: Statistic, step: float, part: Block) -> Ints:

@@ -40,28 +40,16 @@ from tacit.store.store import Conflict, Store, StoreGone
 if TYPE_CHECKING:
     from tacit.service import pages
 
-_CODES = {
-    "waiting": 202,
-    "counted": 200,
-    "refused": 409,
-    "late": 409,
-    "used": 409,
-    "forgotten": 410,
-    "unreadable": 410,
-    "unknown": 422,
-    "stopped": 503,
-}
-_WORDS = {
-    "waiting": "taken: it counts with the rest of its block",
-    "counted": "taken: its block was released",
-    "refused": "not taken: this user has as many episodes as were declared, or one in this block, "
-    "or has no budget left",
-    "late": "not taken: the time between reading a policy and sending an episode has passed",
-    "used": "not taken: another event has the place of this ticket; read the policy for a new one",
-    "forgotten": "not taken: this event was forgotten, as its user asked",
-    "unreadable": "not counted: it was set aside, and nothing was paid for it",
-    "unknown": "not taken: the ticket is not one of this service",
-    "stopped": "not taken: the service was stopped by its curator",
+_ANSWERS = {
+    "waiting": (202, "taken: it counts with the rest of its block"),
+    "counted": (200, "taken: its block was released"),
+    "refused": (409, "not taken: this user has as many episodes as were declared, or no budget"),
+    "late": (409, "not taken: the time between reading a policy and sending an episode has passed"),
+    "used": (409, "not taken: another event has this ticket; read the policy for a new one"),
+    "forgotten": (410, "not taken: this event was forgotten, as its user asked"),
+    "unreadable": (410, "not counted: it was set aside, and nothing was paid for it"),
+    "unknown": (422, "not taken: the ticket is not one of this service"),
+    "stopped": (503, "not taken: the service was stopped by its curator"),
 }
 _MOST_CALLERS = 10_000
 _POLICIES = 4
@@ -78,11 +66,6 @@ class Seen:
     line: int  # of the ledger
     problems: tuple[str, ...]
     report: Mapping[str, Any] | None  # what devices report, under local DP
-
-    @property
-    def policy(self) -> tuple[bytes, str]:
-        """The file that serves, and its ETag."""
-        return self.policies[self.run.version]
 
 
 class Service:
@@ -257,8 +240,7 @@ class Service:
             raise HTTPException(
                 422, f"this service takes {'reports' if self.form.local else 'episodes'}"
             )
-        wrong = _mistake(body)
-        if not wrong:
+        if not (wrong := _mistake(body)):
             wrong = self.form.fits(body, await self._size(body) if self.form.local else 0)
         if wrong:
             raise HTTPException(422, wrong)
@@ -294,13 +276,10 @@ def _set(found: asyncio.Future[Answer | None], answer: Answer | None) -> None:
 
 def told(answer: Answer) -> Response:
     """An answer as a response."""
-    content: dict[str, Any] = {"status": answer.status, "accepted": answer.accepted}
-    content["words"] = _WORDS[answer.status]
-    if answer.block >= 0:
-        content["block"] = answer.block
-    if answer.version >= 0:
-        content["version"] = answer.version
-    return JSONResponse(content, _CODES[answer.status])
+    code, words = _ANSWERS[answer.status]
+    content = {"status": answer.status, "accepted": answer.accepted, "words": words}
+    places = {"block": answer.block, "version": answer.version}
+    return JSONResponse(content | {name: n for name, n in places.items() if n >= 0}, code)
 
 
 def _mistake(body: Mapping[str, Any]) -> str:
@@ -371,6 +350,8 @@ def create(service: Service, tools: pages.Tools | None = None) -> FastAPI:
         lifespan=life,
     )
 
+    app.router.route_class = _Direct
+
     @app.exception_handler(StoreGone)
     async def gone(request: Request, error: StoreGone) -> Response:
         return JSONResponse({"detail": "the database does not answer"}, 503, {"Retry-After": "1"})
@@ -394,19 +375,18 @@ def create(service: Service, tools: pages.Tools | None = None) -> FastAPI:
     return app
 
 
-class Direct(APIRoute):
-    """A route whose function gets the request as it is, and answers it by itself.
-
-    It is in the description, and nothing is parsed or validated around it.
-    """
+class _Direct(APIRoute):
+    """A route that calls a function of the request alone directly: nothing is parsed around it."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """The function."""
-        answer: Callable[[Request], Coroutine[Any, Any, Response]] = self.endpoint
-        return answer
+        direct = self.endpoint.__annotations__ == {"request": "Request", "return": "Response"}
+        return self.endpoint if direct else super().get_route_handler()
 
 
 def _devices(app: FastAPI, service: Service) -> None:
+    codes: tuple[int, ...] = (200, 304, 401, 403, 422, 429, 503)
+
+    @app.get("/v1/policy", responses=answers(*codes), openapi_extra=PLACE, tags=["device"])
     async def policy(request: Request) -> Response:
         """The policy that serves, with a ticket if there is a place for an episode in a block.
 
@@ -419,7 +399,7 @@ def _devices(app: FastAPI, service: Service) -> None:
         if seen.run.stopped:
             raise HTTPException(503, "stopped", {"Retry-After": "30"})
         version, asked = seen.run.version, request.headers.get("if-none-match")
-        body, etag = seen.policy
+        body, etag = seen.policies[version]
         headers = {"Tacit-Window": str(service.app.serving.window), "Cache-Control": "no-cache"}
         if (place == "1" or asked != etag) and (ticket := await service.ticket()):
             headers["Tacit-Ticket"] = ticket
@@ -458,29 +438,17 @@ def _devices(app: FastAPI, service: Service) -> None:
             "question": (report or {}).get("question"),
         }
 
+    codes = (200, 202, 401, 403, 408, 409, 410, 413, 422, 429, 503)
+
+    @app.post("/v1/episodes", responses=answers(*codes), openapi_extra=EPISODE, tags=["device"])
     async def episode(request: Request) -> Response:
         """One user's episode. Idempotent by event id: send it again if no answer came."""
         return await service.take(request, "episode")
 
+    @app.post("/v1/reports", responses=answers(*codes), openapi_extra=REPORT, tags=["device"])
     async def report(request: Request) -> Response:
         """One user's noisy report, under local DP."""
         return await service.take(request, "report")
-
-    reads, takes = (200, 304, 401, 403, 422, 429, 503), (200, 202, 401, 403, 408, 409, 410, 413)
-    for path, method, codes, about, answer in (
-        ("/v1/policy", "GET", reads, PLACE, policy),
-        ("/v1/episodes", "POST", (*takes, 422, 429, 503), EPISODE, episode),
-        ("/v1/reports", "POST", (*takes, 422, 429, 503), REPORT, report),
-    ):
-        app.router.add_api_route(
-            path,
-            answer,
-            methods=[method],
-            responses=answers(*codes),
-            openapi_extra=about,
-            tags=["device"],
-            route_class_override=Direct,
-        )
 
 
 def _curators(app: FastAPI, service: Service) -> None:

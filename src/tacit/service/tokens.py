@@ -43,8 +43,7 @@ class Keys:
         role, digest = map(str, self._tokens.get(name, ("", "0" * 32)))
         if not self.marked(digest, "token", secret) or not role:
             return None
-        self._known[token] = role
-        return role
+        return self._known.setdefault(token, role)
 
     def role_named(self, name: str) -> str:
         """Role of the token that has this name; "" if there is none any more."""

@@ -65,8 +65,7 @@ def create(db: sa.Connection, run: str, terms: Terms, **values: Any) -> Any:
     if find(db, run) is not None:
         raise InvalidArgument(f"the store has a run {run!r}: tacit.open goes on with it")
     store = db.execute(select(stores)).one()
-    begun = db.scalar(select(func.count()).select_from(runs))
-    if begun and bool(store.simulation) != terms.simulation:
+    if rows_of(db, runs).first() and bool(store.simulation) != terms.simulation:
         kind = "simulations" if store.simulation else "people"
         raise InvalidArgument(f"this store is one of {kind}, for ever")
     if store.unit and terms.unit and store.unit != terms.unit:
@@ -408,11 +407,6 @@ def problems_of(db: sa.Connection, run: str) -> list[str]:
     return [row.problem for row in rows_of(db, problems, "since", run=run)]
 
 
-def names(db: sa.Connection) -> list[str]:
-    """Names of all runs."""
-    return [*db.scalars(select(runs.c.run).order_by(runs.c.run))]
-
-
 def open_block(db: sa.Connection, run: Any, block: int, size: int) -> None:
     """Opens the block that fills from now on.
 
@@ -489,7 +483,7 @@ def release(db: sa.Connection, run: Any, block: Any, drawn: Draw) -> None:
     body |= {"people": digest(who), "limit": str(drawn.limit)}
     append(db, run.run, "release", **body, cost=str(drawn.cost))
     if drawn.last:
-        delete_rows(db, packets, run=run.run, block=block.block)
+        erase(db, run, block.block)
 
 
 def _charge(db: sa.Connection, run: Any, block: Any) -> list[str]:
@@ -504,6 +498,11 @@ def _charge(db: sa.Connection, run: Any, block: Any) -> list[str]:
         change_rows(db, people, here, fate="released")
     change_rows(db, events, here, fate="counted")
     return [who for who, _ in found]
+
+
+def erase(db: sa.Connection, run: Any, block: int) -> None:
+    """Erases a block's episodes: all that it was asked is on record."""
+    delete_rows(db, packets, run=run.run, block=block)
 
 
 def publish(
