@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
-from research import large_worlds
 from research.worlds import currents
 from tacit import Block, JointDP, LinOptSampled, LocalDP, NonPrivate, Relation, check_statistic
 from tacit.mixture import SampledSpec, mixture_of_models
@@ -188,11 +186,3 @@ class TestAgent:
     def test_it_passes_check_agent(self, privacy: Any) -> None:
         make = partial(LinOptSampled, privacy=privacy, schedule="fixed:size=40")
         check_agent(make, currents(5, 6, 3, 4, samples=4), users=120)
-
-
-class TestStored:
-    def test_twenty_thousand_states_are_learnt(self) -> None:
-        stored = json.loads(large_worlds.STORED.read_text())
-        row = stored["currents, LinOptSampled"]
-        assert len(row["score"]) == 10
-        assert np.median(row["score"]) > 0.95
