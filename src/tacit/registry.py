@@ -14,11 +14,11 @@ import importlib
 import inspect
 import math
 import re
-import types
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
-from typing import Any
+from types import NoneType
+from typing import Any, TypeAlias
 
 from tacit.core.algorithm import Algorithm
 from tacit.core.constructors import constructor, hint
@@ -50,10 +50,10 @@ BUILT_IN = {
 }
 """Algorithms of the built-in agents, by name."""
 
+Options: TypeAlias = dict[str, inspect.Parameter]
 WORLD_FILES = (".toml", ".json")
 _FAMILIES = ("tabular", "linear", "mixture", "lq", "continuous")
 _AUTO_TARGET = "tacit.auto:agent"
-# What a run decides, and not the text that names an agent.
 _GIVEN = ("spec", "users", "privacy", "seed", "noise_seed", "store", "name")
 
 
@@ -75,15 +75,13 @@ class NamedMaker:
         return constructor(found) if algorithm else found
 
     @property
-    def options(self) -> dict[str, inspect.Parameter]:
+    def options(self) -> Options:
         """Options that a text can set, by name, in the order of the signature."""
-        found = inspect.signature(self.make).parameters
-        simple = (bool, int, float, str, types.NoneType)  # or none: no default is a class
-        named = {k: p for k, p in found.items() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
+        found = inspect.signature(self.make).parameters.values()
+        named = [p for p in found if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+        simple = (bool, int, float, str, NoneType, type)  # no default is a class
         return {
-            k: p
-            for k, p in named.items()
-            if k not in self.given and (p.default is p.empty or isinstance(p.default, simple))
+            p.name: p for p in named if isinstance(p.default, simple) and p.name not in self.given
         }
 
     @property
@@ -91,16 +89,16 @@ class NamedMaker:
         """Its documentation, without the examples that are tests; its first line is a summary."""
         return (inspect.getdoc(self.make) or "").partition(">>>")[0].strip()
 
-    def read(self, text: str, extra: Iterable[str] = ()) -> dict[str, Any]:
+    def read(self, text: str, extra: Options | None = None) -> dict[str, Any]:
         """Options from ``key=value,key=value``, checked against the signature.
 
         A value may have options of its own, as a schedule does: what follows a value with a colon
         and is no option here belongs to that value. ``extra`` options are allowed besides.
         """
         own, values, last = self.options, dict[str, str](), ""
-        options, parameters = {*own, *extra}, inspect.signature(self.make).parameters.values()
-        more = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
-        takes = f"it takes {', '.join(map(_words, own.values())) or 'no options'}"
+        options, parameters = own | (extra or {}), inspect.signature(self.make).parameters
+        more = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+        takes = f"it takes {', '.join(own) or 'no options'}"
         for part in text.split(",") if text else ():
             key, equals, value = (piece.strip() for piece in part.partition("="))
             unknown = key not in options and not more
@@ -115,10 +113,7 @@ class NamedMaker:
                 values[key], last = value, key
         if missing := [k for k, p in own.items() if p.default is p.empty and k not in values]:
             raise InvalidArgument(f"{self.name} needs {', '.join(missing)}; {takes}")
-        return {k: _read(own[k], v) if k in own else _value(v) for k, v in values.items()}
-
-
-# Values of options as text.
+        return {k: _read(options[k], v) if k in options else _value(v) for k, v in values.items()}
 
 
 def _read(option: inspect.Parameter, text: str) -> Any:
@@ -158,10 +153,6 @@ def number(text: str) -> int | float:
     raise InvalidArgument(f"{text!r} must be a number below 1e18, as 0.1 or 1e6")
 
 
-def _words(option: inspect.Parameter) -> str:
-    return option.name + ("" if option.default is option.empty else f"={option.default}")
-
-
 # Worlds.
 
 
@@ -198,9 +189,9 @@ def build_world(name: str) -> World:
         return _environment(entry, options)
     # What makes an environment takes, besides its own options, those of any environment.
     known = kind in worlds() or not options
-    more = [] if known else [k for k in world_entry("gym").options if k not in entry.options]
+    more = {} if known else world_entry("gym").options
     given = entry.read(options, more)
-    later = {key: given.pop(key) for key in more if key in given}
+    later = {key: given.pop(key) for key in more.keys() - entry.options.keys() if key in given}
     return _world_of(entry.make(**given), later)
 
 
@@ -256,7 +247,10 @@ def _unknown(what: str, name: str, known: Sequence[str], besides: str) -> Invali
     return InvalidArgument(f"{what} is {name!r}, but {words}")
 
 
-_BUDGET = ("privacy", "epsilon", "delta")
+_BUDGET = {
+    name: inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=usual)
+    for name, usual in {"privacy": "joint", "epsilon": 1.0, "delta": 1e-6}.items()
+}
 
 
 @dataclass(frozen=True)

@@ -94,9 +94,9 @@ def test_published_file(mixed, tmp_path):
     assert np.array_equal(back.tables, mixed.tables)
     for seed in range(20):
         first, second = np.random.default_rng(seed), np.random.default_rng(seed)
-        component = mixed.draw(first)
-        assert device.draw(second) == component
-        assert mixed.act(1, 2, first, component) == device.act(1, 2, second, component)
+        component, drawn = mixed.draw(first), device.drawn(second)
+        assert drawn.component == component
+        assert mixed.act(1, 2, first, component) == drawn.act(1, 2, second)
     with pytest.raises(CorruptFile, match="another kind"):
         Policy.load(path)
 

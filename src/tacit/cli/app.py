@@ -12,7 +12,9 @@ import contextlib
 import os
 import sys
 import traceback as tracebacks
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,33 +30,19 @@ __all__ = ["app", "main"]
 
 # Typer's own complaints about arguments, whichever copy of click it brings.
 _Complaint: Any = typer.BadParameter.__mro__[2]
-_GROUPS = {
-    "policy": "Show, verify and compare published policies.",
-    "ledger": "Read, check and repair the ledger of a store: what was spent, before publishing.",
-}
 
 
 class Commands(TyperGroup):
     """Commands that complain in one line, also when they are called from a test."""
 
-    def main(
-        self,
-        args: Sequence[str] | None = None,
-        *_: Any,
-        standalone_mode: bool = True,
-        **named: Any,
-    ) -> Any:
+    def main(self, args: Any = None, *_: Any, standalone_mode: bool = True, **named: Any) -> Any:
         """Runs a command and turns what goes wrong into a line and an exit code."""
         given = list(sys.argv[1:] if args is None else args)
         # Modules of yours are found where you are; last, so that they hide nothing.
         if (here := os.getcwd()) not in sys.path:
             sys.path.append(here)
         named["prog_name"] = named.get("prog_name") or "tacit"
-        ordinary = super().main
-
-        def command() -> Any:
-            return ordinary(given, **named, standalone_mode=False)
-
+        command = partial(super().main, given, **named, standalone_mode=False)
         code = _guarded(command, show_traceback="--traceback" in given[:1])
         if standalone_mode:
             sys.exit(code)
@@ -145,7 +133,10 @@ def tacit(
 
 _groups = {
     name: typer.Typer(callback=_help_if_alone, invoke_without_command=True, help=words)
-    for name, words in _GROUPS.items()
+    for name, words in {
+        "policy": "Show, verify and compare published policies.",
+        "ledger": "Read, check and repair the ledger of a store: what was spent, and by whom.",
+    }.items()
 }
 for _name, _help in _helps().items():
     _groups.get(_name.split()[0], app).command(_name.split()[-1], help=_help)(COMMANDS[_name])
@@ -155,6 +146,7 @@ for _name, _group in _groups.items():
 
 def main() -> None:
     """The entry point."""
+    warnings.formatwarning = lambda message, *_: f"tacit: warning: {message}\n"
     app(prog_name="tacit")
 
 

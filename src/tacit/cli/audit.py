@@ -17,9 +17,7 @@ if TYPE_CHECKING:
     from tacit.privacy.models import Privacy
     from tacit.registry import AgentChoice
 
-# Blocks of an audited agent: few and small, because it runs thousands of times. The mechanism is
-# the same for blocks of any size.
-_BLOCK, _BLOCKS = 40, 4
+_BLOCK, _BLOCKS = 40, 4  # few and small, because an audited agent runs thousands of times
 
 
 @command()

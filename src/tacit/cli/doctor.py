@@ -15,12 +15,10 @@ from tacit.cli.terminal import command, flag, print_json, print_table, say
 from tacit.privacy.errors import TacitError
 
 PACKAGES = {
-    **dict.fromkeys(("numpy", "scipy", "numba", "sqlalchemy", "gymnasium", "matplotlib"), ""),
+    **dict.fromkeys(("numpy", "scipy", "numba", "sqlalchemy", "gymnasium", "jinja2"), ""),
     **{"pyarrow": "logs", "pandas": "frames", "fastapi": "serve", "cryptography": "encrypt"},
 }
 """What must be there, and what may be: then the extra that brings it."""
-
-Finding = tuple[str, str]  # ok, missing or failed, and in words
 
 
 @command()
@@ -43,8 +41,8 @@ def _doctor(
     raise typer.Exit(1 if broken else 0)
 
 
-def examine() -> dict[str, Finding]:
-    """What is installed, and whether an agent works: a state and a detail each."""
+def examine() -> dict[str, tuple[str, str]]:
+    """Checks of packages and of an agent: a state and a detail each."""
     checks = {"python": ("ok", f"{platform.python_version()} on {platform.platform()}")}
     checks |= {name: _installed(name, extra) for name, extra in PACKAGES.items()}
     try:
@@ -54,15 +52,14 @@ def examine() -> dict[str, Finding]:
     return checks
 
 
-def _installed(name: str, extra: str) -> Finding:
+def _installed(name: str, extra: str) -> tuple[str, str]:
     try:
         importlib.import_module(name)
         return "ok", importlib.metadata.version(name)
-    except ModuleNotFoundError:
-        found = "missing", f"optional: pip install 'tacit[{extra}]'"
-        return found if extra else ("failed", "not installed")
     except Exception as error:  # a broken installation may raise anything
-        return "failed", f"does not import: {error}"
+        if extra and isinstance(error, ModuleNotFoundError):
+            return "missing", f"optional: pip install 'tacit[{extra}]'"
+        return "failed", f"{type(error).__name__}: {error}"
 
 
 # Ahead of time, in several processes.

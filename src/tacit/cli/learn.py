@@ -1,8 +1,4 @@
-"""``tacit learn``: from logs and a small file to a published policy, night after night.
-
-The ledger has an entry for each file that was learnt from, and the store an id for each episode: a
-night that was cut off is given again, and nobody counts twice.
-"""
+"""``tacit learn``: from logs and a small file to a published policy, night after night."""
 
 from __future__ import annotations
 
@@ -151,18 +147,13 @@ def _known(app: App, old: App | None) -> set[str]:
 
 
 def _planned(app: App, agent: Agent) -> dict[str, Any]:
-    """What a run would be, as JSON values."""
+    """Facts of the run to be, as JSON values."""
     return {
         "agent": app.choice.text,
         "users": app.users,
-        "epsilon": app.privacy.epsilon,
-        "delta": app.privacy.delta,
         "resumes": app.begun,
         "blocks": agent.schedule.releases,
         "first_block": agent.schedule.blocks[0],
         "why": agent.why,
         "guarantee": agent.guarantee.to_dict() if agent.guarantee else None,
-        "store": terminal.store_name(app.store),
-        "name": app.name,
-        "files": {kind: os.fspath(path) for kind, path in app.files.items()},
     }

@@ -1,7 +1,4 @@
-"""``tacit ledger``: what a store's ledger says, whether it is whole, and what an operator may do.
-
-These commands are for the curator; for others there are ``tacit ledger export`` and ``report``.
-"""
+"""``tacit ledger``: what a store's ledger says, whether it is whole, and what a curator may do."""
 
 from __future__ import annotations
 
@@ -33,10 +30,9 @@ def _show(store: terminal.Store, as_json: terminal.Json = False) -> None:
         print_json(found)
         return
     people = f"{found['people']['count']:,}, max {at_most(found['people']['max'])} {found['unit']}"
-    limit = "no limit over all runs" if found["most"] is None else f"limit {at_most(found['most'])}"
+    limit = "closed" if found["closed"] else at_most(found["most"]) if found["most"] else "none"
     typer.echo(f"{found['store']}: {found['kind']}, {found['entries']:,} entries")
-    typer.echo(f"head: {found['head']}")
-    typer.echo(f"accounts: {people}; {'closed by a repair' if found['closed'] else limit}")
+    typer.echo(f"accounts: {people}; limit over all runs: {limit}\nhead: {found['head']}")
     for run in found["runs"]:
         words = [f"{run[name]:,} {name}" for name in ("releases", "blocks", "served", "waiting")]
         words += [f"{run['users']:,} users declared", f"version {run['version']}"]
@@ -51,16 +47,13 @@ def _verify(store: terminal.Store, expect: _Expect = "", as_json: terminal.Json 
     wanted = witness(expect)  # here: a damaged witness is not the ledger's fault
     with open_store(store) as opened:
         problems, found = ledger.verify(opened, wanted), summary(opened)
-    said = [f"bad: {problem}" for problem in problems] or [
-        f"well: {found['entries']:,} entries, {found['people']['count']:,} accounts"
-    ]
-    if found["kind"] == "simulations":
-        said.append("Its noise has a known seed: what was paid for protects nobody.")
+    well = f"well: {found['entries']:,} entries, {found['people']['count']:,} accounts"
+    said = [f"bad: {problem}" for problem in problems] or [well]
     if as_json:
         facts = {name: found[name] for name in ("store", "entries", "head", "kind")}
         print_json({"well": not problems, "problems": problems} | facts)
     else:
-        typer.echo("\n".join([*said, f"head: {found['head']}"]))
+        typer.echo("\n".join([*said, f"of {found['kind']}; head: {found['head']}"]))
     raise typer.Exit(1 if problems else 0)
 
 
@@ -123,14 +116,8 @@ def _repair(store: terminal.Store, expect: _Expect = "", as_json: terminal.Json 
         print_json({"store": terminal.store_name(store)} | done)
     elif not done["problems"]:
         typer.echo(f"{terminal.store_name(store)} is well: nothing was changed")
-    else:
-        said = [f"was: {problem}" for problem in done["problems"]]
-        said.append(f"accounts that changed: {done['accounts']:,}; none went down")
-        if done["ended"]:
-            said.append(f"ended, and successors may go on from them: {', '.join(done['ended'])}")
-        said += ["Nobody takes part any more: who has paid is not known."] * done["closed"]
-        said += [f"left, and cannot be repaired: {problem}" for problem in done["left"]]
-        typer.echo("\n".join(said))
+    else:  # accounts that went up, runs that ended, problems that are left
+        typer.echo("\n".join(f"{name}: {value}" for name, value in done.items()))
     raise typer.Exit(1 if done["left"] else 0)
 
 

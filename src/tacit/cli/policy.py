@@ -11,7 +11,6 @@ from tacit.cli.terminal import command, given, print_json, print_table, say
 from tacit.privacy.errors import CorruptFile
 
 _File = Annotated[str, given("POLICY", "A published policy.")]
-_MOST_ROWS = 40
 
 
 @command("policy")
@@ -48,7 +47,7 @@ def _diff(
     else:
         say(f"{versions} differ in {len(found['cells'])} of {found['of']} steps and states:")
         titles = ("step", "state", "first", "second")
-        cells = found["cells"][:_MOST_ROWS]
+        cells = found["cells"][:40]
         print_table(titles, [[str(cell[title]) for title in titles] for cell in cells])
     if not found["same"]:
         raise typer.Exit(1)

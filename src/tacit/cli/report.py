@@ -14,7 +14,7 @@ from tacit.cli import terminal
 from tacit.cli.ledger import summary
 from tacit.cli.terminal import asked, at_most, command, print_json
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.files import open_regular, write_atomic
+from tacit.privacy.files import write_atomic
 
 if TYPE_CHECKING:
     from tacit.store.store import Store
@@ -109,15 +109,14 @@ def _policy(policy: str | bytes, store: Store) -> dict[str, Any]:
     except ValueError as error:
         raise InvalidArgument(f"--policy: {error}") from None
     name, data = f"version {said['version']}", policy
-    if isinstance(policy, str):
-        with open(open_regular(policy), "rb") as opened:
-            name, data = os.path.basename(policy), opened.read()
+    if isinstance(data, str):
+        name, data = os.path.basename(data), Path(data).read_bytes()
     with store.read() as db:
         known = {entry.hash for entry in ledger.read(db)}
     return {
         "file": name,
         "version": int(said["version"]),
-        "sha256": hashlib.sha256(data).hexdigest(),  # type: ignore[arg-type]
+        "sha256": hashlib.sha256(data).hexdigest(),
         "published": said.get("date"),
         "simulated": said.get("simulated"),
         "after_line": said.get("ledger_line"),
@@ -136,7 +135,6 @@ def _verdict(found: Mapping[str, Any]) -> str:
     if not paid:
         return "nothing to account for: no run, or devices add the noise, or there is no privacy"
     worst = max(paid, key=lambda run: run["epsilon_cost"])
-    spent, over = found["limit"] or worst, f"of run {worst['name']}"
-    over = "over all runs" if found["limit"] else over
+    spent, over = found["limit"] or worst, "all runs" if found["limit"] else f"run {worst['name']}"
     cost, limit = at_most(spent["epsilon_cost"]), at_most(spent["epsilon_limit"])
-    return f"within budget: a user {over} has spent at most epsilon {cost} of {limit}"
+    return f"within budget: a user of {over} has spent at most epsilon {cost} of {limit}"

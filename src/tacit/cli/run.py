@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,10 +22,6 @@ if TYPE_CHECKING:
     from tacit.registry import AgentChoice
     from tacit.simulation.plan import Forecast
     from tacit.simulation.result import Result
-
-_MANY_SEEDS = 12  # that have a row each
-_NOTHING = 0.01  # of what there is to gain
-_KEYS = ("worlds", "agents", "epsilons", "delta", "privacy", "users", "seeds")
 
 
 @command()
@@ -53,9 +50,8 @@ def _run(
 
     lines = _lines(agent, privacy, epsilon or [], delta)
     runs = range(seed, seed + (seeds or (1 if len(lines) == 1 else 5)))
-    processes = workers or terminal.processors()
-    terminal.check_writable("--plot", plot, terminal.PICTURES)
-    terminal.check_writable("--save", save, terminal.RESULTS)
+    processes = workers or os.cpu_count() or 1
+    terminal.check_outputs(plot, save)
     built, start = build_world(world), time.perf_counter()
     check_optimum(built)
     declared = users or usual_users(built)
@@ -76,17 +72,14 @@ def _run(
     if save is not None:
         save_results(results, save)
     if plot is not None:
-        from tacit.simulation.plots import plot_result, plot_results
+        from tacit.simulation.plots import plot_results
 
-        if len(jobs) == 1:
-            plot_result(lines[0].results[0], plot)
-        else:
-            plot_results(results, plot)
+        plot_results(results, plot)
     if as_json:
         print_json(_content(built, lines) | {"seconds": time.perf_counter() - start})
     else:
         _show(built, lines)
-        _say_files(plot, save)
+        _say_written(plot, save)
 
 
 @dataclass
@@ -161,7 +154,7 @@ def _show(world: World, lines: Sequence[_Line]) -> None:
     shown = {line.label: line.results for line in lines}
     if len(lines) == 1 and len(lines[0].results) > 1:
         runs = lines[0].results
-        shown = {str(run.seed): [run] for run in runs[:_MANY_SEEDS]} | {"median": runs}
+        shown = {str(run.seed): [run] for run in runs[:12]} | {"median": runs}
     titles, *table = [cells[:-1] for cells in rows(shown)]
     print_table(titles, table)
     for line in lines:
@@ -171,7 +164,7 @@ def _show(world: World, lines: Sequence[_Line]) -> None:
 
 
 def _verdict(line: _Line) -> str:
-    """What runs mean for users, in words."""
+    """Meaning of runs for users, in words."""
     from tacit.simulation.result import median, users_words
 
     results, first = line.results, line.results[0]
@@ -191,15 +184,14 @@ def _verdict(line: _Line) -> str:
     got = median(result.served_value for result in results)
     stake = first.optimal_value - first.baseline_value
     words = f"{first.users:,} users were not enough to get 90 % of what is possible, for good."
-    if got is not None and got < first.baseline_value + _NOTHING * stake:
+    if got is not None and got < first.baseline_value + 0.01 * stake:
         words += f" They gained nothing: without learning it is {first.baseline_value:.4g} each."
     return words
 
 
-def _say_files(plot: str | None, save: str | None) -> None:
-    for what, path in {"The picture is": plot, "The results are in": save}.items():
-        if path is not None:
-            typer.echo(f"{what} {path}")
+def _say_written(*files: str | None) -> None:
+    for file in filter(None, files):
+        typer.echo(f"Written: {file}")
 
 
 # Sweeps.
@@ -220,11 +212,10 @@ def _sweep(
     from tacit.simulation.tables import summary
 
     wanted, failed = _read_sweep(file), None
-    terminal.check_writable("--plot", plot, terminal.PICTURES)
-    terminal.check_writable("--save", save, terminal.RESULTS)
+    terminal.check_outputs(plot, save)
     with names_of(file, allow_code):
         try:
-            made = sweep(**wanted, folder=folder, workers=workers or terminal.processors())
+            made = sweep(**wanted, folder=folder, workers=workers or os.cpu_count() or 1)
         except SweepFailed as error:
             made, failed = error.sweep, error
     found = {world: runs for world in made.worlds if (runs := made.labelled(world))}
@@ -240,7 +231,7 @@ def _sweep(
             titles, *lines = made.table(world)
             say(world)
             print_table(titles, lines)
-        _say_files(plot, save)
+        _say_written(plot, save)
     if failed is not None:
         raise failed
 
@@ -253,8 +244,9 @@ def _read_sweep(file: str) -> dict[str, Any]:
         content = parse_toml(read_file(file, "world"))
     except ValueError as error:
         raise InvalidArgument(f"{file!r} is not TOML: {error}") from error
-    if unknown := sorted(content.keys() - set(_KEYS)):
-        raise InvalidArgument(f"{file!r} has {unknown[0]!r}; it may have {', '.join(_KEYS)}")
+    keys = ("worlds", "agents", "epsilons", "delta", "privacy", "users", "seeds")
+    if unknown := sorted(content.keys() - set(keys)):
+        raise InvalidArgument(f"{file!r} has {unknown[0]!r}; it may have {', '.join(keys)}")
     kind = content.get("privacy", "joint")
     content = {"epsilons": ["none"]} | content if kind == "none" else content
     for name in ("worlds", "agents", "epsilons"):
@@ -283,12 +275,12 @@ def _plot(
     from tacit.simulation.plots import plot_results
     from tacit.simulation.tables import load_results, merged, rows
 
-    terminal.check_writable("--output", output, terminal.PICTURES)
+    terminal.check_outputs(output, None)
     whole = merged([load_results(file) for file in files])
     plot_results(whole, output, by_world=by_world)
     titles, *lines = rows(whole)
     print_table(titles, lines)
-    _say_files(output, None)
+    _say_written(output)
 
 
 # Plans.

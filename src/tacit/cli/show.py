@@ -32,7 +32,7 @@ def _show(
     from tacit import registry
     from tacit.imports import split
 
-    one_of("what to show", kind, ("", "world", "agent"))
+    one_of("what to show", kind or "world", ("world", "agent"))
     if kind == "agent" and name:
         entry = registry.agent_entry(split(name)[0])
         found = _described(entry) | {"document": entry.document}
@@ -130,7 +130,9 @@ def _paper(
     text, _, rest = name.partition(":")
     paper, _, algorithm = text.partition(".")
     if not paper:
-        print_table(("paper", "algorithms"), [(p, _names(p)) for p in papers.__all__])
+        print_table(
+            ("paper", "algorithms"), [(p, ", ".join(_algorithms(p))) for p in papers.__all__]
+        )
         return
     one_of("the paper", paper, papers.__all__)
     if algorithm:
@@ -138,7 +140,7 @@ def _paper(
     if world is None:
         about = _algorithms(paper)[algorithm] if algorithm else getattr(papers, paper)
         say(_plain(inspect.getdoc(about) or "").partition("\n>>>")[0].rstrip(), as_it_is=True)
-        say(f"To run: tacit paper {paper}.ALGORITHM --world ..., of {_names(paper)}")
+        say(f"To run: tacit paper {paper}.ALGORITHM --world ..., of {[*_algorithms(paper)]}")
         return
     if not algorithm or epsilon is None or delta is None:
         raise InvalidArgument("a run needs an algorithm, --epsilon and --delta; see tacit paper")
@@ -161,7 +163,3 @@ def _takes(function: Callable[..., Any], names: set[str]) -> bool:
     parameters = inspect.signature(function).parameters
     more = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
     return "world" in parameters and (more or names <= parameters.keys())
-
-
-def _names(paper: str) -> str:
-    return ", ".join(_algorithms(paper))

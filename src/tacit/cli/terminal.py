@@ -20,12 +20,7 @@ if TYPE_CHECKING:
     from tacit.registry import AgentChoice
     from tacit.store.store import Store as Database
 
-PICTURES, RESULTS = (".png", ".pdf", ".svg"), (".json", ".csv")
-"""How the names of pictures and of results end."""
-
-COMMANDS: dict[str, Callable[..., None]] = {}
-"""Commands by name, those of a group behind the group's."""
-
+COMMANDS: dict[str, Callable[..., None]] = {}  # by name, behind that of their group
 _MODELS, _NAMED = ("joint", "local", "distributed", "none"), "NAME[:key=value,...]"
 
 
@@ -85,20 +80,12 @@ _WORLD = asked(
 World = Annotated[str, _WORLD]
 OptionalWorld = Annotated[str | None, _WORLD]
 _AGENT = asked(
-    _NAMED,
-    "An agent of tacit show, as ucbvi:stationary=true, or your own, as my_file.py:MyAgent; auto is "
-    "chosen by what is known of the world and by the budget, and says why.",
+    _NAMED, "An agent of tacit show, as ucbvi:scale=2, or my_file.py:MyAgent; auto chooses one."
 )
 Agent = Annotated[str, _AGENT]
 Agents = Annotated[list[str], _AGENT]
-Privacy = Annotated[
-    str,
-    asked(
-        "|".join(_MODELS),
-        "Whom users trust: joint (a curator), local (their own device), distributed (a secure sum "
-        "over devices, 95 % of them honest), none (no guarantee).",
-    ),
-]
+_TRUST = "Whom users trust: a curator, their device, a secure sum, or nobody (no guarantee)."
+Privacy = Annotated[str, asked("|".join(_MODELS), _TRUST)]
 _EPSILON = amount("Budget of one user; must be given unless not private.")
 Epsilon = Annotated[float | None, _EPSILON]
 Epsilons = Annotated[list[float] | None, _EPSILON]
@@ -106,9 +93,7 @@ Delta = Annotated[float | None, amount("Budget of one user, 0 for pure; as --eps
 Seeds = Annotated[int, count("How many runs.")]
 Seed = Annotated[int, count("The first run's seed; then it counts.", least=0)]
 Workers = Annotated[int | None, count("Processes at a time. \\[default: one per processor]")]
-AllowCode = Annotated[
-    bool, flag("Import and run what the file names as my_file.py:X or my_module.X.", "--allow-code")
-]
+AllowCode = Annotated[bool, flag("Import and run code that the file names.", "--allow-code")]
 Store = Annotated[str, given("STORE", "A store: its file, or its URL, postgresql://...")]
 Json = Annotated[bool, flag("Print one JSON object.", "--json")]
 Plot = Annotated[str | None, asked("FILE", "Draw regret and values, as .png, .pdf or .svg.")]
@@ -146,12 +131,6 @@ def chosen_privacy(
     return privacy_model(budget["privacy"], budget["epsilon"], budget["delta"])
 
 
-def processors() -> int:
-    """How many processors this process may use."""
-    usable = getattr(os, "sched_getaffinity", None)
-    return len(usable(0)) if usable else os.cpu_count() or 1
-
-
 def open_store(where: str, *, make: bool = False) -> Database:
     """A store that is there, unless it may be made; nothing else is touched."""
     from tacit.store.store import Store
@@ -168,6 +147,12 @@ def store_name(where: str) -> str:
     from sqlalchemy import make_url
 
     return make_url(where).render_as_string(hide_password=True) if "://" in where else where
+
+
+def check_outputs(plot: str | None, save: str | None) -> None:
+    """Refuses a picture or a file of results that cannot be written."""
+    check_writable("the picture", plot, (".png", ".pdf", ".svg"))
+    check_writable("the file of results", save, (".json", ".csv"))
 
 
 def check_writable(name: str, text: str | None, endings: Sequence[str] = ()) -> None:
@@ -195,7 +180,7 @@ def say(text: str, *, as_it_is: bool = False) -> None:
 
 
 def print_table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Prints a table: columns of figures to the right, words to the left."""
+    """Prints a table: columns of figures to the right."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
