@@ -12,8 +12,10 @@ import json
 import math
 import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 from scipy.stats import norm
@@ -53,20 +55,24 @@ AGENT = "what may improve the greedy policy is covered first"
 """What was last changed in the agent; rows that were measured before have a star."""
 ABLATIONS: dict[str, dict[str, Any]] = {
     "as it is": {},
-    "who serves is replaced at once": {"certain": 0.0},
-    "covering by what the unknown promises": {"covering": 0.0},
-    "nobody is served what is known": {"min_exploration": 1.0},
-    "one explorer of each kind": {"explorers": 2},
+    "who serves is replaced at once": {"exploration.CERTAIN": 0.0},
+    "covering by what the unknown promises": {"concurrent_psrl.COVERING": 0.0},
+    "nobody is served what is known": {"concurrent_psrl.LEAST_EXPLORED": 1.0},
+    "one explorer of each kind": {"concurrent_psrl.EXPLORERS": 2},
     "blocks instead of running sums": {"running": 10**9},
     "running sums instead of blocks": {"running": 0},
-    "steps lend each other nothing": {"lent": 0.0},
-    "two cells of a user": {"visits_per_user": (2,)},
-    "all cells are asked": {"thresholds": (math.inf,)},
-    "explorers are asked what others are": {"apart": False},
-    "what matters is not covered first": {"focused": False},
-    "no more is spent than is urgent": {"even": 0.0},
-    "no way is tried again": {"doubting": 0},
+    "steps lend each other nothing": {"posterior.LENT": 0.0},
+    "two cells of a user": {"exploration.VISITS_PER_USER": (2,)},
+    "all cells are asked": {"exploration.THRESHOLDS": (math.inf,)},
 }
+"""By words: options, and constants of modules in ``tacit.tabular``."""
+DROPPED = (
+    "explorers are asked what others are",
+    "what matters is not covered first",
+    "no more is spent than is urgent",
+    "no way is tried again",
+)
+"""Ablations that are stored, and whose branches are gone from the code."""
 ABLATED: dict[str, tuple[str, int, int]] = {
     "grid, 4 by 4": ("grid:side=4,horizon=16", 40_000, 0),
     "deep_sea, 8 deep": ("deep_sea:depth=8", 30_000, 0),
@@ -106,26 +112,21 @@ def measured(
     name: str, epsilon: float | None, seeds: Sequence[int], constants: dict[str, Any] | None = None
 ) -> dict[str, Any]:
     """Users to 90 % of every seed, of the policy that serves and of the greedy one."""
-    from tacit.tabular.exploration import ExplorationConstants
-    from tacit.tabular.posterior import SparseConstants
-
     world = tacit.world((WORLDS | ABLATED)[name][0])
     users, serving, greedy = users_of(name, epsilon), [], []
     options: dict[str, Any] = {"stationary": False} if "per step" in name else {}
-    constants = dict(constants or {})
-    if "running" in constants:
-        options["running"] = constants.pop("running")
-    if "lent" in constants:
-        options["sparse"] = SparseConstants(lent=constants.pop("lent"))
-    if constants:
-        options["exploration"] = ExplorationConstants(**constants)
-    for seed in seeds:
-        privacy = tacit.NonPrivate() if epsilon is None else tacit.JointDP(epsilon, DELTA)
-        given = options | ({} if epsilon is None else {"noise_seed": noise_seed(seed)})
-        agent = tacit.ConcurrentPSRL(world.spec, users, privacy, seed=seed, **given)
-        result = tacit.run(agent, mixed_up(world, seed), seed=seed, progress=False)
-        serving.append(result.users_to_90)
-        greedy.append(result.greedy_users_to_90)
+    changed = dict(constants or {})
+    options |= {"running": changed.pop("running")} if "running" in changed else {}
+    with ExitStack() as patched:
+        for place, value in changed.items():
+            patched.enter_context(mock.patch(f"tacit.tabular.{place}", value))
+        for seed in seeds:
+            privacy = tacit.NonPrivate() if epsilon is None else tacit.JointDP(epsilon, DELTA)
+            given = options | ({} if epsilon is None else {"noise_seed": noise_seed(seed)})
+            agent = tacit.ConcurrentPSRL(world.spec, users, privacy, seed=seed, **given)
+            result = tacit.run(agent, mixed_up(world, seed), seed=seed, progress=False)
+            serving.append(result.users_to_90)
+            greedy.append(result.greedy_users_to_90)
     return {"users": users, "serving": serving, "greedy": greedy, "agent": AGENT}
 
 
@@ -192,7 +193,7 @@ def _oracle(model: FiniteModel, states: list[int], mu: float) -> float:
     path = np.zeros((users, model.horizon), dtype=np.int64)
     for _ in range(rounds):
         wanted = (weights / weights.sum())[np.newaxis]
-        best_actions(P, wanted, rng.random(shape), actions)
+        best_actions(P, wanted, rng.random(shape), False, actions)
         walk(rng, start, moves, actions[np.newaxis], np.zeros(users, dtype=np.int64), path)
         visits = np.zeros(model.states * model.actions)
         count_paths(path, np.ones(visits.size, dtype=bool), model.horizon, visits)
@@ -255,7 +256,7 @@ def table(stored: dict[str, Any]) -> str:
 def ablations(stored: dict[str, Any]) -> str:
     """What its parts are worth, in Markdown."""
     lines = [f"| | {' | '.join(ABLATED)} |", "|---|" + "---:|" * len(ABLATED)]
-    for words in ABLATIONS:
+    for words in (*ABLATIONS, *DROPPED):
         cells = [cell(stored["ablations"].get(words, {}).get(name)) for name in ABLATED]
         lines.append(f"| {words} | {' | '.join(cells)} |")
     return "\n".join(lines)

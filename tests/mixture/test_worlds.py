@@ -78,8 +78,8 @@ SHORT[1, 0, 1] = 0.0
         ),
         (
             {"weights": [[1.25, -0.25]]},
-            "<transition_features, weights> at step 0, state 0, action 0 must be probabilities, "
-            "but entry 1 is -0.25",
+            "<transition_features, weights> at step 0, state 0, action 0 must be probabilities "
+            ".*-0.25",
         ),
         (
             {"transition_features": SHORT},
