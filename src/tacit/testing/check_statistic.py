@@ -100,8 +100,8 @@ class _Attack:
         self.sample, self.rng, self.users = sample, np.random.default_rng(seed), users
         self.declared: dict[str, float] = {}
         pure = any(statistic.l1(relation) is not None for relation in Relation)
-        for norm in ("l2", "l1") if pure else ("l2",):
-            for relation in Relation:
+        for relation in Relation:
+            for norm in ("l2", "l1") if pure else ("l2",):
                 try:
                     bound = statistic.sensitivity(relation, norm)
                 except InvalidArgument as error:
