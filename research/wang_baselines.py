@@ -14,8 +14,10 @@ import numpy as np
 
 from tacit.continuous.features import Grid
 from tacit.continuous.policy import QPolicy
+from tacit.continuous.worlds import line
 from tacit.numerics.compiled import Floats, Ints
 from tacit.papers.result import PaperResult, proven
+from tacit.papers.wang_functional_2019 import Setting, network_q
 from tacit.privacy.budget import Budget
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.noise import Noise
@@ -36,6 +38,17 @@ _RIDGE, _PRECISION = 1.0, 1e-3
 _OUTPUT, _VISITS = 0.1, 0.7
 # Evaluations of policies, each over as many users, and uniform actions after the first of them.
 _ROUNDS, _UNIFORM = 3, 0.5
+
+
+def baseline(kind: str, *, users: int, epsilon: float, delta: float, seed: int = 0) -> PaperResult:
+    """A baseline on line by its name; a network takes ten steps, each of a tenth of the users."""
+    given: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "seed": seed}
+    if kind == "network_q":
+        steps = line().spec.horizon * users
+        setting = Setting(T=steps, B=max(50, steps // 10), alpha=1.0)
+        return network_q(line(), setting=setting, **given)
+    kinds = {make.__name__: make for make in ALL}
+    return kinds[kind](line(), users=users, **given)
 
 
 class Data(NamedTuple):
@@ -151,6 +164,9 @@ def first_visits(world: BoxWorld, data: Data) -> Floats:
         mean = (2.0 * later / weight - low - high) / (high - low)
         found[1, rows, cells[:, h]] = np.clip(mean, -1.0, 1.0)
     return found.swapaxes(0, 1).reshape(users, -1)
+
+
+ALL = (input_perturbation, output_perturbation, policy_evaluation)
 
 
 class _Run:

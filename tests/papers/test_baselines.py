@@ -11,14 +11,15 @@ import numpy as np
 import pytest
 
 import tacit
-from research.paper_orders import contexts
 from tacit.linear import LinearWorld, simplex
 from tacit.mixture import hard_mixture
 from tacit.papers import baselines
 from tacit.privacy.budget import epsilon_from_mu
 from tacit.privacy.errors import InvalidArgument
+from tacit.tabular.world import TabularWorld
 
-TABULAR, LINEAR, MIXTURE = contexts(2, 2, 2, 1.0), simplex(3, 3, 4, 2), hard_mixture(2, 2, gap=0.5)
+TABULAR = TabularWorld(np.full((2, 2, 2), 0.5), np.eye(2), 2, np.full(2, 0.5), name="contexts")
+LINEAR, MIXTURE = simplex(3, 3, 4, 2), hard_mixture(2, 2, gap=0.5)
 ALL: list[tuple[Any, Any, str]] = [
     (baselines.pucb, TABULAR, "joint"),
     (baselines.ldp_ob, TABULAR, "local"),
