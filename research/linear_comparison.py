@@ -1,22 +1,21 @@
 """DP-LSVI-UCB++ beside its rivals at one budget: regret against users, on corrected worlds.
 
-The paper of DP-LSVI-UCB++ compares it with the agents of Luyo et al. and Ngo et al. and with what
-is not private. The texts of those two were not at hand: what stands for them is reconstructed
-(:mod:`tacit.papers.baselines`), so that no verdict on either claim is given.
-Here labels and the best action are random, rewards are unknown, every run has a world of its own,
-and all private agents have the same budget under the same accountant.
+The paper of DP-LSVI-UCB++ compares it with the agents of Luyo et al. and Ngo et al., whose texts
+were not at hand, and with what is not private, which is done here. Labels and the best action are
+random, rewards are unknown, every run has a world of its own, and all private agents have the same
+budget under the same accountant.
 
 Every line is labelled with what it asks of users. Two lines are the paper's Algorithm 1 itself, a
 release after every user: with its printed noise at its printed size, and corrected, with the budget
-of all others. These and the reconstructed ones know the rewards, and their radii are proven. Read
-literally the paper draws its noise once for all users: then differences of releases are free of
-noise, nothing is private, and there is nothing to draw.
+of all others. These know the rewards, and their radii are proven. Read literally the paper draws
+its noise once for all users: then differences of releases are free of noise, nothing is private,
+and there is nothing to draw.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,7 +24,6 @@ import numpy as np
 
 from research.figures import EndLabel, Pen, draw_regret, drawing, figure_main, label_ends
 from research.study import DELTA, PLAIN, Case, joint, markdown, run_all, seeded, spread, world_of
-from tacit.papers.baselines import adaptive_lsvi_ucb, batched_lsvi_ucb
 from tacit.papers.result import PaperResult
 from tacit.papers.sahu_linear_2025 import dp_lsvi_ucb_plus_plus
 from tacit.registry import choose_agent
@@ -38,19 +36,13 @@ if TYPE_CHECKING:
 EPSILON = 1.0
 # What the paper's algorithm asks of users, and points of a curve that has a value per user.
 PAPERS, _POINTS = "Gram (GOE), values", 200
-ALGORITHMS: Mapping[str, Callable[..., PaperResult]] = {
-    "paper": dp_lsvi_ucb_plus_plus,
-    "batched_lsvi_ucb": batched_lsvi_ucb,
-    "adaptive_lsvi_ucb": adaptive_lsvi_ucb,
-}
-"""What is run of :mod:`tacit.papers`, by name."""
 WORLDS: Mapping[str, int] = {"two_state": 20_000, "simplex": 100_000}
 """How many users, by world: above ten times what the private agents need."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """One agent: its text, or a name of :data:`ALGORITHMS`, which knows the rewards."""
+    """One agent: its text, or ``paper`` for Algorithm 1, which knows the rewards."""
 
     label: str
     agent: str
@@ -61,7 +53,7 @@ class Line:
     @property
     def paper(self) -> bool:
         """Whether it is of :mod:`tacit.papers`."""
-        return self.agent in ALGORITHMS
+        return self.agent == "paper"
 
     def case(self, world: str, users: int) -> Case:
         """It in a world of its own for every seed."""
@@ -84,8 +76,6 @@ def asked(case: Case) -> str:
 LINES = (
     Line("DP-LSVI-UCB++", "lsvi_ucb_plus_plus", Pen("#0072B2", "o")),
     Line("LSVI-UCB, private", "lsvi_ucb", Pen("#56B4E9", "P")),
-    Line("Luyo et al., reconstructed", "batched_lsvi_ucb", Pen("#D55E00", "s")),
-    Line("Ngo et al., reconstructed", "adaptive_lsvi_ucb", Pen("#E69F00", "v")),
     Line("LSVI-UCB++, not private", "lsvi_ucb_plus_plus", Pen("#222222", "X"), private=False),
     Line("LSVI-UCB, not private", "lsvi_ucb", Pen("#009E73", "D"), private=False),
     Line("paper, printed", "paper", Pen("#CC79A7", "^"), printed=True),
@@ -94,11 +84,10 @@ LINES = (
 
 
 def paper_result(line: Line, case: Case, seed: int) -> PaperResult:
-    """A run of an algorithm of the papers, in the world of that seed."""
-    given: dict[str, Any] = {"epsilon": EPSILON, "delta": DELTA, "seed": seed}
-    if line.agent == "paper":
-        given["printed"] = line.printed
-    return ALGORITHMS[line.agent](world_of(seeded(case.world, seed)), episodes=case.users, **given)
+    """A run of Algorithm 1, in the world of that seed."""
+    given: dict[str, Any] = {"epsilon": EPSILON, "delta": DELTA, "printed": line.printed}
+    world = world_of(seeded(case.world, seed))
+    return dp_lsvi_ucb_plus_plus(world, episodes=case.users, seed=seed, **given)
 
 
 def run(job: tuple[Line, str, int], seed: int) -> Result:
@@ -149,8 +138,7 @@ def paint(path: Path, measured: Measured) -> None:
         size=(13.5, 5.7),
         footnote="Behind a name stands what is asked of users. Paper: its Algorithm 1 with known "
         "rewards and a release per user; printed: its noise at its size, drawn anew\nfor every "
-        "release, and what is proven for it; corrected: with the budget of all others. Lines after "
-        "Luyo et al. and Ngo et al. are reconstructed.",
+        "release, and what is proven for it; corrected: with the budget of all others.",
     ) as panels:
         ends = []
         for axes, world in zip(panels, WORLDS, strict=True):

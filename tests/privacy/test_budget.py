@@ -1,18 +1,14 @@
 """Budgets and conversions: against mpmath, against dp-accounting, and as properties."""
 
-import dataclasses
 import math
 import sys
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tacit.privacy.budget import (
     Budget,
-    Relation,
-    compose,
     delta_from_mu,
     epsilon_from_mu,
     mu_from_budget,
@@ -158,36 +154,13 @@ def test_extremes_are_finite_and_safe(delta):
 
 
 @quick
-@given(st.lists(mus, min_size=1, max_size=6), st.randoms())
-def test_composition_adds_squares_in_any_order(parts, random):
-    total = compose(*parts)
-    assert total == pytest.approx(math.sqrt(sum(mu * mu for mu in parts)), rel=1e-12)
-    shuffled = random.sample(parts, len(parts))
-    assert compose(*shuffled) == pytest.approx(total, rel=1e-15)
-    assert compose(compose(*parts[:2]), *parts[2:]) == pytest.approx(total, rel=1e-14)
-
-
-@quick
 @given(epsilons, deltas, st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=20))
 def test_split_spends_all_and_never_more(epsilon, delta, shares):
     budget = Budget(epsilon, delta)
     parts = budget.split(*shares)
-    assert budget.mu * (1 - 1e-14) <= compose(*parts) <= budget.mu
+    assert budget.mu * (1 - 1e-14) <= math.hypot(*parts) <= budget.mu
     for part, share in zip(parts, shares, strict=True):
         assert part**2 / parts[0] ** 2 == pytest.approx(share / shares[0], rel=1e-12)
-
-
-def test_budget_is_a_value():
-    budget = Budget(1, np.float64(1e-6))
-    assert type(budget.epsilon) is float
-    assert type(budget.delta) is float
-    assert budget == Budget(1.0, 1e-6)
-    assert hash(budget) == hash(Budget(1.0, 1e-6))
-    assert str(budget) == "(1, 1e-06)"
-    assert budget.mu == mu_from_budget(1, 1e-6)
-    assert budget == Budget(1.0, 1e-6)  # also after mu was cached
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        budget.epsilon = 2.0
 
 
 def test_pure_budget_has_no_mu_and_says_what_to_do():
@@ -223,7 +196,6 @@ def test_budget_refuses_delta(delta):
         (lambda: epsilon_from_mu(1, 1), "delta"),
         (lambda: mu_from_budget(1, 0), "delta"),
         (lambda: mu_from_budget(1e14, 1e-6), "epsilon"),
-        (lambda: compose(1, -1), "mu"),
         (lambda: Budget(1, 1e-6).split(), "shares"),
         (lambda: Budget(1, 1e-6).split(1, 0), "share"),
     ],
@@ -231,7 +203,3 @@ def test_budget_refuses_delta(delta):
 def test_refusals_name_the_argument(call, name):
     with pytest.raises(InvalidArgument, match=f"^{name} is "):
         call()
-
-
-def test_relations_by_name():
-    assert [Relation("replace-one"), Relation("zero-out")] == list(Relation)

@@ -67,8 +67,7 @@ class TargetedMoves(Statistic):
     def moments(self) -> GramCross:
         """Sums of p p' and p q."""
         k, weight = self.inputs.shape[2], math.sqrt(2.0) / self.most
-        how = {"weight": weight, "tau": self.clip}
-        return GramCross(k, 1, self.spec.horizon, pooled=True, clip="trajectory", **how)
+        return GramCross(k, 1, self.spec.horizon, weight, self.clip)
 
     @property
     def layout(self) -> Layout:

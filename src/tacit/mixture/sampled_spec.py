@@ -183,8 +183,7 @@ class TargetedSums(Statistic):
     def moments(self) -> GramCross:
         """Statistic of p and q that clips and sums."""
         steps, _, _, k = self.inputs.shape
-        how = {"weight": math.sqrt(2.0) / self.most, "tau": self.clip}
-        return GramCross(k, 1, steps, pooled=True, clip="trajectory", **how)
+        return GramCross(k, 1, steps, math.sqrt(2.0) / self.most, self.clip)
 
     @property
     def layout(self) -> Layout:
