@@ -27,8 +27,8 @@ import tacit
 from research.command_lines import Parser, whole
 from research.epsilon_cost import DELTA
 from research.worlds import build
+from research.worlds.mixture import mixture_from_tabular
 from tacit.core.world import World
-from tacit.mixture import mixture_from_tabular
 from tacit.simulation.result import Result, median, users_words
 from tacit.simulation.run import noise_seed
 
