@@ -25,7 +25,7 @@ from research.tables import ColumnTable, columns_main
 from research.wang_public_code import public_code
 from tacit.continuous import line
 from tacit.papers.result import PaperResult
-from tacit.papers.wang_functional_2019 import Setting, network_q
+from tacit.papers.wang_functional_2019 import Setting
 from tacit.privacy.models import JointDP, NonPrivate, Privacy
 from tacit.registry import choose_agent
 from tacit.simulation.permuted import PermutedWorld
@@ -142,7 +142,7 @@ def baseline(kind: str, privacy: Any, users: int, seed: int) -> PaperResult:
     budget = {"epsilon": privacy.epsilon, "delta": privacy.delta, "seed": seed}
     if kind == NETWORK:
         steps = world.spec.horizon * users
-        return network_q(
+        return wang_baselines.network_q(
             world, setting=Setting(T=steps, B=max(50, steps // 10), alpha=1.0), **budget
         )
     found: PaperResult = getattr(wang_baselines, kind)(world, users=users, **budget)

@@ -27,7 +27,7 @@ GAUSSIAN = (
 )
 LAPLACE = (tacit.Budget(1.0, 0.0), ("blocks", "binary tree", "smooth tree"))
 # Kinds of Gaussian noise that are drawn as well, up to how many releases they have.
-SHORTER = {"optimal": 64, "normalised square root": 1024, "endless": 2**20}
+SHORTER = {"optimal": 64, "normalised square root": 1024}
 LONGEST = 2**20
 # The simple ways are off the chart for long streams; where the others are is what matters.
 HIGHEST = 250.0

@@ -6,9 +6,11 @@ import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from research.figures import Pen
 from tacit.privacy.budget import Budget
-from tacit.privacy.counters.dense import square_root_error
+from tacit.privacy.counters.dense import sqrt_coefficients
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,7 +26,6 @@ PENS = {
     "blt": Pen("#0072B2", "v", "--"),
     "optimal": Pen("#000000", "*"),
     "normalised square root": Pen("#56B4E9", "X"),
-    "endless": Pen("#7F4F24", "<"),
 }
 
 
@@ -42,8 +43,17 @@ def _binary_tree(releases: int, pure: bool) -> float:
     return math.sqrt(ones) * (levels if pure else math.sqrt(levels))
 
 
-def _square_root(releases: int, pure: bool) -> float:
-    return square_root_error(releases)
+def _square_root(releases: int, pure: bool = False) -> float:
+    """The largest standard deviation of the square root's releases, in units of one sum's.
+
+    For many releases by Landau's asymptotic formula, whose error is below 1 / n^2.
+
+    >>> round(_square_root(1023), 3), round(_square_root(10**12), 3)
+    (3.272, 9.862)
+    """
+    if releases <= 1024:
+        return float((sqrt_coefficients(releases) ** 2).sum())
+    return (math.log(releases - 0.25) + np.euler_gamma + 4.0 * math.log(2.0)) / math.pi
 
 
 OLDER: Mapping[str, Callable[[int, bool], float]] = {

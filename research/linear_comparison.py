@@ -2,7 +2,7 @@
 
 The paper of DP-LSVI-UCB++ compares it with the agents of Luyo et al. and Ngo et al. and with what
 is not private. The texts of those two were not at hand: what stands for them is reconstructed
-(:mod:`tacit.papers.baselines`), so that no verdict on either claim is given.
+(:mod:`research.linear_baselines`), so that no verdict on either claim is given.
 Here labels and the best action are random, rewards are unknown, every run has a world of its own,
 and all private agents have the same budget under the same accountant. So what is compared is when
 they publish and what they weigh, and not how their noise was once calibrated.
@@ -48,7 +48,7 @@ from research.jobs import (
     sized,
     spread,
 )
-from tacit.papers.baselines import adaptive_lsvi_ucb, batched_lsvi_ucb
+from research.linear_baselines import adaptive_lsvi_ucb, batched_lsvi_ucb
 from tacit.papers.result import PaperResult
 from tacit.papers.sahu_linear_2025 import dp_lsvi_ucb_plus_plus
 from tacit.privacy.files import write_atomic

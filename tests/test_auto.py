@@ -11,7 +11,6 @@ import tacit
 from research.worlds.mixture import mixture_from_tabular
 from tacit import InvalidArgument, JointDP, LocalDP, NonPrivate
 from tacit.auto import MANY_CELLS, RULES, agent, choose, rules_table
-from tacit.privacy.statistic import WHOLE_EPISODE
 from tacit.registry import agent_entry, agent_names, build_world, choose_agent
 from tacit.tabular.spec import FiniteSpec
 from tests.cli.calls import BUDGET, call, entry
@@ -188,4 +187,4 @@ def test_no_rule_takes_a_weaker_unit() -> None:
     """What is protected is a user's whole episode, whatever is chosen."""
     for world in (SMALL, "simplex", "hard_mixture", "dosing", "line:horizon=8"):
         made = agent(build_world(world).spec, 200, JOINT, noise_seed=0)
-        assert made.algorithm.unit == WHOLE_EPISODE
+        assert made.guarantee.unit == "one user's whole episode"

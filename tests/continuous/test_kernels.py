@@ -112,9 +112,8 @@ def moves(clip: float = 2.0) -> TargetedMoves:
     rng = np.random.default_rng(0)
     inputs = 3.0 * rng.normal(size=(2, 3, 2))
     tables = {"inputs": inputs, "means": np.zeros((2, 3)), "values": np.zeros(3)}
-    how: Any = {"pooled": True, "clip": "trajectory", "tau": clip, "weight": np.sqrt(2.0) / 50.0}
     known: Any = {"spec": spec, "features": Z, "discount": 0.9, "unit": 1.0}
-    return TargetedMoves(2, 1, 4, **how, **known, **tables)
+    return TargetedMoves(2, 1, 4, np.sqrt(2.0) / 50.0, clip, **known, **tables)
 
 
 def _paid(states: Any) -> Any:

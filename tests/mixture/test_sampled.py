@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
-from research import large_worlds
 from research.worlds import currents
 from tacit import Block, JointDP, LinOptSampled, LocalDP, NonPrivate, Relation, check_statistic
 from tacit.mixture import SampledSpec, mixture_of_models
@@ -76,8 +74,8 @@ def tables(most: float = 2.0, clip: float = 3.0) -> TargetedSums:
     inputs[:, 0, 0], inputs[:, 1, 0] = [2.0, 0.0], [0.0, 2.0]
     values, means = rng.normal(size=(3, 4)), rng.normal(size=(3, 4, 2))
     means[:, 0, 0], means[:, 1, 0] = values[:, 0], values[:, 1]
-    how: Any = {"pooled": True, "clip": "trajectory", "tau": clip, "weight": np.sqrt(2.0) / most}
-    return TargetedSums(2, 1, 3, **how, inputs=inputs, means=means, values=values)
+    weight, tables = np.sqrt(2.0) / most, {"inputs": inputs, "means": means, "values": values}
+    return TargetedSums(2, 1, 3, weight, clip, **tables)
 
 
 def users(rng: np.random.Generator, count: int) -> Block:
@@ -168,11 +166,3 @@ class TestAgent:
     def test_it_passes_check_agent(self, privacy: Any) -> None:
         make = partial(LinOptSampled, privacy=privacy, schedule="fixed:size=40")
         check_agent(make, currents(5, 6, 3, 4, samples=4), users=120)
-
-
-class TestStored:
-    def test_twenty_thousand_states_are_learnt(self) -> None:
-        stored = json.loads(large_worlds.STORED.read_text())
-        row = stored["currents, LinOptSampled"]
-        assert len(row["score"]) == 10
-        assert np.median(row["score"]) > 0.95

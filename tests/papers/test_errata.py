@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from tacit.papers import chowdhury_tabular_2021 as tabular
 from tacit.papers import zhou_mixture_2022 as mixture
-from tacit.papers.counters import laplace_width
 from tacit.papers.result import Sizes
 from tacit.privacy.budget import Budget
 from tacit.privacy.noise import Noise
@@ -91,17 +90,6 @@ def test_how_far_two_users_counts_are_apart(H: int) -> None:
     ]
     assert farthest(fixed) == 6 * H - 3
     assert "6H - 3 is attained" in " ".join(PAGE)
-
-
-def test_printed_laplace_widths_cover_theirs() -> None:
-    """sqrt(8 log2(K) ln(2 / p)) at the paper's p, beside Chernoff's bound for m nodes."""
-    for power in (4, 5, 6, 8):
-        for H, *shape in ((1, 2, 2), (5, 4, 3), (20, 6, 2), (20, 100, 10)):
-            asked = Sizes(10**power, H, tuple(shape), 1.0, 0.0, 0.1, True, Noise(0))
-            log = math.log2(asked.episodes)
-            for term in tabular.lemma_logs(asked):
-                ours = laplace_width(float(math.ceil(log)), 2.0 * math.exp(-term))
-                assert math.sqrt(8.0 * log * term) > ours
 
 
 @pytest.mark.parametrize("N", [2, 10])

@@ -155,7 +155,7 @@ class VectorTargets:
         later = np.where(spec.ended(drawn), 0.0, self.features(drawn) @ v)
         ahead = spec.rewards(drawn) + spec.discount * later
         most = max(float(ahead.std(axis=1).mean()), float(base.std(axis=1).mean()), unit) / unit
-        sizes = {"rows": self.free, "columns": 1, "steps": spec.horizon, "pooled": True}
-        clip = {"clip": "trajectory", "tau": 2.0 * share * spec.horizon}
-        scales = {"weight": math.sqrt(2.0) / most, "discount": spec.discount, "unit": unit}
-        return {**sizes, **clip, **scales, "inputs": inputs, "means": means, "values": v}
+        sizes = {"rows": self.free, "columns": 1, "steps": spec.horizon}
+        scales = {"weight": math.sqrt(2.0) / most, "tau": 2.0 * share * spec.horizon}
+        scales |= {"discount": spec.discount, "unit": unit}
+        return {**sizes, **scales, "inputs": inputs, "means": means, "values": v}

@@ -38,7 +38,7 @@ class TargetedSums(GramCross):
     state less ``means``, all public tables. The last step and invalid ones do not count.
 
     Formal guarantees:
-        Sensitivity sqrt(2) tau, and tau against zero, by the trajectory clip of
+        Sensitivity sqrt(2) tau, and tau against zero, by the clip of
         :class:`~tacit.GramCross`, for every V and any data: it clips after everything was looked
         up. Attained by users who stay in two cells whose p are long and orthogonal, with q = 0.
     """
@@ -124,10 +124,10 @@ class StateTargets:
         for table in (inputs, means, values):
             table /= size
             table.setflags(write=False)
-        sizes = {"rows": self.free, "columns": 1, "steps": len(means), "pooled": True}
-        clip = {"clip": "trajectory", "tau": 2.0 * share * len(means)}
+        sizes = {"rows": self.free, "columns": 1, "steps": len(means)}
+        scales = {"weight": math.sqrt(2.0) / most, "tau": 2.0 * share * len(means)}
         tables = {"inputs": inputs, "means": means, "values": values}
-        return {**sizes, **clip, **tables, "weight": math.sqrt(2.0) / most}
+        return {**sizes, **scales, **tables}
 
 
 class LinOptSampled(FiniteAlgorithm[BlockSums]):

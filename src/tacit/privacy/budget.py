@@ -213,26 +213,6 @@ def _largest_mu(epsilon: float, delta: float) -> float:
     return last_true(lambda mu: _delta(mu, epsilon) <= delta, TINY, 20 + 2 * math.sqrt(epsilon))
 
 
-def compose(*mus: float) -> float:
-    """The mu of several Gaussian releases about the same user together: sqrt(sum of mu_i^2).
-
-    The releases may be adaptive: what is asked next, and with which mu_i, may depend on all earlier
-    answers, as long as the squares never add up to more than a sum declared in advance. Given the
-    past, release i is N(0, I) against N(v_i, I), where |v_i| <= mu_i and both are known from the
-    past. So the log-likelihood ratio grows by Gaussian increments of variance |v_i|^2 and mean
-    -|v_i|^2/2 or +|v_i|^2/2: it is a Brownian motion with drift -1/2 or +1/2, watched at the times
-    sum |v_i|^2, which never pass T, the declared sum of the mu_i^2. Watching it on all of [0, T]
-    tells at least as much, and all that it tells is its end point, N(-T/2, T) against N(T/2, T):
-    this is sqrt(T)-GDP.
-
-    >>> compose(0.3, 0.4)
-    0.5
-    >>> compose()
-    0.0
-    """
-    return math.hypot(*(checked_mu(mu) for mu in mus))
-
-
 class Relation(enum.Enum):
     """Which two inputs count as neighbours, that is, what is hidden about a user.
 
@@ -327,12 +307,11 @@ class Budget:
     def split(self, *shares: float) -> tuple[float, ...]:
         """The mus of several releases that spend this budget together, mu_i^2 in these shares.
 
-        Sums of squares round; the parts are therefore smaller by 4 parts in 10^15, and composing
-        them never gives more than ``mu``.
+        Sums of squares round; the parts are therefore smaller by 4 parts in 10^15, and their
+        squares never add up to more than ``mu``'s.
 
-        >>> from tacit.privacy.budget import compose
         >>> first, second = Budget(1.0, 1e-6).split(3, 1)
-        >>> round(first / second, 9), compose(first, second) <= Budget(1.0, 1e-6).mu
+        >>> round(first / second, 9), math.hypot(first, second) <= Budget(1.0, 1e-6).mu
         (1.732050808, True)
         """
         if not shares:

@@ -248,7 +248,6 @@ class DistributedCurator(DeviceCurator[DistributedDP]):
             devices: How many devices the sum was planned for.
             stayed: How many of them are in it.
         """
-        self.check_unit(statistic)
         plan = SumPlan.of(statistic, self.privacy, devices)
         stayed = whole_number("stayed", stayed)
         if not plan.least <= stayed <= devices:

@@ -89,7 +89,7 @@ def audit_agent(
         progress: whether to show a progress bar, on standard error.
 
     Raises:
-        InvalidArgument: the agent has no privacy to audit, or protects what all users share.
+        InvalidArgument: the agent has no privacy to audit.
     """
     if runs < _FEWEST_RUNS:
         raise InvalidArgument(f"runs must be at least {_FEWEST_RUNS}, got {runs!r}")
@@ -165,12 +165,6 @@ class _AgentAuditor:
         self.records = self.recorder.records
         self.agent = self.make()
         self.releases = len(self.blocks)
-        group = max((p.statistic.group_size for p in self.records), default=1)
-        if group > 1:
-            raise InvalidArgument(
-                f"{self.name} protects {self.guarantee.unit}: {group} users change together, and "
-                "an audit replaces one"
-            )
 
     def make(self) -> Any:
         known = {"users": self.users, "seed": self.seed, "noise_seed": self._noise(0)}
@@ -444,11 +438,6 @@ class _Together(Statistic):
     """
 
     asked: tuple[tuple[Statistic, float], ...] = ()
-
-    @property
-    def private_columns(self) -> frozenset[str] | None:
-        """They agree, for one curator asks them."""
-        return self.asked[0][0].private_columns
 
     @property
     def layout(self) -> Layout:

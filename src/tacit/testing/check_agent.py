@@ -54,7 +54,6 @@ from tacit.testing.sample_users import (
     of_version,
     sampler_of,
     with_ids,
-    with_public,
     with_row,
 )
 
@@ -473,10 +472,7 @@ def check_data_flow(trial: Trial) -> None:
     """Given the releases, other users change nothing that anybody can see."""
     rng = trial.rng(3)
     pool = joined(trial.first.blocks)
-    strangers = [
-        with_public(block, block_of_strangers(block, rng, pool), trial.private_columns)
-        for block in trial.first.blocks
-    ]
+    strangers = [block_of_strangers(block, rng, pool) for block in trial.first.blocks]
     _replay(trial, "with everybody replaced", strangers)
     _one_changed(trial, "one user of every block replaced", strangers, rng)
     for where in sorted({0, (len(strangers) - 1) // 2}):
@@ -541,21 +537,14 @@ def _one_changed(
 def check_hostile(trial: Trial) -> None:
     """No value raises, warns, or touches what anybody else contributes."""
     rng = trial.rng(4)
-    hostile = [
-        {
-            kind: with_public(block, changed, trial.private_columns)
-            for kind, changed in hostile_blocks(block, rng).items()
-        }
-        for block in trial.first.blocks
-    ]
+    hostile = [hostile_blocks(block, rng) for block in trial.first.blocks]
     for kind in hostile[0]:
         some = [block[kind] for block in hostile]
         _one_changed(trial, f"one user's values {kind}", some, rng, "error")
         _replay(trial, f"with everybody's values {kind}", some, "error")
-    versions = "versions" in trial.first.blocks[0].arrays and trial.private_columns is None
     # Which version somebody followed is public. Where others teach nothing they are not taken.
     agent = trial.make()
-    if versions and not agent.algorithm.on_policy(agent.plan):
+    if "versions" in trial.first.blocks[0].arrays and not agent.algorithm.on_policy(agent.plan):
         old = [of_version(block, agent.policy.version) for block in trial.first.blocks]
         _one_changed(trial, "one user of an old policy", old, rng, "error")
 

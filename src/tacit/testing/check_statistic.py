@@ -65,8 +65,7 @@ def check_statistic(
     on values, or changes them; a user without a single valid value contributes zero; no user's
     vector depends on others, present, equal or seen before; the total is the sum of the
     vectors for few and for thousands of users; zero-out and replace-one sensitivities fit
-    together; randomised response over the declared number of one-hots keeps its epsilon. Where a
-    statistic says that only some arrays may change between neighbours, pairs share the others.
+    together; randomised response over the declared number of one-hots keeps its epsilon.
 
     Args:
         statistic: what to attack.
@@ -167,8 +166,7 @@ class _Attack:
     def _with_hostile_columns(self) -> Iterator[Block]:
         """Every column that may change with every hostile value, and as every type."""
         block = self.sample(self.rng, 4 * _EACH * len(HOSTILE_FLOATS))
-        private = self.statistic.private_columns
-        names = [n for n in block.arrays if private is None or n in private]
+        names = list(block.arrays)
         floats = [n for n in names if block[n].dtype.kind == "f"]
         for name in names:
             others = [other for other in floats if other != name]
@@ -186,7 +184,6 @@ class _Attack:
 
     def _measure(self, block: Block) -> None:
         """Distances between all users of the block, the zero element included."""
-        block = self._neighbours(block)
         vectors = self._vectors(block)
         gram = vectors @ vectors.T
         lengths = np.diag(gram)
@@ -251,19 +248,6 @@ class _Attack:
                 f"{name}: with one_hots = {groups}, randomised response of epsilon {epsilon:g} "
                 f"really costs {loss:.6g}",
             )
-
-    def _neighbours(self, block: Block) -> Block:
-        """The users of a block, all with the public data of one of them, where some is public."""
-        private = self.statistic.private_columns
-        if private is None or block.users == 0:
-            return block
-        # The first is of the best pair found so far; another one may be better.
-        row = int(self.rng.integers(0, block.users)) if self.rng.random() < 0.5 else 0
-        arrays = {
-            name: array if name in private else np.repeat(array[row : row + 1], block.users, axis=0)
-            for name, array in block.arrays.items()
-        }
-        return Block(block.users, arrays)
 
     def _vectors(self, block: Block, statistic: Statistic | None = None) -> Floats:
         """The statistic's own vectors: its clip is attacked, not the curator's second one."""

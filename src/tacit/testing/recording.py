@@ -367,12 +367,6 @@ class Trial:
         """The same users and the same releases; what is said once in a process was said before."""
         return self.play(users=self.first.blocks, script=self.first.script, show=True)
 
-    @property
-    def private_columns(self) -> frozenset[str] | None:
-        """The arrays that are protected, where others are public."""
-        statistic: Statistic = self.first.recorder.records[0].statistic
-        return statistic.private_columns
-
     def play(
         self,
         agent: Any = None,

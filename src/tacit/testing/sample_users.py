@@ -51,14 +51,6 @@ def with_row(block: Block, row: int, other: Block) -> Block:
     return Block(block.users, arrays)
 
 
-def with_public(block: Block, other: Block, private: frozenset[str] | None) -> Block:
-    """Another block's users with what is public of these; see ``private_columns``."""
-    if private is None:
-        return other
-    arrays = {name: other[name] if name in private else a for name, a in block.arrays.items()}
-    return Block(block.users, arrays)
-
-
 def block_of_strangers(block: Block, rng: np.random.Generator, pool: Block | None = None) -> Block:
     """Other users, with values of the ranges of a pool, or of the block; versions stay."""
     arrays = {}

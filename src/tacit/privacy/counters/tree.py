@@ -32,10 +32,12 @@ class Blocks(Counter):
 
     kind = "blocks"
     distributions = ("gaussian", "laplace")
-    horizon_free = True
     kept = ("noise",)
     column_norm = 1.0  # each user is in one block, noised once
     memory = 2  # the running sum and its noise
+
+    def _check_releases(self, releases: int | None) -> int | None:
+        return None if releases is None else super()._check_releases(releases)
 
     def row_norms(self, upto: int) -> Floats:
         """Independent noises of the blocks so far add up."""
