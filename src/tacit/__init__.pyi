@@ -48,7 +48,6 @@ from tacit.tabular.policy import MixedPolicy, Policy
 from tacit.tabular.policy_improvement import ImprovementConstants
 from tacit.testing.audit_agent import audit_agent
 from tacit.testing.check_agent import check_agent
-from tacit.testing.check_counter import check_counter
 from tacit.testing.check_statistic import check_statistic
 from tacit.testing.mechanisms import audit_counter, audit_linear, audit_samples
 
@@ -368,7 +367,6 @@ __all__ = [
     "audit_linear",
     "audit_samples",
     "check_agent",
-    "check_counter",
     "check_statistic",
     "continuous",
     "counter",

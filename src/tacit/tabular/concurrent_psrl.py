@@ -274,7 +274,7 @@ class ConcurrentPSRL(CountingAlgorithm[ConcurrentState]):
         """Users until an advantage is shown, by rule of thumb: within a factor of three.
 
         So many first blocks as there are states times actions, or five and a quarter of them where
-        sums run; scaled from ``research/fewer_users.json``.
+        sums run; scaled from ``research/few_users.json``.
         """
         cells = self.spec.states * self.spec.actions
         return self._smallest_block * (5 + cells // 4 if self._running else cells)
