@@ -62,7 +62,6 @@ def _privacy_calls() -> dict[str, Call]:
         "sensitivity": 1.0,
         "releases": 5,
         "shape": (2,),
-        "symmetric": False,
         "kind": "auto",
         "relation": "replace-one",
         "noise_seed": 1,
