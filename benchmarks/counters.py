@@ -8,7 +8,6 @@ import numpy as np
 
 from benchmarks.row import Row, at_most, noted
 from benchmarks.timing import ratio, seconds
-from research.blt_fit import fit_blt
 from tacit.privacy.counters import (
     Blocks,
     BufferedToeplitz,
@@ -76,8 +75,6 @@ def _constant_memory() -> Row:
 
 def _fits() -> Iterator[Row]:
     name = "blt fit, 4 buffers"
-    fitted = seconds(lambda: fit_blt(LONG), repetitions=3)
-    yield at_most(name, f"{LONG:,} releases", fitted, 10.0, " s")
 
     def looked_up() -> None:
         tabulated.cache_clear()

@@ -23,12 +23,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from research.command_lines import Parser, whole
 from research.hostile.argument_entries import argument_entries
 from research.hostile.commands import command_entries
 from research.hostile.files import file_entries
 from research.hostile.fuzzing import HEADING, EntryPoint, Tally, fuzz
 from research.hostile.values import value_entries
+from research.study import Parser, whole
 
 
 def entry_points() -> list[EntryPoint]:
@@ -38,10 +38,7 @@ def entry_points() -> list[EntryPoint]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line of the campaign."""
-    parser = Parser(
-        prog="python -m research.hostile_campaign",
-        description="Hostile input on every public entry point; none may break.",
-    )
+    parser = Parser("research.hostile_campaign", __doc__)
     parser.add_argument("--examples", type=whole(1), default=100, help="per entry point")
     parser.add_argument("--seed", type=whole(0), default=0, help="of the inputs")
     parser.add_argument("--only", default="", help="entry points whose names hold this")

@@ -1,6 +1,6 @@
-"""Computes the shipped tables of factors anew: optimal ones for few releases, and an endless one.
+"""Computes the shipped table of optimal factors anew.
 
-**Optimal factors.** Let A be the matrix of n prefix sums. The smallest error of any factorisation
+Let A be the matrix of n prefix sums. The smallest error of any factorisation
 A = B C, the largest row norm of B times the largest column norm of C, is the gamma_2 norm of A. For
 all weights p and q that add up to 1, M = diag(sqrt p) A diag(sqrt q) has a nuclear norm ||M||_* of
 at most gamma_2(A): for the Frobenius norm, ||M||_* <= ||diag(sqrt p) B|| ||C diag(sqrt q)||, and
@@ -10,10 +10,6 @@ their squared norms are diag(U S U') / p and diag(V S V') / q. Where these are c
 are equal, and the factors are optimal. The iteration sets p and q to diag(U S U') and diag(V S V'),
 in parts of their sum, until the bounds are within one in a million. A rotation makes C triangular,
 columns are scaled to length 1 and entries rounded to whole numbers over a power of two.
-
-**The endless factor.** See :class:`tacit.privacy.counters.Endless`: a BLT whose columns have a
-finite length for ever. Its parameters minimise the largest ratio, over 1, 2, 4, .., 2^24 releases,
-of its error to that of a square root that knows when the stream ends.
 """
 
 from __future__ import annotations
@@ -28,16 +24,10 @@ from zlib import compress
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
 
 from tacit.privacy.counters import dense
-from tacit.privacy.counters.blt import BLT, ENDLESS_NAME
-from tacit.privacy.counters.dense import square_root_error
 
 Floats = NDArray[np.float64]
-
-ENDLESS_BUFFERS = 8
-ENDLESS_LENGTHS = tuple(2**k for k in range(25))
 
 
 class Optimum(NamedTuple):
@@ -86,58 +76,9 @@ def write_optimal(path: Path) -> None:
     path.write_text(json.dumps({"factors": b64encode(packed).decode()}) + "\n", encoding="utf-8")
 
 
-def fit_endless() -> BLT:
-    """The endless BLT, by descent on ever sharper soft maxima."""
-    lengths = np.array(ENDLESS_LENGTHS, dtype=float)
-    roots = np.array([square_root_error(n) for n in ENDLESS_LENGTHS])
-
-    def loss(p: Floats, sharpness: float) -> float:
-        with np.errstate(all="ignore"):
-            x = np.exp(-np.cumsum(np.exp(p)[::-1])[::-1])
-            if x[0] < 1e-12 or not (np.diff(x) > 0.0).all():
-                return 50.0
-            logs = np.log(_errors(x, lengths) / roots)
-            value = float(np.log(np.mean(np.exp(sharpness * logs))) / sharpness)
-        return value if math.isfinite(value) else 50.0
-
-    start = np.geomspace(0.5 / ENDLESS_LENGTHS[-1], 0.7, 2 * ENDLESS_BUFFERS)
-    p = np.log(np.diff(np.log(start), append=0.0))
-    for sharpness in (4.0, 16.0, 64.0, 200.0):
-        p = minimize(loss, p, args=(sharpness,), method="L-BFGS-B", options={"maxiter": 400}).x
-    x = np.exp(-np.cumsum(np.exp(p)[::-1])[::-1])
-    return BLT(ENDLESS_LENGTHS[-1], tuple(x[::2]), tuple(x[1::2]))
-
-
-def _errors(x: Floats, lengths: Floats) -> Floats:
-    """The error at each length, if columns go on for ever."""
-    u, v = x[::2], x[1::2]
-    w, nodes = _residues(u, v), np.concatenate([[0.0], v])
-    column = 1.0 + w @ (1.0 / (np.add.outer(u, u) - np.multiply.outer(u, u))) @ w
-    g, rates = _residues(nodes, u), np.log1p(-nodes)
-    gaps = np.add.outer(nodes, nodes) - np.multiply.outer(nodes, nodes)
-    gaps[0, 0] = 1.0
-    sums = -np.expm1(lengths[:, np.newaxis, np.newaxis] * np.add.outer(rates, rates)) / gaps
-    sums[:, 0, 0] = lengths
-    return np.asarray(np.sqrt(column * np.einsum("i,tij,j->t", g, sums, g)))
-
-
-def _residues(nodes: Floats, zeros: Floats) -> Floats:
-    between = np.abs(np.subtract.outer(nodes, nodes))
-    np.fill_diagonal(between, 1.0)
-    return np.asarray(np.abs(np.subtract.outer(nodes, zeros)).prod(1) / between.prod(1))
-
-
-def write_endless(path: Path) -> None:
-    """Writes the endless factor."""
-    fit = fit_endless()
-    path.write_text(json.dumps({"u": fit.u, "v": fit.v}) + "\n", encoding="utf-8")
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Writes both tables into the package."""
-    folder = Path(dense.__file__).parent
-    write_optimal(folder / dense.OPTIMAL_NAME)
-    write_endless(folder / ENDLESS_NAME)
+    """Writes the table into the package."""
+    write_optimal(Path(dense.__file__).parent / dense.OPTIMAL_NAME)
     return 0
 
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import tacit
+from research.worlds.mixture import mixture_from_tabular
 from tacit import InvalidArgument, JointDP, LocalDP, NonPrivate
 from tacit.auto import MANY_CELLS, RULES, agent, choose, rules_table
-from tacit.privacy.statistic import WHOLE_EPISODE
 from tacit.registry import agent_entry, agent_names, build_world, choose_agent
 from tacit.tabular.spec import FiniteSpec
 from tests.cli.calls import BUDGET, call, entry
@@ -76,7 +76,7 @@ def test_many_states_are_not_counted():
 def test_features_that_tell_nothing_are_ignored():
     world = tacit.tabular.riverswim(3, 4)
     assert taken(tacit.linear.linear_from_tabular(world).spec, JOINT) == "concurrent_psrl"
-    mixed = tacit.mixture.mixture_from_tabular(world)
+    mixed = mixture_from_tabular(world)
     assert taken(mixed.spec, JOINT) == "concurrent_psrl"
 
 
@@ -187,4 +187,4 @@ def test_no_rule_takes_a_weaker_unit() -> None:
     """What is protected is a user's whole episode, whatever is chosen."""
     for world in (SMALL, "simplex", "hard_mixture", "dosing", "line:horizon=8"):
         made = agent(build_world(world).spec, 200, JOINT, noise_seed=0)
-        assert made.algorithm.unit == WHOLE_EPISODE
+        assert made.guarantee.unit == "one user's whole episode"

@@ -215,16 +215,16 @@ class KeepsEpisodes(Tampered):
 
     @classmethod
     def tamper(cls, agent: Any) -> None:
-        put = agent.store.put_secret
+        put = agent.store.put_secrets
 
-        def kept(db: Any, run: str, name: str, value: bytes) -> None:
+        def kept(db: Any, run: str, secrets: Any) -> None:
             with contextlib.suppress(DatabaseError):
                 db.exec_driver_sql(
                     "CREATE TRIGGER kept BEFORE DELETE ON packets BEGIN SELECT RAISE(IGNORE); END"
                 )
-            put(db, run, name, value)
+            put(db, run, secrets)
 
-        agent.store.put_secret = kept
+        agent.store.put_secrets = kept
 
 
 MUTANTS: list[tuple[type[Any], dict[str, Any], str]] = [

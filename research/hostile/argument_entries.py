@@ -62,7 +62,6 @@ def _privacy_calls() -> dict[str, Call]:
         "sensitivity": 1.0,
         "releases": 5,
         "shape": (2,),
-        "symmetric": False,
         "kind": "auto",
         "relation": "replace-one",
         "noise_seed": 1,
@@ -131,7 +130,7 @@ def _guarantee_calls() -> dict[str, Call]:
         "simulation_only": False,
         "episodes_per_user": 1,
     }
-    curator = {"users": 10, "noise_seed": 1, "protects": "a user"}
+    curator = {"users": 10, "noise_seed": 1}
     report = {
         "statistic": PAIRS,
         "data": Block(1, {"values": np.ones((1, 2))}),
@@ -140,7 +139,7 @@ def _guarantee_calls() -> dict[str, Call]:
     }
     return {
         "Guarantee": Call(tacit.Guarantee, constant(**guarantee)),
-        "JointDP.curator": Call(JOINT.curator, constant(**curator), free=("protects",)),
+        "JointDP.curator": Call(JOINT.curator, constant(**curator)),
         "LocalDP.curator": Call(LOCAL.curator, constant(users=10, noise_seed=1)),
         "local.report": Call(tacit.local.report, constant(**report)),
     }

@@ -158,7 +158,6 @@ _WORDS = {
     "noise_seed": ("seed",),
     "path": ("file", "name"),
     "data": ("episodes", "block", "array", "versions", "must have shape", "must be numbers"),
-    "statistic": ("this curator protects",),
     "mu": ("cost", "budget"),
     "epsilon": ("cost", "budget"),
     "make_agent": ("make is", "failed"),

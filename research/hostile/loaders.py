@@ -22,11 +22,11 @@ from pathlib import Path
 
 import numpy as np
 
-from research.command_lines import Parser, whole
 from research.hostile.files import FileCase, file_cases, written
 from research.hostile.fuzzing import Tally
 from research.hostile.hand_made import hand_made
 from research.hostile.mutation import mutated
+from research.study import Parser, whole
 
 MEMORY = 200_000_000
 """What reading a file may take, in bytes."""
@@ -159,10 +159,7 @@ def _limit(seconds: float) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line."""
-    parser = Parser(
-        prog="python -m research.hostile.loaders",
-        description="Mutated and hand-made files on everything that reads files.",
-    )
+    parser = Parser("research.hostile.loaders", __doc__)
     parser.add_argument("--files", type=whole(1), default=10_000, help="mutated ones, in all")
     parser.add_argument("--seed", type=whole(0), default=0, help="of the mutations")
     parser.add_argument("--only", default="", help="loaders whose names hold this")

@@ -14,7 +14,6 @@ from research.worlds.classic import acrobot, mountain_car, pendulum
 from research.worlds.glucose import glucose
 from research.worlds.gusts import gusts
 from research.worlds.lq import random_system, thermostat
-from research.worlds.misspecified import far
 from research.worlds.mixture import currents, keyboard
 from research.worlds.tabular import icu_sepsis, incentives, skill_teaching, sparse_mdp
 from tacit.registry import build_world
@@ -24,7 +23,6 @@ __all__ = [
     "build",
     "cartpole",
     "currents",
-    "far",
     "glucose",
     "gusts",
     "icu_sepsis",

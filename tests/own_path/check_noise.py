@@ -13,11 +13,11 @@ from tacit.privacy.budget import Relation
 from tacit.privacy.errors import CheckFailed
 from tacit.privacy.local import report
 from tacit.privacy.standard import ClippedSum
-from tacit.privacy.statistic import WHOLE_EPISODE, Block, Floats, Statistic
+from tacit.privacy.statistic import Block, Floats, Statistic
 from tacit.testing.check_agent import Outcome
 from tacit.testing.recording import RecordingCurator, require_same
 from tacit.testing.release_noise import Flips
-from tacit.testing.sample_users import block_of_strangers, some_rows, with_public
+from tacit.testing.sample_users import block_of_strangers, some_rows
 from tests.own_path import noise_statistics as tests
 from tests.own_path import rules as own
 from tests.own_path import runs as real
@@ -154,8 +154,6 @@ def _chunks(trial: real.RealTrial, relation: Relation) -> list[str]:
     """Blocks of several chunks and of few users, asked for a part of their budget and the rest."""
     privacy, pool = _alone(trial, relation=relation), trial.pool
     statistic = trial.played[0].answers[0].record.statistic
-    if statistic.protects != WHOLE_EPISODE:
-        return []
     rows = [np.arange(n) % pool.users for n in (_CHUNKS, 40, 3)]
 
     def ask(curator: Any, numbers: list[int]) -> None:
@@ -193,9 +191,7 @@ def _flow(trial: real.RealTrial) -> list[str]:
     """The same releases and other users: everything that can be seen is the same."""
     plain, first = trial.trial, trial.trial.first
     rng, seen = plain.rng(31), []
-    strangers = [
-        with_public(b, block_of_strangers(b, rng), plain.private_columns) for b in first.blocks
-    ]
+    strangers = [block_of_strangers(b, rng) for b in first.blocks]
     try:
         for users in (first.blocks, first.blocks, strangers):
             agent = trial.make()

@@ -65,7 +65,7 @@ def trial_of_stream(folder: Path, counter: str) -> RealTrial:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("counter", ["normalised square root", "smooth tree", "blt", "endless"])
+@pytest.mark.parametrize("counter", ["normalised square root", "smooth tree", "blt"])
 def test_healthy_streams_pass(counter: str, tmp_path: Path) -> None:
     trial = trial_of_stream(tmp_path, counter)
     for check in (noise_outcomes, store_outcomes, accounts_outcomes):

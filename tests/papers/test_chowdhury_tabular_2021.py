@@ -266,16 +266,6 @@ def test_negative_counts_cost_no_optimism() -> None:
     assert cut_at_zero > 0
 
 
-def test_noise_costs_regret_and_learning_helps() -> None:
-    world, given = small_world(), {"episodes": 20_000, "seed": 0}
-    exact = paper.ucb_vi(world, epsilon=1.0, privatizer="none", **given)
-    private = paper.ucb_vi(world, epsilon=1000.0, **given)
-    local = paper.ucb_vi(world, epsilon=1000.0, privatizer="local", **given)
-    assert exact.regret[-1] < private.regret[-1] < local.regret[-1]
-    losses = np.diff(exact.regret)
-    assert losses[-2000:].mean() < 0.5 * losses[:2000].mean()
-
-
 @pytest.mark.parametrize(
     ("which", "delta", "printed", "proven"),
     [

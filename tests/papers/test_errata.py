@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from tacit.papers import chowdhury_tabular_2021 as tabular
 from tacit.papers import zhou_mixture_2022 as mixture
-from tacit.papers.counters import laplace_width
 from tacit.papers.result import Sizes
 from tacit.privacy.budget import Budget
 from tacit.privacy.noise import Noise
@@ -93,32 +92,11 @@ def test_how_far_two_users_counts_are_apart(H: int) -> None:
     assert "6H - 3 is attained" in " ".join(PAGE)
 
 
-def test_printed_laplace_widths_cover_theirs() -> None:
-    """sqrt(8 log2(K) ln(2 / p)) at the paper's p, beside Chernoff's bound for m nodes."""
-    for power in (4, 5, 6, 8):
-        for H, *shape in ((1, 2, 2), (5, 4, 3), (20, 6, 2), (20, 100, 10)):
-            asked = Sizes(10**power, H, tuple(shape), 1.0, 0.0, 0.1, True, Noise(0))
-            log = math.log2(asked.episodes)
-            for term in tabular.lemma_logs(asked):
-                ours = laplace_width(float(math.ceil(log)), 2.0 * math.exp(-term))
-                assert math.sqrt(8.0 * log * term) > ours
-
-
 @pytest.mark.parametrize("N", [2, 10])
 def test_no_learner_can_hide_the_reward_function(N: int) -> None:
     """p <= (e^eps + (N - 1) delta) / (e^eps + N - 1), with the paper's delta."""
     bounds = [(math.exp(eps) + (N - 1) * 1e-4) / (math.exp(eps) + N - 1) for eps in (0.9, 0.45)]
     assert cells(f"| N = {N} |")[1:] == [f"{bound:.3f}" for bound in bounds]
-
-
-def test_literally_the_tabular_scale_guarantees_nothing() -> None:
-    """eps' of Lemma 3 as printed: noise 1 / eps' = eps / (3 H log K), sensitivity 6 H m."""
-    H, K = 10, 10**4
-    m = math.ceil(math.log2(K))
-    text = " ".join(PAGE)
-    for log in (math.log(K), math.log2(K)):
-        epsilon = 6 * H * m * 3 * H * log
-        assert f"{epsilon / 1e5:.1f} * 10^5" in text
 
 
 def test_corrected_trees_at_the_pages_sizes() -> None:

@@ -11,7 +11,6 @@ from tacit.linear import two_state
 from tacit.linear.worlds import LinearWorld
 from tacit.papers import sahu_linear_2025 as paper
 from tacit.privacy.budget import Budget
-from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.noise import Noise
 from tacit.tabular.model import evaluate
 from tacit.tabular.policy import Policy
@@ -213,14 +212,3 @@ def test_guarantees() -> None:
     assert right.guarantee.epsilon == pytest.approx(1.0)
     # With the printed radii nothing is ever learnt: ties of all actions, broken at random.
     assert (fresh.values == fresh.values[0]).all()
-
-
-def test_refusals() -> None:
-    given = {"episodes": 50, "epsilon": 1.0, "delta": 1e-6}
-    with pytest.raises(InvalidArgument, match="fresh"):
-        paper.dp_lsvi_ucb_plus_plus(small_world(), noise="once", printed=False, **given)
-    with pytest.raises(InvalidArgument, match="noise must be"):
-        paper.dp_lsvi_ucb_plus_plus(small_world(), noise="never", **given)
-    long = LinearWorld([[[3.0, 0.0], [0.0, 3.0]]], [[[1 / 3], [1 / 3]]], [[0.1, 0.1]], 2)
-    with pytest.raises(InvalidArgument, match="norm"):
-        paper.dp_lsvi_ucb_plus_plus(long, **given)

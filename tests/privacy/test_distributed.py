@@ -150,7 +150,6 @@ def test_opened_sums_are_sums_as_long_as_they_fit(bits: int, values: list[int]) 
             "one user",
         ),
         (lambda: tacit.UCBVI(tabular.riverswim().spec, 10, MODEL), "ConcurrentPSRL"),
-        (lambda: MODEL.curator(protects="rewards"), "all that a device holds"),
     ],
 )
 def test_what_is_refused(make, words: str) -> None:
@@ -185,11 +184,6 @@ def test_the_guarantee_names_its_assumptions() -> None:
     assert "at least 95 % of its devices are honest" in words
     assert "if the secure sums show nothing but sums" in words
     assert tacit.Guarantee.from_dict(guarantee.to_dict()) == guarantee
-
-
-def test_a_user_who_takes_part_twice_has_half_the_budget_in_each_sum() -> None:
-    twice = DistributedDP(1.0, 1e-6, episodes_per_user=2)
-    assert twice.report_cost == pytest.approx(MODEL.report_cost / math.sqrt(2.0))
 
 
 def test_an_agent_learns_from_opened_sums_and_resumes(tmp_path) -> None:
@@ -236,17 +230,7 @@ def test_a_simulated_sum_has_the_law_of_devices_shares(model: DistributedDP) -> 
     curator = model.curator(noise_seed=4)
     curator.add(Block(devices, {"values": np.zeros((devices, size))}))
     fast = curator.release(statistic)
-    assert stats.ks_2samp(real, fast["sum"]).pvalue > 1e-10
+    assert stats.ks_2samp(real, fast["sum"], method="asymp").pvalue > 1e-10
     for sample in (real, fast["sum"]):
         ratio = (sample**2).mean() / float(fast.std["sum"]) ** 2
         assert abs(ratio - 1.0) < 7.0 * math.sqrt(2.0 / size)
-
-
-def test_one_share_too_few_is_seen() -> None:
-    """What the test above would say of a sum over half of the devices."""
-    statistic, size = ClippedSum(3000), 3000
-    curator = MODEL.curator(noise_seed=4)
-    curator.add(Block(20, {"values": np.zeros((20, size))}))
-    half = math.sqrt(0.5) * curator.release(statistic)["sum"]
-    ratio = (half**2).mean() / SumPlan.of(statistic, MODEL, 20).std(20) ** 2
-    assert abs(ratio - 1.0) > 7.0 * math.sqrt(2.0 / size)

@@ -1,12 +1,10 @@
 """Guarantees: what they say, what they refuse, and that files give back what was saved."""
 
-import dataclasses
 import decimal
 import itertools
 import json
 import math
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,7 +12,6 @@ from hypothesis import strategies as st
 from tacit.privacy.budget import Budget, Guarantee, Relation
 from tacit.privacy.errors import CorruptFile, InvalidArgument
 from tacit.privacy.models import JointDP, LocalDP
-from tacit.privacy.statistic import WHOLE_EPISODE
 
 quick = settings(deadline=None, max_examples=60)
 
@@ -93,44 +90,6 @@ def test_text_of_a_joint_guarantee():
     )
 
 
-def test_text_of_a_pure_local_simulation():
-    guarantee = Guarantee(
-        model="local",
-        epsilon=2,
-        delta=0,
-        mu=None,
-        relation=Relation.REPLACE_ONE,
-        releases=None,
-        mechanism="Laplace noise",
-        sampler="exact",
-        simulation_only=True,
-        episodes_per_user=3,
-    )
-    text = str(guarantee)
-    assert text.startswith(
-        "Simulation only: the noise seed is known, so this protects nobody. Of a real run it is "
-        "proven: (2, 0)-pure local"
-    )
-    assert "(2, 0)-pure local differential privacy for one user's whole episode, replace" in text
-    assert "data not been used" not in text
-    assert "at most a factor e^2 = 7.39." in text
-    assert "the curator sees noisy reports only" in text
-    assert "any number of releases (Laplace noise)." in text
-    assert "up to 3 times" in text
-    assert "exact sampler" in text
-    assert "trusted curator" not in text
-    assert guarantee.short == (
-        "(2, 0)-LDP per user, replace-one, any number of releases, "
-        "at most 3 episodes each, simulation only"
-    )
-
-
-def test_short():
-    assert joint().short == "(1, 1e-06)-JDP per user, replace-one, 75 releases"
-    assert joint(releases=1).short.endswith("replace-one, 1 release")
-    assert joint(releases=1_000_000).short.endswith("1,000,000 releases")
-
-
 def test_printed_numbers_never_claim_more():
     guarantee = joint(epsilon=1.00000001, delta=1.2345678e-6)
     assert guarantee.short.startswith("(1.00001, 1.23457e-06)")
@@ -143,19 +102,6 @@ def test_large_epsilon_is_called_what_it_is():
     assert (
         "at most a factor e^1000, plus at most 1e-06. A factor this large protects little" in text
     )
-
-
-def test_it_is_a_value():
-    assert joint() == joint()
-    assert hash(joint()) == hash(joint())
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        joint().epsilon = 0.1
-
-
-def test_numbers_of_any_type_are_stored_as_python_numbers():
-    guarantee = joint(epsilon=np.float32(1), releases=np.int64(75), mu=np.float64(0.2))
-    assert (type(guarantee.epsilon), type(guarantee.releases)) == (float, int)
-    assert json.loads(json.dumps(guarantee.to_dict()))["mu"] == 0.2
 
 
 @pytest.mark.parametrize(
@@ -224,25 +170,7 @@ def test_every_missing_field_is_refused():
             Guarantee.from_dict({key: complete[key] for key in complete if key != name})
 
 
-@pytest.mark.parametrize("values", [None, [], "text", 3])
-def test_foreign_values_are_refused(values):
-    with pytest.raises(CorruptFile):
-        Guarantee.from_dict(values)
-
-
-def test_not_a_number_in_a_file_is_refused():
-    with pytest.raises(CorruptFile, match="epsilon is nan"):
-        Guarantee.from_dict(joint().to_dict() | {"epsilon": math.nan})
-
-
 # Nothing that was not proven.
-
-
-@pytest.mark.parametrize(
-    ("epsilon", "shown"), [(1.1, "3.01"), (1.0, "2.72"), (0.1, "1.11"), (8.0, "2.99e+03")]
-)
-def test_factors_are_rounded_up(epsilon, shown):
-    assert f"a factor e^{epsilon:g} = {shown}, plus" in str(joint(epsilon=epsilon, mu=None))
 
 
 @quick
@@ -269,56 +197,32 @@ def test_combinations_without_a_proof_are_refused(fields):
         joint(**fields)
 
 
-REWARDS = "one user's rewards; states and actions are public"
-FUNCTION = "the reward function, moved by at most 1 in sup norm; states and actions are public"
-
 # What is proven where: model, relation, whether all of a user is protected.
-PROVEN = {
-    ("joint", "replace-one", True): "curators/joint: Brownian filter, or sums of epsilons",
-    ("joint", "zero-out", True): "the same, with the distance to zero",
-    ("joint", "replace-one", False): "the same, with the distance of those that differ in the unit",
-    ("local", "replace-one", True): "curators/local: one Gaussian or Laplace mechanism, or bits",
-}
 
 
 def combinations():
-    budgets = [{"delta": 1e-6}, {"delta": 0.0}]
-    common = itertools.product(budgets, (1, 3), (None, 5))
-    for budget, episodes, seed in common:
-        same = {"epsilon": 1.1, "episodes_per_user": episodes} | budget
-        for unit in (WHOLE_EPISODE, REWARDS, FUNCTION):
-            for relation, disjoint in itertools.product(Relation, (False, True)):
-                yield JointDP(relation=relation, disjoint=disjoint, **same), unit, seed
-            mechanisms = ["gaussian"] if budget["delta"] else ["laplace", "randomised response"]
-            for mechanism in mechanisms:
-                yield LocalDP(mechanism=mechanism, **same), unit, seed
+    for delta, episodes, seed in itertools.product((1e-6, 0.0), (1, 3), (None, 5)):
+        same = {"epsilon": 1.1, "delta": delta, "episodes_per_user": episodes}
+        for relation, disjoint in itertools.product(Relation, (False, True)):
+            yield JointDP(relation=relation, disjoint=disjoint, **same), seed
+        for mechanism in ["gaussian"] if delta else ["laplace", "randomised response"]:
+            yield LocalDP(mechanism=mechanism, **same), seed
 
 
-def test_all_guarantees_that_can_be_made_are_proven():
-    """Every model, unit, relation and seed: a proof, and the words of that proof alone."""
-    made = refused = 0
-    for privacy, unit, seed in combinations():
-        model, whole = ("joint" if privacy.joint else "local"), unit == WHOLE_EPISODE
-        if (model, privacy.relation.value, whole) not in PROVEN:
-            with pytest.raises(InvalidArgument):
-                privacy.curator(noise_seed=seed, protects=unit)
-            refused += 1
-            continue
-        guarantee = privacy.curator(noise_seed=seed, protects=unit).guarantee
-        text, made = str(guarantee), made + 1
-        assert (guarantee.epsilon, guarantee.relation) == (1.1, privacy.relation)
-        assert guarantee.delta == privacy.delta
-        assert (guarantee.mu is None) == (privacy.delta == 0.0)
-        assert "e^1.1 = 3.01" in text
-        zero_out = privacy.relation is Relation.ZERO_OUT
-        assert ("had this user's data not been used" in text.lower()) == zero_out
-        assert ("Had this user's data been any other" in text) == (whole and not zero_out)
-        assert ("Had that, and nothing else, been any other" in text) == (not whole)
-        assert ("Nobody has to be trusted" in text) == (model == "local")
-        assert ("A trusted curator holds the raw data" in text) == (model == "joint")
-        assert ("-pure " in text) == (privacy.delta == 0.0)
-        assert "covers every" in text
-        assert text.startswith("Simulation only") == (seed is not None) == guarantee.simulation_only
-        assert ("up to 3 times" in text) == (privacy.episodes_per_user == 3)
-    assert made > 40
-    assert refused > 40
+@pytest.mark.parametrize(("privacy", "seed"), [*combinations()], ids=str)
+def test_a_curators_guarantee_has_the_words_of_its_proof_alone(privacy, seed):
+    guarantee = privacy.curator(noise_seed=seed).guarantee
+    text = str(guarantee)
+    assert (guarantee.epsilon, guarantee.relation) == (1.1, privacy.relation)
+    assert guarantee.delta == privacy.delta
+    assert (guarantee.mu is None) == (privacy.delta == 0.0)
+    assert "e^1.1 = 3.01" in text
+    zero_out = privacy.relation is Relation.ZERO_OUT
+    assert ("had this user's data not been used" in text.lower()) == zero_out
+    assert ("Had this user's data been any other" in text) == (not zero_out)
+    assert ("Nobody has to be trusted" in text) == privacy.local
+    assert ("A trusted curator holds the raw data" in text) == privacy.joint
+    assert ("-pure " in text) == (privacy.delta == 0.0)
+    assert "covers every" in text
+    assert text.startswith("Simulation only") == (seed is not None) == guarantee.simulation_only
+    assert ("up to 3 times" in text) == (privacy.episodes_per_user == 3)

@@ -12,7 +12,7 @@ from scipy import stats
 from tacit import Block, LocalDP, Relation
 from tacit.privacy.errors import BudgetExceeded, InvalidArgument
 from tacit.privacy.local import flip_probability, noise_scale, report
-from tacit.privacy.standard import ClippedSum, GramCross, OneHotCounts
+from tacit.privacy.standard import ClippedSum, OneHotCounts
 from tacit.privacy.statistic import Statistic
 
 ONE_HOT = OneHotCounts(steps=2, cells=2, valued=True)
@@ -114,20 +114,11 @@ def summed(model: LocalDP, users: int, size: int) -> tuple[np.ndarray, np.ndarra
 def test_one_draw_has_the_law_of_many_reports(model: LocalDP, users: int) -> None:
     """Kolmogorov and Smirnov at 1e-10, means and variances at 7 standard errors: below 1e-9."""
     real, fast = summed(model, users, 4000)
-    assert stats.ks_2samp(real, fast).pvalue > 1e-10
+    assert stats.ks_2samp(real, fast, method="asymp").pvalue > 1e-10
     squares = [(sample - real.mean()) ** 2 for sample in (real, fast)]
     error = math.hypot(*(square.std() / math.sqrt(square.size) for square in squares))
     assert abs(squares[0].mean() - squares[1].mean()) < 7.0 * error + 1e-12 * squares[0].mean()
     assert abs(real.mean() - fast.mean()) < 7.0 * math.sqrt(real.var() * 2.0 / real.size)
-
-
-@pytest.mark.parametrize("mechanism", ["gaussian", "laplace"])
-def test_a_sum_with_other_noise_would_be_seen(mechanism: str) -> None:
-    """A third more of it is ten standard errors of the test above."""
-    real, fast = summed(LocalDP(2.0, 1e-5, mechanism=mechanism), 12, 4000)
-    squares = real**2, (1.33 * fast) ** 2
-    error = math.hypot(*(square.std() / math.sqrt(square.size) for square in squares))
-    assert abs(squares[0].mean() - squares[1].mean()) > 4.0 * error
 
 
 @pytest.mark.parametrize("mechanism", ["gaussian", "laplace", "randomised response"])
@@ -161,22 +152,6 @@ def test_std_covers_the_rounding_of_fractional_values() -> None:
         stds.append(np.asarray(release.std["sums"])[0, 0])
     ratio = np.std(sums) / np.mean(stds)
     assert 0.6 < ratio < 1 + 6 / math.sqrt(800)
-
-
-def test_scales() -> None:
-    statistic = ClippedSum(4, radius=0.5)
-    gaussian = LocalDP(1.0, 1e-6)
-    # Rounding to the grid adds 0.01 % at most.
-    assert noise_scale(statistic, gaussian) == pytest.approx(1.0 / gaussian.budget.mu, rel=2e-4)
-    assert noise_scale(statistic, gaussian) > 1.0 / gaussian.budget.mu
-    four = LocalDP(1.0, 1e-6, episodes_per_user=4)
-    assert noise_scale(statistic, four) == pytest.approx(2 * noise_scale(statistic, gaussian))
-    laplace = LocalDP(2.0, 0.0, episodes_per_user=3)
-    assert noise_scale(statistic, laplace) == pytest.approx(2.0 / 2.0 * 3, rel=2e-4)
-    with pytest.raises(InvalidArgument, match="1-norm"):
-        noise_scale(GramCross(1, 1, 1), laplace)
-    with pytest.raises(InvalidArgument, match="one-hots"):
-        flip_probability(statistic, RESPONSE)
 
 
 def test_each_user_reports_once() -> None:
@@ -218,22 +193,6 @@ def test_reports_beyond_the_declared_are_dropped() -> None:
     assert real.release(statistic, block=number)["counts"].tolist() == [[1.0, 0.0]]
     with pytest.raises(InvalidArgument, match="collect"):
         real.add(Block(1, {"cells": np.zeros((1, 1), dtype=int)}))
-
-
-def test_a_billion_users_in_one_draw() -> None:
-    statistic = OneHotCounts(steps=1, cells=2)
-    block = Block(10**9, {"counts": np.array([[4e8, 6e8]])}, aggregate=True)
-    for mechanism in ("gaussian", "laplace", "randomised response"):
-        curator = LocalDP(1.0, 1e-6, mechanism=mechanism).curator(noise_seed=3)
-        curator.add(block)
-        release = curator.release(statistic)
-        std = np.broadcast_to(release.std["counts"], (1, 2))
-        assert (np.abs(release["counts"] - [[4e8, 6e8]]) < 6 * std).all()
-        assert (std < 1e6).all()
-    fractional = LocalDP(1.0, 0.0, mechanism="randomised response").curator(noise_seed=3)
-    fractional.add(Block(10, {"counts": np.array([[1.5, 2.0]])}, aggregate=True))
-    with pytest.raises(InvalidArgument, match="bits"):
-        fractional.release(statistic)
 
 
 def test_local_guarantees() -> None:

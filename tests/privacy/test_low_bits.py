@@ -18,7 +18,7 @@ from scipy import stats
 from tacit import JointDP, LocalDP
 from tacit.privacy.local import noise_scale, report
 from tacit.privacy.noise import Noise, grid_step
-from tacit.privacy.standard import ClippedSum, OneHotCounts
+from tacit.privacy.standard import OneHotCounts
 from tacit.privacy.statistic import Block
 
 Floats = NDArray[np.float64]
@@ -157,7 +157,6 @@ def test_a_joint_release_shows_nothing_of_a_count(delta: float, runs: int) -> No
         ("normalised square root", 1e-6),
         ("optimal", 1e-6),
         ("blt", 1e-6),
-        ("endless", 1e-6),
     ],
 )
 def test_a_running_sum_shows_nothing_of_a_count(kind: str, delta: float, runs: int) -> None:
@@ -214,10 +213,3 @@ def test_randomised_response_keeps_its_factor_in_whole_numbers(
     assert 2**64 - of_zero <= share * (2**64 - of_one)
     if epsilon < 40:
         assert of_zero == pytest.approx(2**64 / (1 + share), rel=1e-9)
-
-
-def test_pure_reports_of_large_sums_are_whole_steps() -> None:
-    statistic = ClippedSum(3, radius=1e6)
-    values = Block(1, {"values": np.array([[1e5, -7.3, 0.1]])})
-    privacy = LocalDP(2.0, 1e-5)
-    assert whole_multiples(report(statistic, values, privacy), grid_step(statistic, "l2")).all()

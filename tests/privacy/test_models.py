@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from tacit import InvalidArgument, JointDP, LocalDP, NonPrivate, Relation
+from tacit import InvalidArgument, JointDP, LocalDP, NonPrivate
 from tacit.privacy.models import Privacy
 
 JOINT = JointDP(1.0, 1e-6)
@@ -34,16 +34,6 @@ def test_every_model_answers(name: str, true: tuple[Privacy, ...]) -> None:
         assert getattr(model, name) is (model in true), (name, model)
         with pytest.raises(AttributeError):
             setattr(model, name, True)
-
-
-def test_relations_and_episodes() -> None:
-    assert all(m.episodes_per_user == 1 for m in ALL)
-    assert all(m.relation is Relation.REPLACE_ONE for m in ALL)
-    for model in (JointDP, LocalDP):
-        with pytest.raises(TypeError, match="sampler"):
-            model(1.0, 1e-6, sampler="exact")  # type: ignore[call-arg]
-    assert JointDP(1.0, 1e-6, relation=Relation.ZERO_OUT).relation is Relation.ZERO_OUT
-    assert JointDP(1.0, 1e-6, episodes_per_user=3, disjoint=True).disjoint
 
 
 def test_what_an_episode_may_cost() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from tacit import JointDP, LocalDP, NonPrivate, Relation, check_statistic
 from tacit.privacy.errors import CheckFailed, InvalidArgument
 from tacit.privacy.standard import ClippedSum, GramCross, OneHotCounts
-from tacit.privacy.statistic import Block, Layout, Part, Statistic, gate_total, pack, unpack
+from tacit.privacy.statistic import Block, Statistic, gate_total, pack, unpack
 
 REPLACE, ZERO = Relation.REPLACE_ONE, Relation.ZERO_OUT
 
@@ -77,54 +76,17 @@ def test_one_hot_counts(steps: int, cells: int, valued: bool) -> None:
     assert report.declared["replace-one l1"] == (4 if valued else 2) * steps
 
 
-def test_one_hot_counts_of_a_single_cell() -> None:
-    report = check_statistic(OneHotCounts(3, 1), one_hots_of(3, 1, False))
-    assert report.declared["replace-one l1"] == 3.0
-    nobody = OneHotCounts(3, 1).vectors(Block(1, {"cells": np.full((1, 3), -1)}))
-    someone = OneHotCounts(3, 1).vectors(Block(1, {"cells": np.zeros((1, 3), dtype=int)}))
-    assert np.abs(nobody - someone).sum() == 3.0
-
-
-@pytest.mark.parametrize("pooled", [False, True])
-@pytest.mark.parametrize(("bound", "weight"), [(1.0, 1.0), (2.0, 0.5), (0.7, math.sqrt(2) * 0.7)])
-def test_gram_cross_step_clip(pooled: bool, bound: float, weight: float) -> None:
-    statistic = GramCross(
-        rows=3, columns=2, steps=4, p_bound=bound, q_bound=1.0, weight=weight, pooled=pooled
-    )
-    check_statistic(statistic, moments_of(4, 3, 2), attained=0.97)
-
-
-@pytest.mark.parametrize("pooled", [False, True])
-def test_gram_cross_with_a_heavy_cross_part(pooled: bool) -> None:
-    """w X > sqrt(2) B: equal p and opposite q are the worst pair, at 2 w X B per step."""
-    statistic = GramCross(
-        rows=2, columns=2, steps=3, p_bound=1.0, q_bound=3.0, weight=2.0, pooled=pooled
-    )
-    assert statistic.l2(REPLACE) == pytest.approx(12.0 * (3 if pooled else math.sqrt(3)))
-    check_statistic(statistic, moments_of(3, 2, 2), attained=0.97)
-
-
-@pytest.mark.parametrize("pooled", [False, True])
-def test_gram_cross_trajectory_clip(pooled: bool) -> None:
-    statistic = GramCross(
-        rows=3, columns=2, steps=4, weight=0.8, pooled=pooled, clip="trajectory", tau=2.5
-    )
+def test_gram_cross() -> None:
+    statistic = GramCross(rows=3, columns=2, steps=4, weight=0.8, tau=2.5)
     report = check_statistic(statistic, moments_of(4, 3, 2))
-    assert report.tightness["replace-one l2"] > (0.97 if pooled else 0.45)
-
-
-def test_lemma_value_4_5() -> None:
-    """B = 1, w = B / X: the squared joint sensitivity of one step is 4.5 B^4, 2 B^4 to zero."""
-    statistic = GramCross(rows=4, columns=1, steps=1, p_bound=1.0, q_bound=3.0, weight=1 / 3)
-    assert statistic.l2(REPLACE) ** 2 == pytest.approx(4.5)
-    assert statistic.l2(ZERO) ** 2 == pytest.approx(2.0)
+    assert report.tightness["replace-one l2"] > 0.97
 
 
 def test_common_factor_keeps_the_regression_exact() -> None:
     rng = np.random.default_rng(0)
     theta = rng.normal(size=(3, 2))
     p = rng.normal(size=(50, 4, 3)) * 10
-    statistic = GramCross(rows=3, columns=2, steps=4, p_bound=1.0, q_bound=0.5, pooled=True)
+    statistic = GramCross(rows=3, columns=2, steps=4, tau=0.5)
     parts = statistic.layout.unpack(statistic.total(Block(50, {"p": p, "q": p @ theta})))
     assert np.allclose(np.linalg.solve(parts["gram"], parts["cross"]), theta)
 
@@ -159,10 +121,6 @@ def test_aggregate_blocks_carry_sums() -> None:
         (ClippedSum(3), {"values": np.zeros((0, 3))}),
         (OneHotCounts(2, 3), {"cells": np.zeros((0, 2), dtype=int)}),
         (GramCross(2, 1, 2), {"p": np.zeros((0, 2, 2)), "q": np.zeros((0, 2, 1))}),
-        (
-            GramCross(2, 1, 2, clip="trajectory", tau=1.0),
-            {"p": np.zeros((0, 2, 2)), "q": np.zeros((0, 2, 1))},
-        ),
     ],
 )
 def test_blocks_without_users_are_fine(statistic: Statistic, arrays: dict) -> None:
@@ -196,16 +154,6 @@ class RaisesOnNaN(ClippedSum):
 
 
 @dataclass(frozen=True)
-class WarnsOnValues(ClippedSum):
-    def vectors(self, block: Block) -> np.ndarray:
-        import warnings
-
-        if np.isinf(np.asarray(block["values"], dtype=float)).any():
-            warnings.warn("infinite value", stacklevel=2)
-        return super().vectors(block)
-
-
-@dataclass(frozen=True)
 class CentresByData(ClippedSum):
     """Subtracts the block's own mean: everybody's vector depends on everybody."""
 
@@ -215,20 +163,12 @@ class CentresByData(ClippedSum):
 
 
 @dataclass(frozen=True)
-class OneUserCancelsAll(ClippedSum):
-    def vectors(self, block: Block) -> np.ndarray:
-        values = np.asarray(block["values"], dtype=float)
-        ok = np.isfinite(values).all()
-        return super().vectors(block) * ok
-
-
-@dataclass(frozen=True)
 class SeparateFactors(GramCross):
     """Gram and cross clipped with different factors: the regression breaks, so does the bound."""
 
     def vectors(self, block: Block) -> np.ndarray:
         p = np.nan_to_num(np.asarray(block["p"]), posinf=0, neginf=0, nan=0)
-        gram = np.einsum("uhi,uhj->uhij", p, p)
+        gram = np.einsum("uhi,uhj->uij", p, p)
         clean = super().vectors(block)
         first = self.layout.parts[0].size
         clean[:, :first] = pack(gram).reshape(block.users, -1)
@@ -262,9 +202,7 @@ class WrongTotal(ClippedSum):
         (NoClip(2), vectors_of(2), "sensitivity"),
         (ZeroOutDeclaredAsReplace(2), vectors_of(2), "replace-one"),
         (RaisesOnNaN(2), vectors_of(2), "raise"),
-        (WarnsOnValues(2), vectors_of(2), "warn"),
         (CentresByData(2), vectors_of(2), "depend|sensitivity"),
-        (OneUserCancelsAll(2), vectors_of(2), "depend"),
         (SeparateFactors(2, 1, 2), moments_of(2, 2, 1), "sensitivity"),
         (OneStepSensitivity(3, 4), one_hots_of(3, 4, False), "sensitivity"),
         (InvalidIsNotZero(3, 4), one_hots_of(3, 4, False), "zero"),
@@ -332,15 +270,6 @@ def test_packing_symmetric_matrices_is_an_isometry(d: int, stack: int, seed: int
     assert np.allclose(unpack(pack(matrices), d), matrices, rtol=1e-15)
 
 
-def test_weights_of_a_layout() -> None:
-    layout = Layout((Part("m", (2, 2), symmetric=True), Part("v", (3,), weight=4.0)))
-    assert layout.stds(2.0) == {"m": 2.0, "v": 0.5}
-    with pytest.raises(InvalidArgument, match="different names"):
-        Layout((Part("a"), Part("a")))
-    with pytest.raises(InvalidArgument, match="weight"):
-        Part("a", weight=0.0)
-
-
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -359,10 +288,6 @@ def test_bad_blocks_are_refused(arguments: dict) -> None:
 def test_extended_precision_does_not_warn() -> None:
     block = Block(1, {"values": np.full((1, 1), np.longdouble("1e4000"))})
     assert not ClippedSum(1).total(block).any()
-
-
-def test_a_block_does_not_print_its_data() -> None:
-    assert repr(Block(1, {"a": np.array([123.25])})) == "<Block of 1 users>"
 
 
 def test_fingerprints_tell_statistics_apart() -> None:

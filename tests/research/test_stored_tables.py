@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from research import command_lines, mixture_held_out, policy_optimisation, results
+from research import results
 
 ROOT = Path(__file__).parents[2]
 
@@ -47,24 +46,3 @@ def test_every_table_of_numbers_is_stored() -> None:
         if row not in stored
     ]
     assert missing == []
-
-
-def test_policy_optimisation_converges_and_keeps_up_with_value_iteration() -> None:
-    """By the shipped defaults: what the pages claim."""
-    stored = policy_optimisation.load()
-    for name, agent, beside in policy_optimisation.PAIRS:
-        assert policy_optimisation.slope(stored[f"{name}; {agent}; not private"]) < 0.6
-        assert policy_optimisation.ratio(stored, name, agent, beside) <= 2.0
-        assert len(stored[f"{name}; {agent}; epsilon 1"]["users_to_90"]) >= 10
-
-
-def test_a_table_is_stored_as_it_is_printed(tmp_path, monkeypatch, capsys) -> None:
-    monkeypatch.setattr(command_lines, "stored_file", lambda module: tmp_path / "t.json")
-    (tmp_path / "t.json").write_text('{"agents": 1}')
-    small = {"--quick": None, "--runs": 1, "--workers": 1, "--only": "statistics", "--store": None}
-    given = [str(x) for pair in small.items() for x in pair if x is not None]
-    assert mixture_held_out.main(given) == 0
-    stored = json.loads((tmp_path / "t.json").read_text())
-    assert stored["agents"] == 1
-    assert stored["statistics"]["text"] in capsys.readouterr().out
-    assert len(rows(stored["statistics"]["text"])) == 2 + len(stored["statistics"]["rows"])

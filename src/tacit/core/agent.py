@@ -35,8 +35,8 @@ from tacit.privacy.models import Privacy, check_alike
 from tacit.privacy.owner import Uncopyable, new_lock, refuse_within
 from tacit.privacy.statistic import Block, Statistic
 from tacit.privacy.validation import instance_of
-from tacit.store import ledger, runs
-from tacit.store.store import Store
+from tacit.store import ledger, runs, schema
+from tacit.store.store import Store, change_rows, rows_of
 from tacit.store.values import load
 
 
@@ -432,7 +432,8 @@ class Agent(Uncopyable):
         facts |= {"ledger_line": row.seq, "ledger_head": row.head}
         body = published_bytes(checkpoint.plan.policy, facts)
         with self.store.write() as db:
-            runs.keep_policy(db, self.run_name, version, body)
+            of = {"run": self.run_name, "version": version, "etag": ""}
+            change_rows(db, schema.versions, of, policy=body, etag=ledger.digest(body.hex()))
         return self.policy_body(version)
 
     def report_problem(self, problem: str) -> None:
@@ -460,8 +461,8 @@ def open_run(store: Store | str | os.PathLike[str], name: str = "run") -> Agent:
     """
     opened = store if isinstance(store, Store) else Store(store, create=False)
     with opened.read() as db:
-        run, names = runs.find(db, name), runs.names(db)
-        simulation = opened.simulation(db)
+        run, names = runs.find(db, name), [row.run for row in rows_of(db, schema.runs, "run")]
+        simulation = bool(rows_of(db, schema.stores).one().simulation)
     if run is None:
         raise InvalidArgument(f"the store has no run {name!r}; it has {', '.join(names) or 'none'}")
     if not run.made:  # a store names no code but ours

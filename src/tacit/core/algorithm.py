@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.statistic import WHOLE_EPISODE, Statistic
+from tacit.privacy.statistic import Statistic
 from tacit.privacy.validation import steady_repr
 
 if TYPE_CHECKING:
@@ -224,11 +224,6 @@ class Algorithm(ABC, Generic[S]):
             users: How many followed each.
         """
         raise InvalidArgument(f"{self.name} knows one policy of a block alone")
-
-    @property
-    def unit(self) -> str:
-        """Unit of privacy of its statistics, in words."""
-        return WHOLE_EPISODE
 
     @property
     def assumption(self) -> str:

@@ -8,6 +8,7 @@ Neither looks at a value of an episode: shapes, types, versions, names and event
 from __future__ import annotations
 
 import contextlib
+import itertools
 import secrets
 import threading
 import time
@@ -151,6 +152,7 @@ class EpisodeIntake:
         self._taken: Places = Counter()
         self._writing: Places = Counter()  # those that are being written
         self._counting, self._flushing = threading.Lock(), threading.Lock()
+        self._tickets, self._ticket_of = itertools.count(), secrets.token_hex(8)
 
     def users_taken(self, row: Any) -> int:
         """How many users came: those who were served, and those who wait for their block."""
@@ -389,7 +391,7 @@ class EpisodeIntake:
             if row.stopped or row.succeeded or block.stage != "open" or places >= block.size:
                 return ""
             self._taken[(block.block, row.version)] += 1
-        text = f"{row.version}.{block.block}.{secrets.token_hex(8)}"
+        text = f"{row.version}.{block.block}.{self._ticket_of}{next(self._tickets):x}"
         return f"{text}.{self.run.store.keyed('ticket', self.run.name, text)}"
 
     @property

@@ -112,9 +112,9 @@ class ReleaseLoop:
         if run.algorithm.privacy.devices_add:  # reports are of the version that serves
             users, shares = block.users, {view.row.version: block.users}
         with run.store.read() as db:
-            done, packets = runs.recorded(db, view.row, block.block), []
+            done, held = runs.recorded(db, view.row, block.block), []
             if block.stage == "sealed":
-                packets = runs.data_of(db, view.row, block.block)
+                held = runs.data_of(db, view.row, block.block)
             plans = self._plans(db, now, shares)
             if run.releases_drawn != view.row.releases:
                 # Another process was here, or something was raised.
@@ -122,7 +122,7 @@ class ReleaseLoop:
         plan = now.plan if len(plans) != 1 else next(iter(plans.values()))
         raw = None
         if block.stage != "released":
-            raw = self.read_block(view.row, replace(now, plan=plan), packets)
+            raw = self.read_block(view.row, replace(now, plan=plan), held)
         if len(plans) > 1:
             plan, raw = self._mixed(plans, shares, raw)
         info = BlockInfo(**vars(now.at), users=users, versions=shares)
@@ -138,7 +138,7 @@ class ReleaseLoop:
     # Read: the episodes of the block, and the plans that its users followed.
 
     def read_block(
-        self, row: Any, now: Checkpoint, packets: Sequence[tuple[int, int, bytes]]
+        self, row: Any, now: Checkpoint, held: Sequence[tuple[int, int, bytes]]
     ) -> Block:
         """The episodes of a sealed block.
 
@@ -147,7 +147,7 @@ class ReleaseLoop:
         """
         found, bad, asked = list[Block](), list[int](), self.run.statistic(now)
         curator, made = self.run.curator, getattr(self.run.curator, "made", "")
-        for number, users, data in packets:
+        for number, users, data in held:
             try:
                 part = self.intake.packets.get(number)
                 if part is None:
@@ -240,7 +240,7 @@ class ReleaseLoop:
                 secrets = run.secrets()
                 with run.store.write() as db:
                     runs.release(db, row, block, drawn)
-                    run.keep_secrets(db, secrets)
+                    run.store.put_secrets(db, run.name, secrets)
                     row = runs.find(db, run.name)
                 run.releases_drawn = row.releases
                 releases.append(release)

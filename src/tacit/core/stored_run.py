@@ -57,7 +57,7 @@ class StoredRun:
         self, algorithm: Algorithm[Any], store: Store, name: str, noise_seed: int | None
     ) -> None:
         self.algorithm, self.store, self.name = algorithm, store, name
-        options = {"users": algorithm.users, "noise_seed": noise_seed, "protects": algorithm.unit}
+        options = {"users": algorithm.users, "noise_seed": noise_seed}
         self.curator: Curator[Any] = algorithm.privacy.curator(**options)
         self.stream: Stream | None = None
         self.view: RunView | None = None
@@ -114,7 +114,7 @@ class StoredRun:
             ledger.append(db, predecessor.run, "successor", to=self.name)
             values["predecessor"] = predecessor.run
         row = runs.create(db, self.name, self._terms(), **values)
-        self.keep_secrets(db, self.secrets())
+        self.store.put_secrets(db, self.name, self.secrets())
         runs.publish(db, row, dump(first, algorithm.code), 0, at.offset)
         runs.open_block(db, row, 0, algorithm.block_users(at))
 
@@ -174,11 +174,6 @@ class StoredRun:
         if self.stream is not None:
             found["stream"] = dump(self.stream.dump())
         return found
-
-    def keep_secrets(self, db: Any, secrets: Mapping[str, bytes]) -> None:
-        """Puts secrets in place of older ones."""
-        for name, value in secrets.items():
-            self.store.put_secret(db, self.name, name, value)
 
     # Blocks.
 

@@ -130,7 +130,7 @@ class CertaintyEquivalence(Algorithm[CertaintyEquivalenceState]):
 
         A posterior is measured, not proven: with true public bounds the squared distance of the
         truth is on average within a factor of 2 of what it should be, from the first thousand users
-        to a million (research/notes/control.md has the table).
+        to a million.
         """
         return CertaintyEquivalenceState(self.regression.prior)
 

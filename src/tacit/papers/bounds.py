@@ -66,7 +66,7 @@ class Promise:
 
 
 def promises(of: TheoremSizes) -> list[Promise]:
-    """Every theorem about regret or loss of the five papers, and those of what they compare with.
+    """Every theorem about regret or loss of the five papers.
 
     >>> asked = TheoremSizes(10**6, 20, 6, 2, 10, epsilon=1.0, delta=1e-6)
     >>> for promise in promises(asked)[:2]:
@@ -77,8 +77,7 @@ def promises(of: TheoremSizes) -> list[Promise]:
     """
     if not of.delta:
         return list(_tabular(of))
-    own = [*_tabular(of), *_mixture(of), *_lq(of), *_linear(of), *_functional(of)]
-    return own + list(_quoted(of))
+    return [*_tabular(of), *_mixture(of), *_lq(of), *_linear(of), *_functional(of)]
 
 
 def _tabular(of: TheoremSizes) -> Iterator[Promise]:
@@ -178,29 +177,6 @@ def _functional(of: TheoremSizes) -> Iterator[Promise]:
         largest,
         "printed is false; corrected is max|z| / (1 - discount) at Theorem 5's sigma, not private",
     )
-
-
-def _quoted(of: TheoremSizes) -> Iterator[Promise]:
-    """Bounds quoted of the systems that the papers compare with; see :mod:`tacit.papers.baselines`.
-
-    The first two are those of Table 1 of chowdhury_tabular_2021, the next two of the related work
-    of sahu_linear_2025, the last is of the abstract of Liao et al.
-    """
-    K, H, S, A, d, T = of.episodes, of.horizon, of.states, of.actions, of.dimension, of.most
-    counts, lsvi = math.sqrt(S**2 * A * H**3 * T), math.sqrt(d**3 * H**4 * K)
-    local = math.log(1.0 / of.delta) ** 0.25 / math.sqrt(of.epsilon)
-    orders = {
-        "PUCB (Vietri et al.), joint, as quoted": counts + S**2 * A * H**3 / of.epsilon,
-        "LDP-OB (Garcelon et al.), local, as quoted": counts
-        + S**2 * A * math.sqrt(H**5 * T) / of.epsilon,
-        "LSVI-UCB in batches (Luyo et al.), as quoted": lsvi
-        + H**2.2 * d**1.6 * K**0.6 / of.epsilon**0.4,
-        "LSVI-UCB, adaptive (Ngo et al.), as quoted": lsvi
-        + H**3 * d**1.25 * math.sqrt(K / of.epsilon),
-        "LDP-UCRL-VTR (Liao et al.), as quoted": d**1.25 * H**1.75 * T**0.75 * local,
-    }
-    for name, value in orders.items():
-        yield Promise("baselines", name, value, None)
 
 
 def _both(paper: str, theorem: str, rule: Callable[[bool], float]) -> Promise:

@@ -16,8 +16,7 @@ with a fresh path g_j,a of the Gaussian process of kernel sigma^2 K for every ba
 reward functions move a batch's update by at most alpha in the norm of K's space, so T/B batches
 cost mu = alpha sqrt(T/B) / sigma. With ``protect="episode"`` a batch is some whole episodes,
 the unit is one user's rewards, and each user is in one batch: mu = alpha R / (U sigma), R the range
-of rewards and U the users of a batch. :func:`network_q` does the same for the parameters of a
-network.
+of rewards and U the users of a batch.
 
 A simulation, whose loop sees raw rewards. ``docs/papers/wang_functional_2019.md`` has the paper's
 lines beside the code's.
@@ -41,7 +40,7 @@ from tacit.privacy.budget import Budget
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Floats
-from tacit.privacy.validation import checked_number, flag, one_of, positive, whole_number
+from tacit.privacy.validation import checked_number, flag, one_of, whole_number
 
 if TYPE_CHECKING:
     from tacit.continuous.worlds import BoxWorld
@@ -213,15 +212,6 @@ class Network:
             deltas = (deltas @ W) * (below > 0.0)
         return np.concatenate(parts, axis=1)
 
-    def td_gradient(self, steps: StepBatch, discount: float, clip: float) -> Floats:
-        """The mean of TD errors times gradients, which are scaled back to length ``clip``."""
-        h = self.gradients(steps.states, steps.actions)
-        h *= np.minimum(1.0, clip / np.maximum(np.linalg.norm(h, axis=1, keepdims=True), 1e-300))
-        y = steps.rewards + discount * self(steps.nexts).max(axis=1)
-        errors = self(steps.states)[np.arange(len(y)), steps.actions] - y
-        gradient: Floats = errors @ h / len(y)
-        return gradient
-
     def greedy(self) -> QPolicy:
         """The policy of the best action by the network as it is now."""
         kept = copy(self)
@@ -290,6 +280,22 @@ class Walk:
             self.total, self.state = 0.0, float(self.rng.random())
         return reward, after
 
+    def result(
+        self, name: str, policy: Network | GridFunction, proof: Proof, named: dict[str, float]
+    ) -> PaperResult:
+        """The episodes that came to an end.
+
+        Args:
+            name: Of the algorithm.
+            policy: The last one.
+            proof: Of its privacy.
+            named: Constants of the run.
+        """
+        values = np.array(self.returns)
+        first = np.array(self.estimates[: len(values)])
+        printed, best = proof.guarantee is None, self.world.optimal_value
+        return PaperResult(name, printed, best, values, first, policy, proof, named, ERRATA)
+
     def batch(self, size: int, act: Callable[[float], tuple[int, Floats]]) -> StepBatch:
         """So many steps; ``act`` gives the action in a state and what actions are worth there.
 
@@ -353,8 +359,8 @@ def functional_q(
     m, H, alpha = world.spec.actions, world.spec.horizon, setting.alpha
     low, high = world.spec.reward_range
     if protect == "episode":
-        users, batches = _whole_episodes(setting, H)
-        size, distance, unit = users * H, alpha * (high - low) / users, _EPISODE
+        users, batches = whole_episodes(setting, H)
+        size, distance, unit = users * H, alpha * (high - low) / users, REWARDS
     else:
         size, batches = setting.B, setting.batches
         distance, unit = alpha * math.sqrt(batches), _FUNCTION
@@ -374,7 +380,7 @@ def functional_q(
     words = {"mu": distance / sigma, "delta": budget.delta, "releases": batches, "unit": unit}
     proof = proven(claim, reason, mechanism="functional Gaussian noise on the state", **words)
     named = {"sigma": sigma, "beta": F.beta, "batches": float(batches)}
-    return _result("functional state", walk, F, proof, named)
+    return walk.result("functional state", F, proof, named)
 
 
 # Algorithm 1 as printed.
@@ -417,7 +423,7 @@ def _algorithm_1(
     named = {"sigma": sigma, "beta": setting.beta, "batches": float(setting.batches)}
     claim = f"{budget} for two reward functions at most 1 apart"
     # Alg. 1, line 23; Alg. 1, line 24; Alg. 1, line 3: what is returned has no noise.
-    return _result("Algorithm 1", walk, Q, Proof(claim, None, WHY), named)
+    return walk.result("Algorithm 1", Q, Proof(claim, None, WHY), named)
 
 
 # What makes the idea private.
@@ -458,69 +464,7 @@ def functional_update(F: GridFunction, steps: StepBatch, setting: Setting) -> Fl
     return change
 
 
-def network_q(
-    world: BoxWorld,
-    *,
-    epsilon: float,
-    delta: float,
-    setting: Setting = Setting(T=5000, B=500, alpha=0.3),  # noqa: B008
-    clip: float = 1.0,
-    exploration: float = 0.3,
-    sigma: float | None = None,
-    seed: int = 0,
-) -> PaperResult:
-    """Q-learning of a private network: theta itself is noised, so any look at Q_theta is free.
-
-    The paper names the wish, a network that may be queried without limit; this is what meets it,
-    without functional noise. With whole episodes in a batch, of B steps of U users,
-
-        theta <- theta - alpha [(1/B) sum_t (Q_theta(s_t, a_t) - y_t) h_t + N(0, sigma^2 I)]
-
-    where h_t is the gradient of Q_theta(s_t, a_t), scaled back to length G. Only r_t is private in
-    it: theta is released, and states and actions are public. So if one user's H rewards change,
-    each by at most their range R, the sum moves by at most R H G, the mean by R G / U, and TD
-    errors need no bound. Each user is in one batch: the mechanism is (R G / (U sigma))-GDP in all.
-
-    Args:
-        world: on [0, 1].
-        epsilon: with ``delta``, the privacy target, from which sigma follows.
-        delta: see ``epsilon``.
-        setting: T, B, alpha, the discount and the hidden layers; k, L and J mean nothing here.
-        clip: G.
-        exploration: how often an action is uniform.
-        sigma: another noise; the guarantee is that of the noise drawn.
-        seed: of the users, the network and the noise (that of a simulation).
-
-    >>> from tacit.continuous import line
-    >>> result = network_q(line(), epsilon=3.0, delta=1e-4, setting=Setting(T=1000, B=500))
-    >>> round(result.guarantee.epsilon, 6), result.guarantee.unit
-    (3.0, "one user's rewards; states and actions are public")
-    """
-    budget, H = Budget(epsilon, delta), world.spec.horizon
-    (low, high), clip = world.spec.reward_range, positive("clip", clip)
-    chance = checked_number("exploration", exploration, "in [0, 1]", lambda x: 0.0 <= x <= 1.0)
-    users, batches = _whole_episodes(setting, H)
-    distance, B = (high - low) * clip / users, users * H
-    std = distance / budget.mu if sigma is None else positive("sigma", sigma)
-    rng, noise = np.random.default_rng([seed, 1]), Noise(seed)
-    Q, walk = Network((1, *setting.hidden, world.spec.actions), rng), Walk(world, rng)
-
-    def act(s: float) -> tuple[int, Floats]:
-        known, uniform = Q(np.array([s]))[0], rng.random() < chance
-        return int(rng.integers(len(known)) if uniform else np.argmax(known)), known
-
-    for _ in range(batches):
-        gradient = Q.td_gradient(walk.batch(B, act), setting.discount, clip)
-        Q.theta = Q.theta - setting.alpha * (gradient + std * noise.normal(gradient.shape))
-    claim = "nothing: the paper compares with private gradients"
-    reason = "only noised parameters are carried, looked at and returned"
-    words = {"mu": distance / std, "delta": budget.delta, "releases": batches, "unit": _EPISODE}
-    proof = proven(claim, reason, mechanism="Gaussian noise on mean gradients", **words)
-    named = {"sigma": std, "clip": clip, "batches": float(batches)}
-    return _result("network state", walk, Q, proof, named)
-
-
-def _whole_episodes(setting: Setting, horizon: int) -> tuple[int, int]:
+def whole_episodes(setting: Setting, horizon: int) -> tuple[int, int]:
     """Users of a batch whose steps are about B, and how many batches T has room for."""
     users = max(1, round(setting.B / horizon))
     if users * horizon > setting.T:
@@ -528,15 +472,5 @@ def _whole_episodes(setting: Setting, horizon: int) -> tuple[int, int]:
     return users, setting.T // (users * horizon)
 
 
-_EPISODE = "one user's rewards; states and actions are public"
+REWARDS = "one user's rewards; states and actions are public"
 _FUNCTION = "the reward function; two are at most 1 apart"
-
-
-def _result(
-    name: str, walk: Walk, policy: Network | GridFunction, proof: Proof, constants: dict[str, float]
-) -> PaperResult:
-    """The episodes that came to an end."""
-    values = np.array(walk.returns)
-    first = np.array(walk.estimates[: len(values)])
-    printed, best = proof.guarantee is None, walk.world.optimal_value
-    return PaperResult(name, printed, best, values, first, policy, proof, constants, ERRATA)

@@ -45,9 +45,6 @@ Sources: Balle and Wang (2018), "Improving the Gaussian mechanism"; Dong, Roth a
 
 **Guarantees: what was proven about the users' privacy, in numbers and in words.**
 
-A :class:`Guarantee` is a public, immutable record. It holds nothing about anybody's data, so it may
-be printed, logged and published next to the policies it speaks of.
-
 **Local.** Every user's report is randomised on her own device before the curator sees it. For any
 two episodes she may have had and every set E of reports,
 
@@ -78,10 +75,9 @@ import dataclasses
 import decimal
 import enum
 import functools
-import html
 import math
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -213,26 +209,6 @@ def _largest_mu(epsilon: float, delta: float) -> float:
     return last_true(lambda mu: _delta(mu, epsilon) <= delta, TINY, 20 + 2 * math.sqrt(epsilon))
 
 
-def compose(*mus: float) -> float:
-    """The mu of several Gaussian releases about the same user together: sqrt(sum of mu_i^2).
-
-    The releases may be adaptive: what is asked next, and with which mu_i, may depend on all earlier
-    answers, as long as the squares never add up to more than a sum declared in advance. Given the
-    past, release i is N(0, I) against N(v_i, I), where |v_i| <= mu_i and both are known from the
-    past. So the log-likelihood ratio grows by Gaussian increments of variance |v_i|^2 and mean
-    -|v_i|^2/2 or +|v_i|^2/2: it is a Brownian motion with drift -1/2 or +1/2, watched at the times
-    sum |v_i|^2, which never pass T, the declared sum of the mu_i^2. Watching it on all of [0, T]
-    tells at least as much, and all that it tells is its end point, N(-T/2, T) against N(T/2, T):
-    this is sqrt(T)-GDP.
-
-    >>> compose(0.3, 0.4)
-    0.5
-    >>> compose()
-    0.0
-    """
-    return math.hypot(*(checked_mu(mu) for mu in mus))
-
-
 class Relation(enum.Enum):
     """Which two inputs count as neighbours, that is, what is hidden about a user.
 
@@ -268,11 +244,6 @@ def checked_relation(relation: Relation | str) -> Relation:
     except ValueError:
         names = [member.value for member in Relation]
         raise InvalidArgument(f"relation must be one of {names}, got {relation!r}") from None
-
-
-def ways(relation: Relation | str) -> int:
-    """How many radii two neighbours in a ball are apart: 2, or 1 where one of them is zero."""
-    return 2 if checked_relation(relation) is Relation.REPLACE_ONE else 1
 
 
 @dataclass(frozen=True)
@@ -323,39 +294,6 @@ class Budget:
                 "where the statistic has an L1 sensitivity, or a positive delta such as 1e-6"
             )
         return mu_from_budget(self.epsilon, self.delta)
-
-    def split(self, *shares: float) -> tuple[float, ...]:
-        """The mus of several releases that spend this budget together, mu_i^2 in these shares.
-
-        Sums of squares round; the parts are therefore smaller by 4 parts in 10^15, and composing
-        them never gives more than ``mu``.
-
-        >>> from tacit.privacy.budget import compose
-        >>> first, second = Budget(1.0, 1e-6).split(3, 1)
-        >>> round(first / second, 9), compose(first, second) <= Budget(1.0, 1e-6).mu
-        (1.732050808, True)
-        """
-        if not shares:
-            raise InvalidArgument("shares is empty, but must be one or more positive numbers")
-        parts = [checked_number("share", s, "a positive number", lambda s: s > 0) for s in shares]
-        largest = max(parts)  # scaled by it, no sum of huge or tiny shares overflows or vanishes
-        total = math.fsum(part / largest for part in parts)
-        return tuple(self.mu * math.sqrt(part / largest / total) * (1 - 16 * ULP) for part in parts)
-
-
-def card(heading: str, rows: Iterable[Sequence[str]]) -> str:
-    """A heading and rows of cells, as HTML; the first cell of a row names it.
-
-    >>> card("a < b", [("users", "5")])
-    '<table><caption>a &lt; b</caption><tr><th>users</th><td>5</td></tr></table>'
-    """
-    lines = "".join(
-        f"<tr><th>{html.escape(first)}</th>"
-        + "".join(f"<td>{html.escape(cell)}</td>" for cell in rest)
-        + "</tr>"
-        for first, *rest in rows
-    )
-    return f"<table><caption>{html.escape(heading)}</caption>{lines}</table>"
 
 
 _FORMAT = "tacit-guarantee"
@@ -521,11 +459,6 @@ class Guarantee:
             )
             sentences.insert(0, warning)
         return " ".join(sentences)
-
-    def _repr_html_(self) -> str:
-        """As notebooks show it."""
-        first, _, rest = str(self).partition(". ")
-        return card(self.short, [("proven", first), ("that is", rest)])
 
     def _count(self) -> str:
         if self.releases is None:

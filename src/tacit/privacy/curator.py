@@ -28,7 +28,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.privacy.budget import Guarantee, Relation
+from tacit.privacy.budget import Guarantee
 from tacit.privacy.counters import Counter, make_counter
 from tacit.privacy.counters.base import revive_counter
 from tacit.privacy.errors import BudgetExceeded, HorizonExceeded, InvalidArgument
@@ -46,14 +46,7 @@ from tacit.privacy.noise import (
     safe_scale,
 )
 from tacit.privacy.owner import Owner, Uncopyable, new_lock, refuse_within
-from tacit.privacy.statistic import (
-    WHOLE_EPISODE,
-    Block,
-    FiledBlock,
-    Floats,
-    Statistic,
-    gate_total,
-)
+from tacit.privacy.statistic import Block, FiledBlock, Floats, Statistic, gate_total
 from tacit.privacy.validation import MOST_USERS, instance_of, positive, row_ids, whole_number
 
 # Rounding of sums of squares, not a loophole: a budget split into ten parts must be spendable.
@@ -84,6 +77,11 @@ class Release:
     def __getitem__(self, part: str) -> Floats:
         return self.parts[part]
 
+    @classmethod
+    def of(cls, statistic: Statistic, vector: Floats, *rest: Any) -> Release:
+        """Of a noisy vector; ``rest`` are std, users and cost."""
+        return cls(0, statistic.name, statistic.layout.unpack(vector), *rest)
+
 
 Model = TypeVar("Model", bound=Privacy)
 
@@ -99,7 +97,6 @@ class Curator(Uncopyable, ABC, Generic[Model]):
         users: How many users are declared; ``None`` for no limit.
         noise_seed: A reproducible simulation, without protection.
         source: Another source of noise (for audits); excludes ``noise_seed``.
-        protects: What is protected; see :attr:`tacit.Statistic.protects`.
     """
 
     why_single = "a curator cannot be copied: two copies would spend one budget twice"
@@ -111,12 +108,10 @@ class Curator(Uncopyable, ABC, Generic[Model]):
         users: int | None = None,
         noise_seed: int | None = None,
         source: NoiseSource | None = None,
-        protects: str = WHOLE_EPISODE,
     ) -> None:
         if source is not None and noise_seed is not None:
             raise InvalidArgument("give noise_seed or source, not both")
         self.privacy = privacy
-        self.protects = protects
         self.source: NoiseSource = Noise(noise_seed) if source is None else source
         instance_of("source", self.source, NoiseSource)
         self._most = MOST_USERS if users is None else whole_number("users", users, most=MOST_USERS)
@@ -177,24 +172,6 @@ class Curator(Uncopyable, ABC, Generic[Model]):
             raise InvalidArgument(
                 "nothing clips an aggregate block: it is for simulations (give noise_seed), "
                 "real users come one by one"
-            )
-
-    def check_unit(self, statistic: Statistic) -> None:
-        """Refuses a statistic whose sensitivity is about something else than the guarantee."""
-        instance_of("statistic", statistic, Statistic)
-        whole = statistic.private_columns is None and statistic.group_size == 1
-        if whole != (statistic.protects == WHOLE_EPISODE):
-            columns = statistic.private_columns
-            changing = "everything" if columns is None else sorted(columns)
-            raise InvalidArgument(
-                f"{statistic.name} says that it protects {statistic.protects!r}, but its "
-                f"sensitivity is for {statistic.group_size} users of whom {changing} may change: "
-                f"{WHOLE_EPISODE!r} is all of one user, and only that is"
-            )
-        if statistic.protects != self.protects:
-            raise InvalidArgument(
-                f"this curator protects {self.protects!r}, but {statistic.name} is calibrated for "
-                f"{statistic.protects!r}: give protects= to the curator"
             )
 
     # By itself.
@@ -280,29 +257,15 @@ class Curator(Uncopyable, ABC, Generic[Model]):
             raise InvalidArgument(f"block {block!r} was never added")
         return _above(self._spent[block])
 
-    # Shared work.
-
-    def _made(
-        self,
-        statistic: Statistic,
-        vector: Floats,
-        std: Mapping[str, float | Floats],
-        users: int,
-        cost: float | None,
-    ) -> Release:
-        return Release(0, statistic.name, statistic.layout.unpack(vector), std, users, cost)
-
     def _proven(self, **facts: Any) -> Guarantee:
         """The guarantee, as far as it is the same for all models."""
         privacy: Any = self.privacy
-        unit, g = self.protects, privacy.episodes_per_user
+        g = privacy.episodes_per_user
         if g > 1:
-            which = "" if unit == WHOLE_EPISODE else f" ({unit})"
-            unit = f"one user with at most {g} episodes{which}"
+            facts["unit"] = f"one user with at most {g} episodes"
         return Guarantee(
             epsilon=privacy.epsilon,
             relation=privacy.relation,
-            unit=unit,
             simulation_only=self.source.simulation,
             episodes_per_user=g,
             **facts,
@@ -327,11 +290,6 @@ class JointCurator(Curator[JointDP]):
         self._plain = False
         if self.limit < 1e-290:
             raise InvalidArgument(f"a budget of {privacy.budget} cannot be accounted for in floats")
-        if privacy.relation is Relation.ZERO_OUT and self.protects != WHOLE_EPISODE:
-            raise InvalidArgument(
-                f"protects={self.protects!r} and relation='zero-out' do not go together: the rest "
-                "of an episode is used all the same. Take relation='replace-one'"
-            )
 
     def check_block(self, block: Block) -> None:
         """Refuses aggregate blocks of real users, and files with too many episodes of a user."""
@@ -357,7 +315,7 @@ class JointCurator(Curator[JointDP]):
         noise = self.source.steps(self.privacy.pure, scale, total.size)
         vector = step * (total + noise).astype(np.float64)
         unit = scale * step * (math.sqrt(2.0) if self.privacy.pure else 1.0)
-        return self._made(statistic, vector, statistic.layout.stds(unit), block.users, cost)
+        return Release.of(statistic, vector, statistic.layout.stds(unit), block.users, cost)
 
     def _cost(self, mu: float | None, spent: Fraction) -> float:
         """The cost of a release in mu or epsilon: as asked for, or all that is left."""
@@ -387,7 +345,7 @@ class JointCurator(Curator[JointDP]):
 
     def apart(self, statistic: Statistic, step: float) -> float:
         """How far two users are apart, in steps."""
-        self.check_unit(statistic)
+        instance_of("statistic", statistic, Statistic)
         return grid_sensitivity(statistic, self.privacy.relation, self.privacy.norm, step)
 
     def stream(
@@ -441,7 +399,7 @@ class NonPrivateCurator(Curator[NonPrivate]):
         self, statistic: Statistic, block: Block, mu: float | None, spent: Fraction
     ) -> Release:
         total = gate_total(statistic, block)
-        return self._made(statistic, total, statistic.layout.stds(0.0), block.users, None)
+        return Release.of(statistic, total, statistic.layout.stds(0.0), block.users, None)
 
     @property
     def guarantee(self) -> None:
@@ -531,7 +489,7 @@ class Stream:
         vector = self.step * counter.release(total)
         self.users, self.reach = self.users + block.users, self._reach_with(block)
         std = layout.stds(self.step * counter.std_at(counter.released))
-        return self._curator._made(self.statistic, vector, std, self.users, self.cost)
+        return Release.of(self.statistic, vector, std, self.users, self.cost)
 
     def dump(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """The secret state, as plain values and arrays."""

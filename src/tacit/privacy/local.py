@@ -27,7 +27,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any, ClassVar, TypeVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -45,7 +45,7 @@ from tacit.privacy.noise import (
     grid_total,
     safe_scale,
 )
-from tacit.privacy.statistic import WHOLE_EPISODE, Block, Floats, Statistic
+from tacit.privacy.statistic import Block, Floats, Statistic
 from tacit.privacy.validation import instance_of
 
 # Laplace noise beyond so many scales has a probability below 1e-300, Gaussian noise far below.
@@ -130,14 +130,6 @@ class DeviceCurator(Curator[Model]):
     made: ClassVar[str]
     """Column of a block that devices made."""
 
-    def __init__(self, privacy: Model, **options: Any) -> None:
-        if (protects := options.get("protects", WHOLE_EPISODE)) != WHOLE_EPISODE:
-            raise InvalidArgument(
-                f"protects={protects!r}, but local privacy protects all that a device holds: the "
-                f"rest would leave it without noise. Take JointDP, or protect the whole episode"
-            )
-        super().__init__(privacy, **options)
-
     @property
     def _noise(self) -> Noise:
         assert isinstance(self.source, Noise)  # noqa: S101
@@ -163,13 +155,13 @@ class DeviceCurator(Curator[Model]):
             raise InvalidArgument("a local report carries a user's whole budget: no mu")
         if spent:
             raise BudgetExceeded("the users of this block have sent their one report")
-        self.check_unit(statistic)
+        instance_of("statistic", statistic, Statistic)
         value, variance = self._estimate(statistic, block)
         std, layout = np.sqrt(variance), statistic.layout
         # Per part; one number where all entries agree.
         same = bool((std == std[0]).all())
         stds = layout.stds(float(std[0])) if same else layout.unpack(std)
-        return self._made(statistic, value, stds, block.users, self.privacy.report_cost)
+        return Release.of(statistic, value, stds, block.users, self.privacy.report_cost)
 
     def price(self, release: Release) -> Fraction:
         """All that a user has: she reports once."""
@@ -193,7 +185,7 @@ class LocalCurator(DeviceCurator[LocalDP]):
         with it could not be computed with, and all other reports would be lost. It is what
         the device sent, not raw data.
         """
-        self.check_unit(statistic)
+        instance_of("statistic", statistic, Statistic)
         try:
             array = np.asarray(reports, dtype=np.float64)
         except (ValueError, TypeError, OverflowError):

@@ -277,9 +277,9 @@ def grid_total(statistic: Statistic, block: Block, step: float) -> Ints:
         return np.asarray(block.sums(of, total), dtype=np.int64)
     if block.aggregate:
         return _rounded(gate_total(statistic, block) / step)
-    users = chunk_users(block)
-    for start in range(0, block.users, users):
-        chunk = block.take(slice(start, start + users))
+    size = chunk_users(block)
+    parts = [slice(start, start + size) for start in range(0, block.users, size)]
+    for chunk in block.once("chunks", lambda users: [users.take(part) for part in parts]):
         total += _rounded(gate_total(statistic, chunk) / step)
     return total
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.privacy.budget import Relation, checked_relation, ways
+from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.sensitivity import ACUTE, ball
 from tacit.privacy.statistic import Block, Bools, Floats, Layout, Part, Statistic
-from tacit.privacy.validation import flag, one_of, positive, whole_number
+from tacit.privacy.validation import flag, positive, whole_number
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class ClippedSum(Statistic):
 
     def l2(self, relation: Relation) -> float:
         """2 radius, or radius."""
-        return self.radius * ways(relation)
+        return ball(self.radius, relation)
 
     def l1(self, relation: Relation) -> float:
         """sqrt(dimension) times the 2-norm's."""
@@ -94,7 +94,7 @@ class OneHotCounts(Statistic):
 
     def l1(self, relation: Relation) -> float:
         """2 per step and part (cells 1 and another are no two cells), or 1."""
-        return float((ways(relation) if self.cells > 1 else 1) * self.one_hots)
+        return ball(float(self.one_hots), relation, 2.0 if self.cells > 1 else 1.0)
 
     @property
     def one_hots(self) -> int:
@@ -137,27 +137,12 @@ class GramCross(Statistic):
     """Second moments: G = sum p p^T and c = sum p q^T over a user's steps, released jointly.
 
     Reads ``p`` (users, steps, rows) and ``q`` (users, steps, columns). Parts: ``gram``, symmetric,
-    and ``cross``, with weight w. Least squares of q on p needs no more.
+    and ``cross``, with weight w. Least squares of q on p needs no more. Both matrices of a user are
+    multiplied by min(1, tau / sum_h (|p_h|^2 + w^2/2 |q_h|^2)): one common factor keeps
+    q = Theta^T p exact. A step with a value that is not finite is dropped.
 
-    ``clip="step"`` multiplies p and q of a step by min(1, B / |p|, X / |q|), with B = ``p_bound``
-    and X = ``q_bound``; ``clip="trajectory"`` multiplies both matrices of the user by
-    min(1, tau / sum_h (|p_h|^2 + w^2/2 |q_h|^2)). One common factor keeps q = Theta^T p exact.
-    ``pooled`` adds all steps into one matrix; otherwise every step has its own.
-    A step with a value that is not finite is dropped.
-
-    Sensitivity of one step, clipped at B and X. Let (r, s) be the neighbour's step in place of
-    (p, q), x = |<p, r>| / B^2 and a = w^2 X^2 / B^2. Then
-    |p p^T - r r^T|_F^2 = |p|^4 + |r|^4 - 2 B^4 x^2, and w^2 |p q^T - r s^T|_F^2 is largest with q
-    and s at opposite ends of length X, w^2 X^2 (|p|^2 + |r|^2 + 2 B^2 x). Both grow with |p| and
-    |r|, so the squared distance is at most B^4 (2 + 2 a + 2 a x - 2 x^2), x in [0, 1], which is
-    largest at x = min(1, a / 2): sqrt(2) B^2 (1 + a / 2) if a <= 2, and 2 w X B beyond, where the
-    worst pair has equal p and opposite q. Against zero it is B^2 sqrt(1 + a). All are attained.
-    Pooled steps add up by the triangle inequality, T times; matrices of their own add in squares,
-    sqrt(T) times.
-
-    Sensitivity of a trajectory clip. Put y = [p; (w / sqrt 2) q] and Y = sum y y^T over the steps:
-    positive semidefinite with trace at most tau (block-diagonal over steps, unless pooled). With
-    Y* for the neighbour, the squared distance is a part of
+    Sensitivity. Put y = [p; (w / sqrt 2) q] and Y = sum y y^T over the steps: positive semidefinite
+    with trace at most tau. With Y* for the neighbour, the squared distance is a part of
     |Y - Y*|_F^2 = |Y|^2 + |Y*|^2 - 2 <Y, Y*> <= 2 tau^2, because <Y, Y*> >= 0: sqrt(2) tau, and
     tau against zero, attained with q = 0.
     """
@@ -165,50 +150,25 @@ class GramCross(Statistic):
     rows: int
     columns: int
     steps: int
-    p_bound: float = 1.0
-    q_bound: float = 1.0
     weight: float = 1.0
-    pooled: bool = False
-    clip: Literal["step", "trajectory"] = "step"
-    tau: float | None = None
+    tau: float = 1.0
 
     def __post_init__(self) -> None:
         for name in ("rows", "columns", "steps"):
             object.__setattr__(self, name, whole_number(name, getattr(self, name)))
-        for name in ("p_bound", "q_bound", "weight"):
+        for name in ("weight", "tau"):
             object.__setattr__(self, name, positive(name, getattr(self, name)))
-        object.__setattr__(self, "pooled", flag("pooled", self.pooled))
-        one_of("clip", self.clip, ("step", "trajectory"))
-        if (self.tau is None) != (self.clip == "step"):
-            raise InvalidArgument("tau goes with clip='trajectory', and only with it")
-        if self.tau is not None:
-            object.__setattr__(self, "tau", positive("tau", self.tau))
         object.__setattr__(self, "name", "gram and cross moments")
 
     @cached_property
     def layout(self) -> Layout:
-        """``gram`` and ``cross``, per step unless pooled."""
-        lead = () if self.pooled else (self.steps,)
-        return Layout(
-            (
-                Part("gram", (*lead, self.rows, self.rows), symmetric=True),
-                Part("cross", (*lead, self.rows, self.columns), weight=self.weight),
-            )
-        )
+        """``gram`` and ``cross``."""
+        gram = Part("gram", (self.rows, self.rows), symmetric=True)
+        return Layout((gram, Part("cross", (self.rows, self.columns), weight=self.weight)))
 
     def l2(self, relation: Relation) -> float:
         """See the class."""
-        relation = checked_relation(relation)
-        if self.tau is not None:
-            return self.tau * (math.sqrt(2.0) if relation is Relation.REPLACE_ONE else 1.0)
-        a = (self.weight * self.q_bound / self.p_bound) ** 2
-        if relation is Relation.ZERO_OUT:
-            one_step = self.p_bound**2 * math.sqrt(1.0 + a)
-        elif a <= 2.0:
-            one_step = self.p_bound**2 * math.sqrt(2.0) * (1.0 + a / 2.0)
-        else:
-            one_step = self.p_bound**2 * 2.0 * math.sqrt(a)
-        return one_step * (self.steps if self.pooled else math.sqrt(self.steps))
+        return ball(self.tau, relation, ACUTE)
 
     def vectors(self, block: Block) -> Floats:
         """Clipped outer products."""
@@ -216,16 +176,15 @@ class GramCross(Statistic):
         q = _matrix(block, "q", (self.steps, self.columns))
         finite = np.isfinite(np.concatenate([p, q], axis=-1)).all(axis=-1, keepdims=True)
         p, q = np.where(finite, p, 0.0), np.where(finite, q, 0.0)
-        if self.clip == "step":
-            factor = np.minimum(_clip_factor(p, self.p_bound), _clip_factor(q, self.q_bound))
-        else:
-            # Through the joint norm, so that huge values neither overflow nor slip through.
-            joint = np.concatenate([p, (self.weight / math.sqrt(2.0)) * q], axis=-1)
-            flat = joint.reshape(block.users, self.steps * (self.rows + self.columns))
-            factor = _clip_factor(flat, math.sqrt(self.tau or 0.0))[:, np.newaxis, :]
+        # Through the joint norm, so that huge values neither overflow nor slip through.
+        joint = np.concatenate([p, (self.weight / math.sqrt(2.0)) * q], axis=-1)
+        flat = joint.reshape(block.users, self.steps * (self.rows + self.columns))
+        factor = _clip_factor(flat, math.sqrt(self.tau))[:, np.newaxis, :]
         p, q = p * factor, q * factor
-        spec = "uhi,uhj->uij" if self.pooled else "uhi,uhj->uhij"
-        moments = {"gram": np.einsum(spec, p, p), "cross": np.einsum(spec, p, q)}
+        moments = {
+            "gram": np.einsum("uhi,uhj->uij", p, p),
+            "cross": np.einsum("uhi,uhj->uij", p, q),
+        }
         return self.layout.pack(moments, users=block.users)
 
 

@@ -94,9 +94,6 @@ Bools = NDArray[np.bool_]
 Numbers: TypeAlias = Floats | Ints
 Made = TypeVar("Made")
 
-WHOLE_EPISODE = "one user's whole episode"
-"""What almost every statistic protects."""
-
 # Users whose dense vectors are in memory at a time, in numbers.
 _CHUNK = 1 << 22
 
@@ -340,7 +337,8 @@ class Layout:
     def unpack(self, vector: Floats) -> dict[str, Floats]:
         """A vector to its parts."""
         values = {}
-        for part, piece in zip(self.parts, self._pieces(vector), strict=True):
+        ends = np.cumsum([part.size for part in self.parts])[:-1]
+        for part, piece in zip(self.parts, np.split(vector, ends), strict=True):
             piece = piece / part.weight
             if part.symmetric:
                 dimension = part.shape[-1]
@@ -351,13 +349,6 @@ class Layout:
     def stds(self, scale: float) -> dict[str, float]:
         """Noise standard deviation per part when every coordinate has ``scale``."""
         return {part.name: scale / part.weight for part in self.parts}
-
-    def _pieces(self, vector: Floats) -> Sequence[Floats]:
-        pieces, start = [], 0
-        for part in self.parts:
-            pieces.append(vector[start : start + part.size])
-            start += part.size
-        return pieces
 
 
 @dataclass(frozen=True)
@@ -382,15 +373,6 @@ class Statistic(ABC):
         return None
 
     @property
-    def protects(self) -> str:
-        """Unit of protection: the part of the data that may change between neighbours, in words.
-
-        A curator is made for one such unit, and refuses statistics that protect anything else:
-        what a guarantee says is what every release was calibrated for.
-        """
-        return WHOLE_EPISODE
-
-    @property
     def nonnegative(self) -> bool:
         """Whether the declared distance of two users needs that no entry is negative.
 
@@ -398,15 +380,6 @@ class Statistic(ABC):
         an obtuse angle, so they are at most sqrt(2) times the zero-out sensitivity apart.
         """
         return False
-
-    @property
-    def private_columns(self) -> frozenset[str] | None:
-        """The arrays that may change between neighbours; ``None`` where all of them may.
-
-        Where it is not ``None`` the others are public, and the declared sensitivities are of two
-        users who differ in these arrays alone.
-        """
-        return None
 
     def monitored(self, release: Any) -> dict[str, tuple[Floats, Floats]]:
         """Population quantities that a release tells: sums, and the noise's deviations.
@@ -416,11 +389,6 @@ class Statistic(ABC):
         of a user's rewards and ``reach`` of her visits, if they are not 0 to H. Nothing by default.
         """
         return {}
-
-    @property
-    def group_size(self) -> int:
-        """How many users change together between neighbours: one, but for what all users share."""
-        return 1
 
     @abstractmethod
     def vectors(self, block: Block) -> Floats:

@@ -15,13 +15,14 @@ import threading
 import time
 import warnings
 from collections import Counter, OrderedDict
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, HTTPException, Request
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
+from fastapi.routing import APIRoute
 from sqlalchemy import update
 
 from tacit.privacy.errors import InvalidArgument, TacitError, TacitWarning
@@ -29,7 +30,7 @@ from tacit.service.app_file import App
 from tacit.service.facts import asked_of_devices, note, public_state, trouble
 from tacit.service.intake import Arrival, Intake, form_of
 from tacit.service.leader import Loop
-from tacit.service.schema import COMMAND, EPISODE, FORGET, REPORT, answers
+from tacit.service.schema import COMMAND, EPISODE, FORGET, PLACE, REPORT, answers
 from tacit.service.tokens import Keys
 from tacit.store import ledger
 from tacit.store.runs import Answer
@@ -39,28 +40,16 @@ from tacit.store.store import Conflict, Store, StoreGone
 if TYPE_CHECKING:
     from tacit.service import pages
 
-_CODES = {
-    "waiting": 202,
-    "counted": 200,
-    "refused": 409,
-    "late": 409,
-    "used": 409,
-    "forgotten": 410,
-    "unreadable": 410,
-    "unknown": 422,
-    "stopped": 503,
-}
-_WORDS = {
-    "waiting": "taken: it counts with the rest of its block",
-    "counted": "taken: its block was released",
-    "refused": "not taken: this user has as many episodes as were declared, or one in this block, "
-    "or has no budget left",
-    "late": "not taken: the time between reading a policy and sending an episode has passed",
-    "used": "not taken: another event has the place of this ticket; read the policy for a new one",
-    "forgotten": "not taken: this event was forgotten, as its user asked",
-    "unreadable": "not counted: it was set aside, and nothing was paid for it",
-    "unknown": "not taken: the ticket is not one of this service",
-    "stopped": "not taken: the service was stopped by its curator",
+_ANSWERS = {
+    "waiting": (202, "taken: it counts with the rest of its block"),
+    "counted": (200, "taken: its block was released"),
+    "refused": (409, "not taken: this user has as many episodes as were declared, or no budget"),
+    "late": (409, "not taken: the time between reading a policy and sending an episode has passed"),
+    "used": (409, "not taken: another event has this ticket; read the policy for a new one"),
+    "forgotten": (410, "not taken: this event was forgotten, as its user asked"),
+    "unreadable": (410, "not counted: it was set aside, and nothing was paid for it"),
+    "unknown": (422, "not taken: the ticket is not one of this service"),
+    "stopped": (503, "not taken: the service was stopped by its curator"),
 }
 _MOST_CALLERS = 10_000
 _POLICIES = 4
@@ -77,11 +66,6 @@ class Seen:
     line: int  # of the ledger
     problems: tuple[str, ...]
     report: Mapping[str, Any] | None  # what devices report, under local DP
-
-    @property
-    def policy(self) -> tuple[bytes, str]:
-        """The file that serves, and its ETag."""
-        return self.policies[self.run.version]
 
 
 class Service:
@@ -256,8 +240,7 @@ class Service:
             raise HTTPException(
                 422, f"this service takes {'reports' if self.form.local else 'episodes'}"
             )
-        wrong = _mistake(body)
-        if not wrong:
+        if not (wrong := _mistake(body)):
             wrong = self.form.fits(body, await self._size(body) if self.form.local else 0)
         if wrong:
             raise HTTPException(422, wrong)
@@ -293,13 +276,10 @@ def _set(found: asyncio.Future[Answer | None], answer: Answer | None) -> None:
 
 def told(answer: Answer) -> Response:
     """An answer as a response."""
-    content: dict[str, Any] = {"status": answer.status, "accepted": answer.accepted}
-    content["words"] = _WORDS[answer.status]
-    if answer.block >= 0:
-        content["block"] = answer.block
-    if answer.version >= 0:
-        content["version"] = answer.version
-    return JSONResponse(content, _CODES[answer.status])
+    code, words = _ANSWERS[answer.status]
+    content = {"status": answer.status, "accepted": answer.accepted, "words": words}
+    places = {"block": answer.block, "version": answer.version}
+    return JSONResponse(content | {name: n for name, n in places.items() if n >= 0}, code)
 
 
 def _mistake(body: Mapping[str, Any]) -> str:
@@ -370,6 +350,8 @@ def create(service: Service, tools: pages.Tools | None = None) -> FastAPI:
         lifespan=life,
     )
 
+    app.router.route_class = _Direct
+
     @app.exception_handler(StoreGone)
     async def gone(request: Request, error: StoreGone) -> Response:
         return JSONResponse({"detail": "the database does not answer"}, 503, {"Retry-After": "1"})
@@ -393,21 +375,33 @@ def create(service: Service, tools: pages.Tools | None = None) -> FastAPI:
     return app
 
 
+class _Direct(APIRoute):
+    """A route that calls a function of the request alone directly: nothing is parsed around it."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        direct = self.endpoint.__annotations__ == {"request": "Request", "return": "Response"}
+        return self.endpoint if direct else super().get_route_handler()
+
+
 def _devices(app: FastAPI, service: Service) -> None:
-    @app.get("/v1/policy", responses=answers(200, 304, 401, 403, 429, 503), tags=["device"])
-    async def policy(request: Request, place: int = 0) -> Response:
+    codes: tuple[int, ...] = (200, 304, 401, 403, 422, 429, 503)
+
+    @app.get("/v1/policy", responses=answers(*codes), openapi_extra=PLACE, tags=["device"])
+    async def policy(request: Request) -> Response:
         """The policy that serves, with a ticket if there is a place for an episode in a block.
 
         304 if the ETag is the same; a new ticket comes with it only if ``place=1`` asks for one.
         """
         service.entitled(request, "device")
-        seen = service.seen
+        seen, place = service.seen, request.query_params.get("place", "0")
+        if place not in ("0", "1"):
+            raise HTTPException(422, "place must be 0 or 1")
         if seen.run.stopped:
             raise HTTPException(503, "stopped", {"Retry-After": "30"})
         version, asked = seen.run.version, request.headers.get("if-none-match")
-        body, etag = seen.policy
+        body, etag = seen.policies[version]
         headers = {"Tacit-Window": str(service.app.serving.window), "Cache-Control": "no-cache"}
-        if (place or asked != etag) and (ticket := await service.ticket()):
+        if (place == "1" or asked != etag) and (ticket := await service.ticket()):
             headers["Tacit-Ticket"] = ticket
             if (version := _version_of(ticket)) != seen.run.version:
                 body, etag = await asyncio.to_thread(service.policy_body, version)

@@ -192,7 +192,7 @@ class Pages:
         seen = self.service.seen
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / f"policy-{seen.run.version}.json"
-            path.write_bytes(seen.policy[0])
+            path.write_bytes(seen.policies[seen.run.version][0])
             return self.tools.report(self.service.store, [str(path)])
 
 

@@ -55,6 +55,7 @@ REPORT = _body(
     **_PERSON,
     report=_VALUES | {"description": "the noisy vector, as /v1/task says"},
 )
+PLACE = {"parameters": [{"name": "place", "in": "query", "schema": {"enum": [0, 1]}}]}
 FORGET = _body(["user"], user=_TEXT)
 COMMAND = _body(
     ["what"],

@@ -16,10 +16,10 @@ from fractions import Fraction
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import func, insert, select
 
 from tacit.store.schema import accounts, blocks, entries, people, releases, runs, stores
-from tacit.store.store import Store
+from tacit.store.store import Store, change_rows, rows_of
 
 
 @dataclass(frozen=True)
@@ -50,8 +50,8 @@ def append(db: sa.Connection, run: str, event: str, **body: Any) -> str:
     seq += 1
     found = digest(last, seq, run, event, at, text)
     row = {"seq": seq, "run": run, "event": event, "at": at, "body": text, "hash": found}
-    db.execute(insert(entries).values(**row))
-    db.execute(update(stores).values(seq=seq, head=found))
+    db.execute(insert(entries), row)
+    change_rows(db, stores, {"id": 0}, seq=seq, head=found)
     db.info["ledger"] = (seq, found)
     return found
 
@@ -71,8 +71,7 @@ def read(db: sa.Connection, run: str | None = None) -> Iterator[Entry]:
 
 def released(db: sa.Connection, run: str, block: int) -> list[str]:
     """Pseudonyms of who is in a released block, in the order in which they came."""
-    here = (people.c.run == run, people.c.block == block, people.c.fate == "released")
-    return list(db.scalars(select(people.c.person).where(*here).order_by(people.c.id)))
+    return [row.person for row in rows_of(db, people, "id", run=run, block=block, fate="released")]
 
 
 def verify(store: Store, expect: str = "") -> list[str]:

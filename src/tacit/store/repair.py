@@ -18,7 +18,7 @@ from sqlalchemy import func, insert, select, update
 from tacit.store import ledger, schema
 from tacit.store.runs import open_block
 from tacit.store.schema import accounts, blocks, entries, people, releases, runs, stores
-from tacit.store.store import Store
+from tacit.store.store import Store, change_rows, delete_rows, rows_of
 
 CLOSED = -1
 """Limit of people in a store that takes no one in any more."""
@@ -68,11 +68,10 @@ def _enter(db: sa.Connection) -> set[str]:
         cost, key = entry.body["cost"], (entry.run, entry.body["block"], entry.body["number"])
         known.add(key)
         row = dict(zip(("run", "block", "number"), key, strict=True))
-        here = [releases.c[name] == value for name, value in row.items()]
-        was = db.scalar(select(releases.c.cost).where(*here))
-        if was is None or Fraction(was) != Fraction(cost):
+        was = rows_of(db, releases, **row).first()
+        if was is None or Fraction(was.cost) != Fraction(cost):
             wrong.add(entry.run)
-            db.execute(releases.delete().where(*here))
+            delete_rows(db, releases, **row)
             db.execute(insert(releases).values(**row, cost=cost, value=b""))
     for each in db.execute(select(releases)).all():
         if (each.run, each.block, each.number) not in known:
@@ -91,14 +90,12 @@ def _taken(db: sa.Connection, run: Any) -> int:
 def _end(db: sa.Connection, run: Any) -> None:
     """Ends a run: whoever waits has paid, her episode is erased, and no block has room any more."""
     for table, fate in ((people, "released"), (schema.events, "forgotten")):
-        waiting = (table.c.run == run.run, table.c.fate == "waiting")
-        db.execute(update(table).where(*waiting).values(fate=fate))
-    db.execute(schema.packets.delete().where(schema.packets.c.run == run.run))
-    db.execute(update(blocks).where(blocks.c.run == run.run).values(stage="done"))
+        change_rows(db, table, {"run": run.run, "fate": "waiting"}, fate=fate)
+    delete_rows(db, schema.packets, run=run.run)
+    change_rows(db, blocks, {"run": run.run}, stage="done")
     last = db.scalar(select(func.max(blocks.c.block)).where(blocks.c.run == run.run))
     open_block(db, run, 0 if last is None else last + 1, 0)
-    new = {"epoch": run.epoch + 1, "taken": _taken(db, run)}
-    db.execute(update(runs).where(runs.c.run == run.run).values(**new))
+    change_rows(db, runs, {"run": run.run}, epoch=run.epoch + 1, taken=_taken(db, run))
 
 
 def _raise_accounts(db: sa.Connection) -> int:
@@ -114,7 +111,7 @@ def _raise_accounts(db: sa.Connection) -> int:
         if (spent, reserved) != (owes, waits):
             changed += 1
             spent = max(spent + max(0, reserved - waits), owes)
-            db.execute(accounts.delete().where(accounts.c.person == who))
+            delete_rows(db, accounts, person=who)
             db.execute(insert(accounts).values(person=who, spent=spent, reserved=waits))
         if spent > owes:  # by what no episode shows
             row = {"run": "", "person": who, "block": -1, "fate": "released"}

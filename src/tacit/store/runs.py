@@ -13,6 +13,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,7 @@ from tacit.store.schema import (
     stores,
     versions,
 )
-from tacit.store.store import Conflict, parts
+from tacit.store.store import Conflict, change_rows, delete_rows, parts, rows_of
 from tacit.store.values import dump, load
 
 UNIT = 10**12
@@ -64,8 +65,7 @@ def create(db: sa.Connection, run: str, terms: Terms, **values: Any) -> Any:
     if find(db, run) is not None:
         raise InvalidArgument(f"the store has a run {run!r}: tacit.open goes on with it")
     store = db.execute(select(stores)).one()
-    begun = db.scalar(select(func.count()).select_from(runs))
-    if begun and bool(store.simulation) != terms.simulation:
+    if rows_of(db, runs).first() and bool(store.simulation) != terms.simulation:
         kind = "simulations" if store.simulation else "people"
         raise InvalidArgument(f"this store is one of {kind}, for ever")
     if store.unit and terms.unit and store.unit != terms.unit:
@@ -82,17 +82,24 @@ def create(db: sa.Connection, run: str, terms: Terms, **values: Any) -> Any:
 
 def find(db: sa.Connection, run: str) -> Any:
     """Row of a run, or None."""
-    return db.execute(select(runs).where(runs.c.run == run)).first()
+    found = rows_of(db, runs, run=run).first()
+    return None if found is None else _plain(runs, found)
 
 
 def block_of(db: sa.Connection, run: str, block: int) -> Any:
     """Row of a block, or None."""
-    return db.execute(select(blocks).where(blocks.c.run == run, blocks.c.block == block)).first()
+    found = rows_of(db, blocks, run=run, block=block).first()
+    return None if found is None else _plain(blocks, found)
+
+
+def _plain(table: sa.Table, row: Any) -> Any:
+    """A row whose columns are read often: attributes of SQLAlchemy's are ten times slower."""
+    return SimpleNamespace(**dict(zip(table.c.keys(), row, strict=True)))
 
 
 def set_run(db: sa.Connection, run: str, **values: Any) -> None:
     """Changes columns of a run that need no fence."""
-    db.execute(update(runs).where(runs.c.run == run).values(**values))
+    change_rows(db, runs, {"run": run}, **values)
 
 
 def fence(db: sa.Connection, run: Any, **values: Any) -> None:
@@ -101,8 +108,8 @@ def fence(db: sa.Connection, run: Any, **values: Any) -> None:
     Raises:
         Conflict: The run has moved on since ``run`` was read.
     """
-    unmoved = update(runs).where(runs.c.run == run.run, runs.c.epoch == run.epoch)
-    if db.execute(unmoved.values(epoch=run.epoch + 1, **values)).rowcount != 1:
+    seen = {"run": run.run, "epoch": run.epoch}
+    if change_rows(db, runs, seen, epoch=run.epoch + 1, **values) != 1:
         raise Conflict("the run has moved on")
 
 
@@ -224,11 +231,11 @@ def _grow(db: sa.Connection, run: Any, block: Any, taken: Mapping[int, int], **v
     for version, count in taken.items():
         shares[str(version)] = shares.get(str(version), 0) + count
     new = sum(taken.values())
-    here = (blocks.c.run == run.run, blocks.c.block == block.block)
     values |= {"places": block.places + new, "versions": json.dumps(shares)}
-    db.execute(update(blocks).where(*here).values(**values))
+    set_block(db, run, block.block, **values)
     if new:
-        set_run(db, run.run, taken=runs.c.taken + new)
+        more = runs.c.taken + new
+        db.execute(update(runs).where(runs.c.run == run.run).values(taken=more))
 
 
 def known(db: sa.Connection, run: Any, **values: Sequence[str]) -> list[Any]:
@@ -321,89 +328,83 @@ def forget(db: sa.Connection, person: str) -> dict[str, int] | None:
     Her place stays, and is empty. A sealed block has another revision then: what was summed of it
     is not committed. None while a block is held, after several of its sums were in vain.
     """
-    mine = (people.c.person == person, people.c.fate == "waiting")
     held = select(people, runs.c.hold).join(runs, runs.c.run == people.c.run)
-    rows = db.execute(held.where(*mine)).all()
+    rows = db.execute(held.where(people.c.person == person, people.c.fate == "waiting")).all()
     now = time.time()
     if any(now < row.hold < now + 60.0 for row in rows):  # a clock that was ahead holds nobody
         return None
     for row in rows:
         _drop(db, row)
-        here = (blocks.c.run == row.run, blocks.c.block == row.block)
-        new = {"revision": blocks.c.revision + 1, "users": blocks.c.users - 1}
-        db.execute(update(blocks).where(*here).values(**new))
+        _shrink(db, row, 1)
     freed = sum(row.pays for row in rows)
     if freed:
         _pay(db, {person: freed}, reserved=-1, spent=0)
     if rows:
-        db.execute(update(people).where(*mine).values(fate="forgotten", person="", pays=0))
-        gone = (events.c.person == person, events.c.fate == "waiting")
-        db.execute(update(events).where(*gone).values(fate="forgotten", person=""))
+        of = {"person": person, "fate": "waiting"}
+        change_rows(db, people, of, fate="forgotten", person="", pays=0)
+        change_rows(db, events, of, fate="forgotten", person="")
     kept = select(func.count()).where(people.c.person == person, people.c.fate == "released")
     return {"removed": len(rows), "released": int(db.scalar(kept) or 0)}
 
 
 def _drop(db: sa.Connection, row: Any) -> None:
     """Takes one person's row out of her packet."""
-    here = packets.c.id == row.packet
-    packet = db.execute(select(packets).where(here)).one()
+    packet = rows_of(db, packets, id=row.packet).one()
     # Another row of hers in the packet may have moved it.
-    place = int(db.scalar(select(people.c.place).where(people.c.id == row.id)) or 0)
+    place = int(rows_of(db, people, id=row.id).one().place)
     if packet.users == 1:
-        db.execute(packets.delete().where(here))
+        delete_rows(db, packets, id=row.packet)
         return
     aggregate, arrays = load(packet.data)
     rest = {name: np.delete(array, place, axis=0) for name, array in arrays.items()}
     new = {"users": packet.users - 1, "data": dump((aggregate, rest))}
-    db.execute(update(packets).where(here).values(**new))
+    change_rows(db, packets, {"id": row.packet}, **new)
     behind = (people.c.packet == packet.id, people.c.place > place)
     db.execute(update(people).where(*behind).values(place=people.c.place - 1))
+
+
+def _shrink(db: sa.Connection, row: Any, users: int) -> None:
+    """Takes users out of a block, which has another revision then."""
+    here = (blocks.c.run == row.run, blocks.c.block == row.block)
+    new = {"revision": blocks.c.revision + 1, "users": blocks.c.users - users}
+    db.execute(update(blocks).where(*here).values(**new))
 
 
 def set_aside(db: sa.Connection, run: Any, packet: int) -> None:
     """Erases a packet that cannot be read as its run's schema: its users neither pay nor count."""
     why = "rows that are no episodes of this run"
-    row = db.execute(select(packets).where(packets.c.id == packet)).first()
+    row = rows_of(db, packets, id=packet).first()
     if row is None:
         return
     mine = (people.c.packet == packet, people.c.fate == "waiting")
     sums = select(people.c.person, func.sum(people.c.pays)).where(*mine).group_by(people.c.person)
     _pay(db, {who: int(pays) for who, pays in db.execute(sums) if pays}, reserved=-1, spent=0)
-    db.execute(update(people).where(*mine).values(fate="unreadable", pays=0))
-    of = (events.c.packet == packet, events.c.fate == "waiting")
-    db.execute(update(events).where(*of).values(fate="unreadable"))
-    db.execute(packets.delete().where(packets.c.id == packet))
-    here = (blocks.c.run == row.run, blocks.c.block == row.block)
-    new = {"revision": blocks.c.revision + 1, "users": blocks.c.users - row.users}
-    db.execute(update(blocks).where(*here).values(**new))
+    of = {"packet": packet, "fate": "waiting"}
+    change_rows(db, people, of, fate="unreadable", pays=0)
+    change_rows(db, events, of, fate="unreadable")
+    delete_rows(db, packets, id=packet)
+    _shrink(db, row, row.users)
     append(db, row.run, "set aside", block=row.block, users=row.users, why=why)
     report_problem(db, run.run, f"set aside: {why}")
 
 
 def report_problem(db: sa.Connection, run: str, problem: str) -> None:
     """Notes a problem of a run, in public words, for every process to tell."""
-    of = (problems.c.run == run, problems.c.problem == problem)
-    again = update(problems).where(*of).values(last=time.time(), times=problems.c.times + 1)
-    if not db.execute(again).rowcount:
-        now = time.time()
-        db.execute(insert(problems).values(run=run, problem=problem, since=now, last=now, times=1))
+    of, now = {"run": run, "problem": problem}, time.time()
+    if (row := rows_of(db, problems, **of).first()) is not None:
+        change_rows(db, problems, of, last=now, times=row.times + 1)
+    else:
+        db.execute(insert(problems), of | {"since": now, "last": now, "times": 1})
 
 
 def resolve_problem(db: sa.Connection, run: str, problem: str = "") -> None:
     """Ends a problem of a run, or all of them."""
-    of = (problems.c.run == run, *([problems.c.problem == problem] if problem else []))
-    db.execute(problems.delete().where(*of))
+    delete_rows(db, problems, run=run, **({"problem": problem} if problem else {}))
 
 
 def problems_of(db: sa.Connection, run: str) -> list[str]:
     """Problems of a run, the oldest first."""
-    of = select(problems.c.problem).where(problems.c.run == run)
-    return [*db.scalars(of.order_by(problems.c.since))]
-
-
-def names(db: sa.Connection) -> list[str]:
-    """Names of all runs."""
-    return [*db.scalars(select(runs.c.run).order_by(runs.c.run))]
+    return [row.problem for row in rows_of(db, problems, "since", run=run)]
 
 
 def open_block(db: sa.Connection, run: Any, block: int, size: int) -> None:
@@ -415,33 +416,31 @@ def open_block(db: sa.Connection, run: Any, block: int, size: int) -> None:
         block: Number of the block.
         size: Users that it takes; 0 at the end of a run.
     """
-    db.execute(insert(blocks).values(run=run.run, block=block, size=size, stage="open"))
+    row = {"run": run.run, "block": block, "size": size, "stage": "open"}
+    db.execute(insert(blocks), row)
     set_run(db, run.run, block=block)
 
 
 def set_block(db: sa.Connection, run: Any, block: int, **values: Any) -> None:
     """Changes columns of a block, as its stage."""
-    here = (blocks.c.run == run.run, blocks.c.block == block)
-    db.execute(update(blocks).where(*here).values(**values))
+    change_rows(db, blocks, {"run": run.run, "block": block}, **values)
 
 
 def undone(db: sa.Connection, run: Any) -> list[Any]:
     """Rows of the blocks that are not done, the oldest first."""
-    here = (blocks.c.run == run.run, blocks.c.stage != "done")
-    return [*db.execute(select(blocks).where(*here).order_by(blocks.c.block))]
+    here = select(blocks).where(blocks.c.run == run.run, blocks.c.stage != "done")
+    return [_plain(blocks, row) for row in db.execute(here.order_by(blocks.c.block))]
 
 
 def data_of(db: sa.Connection, run: Any, block: int) -> list[tuple[int, int, bytes]]:
     """Number, users and data of each packet of a block, in the order in which they came."""
-    here = (packets.c.run == run.run, packets.c.block == block)
-    rows = db.execute(select(packets).where(*here).order_by(packets.c.id))
-    return [(row.id, row.users, row.data) for row in rows]
+    found = rows_of(db, packets, "id", run=run.run, block=block)
+    return [(row.id, row.users, row.data) for row in found]
 
 
 def recorded(db: sa.Connection, run: Any, block: int) -> list[Any]:
     """Releases of a block that are on record, in their order."""
-    here = (releases.c.run == run.run, releases.c.block == block)
-    return [*db.execute(select(releases).where(*here).order_by(releases.c.number))]
+    return [*rows_of(db, releases, "number", run=run.run, block=block)]
 
 
 @dataclass(frozen=True)
@@ -470,10 +469,8 @@ def release(db: sa.Connection, run: Any, block: Any, drawn: Draw) -> None:
         BudgetExceeded: The block's users have not so much left.
     """
     fence(db, run, hold=0.0, releases=run.releases + 1)
-    here = (blocks.c.run == run.run, blocks.c.block == block.block)
-    same = (blocks.c.revision == block.revision, blocks.c.stage == "sealed")
-    stage = "released" if drawn.last else "sealed"
-    if db.execute(update(blocks).where(*here, *same).values(stage=stage)).rowcount != 1:
+    seen = {"run": run.run, "block": block.block, "revision": block.revision, "stage": "sealed"}
+    if change_rows(db, blocks, seen, stage="released" if drawn.last else "sealed") != 1:
         raise Conflict("the block has changed")
     if drawn.spent + drawn.cost > drawn.limit * Fraction(1 + 1e-12):
         raise BudgetExceeded(
@@ -481,7 +478,7 @@ def release(db: sa.Connection, run: Any, block: Any, drawn: Draw) -> None:
         )
     who = _charge(db, run, block) if not drawn.number else released(db, run.run, block.block)
     row = {"run": run.run, "block": block.block, "number": drawn.number, "cost": str(drawn.cost)}
-    db.execute(insert(releases).values(**row, value=drawn.value))
+    db.execute(insert(releases), row | {"value": drawn.value})
     body = {"block": block.block, "number": drawn.number, "users": block.places}
     body |= {"people": digest(who), "limit": str(drawn.limit)}
     append(db, run.run, "release", **body, cost=str(drawn.cost))
@@ -491,23 +488,21 @@ def release(db: sa.Connection, run: Any, block: Any, drawn: Draw) -> None:
 
 def _charge(db: sa.Connection, run: Any, block: Any) -> list[str]:
     """Charges the users of a block what they reserved; their pseudonyms."""
-    here = (people.c.run == run.run, people.c.block == block.block, people.c.fate == "waiting")
-    rows = db.execute(select(people.c.person, people.c.pays).where(*here).order_by(people.c.id))
-    found = [(who, int(pays)) for who, pays in rows]
+    here = {"run": run.run, "block": block.block, "fate": "waiting"}
+    found = [(row.person, int(row.pays)) for row in rows_of(db, people, "id", **here)]
     if found:
         paid = dict[str, int]()
         for who, pays in found:
             paid[who] = paid.get(who, 0) + pays
         _pay(db, {who: pays for who, pays in paid.items() if pays}, reserved=-1, spent=1)
-        db.execute(update(people).where(*here).values(fate="released"))
-    of = (events.c.run == run.run, events.c.block == block.block, events.c.fate == "waiting")
-    db.execute(update(events).where(*of).values(fate="counted"))
+        change_rows(db, people, here, fate="released")
+    change_rows(db, events, here, fate="counted")
     return [who for who, _ in found]
 
 
 def erase(db: sa.Connection, run: Any, block: int) -> None:
     """Erases a block's episodes: all that it was asked is on record."""
-    db.execute(packets.delete().where(packets.c.run == run.run, packets.c.block == block))
+    delete_rows(db, packets, run=run.run, block=block)
 
 
 def publish(
@@ -529,7 +524,7 @@ def publish(
     seq, head = db.info["ledger"]
     row = {"run": run.run, "version": version, "state": state, "policy": b""}
     row |= {"etag": "", "seq": seq, "head": head, "users": served, "at": time.time()}
-    db.execute(insert(versions).values(**row))
+    db.execute(insert(versions), row)
     kept = (serves, run.version)  # devices may have tickets of it that are not yet written
     old = (versions.c.run == run.run, versions.c.version < keep, versions.c.version.not_in(kept))
     db.execute(update(versions).where(*old, versions.c.state.is_not(None)).values(state=None))
@@ -537,18 +532,4 @@ def publish(
 
 def version_of(db: sa.Connection, run: str, version: int) -> Any:
     """Row of a version, or None."""
-    of = (versions.c.run == run, versions.c.version == version)
-    return db.execute(select(versions).where(*of)).first()
-
-
-def keep_policy(db: sa.Connection, run: str, version: int, body: bytes) -> None:
-    """Keeps the public file of a version, which is written once and never changes.
-
-    Args:
-        db: A write transaction.
-        run: Name of the run.
-        version: Of the policy.
-        body: The file.
-    """
-    of = (versions.c.run == run, versions.c.version == version, versions.c.etag == "")
-    db.execute(update(versions).where(*of).values(policy=body, etag=digest(body.hex())))
+    return rows_of(db, versions, run=run, version=version).first()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import Column, Float, Integer, LargeBinary, String, Table
+from sqlalchemy.schema import CreateIndex, CreateTable
 
 from tacit.privacy.errors import InvalidArgument
 
@@ -54,18 +56,21 @@ def _whole(name: str, default: int = 0) -> Column[Any]:
     return Column(name, Number, nullable=False, default=default)
 
 
+def _text(name: str) -> Column[Any]:
+    return Column(name, String, nullable=False)
+
+
+def _real(name: str) -> Column[Any]:
+    return Column(name, Float, nullable=False, default=0.0)
+
+
 # One row. Its lock is the store's; ``seq`` and ``head`` are of the ledger's last entry. ``unit`` is
 # that of all accounts, and ``most`` what one person may spend over all runs (0: no account).
 stores = _table(
     "stores",
     _key("id", Integer),
-    _whole("schema_version"),
-    _whole("seq"),
-    Column("head", String, nullable=False),
-    _whole("simulation"),
-    Column("unit", String, nullable=False),
-    _whole("most"),
-    Column("witness", String, nullable=False),
+    *map(_whole, ("schema_version", "seq", "simulation", "most")),
+    *map(_text, ("head", "unit", "witness")),
 )
 # ``epoch`` grows with every commit of a run, and is the fence: a process that read an older one
 # commits nothing. ``block`` is the one that fills, ``version`` serves, ``latest`` was planned last.
@@ -74,14 +79,13 @@ stores = _table(
 runs = _table(
     "runs",
     _key("run"),
-    Column("fingerprint", String, nullable=False),
+    _text("fingerprint"),
     Column("made", LargeBinary, nullable=False),
     Column("after", String, key="predecessor", nullable=False, default=""),
     *map(_whole, ("epoch", "version", "latest", "block", "users", "taken", "served", "cost")),
     *map(_whole, ("releases", "episodes", "once", "stopped", "pinned", "succeeded")),
     Column("leader", String, nullable=False, default=""),
-    Column("lease", Float, nullable=False, default=0.0),
-    Column("hold", Float, nullable=False, default=0.0),
+    *map(_real, ("lease", "hold")),
 )
 versions = _table(
     "versions",
@@ -89,10 +93,9 @@ versions = _table(
     _key("version", Number),
     Column("state", Secret),
     Column("policy", LargeBinary, nullable=False),
-    Column("etag", String, nullable=False),
-    Column("head", String, nullable=False),
+    *map(_text, ("etag", "head")),
     *map(_whole, ("seq", "users")),
-    Column("at", Float, nullable=False),
+    _real("at"),
 )
 # A place is taken by reading a policy, or by coming with an episode; ``places`` are those that
 # were, by version in ``versions`` (JSON), ``users`` those that are filled, ``size`` is the plan.
@@ -100,15 +103,15 @@ blocks = _table(
     "blocks",
     _key("run"),
     _key("block", Number),
-    Column("stage", String, nullable=False),  # open, closed, sealed, released, done
+    _text("stage"),  # open, closed, sealed, released, done
     *map(_whole, ("size", "places", "users", "revision")),
     Column("versions", String, nullable=False, default="{}"),
-    Column("at", Float, nullable=False, default=0.0),  # when it was closed
+    _real("at"),  # when it was closed
 )
 packets = _table(
     "packets",
     _key("id", Number),
-    Column("run", String, nullable=False),
+    _text("run"),
     *map(_whole, ("block", "version", "users")),
     Column("data", Secret, nullable=False),
     sa.Index("packets_of_block", "run", "block"),
@@ -118,10 +121,9 @@ packets = _table(
 people = _table(
     "people",
     _key("id", Number),
-    Column("run", String, nullable=False),
-    Column("person", String, nullable=False),
+    *map(_text, ("run", "person")),
     *map(_whole, ("block", "packet", "place", "pays")),
-    Column("fate", String, nullable=False),  # waiting, released, forgotten, unreadable
+    _text("fate"),  # waiting, released, forgotten, unreadable
     sa.Index("people_by_person", "run", "person"),
     sa.Index("people_by_block", "run", "block"),
 )
@@ -132,9 +134,8 @@ events = _table(
     _key("run"),
     _key("event"),
     *map(_whole, ("block", "version", "packet")),
-    Column("person", String, nullable=False),
-    Column("ticket", String, nullable=False),
-    Column("fate", String, nullable=False),  # waiting, counted, forgotten, unreadable
+    *map(_text, ("person", "ticket")),
+    _text("fate"),  # waiting, counted, forgotten, unreadable
     sa.Index("events_by_block", "run", "block"),
     sa.Index("events_by_ticket", "run", "ticket"),
 )
@@ -144,36 +145,31 @@ releases = _table(
     _key("block", Number),
     _key("number", Number),
     Column("value", LargeBinary, nullable=False),
-    Column("cost", String, nullable=False),  # an exact fraction
+    _text("cost"),  # an exact fraction
 )
 secrets = _table("secrets", _key("run"), _key("name"), Column("value", Secret, nullable=False))
 entries = _table(
     "entries",
     _key("seq", Number),
-    Column("run", String, nullable=False),
-    Column("event", String, nullable=False),
-    Column("at", Float, nullable=False),
-    Column("body", String, nullable=False),
-    Column("hash", String, nullable=False),
+    _real("at"),
+    *map(_text, ("run", "event", "body", "hash")),
 )
 tokens = _table(
     "tokens",
     _key("name"),
-    Column("role", String, nullable=False),
-    Column("digest", String, nullable=False),
-    Column("at", Float, nullable=False),
+    *map(_text, ("role", "digest")),
+    _real("at"),
     _whole("revoked"),
 )
 problems = _table(
     "problems",
     _key("run"),
     _key("problem"),
-    Column("since", Float, nullable=False),
-    Column("last", Float, nullable=False),
+    *map(_real, ("since", "last")),
     _whole("times", 1),
 )
 
-APPEND_ONLY = {
+_APPEND_ONLY = {
     "sqlite": (
         "CREATE TRIGGER IF NOT EXISTS entries_{verb} BEFORE {VERB} ON entries "
         "BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END",
@@ -185,3 +181,13 @@ APPEND_ONLY = {
         "EXECUTE FUNCTION tacit_append_only()",
     ),
 }
+
+
+@cache
+def statements(dialect: sa.Dialect) -> list[str]:
+    """Statements that make what a database lacks of all this."""
+    made: list[Any] = [CreateTable(t, if_not_exists=True) for t in tables.sorted_tables]
+    made += [CreateIndex(i, if_not_exists=True) for t in tables.sorted_tables for i in t.indexes]
+    texts = [str(each.compile(dialect=dialect)) for each in made]
+    verbs = [(text, verb) for text in _APPEND_ONLY[dialect.name] for verb in ("update", "delete")]
+    return texts + [text.format(verb=verb, VERB=verb.upper()) for text, verb in verbs]

@@ -15,13 +15,15 @@ import threading
 import time
 import urllib.request
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, Self
 
 import sqlalchemy as sa
-from sqlalchemy import insert, select, update
+from sqlalchemy import bindparam, delete, insert, select, update
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.pool import StaticPool
 
 from tacit.privacy.errors import CorruptFile, InvalidArgument, TacitError
@@ -30,6 +32,9 @@ from tacit.store import schema
 from tacit.store.schema import stores
 
 PEOPLE = 5000  # rows in one statement
+_DIALECTS: Any = (sqlite.dialect(), postgresql.dialect())  # type: ignore[no-untyped-call]
+_lock = select(stores.c.seq, stores.c.head).with_for_update()
+_NAMES = "SELECT name FROM sqlite_master WHERE type = 'table'"
 
 
 class StoreGone(TacitError):
@@ -149,7 +154,7 @@ class Store:
         """A transaction alone with the store: all of it happens or, whatever is raised, nothing."""
         with self._transaction(write=True) as db:
             # SQLite has its write lock; on PostgreSQL (read committed) this row is the lock.
-            row = db.execute(select(stores.c.seq, stores.c.head).with_for_update()).one()
+            row = db.execute(_lock).one()
             db.info["ledger"] = (row.seq, row.head)
             yield db
             head = db.info["ledger"][1]
@@ -174,21 +179,19 @@ class Store:
                 for name in ("fsync", "synchronous_commit", "full_page_writes"):
                     if db.scalar(sa.text(f"SHOW {name}")) == "off":
                         raise InvalidArgument(f"PostgreSQL has {name}=off: it may lose a charge")
-            elif (names := sa.inspect(db).get_table_names()) and "stores" not in names:
+            elif (names := [*db.exec_driver_sql(_NAMES).scalars()]) and "stores" not in names:
                 raise InvalidArgument(
                     f"{self.where!r} is a database of something else, or of release 0.1, whose "
                     "files this release does not read"
                 )
-            schema.tables.create_all(db)
-            for text in schema.APPEND_ONLY[db.dialect.name]:
-                for verb in ("update", "delete"):
-                    db.exec_driver_sql(text.format(verb=verb, VERB=verb.upper()))
+            for text in schema.statements(_DIALECTS[self.postgres]):
+                db.exec_driver_sql(text)
             found = db.scalar(select(stores.c.schema_version))
             if found is None:
                 first = {"id": 0, "schema_version": schema.VERSION, "seq": 0, "head": ""}
                 rest = {"simulation": 0, "unit": "", "most": 0, "witness": witness}
                 db.execute(insert(stores).values(**first, **rest))
-                self.put_secret(db, "", "people", os.urandom(32))
+                self.put_secrets(db, "", {"people": os.urandom(32)})
             elif witness:
                 db.execute(update(stores).values(witness=witness))
             if found is not None and found != schema.VERSION:
@@ -205,33 +208,21 @@ class Store:
                 db.exec_driver_sql(statement)
             db.execute(update(stores).values(schema_version=version + 1))
         if db.scalar(select(stores.c.schema_version)) != schema.VERSION:
-            raise InvalidArgument(
-                f"the store has schema {found}, and this release has {schema.VERSION}"
-            )
-
-    def simulation(self, db: sa.Connection) -> bool:
-        """Whether its runs are simulations, for ever."""
-        return bool(db.scalar(select(stores.c.simulation)))
+            raise InvalidArgument(f"the store has schema {found}, this release {schema.VERSION}")
 
     # Secrets.
 
-    def put_secret(self, db: sa.Connection, run: str, name: str, value: bytes) -> None:
-        """Keeps a secret of a run, in place of the one of this name.
-
-        Args:
-            db: A write transaction.
-            run: Name of the run, or empty for a secret of the store.
-            name: Of the secret.
-            value: Its bytes.
-        """
-        of = (schema.secrets.c.run == run, schema.secrets.c.name == name)
-        if not db.execute(update(schema.secrets).where(*of).values(value=value)).rowcount:
-            db.execute(insert(schema.secrets).values(run=run, name=name, value=value))
+    def put_secrets(self, db: sa.Connection, run: str, secrets: Mapping[str, bytes]) -> None:
+        """Keeps secrets of a run by name, or of the store, in place of those that were there."""
+        for name, value in secrets.items():
+            of = {"run": run, "name": name}
+            if not change_rows(db, schema.secrets, of, value=value):
+                db.execute(insert(schema.secrets), of | {"value": value})
 
     def secret(self, db: sa.Connection, run: str, name: str) -> bytes | None:
         """A secret of a run, if it is there."""
-        of = (schema.secrets.c.run == run, schema.secrets.c.name == name)
-        return db.scalar(select(schema.secrets.c.value).where(*of))
+        found = rows_of(db, schema.secrets, run=run, name=name).first()
+        return None if found is None else bytes(found.value)
 
     def pseudonyms(self, names: Sequence[str | int]) -> list[str]:
         """Keyed hashes of people's names."""
@@ -282,6 +273,32 @@ def hashed(key: bytes, *words: str) -> str:
     """Keyed hash of texts; their lengths are in it, so no two lists share one."""
     text = "".join([f"{len(word)}:{word}" for word in words])
     return hmac.digest(key, text.encode("utf-8", "surrogatepass"), hashlib.sha256).hex()[:32]
+
+
+@cache
+def _statement(verb: Any, table: sa.Table, columns: tuple[str, ...], order: str = "") -> Any:
+    """A statement about rows by the values of columns; building it costs more than running it."""
+    found = verb(table).where(*(table.c[name] == bindparam(f"of_{name}") for name in columns))
+    return found.order_by(table.c[order]) if order else found
+
+
+def _execute(db: sa.Connection, statement: Any, of: Mapping[str, Any], **values: Any) -> Any:
+    return db.execute(statement, {f"of_{name}": value for name, value in of.items()} | values)
+
+
+def rows_of(db: sa.Connection, table: sa.Table, order: str = "", **of: Any) -> Any:
+    """Rows whose columns have these values, in the order of a column."""
+    return _execute(db, _statement(select, table, (*of,), order), of)
+
+
+def change_rows(db: sa.Connection, table: sa.Table, of: Mapping[str, Any], /, **values: Any) -> int:
+    """Sets columns of the rows whose columns have the values ``of``; how many they were."""
+    return int(_execute(db, _statement(update, table, (*of,)), of, **values).rowcount)
+
+
+def delete_rows(db: sa.Connection, table: sa.Table, **of: Any) -> None:
+    """Deletes the rows whose columns have these values."""
+    _execute(db, _statement(delete, table, (*of,)), of)
 
 
 def parts(items: Sequence[Any], size: int = PEOPLE) -> Iterator[Sequence[Any]]:

@@ -32,7 +32,7 @@ from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Block, Floats, Statistic
 from tacit.store import ledger
 from tacit.store.store import Store
-from tacit.testing.sample_users import Sample, raw_block
+from tacit.testing.sample_users import raw_block
 
 
 @dataclass(frozen=True, eq=False)
@@ -337,7 +337,6 @@ class Trial:
     folder: Path
     users: int = 1000
     seed: int = 0
-    sample: Sample | None = None
     tightness: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -366,12 +365,6 @@ class Trial:
     def again(self) -> RecordedRun:
         """The same users and the same releases; what is said once in a process was said before."""
         return self.play(users=self.first.blocks, script=self.first.script, show=True)
-
-    @property
-    def private_columns(self) -> frozenset[str] | None:
-        """The arrays that are protected, where others are public."""
-        statistic: Statistic = self.first.recorder.records[0].statistic
-        return statistic.private_columns
 
     def play(
         self,

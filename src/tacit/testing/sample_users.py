@@ -51,14 +51,6 @@ def with_row(block: Block, row: int, other: Block) -> Block:
     return Block(block.users, arrays)
 
 
-def with_public(block: Block, other: Block, private: frozenset[str] | None) -> Block:
-    """Another block's users with what is public of these; see ``private_columns``."""
-    if private is None:
-        return other
-    arrays = {name: other[name] if name in private else a for name, a in block.arrays.items()}
-    return Block(block.users, arrays)
-
-
 def block_of_strangers(block: Block, rng: np.random.Generator, pool: Block | None = None) -> Block:
     """Other users, with values of the ranges of a pool, or of the block; versions stay."""
     arrays = {}
@@ -149,28 +141,6 @@ def sampler_of(block: Block, policy: Any) -> Sample:
             follow = table[steps, np.where(inside, states, 0)[:, : len(steps)]]
             obedient = ((kind == 1) | (kind == 2))[:, np.newaxis]
             arrays["actions"] = np.where(obedient, follow, actions)
-        return Block(users, arrays)
-
-    return sample
-
-
-def mixed(first: Sample | None, second: Sample) -> Sample:
-    """Half of the users from one sampler, half from another, where there are two.
-
-    Users of the first lack nothing that those of the second have: what they do not bring with
-    them, such as versions, they take from those.
-    """
-    if first is None:
-        return second
-
-    def sample(rng: np.random.Generator, users: int) -> Block:
-        some, others = first(rng, users), second(rng, users)
-        pick = rng.random(users) < 0.5
-        arrays = dict(others.arrays)
-        for name in arrays.keys() & some.arrays.keys():
-            chosen = pick.reshape((users,) + (1,) * (arrays[name].ndim - 1))
-            kind = arrays[name].dtype
-            arrays[name] = np.where(chosen, some[name], arrays[name]).astype(kind)
         return Block(users, arrays)
 
     return sample

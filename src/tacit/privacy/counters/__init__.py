@@ -1,12 +1,11 @@
-"""Continual sums: a private running sum of vectors or symmetric matrices, published many times.
+"""Continual sums: a private running sum of vectors, published many times.
 
-All counters have one interface (:class:`~tacit.privacy.counters.base.Counter`) and pass one
-conformance test (:func:`tacit.check_counter`). :func:`~tacit.privacy.counters.choose.counter`
-picks the best one.
+All counters have one interface (:class:`~tacit.privacy.counters.base.Counter`), and
+:func:`~tacit.privacy.counters.choose.counter` picks the best one.
 """
 
 from tacit.privacy.counters.base import Counter
-from tacit.privacy.counters.blt import BufferedToeplitz, Endless
+from tacit.privacy.counters.blt import BufferedToeplitz
 from tacit.privacy.counters.choose import KINDS, counter, make_counter
 from tacit.privacy.counters.dense import NormalisedSquareRoot, Optimal
 from tacit.privacy.counters.tree import Blocks, SmoothTree
@@ -16,7 +15,6 @@ __all__ = [
     "Blocks",
     "BufferedToeplitz",
     "Counter",
-    "Endless",
     "NormalisedSquareRoot",
     "Optimal",
     "SmoothTree",

@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.privacy.budget import Budget, Guarantee, Relation
-from tacit.privacy.counters.grid import LARGEST, LARGEST_NOISE, Ints, ItemGrid, Items
+from tacit.privacy.counters.grid import LARGEST, LARGEST_NOISE, Ints, ItemGrid
 from tacit.privacy.errors import CorruptFile, HorizonExceeded, InvalidArgument
 from tacit.privacy.noise import Noise, NoiseSource, check_scale, exact_words, safe_scale
 from tacit.privacy.owner import Owner, Uncopyable
@@ -42,18 +42,17 @@ from tacit.privacy.validation import MOST_USERS, flag, positive, whole_number
 Floats = NDArray[np.float64]
 Distribution = Literal["gaussian", "laplace"]
 
+_ARGUMENTS = ("sensitivity", "releases", "shape", "mu", "epsilon", "whole")
+
 
 class Counter(Uncopyable, ABC):
-    """A private running sum of vectors or of symmetric matrices.
+    """A private running sum of vectors.
 
     Args:
-        sensitivity: the most that one user can change the item she is in: 2-norm (Frobenius norm
-            for symmetric matrices) for Gaussian noise, 1-norm for Laplace noise. The caller
-            enforces it by clipping; the curator does.
-        releases: how many releases are paid for; ``None`` where the kind is horizon-free.
-        shape: the shape of one item; ``(..., d, d)`` when ``symmetric``.
-        symmetric: items are (stacks of) symmetric matrices, with noise isotropic in the Frobenius
-            norm.
+        sensitivity: the most that one user can change the item she is in: 2-norm for Gaussian
+            noise, 1-norm for Laplace noise. The caller enforces it by clipping; the curator does.
+        releases: how many releases are paid for; ``None`` for any number, which blocks have.
+        shape: the shape of one item.
         mu: calibrate Gaussian noise to mu-Gaussian-DP.
         epsilon: calibrate Laplace noise to pure epsilon-DP. Exactly one of ``mu`` and ``epsilon``.
         source: where the noise comes from; the operating system's entropy by default.
@@ -66,7 +65,6 @@ class Counter(Uncopyable, ABC):
 
     kind: ClassVar[str]
     distributions: ClassVar[tuple[Distribution, ...]] = ("gaussian",)
-    horizon_free: ClassVar[bool] = False
     kept: ClassVar[tuple[str, ...]] = ()
     """The arrays of drawn noise that the kind keeps between releases."""
 
@@ -78,7 +76,6 @@ class Counter(Uncopyable, ABC):
         releases: int | None = None,
         shape: tuple[int, ...] = (),
         *,
-        symmetric: bool = False,
         mu: float | None = None,
         epsilon: float | None = None,
         source: NoiseSource | None = None,
@@ -86,20 +83,20 @@ class Counter(Uncopyable, ABC):
     ) -> None:
         self.sensitivity = positive("sensitivity", sensitivity)
         self.releases = self._check_releases(releases)
-        self._items = Items(shape, symmetric)
-        self.shape, self.symmetric = self._items.shape, self._items.symmetric
+        if not isinstance(shape, (tuple, list)):
+            raise InvalidArgument(f"shape must be a tuple of sizes, got {shape!r}")
+        self.shape = tuple(whole_number("every entry of shape", n) for n in shape)
+        self.size = math.prod(self.shape)
         self.distribution: Distribution = self._check_cost(mu, epsilon)
         self.mu = mu
         self.epsilon = epsilon
-        self.why = f"{self.kind}: asked for by name"
         self.budget: Budget | None = None
         self.relation = Relation.REPLACE_ONE
         self.source: NoiseSource = Noise() if source is None else source
-        self.size = self._items.size
         self.released = 0
         self.whole = flag("whole", whole)
         norm: Literal["l1", "l2"] = "l1" if self.distribution == "laplace" else "l2"
-        self._grid = ItemGrid.of(self.sensitivity, self._items, norm, whole)
+        self._grid = ItemGrid.of(self.sensitivity, self.size, norm, whole)
         self._sum: Ints = np.zeros(self.size, np.int64)
         self._reach = 0
         self._owner = Owner(self.source.simulation)
@@ -159,18 +156,16 @@ class Counter(Uncopyable, ABC):
 
     @property
     def std(self) -> Floats:
-        """Noise standard deviation of the running sum at every declared release, per coordinate.
-
-        For symmetric matrices this is the diagonal's; off the diagonal it is smaller by sqrt 2.
-        """
+        """Noise standard deviation of the running sum at every declared release, per coordinate."""
         if self.releases is None:
             raise InvalidArgument(f"{self.kind} was declared without releases; use std_at(t)")
-        return unit_std(self) * self.row_norms(self.releases)
+        return self._unit_std * self.row_norms(self.releases)
 
     def std_at(self, release: int) -> float:
         """Noise standard deviation at one release (the first is 1)."""
-        check_release(self, release)
-        return float(unit_std(self) * self.row_norms(release)[-1])
+        if release < 1 or (self.releases is not None and release > self.releases):
+            raise InvalidArgument(f"release must be in 1..{self.releases}, got {release!r}")
+        return self._unit_std * self._row_norm(release)
 
     @property
     def largest_sum(self) -> float:
@@ -179,7 +174,7 @@ class Counter(Uncopyable, ABC):
         The size of an item is that of its largest coordinate. It depends on no user's values, so
         that whoever knows how many users there are can refuse in time.
         """
-        return self._grid.most(self._items, LARGEST >> self._places())
+        return LARGEST >> self._places()
 
     @property
     def guarantee(self) -> Guarantee:
@@ -208,7 +203,7 @@ class Counter(Uncopyable, ABC):
             HorizonExceeded: all declared releases were made. Nothing changes.
             InvalidArgument: wrong shape, or not finite. Nothing changes.
         """
-        vector = self._grid.steps(self._items, item)
+        vector = self._grid.steps(item, self.shape)
         self._owner.check("counter")
         if self.releases is not None and self.released >= self.releases:
             raise HorizonExceeded(
@@ -233,20 +228,15 @@ class Counter(Uncopyable, ABC):
         self.released += 1
         published = self._grid.step * self._released(vector, fresh)
         self._interrupted = False
-        return self._items.shaped(published)
+        return published.reshape(self.shape)
 
     def rebuild(self, shape: tuple[int, ...], source: NoiseSource) -> Self:
-        """A new counter of the same calibration for plain vectors, with another noise source."""
-        return type(self)(
-            sensitivity=self.sensitivity,
-            releases=self.releases,
-            shape=shape,
-            mu=self.mu,
-            epsilon=self.epsilon,
-            source=source,
-            whole=self.whole,
-            **self._options(),
-        )
+        """A new counter of the same calibration for other items, with another noise source."""
+        return type(self)(**self._arguments() | {"shape": shape}, **self._options(), source=source)
+
+    def _arguments(self) -> dict[str, Any]:
+        """Constructor arguments of every kind, but for the noise source."""
+        return {name: getattr(self, name) for name in _ARGUMENTS}
 
     def dump(self) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """The secret state as JSON values and arrays, without the noise source."""
@@ -255,30 +245,27 @@ class Counter(Uncopyable, ABC):
         values, arrays = self._state()
         meta = {
             "counter": self.kind,
-            "sensitivity": self.sensitivity,
-            "releases": self.releases,
-            "shape": list(self.shape),
-            "symmetric": self.symmetric,
-            "mu": self.mu,
-            "epsilon": self.epsilon,
-            "whole": self.whole,
+            **self._arguments(),
             "calibration": [self._grid.step, self.scale],
             "options": self._options(),
-            "why": self.why,
             "released": self.released,
             "sizes": self._reach,
             "values": values,
         }
         return meta, {"sum": self._sum, **arrays}
 
-    def __repr__(self) -> str:
-        cost = f"mu={self.mu:.4g}" if self.mu is not None else f"epsilon={self.epsilon}"
-        return (
-            f"<{self.kind} counter: {self.released} of {self.releases or 'any number of'} "
-            f"releases, {cost}, sensitivity {self.sensitivity:g}, shape {self.shape}>"
-        )
-
     # Shared work.
+
+    @property
+    def _unit_std(self) -> float:
+        """The standard deviation of one number of noise."""
+        std = self.scale * (math.sqrt(2.0) if self.distribution == "laplace" else 1.0)
+        # Rounding adds the variance of a uniform variable.
+        unit = math.ldexp(self._grid.step, -self._places())
+        return math.hypot(std, unit / math.sqrt(12.0))
+
+    def _row_norm(self, release: int) -> float:
+        return float(self.row_norms(release)[-1])
 
     def _options(self) -> dict[str, Any]:
         """Constructor arguments that only this kind has."""
@@ -291,8 +278,6 @@ class Counter(Uncopyable, ABC):
 
     def _check_releases(self, releases: int | None) -> int | None:
         if releases is None:
-            if self.horizon_free:
-                return None
             raise InvalidArgument(f"{self.kind} needs the number of releases in advance")
         return whole_number("releases", releases, most=MOST_USERS)
 
@@ -305,24 +290,8 @@ class Counter(Uncopyable, ABC):
             return "gaussian"
         if "laplace" not in self.distributions:
             raise InvalidArgument(f"{self.kind} has Gaussian noise only; pure DP needs a tree")
-        if self.symmetric:
-            raise InvalidArgument("Laplace noise is for vectors; symmetric matrices are Gaussian")
         positive("epsilon", epsilon)
         return "laplace"
-
-
-def unit_std(counter: Counter) -> float:
-    """The standard deviation of one number of noise."""
-    std = counter.scale * (math.sqrt(2.0) if counter.distribution == "laplace" else 1.0)
-    # Rounding adds the variance of a uniform variable.
-    unit = math.ldexp(counter._grid.step, -counter._places())
-    return math.hypot(std, unit / math.sqrt(12.0))
-
-
-def check_release(counter: Counter, release: int) -> None:
-    """Refuses the number of a release that there is none of."""
-    if release < 1 or (counter.releases is not None and release > counter.releases):
-        raise InvalidArgument(f"release must be in 1..{counter.releases}, got {release!r}")
 
 
 def revive_counter(
@@ -338,22 +307,12 @@ def revive_counter(
     """
     from tacit.privacy.counters.choose import KINDS
 
-    counter: Counter = (kind or KINDS[meta["counter"]])(
-        sensitivity=meta["sensitivity"],
-        releases=meta["releases"],
-        shape=tuple(meta["shape"]),
-        symmetric=meta["symmetric"],
-        mu=meta["mu"],
-        epsilon=meta["epsilon"],
-        source=source,
-        whole=meta["whole"],
-        **meta["options"],
-    )
+    arguments = {name: meta[name] for name in _ARGUMENTS} | meta["options"]
+    counter: Counter = (kind or KINDS[meta["counter"]])(**arguments, source=source)
     step, scale = meta["calibration"]
     if counter._grid.step != step or not math.isclose(counter.scale, scale, rel_tol=1e-9):
         raise CorruptFile("a saved counter goes on with the grid that it had")
     counter.scale = max(scale, counter.scale)
-    counter.why = meta["why"]
     counter.released = meta["released"]
     counter._reach = meta["sizes"]
     if arrays["sum"].shape != counter._sum.shape:

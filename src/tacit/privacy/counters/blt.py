@@ -1,4 +1,4 @@
-"""BLT for long streams, and for streams whose end nobody knows.
+"""BLT for long streams.
 
 **Buffered linear Toeplitz factorisations: prefix sums with little noise and little memory.**
 
@@ -35,8 +35,7 @@ geometric sums (``m`` terms of ratio ``r`` add up to ``(1 - r^m) / (1 - r)``),
     ||C||^2 = 1 + sum_ij w_i w_j sum_{k < n-1} (a_i a_j)^k,
     ||B||^2 = sum_ij g_i g_j sum_{k < n} (b_i b_j)^k.
 
-In a clone of the repository ``python -m research.blt_table`` fits the shipped table, and says
-why no Toeplitz factorisation is better than the square root.
+The shipped table minimises ``||B|| ||C||`` by a descent (commit f6f6f1c7, ``research/blt_fit.py``).
 
 References:
     Landau (1913), Abschaetzung der Koeffizientensumme einer Potenzreihe.
@@ -53,13 +52,13 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from importlib.resources import files
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.privacy.counters.base import Counter, Floats, check_release, unit_std
-from tacit.privacy.counters.grid import LARGEST, FixedPoint, Ints, Resolution, octave, octave_share
+from tacit.privacy.counters.base import Counter, Floats
+from tacit.privacy.counters.grid import LARGEST, FixedPoint, Ints, Resolution
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.validation import whole_number
 
@@ -68,6 +67,8 @@ Array = NDArray[np.float64]
 TABLE_NAME = "blt_table.json"
 _MOST_RELEASES = 2**40
 _BUFFERS = 4
+# What rounding adds to the sensitivity, at most.
+_ROUNDING = 1e-4
 
 
 @dataclass(frozen=True)
@@ -227,9 +228,6 @@ def _geometric_sums(nodes: Array, m: int) -> Array:
     return np.asarray(np.divide(sums, gaps, out=np.full_like(gaps, m), where=gaps > 0.0))
 
 
-ENDLESS_NAME = "endless_factor.json"
-
-
 class BufferedToeplitz(Counter):
     """BLT: a Toeplitz factorisation whose noise streams through a handful of buffers.
 
@@ -250,8 +248,6 @@ class BufferedToeplitz(Counter):
 
     kind = "blt"
     kept = ("buffers", "back", "published")
-    rounding: ClassVar[float] = 1e-4
-    """What rounding adds to the sensitivity, at most."""
 
     def __init__(
         self,
@@ -263,35 +259,24 @@ class BufferedToeplitz(Counter):
         numerators: Sequence[Sequence[int]] | None = None,
         **options: Any,
     ) -> None:
-        checked = self._check_releases(releases)
-        self.fit = _dyadic(self._fitted(checked, parameters))
+        n = self._check_releases(releases) or 1
+        self.fit = _dyadic(tabulated(n) if parameters is None else BLT(n, *parameters))
         self._fixed = FixedPoint.of(self.fit.a, tuple(self.fit.weights))
         if numerators is not None:
             self._fixed = FixedPoint(*(tuple(map(int, row)) for row in numerators))
         super().__init__(sensitivity, releases, shape, **options)
 
-    def _fitted(
-        self,
-        releases: int | None,
-        parameters: tuple[tuple[float, ...], tuple[float, ...]] | None,
-    ) -> BLT:
-        if parameters is None:
-            return tabulated(releases or 1)
-        return BLT(releases or 1, tuple(parameters[0]), tuple(parameters[1]))
-
     @property
     def column_norm(self) -> float:
         """Closed form of the first column's norm, with what rounding adds."""
-        return self._fixed.column_norm(self.releases) + self.rounding
+        return self._fixed.column_norm(self.fit.releases) + _ROUNDING
 
     def row_norms(self, upto: int) -> Floats:
         """Roots of the cumulative squares of the coefficients of A C^-1."""
         return self.fit.row_norms(upto)
 
-    def std_at(self, release: int) -> float:
-        """Noise standard deviation at one release, in constant time."""
-        check_release(self, release)
-        return float(unit_std(self) * self.fit.row_norms_at(np.array([float(release)]))[0])
+    def _row_norm(self, release: int) -> float:
+        return float(self.fit.row_norms_at(np.array([float(release)]))[0])  # in constant time
 
     @property
     def memory(self) -> int:
@@ -301,8 +286,7 @@ class BufferedToeplitz(Counter):
     @property
     def largest_sum(self) -> float:
         """Largest sum of item sizes, by the places of the buffers."""
-        places = self._resolution(self.released + 1).buffers
-        return self._grid.most(self._items, LARGEST >> places)
+        return LARGEST >> self._resolution.buffers
 
     def _start(self) -> None:
         self._buffers: Ints = np.zeros((self.fit.buffers, self.size), np.int64)
@@ -312,25 +296,23 @@ class BufferedToeplitz(Counter):
         self._weights = np.array(self._fixed.weights) / 2.0**32
         self._back = np.zeros((self.fit.buffers, self.size))
         self._published = np.zeros(self.size)
-        least = (self.releases or 1) * self._grid.apart / 2.0
+        least = self.fit.releases * self._grid.apart / 2.0
         if self.largest_sum < least:
             raise InvalidArgument(
-                f"exact sums of {self.releases or 1:,} releases need {least:.3g} steps, but must "
+                f"exact sums of {self.fit.releases:,} releases need {least:.3g} steps, but must "
                 f"stay below {self.largest_sum:.3g}: declare fewer releases"
             )
 
-    def _resolution(self, release: int) -> Resolution:
-        """The binary places of a release."""
-        added = self.rounding * self._grid.apart / math.sqrt(self.size)
-        return self._fixed.resolution(self.releases or 1, added)
+    @property
+    def _resolution(self) -> Resolution:
+        added = _ROUNDING * self._grid.apart / math.sqrt(self.size)
+        return self._fixed.resolution(self.fit.releases, added)
 
     def _places(self) -> int:
-        return self._resolution(self.released + 1).noise
+        return self._resolution.noise
 
     def _released(self, steps: Ints, fresh: Ints) -> Floats:
-        unit = self._resolution(self.released)
-        if self.released > 1:
-            self._buffers <<= unit.buffers - self._resolution(self.released - 1).buffers
+        unit = self._resolution
         w = self._fixed.step(self._buffers, steps, unit) + fresh
         return self._inverted(np.ldexp(w.astype(np.float64), -unit.noise))
 
@@ -350,47 +332,6 @@ class BufferedToeplitz(Counter):
         }
 
 
-class Endless(BufferedToeplitz):
-    """A BLT for a stream of unknown length.
-
-    All a_i are below 1, so the columns of C have a finite length however long they go on:
-    |c|^2 = 1 + sum_ij w_i w_j / (1 - a_i a_j). That is what is paid, once, and it pays for any
-    number of releases. What can get worse for ever is the error, not the privacy. The eight buffers
-    are fitted so that at every number t of releases up to 2^24 the error is within 36 % of a square
-    root that had known t; beyond that it grows like sqrt(t) in the end.
-
-    The units of the whole numbers become finer from octave to octave, so that what
-    rounding adds stays below 0.1 % for ever; ``largest_sum`` therefore shrinks.
-
-    >>> endless = Endless(mu=1.0)
-    >>> endless.releases, endless.memory, round(endless.std_at(2**20), 2)
-    (None, 19, 7.32)
-    """
-
-    kind = "endless"
-    horizon_free = True
-    rounding = 1e-3
-
-    def _fitted(
-        self,
-        releases: int | None,
-        parameters: tuple[tuple[float, ...], tuple[float, ...]] | None,
-    ) -> BLT:
-        u, v = _endless() if parameters is None else parameters
-        # So long that not a digit of the columns' norm is left to come.
-        return BLT(1 << 60, tuple(u), tuple(v))
-
-    @property
-    def column_norm(self) -> float:
-        """The norm of a column that goes on for ever, with what rounding adds."""
-        return self._fixed.column_norm(None) + self.rounding
-
-    def _resolution(self, release: int) -> Resolution:
-        number = octave(release)
-        added = self.rounding * self._grid.apart / math.sqrt(self.size)
-        return self._fixed.resolution(1 << number, octave_share(number) * added)
-
-
 def _dyadic(fit: BLT) -> BLT:
     """The fit with all decay rates rounded to 2^-32, as the fixed point has them."""
     u, v = (tuple(round(x * 2.0**32) / 2.0**32 for x in row) for row in (fit.u, fit.v))
@@ -400,10 +341,3 @@ def _dyadic(fit: BLT) -> BLT:
         raise InvalidArgument(
             f"{fit.releases:,} releases are too many for exact noise: declare fewer"
         ) from None
-
-
-@cache
-def _endless() -> tuple[tuple[float, ...], tuple[float, ...]]:
-    text = files("tacit.privacy.counters").joinpath(ENDLESS_NAME).read_text(encoding="utf-8")
-    entry = json.loads(text)
-    return tuple(entry["u"]), tuple(entry["v"])

@@ -7,21 +7,15 @@ from typing import Any
 
 from tacit.privacy.budget import Budget, Relation, checked_relation
 from tacit.privacy.counters.base import Counter
-from tacit.privacy.counters.blt import BufferedToeplitz, Endless
-from tacit.privacy.counters.dense import (
-    MOST_OPTIMAL,
-    NormalisedSquareRoot,
-    Optimal,
-    square_root_error,
-)
+from tacit.privacy.counters.blt import BufferedToeplitz
+from tacit.privacy.counters.dense import MOST_OPTIMAL, NormalisedSquareRoot, Optimal
 from tacit.privacy.counters.tree import Blocks, SmoothTree
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.noise import Noise, NoiseSource
 from tacit.privacy.validation import MOST_USERS, whole_number
 
 KINDS: Mapping[str, type[Counter]] = {
-    cls.kind: cls
-    for cls in (Optimal, NormalisedSquareRoot, BufferedToeplitz, Endless, SmoothTree, Blocks)
+    cls.kind: cls for cls in (Optimal, NormalisedSquareRoot, BufferedToeplitz, SmoothTree, Blocks)
 }
 
 # Above this a history is too dear: it keeps a vector or two for every release, and its work per
@@ -38,7 +32,6 @@ def counter(
     releases: int | None,
     shape: tuple[int, ...] = (),
     *,
-    symmetric: bool = False,
     kind: str = "auto",
     relation: Relation | str = Relation.REPLACE_ONE,
     noise_seed: int | None = None,
@@ -49,14 +42,13 @@ def counter(
     Args:
         budget: what everything the counter ever publishes may cost one user. With ``delta = 0``
             the noise is Laplace and ``sensitivity`` is in the 1-norm; otherwise the noise is
-            Gaussian and ``sensitivity`` is in the 2-norm (Frobenius for symmetric matrices).
+            Gaussian and ``sensitivity`` is in the 2-norm.
         sensitivity: the most that one user can change the one item she is in, enforced by you.
         releases: the number of releases that are paid for; the counter refuses more. ``None``
-            where it is unknown.
+            where it is unknown, for disjoint blocks.
         shape: the shape of one item, ``()`` for a plain number.
-        symmetric: items are (stacks of) symmetric matrices.
         kind: ``"auto"`` for the smallest worst-case error at reasonable memory, or a name of
-            ``KINDS``; ``why`` of the counter says why it was chosen.
+            ``KINDS``.
         relation: what ``sensitivity`` was computed for; it is stated in the guarantee.
         noise_seed: a simulation without protection; see :class:`tacit.privacy.noise.Noise`.
         source: another source of noise (for audits); excludes ``noise_seed``.
@@ -76,7 +68,6 @@ def counter(
         sensitivity=sensitivity,
         releases=releases,
         shape=shape,
-        symmetric=symmetric,
         mu=None if budget.pure else budget.mu,
         epsilon=budget.epsilon if budget.pure else None,
         source=Noise(noise_seed) if source is None else source,
@@ -101,46 +92,19 @@ def make_counter(kind: str, **options: Any) -> Counter:
 def _best_gaussian(options: dict[str, Any]) -> Counter:
     releases = options.get("releases")
     if releases is None:
-        endless = Endless(**options)
-        endless.why = (
-            "endless: nobody knows the number of releases; eight buffers are within 36 % of a "
-            "square root that did, at constant memory and time"
-        )
-        return endless
+        return Blocks(**options)
     if releases <= _LONGEST_HISTORY:
         few = releases <= MOST_OPTIMAL
         chosen: Counter = Optimal(**options) if few else NormalisedSquareRoot(**options)
         if chosen.memory * chosen.size <= _LARGEST_HISTORY:
-            least = "the smallest" if few else "nearly the smallest"
-            chosen.why = (
-                f"{chosen.kind}: {least} worst-case error of any factorisation, and "
-                f"{chosen.releases} releases are few enough to keep a history"
-            )
             return chosen
-    blt = BufferedToeplitz(**options)
-    extra = blt.fit.max_error / square_root_error(blt.fit.releases) - 1.0
-    blt.why = (
-        f"blt: a square root would keep {blt.releases} vectors of {blt.size} numbers or more and "
-        f"work longer at each release; four buffers have {extra:.2%} more noise than it, at "
-        f"constant memory and time"
-    )
-    return blt
+    return BufferedToeplitz(**options)
 
 
 def _best_laplace(options: dict[str, Any]) -> Counter:
     releases = options.get("releases")
     if releases is None:
-        blocks = Blocks(**options)
-        blocks.why = "blocks: the only one with pure DP for an unknown number of releases"
-        return blocks
+        return Blocks(**options)
     if releases > _LONGEST_COMPARISON:
-        best = SmoothTree(**options)
-        best.why = "smooth tree: pure DP needs Laplace noise, and over many releases it has least"
-        return best
-    fits = sorted((Blocks(**options), SmoothTree(**options)), key=lambda one: float(one.std.max()))
-    chosen, other = fits
-    chosen.why = (
-        f"{chosen.kind}: pure DP needs Laplace noise, and its largest standard deviation over "
-        f"{chosen.releases} releases is {chosen.std.max():.4g} ({other.kind} {other.std.max():.4g})"
-    )
-    return chosen
+        return SmoothTree(**options)
+    return min(Blocks(**options), SmoothTree(**options), key=lambda one: float(one.std.max()))

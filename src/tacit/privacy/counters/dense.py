@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from abc import abstractmethod
 from base64 import b64decode
 from functools import cache, lru_cache
@@ -195,19 +194,6 @@ def sqrt_coefficients(length: int) -> Floats:
     """
     j = np.arange(1, length, dtype=np.float64)
     return np.concatenate([[1.0], np.cumprod((2.0 * j - 1.0) / (2.0 * j))])
-
-
-def square_root_error(releases: int) -> float:
-    """The largest standard deviation of the square root's releases, in units of one sum's.
-
-    For many releases by Landau's asymptotic formula, whose error is below 1 / n^2.
-
-    >>> round(square_root_error(1023), 3), round(square_root_error(10**12), 3)
-    (3.272, 9.862)
-    """
-    if releases <= 1024:
-        return float((sqrt_coefficients(releases) ** 2).sum())
-    return (math.log(releases - 0.25) + np.euler_gamma + 4.0 * math.log(2.0)) / math.pi
 
 
 @lru_cache(maxsize=4)

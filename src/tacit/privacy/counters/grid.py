@@ -18,9 +18,7 @@ holds for pure DP.
 
 **The grid.** Its step g is a power of two; it depends on the sensitivity and on the size of an
 item alone. Items become round(x / g), which moves a neighbour by at most one step more in every
-coordinate (:func:`tacit.privacy.noise.steps_apart`). A symmetric matrix is packed in floating point
-before. For entries of at most 2^50 steps two roundings are off by a quarter of a step, so two
-neighbours differ by half a step more in each coordinate.
+coordinate (:func:`tacit.privacy.noise.steps_apart`).
 
 **Range.** Sums and C x are 64-bit integers. ``largest_sum`` of a counter says how large the sizes
 of all items together may be. Noise in steps has a scale of at most 2^40, and in units of 2^-p of
@@ -40,11 +38,11 @@ was rounded. So from k on the difference of the two buffers follows s_i = a_i s_
 what is added by rounding: at most one unit in every coordinate at every release t.
 
 * What is added to buffer i at release t appears in C x from then on as w_i, w_i a_i, w_i a_i^2, ..,
-  a sequence of length at most w_i / sqrt(1 - a_i^2). All buffers and all releases together, by the
-  triangle inequality, move C x by at most sqrt(d) kappa sum_t 2^-P_t, with
+  a sequence of length at most w_i / sqrt(1 - a_i^2). All buffers and all m releases together, by
+  the triangle inequality, move C x by at most sqrt(d) kappa m 2^-P, with
   kappa = sum_i w_i / sqrt(1 - a_i^2).
-* The products w_i s_i add at most ``buffers`` units of 2^-P_t at release t, the last rounding one
-  of 2^-p_t: over m releases with the same P and p, sqrt(d m) (buffers 2^-P + 2^-p).
+* The products w_i s_i add at most ``buffers`` units of 2^-P at release t, the last rounding one
+  of 2^-p: over m releases sqrt(d m) (buffers 2^-P + 2^-p).
 
 Together with |c| |v| for the linear part this bounds the distance of C x, for all items and on
 every path, so also if items are chosen from earlier releases. That is enough for mu-Gaussian-DP
@@ -54,10 +52,7 @@ Then the log-likelihood ratio of the transcript is a Brownian motion, with drift
 known in advance, as for items that do not depend on anything. Leaving the last release out is
 post-processing.
 
-**Resolution.** P and p are such that all this is 1e-4 of the sensitivity at most. Where
-nobody knows the number of releases they grow: releases 2^k .. 2^(k+1) - 1 are octave k and
-have a P and a p of their own, which are so fine that the octave uses no more than its share. To go
-on to a finer unit, buffers are multiplied by a power of two, which is exact.
+**Resolution.** P and p are such that all this is 1e-4 of the sensitivity at most.
 """
 
 from __future__ import annotations
@@ -72,8 +67,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.noise import step_below, steps_apart
-from tacit.privacy.statistic import pack, packed_size, unpack
-from tacit.privacy.validation import flag, whole_number
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -81,44 +74,9 @@ Floats = NDArray[np.float64]
 LARGEST = 1 << 61
 """Of sums, in units of 2^-p."""
 
-_LARGEST_PACKED = 1 << 50
 _LARGEST_WHOLE_FLOAT = 2.0**53
 LARGEST_NOISE = 2.0**40
 """The largest scale of noise, in steps."""
-
-
-class Items:
-    """Items of one shape, and the vectors, of ``size`` coordinates, that noise is added to."""
-
-    def __init__(self, shape: tuple[int, ...], symmetric: bool) -> None:
-        self.symmetric = flag("symmetric", symmetric)
-        if not isinstance(shape, (tuple, list)):
-            raise InvalidArgument(f"shape must be a tuple of sizes, got {shape!r}")
-        self.shape = tuple(whole_number("every entry of shape", n) for n in shape)
-        square = len(self.shape) >= 2 and self.shape[-1] == self.shape[-2]
-        if self.symmetric and not square:
-            raise InvalidArgument(f"a symmetric item has shape (..., d, d), got {self.shape}")
-        self.size = math.prod(self.shape)
-        if self.symmetric:
-            self.size = math.prod(self.shape[:-2]) * packed_size(self.shape[-1])
-
-    def packed(self, item: ArrayLike) -> Floats:
-        """The vector of an item; refused if it is of another shape or not finite."""
-        array = np.asarray(item, dtype=np.float64)
-        if array.shape != self.shape:
-            raise InvalidArgument(f"item must have shape {self.shape}, got {array.shape}")
-        vector = pack(array).reshape(-1) if self.symmetric else array.reshape(-1)
-        # The squared norm is finite for all sane input and much cheaper than a scan.
-        if not math.isfinite(vector.dot(vector)) and not np.isfinite(vector).all():
-            raise InvalidArgument("item must be finite: clip users' values before they are summed")
-        return vector
-
-    def shaped(self, vector: Floats) -> Floats:
-        """The item of a vector."""
-        if self.symmetric:
-            dimension = self.shape[-1]
-            return unpack(vector.reshape(*self.shape[:-2], packed_size(dimension)), dimension)
-        return vector.reshape(self.shape)
 
 
 class ItemGrid(NamedTuple):
@@ -135,51 +93,42 @@ class ItemGrid(NamedTuple):
     whole: bool
 
     @classmethod
-    def of(
-        cls, sensitivity: float, items: Items, norm: Literal["l1", "l2"], whole: bool
-    ) -> ItemGrid:
+    def of(cls, sensitivity: float, size: int, norm: Literal["l1", "l2"], whole: bool) -> ItemGrid:
         """The grid of a counter's items.
 
         Args:
             sensitivity: Of an item, in its own unit.
-            items: Shape of the items.
+            size: Coordinates of an item.
             norm: Of the sensitivity.
             whole: Whether items are whole numbers already.
         """
         if whole:
-            if items.symmetric:
-                raise InvalidArgument("whole items are vectors: pack symmetric matrices before")
             return cls(1.0, sensitivity, True)
-        step = step_below(sensitivity, items.size, norm)
-        apart = steps_apart(sensitivity, items.size, norm, step)
-        if items.symmetric:
-            apart += 0.5 * math.sqrt(items.size)
-        return cls(step, apart, False)
+        step = step_below(sensitivity, size, norm)
+        return cls(step, steps_apart(sensitivity, size, norm, step), False)
 
-    def steps(self, items: Items, item: ArrayLike) -> Ints:
-        """An item as a vector of whole steps."""
-        if not self.whole:
-            steps = np.rint(items.packed(item) / self.step)
-            if not np.abs(steps).max() < LARGEST:
-                raise InvalidArgument("item is too large for exact sums: is it clipped?")
-            return steps.astype(np.int64)
+    def steps(self, item: ArrayLike, shape: tuple[int, ...]) -> Ints:
+        """An item as a vector of whole steps; refused if it is of another shape or not finite."""
         array = np.asarray(item)
-        if array.dtype.kind == "i" and array.shape == items.shape:
+        if array.shape != shape:
+            raise InvalidArgument(f"item must have shape {shape}, got {array.shape}")
+        if self.whole and array.dtype.kind == "i":
             if array.max() > LARGEST or array.min() < -LARGEST:
                 raise InvalidArgument("item is too large: exact sums must stay below 2^61 steps")
             return array.astype(np.int64).reshape(-1)
-        vector = items.packed(item)
-        if not (np.rint(vector) == vector).all() or np.abs(vector).max() > _LARGEST_WHOLE_FLOAT:
-            raise InvalidArgument("item must be whole numbers; above 2^53, integers")
-        return vector.astype(np.int64)
+        vector = array.astype(np.float64).reshape(-1)
+        if not np.isfinite(vector).all():
+            raise InvalidArgument("item must be finite: clip users' values before they are summed")
+        steps = np.rint(vector / self.step)
+        if self.whole and (steps != vector).any():
+            raise InvalidArgument("item must be whole numbers")
+        if np.abs(steps).max() >= (_LARGEST_WHOLE_FLOAT if self.whole else LARGEST):
+            raise InvalidArgument("item is too large for exact sums: is it clipped?")
+        return steps.astype(np.int64)
 
     def units(self, scale: float, places: int) -> float:
         """The scale of noise in units of 2^-places steps."""
         return math.ldexp(scale / self.step, places)
-
-    def most(self, items: Items, largest: int) -> int:
-        """How large sums may get, in steps, if C x may reach ``largest`` of them."""
-        return min(largest, _LARGEST_PACKED) if items.symmetric else largest
 
 
 def root_up(square: int) -> float:
@@ -200,9 +149,6 @@ def root_up(square: int) -> float:
 _HALF = 32
 _ONE = 1 << _HALF
 _LOW = np.int64(_ONE - 1)
-
-# The first octaves of an endless stream have equal shares of what rounding may add.
-_EQUAL_OCTAVES, _EQUAL_SHARE = 25, 1.0 / 32.0
 
 
 class Resolution(NamedTuple):
@@ -229,8 +175,8 @@ class FixedPoint:
         """Whether all are between 0 and 1."""
         return all(0 < x < _ONE for x in (*self.decays, *self.weights))
 
-    def column_norm(self, releases: int | None) -> float:
-        """The norm of the first column of C, rounded up; of an endless one without a number.
+    def column_norm(self, releases: int) -> float:
+        """The norm of the first column of C, rounded up.
 
         1 + sum_ij w_i w_j (1 - r^m) / (1 - r) with r = a_i a_j and m = releases - 1. Nothing
         cancels: 1 - r is computed from whole numbers. So floats are off by a few units in the last
@@ -240,10 +186,8 @@ class FixedPoint:
         for a, w in zip(self.decays, self.weights, strict=True):
             for b, x in zip(self.decays, self.weights, strict=True):
                 gap = (_ONE * _ONE - a * b) / (_ONE * _ONE)
-                fading = 1.0
-                if releases is not None:
-                    rates = math.log1p(-(_ONE - a) / _ONE) + math.log1p(-(_ONE - b) / _ONE)
-                    fading = -math.expm1((releases - 1) * rates)
+                rates = math.log1p(-(_ONE - a) / _ONE) + math.log1p(-(_ONE - b) / _ONE)
+                fading = -math.expm1((releases - 1) * rates)
                 square += (w / _ONE) * (x / _ONE) * fading / gap
         return math.sqrt(square) * (1.0 + 1e-12)
 
@@ -295,25 +239,3 @@ def scaled(values: Ints, numerators: tuple[int, ...]) -> Ints:
 def _shifted(values: Ints, places: int) -> Ints:
     """Each over 2^places, rounded, a half upwards."""
     return values if places == 0 else (values + (1 << (places - 1))) >> places
-
-
-def octave(release: int) -> int:
-    """The octave of a release.
-
-    >>> octave(1), octave(7), octave(8)
-    (0, 2, 3)
-    """
-    return release.bit_length() - 1
-
-
-@lru_cache(maxsize=256)
-def octave_share(number: int) -> float:
-    """Share of an octave in all that rounding may add; together no more than 1.
-
-    Never more than the octave before, so that units never become coarser.
-    """
-    if number < _EQUAL_OCTAVES:
-        return _EQUAL_SHARE
-    rest = 1.0 - _EQUAL_OCTAVES * _EQUAL_SHARE
-    later = number - _EQUAL_OCTAVES
-    return min(_EQUAL_SHARE, rest / ((later + 1.0) * (later + 2.0)))

@@ -32,10 +32,12 @@ class Blocks(Counter):
 
     kind = "blocks"
     distributions = ("gaussian", "laplace")
-    horizon_free = True
     kept = ("noise",)
     column_norm = 1.0  # each user is in one block, noised once
     memory = 2  # the running sum and its noise
+
+    def _check_releases(self, releases: int | None) -> int | None:
+        return None if releases is None else super()._check_releases(releases)
 
     def row_norms(self, upto: int) -> Floats:
         """Independent noises of the blocks so far add up."""
@@ -101,7 +103,8 @@ class SmoothTree(Counter):
         counts: NDArray[np.float64] = np.empty(upto)
         for t in range(upto):
             label = _next_label(label)
-            counts[t] = ones - _lowest_bit(label + 1)
+            trailing = ((label + 1) & ~label).bit_length() - 1
+            counts[t] = ones - trailing
         return np.sqrt(counts)
 
     @property
@@ -133,11 +136,6 @@ class SmoothTree(Counter):
     def _restore(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         super()._restore(values, arrays)
         self._label = int(values["label"])
-
-
-def _lowest_bit(number: int) -> int:
-    """Index of the lowest set bit."""
-    return (number & -number).bit_length() - 1
 
 
 def _next_label(label: int) -> int:
