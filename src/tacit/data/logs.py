@@ -310,7 +310,7 @@ def _column_of(table: Any, kind: str, name: str) -> Any:
 
 
 def _typed(name: str, column: Any) -> tuple[str, Any]:
-    """What a column is by its type, "number", "text", "time" or "other", and its values.
+    """Kind of a column by its type, "number", "text", "time" or "other", and its values.
 
     Lists, and arrays of objects, have no type, "": there the type of an entry is its user's.
     """
