@@ -105,12 +105,6 @@ def file_cases() -> tuple[FileCase, ...]:
         FileCase("load_world: .json", _write_json, load_world, forged_text, suffix=".json"),
         FileCase("load_world: .toml", _write_toml, load_world, not_forged, suffix=".toml"),
         FileCase("load_results", _write_results, load_results, forged_result),
-        FileCase(
-            "Policy.load",
-            tacit.Policy.deterministic([[0, 1], [1, 0]], 2).publish,
-            tacit.Policy.load,
-            forged_archive,
-        ),
         *_policy_cases(),
     )
 
