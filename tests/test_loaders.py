@@ -16,8 +16,7 @@ from research.hostile.fuzzing import Broken
 from research.hostile.hand_made import hand_made
 from research.hostile.loaders import Reading, campaign, made_files, mutation
 from tacit import published
-from tacit.data.log_files import csv_batches, files_of
-from tacit.data.logs import LogFormat
+from tacit.data.logs import LogFormat, files_of
 from tacit.privacy.errors import CorruptFile, InvalidArgument
 from tacit.service.app_file import read_app
 
@@ -63,7 +62,7 @@ def test_files_of_an_app_are_regular_ones_too(tmp_path: Path) -> None:
     with pytest.raises(CorruptFile, match="not a regular file"):
         read_app(os.fspath(fifo))
     with pytest.raises(CorruptFile, match="not a regular file"):
-        next(csv_batches([os.fspath(fifo)], log, 10, grouped=True))
+        next(log.file_episodes(os.fspath(fifo), 10, grouped=True))
     with pytest.raises(CorruptFile, match="not a regular file"):
         files_of(fifo)
     with pytest.raises(InvalidArgument, match="nested"):
