@@ -12,8 +12,7 @@ import tacit
 from research.hostile.files import damaged, file_cases, hand_made
 from research.hostile.fuzzing import Broken, outcome
 from tacit import published
-from tacit.data.log_files import csv_batches, files_of
-from tacit.data.logs import LogFormat
+from tacit.data.logs import LogFormat, files_of
 from tacit.privacy.errors import CorruptFile, InvalidArgument
 from tacit.service.app_file import read_app
 
@@ -41,7 +40,7 @@ def test_many_damaged_files_break_nothing(case) -> None:
 
 def test_every_loader_is_attacked() -> None:
     names = " ".join(case.name for case in file_cases())
-    for name in ("Result", "load_results", ".toml", ".json", "Policy"):
+    for name in ("Result", "load_results", ".toml", ".json", "published"):
         assert name in names
     # Published policies of every kind that is a family's.
     assert sum(case.name.startswith("published") for case in file_cases()) >= 3
@@ -56,7 +55,7 @@ def test_files_of_an_app_are_regular_ones_too(tmp_path: Path) -> None:
     with pytest.raises(CorruptFile, match="not a regular file"):
         read_app(os.fspath(fifo))
     with pytest.raises(CorruptFile, match="not a regular file"):
-        next(csv_batches([os.fspath(fifo)], log, 10, grouped=True))
+        next(log.file_episodes(os.fspath(fifo), 10, grouped=True))
     with pytest.raises(CorruptFile, match="not a regular file"):
         files_of(fifo)
     with pytest.raises(InvalidArgument, match="nested"):

@@ -128,7 +128,6 @@ def file_cases() -> tuple[FileCase, ...]:
         FileCase("load_world: .json", lambda p: p.write_bytes(world), load_world, suffix=".json"),
         FileCase("load_world: .toml", lambda p: p.write_bytes(_TOML), load_world, suffix=".toml"),
         FileCase("load_results", partial(save_results, results), load_results),
-        FileCase("Policy.load", table.publish, tacit.Policy.load),
         *(
             FileCase(f"published.load: {name}", policy.publish, _act, own)
             for name, policy in policies.items()
@@ -324,7 +323,7 @@ def hand_made(loader: str, suffix: str) -> dict[str, Put]:
         contents |= _tomls()
     if suffix == ".json":
         contents |= _worlds()
-    if loader.startswith(("published", "Policy")):
+    if loader.startswith("published"):
         contents |= _archives()
     name = f"file{suffix}"
     return _no_files(name) | {key: partial(_put, name, data) for key, data in contents.items()}

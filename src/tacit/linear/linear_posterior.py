@@ -91,7 +91,6 @@ class LinearPosterior(FiniteAlgorithm[State]):
     Options: ClassVar[type[Any]] = LinearPosteriorOptions
     options: LinearPosteriorOptions
     spec: LinearSpec
-    deterministic = False
 
     def __init__(self, problem: Problem, options: LinearPosteriorOptions) -> None:
         spec: LinearSpec = problem.spec

@@ -161,7 +161,7 @@ class DeviceCurator(Curator[Model]):
         # Per part; one number where all entries agree.
         same = bool((std == std[0]).all())
         stds = layout.stds(float(std[0])) if same else layout.unpack(std)
-        return self._made(statistic, value, stds, block.users, self.privacy.report_cost)
+        return Release.of(statistic, value, stds, block.users, self.privacy.report_cost)
 
     def price(self, release: Release) -> Fraction:
         """All that a user has: she reports once."""

@@ -139,7 +139,10 @@ class Noise:
         return self._rng
 
     def _bytes(self, count: int) -> bytes:
-        return os.urandom(count) if self._rng is None else self._rng.bytes(count)
+        if self._rng is None:
+            return os.urandom(count)
+        words = self._rng.bit_generator.random_raw(-(-count // 8))  # faster than rng.bytes
+        return np.asarray(words, dtype="<u8").tobytes()[:count]
 
     def state(self) -> dict[str, Any] | None:
         """The generator's state as JSON values; ``None`` for real noise, which is never saved."""
