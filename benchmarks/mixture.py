@@ -68,16 +68,15 @@ def _plan() -> Iterator[Row]:
 
     algorithm = agent.algorithm
     assert isinstance(algorithm, Algorithm)  # noqa: S101
-    public = algorithm.public
-    features, flat = public.features, public.features.reshape(-1, STATES)
-    values, model = rng.random((2, STATES)), algorithm.model(agent.state)
-    inputs = public.apply(values)[1]
-    plan, largest, product, apply, width = _taking_turns(
+    features = world.spec.along[0]
+    flat, values = features.reshape(-1, STATES), rng.random(STATES)
+    model = algorithm.estimator.model(agent.state)
+    plan, largest, product, expected, width = _taking_turns(
         partial(algorithm.plan, agent.state, None, agent.progress, rng),
         lambda: features.max(),
-        lambda: flat @ values[0],
-        lambda: public.apply(values),
-        lambda: [model.fits[0].width(x, 1.0) for x in inputs],
+        lambda: flat @ values,
+        lambda: model.next_value(0, values),
+        lambda: model.width(0, values),
     )
     read, steps = min(largest, product), world.spec.horizon - 1
     what = f"S = {STATES}, A = {ACTIONS}, d = {DIMENSION}, H = {world.spec.horizon}: {{}}"
@@ -88,7 +87,7 @@ def _plan() -> Iterator[Row]:
     yield noted(NAME, what.format("the same, a second"), speed, " GB")
     share = 100.0 * steps * read / plan
     yield at_least(NAME, what.format("a plan's speed, of reading's"), share, 60.0, " %")
-    for part, took in (("products with values", apply), ("widths", width)):
+    for part, took in (("expected values", expected), ("widths", width)):
         yield noted(NAME, what.format(f"{part}, of a plan"), 100.0 * steps * took / plan, " %")
 
 

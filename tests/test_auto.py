@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import tacit
+from research.worlds.mixture import mixture_from_tabular
 from tacit import InvalidArgument, JointDP, LocalDP, NonPrivate
 from tacit.auto import MANY_CELLS, MODELS, RULES, agent, choose
 from tacit.registry import BUILT_IN, agent_entry, build_world, choose_agent
@@ -75,7 +76,7 @@ def test_many_states_are_not_counted():
 def test_features_that_tell_nothing_are_ignored():
     world = tacit.tabular.riverswim(3, 4)
     assert taken(tacit.linear.linear_from_tabular(world).spec, JOINT) == "concurrent_psrl"
-    mixed = tacit.mixture.mixture_from_tabular(world)
+    mixed = mixture_from_tabular(world)
     assert taken(mixed.spec, JOINT) == "concurrent_psrl"
 
 

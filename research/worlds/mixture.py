@@ -15,13 +15,13 @@ from tacit.core.problem import Problem
 from tacit.data.sizes import Floats, check_bytes, check_seed, check_size
 from tacit.mixture import MixtureWorld, SampledSpec
 from tacit.mixture.linopt_sampled import LinOptSampled
-from tacit.mixture.worlds import _ATTEMPTS, _at_least_2, _named, _simplex, _values
+from tacit.mixture.worlds import _ATTEMPTS, _named, _simplex, _values
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import NonPrivate
-from tacit.privacy.validation import flag
+from tacit.privacy.validation import flag, whole_number
 from tacit.tabular.algorithm import OptimismOptions
 from tacit.tabular.model import SparseModel
-from tacit.tabular.world import FiniteWorld
+from tacit.tabular.world import FiniteWorld, model_of
 
 Ints = NDArray[np.int64]
 
@@ -73,7 +73,7 @@ def keyboard(horizon: int = 8, seed: int = 0, known_rewards: bool = True) -> Mix
     >>> round(world.optimal_value, 4), round(world.baseline_value, 4)
     (3.3808, 1.645)
     """
-    H = _at_least_2("horizon", horizon)
+    H = whole_number("horizon", horizon, least=2)
     seed, known = check_seed("seed", seed), flag("known_rewards", known_rewards)
     models = _styles()
     models.setflags(write=False)
@@ -118,6 +118,42 @@ def _styles() -> Floats:
         to[1] += (wants - looks) * recovers
         to[0] += (wants - looks) * (1.0 - recovers)
     return P.reshape(C * L, C, d, C * L)
+
+
+def mixture_from_tabular(world: Any, known_rewards: bool = False) -> MixtureWorld:
+    """A small finite world as a linear mixture: a feature for each state, action and next state.
+
+    So d = S A S, and the weights are the probabilities themselves; agents know that those of a
+    state and an action add up to 1. Rewards have a feature for each state and action. Users,
+    values and losses are those of the world. Features have S^4 A^2 entries.
+
+    >>> from tacit.tabular import riverswim
+    >>> spec = mixture_from_tabular(riverswim()).spec
+    >>> spec.dimension, spec.free
+    (72, 60)
+    """
+    model = model_of(world)
+    S, A = model.states, model.actions
+    d, of_row = S * A * S, _simplex(S)
+    features = np.zeros((S * A, d, S))
+    for row in range(S * A):
+        features[row, row * S : (row + 1) * S] = np.eye(S)
+    made = MixtureWorld(
+        features.reshape(S, A, d, S),
+        model.transitions.reshape(-1, d),
+        model.mean_rewards,
+        model.horizon,
+        reward_features=np.eye(S * A).reshape(S, A, S * A),
+        start=model.start,
+        known_rewards=known_rewards,
+        center=np.tile(of_row["center"], S * A),
+        directions=np.kron(np.eye(S * A), of_row["directions"]),
+        # That of worlds without chance, which no row exceeds.
+        radius=math.sqrt(S * A * (1.0 - 1.0 / S)),
+        name=f"mixture_from_tabular({getattr(world, 'name', 'model')})",
+    )
+    made._become(world)
+    return made
 
 
 class Forecast:
@@ -266,7 +302,6 @@ def currents(
         models=forecasts,
         known_rewards=np.repeat(near[np.newaxis, :, np.newaxis], A, axis=2),
         samples=samples,
-        **_simplex(d),
     )
     given = f"rows={R},columns={C},dimension={d},horizon={H},seed={seed},samples={spec.samples}"
     return SampledWorld(model, spec, weights, f"research.worlds.currents:{given}")

@@ -166,7 +166,7 @@ def worlds() -> dict[str, str]:
 def world_entry(name: str) -> NamedMaker:
     """The maker of a world's name."""
     if name == "gym":
-        return NamedMaker("gym", "tacit.gym.worlds:from_gymnasium", ("env_or_id",))
+        return NamedMaker("gym", "tacit.gym:from_gymnasium", ("env_or_id",))
     if (target := worlds().get(name) or target_of(name)) is not None:
         return NamedMaker(name, target)
     raise _unknown("world", name, [*worlds()], "a .toml or .json file, gym:ID, or my_file.py:make")

@@ -111,8 +111,9 @@ def moves(clip: float = 2.0) -> TargetedMoves:
     )
     rng = np.random.default_rng(0)
     inputs = 3.0 * rng.normal(size=(2, 3, 2))
-    tables = inputs, np.zeros((2, 3)), np.zeros(3)
-    return TargetedMoves(spec, Z, *tables, discount=0.9, unit=1.0, most=50.0, clip=clip)
+    tables = {"inputs": inputs, "means": np.zeros((2, 3)), "values": np.zeros(3)}
+    known: Any = {"spec": spec, "features": Z, "discount": 0.9, "unit": 1.0}
+    return TargetedMoves(2, 1, 4, np.sqrt(2.0) / 50.0, clip, **known, **tables)
 
 
 def _paid(states: Any) -> Any:
@@ -170,5 +171,5 @@ class TestSimulators:
     def test_specs_are_told_apart_by_what_their_models_do(self) -> None:
         assert gusts().spec == gusts().spec
         assert gusts().spec != gusts(seed=1).spec
-        with pytest.raises(InvalidArgument, match="or a SimulatedSpec; got BoxSpec"):
+        with pytest.raises(InvalidArgument, match="or a SimulatedSpec, got BoxSpec"):
             LinOptSampled(line().spec, 10, NonPrivate())

@@ -17,7 +17,7 @@ from scipy.optimize import nnls
 
 from tacit import Block, Relation, check_statistic
 from tacit.mixture import statistics, sum_loops
-from tacit.mixture.statistics import ModelSums, PathCounts, any_features
+from tacit.mixture.statistics import ModelSums, PathCounts
 from tacit.privacy import sensitivity as walks
 from tacit.privacy.errors import CheckFailed, InvalidArgument
 from tacit.privacy.statistic import Statistic
@@ -97,43 +97,6 @@ def check_extent(statistic: Statistic, block: Block) -> tuple[float, float]:
     return found[0] / declared[0], found[1] / declared[1]
 
 
-# Bounds for any features.
-
-
-@settings(max_examples=150, deadline=None)
-@given(
-    seed=st.integers(0, 10**6),
-    rows=st.integers(1, 3),
-    columns=st.integers(1, 4),
-    gram=st.sampled_from([1e-3, 0.3, 0.5, 1.0, 1.7, 50.0]),
-    cross=st.sampled_from([0.1, 1.0, 2.0, 3.0]),
-)
-def test_any_features_of_matrices(
-    seed: int, rows: int, columns: int, gram: float, cross: float
-) -> None:
-    rng = np.random.default_rng(seed)
-    vectors = []
-    for _ in range(60):
-        x = rng.normal(size=(rows, columns))
-        q = rng.normal(size=columns)
-        x *= rng.choice([1.0, rng.random()]) / np.linalg.norm(x)
-        q *= math.sqrt(cross) * rng.choice([1.0, rng.random()]) / np.linalg.norm(q)
-        for sign in (1.0, -1.0):
-            vectors.append(np.append(math.sqrt(gram) * x @ x.T, sign * x @ q))
-    assert extent(np.array(vectors))[1] ** 2 <= any_features(gram, cross) * (1 + 1e-12)
-
-
-@pytest.mark.parametrize("gram", [1e-3, 0.3, 0.5, 1.0, 1.7, 50.0])
-def test_any_features_is_attained(gram: float) -> None:
-    angles = np.linspace(0.0, math.pi / 2, 2001)
-    x = np.stack([np.cos(angles), np.sin(angles)], axis=1)
-    outer = math.sqrt(gram) * (x[:, :, np.newaxis] * x[:, np.newaxis]).reshape(-1, 4)
-    apart = ((outer - outer[0]) ** 2).sum(axis=1) + ((x + x[0]) ** 2).sum(axis=1)
-    assert apart.max() == pytest.approx(any_features(gram, 1.0), rel=1e-5)
-    assert any_features(1.0, 1.0) == 4.5
-    assert any_features(1.0, 2.0) == 8.0
-
-
 # Sensitivities, attacked.
 
 WORLD = random_world(S, A, k, seed=2)
@@ -151,11 +114,9 @@ ATTACKED: list[tuple[str, Statistic, float | None]] = [
     ("per step, known rewards", model_sums(FULL, H, False), 0.92),
     ("per step, holes", model_sums(WORLD, H, True), None),
     ("per step, clipped", model_sums(OPPOSED, H, True, clip=1.2), 0.95),
-    ("per step, clipped hard", model_sums(FULL, H, True, clip=0.3), None),
     ("pooled", model_sums(FULL, H, True, pooled=True), 0.95),
     ("pooled, opposed", model_sums(OPPOSED, H, False, pooled=True), 0.99),
     ("pooled, clipped", model_sums(FULL, H, True, pooled=True, clip=1.0), 0.9),
-    ("pooled, clipped hard", model_sums(FULL, H, True, pooled=True, clip=0.1), 0.9),
 ]
 
 
@@ -238,35 +199,6 @@ def test_model_sums_are_enumerated(
         assert many.sensitivity(Relation.REPLACE_ONE, "l2") == bounds(many)[1]
 
 
-def test_several_chunks_are_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    first, second = bounds(model_sums(FULL, H, True)), bounds_1(PATHS[1])
-    monkeypatch.setattr(walks, "_CHUNK", 7)
-    assert bounds(model_sums(FULL, H, True)) == pytest.approx(first)
-    again = PathCounts(SUPPORT, INFORMS, START, H, POLICY, rewards=True)
-    assert bounds_1(again) == second
-
-
-def most_opposed(rows: Floats, starts: int = 20) -> float:
-    """The largest -cosine of two sums of rows that a search finds.
-
-    The best partner of a sum is the projection of its opposite to all sums.
-    """
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    units = rows[lengths[:, 0] > 0] / lengths[lengths[:, 0] > 0]
-    products = units @ units.T
-    found = -float(products.min())
-    for start in np.argsort(products, axis=None)[:starts]:
-        first = units[start // len(units)]
-        for _ in range(20):
-            weights, _ = nnls(units.T, -first)
-            second = units.T @ weights
-            if np.linalg.norm(second) < 1e-6:
-                break
-            second /= np.linalg.norm(second)
-            found, first = max(found, -float(first @ second)), second
-    return found
-
-
 @settings(max_examples=80, deadline=None)
 @given(
     seed=st.integers(0, 10**6),
@@ -280,8 +212,16 @@ def test_no_sums_oppose_each_other_more(seed: int, size: int, dimension: int, ti
     rows += tilt * np.linalg.norm(rows, axis=1, keepdims=True)
     theta = walks.opposed(np.vstack([rows, np.zeros((1, dimension))]))
     assert 0.0 <= theta <= 1.0
-    if rows.any():
-        assert most_opposed(rows) <= theta + 1e-9
+    units = [row / np.linalg.norm(row) for row in rows if row.any()]
+    first = units[0] if units else None
+    for _ in range(20 if units else 0):
+        # The best partner of a sum is the projection of its opposite to all sums.
+        second = np.transpose(units) @ nnls(np.transpose(units), -first)[0]
+        if np.linalg.norm(second) < 1e-6:
+            break
+        second /= np.linalg.norm(second)
+        assert -float(first @ second) <= theta + 1e-9
+        first = second
     weights = rng.random((200, size)) * (rng.random((200, size)) < 0.3)
     sums = weights @ rows
     lengths = np.linalg.norm(sums, axis=1)
@@ -310,15 +250,6 @@ def test_rows_without_a_common_side_can_be_opposite() -> None:
     assert walks.opposed(np.zeros((3, 2))) == 0.0
 
 
-def test_clipped_sums_that_cannot_oppose_each_other_are_close() -> None:
-    # Rewards say where a user was, and there all is about alike: hardly more than sqrt(2).
-    world = {**OPPOSED, "features": 0.1 * OPPOSED["features"]}
-    statistic = model_sums(world, H, True, pooled=True, clip=1.5)
-    zero, replace = bounds(statistic)
-    assert replace < 1.43 * zero
-    check_statistic(statistic, sample_of(2, 1, H), users=150, rounds=40, attained=0.95)
-
-
 # Paths.
 
 SUPPORT = np.array(
@@ -329,7 +260,8 @@ SUPPORT = np.array(
     ],
     dtype=bool,
 )
-INFORMS = SUPPORT & np.array([[[1, 1, 0], [0, 0, 0]], [[0, 1, 1], [1, 0, 1]], [[0, 0, 0], [1] * 3]])
+INFORMS = SUPPORT.copy()
+INFORMS[0, 1] = INFORMS[2, 0] = False
 START = np.array([True, True, False])
 POLICY = np.array([[0, 1, 0], [0, 0, 1], [1, 1, 1], [0, 1, 0]])
 PATHS = [
@@ -445,8 +377,8 @@ def test_invalid_steps_end_paths() -> None:
 
 
 def test_a_policy_that_teaches_nothing_has_a_release() -> None:
-    for support in (SUPPORT, 0 * SUPPORT):
-        statistic = PathCounts(support, 0 * SUPPORT, START, H, POLICY)
+    for support in (SUPPORT, SUPPORT & False):
+        statistic = PathCounts(support, SUPPORT & False, START, H, POLICY)
         assert statistic.layout.size == 1
         assert bounds(statistic) == bounds_1(statistic) == (1.0, 1.0)
         block = followers(PATHS[0])(np.random.default_rng(0), 20)
@@ -492,21 +424,7 @@ def test_many_steps_do_not_add_up_to_rounding_errors() -> None:
         assert np.linalg.norm(statistic.vectors(block), axis=1).max() <= clip
 
 
-# What is cut and what is dropped.
-
-
-def test_long_features_are_cut() -> None:
-    block = everyone(2, 1, 2)
-    for size in (3.0, 1e200):
-        long = {**OPPOSED, "features": size * OPPOSED["features"]}
-        long["reward_features"] = size * OPPOSED["reward_features"]
-        for pooled in (False, True):
-            statistic = model_sums(long, 2, True, pooled=pooled)
-            unit = model_sums(OPPOSED, 2, True, pooled=pooled)
-            assert np.allclose(statistic.vectors(block), unit.vectors(block), rtol=1e-12)
-            assert bounds(statistic) == pytest.approx(bounds(unit))
-    short = {**OPPOSED, "features": 0.2 * OPPOSED["features"]}
-    assert np.array_equal(model_sums(short, 2, False).features, short["features"])
+# What is dropped.
 
 
 def test_impossible_transitions_are_dropped() -> None:
@@ -661,7 +579,8 @@ def test_aggregates_equal_episodes(rewards: bool, horizon: int) -> None:
         assert np.allclose(statistic.total(counts), total)
         assert np.allclose(statistic.vectors(episodes).sum(axis=0), total)
     for informs in (WORLD["support"], WORLD["support"] & SUPPORT):
-        paths = PathCounts(WORLD["support"], informs, np.ones(S), horizon, policy, rewards=rewards)
+        everywhere = np.ones(S, dtype=bool)
+        paths = PathCounts(WORLD["support"], informs, everywhere, horizon, policy, rewards=rewards)
         total = paths.total(episodes)
         assert total.sum() > 0
         assert np.allclose(paths.total(occupancy), total)
@@ -669,8 +588,6 @@ def test_aggregates_equal_episodes(rewards: bool, horizon: int) -> None:
         other = Block(80, {**occupancy.arrays, "actions": 1 - policy}, aggregate=True)
         with pytest.raises(InvalidArgument, match="another policy"):
             paths.total(other)
-        with pytest.raises(InvalidArgument, match="another policy"):
-            paths.total(Block(80, {**occupancy.arrays, "actions": policy[:, :1]}, aggregate=True))
         with pytest.raises(InvalidArgument, match="aggregate block"):
             paths.total(counts)
     clipped = model_sums(WORLD, 3, rewards, clip=0.1)
@@ -679,8 +596,6 @@ def test_aggregates_equal_episodes(rewards: bool, horizon: int) -> None:
     wide = model_sums(WORLD, horizon, rewards, pooled=True, clip=1e3)
     assert not wide.clips
     assert np.allclose(wide.total(counts), wide.total(episodes))
-    with pytest.raises(InvalidArgument, match="aggregate block"):
-        wide.total(occupancy)
 
 
 def test_aggregates_drop_impossible_transitions() -> None:
@@ -691,76 +606,26 @@ def test_aggregates_drop_impossible_transitions() -> None:
     kept, all_of_them = np.asarray(counts["transitions"]).sum(axis=-1), more.sum(axis=-1)
     rewards = np.asarray(counts["rewards"]) * all_of_them / np.maximum(kept, 1)
     wild = Block(30, {"transitions": more, "rewards": rewards}, aggregate=True)
-    for statistic in (
-        model_sums(WORLD, 2, True),
-        model_sums(WORLD, 2, True, pooled=True),
-    ):
-        assert np.allclose(statistic.total(wild), statistic.total(counts))
+    statistic = model_sums(WORLD, 2, True, pooled=True)
+    assert np.allclose(statistic.total(wild), statistic.total(counts))
 
 
 # Small worlds and refusals.
 
 
-def test_the_smallest_worlds() -> None:
-    one = {
-        "features": np.zeros((1, 1, 1, 1)),
-        "mean": np.ones((1, 1, 1)),
-        "support": np.ones((1, 1, 1), dtype=bool),
-        "reward_features": np.ones((1, 1, 1)),
-    }
-    block = everyone(1, 1, 1)
-    # One step: v v' = 1 and r v in [0, 1].
-    for pooled in (False, True):
-        statistic = model_sums(one, 1, True, pooled=pooled)
-        assert bounds(statistic) == pytest.approx((math.sqrt(2.0), math.sqrt(2.0)))
-        assert check_extent(statistic, block) == pytest.approx((1.0, 1.0))
-        with pytest.raises(InvalidArgument, match="nothing to learn"):
-            bounds(model_sums(one, 1, False, pooled=pooled))
-    # Nothing follows the only step, and a release of nothing still has its noise.
+def test_a_release_of_nothing_has_its_noise() -> None:
+    # Nothing follows the only step.
     alone = model_sums(OPPOSED, 1, False)
     assert bounds(alone)[0] > 0
     assert not alone.vectors(everyone(2, 1, 1)).any()
     # The last step is not paid for twice.
     assert bounds(model_sums(OPPOSED, 2, False))[0] == bounds(alone)[0]
-    path = PathCounts(
-        one["support"], one["support"], [True], 1, np.zeros((1, 1), int), rewards=True
-    )
-    assert bounds(path) == (math.sqrt(2.0), math.sqrt(2.0))
+    nothing = {**OPPOSED, "features": 0.0 * OPPOSED["features"]}
+    with pytest.raises(InvalidArgument, match="nothing to learn"):
+        bounds(model_sums(nothing, 1, False))
 
 
-def test_refusals() -> None:
-    for name, value in (
-        ("clip", 0.0),
-        ("clip", math.nan),
-        ("horizon", 0),
-        ("horizon", 2.5),
-        ("features", WORLD["features"][0]),
-        ("features", np.nan * WORLD["features"]),
-        ("mean", np.inf * np.ones((S, A, S))),
-        ("mean", np.full((S, A, S), 1e7)),
-        ("mean", WORLD["mean"][0]),
-        ("support", WORLD["support"][0]),
-        ("support", 0 * WORLD["support"]),
-        ("reward_features", np.zeros((S, A))),
-        ("reward_features", np.full((S, A, 1), np.inf)),
-    ):
-        with pytest.raises(InvalidArgument):
-            ModelSums(**{**WORLD, "horizon": H, name: value})
-    paths = {"support": SUPPORT, "informs": INFORMS, "start": START, "horizon": H, "policy": POLICY}
-    for name, value in (
-        ("support", SUPPORT[0]),
-        ("informs", INFORMS[0]),
-        ("start", START[:2]),
-        ("start", 0 * START),
-        ("horizon", H + 1),
-        ("horizon", 0),
-        ("policy", POLICY[:2]),
-        ("policy", POLICY + 1),
-        ("policy", POLICY - 1),
-        ("policy", POLICY + 0.4),
-    ):
-        with pytest.raises(InvalidArgument):
-            PathCounts(**{**paths, name: value})
+def test_blocks_of_other_shapes_are_refused() -> None:
     wrong = Block(1, {name: np.zeros((1, H)) for name in ("states", "actions", "rewards")})
     for statistic in (model_sums(WORLD, H, True), PATHS[0]):
         with pytest.raises(InvalidArgument, match="states"):

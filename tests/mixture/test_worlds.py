@@ -5,18 +5,16 @@ import numpy as np
 import pytest
 
 import tacit
+from research.worlds.mixture import mixture_from_tabular
 from tacit import InvalidArgument
 from tacit.mixture import (
     MixtureSpec,
     MixtureWorld,
     hard_mixture,
-    mixture_from_tabular,
     mixture_of_models,
 )
 from tacit.registry import build_world
-from tacit.tabular.spec import FiniteSpec
 from tests.tabular.families import (
-    MIXTURE,
     drawn_worlds,
     parts,
     refuses,
@@ -27,18 +25,11 @@ from tests.tabular.families import (
 # Worlds.
 
 
-def test_it_says_what_it_is():
-    world = MIXTURE.random(11)
-    assert world.name == "mixture"
-    assert repr(world) == "<MixtureWorld 'mixture': 3 states, 2 actions, 3 steps>"
-    arrays = (
-        *(world.transition_features, world.weights, world.rewards, world.coordinates),
-        world.model.transitions,
-    )
-    for array in arrays:
-        assert not array.flags.writeable
+def test_arrays_are_read_only_copies():
     made = parts(11)
     world = MixtureWorld(**made)
+    for array in (world.transition_features, world.weights, world.rewards, world.model.transitions):
+        assert not array.flags.writeable
     made["transition_features"][:] = 0.0
     assert (world.transition_features > 0).all()
 
@@ -51,26 +42,20 @@ GOOD = {
 }
 BROKEN = np.array(GOOD["transition_features"])
 BROKEN[0, 1, 1, 0] = np.inf
-SHORT = np.array(GOOD["transition_features"])
-SHORT[1, 0, 1] = 0.0
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (
-            {"transition_features": [[1.0]]},
-            r"transition_features must have shape \(S, A, d, S\), got \(1, 1\)",
-        ),
-        ({"transition_features": np.zeros((2, 2, 3, 1))}, "transition_features must have shape"),
+        ({"transition_features": [[1.0]]}, "transition_features must be finite, of shape"),
+        ({"transition_features": np.zeros((2, 2, 3, 1))}, "transition_features must be finite"),
         ({"transition_features": [[[["a"]]]]}, "transition_features must be an array of numbers"),
+        ({"transition_features": BROKEN}, "transition_features must be finite"),
         (
-            {"transition_features": BROKEN},
-            "transition_features at state 0, action 1 must be finite, but entry 1, 0 is inf",
+            {"weights": [[0.25, 0.75]] * 2},
+            r"weights must be finite, of shape \(3, 2\)",
         ),
-        ({"weights": [0.25, 0.75]}, r"weights must have shape \(1 or 3, 2\), got \(2,\)"),
-        ({"weights": [[0.25, 0.75]] * 2}, r"weights must have shape \(1 or 3, 2\), got \(2, 2\)"),
-        ({"weights": [[0.25, np.nan]]}, "weights at step 0 must be finite, but entry 1 is nan"),
+        ({"weights": [[0.25, np.nan]]}, "weights must be finite"),
         (
             {"weights": [[0.25, 0.75], [0.5, 0.5], [0.25, 0.5]]},
             "<transition_features, weights> at step 2, state 0, action 0 must be probabilities "
@@ -78,71 +63,32 @@ SHORT[1, 0, 1] = 0.0
         ),
         (
             {"weights": [[1.25, -0.25]]},
-            "<transition_features, weights> at step 0, state 0, action 0 must be probabilities, "
-            "but entry 1 is -0.25",
-        ),
-        (
-            {"transition_features": SHORT},
-            "step 0, state 1, action 0 must be probabilities with sum 1, but the sum is 0.25",
-        ),
-        (
-            {"rewards": [[0.0, 1.0]]},
-            r"rewards must have shape \(1 or 3, 2, 2\), got \(1, 2\)",
+            "<transition_features, weights> at step 0, state 0, action 0 must be probabilities "
+            ".*-0.25",
         ),
         (
             {"rewards": [[[0.0, 0.5], [1.0, np.nan]]]},
             r"rewards at step 0, state 1, action 1 must be in \[0, 1\], got nan",
         ),
-        ({"rewards": [[[0.0, 1.5], [1.0, 0.5]]]}, "step 0, state 0, action 1 must be in .* 1.5"),
-        ({"reward_features": np.zeros((2, 2))}, r"reward_features must have shape \(2, 2, m\)"),
-        (
-            {"reward_features": np.full((2, 2, 1), np.nan)},
-            "reward_features at state 0, action 0 must be finite, but entry 0 is nan",
-        ),
-        (
-            {"reward_features": np.ones((2, 2, 1))},
-            "rewards at step 0, state 0, action 0 must be <reward_features, omega> for an omega "
-            "of that step, but the nearest is 0.5 and not 0",
-        ),
+        ({"reward_features": np.zeros((2, 2))}, "reward_features must be finite, of shape"),
+        ({"reward_features": np.ones((2, 2, 1))}, "rewards must be <reward_features, omega>"),
         ({"known_rewards": False}, "reward_features must be given where known_rewards is False"),
-        ({"center": [0.5]}, r"center must be 2 finite numbers, .* got shape \(1,\)"),
-        ({"directions": np.eye(3)}, r"directions must be .* shape \(2, k\), got shape \(3, 3\)"),
-        ({"radius": "wide"}, "radius must be a number > 0 and finite, got 'wide'"),
-        ({"radius": float("nan")}, "radius must be a number > 0 and finite, got nan"),
+        ({"center": [0.5]}, r"center must be finite, of shape \(2\), got \(1,\)"),
+        ({"directions": np.eye(3)}, "directions must be finite, of shape"),
+        ({"radius": float("nan")}, "radius must be > 0 and finite, got nan"),
         (
             {"center": [0.5, 0.5], "directions": [[1.0], [1.0]]},
-            r"weights at step 0 must be center \+ directions @ eta for some eta, but the nearest "
-            "differ by 0.25",
+            r"weights at step 0 must be center \+ directions @ eta, but the nearest differ by 0.25",
         ),
         (
             {"weights": [[0.5, 0.5], [0.25, 0.75], [1.0, 0.0]], "center": [0.5, 0.5]}
             | {"directions": [[1.0], [-1.0]], "radius": 0.4},
             r"weights at step 2 must be center .* radius = 0.4, but \|eta\| is 0.5",
         ),
-        ({"radius": 0.5}, r"weights at step 0 .* \|eta\| is 0.790569"),
     ],
 )
 def test_mistakes_are_named(arguments, message):
     refuses(MixtureWorld, GOOD, arguments, message)
-
-
-def test_rounding_is_forgiven():
-    """Rows that are right to nine digits become exact probabilities."""
-    almost = 1.0 + 1e-12
-    world = MixtureWorld(**GOOD | {"weights": [[almost, 1.0 - almost]]})
-    assert (world.model.transitions >= 0).all()
-    assert (world.model.transitions.sum(axis=-1) == 1).all()
-
-
-@pytest.mark.parametrize("directions", [[[1.0], [-1.0]], [[2.0, 1.0], [-2.0, -1.0]], np.eye(2)])
-def test_coordinates_make_the_weights(directions):
-    """Also where directions are neither orthonormal nor independent; then they are the shortest."""
-    world = MixtureWorld(**GOOD, center=[0.5, 0.5], directions=directions)
-    np.testing.assert_allclose(
-        world.spec.center + world.coordinates @ world.spec.directions.T, world.weights
-    )
-    shortest = np.linalg.pinv(np.array(directions)) @ [-0.25, 0.25]
-    np.testing.assert_allclose(world.coordinates[0], shortest, atol=1e-12)
 
 
 @pytest.mark.parametrize("steps", [1, 3])
@@ -164,30 +110,13 @@ def test_what_an_agent_may_know():
     options = {"reward_features": np.eye(6).reshape(3, 2, 6), "start": [0.5, 0.5, 0.0]}
     world = MixtureWorld(**parts(14), **options)
     spec = world.spec
-    assert isinstance(spec, FiniteSpec)
-    assert (spec.states, spec.actions, spec.horizon) == (3, 2, 3)
     assert (spec.dimension, spec.free, spec.radius) == (4, 4, 2.0)
-    assert (spec.center == 0).all()
     assert (spec.directions == np.eye(4)).all()
-    assert (spec.reward_values, spec.start) == ((0.0, 1.0), (0.5, 0.5, 0.0))
     assert (spec.known_rewards == world.model.mean_rewards).all()
-    assert (spec.transition_features == world.transition_features).all()
-    for name in ("transition_features", "reward_features", "known_rewards", "center", "directions"):
-        assert not getattr(spec, name).flags.writeable
     untold = MixtureWorld(**parts(14), **options, known_rewards=False).spec
-    assert untold != spec
-    assert replace(spec, known_rewards=None) == untold
+    assert replace(spec, known_rewards=None) == untold != spec
     # Large features are shared and not copied.
     assert spec.transition_features is world.transition_features
-
-
-def test_only_arrays_that_cannot_change_are_shared():
-    features = np.ones((1, 1, 2, 1))
-    view = features[:]
-    view.setflags(write=False)
-    spec = MixtureSpec(**SMALL | {"transition_features": view})
-    features[:] = 5.0
-    assert (spec.transition_features == 1).all()
 
 
 SMALL = {
@@ -204,14 +133,10 @@ SMALL = {
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"actions": 2}, r"transition_features must have shape \(1, 2, d, 1\), got \(1, 1, 2, 1\)"),
-        ({"transition_features": [[[[np.nan]]]]}, "transition_features at state 0, action 0 must"),
+        ({"actions": 2}, r"transition_features must be finite, of shape \(1, 2, \?, 1\)"),
         ({"known_rewards": None}, "reward_features and known_rewards must not both be None"),
-        ({"known_rewards": [[0.5]]}, r"known_rewards must have shape \(1 or 2, 1, 1\)"),
-        ({"known_rewards": [[[1.5]]]}, r"known_rewards must be in \[0, 1\]"),
         ({"known_rewards": [[[np.nan]]]}, r"known_rewards must be in \[0, 1\]"),
-        ({"radius": True}, "radius must be a number > 0"),
-        ({"horizon": 0}, "horizon"),
+        ({"radius": True}, "radius must be > 0"),
     ],
 )
 def test_mistakes_in_specs_are_named(arguments, message):
@@ -232,34 +157,7 @@ def test_a_tabular_world_is_a_mixture():
     assert (np.einsum("sait,hi->hsat", world.transition_features, world.weights) == P).all()
     rewards = np.einsum("sam,hm->hsa", world.reward_features, world.reward_weights)
     np.testing.assert_allclose(rewards, tabular.model.mean_rewards, atol=1e-12)
-    # Whatever the coordinates, probabilities of every state and action add up to 1.
-    np.testing.assert_allclose(spec.directions.T @ spec.directions, np.eye(24), atol=1e-12)
-    any_weights = spec.center + spec.directions @ np.random.default_rng(0).normal(size=24)
-    sums = np.einsum("sait,i->sa", spec.transition_features, any_weights)
-    np.testing.assert_allclose(sums, 1.0)
-    told = mixture_from_tabular(tabular, known_rewards=True).spec.known_rewards
-    assert (told == tabular.model.mean_rewards).all()
-
-
-def test_tabular_worlds_without_chance_and_with_steps_fit_too():
-    rng = np.random.default_rng(1)
-    P = np.eye(3)[rng.integers(3, size=(4, 3, 2))]
-    tabular = tacit.tabular.TabularWorld(P, rng.random((4, 3, 2)), 4)
-    world = mixture_from_tabular(tabular)
-    assert not world.spec.stationary_transitions
-    assert not world.spec.stationary_rewards
-    np.testing.assert_allclose(np.linalg.norm(world.coordinates, axis=1), world.spec.radius)
     assert world.optimal_value == tabular.optimal_value
-
-
-def test_tabular_worlds_that_do_not_fit_are_refused():
-    with pytest.raises(InvalidArgument, match=r"80 states and 2 actions.* 12,800 features.* bytes"):
-        mixture_from_tabular(tacit.tabular.riverswim(states=80))
-    one = tacit.tabular.TabularWorld([[[1.0], [1.0]]], [[0.0, 1.0]], 2)
-    with pytest.raises(InvalidArgument, match="at least 2 states"):
-        mixture_from_tabular(one)
-    with pytest.raises(InvalidArgument, match="known_rewards must be True or False, got 1"):
-        mixture_from_tabular(tacit.tabular.riverswim(), known_rewards=1)
 
 
 BUILT_IN = {
@@ -317,10 +215,6 @@ def test_what_is_public_of_the_weights_holds_and_leaves_no_doubt_of_sums(world):
     k = spec.free
     assert k == spec.dimension - 1
     np.testing.assert_allclose(spec.directions.T @ spec.directions, np.eye(k), atol=1e-12)
-    np.testing.assert_allclose(
-        spec.center + world.coordinates @ spec.directions.T, world.weights, atol=1e-12
-    )
-    assert (np.linalg.norm(world.coordinates, axis=1) < spec.radius).all()
     # Whatever the coordinates, rows add up to 1; and each changes the probabilities in its way.
     any_weights = spec.center + spec.directions @ np.random.default_rng(0).normal(size=k)
     np.testing.assert_allclose((any_weights @ spec.transition_features).sum(axis=-1), 1.0)
@@ -336,8 +230,7 @@ def test_simulated_returns_have_the_exact_mean(world):
 
 
 @pytest.mark.parametrize(
-    ("dimension", "horizon", "per_step", "gap"),
-    [(5, 6, False, 0.03), (5, 6, True, 0.03), (2, 2, False, 0.5), (4, 9, True, 0.02)],
+    ("dimension", "horizon", "per_step", "gap"), [(5, 6, False, 0.03), (4, 9, True, 0.02)]
 )
 def test_hard_mixture(dimension, horizon, per_step, gap):
     world = hard_mixture(dimension, horizon, per_step, gap, seed=7)
@@ -375,9 +268,6 @@ def test_hard_mixture_depends_on_the_seed():
     found = [hard_mixture(seed=seed, per_step=True) for seed in range(20)]
     assert len({world.spec for world in found}) == 20
     assert len({tuple(world.weights.ravel().tolist()) for world in found}) == 20
-    best = {int(hard_mixture(seed=seed).optimal_policy.actions[0, 0]) for seed in range(40)}
-    assert len(best) > 10
-    assert hard_mixture(seed=3).spec == hard_mixture(seed=3).spec
     assert len(np.unique(found[0].weights, axis=0)) > 1
 
 
@@ -412,38 +302,18 @@ def test_mixtures_of_models_are_accepted(sizes):
         assert sorted(rewards[:, 0].tolist()) == [0.0] * (len(rewards) - 1) + [1.0]
 
 
-def test_mixtures_of_models_depend_on_the_seed_alone():
-    for sizes in ({}, {"dimension": 2, "states": 12}):
-        first, again, other = (mixture_of_models(**sizes, seed=seed) for seed in (0, 0, 1))
-        assert first.spec == again.spec != other.spec
-        assert (first.weights == again.weights).all()
-    # Told or not, the world is the same.
-    untold = mixture_of_models(known_rewards=False)
-    assert (untold.model.transitions == mixture_of_models().model.transitions).all()
-    heaviest = {int(mixture_of_models(seed=seed).weights.argmax()) for seed in range(8)}
-    assert len(heaviest) > 1
-
-
 @pytest.mark.parametrize(
     ("make", "message"),
     [
         (lambda: hard_mixture(seed=-1), "seed must be an integer >= 0, got -1"),
-        (lambda: hard_mixture(dimension=1), "dimension must be >= 2, got 1"),
+        (lambda: hard_mixture(dimension=1), "dimension must be an integer >= 2, got 1"),
         (lambda: hard_mixture(dimension=10**9), "bytes"),
-        (lambda: hard_mixture(horizon=1), "horizon must be >= 2, got 1"),
-        (
-            lambda: hard_mixture(gap=0.05),
-            r"gap must be a number in \(0, 0.0416667\] at dimension=5",
-        ),
-        (lambda: hard_mixture(gap=0.0), "gap must be a number in .* got 0.0"),
-        (lambda: hard_mixture(gap=float("nan")), "gap must be a number in .* got nan"),
-        (lambda: hard_mixture(gap="small"), "gap must be a number in .* got 'small'"),
+        (lambda: hard_mixture(gap=0.05), r"gap is 0.05, but must be in \(0, 0.0416667\]"),
+        (lambda: hard_mixture(gap="small"), "gap is 'small'"),
         (lambda: hard_mixture(per_step="no"), "per_step must be True or False, got 'no'"),
-        (lambda: hard_mixture(known_rewards=1), "known_rewards must be True or False, got 1"),
-        (lambda: mixture_of_models(dimension=1), "dimension must be >= 2, got 1"),
         (
             lambda: mixture_of_models(dimension=2, states=90, actions=2),
-            "no world with dimension=2, .* was found .* take four actions",
+            "in no world with dimension=2, .* take four actions",
         ),
     ],
 )

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 import tacit
+from research.worlds.mixture import mixture_from_tabular
 from tacit import InvalidArgument
 from tacit.linear import LinearWorld, linear_from_tabular
-from tacit.mixture import MixtureWorld, mixture_from_tabular
+from tacit.mixture import MixtureWorld
 from tacit.tabular.policy import Policy
 
 

@@ -28,9 +28,9 @@ def test_docstrings_have_the_headings(build):
     ("given", "message"),
     [
         ({"dimension": 1.5}, "dimension must be an integer"),
-        ({"states": 1}, "states must be >= 2, got 1"),
-        ({"actions": 1}, "actions must be >= 2, got 1"),
-        ({"horizon": 1}, "horizon must be >= 2, got 1"),
+        ({"states": 1}, "states must be (an integer )?>= 2, got 1"),
+        ({"actions": 1}, "actions must be (an integer )?>= 2, got 1"),
+        ({"horizon": 1}, "horizon must be (an integer )?>= 2, got 1"),
         ({"seed": 0.5}, "seed must be an integer >= 0, got 0.5"),
         ({"states": 10**5}, "bytes|<= 100"),
     ],

@@ -5,42 +5,35 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tacit.continuous.kernel_features import kernel_features, public_states, ridge_fit
 from tacit.continuous.policy import QPolicy
-from tacit.continuous.statistics import finite_array, steps_of, vectors_by_part
+from tacit.continuous.statistics import steps_of, vectors_by_part
 from tacit.numerics.regression import helmert
-from tacit.privacy.budget import Relation
 from tacit.privacy.standard import GramCross
-from tacit.privacy.statistic import Block, Floats, Layout, Statistic
-from tacit.privacy.validation import positive
+from tacit.privacy.statistic import Block, Floats
 
 if TYPE_CHECKING:
     from tacit.continuous.features import FeatureMap
     from tacit.continuous.spec import SimulatedSpec
 
 
-@dataclass(frozen=True, eq=False)
-class TargetedMoves(Statistic):
+@dataclass(frozen=True, eq=False, kw_only=True)
+class TargetedMoves(GramCross):
     """Sums over a user's steps of p p' and p q, for a public function U of the next state.
 
     With z the features of a state, p = z(s) @ inputs[a] (k numbers) is what the models say of U
     along the directions in which weights are unknown, and q = U(s') - z(s) @ means[a] the target,
-    U(s') = (r(s') + discount z(s') @ values) / unit. Parts are ``gram`` (k, k) and ``cross``
-    (k, 1), with weight sqrt(2) / ``most``. Where it is known which states are ends, U is the reward
-    alone there; elsewhere a step into an end does not count.
-
-    Both sums of a user are multiplied by min(1, clip / sum_t (|p_t|^2 + q_t^2 / most^2)).
+    U(s') = (r(s') + discount z(s') @ values) / unit. Where it is known which states are ends, U is
+    the reward alone there; elsewhere a step into an end does not count.
 
     Formal guarantees:
-        Sensitivity sqrt(2) clip, and clip against zero, by the trajectory clip of
-        :class:`~tacit.GramCross`: sums of y y' with y = (p, q / most) are positive semi-definite
-        with trace at most clip, so that two of them are at most sqrt(2) clip apart. Attained by
-        users whose p are orthogonal, with q = 0.
+        Sensitivity sqrt(2) tau, and tau against zero, by the trajectory clip of
+        :class:`~tacit.GramCross`. Attained by users whose p are orthogonal, with q = 0.
     """
 
     spec: SimulatedSpec
@@ -50,33 +43,6 @@ class TargetedMoves(Statistic):
     values: Floats  # (m,)
     discount: float
     unit: float
-    most: float
-    clip: float
-    name = "targeted moves"
-
-    def __post_init__(self) -> None:
-        A, m = self.spec.actions, self.features.size
-        shape = np.shape(self.inputs)
-        wanted = {"inputs": (A, m, shape[-1]), "means": (A, m), "values": (m,)}
-        for name, size in wanted.items():
-            object.__setattr__(self, name, finite_array(name, getattr(self, name), *size))
-        for name in ("unit", "most", "clip"):
-            object.__setattr__(self, name, positive(name, getattr(self, name)))
-
-    @cached_property
-    def moments(self) -> GramCross:
-        """Sums of p p' and p q."""
-        k, weight = self.inputs.shape[2], math.sqrt(2.0) / self.most
-        return GramCross(k, 1, self.spec.horizon, weight, self.clip)
-
-    @property
-    def layout(self) -> Layout:
-        """``gram`` and ``cross``."""
-        return self.moments.layout
-
-    def l2(self, relation: Relation) -> float:
-        """Sensitivity, as the class derives it."""
-        return self.moments.l2(relation)
 
     def vectors(self, block: Block) -> Floats:
         """One dense vector per user."""
@@ -101,7 +67,7 @@ class TargetedMoves(Statistic):
         ahead = self.spec.rewards(steps.states[:, 1:]) + self.discount * (there @ self.values)
         q = (ahead / self.unit - expected)[..., np.newaxis]
         arrays = {"p": np.where(counts, p, 0.0), "q": np.where(counts, q, 0.0)}
-        return self.moments.vectors(Block(block.users, arrays))
+        return super().vectors(Block(block.users, arrays))
 
 
 class VectorTargets:
@@ -111,8 +77,6 @@ class VectorTargets:
     reward and value is a mean over public draws at public states, fitted to z, so that it is known
     at every user's state without asking a simulator.
     """
-
-    radius = 1.0
 
     def __init__(self, spec: SimulatedSpec) -> None:
         self.spec, self.free = spec, spec.mixed - 1
@@ -130,7 +94,7 @@ class VectorTargets:
                 self._paid[:, a, i] = spec.rewards(drawn).mean(axis=1)
                 over = spec.ended(drawn)[..., np.newaxis]
                 self._next[:, a, i] = np.where(over, 0.0, self.features(drawn)).mean(axis=1)
-        self.statistic = partial(TargetedMoves, spec, self.features)
+        self.statistic = partial(TargetedMoves, spec=spec, features=self.features)
 
     def plan(
         self,
@@ -183,13 +147,15 @@ class VectorTargets:
         spec = self.spec
         x, base = self._directed(v)
         unit = max(float(np.sqrt((x**2).sum(axis=-1).mean())), 1e-9)
-        inputs = np.einsum("mn,nak->amk", self._fit, x) / unit
-        means = np.einsum("mn,na->am", self._fit, base) / unit
+        # In one order: how products are rounded depends on it, and a save keeps one only.
+        inputs = np.ascontiguousarray(np.einsum("mn,nak->amk", self._fit, x) / unit)
+        means = np.ascontiguousarray(np.einsum("mn,na->am", self._fit, base) / unit)
         # How far a draw is from what was expected of it, at some states.
         drawn = spec.drawn(self.points[:: max(1, len(self.points) // 50)], 0, 0)
         later = np.where(spec.ended(drawn), 0.0, self.features(drawn) @ v)
         ahead = spec.rewards(drawn) + spec.discount * later
         most = max(float(ahead.std(axis=1).mean()), float(base.std(axis=1).mean()), unit) / unit
-        clip = share * 2.0 * spec.horizon
-        scales = {"discount": spec.discount, "unit": unit, "most": most, "clip": clip}
-        return {"inputs": inputs, "means": means, "values": v, **scales}
+        sizes = {"rows": self.free, "columns": 1, "steps": spec.horizon}
+        scales = {"weight": math.sqrt(2.0) / most, "tau": 2.0 * share * spec.horizon}
+        scales |= {"discount": spec.discount, "unit": unit}
+        return {**sizes, **scales, "inputs": inputs, "means": means, "values": v}

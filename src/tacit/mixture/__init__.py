@@ -1,14 +1,12 @@
 """Linear mixture MDPs: transitions that mix known features by unknown weights."""
 
-from tacit.mixture.sampled_spec import SampledSpec
-from tacit.mixture.spec import MixtureSpec
-from tacit.mixture.worlds import MixtureWorld, hard_mixture, mixture_from_tabular, mixture_of_models
+from tacit.mixture.spec import MixtureSpec, SampledSpec
+from tacit.mixture.worlds import MixtureWorld, hard_mixture, mixture_of_models
 
 __all__ = [
     "MixtureSpec",
     "MixtureWorld",
     "SampledSpec",
     "hard_mixture",
-    "mixture_from_tabular",
     "mixture_of_models",
 ]

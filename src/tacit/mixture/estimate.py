@@ -1,9 +1,4 @@
-"""Estimators of linear mixtures: regressions on noisy sums of features, or on noisy counts.
-
-P V = p0 V + phi' w with phi = x V: of the features psi of a mixture, p0 is the known part (at the
-public centre of the weights), x the rest (along the directions in which they are unknown), and w
-are the unknown coordinates, in units of the features' scale.
-"""
+"""Estimators of linear mixtures: regressions on noisy sums of features, or on noisy counts."""
 
 from __future__ import annotations
 
@@ -14,11 +9,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from tacit.data.sizes import Floats, check_bytes
 from tacit.mixture.statistics import ModelSums, PathCounts
 from tacit.numerics.regression import BlockSums, positive_part
+from tacit.privacy.statistic import Bools, Floats
 
 if TYPE_CHECKING:
     from tacit.mixture.spec import MixtureSpec
@@ -34,67 +28,6 @@ _BONUS = 0.3
 _REWARD_VARIANCE = 0.25
 # <v, e - p> has at most |v|^2 times this variance, twice that of a reward.
 _MODEL_VARIANCE = 0.5
-# So many numbers are multiplied at a time, half a megabyte.
-_CACHED = 1 << 16
-
-
-@dataclass(frozen=True)
-class PublicFeatures:
-    """Public part of a mixture, in the form that models need."""
-
-    features: Floats  # x, (S, A, k, S), of Frobenius norm at most 1
-    mean: Floats  # p0, (S, A, S)
-    scale: float  # true features along the directions are ``scale`` times x
-    radius: float  # |eta| is at most this; w = scale eta
-    horizon: int  # steps of an episode
-    support: NDArray[np.bool_]  # which transitions are possible under some weights, (S, A, S)
-    # (S, A, m), in units of their largest norm, where rewards are unknown
-    reward_features: Floats | None
-
-    @classmethod
-    def of(cls, spec: MixtureSpec) -> PublicFeatures:
-        """Features along the directions, in units of their largest norm, and p0 at the centre."""
-        S, A = spec.states, spec.actions
-        check_bytes("features along the directions", (S, A, spec.free, S))
-        along = np.ascontiguousarray(
-            np.einsum("sadt,dk->sakt", spec.transition_features, spec.directions, optimize=True)
-        )
-        mean = np.einsum("sadt,d->sat", spec.transition_features, spec.center, optimize=True)
-        scale = max(float(np.sqrt((along**2).sum(axis=(2, 3)).max())), 1e-12)
-        along /= scale
-        support = np.abs(spec.transition_features).sum(axis=2) > 0
-        paying = spec.reward_features if spec.known_rewards is None else None
-        if paying is not None:
-            paying = paying / max(float(np.sqrt((paying**2).sum(axis=2).max())), 1e-12)
-        return cls(along, mean, scale, spec.radius, spec.horizon, support, paying)
-
-    @property
-    def free(self) -> int:
-        """Number of unknown coordinates, k."""
-        return int(self.features.shape[2])
-
-    @cached_property
-    def informs(self) -> NDArray[np.bool_]:
-        """Transitions that depend on the weights, (S, A, S)."""
-        return np.asarray(np.abs(self.features).sum(axis=2) > 0)
-
-    def apply(self, values: Floats) -> tuple[Floats, Floats]:
-        """For value functions (j, S): p0 V as (j, S, A) and x V as (j, S, A, k).
-
-        The features are read once for all of them, in blocks that stay in the cache: as one
-        product of a tall and a narrow matrix it is several times slower.
-        """
-        S, A, k, _ = self.features.shape
-        flat, inputs = self.features.reshape(-1, S), np.empty((len(values), S * A * k))
-        rows = max(1, _CACHED // S)
-        if len(values) == 1:
-            np.matmul(flat, values[0], out=inputs[0])
-        else:
-            for first in range(0, len(flat), rows):
-                block = slice(first, first + rows)
-                np.matmul(values, flat[block].T, out=inputs[:, block])
-        base = values @ self.mean.reshape(-1, S).T
-        return base.reshape(-1, S, A), inputs.reshape(-1, S, A, k)
 
 
 class NoisyRegression:
@@ -135,7 +68,7 @@ class NoisyRegression:
 class MixtureModel:
     """P V = p0 V + phi' w with widths, and rewards; of every step, or one for all."""
 
-    public: PublicFeatures
+    spec: MixtureSpec
     fits: Sequence[NoisyRegression]
     reward_fits: Sequence[RewardFit]
     relative: bool  # whether variances are in units of the values' range
@@ -144,32 +77,18 @@ class MixtureModel:
         """Means and widths at a step, both (S, A)."""
         return self.reward_fits[min(step, len(self.reward_fits) - 1)]
 
-    def next_values(
-        self, step: int, values: Floats, wide: int | None = None
-    ) -> tuple[Floats, Floats]:
-        """P V and its widths, (j, S, A), for value functions V (j, S); phi = x V is line 7.
+    def next_value(self, step: int, V: Floats) -> Floats:
+        """P V, (S, A), for values V (S,), of which a constant is known."""
+        low, high = float(V.min()), float(V.max())
+        middle = (high + low) / 2.0
+        return np.clip(self.probabilities(step) @ (V - middle) + middle, low, high)
 
-        Values are centred, as P of a constant is known. Only the first ``wide`` have widths: the
-        others do not cost another reading of the features.
-        """
-        fit = self.fits[min(step, len(self.fits) - 1)]
-        wide = len(values) if wide is None else wide
-        low, high = values.min(axis=1), values.max(axis=1)
-        middles = (high + low) / 2.0
-        centred = values - middles[:, np.newaxis]
-        base, inputs = self.public.apply(centred[:wide])
-        means, widths = [], []
-        for j in range(len(values)):
-            if j >= wide:
-                mean = self.probabilities(step) @ centred[j]
-                widths.append(np.zeros(mean.shape))
-            else:
-                half = max(float(np.abs(centred[j]).max()), 1e-9)
-                mean = base[j] + inputs[j] @ fit.weights
-                variance = _MODEL_VARIANCE * half**2 if self.relative else 1.0
-                widths.append(fit.width(inputs[j], variance))
-            means.append(np.clip(mean + middles[j], low[j], high[j]))
-        return np.array(means), np.array(widths)
+    def width(self, step: int, V: Floats) -> Floats:
+        """Width of P V, (S, A); phi = x V is line 7."""
+        fit, x = self.fits[min(step, len(self.fits) - 1)], self.spec.along[0]
+        middle, half = (V.max() + V.min()) / 2.0, max(float(V.max() - V.min()) / 2.0, 1e-9)
+        phi = (x.reshape(-1, len(V)) @ (V - middle)).reshape(x.shape[:3])
+        return fit.width(phi, _MODEL_VARIANCE * half**2 if self.relative else 1.0)
 
     def probabilities(self, step: int) -> Floats:
         """Estimated transitions (S, A, S); rows need not be distributions."""
@@ -177,33 +96,16 @@ class MixtureModel:
 
     @cached_property
     def _estimated(self) -> list[Floats]:
-        return [self.public.mean + fit.weights @ self.public.features for fit in self.fits]
+        return [self.spec.mean + fit.weights @ self.spec.along[0] for fit in self.fits]
 
 
 @dataclass(frozen=True, eq=False)
-class MixtureEstimator:
-    """Configuration of an estimator: a query, sums of its releases, and a model of them."""
+class SumEstimator:
+    """Regressions on sums about next states themselves, which serve every value function."""
 
     spec: MixtureSpec
-    public: PublicFeatures
     stationary: bool  # one vector of weights for all steps
     scale: float  # of widths
-
-    def _known_rewards(self) -> list[RewardFit] | None:
-        known = self.spec.known_rewards
-        return None if known is None else [(means, np.zeros(means.shape)) for means in known]
-
-    @property
-    def _varphi(self) -> Floats:
-        """Reward features, where rewards are unknown."""
-        assert self.public.reward_features is not None  # noqa: S101
-        return self.public.reward_features
-
-
-class SumEstimator(MixtureEstimator):
-    """Regressions on next states themselves, which serve every value function."""
-
-    multiple = 4.0  # users of the first block, in standard deviations of a sum's noise
 
     @property
     def pooled(self) -> bool:
@@ -216,16 +118,12 @@ class SumEstimator(MixtureEstimator):
 
     @cached_property
     def _statistics(self) -> tuple[ModelSums, ModelSums]:
-        public = self.public
-        tables = public.features, public.mean, public.support
-        known = *tables, public.horizon, public.reward_features, self.pooled
+        spec = self.spec
+        tables = spec.along[0], spec.mean, spec.support
+        known = *tables, spec.horizon, spec.paying, self.pooled
         whole = ModelSums(*known)
         clip = whole.typical * (1.0 if self.pooled else math.sqrt(2.0))
         return whole, ModelSums(*known, clip=clip)
-
-    def data_format(self, one_by_one: bool) -> str:
-        """Episodes where a clip must see users one by one, else sums."""
-        return "episodes" if self._statistics[one_by_one].clips else "counts"
 
     def added(self, state: BlockSums, release: Release, statistic: ModelSums) -> BlockSums:
         """Sums with those of one more block."""
@@ -234,30 +132,23 @@ class SumEstimator(MixtureEstimator):
 
     def model(self, state: BlockSums) -> MixtureModel:
         """Regressions on all blocks."""
-        # No transition of the last step was counted where steps are apart: its row is noise.
-        rows = max(1, self.spec.horizon - 1) if self.stationary and not self.pooled else None
-        bound = self.public.radius * self.public.scale
-        fits = self._fits(state, ("gram", "cross"), self.stationary, bound, rows)
-        rewards = self._known_rewards()
-        if rewards is None:
+        bound, v = self.spec.radius * self.spec.along[1], self.spec.paying
+        fits = self._fits(state, ("gram", "cross"), self.stationary, bound)
+        rewards = known_rewards(self.spec)
+        if v is not None:
             names, pooled = ("reward_gram", "rewards"), self.spec.stationary_rewards
-            paid = self._fits(state, names, pooled, math.sqrt(self._varphi.shape[2]))
-            rewards = [
-                (self._varphi @ fit.weights, fit.width(self._varphi, _REWARD_VARIANCE))
-                for fit in paid
-            ]
-        return MixtureModel(self.public, fits, rewards, relative=True)
+            paid = self._fits(state, names, pooled, math.sqrt(v.shape[2]))
+            rewards = [(v @ fit.weights, fit.width(v, _REWARD_VARIANCE)) for fit in paid]
+        return MixtureModel(self.spec, fits, rewards, relative=True)
 
     def _fits(
-        self,
-        state: BlockSums,
-        names: tuple[str, str],
-        pooled: bool,
-        bound: float,
-        rows: int | None = None,
+        self, state: BlockSums, names: tuple[str, str], pooled: bool, bound: float
     ) -> list[NoisyRegression]:
-        """A regression for each of the first rows of sums, or for all of them together."""
-        G, g = (state.scaled(name)[:rows] for name in names)
+        """A regression for each row of sums, or for all of them together."""
+        G, g = (state.scaled(name) for name in names)
+        if names[0] == "gram" and pooled and len(g) > 1:
+            # No transition of the last step was counted where steps are apart: its row is noise.
+            G, g = G[:-1], g[:-1]
         noise = [float(state.noise(name)) for name in names]
         if pooled:
             noise = [math.sqrt(len(g)) * of_row for of_row in noise]
@@ -274,33 +165,28 @@ class SumEstimator(MixtureEstimator):
         The prior is small beside what one user shows.
         """
         k = len(gram)
-        prior = 1e-3 / (self.public.radius * self.public.scale) ** 2
+        prior = 1e-3 / (self.spec.radius * self.spec.along[1]) ** 2
         return positive_part(gram) + (prior + noise * math.sqrt(k)) * np.eye(k)
 
 
-class PathEstimator(MixtureEstimator):
+@dataclass(frozen=True, eq=False)
+class PathEstimator:
     """Regressions on counts along the policies that were played, for sparse worlds."""
 
-    multiple = 8.0  # users of the first block, in standard deviations of a count's noise
-    pooled = False
+    spec: MixtureSpec
+    stationary: bool  # one vector of weights for all steps
+    scale: float  # of widths
 
     def statistic(self, policy: Policy, one_by_one: bool) -> PathCounts:
         """Counts along a deterministic policy."""
-        spec, public = self.spec, self.public
+        spec = self.spec
         start = np.ones(spec.states) if spec.start is None else np.array(spec.start)
         assert policy.actions is not None  # noqa: S101
-        tables = public.support, public.informs, start > 0
-        unknown = public.reward_features is not None
+        tables, unknown = (spec.support, spec.informs, start > 0), spec.paying is not None
         return PathCounts(*tables, spec.horizon, policy.actions, policy.version, unknown)
-
-    def data_format(self, one_by_one: bool) -> str:
-        """Counts of a block along its policy."""
-        return "occupancy"
 
     def added(self, state: BlockSums, release: Release, statistic: PathCounts) -> BlockSums:
         """Counts by step, state and the action that the policy took, with those of a block."""
-        H, S, A = self.spec.horizon, self.spec.states, self.spec.actions
-        check_bytes("counts of a mixture agent", (H, S, A, S))
         rewards = release.parts.get("rewards")
         counts, paid = statistic.dense(release["transitions"], rewards)
         std = float(np.max(release.std["transitions"]))
@@ -310,12 +196,11 @@ class PathEstimator(MixtureEstimator):
         paying = np.where((visits > 0) | (spread > 0), reward_std, 0.0)
         tables = {"counts": counts, "rewards": paid, "visits": visits}
         noise = {"counts": std * reached, "rewards": paying, "visits": std * spread}
-        at = np.arange(H)[:, np.newaxis], np.arange(S), statistic.policy
+        taken = statistic.policy[..., np.newaxis] == np.arange(self.spec.actions)
 
         def placed(table: Any) -> Floats:
-            full = np.zeros((H, S, A, *table.shape[2:]))
-            full[at] = table
-            return full
+            of_action = taken if table.ndim == 2 else taken[..., np.newaxis]
+            return np.asarray(of_action * table[:, :, np.newaxis])
 
         parts = [{name: placed(of[name]) for name in of} for of in (tables, noise)]
         return state.added(parts[0], parts[1], std, release.users)
@@ -328,7 +213,7 @@ class PathEstimator(MixtureEstimator):
         """
         H, S = self.spec.horizon, self.spec.states
         visits, entering = np.zeros((H, S)), np.zeros((H, S))
-        chances = [self.public.mean[np.arange(S), taken] for taken in statistic.policy]
+        chances = [self.spec.mean[np.arange(S), taken] for taken in statistic.policy]
         if self.spec.start is not None:
             visits[0] = float(users) * np.array(self.spec.start)
         else:
@@ -347,17 +232,19 @@ class PathEstimator(MixtureEstimator):
 
         A cell with n visits says N(s') = n (p0(s') + x(s')' w) + error.
         """
-        public, counts, noise = self.public, state.scaled("counts"), state.noise("counts")
-        mass = np.where(public.informs, public.mean, 0.0).sum(axis=-1)
+        spec, counts, noise = self.spec, state.scaled("counts"), state.noise("counts")
+        mass = np.where(spec.informs, spec.mean, 0.0).sum(axis=-1)
         visits = counts.sum(axis=-1) / np.where(mass > 0, mass, 1.0)
-        spread = noise * np.sqrt(public.informs.sum(axis=-1))
+        spread = noise * np.sqrt(spec.informs.sum(axis=-1))
         used = (visits > spread) & (visits > 0) & (mass > 0)
         _, state_of, action_of = np.nonzero(used)
         cells: Any = state_of, action_of, visits[used], counts[used], noise[used]
-        groups = _groups(used, None if self.stationary else max(1, public.horizon - 1))
+        groups = _groups(used, None if self.stationary else max(1, spec.horizon - 1))
         fits = [self._fit(*(part[here] for part in cells)) for here in groups]
-        rewards = self._known_rewards()
-        return MixtureModel(public, fits, rewards or self._rewards(state), relative=False)
+        rewards = known_rewards(spec)
+        if spec.paying is not None:
+            rewards = self._rewards(state, spec.paying)
+        return MixtureModel(spec, fits, rewards, relative=False)
 
     def _fit(
         self, s: Any, a: Any, visits: Floats, counts: Floats, noise: Floats
@@ -366,10 +253,10 @@ class PathEstimator(MixtureEstimator):
 
         The prior is |eta_i| about radius / sqrt(k) each.
         """
-        public, n = self.public, visits[:, np.newaxis]
-        x, p0, informs = public.features[s, a], public.mean[s, a], public.informs[s, a]
-        k = public.free
-        prior = np.eye(k) * k / (public.radius * public.scale) ** 2
+        spec, n, (along, unit) = self.spec, visits[:, np.newaxis], self.spec.along
+        x, p0, informs = along[s, a], spec.mean[s, a], spec.informs[s, a]
+        k = x.shape[1]
+        prior = np.eye(k) * k / (spec.radius * unit) ** 2
         weights = np.zeros(k)
         for _ in range(2):  # the second time with the variances that the first implies
             chances = np.clip(p0 + np.einsum("ckt,k->ct", x, weights), 1e-3, 1.0)
@@ -381,14 +268,13 @@ class PathEstimator(MixtureEstimator):
             weights = fit.weights
         return fit
 
-    def _rewards(self, state: BlockSums) -> list[RewardFit]:
-        """NoisyRegression of rewards on single cells (h, s, a), each with its own noise.
+    def _rewards(self, state: BlockSums, v: Floats) -> list[RewardFit]:
+        """Regression of rewards on single cells (h, s, a), each with its own noise.
 
         A cell with n visits, known up to noise t, and reward noise s says R = n <v, omega> + error,
         of variance at most n / 4 + s^2 + t^2 / 4. Cells are weighted by its inverse; those whose
         visits do not stand out of their noise are left out. The prior is about 1/2 +- 1/2.
         """
-        v, m = self._varphi, self._varphi.shape[2]
         n, visit_noise = state.scaled("visits"), state.noise("visits")
         used = (n > visit_noise) & (n > 0)
         error = n * _REWARD_VARIANCE + state.noise("rewards") ** 2
@@ -399,13 +285,20 @@ class PathEstimator(MixtureEstimator):
         for here in _groups(used, None if self.spec.stationary_rewards else len(used)):
             u, w, count = cells[here], weights[here], n[here]
             precision = (u * (w * count * count)[:, np.newaxis]).T @ u
-            precision = precision + np.eye(m) / (m * _REWARD_VARIANCE)
+            precision = precision + np.eye(v.shape[2]) / (v.shape[2] * _REWARD_VARIANCE)
             fit = NoisyRegression(precision, u.T @ (w * count * paid[here]), self.scale)
             fits.append((v @ fit.weights, fit.width(v, 1.0)))
         return fits
 
 
-def _groups(used: NDArray[np.bool_], steps: int | None) -> list[NDArray[np.bool_]]:
+def known_rewards(spec: MixtureSpec) -> list[RewardFit]:
+    """Mean rewards that the spec knows, of every step or one for all; none if it knows none."""
+    if spec.known_rewards is None:
+        return []
+    return [(means, np.zeros(means.shape)) for means in spec.known_rewards]
+
+
+def _groups(used: Bools, steps: int | None) -> list[Bools]:
     """Cells in use, all together or by step."""
     step = np.nonzero(used)[0]
     return [np.ones(len(step), bool)] if steps is None else [step == h for h in range(steps)]

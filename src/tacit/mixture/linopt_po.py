@@ -1,8 +1,6 @@
-"""LinOptPO: optimistic policy optimisation for linear mixtures (Private-LinOpt-PO of Zhou).
+"""LinOptPO: optimistic policy optimisation for linear mixtures (Private-LinOpt-PO of Zhou, 2022).
 
-The paper's Algorithm 2: the policy is evaluated optimistically (lines 4 to 12, as in
-:mod:`tacit.mixture.linopt_vi`), then improved by a mirror step (its last line); here again and
-again, in one world per release.
+The paper's Algorithm 2 evaluates a policy optimistically and improves it by one mirror step.
 """
 
 from __future__ import annotations
@@ -30,11 +28,9 @@ class LinOptPO(LinOptVI):
     Idea: evaluate the current stochastic policy in the optimistic world of
     :class:`~tacit.mixture.linopt_vi.LinOptVI`, then multiply each action's probability by
     exp(eta Q), until the policy is worth what the best one is there, but for a share of the
-    release's statistical width. The paper makes one step per episode; steps after a release are
-    post-processing and cost nothing.
+    release's statistical width. The paper makes one step per episode.
 
-    Private statistics: those of LinOptVI; counts are along a draw of the policy that serves the
-    block, see :func:`~tacit.tabular.mirror.drawn`.
+    Private statistics: those of LinOptVI; counts are along a draw of the policy.
 
     Guarantee: that of its curator; see ``guarantee``.
     """
@@ -48,8 +44,7 @@ class LinOptPO(LinOptVI):
     ) -> Plan:
         """Mirror steps in the optimistic world; the greedy policy is that of LinOptVI.
 
-        The stochastic policy (H, S, A) is the plan's memory. With privacy, and wherever counts are
-        along the policy, a draw of it serves.
+        The stochastic policy (H, S, A) is the plan's memory; with privacy or counts a draw serves.
 
         Args:
             state: Sums over all blocks.
@@ -63,7 +58,7 @@ class LinOptPO(LinOptVI):
             table = np.full((H, S, A), 1.0 / A)
             first = self.first_policy(rng) if draws else self.named(Policy.stochastic(table))
             return Plan(first, first, table)
-        model = self.model(state)
+        model = self.estimator.model(state)
         best, greedy = self.optimistic_values(model)
         table = improved(last.memory, self._world(model, best), self.spec, self.options)
         serving = drawn(table, rng) if draws else Policy.stochastic(table)

@@ -1,8 +1,6 @@
-"""LinOptVI: optimistic value iteration for linear mixtures (Private-LinOpt-VI of Zhou).
+"""LinOptVI: optimistic value iteration for linear mixtures (Private-LinOpt-VI of Zhou, 2022).
 
-The paper's Algorithm 1 over its Section 3: the query to a user (lines 13 and 14), the regressions
-over a changing regulariser (equations 1 and 2, lines 5 and 6, with how far off they may be, see
-:mod:`~tacit.mixture.estimate`), optimistic values (lines 3 to 11) and the policy (line 12).
+Lines are those of the paper's Algorithm 1; its regressions are in :mod:`~tacit.mixture.estimate`.
 """
 
 from __future__ import annotations
@@ -13,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from tacit.core.algorithm import BlockInfo, Floats, Plan, Progress
-from tacit.mixture.estimate import MixtureModel, PathEstimator, PublicFeatures, SumEstimator
+from tacit.mixture.estimate import MixtureModel, PathEstimator, SumEstimator
 from tacit.numerics.regression import BlockSums
 from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.validation import one_of
 from tacit.tabular.sum_algorithm import SumAlgorithm, SumOptions
 
 if TYPE_CHECKING:
@@ -34,18 +33,14 @@ class MixtureOptions(SumOptions):
 
     Attributes:
         statistic: sums for a regression on next states, ``"model"``; ``"counts"`` along the block's
-            own policy; or ``"auto"``: the one that suits the spec and the privacy model; ``why``
-            names it.
+            own policy; or ``"auto"``, by the spec and the privacy model: ``why`` names it.
     """
 
     statistic: Literal["auto", "model", "counts"] = "auto"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.statistic not in ("auto", "model", "counts"):
-            raise InvalidArgument(
-                f"statistic must be auto, model or counts, got {self.statistic!r}"
-            )
+        one_of("statistic", self.statistic, ("auto", "model", "counts"))
 
 
 class LinOptVI(SumAlgorithm[BlockSums]):
@@ -53,8 +48,7 @@ class LinOptVI(SumAlgorithm[BlockSums]):
 
     Idea: transitions are known features times unknown weights, so a regression on the sums of all
     users estimates the weights. Add a bonus for what is uncertain, by sampling or by privacy
-    noise, and follow the best policy. For the paper's framework, regularisers of one's own
-    included, see :mod:`tacit.papers.zhou_mixture_2022`.
+    noise, and follow the best policy. The paper itself: :mod:`tacit.papers.zhou_mixture_2022`.
 
     Private statistics: by ``statistic``, :class:`~tacit.mixture.statistics.ModelSums`
     or :class:`~tacit.mixture.statistics.PathCounts`.
@@ -66,8 +60,7 @@ class LinOptVI(SumAlgorithm[BlockSums]):
     that sums serve every value function; noise is calibrated jointly over all steps and sums;
     public knowledge of the weights (that they add up to 1, say) is used; constants are practical.
 
-    Cost: one release and H products of the features with a value function per block, whatever its
-    number of users.
+    Cost: one release and H products of the features with a value function per block.
     """
 
     name = "linopt_vi"
@@ -78,25 +71,19 @@ class LinOptVI(SumAlgorithm[BlockSums]):
     def __init__(self, problem: Problem, options: MixtureOptions) -> None:
         spec: MixtureSpec = problem.spec
         if not hasattr(spec, "transition_features"):
-            raise InvalidArgument(
-                "this agent needs features of transitions: spec must be a MixtureSpec, as of "
-                "mixture_of_models or hard_mixture, or of "
-                "tacit.mixture.mixture_from_tabular(world) for a small finite world; got "
-                f"{type(spec).__name__}"
-            )
+            raise InvalidArgument(f"spec must be a MixtureSpec, got {type(spec).__name__}")
         given = options.stationary
         self.stationary = spec.stationary_transitions if given is None else given
-        self.public = PublicFeatures.of(spec)  # along directions in which weights are unknown
-        self.statistic_kind, self._reason = choose_statistic(self.public, problem.privacy, options)
+        self.statistic_kind, self._reason = choose_statistic(spec, problem.privacy, options)
         kind = PathEstimator if self.statistic_kind == "counts" else SumEstimator
-        self.estimator: Any = kind(spec, self.public, self.stationary, options.scale)
+        self.estimator: Any = kind(spec, self.stationary, options.scale)
         super().__init__(problem, options)
 
     def init(self) -> BlockSums:
         """No sums."""
         return BlockSums()
 
-    # Query: G and g of Section 6.1, or counts; every user once, with the whole budget.
+    # Query: G and g of Section 6.1, or counts.
 
     def statistic(self, plan: Plan, one_by_one: bool) -> Any:
         """Sums for a regression, or counts along the block's policy."""
@@ -104,11 +91,13 @@ class LinOptVI(SumAlgorithm[BlockSums]):
 
     @property
     def _multiple(self) -> float:
-        return float(self.estimator.multiple)
+        return 8.0 if self.statistic_kind == "counts" else 4.0
 
     def data_format(self, at: Progress) -> str:
-        """Episodes where a clip must see users one by one, else sums."""
-        return str(self.estimator.data_format(self.one_by_one(at)))
+        """Episodes where a clip must see users one by one; else sums, or counts along a policy."""
+        if self.statistic_kind == "counts":
+            return "occupancy"
+        return "episodes" if self.estimator.statistic(None, self.one_by_one(at)).clips else "counts"
 
     # Update.
 
@@ -148,13 +137,8 @@ class LinOptVI(SumAlgorithm[BlockSums]):
         if not state.parts:
             first = self.first_policy(rng)
             return Plan(first, first)
-        optimistic, greedy = self.optimistic_values(self.model(state))
+        optimistic, greedy = self.optimistic_values(self.estimator.model(state))
         return Plan(self.best(optimistic, rng), self.best(greedy, rng))
-
-    def model(self, state: BlockSums) -> MixtureModel:
-        """Estimated transitions and rewards (lines 5 and 6)."""
-        model: MixtureModel = self.estimator.model(state)
-        return model
 
     def optimistic_values(self, model: MixtureModel) -> tuple[Floats, Floats]:
         """Optimistic and greedy action values (H, S, A) of the best policy.
@@ -164,31 +148,31 @@ class LinOptVI(SumAlgorithm[BlockSums]):
         """
         H, S, A = self.spec.horizon, self.spec.states, self.spec.actions
         q_values, greedy = np.empty((H, S, A)), np.empty((H, S, A))
-        values = np.zeros((2, S))
+        V = likely = np.zeros(S)
         for h in range(H - 1, -1, -1):
             rewards, widths = model.rewards(h)
             rewards, widths = np.clip(rewards, 0.0, 1.0), np.minimum(widths, 1.0)
-            means = spread = np.zeros((2, S, A))
+            above = after = np.zeros((S, A))
             if h < H - 1:
-                means, spread = model.next_values(h, values, wide=1)
-            above = np.minimum(means[0] + spread[0], values[0].max())
+                above = np.minimum(model.next_value(h, V) + model.width(h, V), V.max())
+                after = model.next_value(h, likely)
             q_values[h] = np.clip(rewards + widths + above, 0.0, H - h)
-            greedy[h] = np.clip(rewards + means[1], 0.0, H - h)
-            values = np.array([q_values[h].max(axis=1), greedy[h].max(axis=1)])
+            greedy[h] = np.clip(rewards + after, 0.0, H - h)
+            V, likely = q_values[h].max(axis=1), greedy[h].max(axis=1)
         return q_values, greedy
 
 
 def choose_statistic(
-    public: PublicFeatures, privacy: Privacy, options: MixtureOptions
+    spec: MixtureSpec, privacy: Privacy, options: MixtureOptions
 ) -> tuple[str, str]:
     """Kind of statistic, and why."""
     if options.statistic != "auto":
         return options.statistic, "as asked"
     if privacy.needs_l1:
         return "counts", "of these only counts have a sensitivity in the 1-norm"
-    informs = public.informs.sum(axis=-1)
+    informs = spec.informs.sum(axis=-1)
     sparse = float(informs[informs > 0].mean()) <= _SPARSE if informs.any() else True
-    many = public.free > 2 * public.features.shape[0]
+    many = spec.free > 2 * spec.states
     if privacy.joint and (sparse or many):
         reason = "few next states inform on the weights" if sparse else "there are many weights"
         return "counts", f"{reason}, and a policy reaches one action in each state"

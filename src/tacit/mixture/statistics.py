@@ -1,8 +1,7 @@
-"""The regression that serves every value function: sums of features and next states.
+"""Sums of features and next states, and counts along a policy.
 
-Transitions are P(. | s, a) = p0(s, a) + x(s, a)' eta, with x(s, a) in R^{k x S} and p0 public
-(features along the public directions, and at the public centre) and eta unknown. A transition
-that the features give no probability under any weights is impossible, so it is dropped.
+Transitions are P(. | s, a) = p0(s, a) + x(s, a)' eta, with x(s, a) in R^{k x S} and p0 public and
+eta unknown. One that has no probability under any weights is impossible, so it is dropped.
 """
 
 from __future__ import annotations
@@ -13,21 +12,17 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from tacit.data.reading import read_codes, read_steps
-from tacit.data.sizes import check_size
 from tacit.numerics.regression import always_one
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.sensitivity import MOST_TILTED_PAIRS, ROUNDING, Walks, extremes, opposed
 from tacit.privacy.statistic import Block, Bools, Floats, Layout, LoopSums, Part, pack, packed_size
-from tacit.privacy.validation import positive
 
-# Above this many single steps bounds for any features are used.
+# Above this many single steps not all pairs of them are looked at.
 _MOST_STEPS = 5000
-# The largest numbers of a public table with which nothing overflows.
-_LARGEST = 1e6
 # Above this many sums over pairs of paths they are too many to look at.
 _MOST_PAIRS = 1 << 24
 # How many numbers are looked at in one go.
@@ -49,10 +44,9 @@ class ModelSums(LoopSums):
     ``clip`` whatever the next state and reward turn out to be. It does not depend on them, so what
     follows a weighted step is still an unbiased sample.
 
-    Sensitivity. One step is y = (x x', x (e - p0), v v', r v), with |x| and |v| cut to 1. A user is
-    Y = sum w y, with w = 0 for a dropped step. Per step, steps have entries of their own, so
-    lengths l_h *add up* to sqrt(sum l_h^2), and the last one is only its reward part. Pooled, they
-    add up to sum l_h.
+    Sensitivity. One step is y = (x x', x (e - p0), v v', r v). A user is Y = sum w y, with w = 0
+    for a dropped step. Per step, steps have entries of their own, so lengths l_h *add up* to
+    sqrt(sum l_h^2), and the last one is only its reward part. Pooled, they add up to sum l_h.
 
     * |Y| <= C: ``clip``, or what the longest steps add up to if that is less; a step begins where
       the one before ended, or anywhere if that was dropped (:class:`Walks`). The weights keep to
@@ -69,9 +63,7 @@ class ModelSums(LoopSums):
       steps add up to. It is also at most theta C^2, where theta bounds the -cosine of any two sums
       of steps with weights >= 0; see :func:`~tacit.privacy.sensitivity.opposed`.
 
-    The least is declared. With too many pairs to look at, rho and theta are 1 and a squared
-    distance at most any_features(1, m) + any_features(1, 1) for |e - p0|^2 <= m: p0 need not be a
-    distribution.
+    The least is declared; with too many pairs of steps to look at, 2 C.
     """
 
     features: Floats  # x, (S, A, k, S)
@@ -82,63 +74,18 @@ class ModelSums(LoopSums):
     pooled: bool = False  # one row of sums for all steps, instead of one each
     # the longest vector a user may have; ``None`` for what steps can add up to
     clip: float | None = None
-
-    def __post_init__(self) -> None:
-        shape = np.shape(self.features)
-        if len(shape) != 4 or shape[0] != shape[3] or 0 in shape:
-            raise InvalidArgument(f"features must have shape (S, A, k, S), got {shape}")
-        S, A, _, _ = shape
-        x = cut(checked_table("features", self.features, shape), (2, 3))
-        mean = checked_table("mean", self.mean, (S, A, S))
-        if np.abs(mean).max() > _LARGEST:
-            raise InvalidArgument(f"mean must be probabilities, or at most {_LARGEST:g} in size")
-        support = np.array(self.support, dtype=bool)
-        if support.shape != (S, A, S) or not support.any():
-            raise InvalidArgument(
-                f"support must allow some transition, in shape {(S, A, S)}, got {support.shape}"
-            )
-        support.setflags(write=False)
-        given = {"features": x, "mean": mean, "support": support, "pooled": bool(self.pooled)}
-        given |= {"horizon": check_size("horizon", self.horizon), "name": "model sums"}
-        if self.reward_features is not None:
-            shape = np.shape(self.reward_features)
-            if len(shape) != 3 or shape[:2] != (S, A) or 0 in shape:
-                raise InvalidArgument(f"reward_features must have shape {S, A} + (m,), got {shape}")
-            table = checked_table("reward_features", self.reward_features, shape)
-            given["reward_features"] = cut(table, (2,))
-        if self.clip is not None:
-            given["clip"] = positive("clip", self.clip)
-        for name, value in given.items():
-            object.__setattr__(self, name, value)
-
-    @property
-    def free(self) -> int:
-        """Number of unknown coordinates, k."""
-        return int(self.features.shape[2])
-
-    @property
-    def rows(self) -> int:
-        """L: one row per step, or one for all."""
-        return 1 if self.pooled else self.horizon
+    name = "model sums"
 
     @property
     def last(self) -> int:
         """The first step whose transition does not count, unless other steps share its weights."""
         return self.horizon if self.pooled else self.horizon - 1
 
-    @property
-    def follows(self) -> Any:
-        """A possible next state (S, A) for the last step, if its transition does not count."""
-        return None if self.last == self.horizon else self.support.argmax(axis=2)
-
-    @property
-    def _paying(self) -> int:
-        return 0 if self.reward_features is None else int(self.reward_features.shape[2])
-
     @cached_property
     def layout(self) -> Layout:
         """``gram``, ``cross``, and ``reward_gram``, ``rewards`` where rewards are unknown."""
-        L, k, m = self.rows, self.free, self._paying
+        L, k, m = self.horizon, self.features.shape[2], self._paid.shape[2]
+        L = 1 if self.pooled else L
         parts = [Part("gram", (L, k, k), symmetric=True), Part("cross", (L, k))]
         if m:
             parts += [Part("reward_gram", (L, m, m), symmetric=True), Part("rewards", (L, m))]
@@ -157,13 +104,12 @@ class ModelSums(LoopSums):
     @cached_property
     def _packed(self) -> int:
         """Numbers of a packed Gram matrix."""
-        return packed_size(self.free)
+        return packed_size(self.features.shape[2])
 
     @cached_property
     def _offsets(self) -> Floats:
         """Offsets x p0, (S, A, k)."""
-        offsets: Floats = (self.features @ self.mean[..., np.newaxis])[..., 0]
-        return offsets
+        return np.asarray((self.features @ self.mean[..., np.newaxis])[..., 0])
 
     @cached_property
     def _grams(self) -> Floats:
@@ -182,8 +128,7 @@ class ModelSums(LoopSums):
     @cached_property
     def _crosses(self) -> Floats:
         """|x (e - p0)|^2, (S, A, S)."""
-        crosses: Floats = ((self.features - self._offsets[..., np.newaxis]) ** 2).sum(axis=2)
-        return crosses
+        return np.asarray(((self.features - self._offsets[..., np.newaxis]) ** 2).sum(axis=2))
 
     @cached_property
     def _lengths(self) -> Floats:
@@ -191,19 +136,6 @@ class ModelSums(LoopSums):
         squares = np.where(self.support, self._crosses, 0.0).max(axis=-1)
         lengths = squares + (self._grams**2).sum(axis=-1) + (self._paid**2).sum(axis=-1)
         return np.where(self.support.any(axis=-1), lengths, 0.0)
-
-    @cached_property
-    def _last_lengths(self) -> Floats:
-        """The same for the reward part, which is all of the last step where rows are per step."""
-        own = self._grams[..., self._packed :]
-        lengths = (own**2).sum(axis=-1) + (self._paid**2).sum(axis=-1)
-        return np.where(self.support.any(axis=-1), lengths, 0.0)
-
-    def _add_up(self, step: float, last: float) -> float:
-        """Length of a sum of steps of these squared lengths; the last one differs per step."""
-        if self.pooled:
-            return self.horizon * math.sqrt(step)
-        return math.sqrt((self.horizon - 1) * step + last)
 
     @property
     def _steps(self) -> tuple[Floats, Floats]:
@@ -215,21 +147,11 @@ class ModelSums(LoopSums):
     @cached_property
     def _pairs(self) -> tuple[float, float]:
         """Sum of the largest distances of steps, and rho."""
-        if self.support.sum() > _MOST_STEPS:
-            squares = self._lengths.max(), self._last_lengths.max()
-            rewards = any_features(1.0, 1.0) if self._paying else 0.0
-            squares_of_mean = (self.mean**2).sum(-1, keepdims=True)
-            targets = np.where(self.support, 1.0 - 2.0 * self.mean + squares_of_mean, 0.0)
-            # Where p0 is nearly e, almost all of it cancels.
-            targets += 4.0 * np.finfo(np.float64).eps * self.mean.shape[-1] * (1 + squares_of_mean)
-            most = any_features(1.0, float(targets.max())) + rewards
-            step, last = min(most, 4.0 * float(squares[0])), min(rewards, 4.0 * float(squares[1]))
-            return self._add_up(step, last), 1.0
         step, rho = extremes(*self._steps)
         s, a = np.nonzero(self.support.any(axis=-1))
-        own = self._grams[s, a, self._packed :]
-        last, rho_last = extremes(own, self._paid[s, a])
-        return self._add_up(step, last), max(rho, rho_last)
+        last, rho_last = extremes(self._grams[s, a, self._packed :], self._paid[s, a])
+        apart = math.sqrt((self.horizon - 1) * step + last)
+        return self.horizon * math.sqrt(step) if self.pooled else apart, max(rho, rho_last)
 
     @cached_property
     def _farthest(self) -> float:
@@ -248,8 +170,6 @@ class ModelSums(LoopSums):
     @cached_property
     def _opposition(self) -> float:
         """The theta of the class."""
-        if self.support.sum() > _MOST_STEPS:
-            return 1.0
         steps, paid = self._steps
         # Other rewards are between these two.
         ends = (0.0, 1.0) if paid.shape[1] else (0.0,)
@@ -265,11 +185,13 @@ class ModelSums(LoopSums):
             raise InvalidArgument("all features are zero, or nearly: there is nothing to learn")
         walks = Walks(self.support)
         at = walks.now, walks.action
-        step = (self._grams[at] ** 2).sum(axis=-1) + (self._paid[at] ** 2).sum(axis=-1)
-        step += self._crosses[(*at, walks.after)]
+        paid = (self._paid[at] ** 2).sum(axis=-1)
+        step = (self._grams[at] ** 2).sum(axis=-1) + paid + self._crosses[(*at, walks.after)]
         if self.pooled:
             return walks.longest([np.sqrt(step)] * self.horizon)
-        every = [self._last_lengths[at], *[step] * (self.horizon - 1)]
+        # Of the last step there is the reward part alone.
+        last = (self._grams[at][:, self._packed :] ** 2).sum(axis=-1) + paid
+        every = [last, *[step] * (self.horizon - 1)]
         # One step without rewards tells nothing, but a release of nothing has its noise.
         return math.sqrt(walks.longest(every)) or math.sqrt(top)
 
@@ -292,7 +214,10 @@ class ModelSums(LoopSums):
         """Least of the bounds above."""
         if checked_relation(relation) is Relation.ZERO_OUT:
             return self.bound
-        C, rho = self.bound, self._pairs[1]
+        C = self.bound
+        if self.support.sum() > _MOST_STEPS:
+            return 2.0 * C
+        rho = self._pairs[1]
         against = rho * C**2
         if self.pooled:
             against = min(rho * self._longest**2, self._opposition * C**2)
@@ -302,20 +227,22 @@ class ModelSums(LoopSums):
         """From a simulated block's transitions (H, S, A, S) and rewards (H, S, A)."""
         if self.clips:
             raise InvalidArgument("clipped sums need users one by one, not an aggregate block")
-        counts, rewards = possible_counts(block, self.horizon, self.support)
-        visits = counts.sum(axis=-1)
-        last, crosses = self.last, np.zeros((self.horizon, self.free))
+        (S, A, k, _), H, last = self.features.shape, self.horizon, self.last
+        told, rewards = _tables(block, (H, S, A, S), (H, S, A))
+        counts, all_of_them = told * self.support, told.sum(axis=-1)
+        visits, crosses = counts.sum(axis=-1), np.zeros((H, k))
+        # Impossible transitions are dropped, and paid what others did.
+        share = np.divide(visits, all_of_them, out=np.ones_like(visits), where=all_of_them > 0)
         grams = np.einsum("hsa,sag->hg", visits, self._grams, optimize=True)
         crosses[:last] = np.einsum(
             "hsat,sakt->hk", counts[:last], self.features, optimize=True
         ) - np.einsum("hsa,sak->hk", visits[:last], self._offsets, optimize=True)
         grams[last:, : self._packed] = 0.0
-        paid = np.einsum("hsa,sam->hm", rewards, self._paid, optimize=True)
+        paid = np.einsum("hsa,sam->hm", rewards * share, self._paid, optimize=True)
         sums = [grams, crosses, paid]
         if self.pooled:
             sums = [part.sum(axis=0, keepdims=True) for part in sums]
-        joined: Floats = self._joined(*(part[np.newaxis] for part in sums))[0]
-        return joined
+        return np.asarray(self._joined(*(part[np.newaxis] for part in sums))[0])
 
     def _joined(self, grams: Floats, crosses: Floats, paid: Floats) -> Floats:
         """Packed vectors, part after part."""
@@ -327,13 +254,14 @@ class ModelSums(LoopSums):
     def _sums(self, block: Block, separate: bool) -> Floats:
         from tacit.mixture.sum_loops import sum_steps
 
-        rows, L = block.users if separate else 1, self.rows
-        sums = np.zeros((rows, L, self._grams.shape[2]))
-        crosses, paid = np.zeros((rows, L, self.free)), np.zeros((rows, L, self._paying))
-        limit = self.bound**2 * (1.0 - ROUNDING) if self.clips else math.inf
         tables = self.support, self._grams, self.features, self._offsets, self._paid
+        lead = block.users if separate else 1, self.layout.parts[0].shape[0]
+        sums, crosses, paid = (np.zeros((*lead, tables[i].shape[2])) for i in (1, 2, 4))
+        limit = self.bound**2 * (1.0 - ROUNDING) if self.clips else math.inf
         how = limit, self.pooled, self.last, separate
-        steps = read_steps(block, self.horizon, self.follows)
+        # A possible next state for the last step, if its transition does not count.
+        follows = None if self.last == self.horizon else self.support.argmax(axis=2)
+        steps = read_steps(block, self.horizon, follows)
         given: Any = (*steps, *tables, *how, sums, crosses, paid)
         sum_steps(*given)
         return self._joined(sums, crosses, paid)
@@ -382,44 +310,12 @@ class PathCounts(LoopSums):
     version: int = 0  # its version
     rewards: bool = False  # whether they are unknown, and summed
     nonnegative = True
-
-    def __post_init__(self) -> None:
-        shape = np.shape(self.support)
-        if len(shape) != 3 or shape[0] != shape[2] or 0 in shape:
-            raise InvalidArgument(f"support must have shape (S, A, S), got {shape}")
-        S, A, _ = shape
-        expected = {"support": shape, "informs": shape, "start": (S,)}
-        for name, size in expected.items():
-            array = np.array(getattr(self, name), dtype=bool)
-            if array.shape != size:
-                raise InvalidArgument(f"{name} must have shape {size}, got {array.shape}")
-            array.setflags(write=False)
-            object.__setattr__(self, name, array)
-        if not self.start.any():
-            raise InvalidArgument("start must allow some state")
-        object.__setattr__(self, "horizon", check_size("horizon", self.horizon))
-        if np.asarray(self.policy).dtype.kind not in "iu":
-            raise InvalidArgument("policy must be a table of integers")
-        table = np.array(self.policy, dtype=np.int64)
-        table.setflags(write=False)
-        if table.shape != (self.horizon, S) or table.min() < 0 or table.max() >= A:
-            raise InvalidArgument(
-                f"policy must name actions 0..{A - 1} in a table {(self.horizon, S)}"
-            )
-        object.__setattr__(self, "policy", table)
-        object.__setattr__(self, "name", "path counts")
-
-    @property
-    def states(self) -> int:
-        """S."""
-        return len(self.start)
+    name = "path counts"
 
     @cached_property
     def moves(self) -> Bools:
         """Which transitions the policy can make, (H, S, S), and users can reach."""
-        at = np.arange(self.states)
-        moves = np.array([self.support[at, self.policy[h]] for h in range(self.horizon)])
-        here = self.start
+        moves, here = self.support[np.arange(len(self.start)), self.policy], self.start
         for h in range(self.horizon):
             moves[h] &= here[:, np.newaxis]
             here = moves[h].any(axis=0)
@@ -428,12 +324,10 @@ class PathCounts(LoopSums):
     @cached_property
     def counted(self) -> Bools:
         """Which of them are counted, (H, S, S): nothing is learnt from the last step."""
-        at = np.arange(self.states)
-        informs = np.array([self.informs[at, self.policy[h]] for h in range(self.horizon)])
-        counted: Bools = self.moves & informs
+        counted = self.moves & self.informs[np.arange(len(self.start)), self.policy]
         if self.horizon > 1:
             counted[-1] = False
-        return counted
+        return np.asarray(counted)
 
     @cached_property
     def paying(self) -> Bools:
@@ -466,12 +360,10 @@ class PathCounts(LoopSums):
         """Rewards where they are unknown; visits of next states that tell about the weights."""
         noise = {name: float(np.max(std)) for name, std in release.std.items()}
         counts, sums = self.dense(release["transitions"], release.parts.get("rewards"))
-        entries = self.counted.sum(axis=(0, 1))
-        spread = noise["transitions"] * np.sqrt(entries)
+        spread = noise["transitions"] * np.sqrt(self.counted.sum(axis=(0, 1)))
         found = {"partial": (1.0, 0.0), "visits": (counts.sum(axis=(0, 1)), spread)}
         if self.paying.any():
-            paid = noise["rewards"] * math.sqrt(int(self.paying.sum()))
-            found["rewards"] = float(sums.sum()), paid
+            found["rewards"] = sums.sum(), noise["rewards"] * math.sqrt(int(self.paying.sum()))
         return found
 
     def dense(self, transitions: Floats, rewards: Floats | None) -> tuple[Floats, Floats]:
@@ -485,11 +377,10 @@ class PathCounts(LoopSums):
     @cached_property
     def _farthest(self) -> tuple[float, float]:
         """The largest distance, squared, of a path from none and of two."""
-        H, S = self.horizon, self.states
+        H, S = self.policy.shape
         live: Bools = np.asarray(self.moves.any(axis=2))
         now, after = live.sum(axis=1), self.moves.any(axis=1).sum(axis=1)
-        cost = int((now * after * (now + 2 * after)).sum())
-        both = cost <= _MOST_PAIRS
+        both = int((now * after * (now + 2 * after)).sum()) <= _MOST_PAIRS
         alone, pair = np.zeros(S), np.zeros((S, S))
         for h in range(H - 1, -1, -1):
             here, there = np.flatnonzero(live[h]), np.flatnonzero(self.moves[h].any(axis=0))
@@ -527,18 +418,10 @@ class PathCounts(LoopSums):
 
     def aggregate(self, block: Block) -> Floats:
         """From a simulated block of what followed this policy, (H, S, S) and (H, S)."""
-        counts = np.asarray(block["transitions"], dtype=np.float64)
-        rewards = np.asarray(block["rewards"], dtype=np.float64)
-        shape = (self.horizon, self.states)
-        if counts.shape != (*shape, shape[1]) or rewards.shape != shape:
-            raise InvalidArgument(
-                f"an aggregate block must have transitions of shape {(*shape, shape[1])} and "
-                f"rewards of shape {shape}, got {counts.shape} and {rewards.shape}"
-            )
-        actions: NDArray[np.generic] = block["actions"]
-        live = np.asarray(self.moves.any(axis=2))
-        if actions.shape != shape or not np.array_equal(actions[live], self.policy[live]):
-            raise InvalidArgument("the block's users followed another policy")
+        counts, rewards = _tables(block, self.counted.shape, self.policy.shape)
+        taken, live = block["actions"], self.moves.any(axis=2)
+        if taken.shape != live.shape or (taken != self.policy)[live].any():
+            raise InvalidArgument("the users of an aggregate block followed another policy")
         transitions = np.zeros(self.layout.parts[0].shape)
         transitions[: int(self.counted.sum())] = counts[self.counted]
         return self.layout.pack({"transitions": transitions, "rewards": rewards[self.paying]})
@@ -549,68 +432,23 @@ class PathCounts(LoopSums):
         users, follows = block.users, self.support.argmax(axis=2) if self.horizon > 1 else None
         steps = read_steps(block, self.horizon, follows)
         admitted = read_codes(block, "versions", (users,)) == self.version
-        first = self.layout.parts[0].shape[0]
-        places = np.full(self.counted.shape, -1, dtype=np.int64)
-        places[self.counted] = np.arange(int(self.counted.sum()))
-        visits = np.full(self.paying.shape, -1, dtype=np.int64)
-        visits[self.paying] = first + np.arange(int(self.paying.sum()))
+        counted, paying, first = self.counted, self.paying, self.layout.parts[0].shape[0] - 1
+        places = np.where(counted, np.cumsum(counted).reshape(counted.shape) - 1, -1)
+        visits = np.where(paying, np.cumsum(paying).reshape(paying.shape) + first, -1)
         sums = np.zeros((users if separate else 1, self.layout.size))
         public = self.start, self.policy, self.support
         count_paths(*steps, admitted, *public, places, visits, separate, sums)
         return sums
 
 
-def checked_table(name: str, values: ArrayLike, shape: tuple[int, ...]) -> Floats:
-    """A read-only copy of a public table."""
-    array = np.array(values, dtype=np.float64)
-    if array.shape != shape or not np.isfinite(array).all():
-        raise InvalidArgument(f"{name} must be finite, of shape {shape}, got {array.shape}")
-    array.setflags(write=False)
-    return array
-
-
-def cut(vectors: Floats, axes: tuple[int, ...]) -> Floats:
-    """Each cut to length 1, read-only."""
-    largest = np.abs(vectors).max(axis=axes, keepdims=True)
-    # Squares of the longest would be infinite.
-    scaled = vectors / np.maximum(largest, 1.0)
-    length = np.sqrt((scaled**2).sum(axis=axes, keepdims=True))
-    cut: Floats = scaled / np.maximum(length, 1.0 / np.maximum(largest, 1.0))
-    cut.setflags(write=False)
-    return cut
-
-
-def possible_counts(block: Block, horizon: int, support: Bools) -> tuple[Floats, Floats]:
-    """A simulated block's possible transitions, and what they paid, dropped ones the average."""
-    S, A, _ = support.shape
-    counts = np.asarray(block["transitions"], dtype=np.float64)
-    rewards = np.asarray(block["rewards"], dtype=np.float64)
-    if counts.shape != (horizon, S, A, S) or rewards.shape != (horizon, S, A):
+def _tables(
+    block: Block, transitions: tuple[int, ...], rewards: tuple[int, ...]
+) -> tuple[Floats, Floats]:
+    """Transitions and rewards of an aggregate block, of these shapes."""
+    counts, paid = (np.asarray(block[name], np.float64) for name in ("transitions", "rewards"))
+    if counts.shape != transitions or paid.shape != rewards:
         raise InvalidArgument(
-            f"an aggregate block must have transitions of shape {(horizon, S, A, S)} and rewards "
-            f"of shape {(horizon, S, A)}, got {counts.shape} and {rewards.shape}"
+            f"an aggregate block must have transitions of shape {transitions} and rewards of shape "
+            f"{rewards}, got {counts.shape} and {paid.shape}"
         )
-    possible = counts * support
-    kept, all_of_them = possible.sum(axis=-1), counts.sum(axis=-1)
-    share = np.divide(kept, all_of_them, out=np.ones_like(kept), where=all_of_them > 0)
-    return possible, rewards * share
-
-
-def any_features(gram: float, cross: float) -> float:
-    """The largest |y - y~|^2 of y = (sqrt(a) x x', x q), |x| <= 1, |q|^2 <= m, with any signs.
-
-    x is a vector and q a number, or x is a matrix (k, n) with Frobenius norm and q in R^n. Let
-    z = [x; q' / sqrt(2 a)], of k + 1 rows. z z' is positive semidefinite with trace
-    |x|^2 + |q|^2 / (2 a) <= 1 + m / (2 a) =: t, so |z z'| <= t in Frobenius norm, and two such
-    matrices have a non-negative inner product: they are at most sqrt(2) t apart. The blocks of z z'
-    are x x', twice x q / sqrt(2 a), and |q|^2 / (2 a). So of two of each, |y - y~|^2 =
-    a |x x' - x~ x~'|^2 + |x q - x~ q~|^2 is at most a |z z' - z~ z~'|^2, and so at most 2 a t^2 =
-    2 (a + m / 2)^2 / a. It grows with a, so for a < m / 2 it is at most what it is there: 4 m.
-
-    Zero is one of the y. Vectors attain both: unit vectors with <x, x~> = min(1, m / (2 a)), and
-    numbers q~ = -q of size sqrt(m). It holds for y times weights in [0, 1] too: |w y - w~ y~|^2 is
-    convex in each weight, so it is largest where they are 0 or 1.
-    """
-    if 2.0 * gram < cross:
-        return 4.0 * cross
-    return 2.0 * (gram + cross / 2.0) ** 2 / gram
+    return counts, paid

@@ -28,12 +28,12 @@ def sum_steps(
     crosses: Floats,
     paid: Floats,
 ) -> None:
-    """Adds users' weighted steps; see :class:`tacit.mixture.statistics.ModelSums` for the weights.
+    """Adds users' weighted steps; see :class:`tacit.mixture.statistics.ModelSums`.
 
-    A step at (s, a) that ends in s' adds ``grams[s, a]`` to ``sums`` (rows, L, G), and, if it is
-    before ``last``, ``features[s, a, :, s'] - offsets[s, a]`` to ``crosses`` (rows, L, k); its
-    reward times ``paying[s, a]`` goes to ``paid`` (rows, L, m). L is 1 if ``pooled``. The first
-    entries of a Gram belong to the cross, and are left out with it.
+    A step at (s, a) that ends in s' adds ``grams[s, a]`` to ``sums`` (rows, L, G), and, before
+    ``last``, ``features[s, a, :, s'] - offsets[s, a]`` to ``crosses`` (rows, L, k); its reward
+    times ``paying[s, a]`` goes to ``paid`` (rows, L, m). The first entries of a Gram belong to the
+    cross, and are left out with it.
     """
     users, horizon = actions.shape
     n_states, n_actions, free, _ = features.shape
@@ -128,9 +128,8 @@ def count_paths(
 ) -> None:
     """Counts users' steps as long as their path is one that the policy can take.
 
-    ``places`` (H, S, S) and ``visits`` (H, S) are where a transition and a state's reward are
-    counted in ``sums`` (rows, size), negative where they are not. The first step that is not valid
-    ends a path.
+    ``places`` (H, S, S) and ``visits`` (H, S) say where a transition and a state's reward count in
+    ``sums`` (rows, size), if not negative. The first step that is not valid ends a path.
     """
     users, horizon = actions.shape
     n_states = policy.shape[1]
