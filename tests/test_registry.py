@@ -133,7 +133,7 @@ def test_environments_without_a_table_take_options():
         ("gym:NoSuch-v1", "no environment 'NoSuch-v1'"),
         ("gym:nosuchmodule:NoSuch-v1", "no environment 'nosuchmodule:NoSuch-v1'"),
         ("gym:FrozenLake-v1,map_name=9x9", "no environment 'FrozenLake-v1'"),
-        ("gym:FrozenLake-v1,color=red", "no environment 'FrozenLake-v1' with"),
+        ("gym:FrozenLake-v1,color=red", "no environment 'FrozenLake-v1'"),
         ("gym:FrozenLake-v1,horizon=long", "horizon must be an integer"),
         ("gym:FrozenLake-v1,reward_range=1:2:3", "reward_range"),
         ("no.such.module", "cannot be imported"),

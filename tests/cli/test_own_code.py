@@ -284,7 +284,7 @@ FILES = {
     "no name": (GOOD | {"name": 3}, "name must be a text, got 3"),
     "words": (GOOD | {"rewards": [["a", 0.5]]}, "rewards must be numbers alone"),
     "a large reward": (GOOD | {"rewards": [[1.4, 0.5]]}, "state 0, action 0 must be in [0, 1]"),
-    "negative": (GOOD | {"transitions": [[[-1.0], [1.0]]]}, "entry 0 is -1.0"),
+    "negative": (GOOD | {"transitions": [[[-1.0], [1.0]]]}, "the smallest entry -1.0"),
     "half of a pair": (GOOD | {"rewards": {"values": [0, 1]}}, "must have 'values' and 'prob"),
     "no start": (GOOD | {"start": "a"}, "start must be numbers alone"),
     "nothing": (GOOD | {"transitions": None}, "transitions must be numbers alone"),
