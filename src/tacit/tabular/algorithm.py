@@ -51,8 +51,8 @@ class FiniteAlgorithm(Algorithm[S]):
 
     def named(self, policy: P) -> P:
         """The policy with the spec's labels, if it has any."""
-        labels = self.spec.state_labels, self.spec.action_labels
-        return policy if labels == (None, None) else policy.labelled(*labels)
+        labels = [getattr(self.spec, f"{part}_labels", None) for part in ("state", "action")]
+        return policy if labels == [None, None] else policy.labelled(*labels)
 
 
 class CountingAlgorithm(FiniteAlgorithm[S]):
