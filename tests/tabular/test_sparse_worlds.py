@@ -13,7 +13,7 @@ import tacit
 from research.worlds import build, icu_sepsis, sparse_mdp
 from research.worlds import tabular as sparse_worlds
 from tacit import InvalidArgument
-from tacit.gym.envs import FiniteEnv
+from tacit.gym.finite import FiniteEnv
 from tacit.registry import build_world
 from tacit.tabular import SparseWorld
 from tacit.tabular.policy import uniform_policy
