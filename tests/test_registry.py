@@ -146,7 +146,7 @@ def test_environments_without_a_table_take_options():
         ("gym:NoSuch-v1", "no environment 'NoSuch-v1'"),
         ("gym:nosuchmodule:NoSuch-v1", "no environment 'nosuchmodule:NoSuch-v1'"),
         ("gym:FrozenLake-v1,map_name=9x9", "no environment 'FrozenLake-v1'"),
-        ("gym:FrozenLake-v1,color=red", "no environment 'FrozenLake-v1' with"),
+        ("gym:FrozenLake-v1,color=red", "no environment 'FrozenLake-v1'"),
         ("gym:FrozenLake-v1,horizon=long", "horizon of gym is 'long', but must be none or a whole"),
         ("gym:FrozenLake-v1,reward_range=1:2:3", "must be none or 2 values as 0:1"),
         ("no.such.module", "cannot be imported"),

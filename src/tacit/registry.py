@@ -187,7 +187,7 @@ def world_names() -> list[str]:
 def world_entry(name: str) -> NamedMaker:
     """The maker of a world's name."""
     if name in GYM:
-        return NamedMaker("gym", "tacit.gym.worlds:from_gymnasium", ("env_or_id",))
+        return NamedMaker("gym", "tacit.gym:from_gymnasium", ("env_or_id",))
     if (target := _worlds().get(name) or target_of(name)) is not None:
         return NamedMaker(name, target)
     raise InvalidArgument(
