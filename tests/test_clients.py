@@ -288,7 +288,7 @@ def test_only_what_draws_needs_a_generator(tmp_path: Path) -> None:
         policy.publish(tmp_path / "policy.npz")
         state: Any = 1 if isinstance(policy, (Policy, MixedPolicy)) else [0.1, 0.2]
         for one in (policy, published.load(tmp_path / "policy.npz")):
-            one = one.components[0] if isinstance(policy, MixedPolicy) else one  # noqa: PLW2901
+            one = one.components[0] if isinstance(policy, MixedPolicy) else one
             if name in ("drawn", "noisy gains") or name.startswith("values"):
                 with pytest.raises(ValueError, match="draws its actions: give rng"):
                     one.act(0, state)

@@ -32,9 +32,7 @@ class PublishedPolicy:
         at = labels.index(state) if isinstance(state, str) and state in labels else state
         # A negative index would silently mean another step or state.
         if isinstance(at, str) or not (0 <= step < horizon and 0 <= at < states):
-            allowed = (
-                f"step must be in 0..{horizon - 1} and state in {labels or f'0..{states - 1}'}"
-            )
+            allowed = f"step must be below {horizon} and state below {states}, or one of {labels}"
             raise ValueError(f"{allowed}, got step {step!r} and state {state!r}")
         action = int(table[step, at]) if table.ndim == 2 else draw(table[step, at], rng)
         named = self.action_labels if isinstance(state, str) else None
