@@ -417,21 +417,6 @@ def test_simulated_labels_are_those_the_policy_chose(form):
                 assert abs(total / n - mean) < near
 
 
-def test_what_was_followed_has_the_labels_of_the_policy():
-    rng = np.random.default_rng(3)
-    world = small_world(rng)
-    permuted = PermutedWorld(world, (2, 0, 3, 1))
-    policy = some_policies(rng)[0]
-    data = permuted.simulate(policy, 10**6, np.random.default_rng(4), "occupancy")
-    assert (data["actions"] == policy.actions).all()
-    direct = world.simulate(
-        permuted.translate(policy), 10**6, np.random.default_rng(4), "occupancy"
-    )
-    assert (direct["actions"] != policy.actions).any()
-    for name in ("transitions", "rewards"):
-        assert (data[name] == direct[name]).all()
-
-
 def test_hostile_actions_keep_their_values_under_other_labels():
     class Hostile(Coins):
         def simulate(self, policy, users, rng, form):

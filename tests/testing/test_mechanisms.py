@@ -53,23 +53,6 @@ def test_two_reads_with_fresh_noise_cost_sqrt_two() -> None:
     assert audit.costs == pytest.approx([math.sqrt(2)] * 2)
 
 
-def test_draws_in_one_go_are_understood() -> None:
-    class Upfront:
-        """All noise drawn in the first release, as one array."""
-
-        def __init__(self, dimension, source) -> None:
-            self.noise = None
-            self.dimension, self.source, self.t = dimension, source, 0
-
-        def release(self, item):
-            if self.noise is None:
-                self.noise = self.source.normal((4, self.dimension))
-            self.t += 1
-            return item + 2.0 * self.noise[self.t - 1]
-
-    assert audit_counter(Upfront, releases=4).mu == pytest.approx(0.5)
-
-
 def test_laplace_audit_refuses_what_it_cannot_decide() -> None:
     class TwoDraws(Plain):
         def release(self, item):

@@ -36,16 +36,19 @@ from tacit.privacy.models import JointDP, NonPrivate, Privacy
 from tacit.privacy.noise import (
     Noise,
     NoiseSource,
+    Owner,
+    Uncopyable,
     check_reach,
     check_scale,
     exact_words,
     grid_sensitivity,
     grid_step,
     grid_total,
+    new_lock,
     reach,
+    refuse_within,
     safe_scale,
 )
-from tacit.privacy.owner import Owner, Uncopyable, new_lock, refuse_within
 from tacit.privacy.statistic import Block, FiledBlock, Floats, Statistic, gate_total
 from tacit.privacy.validation import MOST_USERS, instance_of, positive, row_ids, whole_number
 

@@ -40,6 +40,7 @@ from tacit.privacy.noise import (
     Noise,
     check_scale,
     exact_words,
+    flip_probability,
     grid_sensitivity,
     grid_step,
     grid_total,
@@ -109,13 +110,6 @@ def noise_scale(statistic: Statistic, privacy: LocalDP) -> float:
     step = grid_step(statistic, privacy.norm)
     apart = step * grid_sensitivity(statistic, Relation.REPLACE_ONE, privacy.norm, step)
     return safe_scale(apart, privacy.report_cost)
-
-
-def flip_probability(statistic: Statistic, privacy: LocalDP) -> float:
-    """With which probability a 0 is reported as a 1; a 1 is reported as itself half the time."""
-    if statistic.one_hots is None:
-        raise InvalidArgument(f"{statistic.name} is not made of one-hots: no randomised response")
-    return 1.0 / (1.0 + math.exp(min(privacy.report_cost / statistic.one_hots, 700.0)))
 
 
 Model = TypeVar("Model", bound=LocalDP | DistributedDP)

@@ -73,11 +73,7 @@ class PermutedWorld:
             return self._rows(data)
         arrays: dict[str, NDArray[Any]] = {}
         for name, array in data.arrays.items():
-            if name == "actions":
-                arrays[name] = self._relabel(array)
-            elif form == "occupancy":
-                arrays[name] = array
-            elif name in _ACTION_AXES:
+            if name in _ACTION_AXES:
                 arrays[name] = np.take(array, self.permutation, axis=_ACTION_AXES[name])
             else:
                 raise InvalidArgument(

@@ -18,7 +18,7 @@ import numpy as np
 from tacit.core.algorithm import BlockInfo, BlockSizes, Floats, Plan, Progress
 from tacit.privacy.counters.dense import MOST_OPTIMAL, NormalisedSquareRoot, Optimal
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.sizing import release_noise
+from tacit.privacy.noise import release_noise
 from tacit.privacy.validation import flag, whole_number
 from tacit.tabular.algorithm import CountingAlgorithm
 from tacit.tabular.exploration import ExplorationPlanner, VisitQuery, advantage, normalised

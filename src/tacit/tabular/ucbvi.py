@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit.core.algorithm import BlockInfo, BlockSizes, Floats, Plan, Progress
-from tacit.privacy.sizing import users_above_noise
+from tacit.privacy.noise import users_above_noise
 from tacit.privacy.validation import flag
 from tacit.tabular.algorithm import CountingAlgorithm, OptimismOptions
 from tacit.tabular.count_estimate import CountEstimate, conserved

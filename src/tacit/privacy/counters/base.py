@@ -35,8 +35,15 @@ from numpy.typing import ArrayLike, NDArray
 from tacit.privacy.budget import Budget, Guarantee, Relation
 from tacit.privacy.counters.grid import LARGEST, LARGEST_NOISE, Ints, ItemGrid
 from tacit.privacy.errors import CorruptFile, HorizonExceeded, InvalidArgument
-from tacit.privacy.noise import Noise, NoiseSource, check_scale, exact_words, safe_scale
-from tacit.privacy.owner import Owner, Uncopyable
+from tacit.privacy.noise import (
+    Noise,
+    NoiseSource,
+    Owner,
+    Uncopyable,
+    check_scale,
+    exact_words,
+    safe_scale,
+)
 from tacit.privacy.validation import MOST_USERS, flag, positive, whole_number
 
 Floats = NDArray[np.float64]
