@@ -24,7 +24,7 @@ from tacit.continuous import (
 )
 from tacit.continuous.kernel_features import Quadrature
 from tacit.continuous.kernel_lsvi import EmbeddingSums
-from tacit.continuous.world import VectorWorld, roll_out
+from tacit.continuous.worlds import VectorWorld, roll_out
 from tacit.data.episodes import VectorEpisodes
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument

@@ -26,7 +26,7 @@ from tacit.continuous.transition_moments import (
     TerminationMoments,
     TransitionMoments,
 )
-from tacit.continuous.world import exploration
+from tacit.continuous.worlds import exploration
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, unpack

@@ -6,7 +6,7 @@ import pytest
 
 from tacit import InvalidArgument
 from tacit.continuous import Custom, Grid, Polynomial, QPolicy, Quadrature
-from tacit.continuous.world import chooser
+from tacit.continuous.worlds import chooser
 from tacit.store.values import dump, load
 
 GRID = Grid((0.0,), (1.0,), (3,))

@@ -15,7 +15,7 @@ from tacit.continuous import (
     QPolicy,
     line,
 )
-from tacit.continuous.world import roll_out
+from tacit.continuous.worlds import roll_out
 from tacit.data.episodes import VectorEpisodes
 from tacit.privacy.statistic import StreamedBlock
 

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from tacit.continuous.base import NO_CLIP, BoxAlgorithm, box_spec
 from tacit.continuous.features import default_polynomial
 from tacit.continuous.kernel_features import kernel_features
-from tacit.continuous.policy import QPolicy
+from tacit.continuous.policy import NO_CLIP, BoxAlgorithm, QPolicy, box_spec
 from tacit.continuous.statistics import steps_of, vectors_by_part
 from tacit.continuous.stochastic_policy import GaussianPolicy, SoftmaxPolicy
 from tacit.core.algorithm import BlockInfo, BlockSizes, NoOptions, Plan, Progress
@@ -20,7 +19,6 @@ from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.sensitivity import scaled_back
 from tacit.privacy.sizing import users_above_noise
 from tacit.privacy.statistic import Block, Floats, Layout, Part, Statistic
-from tacit.privacy.validation import positive
 
 if TYPE_CHECKING:
     from tacit.continuous.features import FeatureMap
@@ -78,22 +76,13 @@ class PolicyGradients(Statistic):
     clips: tuple[float, float]  # the largest lengths of both gradients
     name = "policy gradients"
 
-    def __post_init__(self) -> None:
-        for clip in self.clips:
-            positive("clip", clip)
-
     @cached_property
     def layout(self) -> Layout:
         """``actor``, ``critic``, ``short`` and ``moments``."""
         rows, m = self.policy.weights.shape
-        return Layout(
-            (
-                Part("actor", (rows, m), weight=ACTOR),
-                Part("critic", (m,), weight=CRITIC),
-                Part("short", (2,), weight=SHORT),
-                Part("moments", (m, m), symmetric=True, weight=MOMENTS),
-            )
-        )
+        gradients = Part("actor", (rows, m), weight=ACTOR), Part("critic", (m,), weight=CRITIC)
+        moments = Part("moments", (m, m), symmetric=True, weight=MOMENTS)
+        return Layout((*gradients, Part("short", (2,), weight=SHORT), moments))
 
     def l2(self, relation: Relation) -> float:
         """Sensitivity, as the class derives it."""
@@ -109,7 +98,7 @@ class PolicyGradients(Statistic):
         return vectors_by_part(block, self.layout.size, numbers, self._of)
 
     def _of(self, block: Block) -> Floats:
-        from tacit.continuous.gradient_loops import policy_gradients
+        from tacit.continuous.agent_loops import policy_gradients
 
         steps = steps_of(block, self.spec)
         rows, m = self.policy.weights.shape
@@ -129,13 +118,8 @@ class PolicyGradients(Statistic):
             long = np.linalg.norm(found, axis=1) > self.clips[i]
             signs[:, i] = np.where(came, np.where(long, -1.0, 1.0), 0.0)
         good = np.isfinite(moments).all(axis=(1, 2), keepdims=True)
-        parts = {
-            "actor": inside[0].reshape(n, rows, m),
-            "critic": inside[1],
-            "short": signs,
-            "moments": np.where(good, moments, 0.0),
-        }
-        return self.layout.pack(parts, users=n)
+        parts = {"actor": inside[0].reshape(n, rows, m), "critic": inside[1], "short": signs}
+        return self.layout.pack(parts | {"moments": np.where(good, moments, 0.0)}, users=n)
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,12 +143,10 @@ class ActorCritic(BoxAlgorithm[ActorCriticState]):
     their own data and of earlier releases, are summed; the next policy is a natural step from
     there, of a length that depends on how much of the gradient noise explains.
 
-    Private statistics: :class:`PolicyGradients` of every block, once, with the whole budget. Blocks
-    are disjoint.
+    Private statistics: :class:`PolicyGradients` of every block, once, with the whole budget.
 
     Guarantee: that of its curator; see ``guarantee``. Clips follow from released shares of users
-    who were clipped. Everything after the release is post-processing, the trust region and momentum
-    too.
+    who were clipped.
 
     Deviations from papers: Wang and Hegde (2019) remark that their mechanism suits actor-critic
     methods, which holds if gradients see released quantities alone, as here. No rate is proven.
@@ -192,11 +174,8 @@ class ActorCritic(BoxAlgorithm[ActorCriticState]):
 
     def query(self, state: ActorCriticState, plan: Plan, block: BlockInfo) -> PolicyGradients:
         """Users' gradients at the policy that serves them."""
-        return self._gradients(state, plan.policy)
-
-    def _gradients(self, state: ActorCriticState, policy: SoftmaxPolicy) -> PolicyGradients:
         clips = float(state.clips[0]), float(state.clips[1])
-        known = self.spec, policy, state.values.copy(), self.spec.discount
+        known = self.spec, plan.policy, state.values.copy(), self.spec.discount
         return PolicyGradients(*known, _TRACE, clips)
 
     # Update.
@@ -296,12 +275,10 @@ class ActorCritic(BoxAlgorithm[ActorCriticState]):
 
     def _block_sizes(self) -> BlockSizes:
         """Blocks of one size, in which a gradient is as long as its noise, or a bit longer."""
-        first = self.init()
-        above = _ABOVE * math.sqrt(first.theta.size)
-        asked = self._gradients(first, self._drawing(first, Progress()))
-        least = users_above_noise(asked, self.privacy, above)
-        size = max(_LEAST, least, math.ceil(self.users / _BLOCKS))
-        size = min(size, self.users)
+        first, policy = self.init(), self._drawing(self.init(), Progress())
+        asked = self.query(first, Plan(policy, policy), BlockInfo())
+        least = users_above_noise(asked, self.privacy, _ABOVE * math.sqrt(first.theta.size))
+        size = min(max(_LEAST, least, math.ceil(self.users / _BLOCKS)), self.users)
         return BlockSizes(f"fixed:size={size}", size=size)
 
 

@@ -13,10 +13,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tacit.continuous.features import BoxMap, FeatureMap, Grid, check_count
-from tacit.data.sizes import check_size
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Floats
-from tacit.privacy.validation import positive
+from tacit.privacy.validation import positive, whole_number
 
 if TYPE_CHECKING:
     from tacit.continuous.spec import BoxSpec
@@ -50,9 +49,7 @@ class Quadrature(BoxMap):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "lengthscale", positive("lengthscale", self.lengthscale))
-        object.__setattr__(self, "nodes", check_size("nodes", self.nodes))
-        if self.nodes > 100:
-            raise InvalidArgument(f"nodes must be at most 100, got {self.nodes!r}")
+        object.__setattr__(self, "nodes", whole_number("nodes", self.nodes, most=100))
         check_count("nodes", self.size)
 
     @cached_property
@@ -74,10 +71,6 @@ class Quadrature(BoxMap):
                 kept.append(w)
                 amplitudes.append(math.sqrt(q if first == 0.0 else 2.0 * q))
         return np.array(kept), np.array(amplitudes)
-
-    def describe(self) -> str:
-        """The map in a few words."""
-        return f"{self.size} quadrature Fourier features of lengthscale {self.lengthscale:g}"
 
     def _evaluate(self, states: Floats) -> Floats:
         frequencies, amplitudes = self.waves
@@ -132,17 +125,13 @@ class Custom(FeatureMap):
     def __post_init__(self) -> None:
         if not callable(self.function):
             raise InvalidArgument(f"function must be callable, got {self.function!r}")
-        object.__setattr__(self, "size", check_size("size", self.size))
+        object.__setattr__(self, "size", whole_number("size", self.size))
         check_count("size", self.size)
 
     @property
     def dimension(self) -> None:
         """Unknown: the function decides."""
         return
-
-    def describe(self) -> str:
-        """The map in a few words."""
-        return f"{self.size} features by {_named(self.function)}"
 
     def __repr__(self) -> str:
         # An address in memory would differ from one run to the next.

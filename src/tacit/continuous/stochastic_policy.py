@@ -1,4 +1,7 @@
-"""Policies that draw their actions: softmax over numbered ones, Gaussian in a box of vectors."""
+"""Policies that draw their actions: softmax over numbered ones, Gaussian in a box of vectors.
+
+Actions that are vectors are numbers of a fine public mesh: all else goes on counting actions.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,76 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.continuous.action_box import ActionBox
+from tacit.continuous.features import set_corners
 from tacit.continuous.policy import QPolicy, uniforms
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Floats, Ints
-from tacit.privacy.validation import instance_of
+from tacit.privacy.validation import instance_of, whole_number
+
+# Points of a mesh along each coordinate, by their number.
+_LEVELS = {1: 1001, 2: 201, 3: 41}
+
+
+@dataclass(frozen=True)
+class ActionBox:
+    """A box of actions, and a mesh on which every action has a number.
+
+    In units of the box its corners are -1 and 1, and the mesh goes from -2 to 2, so that what a
+    policy aims at beyond the box has a number too; :meth:`actions` cuts it to the box.
+
+    Attributes:
+        lows: the lower corner, one to three numbers.
+        highs: its upper corner.
+        levels: points of the mesh along each coordinate; 1001, 201 or 41 by default.
+
+    >>> box = ActionBox((-2.0,), (2.0,), levels=5)
+    >>> box.actions(np.arange(5)).ravel().tolist()
+    [-2.0, -2.0, 0.0, 2.0, 2.0]
+    >>> box.numbers([[0.4], [0.6], [9.0]]).tolist()
+    [2, 3, 4]
+    """
+
+    lows: tuple[float, ...]
+    highs: tuple[float, ...]
+    levels: int = 0
+
+    def __post_init__(self) -> None:
+        set_corners(self, finite=True)
+        if self.dimension not in _LEVELS:
+            raise InvalidArgument(
+                f"actions must have 1 to {max(_LEVELS)} coordinates, got {self.dimension}"
+            )
+        levels = self.levels or _LEVELS[self.dimension]
+        object.__setattr__(self, "levels", whole_number("levels", levels, least=2))
+
+    @property
+    def dimension(self) -> int:
+        """How many coordinates an action has."""
+        return len(self.lows)
+
+    @property
+    def size(self) -> int:
+        """How many points the mesh has."""
+        return int(self.levels**self.dimension)
+
+    def aims(self, numbers: ArrayLike) -> Floats:
+        """Points, (..., k), that actions of these numbers, (...,), aim at, in units of the box."""
+        whole = np.clip(np.asarray(numbers, dtype=np.int64), 0, self.size - 1)
+        places = np.stack(np.unravel_index(whole, (self.levels,) * self.dimension), axis=-1)
+        return np.asarray(4.0 * places / (self.levels - 1) - 2.0)
+
+    def numbers(self, aims: ArrayLike) -> Ints:
+        """The numbers, (...,), of the points of the mesh that are nearest to aims, (..., k)."""
+        at = np.clip(np.nan_to_num(np.asarray(aims, dtype=np.float64)), -2.0, 2.0)
+        places = np.rint((at + 2.0) * (self.levels - 1) / 4.0).astype(np.int64)
+        weights = self.levels ** np.arange(self.dimension - 1, -1, -1)
+        return np.asarray((places * weights).sum(axis=-1))
+
+    def actions(self, numbers: ArrayLike) -> Floats:
+        """The actions, (..., k), of these numbers, in the box."""
+        low, high = np.array(self.lows), np.array(self.highs)
+        inside = np.clip(self.aims(numbers), -1.0, 1.0)
+        return np.asarray(low + (inside + 1.0) / 2.0 * (high - low))
 
 
 @dataclass(frozen=True, eq=False, repr=False)

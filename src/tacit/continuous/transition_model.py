@@ -102,7 +102,7 @@ class PolynomialFeatures:
 
     def __call__(self, states: Floats, actions: Ints) -> Floats:
         """Features (n, p) of finite states (n, D) and actions (n,)."""
-        from tacit.continuous.model_loops import polynomial_features
+        from tacit.continuous.agent_loops import polynomial_features
 
         out = np.empty((len(states), self.size))
         polynomial_features(np.ascontiguousarray(states), self.pushes[actions], *self._tables, out)
