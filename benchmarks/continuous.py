@@ -27,7 +27,7 @@ from tacit.simulation.result import Result
 from tacit.simulation.run import run
 
 NAME, SERVED = "fitted functional q, (0.9, 1e-4)", "the same, most served, (0.9, 1e-4)"
-USERS, TURNS = 10_000, 10
+USERS, TURNS = 100_000, 5
 QUERIES, AT_ONCE = 10**5, 100
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 
 from benchmarks.row import Row, at_most, noted
-from research.counter_look import OLDER
+from research.counter_errors import OLDER
 from tacit.privacy.counters import BufferedToeplitz, Counter, NormalisedSquareRoot, SmoothTree
 
 # Releases, the square root's limit, the smooth tree's under Laplace noise.

@@ -44,7 +44,7 @@ EPISODES = 1000
 SHORT, TIMED = 40, 80
 SEEDS = range(3)
 REPETITIONS = 3
-KINDS = ("features", "counts", "targets")
+KINDS = ("features", "counts")
 # A cost that grows in proportion to the past would have the slope 1.
 FLAT = 0.1
 

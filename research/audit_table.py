@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from research.command_lines import Parser, store, whole
+from research.study import Parser, load, store, whole
 from research.worlds import build
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import JointDP, LocalDP, Privacy
@@ -151,8 +151,8 @@ def line_of(row: Sequence[Row]) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns how many audits failed."""
     parser = Parser(
-        prog="python -m research.audit_table",
-        description="audits of every private agent under every model",
+        "research.audit_table",
+        "audits of every private agent under every model",
     )
     parser.add_argument(
         "--runs", type=whole(20), default=_RUNS, help="runs with each of the two users"
@@ -160,14 +160,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--agents", nargs="+", metavar="AGENT", default=None, help="only these; all by default"
     )
-    parser.add_store()
+    parser.add_argument("--store", action="store_true", help="keep rows for the page")
     chosen = parser.parse_args(arguments)
     made: list[Row] = []
     print(f"| agent | {' | '.join(MODELS)} |\n|---|{'---:|' * len(MODELS)}")
     for line in rows(chosen.agents or agents(), chosen.runs):
         print(line_of(line), flush=True)
         if chosen.store:
-            store(__spec__.name, {line[0].agent: {"runs": chosen.runs, "text": line_of(line)}})
+            kept = {"runs": chosen.runs, "text": line_of(line)}
+            store("audit_table", load("audit_table") | {line[0].agent: kept})
         made += line
     failed = [row for row in made if row.refused is None and not row.passed]
     count = sum(row.refused is None for row in made)

@@ -6,17 +6,26 @@ ways that it does without: fresh noise, the binary tree, the square root.
 
 from __future__ import annotations
 
+import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 import tacit
-from research.command_lines import parser_of
-from research.counter_look import OLDER, PENS, budget_words, logarithmic, older_std
-from research.figures import EndLabel, drawing, label_ends
+from research.figures import (
+    EndLabel,
+    Pen,
+    budget_words,
+    drawing,
+    figure_main,
+    label_ends,
+    logarithmic,
+)
+from tacit.privacy.budget import Budget
+from tacit.privacy.counters.dense import sqrt_coefficients
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,6 +41,63 @@ LONGEST = 2**20
 # The simple ways are off the chart for long streams; where the others are is what matters.
 HIGHEST = 250.0
 BAND = "#d9d9d9"
+PENS = {
+    # Dashed where a line lies on top of another one, which has to show through: the square root's
+    # almost everywhere, the blocks' at the end of a stream.
+    "fresh": Pen("#666666", "P", "--"),
+    "blocks": Pen("#E69F00", "s"),
+    "binary tree": Pen("#CC79A7", "^"),
+    "smooth tree": Pen("#009E73", "D"),
+    "square root": Pen("#D55E00", "o"),
+    "blt": Pen("#0072B2", "v", "--"),
+    "optimal": Pen("#000000", "*"),
+    "normalised square root": Pen("#56B4E9", "X"),
+}
+
+
+def _fresh(releases: int, pure: bool) -> float:
+    """New noise on the whole sum each time: all releases are paid for by everybody."""
+    return float(releases) if pure else math.sqrt(releases)
+
+
+def _binary_tree(releases: int, pure: bool) -> float:
+    """A user is in a node of each level; a sum is over the ones of its number, in binary."""
+    levels = releases.bit_length()
+    # The number below with most ones: 2^(levels - 1) - 1, or what comes after it.
+    ones = max(levels - 1, releases.bit_count(), 1)
+    ones = max(ones, *(((releases >> k << k) - 1).bit_count() for k in range(levels)))
+    return math.sqrt(ones) * (levels if pure else math.sqrt(levels))
+
+
+def _square_root(releases: int, pure: bool = False) -> float:
+    """The square root, for many releases by Landau's formula, whose error is below 1 / n^2.
+
+    >>> round(_square_root(1023), 3), round(_square_root(10**12), 3)
+    (3.272, 9.862)
+    """
+    if releases <= 1024:
+        return float((sqrt_coefficients(releases) ** 2).sum())
+    return (math.log(releases - 0.25) + np.euler_gamma + 4.0 * math.log(2.0)) / math.pi
+
+
+OLDER: Mapping[str, Callable[[int, bool], float]] = {
+    "fresh": _fresh,
+    "binary tree": _binary_tree,
+    "square root": _square_root,
+}
+"""The largest noise of the ways that counters are compared with, in units of one sum's."""
+
+
+def older_std(budget: Budget, kind: str, releases: int) -> float:
+    """The same for a budget, as a standard deviation, for sensitivity 1.
+
+    >>> round(older_std(Budget(1.0, 1e-6), "square root", 1), 4)
+    4.2247
+    >>> round(older_std(Budget(1.0, 0.0), "binary tree", 1024), 1)
+    49.2
+    """
+    one = math.sqrt(2.0) / budget.epsilon if budget.pure else 1.0 / budget.mu
+    return one * OLDER[kind](releases, budget.pure)
 
 
 def lengths(longest: int) -> list[int]:
@@ -55,7 +121,7 @@ def worst_std(budget: tacit.Budget, kind: str, releases: int) -> float:
     return float(tacit.counter(budget, 1.0, releases, kind=kind).std.max())
 
 
-def draw(path: Path, longest: int = LONGEST) -> None:
+def paint(path: Path, longest: int) -> None:
     """Draws both panels."""
     with drawing(
         path,
@@ -78,8 +144,8 @@ def _panel(axes: Axes, budget: tacit.Budget, kinds: Sequence[str], longest: int)
         kind: [worst_std(budget, kind, n) for n in x if n <= end] for kind, end in ends.items()
     }
     picked = [lines[tacit.counter(budget, 1.0, n).kind][i] for i, n in enumerate(x)]
-    logarithmic(axes)
-    axes.set(xlabel="number of releases", ylim=(1.0, HIGHEST))
+    logarithmic(axes, "number of releases")
+    axes.set(ylim=(1.0, HIGHEST))
     axes.plot(x, picked, color=BAND, lw=9)
     labels = []
     for kind, y in lines.items():
@@ -125,14 +191,12 @@ def _label_exits(axes: Axes, x: Sequence[int], lines: dict[str, list[float]]) ->
         )
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """The command line."""
-    parser = parser_of(__spec__, __doc__)
-    parser.add_output()
-    given = parser.parse_args(arguments)
-    parser.written(lambda: draw(given.output))
-    print(f"The picture is {given.output}.")
-    return 0
+def measure(runs: int, workers: int, quick: bool) -> int:
+    """The longest stream that is drawn."""
+    return 64 if quick else LONGEST
+
+
+main = figure_main("research.counter_errors", __doc__, measure, paint)
 
 
 if __name__ == "__main__":

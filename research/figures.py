@@ -1,28 +1,91 @@
-"""Panels in the look of all figures, with labels at the lines' ends."""
+"""One look and one command line for all figures, with labels at the lines' ends."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import argparse
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from research.study import RUNS, Parser, load, store, whole
 from tacit.data.sizes import Floats
-from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.budget import Budget
 from tacit.simulation import plots
-from tacit.simulation.plots import FORMATS, INK, PALE, STYLE, Pen, curves
+from tacit.simulation.plots import FORMATS, INK, PALE, STYLE, Pen, curves, short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from tacit.simulation.result import Result
 
+__all__ = ["INK", "PALE", "EndLabel", "Pen", "band", "draw_regret", "drawing", "label_ends"]
 
-__all__ = ["INK", "PALE", "EndLabel", "Pen", "draw_regret", "drawing", "label_ends"]
+T = TypeVar("T")
+
+FIGURES: Mapping[str, str] = {
+    name.replace("_", "-").removesuffix("-pictures"): f"research.{name}"
+    for name in (
+        *("counter_errors", "dosing_trajectories", "epsilon_cost", "first_agent"),
+        *("functional_baselines", "functional_curves", "functional_noise"),
+        *("functional_q_pictures", "linear_budgets", "linear_comparison", "lq_budget"),
+        *("lq_orders", "mixture_orders", "tabular_orders"),
+    )
+}
+"""By name. Each is a module whose ``main(["--output=FILE"])`` draws it into a PNG."""
+
+
+def picture(text: str) -> Path:
+    """A type for a PNG file in a folder that exists, found out before anything is run."""
+    path = Path(text)
+    if path.suffix.lower() != ".png" or not path.parent.is_dir() or path.is_dir():
+        raise argparse.ArgumentTypeError(f"is {text!r}, but must be a .png in a folder that exists")
+    return path
+
+
+def figure_main(
+    module: str,
+    about: str | None,
+    measure: Callable[[int, int, bool], T],
+    paint: Callable[[Path, T], None],
+    *words: Callable[[T], str],
+) -> Callable[..., int]:
+    """The command line of a figure that is measured, painted and put into words.
+
+    Args:
+        module: its name.
+        about: what that module says about itself.
+        measure: is given the number of runs and of processes, and whether a small part is enough.
+        paint: draws what was measured into a file.
+        words: what is printed of it; the first is the table that pages show, kept by ``--store``.
+    """
+
+    def main(arguments: Sequence[str] | None = None) -> int:
+        parser = Parser(module, about)
+        parser.add_argument("--output", type=picture, required=True, help="the PNG file to write")
+        parser.add_argument("--runs", type=whole(1), default=RUNS, help="seeds of every line")
+        parser.add_argument("--workers", type=whole(1), default=2, help="processes")
+        parser.add_argument("--quick", action="store_true", help="a small part of it, as a test")
+        parser.add_argument("--store", action="store_true", help="keep the table for the pages")
+        given = parser.parse_args(arguments)
+        runs = min(given.runs, 2) if given.quick else given.runs
+        measured = measure(runs, given.workers, given.quick)
+        try:
+            paint(given.output, measured)
+        except OSError as error:
+            parser.error(f"argument --output: cannot be written: {error}")
+        texts = [say(measured) for say in words]
+        if given.store:
+            name = module.rpartition(".")[2]
+            store(name, load(name) | {"table": {"runs": given.runs, "text": texts[0]}})
+        print(*texts, f"The picture is {given.output}.", sep="\n\n")
+        return 0
+
+    return main
 
 
 @dataclass(frozen=True)
@@ -37,25 +100,31 @@ class EndLabel:
 
 @contextmanager
 def drawing(
-    path: Path | None,
+    path: Path,
     title: str,
     subtitle: str,
     *,
     panels: int = 2,
     size: tuple[float, float] = (11, 5.2),
-    sharey: bool = True,
+    sharey: bool | Any = True,
     rows: int = 1,
+    footnote: str = "",
 ) -> Iterator[Sequence[Axes]]:
-    """Panels side by side under a title, to draw on; saved at the end, unless there is no path.
+    """Panels under a title, to draw on, saved at the end; those of several rows come row by row.
 
-    The name's end says the format: PNG, PDF or SVG. Panels of several rows come row by row.
+    Args:
+        path: of the PNG.
+        title: of the figure.
+        subtitle: in a line below.
+        panels: in a row.
+        size: of a row, in inches.
+        sharey: whether panels share the vertical axis; or ``"row"``.
+        rows: how many.
+        footnote: small print below all panels.
     """
     from matplotlib import style
     from matplotlib.figure import Figure
 
-    ending = ".png" if path is None else path.suffix.lower()
-    if ending not in FORMATS:
-        raise InvalidArgument(f"{str(path)!r} must end in {', '.join(FORMATS)}")
     with style.context([STYLE, {"svg.hashsalt": "tacit"}]):
         height = rows * size[1]
         figure = Figure(figsize=(size[0], height), dpi=130, layout="constrained")
@@ -64,9 +133,75 @@ def drawing(
         figure.suptitle(f"{title}\n", x=0.012, ha="left", fontsize=14, weight="bold")
         below = 1.0 - 0.082 * 5.2 / height if rows > 1 else 0.918
         figure.text(0.012, below, subtitle, ha="left", va="center", fontsize=10.5)
+        if footnote:
+            figure.supxlabel(footnote, x=0.012, ha="left", fontsize=8.5, color=INK)
         yield list(axes.flat)
-        if path is not None:
-            figure.savefig(path, format=ending[1:], metadata=FORMATS[ending])
+        figure.savefig(path, format="png", metadata=FORMATS[".png"])
+
+
+def band(
+    axes: Axes,
+    x: Sequence[float] | Floats,
+    rows: Floats,
+    pen: Pen,
+    label: str,
+    least: float | None = None,
+) -> EndLabel:
+    """A line through medians with the deciles around it; what is written at its end.
+
+    Args:
+        axes: to draw on.
+        x: where points are.
+        rows: a row per point, a column per run.
+        pen: how it is drawn.
+        label: at its end.
+        least: what is drawn at least, for logarithmic axes.
+    """
+    low, middle, high = np.quantile(rows, [0.1, 0.5, 0.9], axis=1)
+    if least is not None:
+        low, middle, high = (np.maximum(y, least) for y in (low, middle, high))
+    axes.fill_between(x, low, high, color=pen.colour, alpha=0.12, lw=0)
+    marks: dict[str, Any] = {"marker": pen.marker, "ms": 6, "mec": "white", "mew": 0.6}
+    axes.plot(x, middle, color=pen.colour, ls=pen.dash, **marks)
+    return EndLabel(float(x[-1]), float(middle[-1]), label, pen.colour)
+
+
+def logarithmic(axes: Axes, label: str) -> None:
+    """Both axes logarithmic, with short numbers."""
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+
+    axes.set(xscale="log", yscale="log", xlabel=label)
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
+        axis.set_minor_formatter(NullFormatter())
+
+
+def levels(axes: Axes, x: float, **named: float) -> None:
+    """Dotted lines at values, with their names."""
+    for name, level in named.items():
+        axes.axhline(level, color=PALE, ls=":", lw=1.3)
+        axes.annotate(name, (x, level), xytext=(3, 3), textcoords="offset points", color=PALE)
+
+
+def slope(x: Sequence[float], y: Floats | Sequence[float]) -> float:
+    """Of a line through points on logarithmic axes; not a number if one is not positive.
+
+    >>> round(slope([1.0, 10.0, 100.0], [3.0, 30.0, 300.0]), 3)
+    1.0
+    """
+    if np.any(np.asarray(y) <= 0):
+        return float("nan")
+    return float(np.polyfit(np.log(x), np.log(y), 1)[0])
+
+
+def budget_words(budget: Budget) -> str:
+    """A budget as a panel's title has it.
+
+    >>> budget_words(Budget(1.0, 1e-6)), budget_words(Budget(0.5, 0.0))
+    ('ε = 1, δ = 1e-6', 'ε = 0.5, δ = 0 (pure)')
+    """
+    delta = "0 (pure)" if budget.pure else f"{budget.delta:g}".replace("e-0", "e-")
+    return f"ε = {budget.epsilon:g}, δ = {delta}"
 
 
 def draw_regret(axes: Axes, results: Sequence[Result], label: str, pen: Pen) -> list[EndLabel]:

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import tacit
-from research.command_lines import SEED, parser_of
-from research.counter_look import budget_words
+from research.figures import budget_words, picture
+from research.study import Parser, whole
 
 if TYPE_CHECKING:
     from tacit.simulation.result import Result
@@ -66,10 +66,12 @@ def words(private: Result, plain: Result) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command line."""
-    parser = parser_of(__spec__, __doc__)
-    parser.add_output()
-    parser.add_numbers({"users": (1, 1_000_000, "one episode each"), "seed": SEED})
-    parser.add_budget("of all that is published", "of all that is published")
+    parser = Parser("research.first_agent", __doc__)
+    parser.add_argument("--output", type=picture, required=True, help="the PNG file to write")
+    parser.add_argument("--users", type=whole(1), default=1_000_000, help="one episode each")
+    parser.add_argument("--seed", type=whole(0), default=0, help="of the users and of the noise")
+    parser.add_argument("--epsilon", type=float, default=1.0, help="of all that is published")
+    parser.add_argument("--delta", type=float, default=1e-6, help="of all that is published")
     given = parser.parse_args(arguments)
     try:
         privacy = tacit.JointDP(given.epsilon, given.delta)

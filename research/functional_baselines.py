@@ -10,233 +10,119 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from research.command_lines import figure_main
-from research.continuous_held_out import (
-    BASELINES,
-    EVALUATION,
-    FITTED,
-    INPUT,
-    NAMES,
-    NETWORK,
-    ONLINE,
-    OUTPUT,
-    PRINTED,
-    BoxJob,
-    PaperJob,
-    printed_job,
-)
-from research.figures import PALE, EndLabel, Pen, drawing
-from research.jobs import NUMBERS, RUNS, WORKERS, footnote, label_panels, run_jobs, sized
-from tacit.privacy.models import JointDP
+import tacit
+from research.figures import EndLabel, Pen, band, drawing, figure_main, label_ends, levels
+from research.functional_noise import printed_run
+from research.study import joint, markdown, run_all, spread
+from research.wang_baselines import baseline
+from tacit.continuous import line
 from tacit.simulation.plots import short_ticks
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-    from tacit.simulation.result import Result
-
-Floats = NDArray[np.float64]
-
 SIZES = (10, 30, 100, 300, 1000)
-# What is slow gets fewer.
-MOST = {PRINTED: 300}
 CLAIMS = {0.9: 0.32, 0.45: 0.74}
 """The noise for which the paper claims an epsilon."""
-DELTA = 1e-4
-
-
-@dataclass(frozen=True)
-class Line:
-    """One agent.
-
-    Attributes:
-        kind: its name.
-        pen: how it is drawn.
-        label: what it is called, if not as usual.
-    """
-
-    kind: str
-    pen: Pen
-    label: str = ""
-
-    @property
-    def words(self) -> str:
-        """What it is called."""
-        return self.label or NAMES[self.kind]
-
-    def job(self, epsilon: float, users: int) -> BoxJob:
-        """It with so many users. As printed, all numbers of users are one run."""
-        if self.kind == PRINTED:
-            return printed_job(users, sigma=CLAIMS[epsilon])
-        make = PaperJob if self.kind in BASELINES else BoxJob
-        return make("line", self.kind, JointDP(epsilon, DELTA), users)
-
-
-LINES = (
-    Line(FITTED, Pen("#0072B2", "o")),
-    Line(ONLINE, Pen("#56B4E9", "P")),
-    Line(OUTPUT, Pen("#009E73", "D")),
-    Line(NETWORK, Pen("#E69F00", "v"), "network, rewards only"),
-    Line(EVALUATION, Pen("#D55E00", "s")),
-    Line(INPUT, Pen("#222222", "X", "--"), "input, rewards only"),
-    Line(PRINTED, Pen("#CC79A7", "^", ":"), "printed, no guarantee"),
-)
-
-
-@dataclass(frozen=True)
-class Measured:
-    """Returns of greedy policies.
-
-    Attributes:
-        sizes: numbers of users.
-        returns: by epsilon and line: sizes and, a row for each, the returns of all runs.
-        optimal: the largest return,
-        uniform: and that of uniform actions.
-    """
-
-    sizes: Sequence[int]
-    returns: Mapping[float, Mapping[Line, tuple[Sequence[int], Floats]]]
-    optimal: float
-    uniform: float
-
-    @property
-    def runs(self) -> int:
-        """How many seeds."""
-        return int(self.returns[0.9][LINES[0]][1].shape[1])
-
-
-def sizes_of(line: Line, sizes: Sequence[int]) -> list[int]:
-    """Fewer for what is slow."""
-    return [size for size in sizes if size <= MOST.get(line.kind, size)]
-
-
-def measure(
-    runs: int = RUNS, users: int | None = None, workers: int = WORKERS, quick: bool = False
-) -> Measured:
-    """Runs everything up to so many users; ``quick`` is a small part of it."""
-    runs, given = sized(runs, users, quick, 30)
-    most = given or max(SIZES)
-    sizes = [size for size in SIZES if size < most] + [most]
-    wanted: dict[tuple[float, Line], list[BoxJob]] = {}
-    for epsilon in CLAIMS:
-        for line in LINES:
-            some = sizes_of(line, sizes)
-            alone = [max(some)] if line.kind == PRINTED else some
-            wanted[epsilon, line] = [line.job(epsilon, size) for size in alone]
-    found = run_jobs([job for jobs in wanted.values() for job in jobs], range(runs), workers)
-    results = {job: [run.result for run in several] for job, several in found.items()}
-    any_result = next(iter(results.values()))[0]
-    return Measured(
-        sizes,
-        {
-            epsilon: {
-                line: (
-                    sizes_of(line, sizes),
-                    returns([results[job] for job in wanted[epsilon, line]], line, sizes),
-                )
-                for line in LINES
-            }
-            for epsilon in CLAIMS
-        },
-        any_result.optimal_value,
-        any_result.baseline_value,
-    )
-
-
-def returns(found: Sequence[Sequence[Result]], line: Line, sizes: Sequence[int]) -> Floats:
-    """Of greedy policies: a row for each number of users, a column for each run."""
-    if line.kind == PRINTED:
-        some = sizes_of(line, sizes)
-        return np.array([run.greedy_values[some] for run in found[0]]).T
-    return np.array([[run.greedy_values[-1] for run in several] for several in found])
-
-
-# The picture.
-
-
-GROUPS: Mapping[str, tuple[str, ...]] = {
-    "functional noise, averages": (FITTED, ONLINE, OUTPUT),
-    "all others": (NETWORK, EVALUATION, INPUT, PRINTED),
+DELTA, PRINTED = 1e-4, "public_code"
+AGENTS = {
+    "fitted_functional_q": ("FittedFunctionalQ", Pen("#0072B2", "o")),
+    "fitted_functional_q:serve=all": ("the same, all served", Pen("#56B4E9", "P")),
 }
+GROUPS: Mapping[str, Mapping[str, tuple[str, Pen]]] = {
+    "functional noise, averages": {
+        **AGENTS,
+        "output_perturbation": ("output perturbation", Pen("#009E73", "D")),
+    },
+    "all others": {
+        "network_q": ("network, rewards only", Pen("#E69F00", "v")),
+        "policy_evaluation": ("policy evaluation", Pen("#D55E00", "s")),
+        "input_perturbation": ("input, rewards only", Pen("#222222", "X", "--")),
+        PRINTED: ("printed, no guarantee", Pen("#CC79A7", "^", ":")),
+    },
+}
+"""Names and pens by agent or baseline; two panels for each budget, so that bands stay apart."""
+NAMED = {kind: named for group in GROUPS.values() for kind, named in group.items()}
+
+
+def greedy_return(job: tuple[str, float, int], seed: int) -> float:
+    """The value of the greedy policy after so many users."""
+    kind, epsilon, users = job
+    if kind in AGENTS:
+        privacy = joint(epsilon, DELTA)
+        run = tacit.run(kind, line(), seed, progress=False, users=users, privacy=privacy)
+        return run.greedy_value
+    if kind == PRINTED:
+        return float(printed_run(users, seed, sigma=CLAIMS[epsilon]).more["greedy"][-1])
+    found = baseline(kind, users=users, epsilon=epsilon, delta=DELTA, seed=seed)
+    return float(line().value(found.policy.greedy() if kind == "network_q" else found.policy))
+
+
+Measured = Mapping[tuple[str, float, int], Sequence[float]]
+"""Returns of all runs, by kind, epsilon and users."""
+
+
+def measure(runs: int, workers: int, quick: bool) -> Measured:
+    """Runs everything; what is slow has fewer users."""
+    sizes = (10, 20) if quick else SIZES
+    jobs = [
+        (kind, epsilon, users)
+        for epsilon in CLAIMS
+        for kind in NAMED
+        for users in sizes
+        if kind != PRINTED or users <= 300
+    ]
+    return run_all(jobs, greedy_return, runs, workers)
 
 
 def paint(path: Path, measured: Measured) -> None:
-    """Two panels for each budget, so that bands stay apart."""
-    panels = [
-        (epsilon, title, [line for line in found if line.kind in kinds])
-        for epsilon, found in measured.returns.items()
-        for title, kinds in GROUPS.items()
-    ]
+    """Two panels for each budget."""
+    world, sizes = line(), sorted({users for _, _, users in measured})
+    panels = [(epsilon, title) for epsilon in CLAIMS for title in GROUPS]
     with drawing(
         path,
         "Continuous states: what so many users teach at one budget",
         "Return of the greedy policy in the end, on line. Lines: medians of "
-        f"{measured.runs} runs; bands: 10th to 90th percentile. Budgets, with δ = 1e-4, are for "
-        "whole episodes unless it is said otherwise.",
+        f"{len(next(iter(measured.values())))} runs; bands: 10th to 90th percentile. Budgets, with "
+        "δ = 1e-4, are for whole episodes unless it is said otherwise.",
         panels=len(panels),
         size=(18, 5.8),
+        footnote="Baselines are reconstructions. FittedFunctionalQ, output and input perturbation "
+        "serve all of these users at random. Input perturbation and the network protect rewards "
+        "alone: states and actions are public.\nAs printed: the algorithm of Wang and Hegde "
+        f"with σ = {CLAIMS[0.9]:g} and {CLAIMS[0.45]:g}, for which these budgets are claimed. "
+        "It returns its network without noise: no guarantee at all.",
     ) as sheet:
-        labels = []
-        for axes, (epsilon, title, some) in zip(sheet, panels, strict=True):
+        ends: list[list[EndLabel]] = []
+        for axes, (epsilon, title) in zip(sheet, panels, strict=True):
             axes.set(xscale="log", xlabel="users", title=f"ε = {epsilon:g}: {title}")
-            axes.set_xlim(0.9 * min(measured.sizes), 1.1 * max(measured.sizes))
-            axes.set_ylim(0.0, measured.optimal * 1.08)
+            axes.set(xlim=(0.9 * sizes[0], 1.1 * sizes[-1]), ylim=(0.0, world.optimal_value * 1.08))
             short_ticks(axes.xaxis)
-            for level, name in ((measured.optimal, "optimum"), (measured.uniform, "uniform")):
-                axes.axhline(level, color=PALE, ls=":", lw=1.3)
-                axes.annotate(
-                    name,
-                    (min(measured.sizes), level),
-                    xytext=(0, 3),
-                    textcoords="offset points",
-                    color=PALE,
-                )
+            levels(axes, sizes[0], optimum=world.optimal_value, uniform=world.baseline_value)
+            ends.append([])
             # What the figure is about is drawn last, on top of the others.
-            found = measured.returns[epsilon]
-            labels.append([_draw(axes, line, *found[line]) for line in reversed(some)])
+            for kind, (words, pen) in reversed(list(GROUPS[title].items())):
+                x = [n for n in sizes if (kind, epsilon, n) in measured]
+                rows = np.array([measured[kind, epsilon, n] for n in x])
+                ends[-1].append(band(axes, x, rows, pen, words))
         sheet[0].set(ylabel="return of the greedy policy")
-        footnote(
-            sheet[0],
-            "Baselines are reconstructions. FittedFunctionalQ, output and input perturbation serve "
-            "all of these users at random. Input perturbation and the network protect rewards "
-            "alone: states and actions are public.\nAs printed: the algorithm of Wang and Hegde "
-            f"with σ = {CLAIMS[0.9]:g} and {CLAIMS[0.45]:g}, for which these budgets are claimed. "
-            "It returns its network without noise: no guarantee at all.",
-        )
-        label_panels(sheet, labels)
-
-
-def _draw(axes: Axes, line: Line, sizes: Sequence[int], rows: Floats) -> EndLabel:
-    low, middle, high = np.quantile(rows, [0.1, 0.5, 0.9], axis=1)
-    pen = line.pen
-    axes.fill_between(sizes, low, high, color=pen.colour, alpha=0.1, lw=0)
-    marks: dict[str, Any] = {"marker": pen.marker, "ms": 6, "mec": "white", "mew": 0.6}
-    axes.plot(sizes, middle, color=pen.colour, ls=pen.dash, **marks)
-    return EndLabel(float(sizes[-1]), float(middle[-1]), line.words, pen.colour)
+        for axes, labels in zip(sheet, ends, strict=True):
+            label_ends(axes, labels)
 
 
 def table(measured: Measured) -> str:
     """Returns, medians with deciles, in Markdown."""
-    heads = ["agent", "ε", *(f"{size:,} users" for size in measured.sizes)]
-    found = [f"| {' | '.join(heads)} |", "|---" * 2 + "|---:" * len(measured.sizes) + "|"]
-    for epsilon, by_line in measured.returns.items():
-        for line, (sizes, rows) in by_line.items():
-            cells = dict.fromkeys(measured.sizes, "-")
-            for size, row in zip(sizes, rows, strict=True):
-                low, middle, high = np.quantile(row, [0.1, 0.5, 0.9])
-                cells[size] = f"{middle:.1f} [{low:.1f}, {high:.1f}]"
-            found.append(f"| {line.words} | {epsilon:g} | {' | '.join(cells.values())} |")
-    return "\n".join(found)
+    sizes, rows = sorted({users for _, _, users in measured}), []
+    for epsilon in CLAIMS:
+        for kind, (words, _) in NAMED.items():
+            found = [measured.get((kind, epsilon, n)) for n in sizes]
+            cells = [spread(f, (0.1, 0.9), lambda x: f"{x:.1f}") if f else "-" for f in found]
+            rows.append([words, f"{epsilon:g}", *cells])
+    return markdown(["agent", "ε", *(f"{size:,} users" for size in sizes)], rows, 2)
 
 
-main = figure_main(__spec__, __doc__, measure, paint, [table], NUMBERS)
+main = figure_main("research.functional_baselines", __doc__, measure, paint, table)
 
 
 if __name__ == "__main__":

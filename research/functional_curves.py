@@ -17,7 +17,6 @@ uses what is there.
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from collections.abc import Mapping
@@ -28,25 +27,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 import tacit
-from research.command_lines import figure_main
-from research.continuous_held_out import EVALUATION, NETWORK, ONLINE, BoxJob, baseline
-from research.figures import PALE, EndLabel, Pen, drawing, label_ends
-from research.wang_public_code import public_code
+from research.figures import PALE, EndLabel, Pen, band, drawing, figure_main, label_ends, levels
+from research.functional_baselines import CLAIMS, DELTA
+from research.functional_noise import printed_run
+from research.study import RUNS, joint, load, markdown, store
+from research.wang_baselines import baseline
 from tacit.continuous import line
 from tacit.papers.wang_functional_2019 import Setting, functional_q
 from tacit.privacy.budget import Budget
-from tacit.simulation.permuted import PermutedWorld
-from tacit.simulation.run import noise_seed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Floats = NDArray[np.float64]
 
-STORED = Path(__file__).with_suffix(".json")
-CLAIMS = {0.9: 0.32, 0.45: 0.74}
-"""The noise for which the paper claims an epsilon."""
-DELTA, USERS, RUNS = 1e-4, 100, 10
+USERS = 100
 # A point of a curve is the mean of so many users.
 SMOOTHED = 10
 # Whole episodes in a batch, and steps that are worth it.
@@ -62,7 +57,7 @@ LINES: Mapping[str, tuple[str, Pen]] = {
     "FittedFunctionalQ": ("whole episodes", Pen("#0072B2", "o")),
 }
 """What each line proves, and how it is drawn."""
-BASELINES = {"policy evaluation": EVALUATION, "DP-SGD": NETWORK}
+BASELINES = {"policy evaluation": "policy_evaluation", "DP-SGD": "network_q"}
 
 
 def reward_noise(epsilon: float) -> float:
@@ -77,20 +72,20 @@ def returns(name: str, epsilon: float, seed: int) -> list[float]:
         budget: dict[str, Any] = {"epsilon": epsilon, "delta": DELTA, "printed": False}
         found = functional_q(world, setting=STATE, protect="episode", seed=seed, **budget)
         return [float(value) for value in found.values]
-    privacy = tacit.JointDP(epsilon, DELTA)
     if name in BASELINES:
-        found = baseline(BASELINES[name], privacy, USERS, seed)
+        given: dict[str, Any] = {"epsilon": epsilon, "delta": DELTA, "seed": seed}
+        found = baseline(BASELINES[name], users=USERS, **given)
         return [float(value) for value in found.values]
     if name == "FittedFunctionalQ":
-        result = BoxJob("line", ONLINE, privacy, USERS).run(seed).result
+        served = "fitted_functional_q:serve=all"
+        result = tacit.run(
+            served, world, seed, progress=False, users=USERS, privacy=joint(epsilon, DELTA)
+        )
         places = np.searchsorted(result.served, np.arange(USERS), side="right") - 1
         return [float(value) for value in result.values[places]]
-    rng = np.random.default_rng(np.random.SeedSequence([1, seed]))
-    labels = tuple(PermutedWorld.draw(world, rng).permutation)
     sigma = CLAIMS[epsilon] if name == "Algorithm 1" else 0.0
     rewards = reward_noise(epsilon) if name == "input perturbation" else 0.0
-    seeds: dict[str, Any] = {"seed": seed, "noise_seed": noise_seed(seed)}
-    found = public_code(world, sigma=sigma, reward_noise=rewards, labels=labels, **seeds)
+    found = printed_run(USERS, seed, sigma=sigma, reward_noise=rewards)
     return [float(value) for value in found.values]
 
 
@@ -138,22 +133,18 @@ SIZES, SIGMA, DISCOUNT = (10, 30, 100, 300, 1000), 1.0, 0.9
 # What is stored.
 
 
-def load() -> dict[str, Any]:
-    """What was stored."""
-    found: dict[str, Any] = json.loads(STORED.read_text()) if STORED.exists() else {}
-    return found
-
-
-def measure(runs: int = RUNS, again: int = 0) -> dict[str, Any]:
-    """Runs what is not stored yet, or all of it, and stores it."""
-    found = {} if again else load()
+def measure(runs: int = RUNS, workers: int = 1, quick: bool = False) -> dict[str, Any]:
+    """Runs what is not stored yet, and stores it; ``quick`` is what is stored."""
+    found = load("functional_curves")
+    if quick:
+        return found
     curves = found.setdefault("curves", {})
     for name in LINES:
         for epsilon in CLAIMS:
             rows = curves.setdefault(f"{name}, {epsilon:g}", [])
             for seed in range(len(rows), runs):
                 rows.append([round(value, 4) for value in returns(name, epsilon, seed)])
-                STORED.write_text(json.dumps(found) + "\n")
+                store("functional_curves", found)
     rng = np.random.default_rng(0)
     found["values"] = {
         kind: [
@@ -164,7 +155,7 @@ def measure(runs: int = RUNS, again: int = 0) -> dict[str, Any]:
         ]
         for kind, moves in (("nobody moves", False), ("ring", True))
     }
-    STORED.write_text(json.dumps(found) + "\n")
+    store("functional_curves", found)
     return found
 
 
@@ -180,32 +171,28 @@ def rows_of(found: Mapping[str, Any], name: str, epsilon: float) -> Floats:
 
 def table(found: Mapping[str, Any]) -> str:
     """Returns of the first and the last twenty users, medians with deciles, in Markdown."""
-    heads = ["line", "proven for", "ε", "first 20 users", "last 20 users"]
-    lines = [f"| {' | '.join(heads)} |", "|---" * 3 + "|---:" * 2 + "|"]
+    lines = []
     for name, (proven, _) in LINES.items():
-        for epsilon in CLAIMS:
-            if f"{name}, {epsilon:g}" not in found["curves"] or (name, epsilon) == (
-                "no noise",
-                0.45,
-            ):
-                continue
-            rows, cells = rows_of(found, name, epsilon), []
-            for part in (rows[:, :20], rows[:, -20:]):
-                low, middle, high = np.quantile(part.mean(axis=1), [0.1, 0.5, 0.9])
-                cells.append(f"{middle:.1f} [{low:.1f}, {high:.1f}]")
+        for epsilon in CLAIMS if name != "no noise" else (0.9,):
+            rows = rows_of(found, name, epsilon)
+            parts = (rows[:, :20], rows[:, -20:])
+            cells = [f"{np.median(p.mean(axis=1)):.1f} {_ends(p.mean(axis=1))}" for p in parts]
             budget = "-" if name == "no noise" else f"{epsilon:g}"
-            lines.append(f"| {name} | {proven} | {budget} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+            lines.append([name, proven, budget, *cells])
+    return markdown(["line", "proven for", "ε", "first 20 users", "last 20 users"], lines, 3)
+
+
+def _ends(values: Floats) -> str:
+    low, high = np.quantile(values, [0.1, 0.9])
+    return f"[{low:.1f}, {high:.1f}]"
 
 
 def value_table(found: Mapping[str, Any]) -> str:
     """Errors of values beside Proposition 10, in Markdown."""
-    lines = [f"| states n | {' | '.join(map(str, SIZES))} |", "|---" + "|---:" * len(SIZES) + "|"]
-    for kind, errors in found["values"].items():
-        lines.append(f"| error, {kind} | {' | '.join(f'{e:.2f}' for e in errors)} |")
-    bounds = (proposition_10(n, SIGMA, DISCOUNT) for n in SIZES)
-    lines.append(f"| Proposition 10 | {' | '.join(f'{b:.2f}' for b in bounds)} |")
-    return "\n".join(lines)
+    lines = {f"error, {kind}": errors for kind, errors in found["values"].items()}
+    lines["Proposition 10"] = [proposition_10(n, SIGMA, DISCOUNT) for n in SIZES]
+    rows = [[name, *(f"{error:.2f}" for error in errors)] for name, errors in lines.items()]
+    return markdown(["states n", *map(str, SIZES)], rows)
 
 
 # The picture.
@@ -227,14 +214,7 @@ def paint(path: Path, found: Mapping[str, Any]) -> None:
         for axes, (epsilon, sigma) in zip(sheet, CLAIMS.items(), strict=False):
             some = [name for name in LINES if f"{name}, {epsilon:g}" in found["curves"]]
             ends.append([_draw(axes, found, name, epsilon) for name in some])
-            for level, word in (
-                (world.optimal_value, "optimum"),
-                (world.baseline_value, "uniform"),
-            ):
-                axes.axhline(level, color=PALE, ls=":", lw=1.3)
-                axes.annotate(
-                    word, (0, level), xytext=(2, 3), textcoords="offset points", color=PALE
-                )
+            levels(axes, 0.0, optimum=world.optimal_value, uniform=world.baseline_value)
             axes.set(
                 title=f"ε = {epsilon:g}; Algorithm 1 with σ = {sigma:g}", xlabel="users served"
             )
@@ -249,12 +229,7 @@ def _draw(axes: Axes, found: Mapping[str, Any], name: str, epsilon: float) -> En
     proven, pen = LINES[name]
     rows = smoothed(rows_of(found, name, epsilon))
     x = np.arange(1, rows.shape[1] + 1) * float(SMOOTHED)
-    low, middle, high = np.quantile(rows, [0.1, 0.5, 0.9], axis=0)
-    axes.fill_between(x, low, high, color=pen.colour, alpha=0.08, lw=0)
-    marks: dict[str, Any] = {"marker": pen.marker, "ms": 5, "mec": "white", "mew": 0.6}
-    axes.plot(x, middle, color=pen.colour, ls=pen.dash, **marks)
-    text = name if name == "no noise" else f"{name}: {proven}"
-    return EndLabel(float(x[-1]), float(middle[-1]), text, pen.colour)
+    return band(axes, x, rows.T, pen, name if name == "no noise" else f"{name}: {proven}")
 
 
 def _proposition(axes: Axes, found: Mapping[str, Any]) -> list[EndLabel]:
@@ -269,8 +244,7 @@ def _proposition(axes: Axes, found: Mapping[str, Any]) -> list[EndLabel]:
     return labels
 
 
-NUMBERS = {"runs": (1, RUNS, "seeds of every line"), "again": (0, 0, "1 to run all anew")}
-main = figure_main(__spec__, __doc__, measure, paint, [table, value_table], NUMBERS, quick=False)
+main = figure_main("research.functional_curves", __doc__, measure, paint, table, value_table)
 
 
 if __name__ == "__main__":

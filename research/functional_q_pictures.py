@@ -15,11 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from research.command_lines import figure_main
-from research.continuous_held_out import PAPER, PAPER_USERS
-from research.counter_look import budget_words
-from research.figures import EndLabel, Pen, drawing, label_ends
-from research.jobs import footnote
+from research.figures import EndLabel, Pen, budget_words, drawing, figure_main, label_ends
+from research.studies import PAPER
+from research.study import markdown
 from research.worlds import plane
 from tacit import FittedFunctionalQ
 from tacit.continuous.estimate import Posterior
@@ -37,8 +35,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-PLANE_USERS = 256
-SEED = 0
+LINE_USERS, PLANE_USERS, SEED = 100, 256, 0
 ACTIONS = ("lower", "raise")
 PENS = (Pen("#0072B2", "o"), Pen("#D55E00", "s", "--"))
 # The longest move of a dose.
@@ -51,13 +48,7 @@ WIDE = 2.0
 
 @dataclass(frozen=True)
 class Shown:
-    """A run.
-
-    Attributes:
-        world: of the users.
-        agent: after the last of them.
-        score: of its greedy policy.
-    """
+    """A run: its world, the agent after the last user, and the score of its greedy policy."""
 
     world: BoxWorld
     agent: Agent
@@ -66,7 +57,7 @@ class Shown:
 
 @dataclass(frozen=True)
 class Measured:
-    """Both pictures.
+    """Both pictures: Q of both actions on the line, and values and best actions on the plane.
 
     Attributes:
         line: the run on the line,
@@ -154,9 +145,10 @@ def values_at(policy: QPolicy, weights: Floats, axis: Floats) -> Floats:
     return np.moveaxis(policy.features(points) @ weights.T, -1, 0)
 
 
-def measure(line_users: int = PAPER_USERS, plane_users: int = PLANE_USERS) -> Measured:
-    """One run in each world."""
-    one, two = learnt(line(), line_users), learnt(plane(), plane_users)
+def measure(runs: int, workers: int, quick: bool) -> Measured:
+    """One run in each world; ``quick`` is with few users."""
+    users = (20, 10) if quick else (LINE_USERS, PLANE_USERS)
+    one, two = learnt(line(), users[0]), learnt(plane(), users[1])
     states = np.linspace(0.0, 1.0, LINE_POINTS)
     of_line: Any = one.agent.algorithm
     of_plane: Any = two.agent.algorithm
@@ -192,16 +184,13 @@ def paint(path: Path, measured: Measured) -> None:
         f"FittedFunctionalQ at {budget_words(PAPER.budget)} for whole episodes, one run each. "
         "Anybody may look at these functions anywhere, as often as they like.",
         sharey=False,
+        footnote=f"Bands: {WIDE:g} posterior standard deviations of the last sweep, given the "
+        "values before it; they are no confidence sets for Q. Dotted: the true world after as many "
+        "sweeps.\nValues are from the mean over states of the best action's: a constant means "
+        "nothing. Dotted diagonals: where the best action of the plane changes.",
     ) as (left, right):
         labels = _draw_line(left, measured)
         _draw_plane(right, measured)
-        footnote(
-            left,
-            f"Bands: {WIDE:g} posterior standard deviations of the last sweep, given the values "
-            "before it; they are no confidence sets for Q. Dotted: the true world after as many "
-            "sweeps.\nValues are from the mean over states of the best action's: a constant means "
-            "nothing. Dotted diagonals: where the best action of the plane changes.",
-        )
         label_ends(left, labels)
 
 
@@ -261,17 +250,12 @@ def table(measured: Measured) -> str:
         "line": float((measured.q.argmax(axis=0) == measured.truth.argmax(axis=0)).mean()),
         "plane": float((measured.best == best_on_plane(measured.arrows)).mean()),
     }
-    lines = [
-        "| world | users | score | sweeps | discount | best action right |",
-        "|---|---:|---:|---:|---:|---:|",
-    ]
+    rows = []
     for name, shown in (("line", measured.line), ("plane", measured.plane)):
-        agent = shown.agent
-        lines.append(
-            f"| {name} | {agent.users} | {shown.score:.3f} | {agent.state.ahead.sweeps} | "
-            f"{agent.state.ahead.discount:.3f} | {100 * right[name]:.0f} % |"
-        )
-    return "\n".join(lines)
+        ahead, users = shown.agent.state.ahead, f"{shown.agent.users}"
+        cells = [f"{shown.score:.3f}", f"{ahead.sweeps}", f"{ahead.discount:.3f}"]
+        rows.append([name, users, *cells, f"{100 * right[name]:.0f} %"])
+    return markdown(["world", "users", "score", "sweeps", "discount", "best action right"], rows)
 
 
 def best_on_plane(axis: Floats) -> Ints:
@@ -287,11 +271,7 @@ def best_on_plane(axis: Floats) -> Ints:
     return best
 
 
-NUMBERS = {
-    "line_users": (1, PAPER_USERS, "on the line"),
-    "plane_users": (1, PLANE_USERS, "on the plane"),
-}
-main = figure_main(__spec__, __doc__, measure, paint, [table], NUMBERS, quick=False)
+main = figure_main("research.functional_q_pictures", __doc__, measure, paint, table)
 
 
 if __name__ == "__main__":

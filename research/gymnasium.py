@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import tacit
-from research.command_lines import Parser, whole
+from research.study import Parser, whole
 from tacit.privacy.files import write_atomic
 from tacit.privacy.models import JointDP, NonPrivate, Privacy
 from tacit.simulation.run import usual_users
@@ -210,7 +210,7 @@ def table(stored: dict[str, Any]) -> str:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs what is missing, and prints the table."""
     first = (__doc__ or "").partition("\n")[0]
-    parser = Parser(prog="python -m research.gymnasium", description=first)
+    parser = Parser("research.gymnasium", first)
     parser.add_argument("names", nargs="*", help="environments; all by default")
     parser.add_argument("--runs", type=whole(1), help="seeds of a cell; each row's own by default")
     parser.add_argument("--columns", nargs="+", choices=COLUMNS, default=COLUMNS, help="all")

@@ -15,7 +15,6 @@ there.
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -25,8 +24,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from research.command_lines import figure_main
-from research.figures import PALE, EndLabel, Pen, drawing, label_ends
+from research.figures import PALE, EndLabel, Pen, band, drawing, figure_main, label_ends, slope
+from research.study import DELTA, RUNS, load, markdown, store
 from research.worlds import thermostat
 from tacit.lq import dosing
 from tacit.numerics.compiled import Floats, compiled
@@ -42,8 +41,7 @@ if TYPE_CHECKING:
 
     from tacit.lq.world import LQWorld
 
-STORED = Path(__file__).with_suffix(".json")
-DELTA, FAILURE, GROWTH, RUNS = 1e-6, 0.1, 1.05, 10
+FAILURE, GROWTH = 0.1, 1.05
 EPSILONS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 SHOWN = (1.0, 10.0, 100.0)
 # By name: the world, gamma, and how many users come.
@@ -191,15 +189,11 @@ def label(epsilon: float | None) -> str:
     return "not private" if epsilon is None else f"epsilon {epsilon:g}"
 
 
-def load() -> dict[str, Any]:
-    """What was stored."""
-    found: dict[str, Any] = json.loads(STORED.read_text()) if STORED.exists() else {}
-    return found
-
-
-def measure(runs: int = RUNS, again: int = 0) -> dict[str, Any]:
-    """Runs what is not stored yet, or all of it, and stores it."""
-    found = {} if again else load()
+def measure(runs: int = RUNS, workers: int = 1, quick: bool = False) -> dict[str, Any]:
+    """Runs what is not stored yet, and stores it; ``quick`` is what is stored."""
+    found = load("lq_orders")
+    if quick:
+        return found
     wanted = [("thermostat", None), *(("thermostat", e) for e in EPSILONS), ("dosing", 1.0)]
     for place, epsilon in wanted:
         world, gamma, users = PLACES[place]
@@ -215,7 +209,7 @@ def measure(runs: int = RUNS, again: int = 0) -> dict[str, Any]:
                     "inside": curve.inside,
                 }
             )
-            STORED.write_text(json.dumps(found, indent=1) + "\n")
+            store("lq_orders", found)
     return found
 
 
@@ -229,11 +223,6 @@ def helped(found: Mapping[str, Any], place: str, epsilon: float | None) -> float
     """The median of how many users came before it helped; infinite where it did not."""
     rows = found[place][label(epsilon)]
     return float(np.median([math.inf if r["helped"] is None else r["helped"] for r in rows]))
-
-
-def slope(x: Sequence[float], y: Sequence[float]) -> float:
-    """Of a line through points on logarithmic axes."""
-    return float(np.polyfit(np.log(x), np.log(y), 1)[0])
 
 
 def order_of_users(found: Mapping[str, Any], epsilon: float | None) -> float:
@@ -261,7 +250,7 @@ def table(found: Mapping[str, Any]) -> str:
     """Regrets in ``thermostat``, in Markdown."""
     at = [*(10**power for power in range(3, 7)), PLACES["thermostat"][2]]
     heads = ["thermostat", *(f"K = {short(k)}" for k in at), "helps from", "order in K", "covered"]
-    lines = [f"| {' | '.join(heads)} |", "|---" + "|---:" * (len(heads) - 1) + "|"]
+    rows_of = []
     for epsilon in (None, *reversed(EPSILONS)):
         middle = np.median(regrets(found, "thermostat", epsilon), axis=0)
         rows = found["thermostat"][label(epsilon)]
@@ -269,21 +258,20 @@ def table(found: Mapping[str, Any]) -> str:
         held = f"{sum(row['inside'] for row in rows)} of {len(rows)}"
         order = f"{order_of_users(found, epsilon):.2f}"
         first = f"{helped(found, 'thermostat', epsilon):,.0f}"
-        lines.append(f"| {' | '.join([label(epsilon), *some, first, order, held])} |")
-    return "\n".join(lines)
+        rows_of.append([label(epsilon), *some, first, order, held])
+    return markdown(heads, rows_of)
 
 
-def width_table() -> str:
+def width_table(_: object = None) -> str:
     """Half widths, in Markdown."""
     at = [10**power for power in range(3, 9)]
     heads = ["half width, in units of the truth", *(f"K = {short(k)}" for k in at)]
-    lines = [f"| {' | '.join(heads)} |", "|---" + "|---:" * (len(heads) - 1) + "|"]
+    lines = []
     for place, (world, gamma, _) in PLACES.items():
         rows = [widths(world, gamma, 1.0, k) for k in at]
         for name in rows[0]:
-            cells = (f"{row[name]:.2g}" for row in rows)
-            lines.append(f"| {place}, {name} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+            lines.append([f"{place}, {name}", *(f"{row[name]:.2g}" for row in rows)])
+    return markdown(heads, lines)
 
 
 def words(found: Mapping[str, Any]) -> str:
@@ -330,7 +318,7 @@ def paint(path: Path, found: Mapping[str, Any]) -> None:
         labels.append(EndLabel(x[-1], none[-1], "no control", PALE))
         by_users.set(title="Regret; the bound: 1/2", xlabel="users K", ylabel="regret, in costs")
         last = np.stack([regrets(found, "thermostat", e)[:, -1] for e in EPSILONS])
-        end = _band(by_budget, EPSILONS, last, Pen("#0072B2", "o"), "")
+        end = band(by_budget, EPSILONS, last, Pen("#0072B2", "o"), "")
         by_budget.set(
             title=f"Regret of {short(x[-1])} users: {order_of_epsilon(found):.2f}; the bound: -1/2",
             xlabel="epsilon",
@@ -347,15 +335,7 @@ def _draw(axes: Axes, found: Mapping[str, Any], epsilon: float | None) -> EndLab
     name = "not private" if epsilon is None else f"ε = {epsilon:g}"
     rows = regrets(found, "thermostat", epsilon).T
     text = f"{name}  {order_of_users(found, epsilon):.2f}"
-    return _band(axes, points("thermostat"), rows, PENS[epsilon], text)
-
-
-def _band(axes: Axes, x: Sequence[float], rows: Floats, pen: Pen, text: str) -> EndLabel:
-    low, middle, high = np.quantile(rows, [0.1, 0.5, 0.9], axis=1)
-    axes.fill_between(list(x), low, high, color=pen.colour, alpha=0.15, lw=0)
-    marks: dict[str, Any] = {"marker": pen.marker, "ms": 5, "mec": "white", "mew": 0.6}
-    axes.plot(list(x), middle, color=pen.colour, **marks)
-    return EndLabel(float(x[-1]), float(middle[-1]), text, pen.colour)
+    return band(axes, points("thermostat"), rows, PENS[epsilon], text)
 
 
 def _widths(axes: Axes) -> list[EndLabel]:
@@ -372,10 +352,7 @@ def _widths(axes: Axes) -> list[EndLabel]:
     return labels
 
 
-NUMBERS = {"runs": (1, RUNS, "seeds of every line"), "again": (0, 0, "1 to run all anew")}
-main = figure_main(
-    __spec__, __doc__, measure, paint, [table, lambda _: width_table(), words], NUMBERS, quick=False
-)
+main = figure_main("research.lq_orders", __doc__, measure, paint, table, width_table, words)
 
 
 if __name__ == "__main__":

@@ -15,52 +15,45 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-import tacit
-from research.command_lines import figure_main
-from research.figures import PALE, EndLabel, Pen, label_ends
-from research.jobs import DELTA, PROCESSES, RUNS, WORKERS, Job, run_jobs
-from research.tabular_orders import _band, _logarithmic, _sheet
+from research.figures import (
+    PALE,
+    EndLabel,
+    Pen,
+    band,
+    drawing,
+    figure_main,
+    label_ends,
+    logarithmic,
+    slope,
+)
+from research.study import DELTA, PLAIN, Case, joint, run_all
+from tacit.data.sizes import Floats
 from tacit.mixture.worlds import hard_mixture
+from tacit.privacy.models import LocalDP, Privacy
 from tacit.simulation.plots import short
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from tacit.privacy.models import Privacy
-
-Floats = NDArray[np.float64]
-
-DIMENSION, HORIZON = 4, 4
+DIMENSION, HORIZON, FIXED = 4, 4, 10**8
 # The gap is GAP / sqrt(K epsilon), and LOCAL_GAP / K^(1/4) under local DP.
-GAP, LOCAL_GAP = 25.0, 2.5
+GAP, LOCAL_GAP, LOCAL_EPSILON = 25.0, 2.5, 10.0
 # The worst of these is looked for, in the same units.
 GAPS = (1.0, 3.0, 10.0, 30.0)
-LOCAL_EPSILON = 10.0
-FIXED_USERS = 10**8
 
 
 @dataclass(frozen=True)
 class Point:
-    """Where agents are compared.
+    """Where agents are compared; ``size`` is of the gap, in units of 1 / sqrt(K epsilon)."""
 
-    Attributes:
-        users: K.
-        epsilon: of joint agents.
-        dimension: of the features.
-        horizon: steps of an episode.
-        size: of the gap, in units of 1 / sqrt(K epsilon).
-        local: whether the gap is that of local DP.
-    """
-
-    users: int = FIXED_USERS
+    users: int = FIXED
     epsilon: float = 1.0
     dimension: int = DIMENSION
     horizon: int = HORIZON
@@ -80,12 +73,6 @@ class Point:
         return min(wanted, 1.0 / (self.horizon * (self.dimension - 1)))
 
     @property
-    def world(self) -> str:
-        """The world, all but its seed."""
-        d, H = self.dimension, self.horizon
-        return f"hard_mixture:dimension={d},horizon={H},gap={self.gap!r}"
-
-    @property
     def random(self) -> float:
         """The regret of random actions, which no seed changes."""
         world = hard_mixture(self.dimension, self.horizon, gap=self.gap)
@@ -94,202 +81,154 @@ class Point:
 
 @dataclass(frozen=True)
 class Line:
-    """One agent.
-
-    Attributes:
-        label: what it is called.
-        model: of privacy.
-        pen: how it is drawn.
-        agent: the class.
-    """
+    """One agent under one model."""
 
     label: str
     model: Literal["none", "joint", "local"]
     pen: Pen
-    agent: Literal["LinOptVI", "LinOptPO"] = "LinOptVI"
+    agent: str = "linopt_vi"
 
-    def job(self, point: Point) -> Job:
+    def case(self, point: Point) -> Case:
         """It at a point."""
-        privacy: Privacy = tacit.NonPrivate()
-        if self.model == "joint":
-            privacy = tacit.JointDP(point.epsilon, DELTA)
-        elif self.model == "local":
-            privacy = tacit.LocalDP(LOCAL_EPSILON, DELTA)
-        return Job(point.world, self.agent, privacy, point.users)
+        models: dict[str, Privacy] = {"none": PLAIN, "joint": joint(point.epsilon)}
+        privacy = models.get(self.model, LocalDP(LOCAL_EPSILON, DELTA))
+        sizes = f"dimension={point.dimension},horizon={point.horizon},gap={point.gap!r}"
+        return Case((), f"hard_mixture:{sizes},seed=SEED", self.agent, privacy, point.users)
 
 
-BLACK, BLUE, ORANGE, RED = "#222222", "#0072B2", "#E69F00", "#D55E00"
 LINES = (
-    Line("VI, not private", "none", Pen(BLACK, "X")),
-    Line("VI, joint", "joint", Pen(BLUE, "o")),
-    Line("PO, not private", "none", Pen(ORANGE, "v"), "LinOptPO"),
-    Line("PO, joint", "joint", Pen(RED, "s"), "LinOptPO"),
+    Line("VI, not private", "none", Pen("#222222", "X")),
+    Line("VI, joint", "joint", Pen("#0072B2", "o")),
+    Line("PO, not private", "none", Pen("#E69F00", "v"), "linopt_po"),
+    Line("PO, joint", "joint", Pen("#D55E00", "s"), "linopt_po"),
 )
-BUDGETS = (LINES[1], LINES[3])
 LOCAL = (Line("VI", "local", Pen("#009E73", "D")),)
 
 
 @dataclass(frozen=True)
 class Panel:
-    """What one panel shows.
-
-    Attributes:
-        title: in words.
-        axis: what is along it.
-        x: its values,
-        points: where agents run at each; of several, the worst for an agent counts.
-        lines: which.
-        bound: the bounds' orders, in words.
-    """
+    """What one panel shows; of several points at a place the worst for an agent counts."""
 
     title: str
     axis: str
-    x: tuple[float, ...]
-    points: tuple[tuple[Point, ...], ...]
+    points: Mapping[float, tuple[Point, ...]]
     lines: tuple[Line, ...]
     bound: str
 
+    @property
+    def random(self) -> Floats | None:
+        """Regrets of random actions, where there is one gap for each place."""
+        if any(len(some) > 1 for some in self.points.values()):
+            return None
+        return np.array([some[0].random for some in self.points.values()])
 
-def panels(quick: bool = False) -> dict[str, Panel]:
+
+def panels(quick: bool = False) -> tuple[Panel, ...]:
     """All of them; ``quick`` is two points of each."""
     few = 2 if quick else None
-    users = tuple(10**power for power in (6, 7, 8, 9, 10))[:few]
+    users = [10**power for power in (6, 7, 8, 9, 10)][:few]
     epsilons = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)[:few]
-    dimensions, horizons = (3, 4, 5, 7)[:few], (3, 4, 6, 9)[:few]
-    fixed = 10**6 if quick else FIXED_USERS
-    of_users = tuple((Point(number),) for number in users)
+    fixed = 10**6 if quick else FIXED
     at = f"K = {short(fixed)}"
-    return {
-        "users": Panel("ε = 1", "users K", users, of_users, LINES, "bounds: 1/2"),
-        "local": Panel(
+    worst = f"The worst gap, ε = 1, {at}"
+    by_dimension = {
+        float(d - 1): tuple(Point(fixed, dimension=d, size=size) for size in GAPS)
+        for d in (3, 4, 5, 7)[:few]
+    }
+    by_horizon = {
+        float(H): tuple(Point(fixed, horizon=H, size=size) for size in GAPS)
+        for H in (3, 4, 6, 9)[:few]
+    }
+    return (
+        Panel("ε = 1", "users K", {k: (Point(k),) for k in users}, LINES, "bounds: 1/2"),
+        Panel(
             f"Local DP, ε = {LOCAL_EPSILON:g}",
             "users K",
-            users,
-            tuple((Point(number, local=True),) for number in users),
+            {k: (Point(k, local=True),) for k in users},
             LOCAL,
             "bound: 3/4",
         ),
-        "epsilon": Panel(
+        Panel(
             f"Joint DP, {at}",
             "epsilon",
-            epsilons,
-            tuple((Point(fixed, epsilon=epsilon),) for epsilon in epsilons),
-            BUDGETS,
+            {epsilon: (Point(fixed, epsilon=epsilon),) for epsilon in epsilons},
+            (LINES[1], LINES[3]),
             "bounds: -1/2",
         ),
-        "dimension": Panel(
-            f"The worst gap, ε = 1, {at}",
-            "unknown weights, d - 1",
-            tuple(d - 1 for d in dimensions),
-            tuple(tuple(Point(fixed, dimension=d, size=size) for size in GAPS) for d in dimensions),
-            LINES,
-            "bounds: 1, joint 7/4",
-        ),
-        "horizon": Panel(
-            f"The worst gap, ε = 1, {at}",
-            "horizon H",
-            horizons,
-            tuple(tuple(Point(fixed, horizon=H, size=size) for size in GAPS) for H in horizons),
-            LINES,
-            "bounds: 2, joint 5/2",
-        ),
-    }
+        Panel(worst, "unknown weights, d - 1", by_dimension, LINES, "bounds: 1, joint 7/4"),
+        Panel(worst, "horizon H", by_horizon, LINES, "bounds: 2, joint 5/2"),
+    )
 
 
-@dataclass(frozen=True)
-class Measured:
-    """Everything that is drawn.
-
-    Attributes:
-        panels: what was run.
-        regrets: of every panel and line, a row per point and a column per run.
-    """
-
-    panels: Mapping[str, Panel]
-    regrets: Mapping[str, Mapping[Line, Floats]]
-
-    def slope(self, name: str, line: Line) -> float:
-        """Of the medians, both as logarithms."""
-        return slope(self.panels[name].x, np.median(self.regrets[name][line], axis=1))
-
-    def random(self, name: str) -> Floats | None:
-        """Regrets of random actions, where there is one gap for each place."""
-        points = self.panels[name].points
-        if any(len(some) > 1 for some in points):
-            return None
-        return np.array([some[0].random for some in points])
+Measured = Sequence[tuple[Panel, Mapping[Line, Floats]]]
+"""Panels with the regrets of every line: a row per place and a column per run."""
 
 
-def slope(x: Sequence[float], y: Floats) -> float:
-    """Of a line through points on logarithmic axes; not a number if one is not positive.
-
-    >>> round(slope([1.0, 10.0, 100.0], np.array([3.0, 30.0, 300.0])), 3)
-    1.0
-    """
-    if np.any(y <= 0):
-        return math.nan
-    return float(np.polyfit(np.log(x), np.log(y), 1)[0])
+def regret(case: Case, seed: int) -> float:
+    """Of all users of a run."""
+    return float(case.run(seed).regret[-1])
 
 
-def measure(quick: bool = False, runs: int = RUNS, workers: int = WORKERS) -> Measured:
-    """Runs everything, under a progress bar."""
+def measure(runs: int, workers: int, quick: bool) -> Measured:
+    """Runs everything."""
     shown = panels(quick)
-    runs = min(runs, 2) if quick else runs
-    jobs = [
-        line.job(point)
-        for panel in shown.values()
+    cases = [
+        line.case(point)
+        for panel in shown
         for line in panel.lines
-        for points in panel.points
+        for points in panel.points.values()
         for point in points
     ]
-    found = run_jobs(jobs, range(runs), workers)
+    found = run_all(cases, regret, runs, workers)
 
-    def worst(line: Line, points: Sequence[Point]) -> Floats:
+    def worst(line: Line, points: Sequence[Point]) -> list[float]:
         """Regrets of each run where their median is largest."""
-        rows = [
-            np.array([run.result.regret[-1] for run in found[line.job(point)]]) for point in points
-        ]
-        return max(rows, key=lambda row: float(np.median(row)))
+        return max((found[line.case(point)] for point in points), key=np.median)
 
-    regrets = {
-        name: {
-            line: np.stack([worst(line, points) for points in panel.points]) for line in panel.lines
-        }
-        for name, panel in shown.items()
-    }
-    return Measured(shown, regrets)
+    return [
+        (
+            panel,
+            {
+                line: np.array([worst(line, points) for points in panel.points.values()])
+                for line in panel.lines
+            },
+        )
+        for panel in shown
+    ]
 
 
 def paint(path: Path, measured: Measured) -> None:
     """A panel for each."""
-    runs = next(iter(measured.regrets["users"].values())).shape[1]
-    with _sheet(
+    runs = next(iter(measured[0][1].values())).shape[1]
+    with drawing(
         path,
         "Linear mixtures: the orders of the bounds, on worlds whose gap shrinks",
         f"Regret of all K users. Lines: medians of {runs} worlds; bands: 10th to 90th percentile. "
         f"δ = 1e-6, d = {DIMENSION}, H = {HORIZON} unless varied. Numbers: slopes on logarithmic "
         "axes.",
-        columns=3,
+        panels=3,
+        rows=2,
+        size=(16.5, 4.5),
+        sharey=False,
     ) as sheet:
-        for axes, name in zip(sheet, measured.panels, strict=False):
-            _draw(axes, measured, name)
-        for axes in sheet[len(measured.panels) :]:
+        for axes, (panel, regrets) in zip(sheet, measured, strict=False):
+            _draw(axes, panel, regrets)
+        for axes in sheet[len(measured) :]:
             axes.set_axis_off()
 
 
-def _draw(axes: Axes, measured: Measured, name: str) -> None:
-    panel, random = measured.panels[name], measured.random(name)
-    _logarithmic(axes, panel.axis)
-    if name in ("dimension", "horizon"):
-        axes.set_xticks(panel.x, [f"{value:g}" for value in panel.x])
+def _draw(axes: Axes, panel: Panel, regrets: Mapping[Line, Floats]) -> None:
+    logarithmic(axes, panel.axis)
+    x, random = list(panel.points), panel.random
+    if len(x) < 5:
+        axes.set_xticks(x, [f"{value:g}" for value in x])
     labels = [
-        _band(axes, panel.x, rows, line.pen, f"{line.label}  {measured.slope(name, line):.2f}")
-        for line, rows in measured.regrets[name].items()
+        band(axes, x, rows, line.pen, f"{line.label}  {slope(x, np.median(rows, axis=1)):.2f}", 1.0)
+        for line, rows in regrets.items()
     ]
     if random is not None:
-        axes.plot(panel.x, random, ":", color=PALE, lw=1.3)
-        words = f"random  {slope(panel.x, random):.2f}"
-        labels.append(EndLabel(float(panel.x[-1]), float(random[-1]), words, PALE))
+        axes.plot(x, random, ":", color=PALE, lw=1.3)
+        labels.append(EndLabel(x[-1], float(random[-1]), f"random  {slope(x, random):.2f}", PALE))
     label_ends(axes, labels)
     axes.set(title=f"{panel.title}; {panel.bound}", ylabel="regret")
 
@@ -297,27 +236,21 @@ def _draw(axes: Axes, measured: Measured, name: str) -> None:
 def table(measured: Measured) -> str:
     """Medians at both ends and the slopes between, in Markdown."""
     lines = ["| along | agent | first | last | slope | order |", "|---|---|---:|---:|---:|---|"]
-    for name, panel in measured.panels.items():
-        along = f"{panel.axis}, {short(panel.x[0])} to {short(panel.x[-1])}"
+    for panel, regrets in measured:
+        x = list(panel.points)
+        along = f"{panel.axis}, {short(x[0])} to {short(x[-1])}"
+        shown = {line.label: np.median(rows, axis=1) for line, rows in regrets.items()}
+        if panel.random is not None:
+            shown["random"] = panel.random
         lines += [
-            f"| {along} | {' | '.join(cells)} | {panel.bound} |" for cells in _cells(measured, name)
+            f"| {along} | {label} | {y[0]:,.0f} | {y[-1]:,.0f} | {slope(x, y):.2f} | "
+            f"{panel.bound} |"
+            for label, y in shown.items()
         ]
     return "\n".join(lines)
 
 
-def _cells(measured: Measured, name: str) -> Iterator[tuple[str, ...]]:
-    panel = measured.panels[name]
-    rows = {
-        line.label: np.median(regrets, axis=1) for line, regrets in measured.regrets[name].items()
-    }
-    if (random := measured.random(name)) is not None:
-        rows["random"] = random
-    for label, middle in rows.items():
-        yield (label, f"{middle[0]:,.0f}", f"{middle[-1]:,.0f}", f"{slope(panel.x, middle):.2f}")
-
-
-NUMBERS = {"runs": (1, RUNS, "seeds of every point"), "workers": PROCESSES}
-main = figure_main(__spec__, __doc__, measure, paint, [table], NUMBERS)
+main = figure_main("research.mixture_orders", __doc__, measure, paint, table)
 
 
 if __name__ == "__main__":

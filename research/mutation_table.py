@@ -15,8 +15,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from research.command_lines import Parser, whole
 from research.planted_bugs import BUGS, HOSTS, IMPOSSIBLE, Planted, audit
+from research.study import Parser, whole
 from tacit.simulation.workers import progress_bar
 
 
@@ -105,10 +105,7 @@ def tightness(hosts: Sequence[str] = tuple(HOSTS)) -> dict[str, float]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns how many bugs were not found, or how many alarms were false."""
-    parser = Parser(
-        prog="python -m research.mutation_table",
-        description="which planted privacy bugs the audit finds, and by which check",
-    )
+    parser = Parser("research.mutation_table", __doc__)
     parser.add_argument(
         "--false-alarms",
         type=whole(1),

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 import tacit
-from research.command_lines import Parser
+from research.study import Parser
 from research.worlds import build
 from tacit.tabular.policy import Policy
 from tacit.tabular.world import TabularWorld
@@ -219,7 +219,7 @@ def store(rows: Mapping[str, Any]) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    parser = Parser(prog="python -m research.offline", description="learning from logs")
+    parser = Parser("research.offline", "learning from logs")
     parser.add_argument("--only", default=None, help="cases whose name has this in it")
     given = parser.parse_args(arguments)
     for name, case in CASES.items():

@@ -21,9 +21,9 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 
-from research.command_lines import Parser, whole
 from research.planted.in_tacit import InTacit
 from research.planted.of_real_path import REAL_PATH, RealPathBug
+from research.study import Parser, whole
 from tests.own_path.suite import real_outcomes
 
 TABLE = Path(__file__).with_suffix(".json")
@@ -138,10 +138,7 @@ def _bug(known: dict[str, RealPathBug]) -> Callable[[str], RealPathBug]:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command; returns how many bugs were not found."""
-    parser = Parser(
-        prog="python -m research.real_path_table",
-        description="which bugs of the real path our own tests find, and by which check",
-    )
+    parser = Parser("research.real_path_table", __doc__)
     known = {row.name: row for row in REAL_PATH}
     parser.add_argument("--only", type=_bug(known), metavar="NAME", help="one bug alone")
     parser.add_argument("--store", action="store_true", help="of one bug, its row too")

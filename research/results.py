@@ -17,10 +17,8 @@ from research import (
     audit_table,
     functional_curves,
     gymnasium,
-    linear_comparison,
     lq_orders,
     offline,
-    paper_orders,
 )
 from research.studies import STUDIES
 from research.study import load
@@ -71,7 +69,7 @@ TABLES: dict[str, Callable[[], str]] = {
     **{study.name: study.table for study in STUDIES.values()},
     "budgets": partial(_text, "epsilon_cost"),
     "tabular orders": partial(_text, "tabular_orders"),
-    "linear rivals": lambda: linear_comparison.markdown(load("linear_comparison")),
+    "linear rivals": partial(_text, "linear_comparison"),
     "linear budgets": partial(_text, "linear_budgets"),
     "mixture orders": partial(_text, "mixture_orders"),
     "gymnasium": lambda: gymnasium.table(gymnasium.load()),
@@ -79,12 +77,11 @@ TABLES: dict[str, Callable[[], str]] = {
     "offline coverage": partial(_offline, "coverage", _COVERAGE, 3),
     "offline widths": partial(_offline, "width", _WIDTHS, 2),
     "audits": _audits,
-    "paper orders": lambda: paper_orders.markdown(paper_orders.stored()),
-    "paper control": lambda: lq_orders.table(lq_orders.load()),
-    "paper control words": lambda: lq_orders.words(lq_orders.load()),
+    "paper control": lambda: lq_orders.table(load("lq_orders")),
+    "paper control words": lambda: lq_orders.words(load("lq_orders")),
     "paper control width": lq_orders.width_table,
-    "paper curves": lambda: functional_curves.table(functional_curves.load()),
-    "paper values": lambda: functional_curves.value_table(functional_curves.load()),
+    "paper curves": lambda: functional_curves.table(load("functional_curves")),
+    "paper values": lambda: functional_curves.value_table(load("functional_curves")),
 }
 """Every stored table, by the name that pages give it."""
 

@@ -7,46 +7,45 @@ to a place that pays 1. Even random actions have a regret like sqrt(K) here. Wha
 below it an agent stays.
 
 All agents are as they are shipped. The practical bonus was chosen for worlds with clear gaps, and
-in some runs here value iteration stops exploring too early: it settles for the wrong action, and
-its regret is up to twice that of random actions. Beside it is the same agent with four times the
-bonus, labelled so. What the theorems promise is printed by ``tacit.papers.bounds``.
+in some runs here value iteration stops exploring too early. Beside it is the same agent with four
+times the bonus, labelled so. What the theorems promise is printed by ``tacit.papers.bounds``.
 """
 
 from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 import tacit
-from research.command_lines import figure_main
-from research.epsilon_cost import with_progress
-from research.figures import PALE, EndLabel, Pen, label_ends
-from research.sheets import Look, sheet
+from research.figures import (
+    PALE,
+    EndLabel,
+    Pen,
+    band,
+    drawing,
+    figure_main,
+    label_ends,
+    logarithmic,
+    slope,
+)
+from research.study import DELTA, PLAIN, joint, markdown, run_all
+from tacit.data.sizes import Floats
+from tacit.privacy.models import LocalDP, Privacy
 from tacit.simulation.plots import short
-from tacit.simulation.run import noise_seed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from tacit.privacy.models import Privacy
-
-Floats = NDArray[np.float64]
-
 CONTEXTS, ACTIONS, HORIZON = 2, 2, 2
 # The gap, in units of sqrt(S A / K).
 GAP = 40.0
-DELTA = 1e-6
-USERS = (10**6, 10**7, 10**8, 10**9)
-FIXED_USERS = 10**8
-RUNS = 10
+USERS, FIXED = (10**6, 10**7, 10**8, 10**9), 10**8
 
 
 def gap(users: int) -> float:
@@ -73,213 +72,132 @@ def hard_world(users: int) -> tacit.tabular.TabularWorld:
     return tacit.tabular.TabularWorld(P, R, HORIZON, start, name=f"contexts:gap={gap(users):.3g}")
 
 
+BLUE = Pen("#0072B2", "o")
+
+
 @dataclass(frozen=True)
 class Line:
-    """One agent under one budget.
-
-    Attributes:
-        label: what it is called.
-        privacy: its model and budget.
-        pen: how it is drawn.
-        agent: the class.
-        scale: of the bonus; 1 is as it is shipped.
-    """
+    """One agent under one budget."""
 
     label: str
     privacy: Privacy
-    pen: Pen
-    agent: Literal["UCBVI", "UCBPO"] = "UCBVI"
-    scale: float = 1.0
-
-    def regrets(self, users: int, runs: int) -> Floats:
-        """The regret of all users, one per run."""
-        given: dict[str, Any] = {"users": users, "privacy": self.privacy, "scale": self.scale}
-
-        def make(spec: Any, seed: int) -> Any:
-            return getattr(tacit, self.agent)(spec, seed=seed, noise_seed=noise_seed(seed), **given)
-
-        results = tacit.run_seeds(
-            make, hard_world(users), list(range(runs)), workers=1, progress=False
-        )
-        return np.array([result.regret[-1] for result in results])
+    pen: Pen = BLUE
+    agent: str = "ucbvi"
 
 
-def _joint(epsilon: float) -> tacit.JointDP:
-    return tacit.JointDP(epsilon, DELTA)
-
-
-PLAIN = Line("not private", tacit.NonPrivate(), Pen("#222222", "X"))
-JOINT = Line("joint, ε = 1", _joint(1.0), Pen("#0072B2", "o"))
-STRICT = Line("joint, ε = 0.1", _joint(0.1), Pen("#56B4E9", "P"))
-LOCAL = Line("local, ε = 10", tacit.LocalDP(10.0, DELTA), Pen("#009E73", "D"))
-PRACTICAL = (PLAIN, JOINT, STRICT, LOCAL)
+PRACTICAL = (
+    Line("not private", PLAIN, Pen("#222222", "X")),
+    Line("joint, ε = 1", joint(1.0)),
+    Line("joint, ε = 0.1", joint(0.1), Pen("#56B4E9", "P")),
+    Line("local, ε = 10", LocalDP(10.0, DELTA), Pen("#009E73", "D")),
+)
 OPTIMISERS = (
-    Line("PO", tacit.NonPrivate(), Pen("#E69F00", "v"), "UCBPO"),
-    Line("PO, joint, ε = 1", _joint(1.0), Pen("#D55E00", "s"), "UCBPO"),
+    Line("PO", PLAIN, Pen("#E69F00", "v"), "ucbpo"),
+    Line("PO, joint, ε = 1", joint(1.0), Pen("#D55E00", "s"), "ucbpo"),
 )
 BOLD = (
-    Line("VI, bonus x 4", tacit.NonPrivate(), Pen("#CC79A7", "^"), scale=4.0),
-    Line("VI, bonus x 4, joint, ε = 1", _joint(1.0), Pen("#009E73", "D"), scale=4.0),
+    Line("VI, bonus x 4", PLAIN, Pen("#CC79A7", "^"), "ucbvi:scale=4"),
+    Line("VI, bonus x 4, joint, ε = 1", joint(1.0), Pen("#009E73", "D"), "ucbvi:scale=4"),
 )
-JOINT_EPSILONS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
-LOCAL_EPSILONS = (1.0, 3.0, 10.0, 30.0)
+BUDGETS = {
+    "joint": [Line(f"{e}", joint(e)) for e in (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)],
+    "local": [Line(f"{e}", LocalDP(e, DELTA), PRACTICAL[3].pen) for e in (1.0, 3.0, 10.0, 30.0)],
+}
 
 
-@dataclass(frozen=True)
-class Measured:
-    """Everything that is drawn.
-
-    Attributes:
-        users: the numbers of users K.
-        regrets: for each line a row per K and a column per run.
-        budgets: at ``fixed_users``: the regrets of each run by model and epsilon.
-        fixed_users: how many users the budgets were compared with.
-    """
-
-    users: tuple[int, ...]
-    regrets: dict[Line, Floats]
-    budgets: dict[str, dict[float, Floats]]
-    fixed_users: int
-
-    def slope(self, rows: Floats) -> float:
-        """Of the medians against K, both as logarithms; not a number if one is not positive."""
-        middle = np.median(rows, axis=1)
-        if np.any(middle <= 0):
-            return math.nan
-        return float(np.polyfit(np.log(self.users), np.log(middle), 1)[0])
+def regret(job: tuple[Line, int], seed: int) -> float:
+    """Of all users of a run."""
+    line, users = job
+    given: dict[str, Any] = {"users": users, "privacy": line.privacy}
+    result = tacit.run(line.agent, hard_world(users), seed, progress=False, **given)
+    return float(result.regret[-1])
 
 
-def measure(quick: bool = False, runs: int = RUNS) -> Measured:
-    """Runs everything, under a progress bar; ``quick`` is a small part of it."""
-    users = (10**6, 10**7) if quick else USERS
-    fixed = 10**6 if quick else FIXED_USERS
-    runs = 2 if quick else runs
-    lines = (*PRACTICAL, *OPTIMISERS, *BOLD)
-    models = {"joint": (tacit.JointDP, JOINT_EPSILONS), "local": (tacit.LocalDP, LOCAL_EPSILONS)}
-    regrets = {line: np.empty((len(users), runs)) for line in lines}
-    budgets: dict[str, dict[float, Floats]] = {name: {} for name in models}
-
-    def work() -> Iterator[None]:
-        for line in lines:
-            for place, number in enumerate(users):
-                regrets[line][place] = line.regrets(number, runs)
-                yield
-        for name, (model, epsilons) in models.items():
-            for epsilon in epsilons:
-                line = Line(name, model(epsilon, DELTA), JOINT.pen)
-                budgets[name][epsilon] = line.regrets(fixed, runs)
-                yield
-
-    total = len(lines) * len(users) + sum(len(epsilons) for _, epsilons in models.values())
-    for _ in with_progress(work(), total):
-        pass
-    return Measured(users, regrets, budgets, fixed)
+Regrets = Mapping[tuple[Line, int], Sequence[float]]
 
 
-def draw(path: Path, quick: bool = False) -> Measured:
-    """Runs everything and draws it; returns what was measured."""
-    measured = measure(quick)
-    paint(path, measured)
-    return measured
+def measure(runs: int, workers: int, quick: bool) -> Regrets:
+    """Every line for every K, and all budgets for one; ``quick`` is a small part of it."""
+    users, fixed = (USERS[:2], USERS[0]) if quick else (USERS, FIXED)
+    jobs = [(line, k) for line in (*PRACTICAL, *OPTIMISERS, *BOLD) for k in users]
+    jobs += [(line, fixed) for lines in BUDGETS.values() for line in lines]
+    return run_all(jobs, regret, runs, workers)
 
 
-def paint(path: Path, measured: Measured) -> None:
+def rows(measured: Regrets, line: Line) -> dict[int, Sequence[float]]:
+    """The regrets of a line by K."""
+    return {k: found for (one, k), found in measured.items() if one == line}
+
+
+def middle(by_users: Mapping[int, Sequence[float]]) -> Floats:
+    """Medians."""
+    return np.array([np.median(found) for found in by_users.values()])
+
+
+def paint(path: Path, measured: Regrets) -> None:
     """Four panels."""
-    runs = measured.regrets[PLAIN].shape[1]
-    with _sheet(
+    runs = len(next(iter(measured.values())))
+    with drawing(
         path,
         "The orders of the bounds, on worlds whose gap shrinks like 1/√K",
         f"Lines: medians of {runs} runs; bands: 10th to 90th percentile. δ = 1e-6. "
         "Numbers: slopes on logarithmic axes.",
-    ) as (regret, bold, budget, optimisers):
-        _lines(regret, measured, PRACTICAL)
-        regret.set(title="Value iteration, as shipped", ylabel="regret of all K users")
-        _lines(bold, measured, BOLD)
-        bold.set(title="Value iteration with four times the bonus", ylabel="regret of all K users")
+        size=(11, 4.5),
+        rows=2,
+        sharey=False,
+    ) as (shipped, bold, budget, optimisers):
+        for axes, lines, title in (
+            (shipped, PRACTICAL, "Value iteration, as shipped"),
+            (bold, BOLD, "Value iteration with four times the bonus"),
+            (optimisers, OPTIMISERS, "Policy optimisation, as shipped"),
+        ):
+            _lines(axes, measured, lines)
+            axes.set(title=title, ylabel="regret of all K users")
         _budgets(budget, measured)
-        _lines(optimisers, measured, OPTIMISERS)
-        optimisers.set(title="Policy optimisation, as shipped", ylabel="regret of all K users")
 
 
-def _lines(axes: Axes, measured: Measured, lines: Sequence[Line]) -> None:
-    _logarithmic(axes, "users K")
-    labels = [
-        _band(axes, measured.users, measured.regrets[line], line.pen, _named(measured, line))
-        for line in lines
-    ]
-    random = [0.5 * gap(users) * users for users in measured.users]
-    axes.plot(measured.users, random, ":", color=PALE, lw=1.3)
-    labels.append(EndLabel(measured.users[-1], random[-1], "random", PALE))
-    label_ends(axes, labels)
-
-
-def _named(measured: Measured, line: Line) -> str:
-    return f"{line.label}  {measured.slope(measured.regrets[line]):.2f}"
-
-
-def _budgets(axes: Axes, measured: Measured) -> None:
-    _logarithmic(axes, "epsilon")
-    axes.set(
-        title=f"Value iteration by ε, K = {short(measured.fixed_users)}",
-        ylabel="regret of all K users",
-    )
+def _lines(axes: Axes, measured: Regrets, lines: Sequence[Line]) -> None:
+    logarithmic(axes, "users K")
     labels = []
-    for name, line in (("local", LOCAL), ("joint", JOINT)):
-        rows = np.stack(list(measured.budgets[name].values()))
-        labels.append(_band(axes, list(measured.budgets[name]), rows, line.pen, name))
-    plain = measured.regrets[PLAIN][measured.users.index(measured.fixed_users)]
-    last = max(JOINT_EPSILONS)
-    axes.axhline(float(np.median(plain)), color=PLAIN.pen.colour, ls=":", lw=1.3)
-    labels.append(EndLabel(last, float(np.median(plain)), PLAIN.label, PLAIN.pen.colour))
+    for line in lines:
+        found = rows(measured, line)
+        text = f"{line.label}  {slope(list(found), middle(found)):.2f}"
+        labels.append(band(axes, list(found), np.array(list(found.values())), line.pen, text, 1.0))
+    random = [0.5 * gap(users) * users for users in found]
+    axes.plot(list(found), random, ":", color=PALE, lw=1.3)
+    labels.append(EndLabel(list(found)[-1], random[-1], "random", PALE))
     label_ends(axes, labels)
 
 
-def _band(axes: Axes, x: Sequence[float], rows: Floats, pen: Pen, label: str) -> EndLabel:
-    low, middle, high = np.quantile(rows, [0.1, 0.5, 0.9], axis=1)
-    low, middle = np.maximum(low, 1.0), np.maximum(middle, 1.0)
-    axes.fill_between(list(x), low, np.maximum(high, low), color=pen.colour, alpha=0.15, lw=0)
-    axes.plot(list(x), middle, color=pen.colour, marker=pen.marker, ms=6, mec="white", mew=0.6)
-    return EndLabel(float(x[-1]), float(middle[-1]), label, pen.colour)
+def _budgets(axes: Axes, measured: Regrets) -> None:
+    logarithmic(axes, "epsilon")
+    labels = []
+    for name, lines in BUDGETS.items():
+        ((fixed, _),) = rows(measured, lines[0]).items()
+        found = np.array([measured[line, fixed] for line in lines])
+        x = [float(line.label) for line in lines]
+        labels.append(band(axes, x, found, lines[0].pen, name, 1.0))
+    plain, ink = float(np.median(measured[PRACTICAL[0], fixed])), PRACTICAL[0].pen.colour
+    axes.axhline(plain, color=ink, ls=":", lw=1.3)
+    labels.append(EndLabel(30.0, plain, "not private", ink))
+    label_ends(axes, labels)
+    axes.set(title=f"Value iteration by ε, K = {short(fixed)}", ylabel="regret of all K users")
 
 
-def _logarithmic(axes: Axes, label: str) -> None:
-    from matplotlib.ticker import FuncFormatter, NullFormatter
-
-    axes.set(xscale="log", yscale="log", xlabel=label)
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
-        axis.set_minor_formatter(NullFormatter())
-
-
-@contextmanager
-def _sheet(path: Path, title: str, subtitle: str, columns: int = 2) -> Iterator[Sequence[Axes]]:
-    """Two rows of panels, one after the other."""
-    look = Look((5.5 * columns, 9), 0.952, (2, columns))
-    with sheet(path, title, subtitle, look) as rows:
-        yield [axes for row in rows for axes in row]
-
-
-def table(measured: Measured) -> str:
+def table(measured: Regrets) -> str:
     """Medians at the smallest and the largest K, and the slopes between, in Markdown."""
-    ends = (0, len(measured.users) - 1)
-    heads = [f"K = {short(measured.users[end])}" for end in ends]
-    lines = [f"| | {heads[0]} | {heads[1]} | slope |", "|---|---:|---:|---:|"]
-
-    def row(name: str, rows: Floats) -> str:
-        middle = np.median(rows, axis=1)
-        slope = measured.slope(rows)
-        shown = "-" if math.isnan(slope) else f"{slope:.2f}"
-        return f"| {name} | {middle[ends[0]]:,.0f} | {middle[ends[1]]:,.0f} | {shown} |"
-
-    random = np.array([[0.5 * gap(users) * users] for users in measured.users])
-    lines.append(row("regret, random actions", random))
-    lines += [row(f"regret, VI, {line.label}", measured.regrets[line]) for line in PRACTICAL]
-    lines += [row(f"regret, {line.label}", measured.regrets[line]) for line in (*OPTIMISERS, *BOLD)]
-    return "\n".join(lines)
+    users = list(rows(measured, PRACTICAL[0]))
+    shown = {"random actions": np.array([0.5 * gap(k) * k for k in users])}
+    shown |= {f"VI, {line.label}": middle(rows(measured, line)) for line in PRACTICAL}
+    shown |= {line.label: middle(rows(measured, line)) for line in (*OPTIMISERS, *BOLD)}
+    cells = [
+        [f"regret, {name}", f"{y[0]:,.0f}", f"{y[-1]:,.0f}", f"{slope(users, y):.2f}"]
+        for name, y in shown.items()
+    ]
+    return markdown(["", f"K = {short(users[0])}", f"K = {short(users[-1])}", "slope"], cells)
 
 
-NUMBERS = {"runs": (1, RUNS, "seeds of every point")}
-main = figure_main(__spec__, __doc__, measure, paint, [table], NUMBERS)
+main = figure_main("research.tabular_orders", __doc__, measure, paint, table)
 
 
 if __name__ == "__main__":

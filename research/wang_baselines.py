@@ -14,6 +14,7 @@ import numpy as np
 
 from tacit.continuous.features import Grid
 from tacit.continuous.policy import QPolicy
+from tacit.continuous.worlds import line
 from tacit.numerics.compiled import Floats, Ints
 from tacit.papers.result import PaperResult, proven
 from tacit.papers.wang_functional_2019 import (
@@ -43,6 +44,17 @@ _RIDGE, _PRECISION = 1.0, 1e-3
 _OUTPUT, _VISITS = 0.1, 0.7
 # Evaluations of policies, each over as many users, and uniform actions after the first of them.
 _ROUNDS, _UNIFORM = 3, 0.5
+
+
+def baseline(kind: str, *, users: int, epsilon: float, delta: float, seed: int = 0) -> PaperResult:
+    """A baseline on line by its name; a network takes ten steps, each of a tenth of the users."""
+    given: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "seed": seed}
+    if kind == "network_q":
+        steps = line().spec.horizon * users
+        setting = Setting(T=steps, B=max(50, steps // 10), alpha=1.0)
+        return network_q(line(), setting=setting, **given)
+    kinds = (input_perturbation, output_perturbation, policy_evaluation)
+    return {make.__name__: make for make in kinds}[kind](line(), users=users, **given)
 
 
 class Data(NamedTuple):

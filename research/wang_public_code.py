@@ -8,20 +8,18 @@ printed; this is for its figures. Neither has a guarantee.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from copy import deepcopy
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from tacit.numerics.compiled import Floats, Ints, compiled
 from tacit.papers.result import PaperResult, Proof
 from tacit.papers.wang_functional_2019 import ERRATA, WHY, Network, Setting
-from tacit.privacy.statistic import Floats, Ints
 from tacit.privacy.validation import checked_number, whole_number
 
 if TYPE_CHECKING:
     from tacit.continuous.worlds import BoxWorld
-
-Path: TypeAlias = tuple[Floats, Ints, Floats, Ints]
-"""See :func:`research.network_loops.path_at`."""
 
 
 class Code(NamedTuple):
@@ -59,69 +57,115 @@ STATED = Code(
 """What the paper states, in the same loop: nothing is learnt in 78 gradient steps."""
 
 
-def new_path(dimension: int, actions: int, capacity: int = 1024) -> Path:
-    """Room for what is known of a path."""
-    return (
-        np.zeros((dimension, capacity)),
-        np.zeros((dimension, capacity), dtype=np.int64),
-        np.zeros((dimension, capacity, actions)),
-        np.zeros(dimension, dtype=np.int64),
-    )
+@compiled
+def path_at(
+    rng: np.random.Generator,
+    points: Floats,
+    values: Floats,
+    known: int,
+    kernel: tuple[float, float],
+    states: Floats,
+    noise: Floats,
+) -> int:
+    """Samples a path per action at states, given what was sampled before; how many are known then.
+
+    A path is an Ornstein-Uhlenbeck process of variance sigma^2 with kernel exp(-beta |x - y|).
+    Between two known points, at distances a and b, a new one has mean
+    (e^(-beta a) (1 - e^(-2 beta b)) g(left) + e^(-beta b) (1 - e^(-2 beta a)) g(right)) / c with
+    c = 1 - e^(-2 beta (a + b)), and variance (1 - e^(-2 beta a)) (1 - e^(-2 beta b)) / c of the
+    process's own; beside one known point, e^(-beta a) g and 1 - e^(-2 beta a). A point that was
+    sampled before has its value from then.
+
+    Args:
+        rng: of the noise.
+        points: known ones in order, with room for more.
+        values: at these, (capacity, actions).
+        known: how many there are.
+        kernel: beta and sigma.
+        states: where to sample, (n,).
+        noise: is filled, (n, actions).
+    """
+    beta, sigma = kernel
+    for k in range(len(states)):
+        x = states[k]
+        at = np.searchsorted(points[:known], x)
+        if at == known or points[at] != x:
+            for i in range(known, at, -1):
+                points[i] = points[i - 1]
+                values[i] = values[i - 1]
+            points[at] = x
+            a = x - points[at - 1] if at > 0 else math.inf
+            b = points[at + 1] - x if at < known else math.inf
+            of_left, of_right = -math.expm1(-2.0 * beta * a), -math.expm1(-2.0 * beta * b)
+            both = -math.expm1(-2.0 * beta * (a + b))
+            for action in range(values.shape[1]):
+                value = sigma * math.sqrt(of_left * of_right / both) * rng.standard_normal()
+                if at > 0:
+                    value += math.exp(-beta * a) * of_right / both * values[at - 1, action]
+                if at < known:
+                    value += math.exp(-beta * b) * of_left / both * values[at + 1, action]
+                values[at, action] = value
+            known += 1
+        noise[k] = values[at]
+    return known
+
+
+class NoisePath:
+    """A path per action, known where it was looked at."""
+
+    def __init__(self, actions: int, capacity: int) -> None:
+        self.points, self.values, self.known = np.zeros(capacity), np.zeros((capacity, actions)), 0
+
+    def __call__(
+        self, rng: np.random.Generator, kernel: tuple[float, float], states: Floats
+    ) -> Floats:
+        """The noise at states (n,), as (n, actions); nothing is drawn where sigma is 0."""
+        noise = np.zeros((len(states), self.values.shape[1]))
+        if kernel[1] > 0.0:
+            room = self.points, self.values, self.known
+            self.known = path_at(rng, *room, kernel, states, noise)
+        return noise
 
 
 class Memory:
     """What the public code carries from step to step, all of it without noise."""
 
     def __init__(self, code: Code, actions: int, steps: int, seeds: tuple[int, int]) -> None:
-        self.layers = (1, *code.hidden, actions)
-        self.sizes, units = np.array(self.layers, dtype=np.int64), sum(self.layers)
         self.rng = np.random.default_rng(np.random.SeedSequence([seeds[0], 4]))
         self.noise = np.random.default_rng(seeds[1])
-        self.network = Network(self.layers, self.rng)
-        self.theta = self.network.theta
-        self.target, self.squares = self.theta.copy(), np.zeros_like(self.theta)
-        rows = code.replay
-        self.replay = (
-            np.zeros((rows, 1)),
-            np.zeros(rows, dtype=np.int64),
-            np.zeros(rows),
-            np.zeros((rows, 1)),
-            np.zeros(rows, dtype=np.bool_),
-        )
-        self.paths = [new_path(1, actions, steps) for _ in range(2)]
-        self.one, self.many = np.zeros((units, 1)), np.zeros((2, units, code.batch))
-        self.chosen = np.zeros(code.batch, dtype=np.int64)
-        self.taken, self.look = np.zeros(rows, dtype=np.bool_), np.zeros(actions)
+        self.network = Network((1, *code.hidden, actions), self.rng)
+        self.target, self.squares = deepcopy(self.network), np.zeros_like(self.network.theta)
+        self.states, self.nexts, self.rewards = np.zeros((3, code.replay))
+        self.actions, self.ended = np.zeros(code.replay, int), np.zeros(code.replay, bool)
+        self.paths = NoisePath(actions, steps), NoisePath(actions, steps)
 
-    def act(self, code: Code, sigma: float, state: Floats, t: int) -> int:
+    def act(self, code: Code, sigma: float, state: float, t: int) -> int:
         """Line 12, with exploration."""
-        from research.network_loops import forward, path_at
-
         first, last, falls = code.exploration
         if self.rng.random() < last + (first - last) * math.exp(-t / falls):
-            return int(self.rng.integers(self.layers[-1]))
-        self.one[0, 0], self.look[:] = state[0], 0.0
-        forward(self.theta, self.sizes, self.one)
-        if sigma > 0.0:
-            path_at(self.noise, self.paths[0], code.beta, sigma, state, self.look)
-        return int(np.argmax(self.one[-self.layers[-1] :, 0] + self.look))
+            return int(self.rng.integers(self.network.layers[-1]))
+        here = np.array([state])
+        return int(
+            np.argmax(self.network(here) + self.paths[0](self.noise, (code.beta, sigma), here))
+        )
 
     def step(self, code: Code, sigma: float, size: int) -> None:
         """Lines 18 to 22: the gradient of noisy losses of a batch, and a step down."""
-        from research.network_loops import draw_batch, q_gradient, rmsprop, sgd
-
-        draw_batch(self.rng, size, self.chosen, self.taken)
-        other = code.target_every > 0
-        networks = self.theta, self.target if other else self.theta, self.sizes
-        paths, gradient = (self.paths[0], self.paths[int(other)]), np.zeros_like(self.theta)
-        of, work = (code.discount, (code.beta, sigma)), (self.many[0], self.many[1], self.look)
-        batch = self.replay, self.chosen
-        q_gradient(self.noise, *networks, *batch, *of, *paths, code.huber, work, gradient)
-        np.clip(gradient, -code.clamp, code.clamp, out=gradient)
-        if code.rmsprop:
-            rmsprop(self.theta, gradient, self.squares, code.rate, 0.99, 1e-8)
-        else:
-            sgd(self.theta, gradient, code.rate)
+        some, kernel = self.rng.choice(size, code.batch, replace=False), (code.beta, sigma)
+        other = self.target if code.target_every else self.network
+        ahead = self.paths[bool(code.target_every)](self.noise, kernel, self.nexts[some])
+        best = (other(self.nexts[some]) + ahead).max(axis=1)
+        goals = self.rewards[some] + code.discount * np.where(self.ended[some], 0.0, best)
+        own = self.network(self.states[some]) + self.paths[0](self.noise, kernel, self.states[some])
+        errors = own[np.arange(len(some)), self.actions[some]] - goals
+        if code.huber:
+            errors = np.clip(errors, -1.0, 1.0)
+        slopes = self.network.gradients(self.states[some], self.actions[some].tolist())
+        gradient = np.clip(errors @ slopes / len(some), -code.clamp, code.clamp)
+        if code.rmsprop:  # as PyTorch defines it
+            self.squares = 0.99 * self.squares + 0.01 * gradient**2
+            gradient = gradient / (np.sqrt(self.squares) + 1e-8)
+        self.network.theta -= code.rate * gradient
 
 
 def public_code(
@@ -156,7 +200,7 @@ def public_code(
 
     H, m, users = world.spec.horizon, world.spec.actions, whole_number("users", users)
     sigma = checked_number("sigma", sigma, "at least 0", lambda s: s >= 0)
-    known = Memory(code, m, users * (H + 1) + 2 * code.batch, (seed, noise_seed))
+    known = Memory(code, m, users * (H + 1) + 2 * code.batch + 1, (seed, noise_seed))
     people, meaning = np.random.default_rng(np.random.SeedSequence([2, seed])), np.arange(m)
     meaning = meaning if labels is None else np.array(labels)
     every = math.ceil(users * H / resets) if resets is not None else H
@@ -168,20 +212,20 @@ def public_code(
         for h in range(H):
             if t % every == 0:
                 for path in known.paths:
-                    path[3][:] = 0
-            a = known.act(code, sigma, here[0], t)
+                    path.known = 0
+            a = known.act(code, sigma, float(here[0, 0]), t)
             there = here.copy()
             move(there, meaning[[a]], people.random(1))
             reward, row = float(world.rewards(there)[0]), t % code.replay
             seen = reward + (reward_noise * known.noise.standard_normal() if reward_noise else 0.0)
             over = h == H - 1 and code.worth_nothing
-            for array, value in zip(known.replay, (here[0], a, seen, there[0], over), strict=True):
-                array[row] = value
+            known.states[row], known.actions[row], known.rewards[row] = here[0, 0], a, seen
+            known.nexts[row], known.ended[row] = there[0, 0], over
             t, here, returns[user] = t + 1, there, returns[user] + reward
             if t % code.every == 0 and min(t, code.replay) >= code.batch:
                 known.step(code, sigma, min(t, code.replay))
         if code.target_every and user % code.target_every == 0:
-            known.target[:] = known.theta
+            known.target.theta[:] = known.network.theta
         known.rng.permutation(m)
     more = {"greedy": np.array([*greedy[1:], _greedy_value(world, known, meaning)])}
     claim = "nothing: the paper gives its own sigma for its own settings"

@@ -15,13 +15,17 @@ import numpy as np
 import pytest
 
 import tacit
-from research.hostile.argument_entries import argument_entries
-from research.hostile.calls import Call, junk
+from research.hostile.arguments import (
+    Call,
+    Small,
+    argument_entries,
+    junk,
+    small_agents,
+    value_entries,
+)
 from research.hostile.commands import command, command_entries
 from research.hostile.files import file_entries
 from research.hostile.fuzzing import EntryPoint, fuzz
-from research.hostile.small import Small, small_agents
-from research.hostile.values import value_entries
 from tacit import InvalidArgument, LocalDP, registry
 from tacit.core.problem import Schedule
 from tacit.data.episodes import Episodes

@@ -38,7 +38,7 @@ from tacit.testing.check_agent import agent_outcomes
 from tacit.testing.check_statistic import check_statistic
 from tacit.testing.recording import RecordingCurator, overheard
 from tacit.testing.release_noise import grid_sum, measured, noise_failures
-from tacit.testing.sample_users import mixed, raw_block, sampler_of
+from tacit.testing.sample_users import raw_block, sampler_of
 from tests.own_path.runs import frozen_world
 
 FIRST = [*{planted.bug: planted for planted in reversed(BUGS)}.values()][::-1]
@@ -359,23 +359,6 @@ def test_the_attack_finds_users_who_attain_the_bounds(host: str) -> None:
     own = sampler_of(raw_block(served), agent.policy)
     report = check_statistic(agent.statistic, own, users=100, rounds=40)
     assert 0.95 < report.tightness["replace-one l2"] <= 1.0 + 1e-9
-
-
-def test_users_of_two_samplers_are_mixed() -> None:
-    world = HOSTS["UCBVI"].world()
-    agent = HOSTS["UCBVI"].make()(world.spec, users=160, seed=0, noise_seed=0)
-    served = raw_block(world.simulate(agent.policy, 40, np.random.default_rng(0), "episodes"))
-    own = sampler_of(served, agent.policy)
-
-    def settled(rng: np.random.Generator, users: int) -> Block:
-        block = own(rng, users)
-        return Block(users, {"states": np.full_like(block["states"], 77)})
-
-    block = mixed(settled, own)(np.random.default_rng(1), 400)
-    there = (np.asarray(block["states"]) == 77).all(axis=1)
-    assert 100 < int(there.sum()) < 300
-    assert set(block.arrays) == set(served.arrays)
-    assert mixed(None, own) is own
 
 
 # The command.

@@ -56,7 +56,7 @@ def test_a_small_file_that_inflates_is_refused_before_it_does(tmp_path: Path) ->
 def test_every_kind_of_file_can_say_what_the_ledger_was(tmp_path: Path) -> None:
     head, path = 32 * "0f", tmp_path / "policy"
     policies: list[Any] = [
-        Policy.uniform(2, 3, 2, version=1),
+        Policy.uniform(2, 3, 2).as_version(1),
         MixedPolicy([Policy.uniform(2, 3, 2)] * 2, [0.5, 0.5], version=1),
         GainPolicy(np.zeros((2, 1, 2)), version=1),
         QPolicy(Grid((0.0,), (1.0,), (2,)), np.eye(2), version=1),

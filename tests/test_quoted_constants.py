@@ -16,7 +16,7 @@ from tacit.mixture import statistics as mixture_statistics
 from tacit.tabular import count_estimate, mirror, policy_improvement, sum_algorithm, ucbvi
 
 DOCS = Path(__file__).parents[1] / "docs"
-TABULAR, LQ = ucbvi.UCBVIConstants(), LQConstants()
+LQ = LQConstants()
 GROWTH = sum_algorithm.SumOptions().growth
 MIRROR = mirror.MirrorOptions()
 NUMBERS = {2: "two", 4: "four", 8: "eight"}
@@ -54,15 +54,15 @@ QUOTED = {
         f"raised to {mirror._FLOOR:g} at each release",
     ],
     "algorithms/ucbvi.md": [
-        f"bonus = {TABULAR.sampling:g} sqrt(2 ln(cells / 0.05))",
-        f"+ {TABULAR.range_term:g} (steps left) / n'",
-        f"disjoint blocks that grow by {grown(TABULAR.growth)}",
+        f"bonus = {ucbvi.SAMPLING:g} sqrt(2 ln(cells / 0.05))",
+        f"+ {ucbvi.RANGE_TERM:g} (steps left) / n'",
+        f"disjoint blocks that grow by {grown(ucbvi.GROWTH)}",
         "known if n exceeds half of sigma sqrt(S) (twice that, where counts are not masked)",
-        f"The first block has {TABULAR.first:g} times",
-        f"at most {grown(TABULAR.growth)} of all users served",
-        f"weight sqrt({TABULAR.reward_weight:g})",
-        f"only a user's first {NUMBERS[TABULAR.cap]} steps in each (s, a) count",
-        f"over {NUMBERS[ucbvi._CAPPED_UP_TO]} times the smallest useful size",
+        f"The first block has {ucbvi.FIRST:g} times",
+        f"at most {grown(ucbvi.GROWTH)} of all users served",
+        f"weight sqrt({ucbvi.REWARD_WEIGHT:g})",
+        f"only a user's first {NUMBERS[ucbvi.CAP]} steps in each (s, a) count",
+        f"over {NUMBERS[ucbvi.CAPPED_UP_TO]} times the smallest useful size",
         f"solves H S equations, up to {count_estimate._LARGEST_FLOW:,} of them",
     ],
     "algorithms/policy_improvement.md": [

@@ -1,47 +1,52 @@
-"""Files: corrupted ones that are read back, and writes that fail halfway.
+"""Files: damaged, forged and hand-made ones that are read, and writes that fail halfway.
 
-A corrupted file must be refused with nothing executed. A write that fails must leave the old file
-or none.
+A hostile file must be refused with nothing executed, in two seconds and 200 MB. A write that fails
+must leave the old file or none. Damage is blind (bits, cuts, splices, numbers, headers) or knows
+the format, and then has the checksums that belong to it; it is drawn from a seed, so that any of it
+can be made again.
 """
 
 from __future__ import annotations
 
 import contextlib
+import copy
+import io
 import json
 import os
+import pickle
+import re
+import socket
 import tempfile
+import warnings
+import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 from unittest import mock
 
 import numpy as np
 from hypothesis import strategies as st
 
 import tacit
-from research.hostile.corruption import (
-    Forger,
-    corrupted,
-    corruption,
-    forged_archive,
-    forged_result,
-    forged_text,
-    not_forged,
-)
-from research.hostile.fuzzing import Broken, EntryPoint, Strategy
-from research.hostile.small import small_agents, small_result, small_ucbvi
+from research.hostile.arguments import small_agents, small_result, small_ucbvi
+from research.hostile.fuzzing import Broken, EntryPoint
 from tacit import published
 from tacit.privacy.errors import TacitError
-from tacit.simulation.tables import load_results, save_results
+from tacit.simulation.tables import digest, load_results, save_results
 from tacit.tabular.world import load_world
+
+Rng: TypeAlias = np.random.Generator
+Put: TypeAlias = Callable[[Path], Path]
+"""Puts a file into a folder, and says where."""
 
 
 def file_entries() -> list[EntryPoint]:
-    """Files that are read back, corrupted, forged or swapped, and writes that fail."""
+    """Files that are read back, damaged or made by hand, and writes that fail."""
     return [
-        *(case.entry for case in file_cases()),
+        *(case.damaged for case in file_cases()),
+        *(case.hand_made for case in file_cases()),
         EntryPoint("writes that fail", _failures, _attempt_write, (OSError, TacitError)),
     ]
 
@@ -51,40 +56,44 @@ def file_entries() -> list[EntryPoint]:
 
 @dataclass(frozen=True)
 class FileCase:
-    """A file that is read, with what is written into it.
-
-    Attributes:
-        name: how reading it is called in the report.
-        write: writes a whole one.
-        read: reads it.
-        forge: how one is forged.
-        typed: with which errors it may be refused.
-        suffix: how the file's name ends.
-    """
+    """A file that is read: how a whole one is written, who reads it, and how its name ends."""
 
     name: str
     write: Callable[[Path], Any]
     read: Callable[[Path], Any]
-    forge: Forger
     typed: tuple[type[Exception], ...] = (TacitError, OSError)
     suffix: str = ""
 
     @property
-    def entry(self) -> EntryPoint:
+    def damaged(self) -> EntryPoint:
         """Damaged copies of the file, read again."""
-        return EntryPoint(self.name, corruption, self.attempt, self.typed)
 
-    def attempt(self, done: tuple[Any, ...], folder: Path) -> None:
-        """Writes, corrupts and reads."""
-        whole = written(self)
-        others = [written(case) for case in file_cases() if case.name != self.name]
-        data = corrupted(whole, done, others, self.forge)
-        path = folder / f"file{self.suffix}"
-        path.write_bytes(data)
+        def attempt(seed: int, folder: Path) -> None:
+            path = folder / f"file{self.suffix}"
+            path.write_bytes(damaged(self, seed))
+            self._read(path)
+
+        return self._entry("damaged", lambda: st.integers(0, 2**32), attempt)
+
+    @property
+    def hand_made(self) -> EntryPoint:
+        """Files that were made by hand."""
+        made = hand_made(self.name, self.suffix)
+        return self._entry(
+            "made by hand",
+            lambda: st.sampled_from(sorted(made)),
+            lambda name, folder: self._read(made[name](folder)),
+        )
+
+    def _entry(self, how: str, inputs: Any, attempt: Any) -> EntryPoint:
+        limits = {"memory": 200_000_000, "seconds": 20}
+        return EntryPoint(f"{self.name}: {how}", inputs, attempt, self.typed, **limits)
+
+    def _read(self, path: Path) -> None:
         try:
             self.read(path)
         finally:
-            if (folder / "executed").exists():
+            if (path.parent / "executed").exists():
                 raise Broken("a pickle was executed")
 
 
@@ -97,67 +106,43 @@ def written(case: FileCase) -> bytes:
         return path.read_bytes()
 
 
+_WORLD = {"transitions": [[[1.0], [1.0]]], "rewards": [[0.1, 0.9]], "horizon": 2, "name": "w"}
+_TOML = b'transitions = [[[1.0], [1.0]]]\nrewards = [[0.1, 0.9]]\nhorizon = 2\nname = "w"\n'
+
+
 @cache
 def file_cases() -> tuple[FileCase, ...]:
     """Every kind of file that the package reads."""
-    return (
-        FileCase("Result.load", small_result().save, tacit.Result.load, forged_result),
-        FileCase("load_world: .json", _write_json, load_world, forged_text, suffix=".json"),
-        FileCase("load_world: .toml", _write_toml, load_world, not_forged, suffix=".toml"),
-        FileCase("load_results", _write_results, load_results, forged_result),
-        FileCase(
-            "Policy.load",
-            tacit.Policy.deterministic([[0, 1], [1, 0]], 2).publish,
-            tacit.Policy.load,
-            forged_archive,
-        ),
-        *_policy_cases(),
-    )
-
-
-def _write_json(path: Path) -> None:
-    table = {"transitions": [[[1.0], [1.0]]], "rewards": [[0.1, 0.9]], "horizon": 2, "name": "w"}
-    path.write_text(json.dumps(table))
-
-
-def _write_toml(path: Path) -> None:
-    path.write_text(
-        'transitions = [[[1.0], [1.0]]]\nrewards = [[0.1, 0.9]]\nhorizon = 2\nname = "w"\n'
-    )
-
-
-def _write_results(path: Path) -> None:
-    save_results({"a": [small_result()], "b": [small_result()]}, path)
-
-
-def _policy_cases() -> list[FileCase]:
-    """A published policy of each kind, read by a device."""
-    policies: dict[str, Any] = {"table": tacit.Policy.deterministic([[0, 1], [1, 0]], 2)}
+    table = tacit.Policy.deterministic([[0, 1], [1, 0]], 2)
+    policies: dict[str, Any] = {"table": table}
     for family in ("lq", "continuous"):
         small = next((small for small in small_agents() if small.family == family), None)
         if small is not None:
             policies[family] = small().policy
-    # The loader needs NumPy alone, and so has no errors of ours.
-    typed = (ValueError, OSError)
-    text = FileCase("published.load: JSON", _write_policy, _act, forged_text, typed, suffix=".json")
-    return [
+    # The loader of devices needs NumPy alone, and so has no errors of ours.
+    own: tuple[type[Exception], ...] = (ValueError, OSError)
+    world = json.dumps(_WORLD).encode()
+    results = {"a": [small_result()], "b": [small_result()]}
+    return (
+        FileCase("Result.load", small_result().save, tacit.Result.load),
+        FileCase("load_world: .json", lambda p: p.write_bytes(world), load_world, suffix=".json"),
+        FileCase("load_world: .toml", lambda p: p.write_bytes(_TOML), load_world, suffix=".toml"),
+        FileCase("load_results", partial(save_results, results), load_results),
         *(
-            FileCase(f"published.load: {name}", policy.publish, _act, forged_archive, typed)
+            FileCase(f"published.load: {name}", policy.publish, _act, own)
             for name, policy in policies.items()
         ),
-        text,
-    ]
+        FileCase("published.load: JSON", _write_policy, _act, own, suffix=".json"),
+    )
 
 
 def _write_policy(path: Path) -> None:
     """The JSON form, without the hash, which a forger would leave out."""
     policy = tacit.Policy.deterministic([[0, 1], [1, 0]], 2).labelled(["a", "b"], ["x", "y"])
-    whole = path.with_name("whole.json")
-    policy.publish(whole)
-    held = json.loads(whole.read_text())
+    policy.publish(path)
+    held = json.loads(path.read_text())
     del held["arrays"]["hash"]
     path.write_text(json.dumps(held))
-    whole.unlink()
 
 
 def _act(path: Path) -> None:
@@ -174,26 +159,328 @@ def _act(path: Path) -> None:
         policy.act(0, np.zeros(len(corner) if first is None else int(first)), rng)
 
 
-# Writes that fail.
+# Damage.
+
+_NUMBER = re.compile(rb"-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
+_NUMBERS = (
+    *(b"0", b"-1", b"65536", b"2147483648", b"9223372036854775807", b"18446744073709551616"),
+    *(b"1" + b"0" * 400, b"9" * 5000, b"1e308", b"1e999", b"1e-320", b"NaN", b"-Infinity"),
+)
+_VALUES: tuple[Any, ...] = (
+    *(None, True, 0, -1, 7, 2**31, 10**9, 2**63, 10**400, 0.5, -0.0, 1e308, 5e-324, -1e300),
+    *("", "nan", "\x00", "x" * 20_000, "[" * 100, [], [[]], [1, [2]], ["x" * 5000, *[""] * 2000]),
+    *([0.1] * 3000, [10**9] * 3, [2**70], {}, {"a": 1}, {"x" * 3000: 0}, [None], [10**400]),
+)
 
 
-def _failures() -> Strategy:
-    """Who writes, at the how many-th call of what the system fails, and whether a file is there."""
-    writers = st.integers(0, len(_writers()) - 1)
-    calls = st.sampled_from(["os.replace", "os.fsync", "os.open", "none", "folder"])
-    return st.tuples(writers, calls, st.integers(1, 2), st.booleans())
+def damaged(case: FileCase, seed: int) -> bytes:
+    """A file of a kind after something was done to it."""
+    rng, data = np.random.default_rng(seed), written(case)
+    how = int(rng.integers(11))
+    if how == 10:
+        return _bombs()[int(rng.integers(3))]
+    if how < 5:
+        others = [written(other) for other in file_cases() if other is not case]
+        changed = _BLIND[how](data, others[int(rng.integers(len(others)))], rng)
+        return _sealed(changed) if rng.random() < 0.5 else changed
+    value = _VALUES[int(rng.integers(len(_VALUES)))]
+    with contextlib.suppress(ValueError, OverflowError):
+        if data.startswith(b"PK"):
+            return _other_archive(data, value, rng)
+        if data.startswith(b"{"):
+            return _sealed(json.dumps(_forged(json.loads(data), value, rng)).encode())
+    return data[: int(rng.integers(len(data)))]
+
+
+def _flip(data: bytes, other: bytes, rng: Rng) -> bytes:
+    changed = bytearray(data)
+    for place in rng.integers(len(data), size=int(rng.integers(1, 9))).tolist():
+        changed[place] ^= 1 << int(rng.integers(8))
+    return bytes(changed)
+
+
+def _cut(data: bytes, other: bytes, rng: Rng) -> bytes:
+    return data[: int(rng.integers(len(data)))]
+
+
+def _splice(data: bytes, other: bytes, rng: Rng) -> bytes:
+    """A piece of another file, or of this one, anywhere."""
+    other = data if rng.random() < 0.5 else other
+    start, stop = sorted(rng.integers(len(other) + 1, size=2).tolist())
+    here, there = sorted(rng.integers(len(data) + 1, size=2).tolist())
+    return data[:here] + other[start : min(stop, start + 5000)] + data[there:]
+
+
+def _renumber(data: bytes, other: bytes, rng: Rng) -> bytes:
+    """Numbers in the text become huge ones."""
+    found = list(_NUMBER.finditer(data[: 1 << 16]))
+    if not found:
+        return _flip(data, other, rng)
+    for place in sorted(rng.integers(len(found), size=int(rng.integers(1, 4))).tolist())[::-1]:
+        new = _NUMBERS[int(rng.integers(len(_NUMBERS)))]
+        data = data[: found[place].start()] + new + data[found[place].end() :]
+    return data
+
+
+def _behead(data: bytes, other: bytes, rng: Rng) -> bytes:
+    """The header of another file."""
+    length = int(rng.choice([4, 8, 12, 20, 64, 256]))
+    return other[:length] + data[length:]
+
+
+_BLIND = (_flip, _cut, _splice, _renumber, _behead)
+
+
+def _sealed(data: bytes) -> bytes:
+    """With the checksum that belongs to it, if it had one."""
+    with contextlib.suppress(ValueError, RecursionError):
+        content = json.loads(data)
+        if isinstance(content, dict) and content.pop("sha256", None):
+            return json.dumps(content | {"sha256": digest(content)}).encode()
+    return data
+
+
+def _forged(value: Any, new: Any, rng: Rng) -> Any:
+    """A JSON value with one of its entries, at any depth, replaced or left out."""
+    changed, spots = copy.deepcopy(value), list[tuple[Any, Any]]()
+
+    def look(at: Any) -> None:
+        for key in at if isinstance(at, dict) else range(len(at)):
+            spots.append((at, key))
+            if isinstance(at[key], (dict, list)):
+                look(at[key])
+
+    look(changed)
+    holder, key = spots[int(rng.integers(len(spots)))]
+    if rng.random() < 0.2:
+        del holder[key]
+    else:
+        holder[key] = new
+    return changed
+
+
+def _other_archive(data: bytes, value: Any, rng: Rng) -> bytes:
+    """A published policy with arrays, or bytes in its entries, that are not its own."""
+    stored = dict(np.load(io.BytesIO(data)))
+    stored.pop("hash", None)  # a forger would leave it out
+    name, how = sorted(stored)[int(rng.integers(len(stored)))], int(rng.integers(6))
+    shape = rng.choice([0, 1, 2, 3, 10], size=int(rng.integers(4)))
+    if how == 0:
+        del stored[name]
+    elif how == 1:  # it inflates a thousandfold
+        stored[name] = np.zeros(int(rng.choice([10**6, 3 * 10**7])), dtype=np.int8)
+    elif how == 2:
+        stored[name] = np.full(shape, rng.choice([-1.0, 0.0, 1.0, 60.0, 1e9, np.nan]))
+    elif how == 3:
+        stored[name] = np.array(int(rng.choice([-1, 0, 2, 60, 10**6, 2**62])))
+    elif how == 4:
+        stored[name] = np.array(np.nan if value is None else value)
+    buffer, method = io.BytesIO(), (zipfile.ZIP_STORED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        np.savez_compressed(buffer, **stored)
+    if how < 5:
+        return buffer.getvalue()
+    packed = io.BytesIO()  # bytes in some entry changed, and the sums of the archive right
+    with (
+        zipfile.ZipFile(io.BytesIO(buffer.getvalue())) as old,
+        zipfile.ZipFile(packed, "w", method[int(rng.integers(3))]) as new,
+    ):
+        for entry in old.namelist():
+            change = _BLIND[int(rng.choice([0, 1, 3]))] if rng.random() < 0.5 else None
+            content = old.read(entry)
+            new.writestr(entry, content if change is None else change(content, b"", rng))
+    return packed.getvalue()
+
+
+class _Bomb:
+    """A pickle that leaves a trace when it is read."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (open, ("executed", "w"))
 
 
 @cache
-def _writers() -> tuple[tuple[str, Callable[[Path], Any]], ...]:
-    """What writes a file."""
-    return ("agent.publish", small_ucbvi().publish), ("result.save", small_result().save)
+def _bombs() -> tuple[bytes, ...]:
+    """Pickles, plain and in the clothes of NumPy."""
+    array = np.empty(1, dtype=object)
+    array[0] = _Bomb()
+    npy, npz = io.BytesIO(), io.BytesIO()
+    np.save(npy, array, allow_pickle=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        np.savez(npz, format=np.int64(1), version=np.int64(0), actions=array, allow_pickle=True)
+    return pickle.dumps(_Bomb()), npy.getvalue(), npz.getvalue()
+
+
+# Files made by hand.
+
+
+def hand_made(loader: str, suffix: str) -> dict[str, Put]:
+    """All hostile files for a loader, by name: no regular ones, too large ones, what explodes."""
+    contents: dict[str, bytes] = dict(_TEXTS)
+    if suffix == ".toml":
+        contents |= _tomls()
+    if suffix == ".json":
+        contents |= _worlds()
+    if loader.startswith("published"):
+        contents |= _archives()
+    name = f"file{suffix}"
+    return _no_files(name) | {key: partial(_put, name, data) for key, data in contents.items()}
+
+
+def _put(name: str, data: bytes, folder: Path) -> Path:
+    path = folder / name
+    path.write_bytes(data)
+    return path
+
+
+def _no_files(name: str) -> dict[str, Put]:
+    def linked(target: str, folder: Path) -> Path:
+        (folder / name).symlink_to(target)
+        return folder / name
+
+    def fifo(folder: Path) -> Path:
+        os.mkfifo(folder / name)
+        return folder / name
+
+    def bound(folder: Path) -> Path:
+        with socket.socket(socket.AF_UNIX) as opened:
+            opened.bind(name)  # the folder is the current one: such names are short
+        return folder / name
+
+    def sparse(folder: Path) -> Path:
+        (folder / name).touch()
+        os.truncate(folder / name, 20 << 30)
+        return folder / name
+
+    targets = ("/dev/zero", "/dev/null", "/dev/full", "/dev/urandom", "/dev/tty", "/proc/self/maps")
+    links = {f"a link to {target}": partial(linked, target) for target in (*targets, "/", name)}
+    own = {"a FIFO": fifo, "a socket": bound, "20 GiB of nothing": sparse}
+    return {**own, **links, "a link to nothing": partial(linked, "missing")}
+
+
+_TEXTS = {
+    "nothing": b"",
+    "zeros": bytes(1 << 20),
+    "nested lists": b"[" * 100_000,
+    "nested lists that end": b"[" * 50_000 + b"]" * 50_000,
+    "nested tables": b'{"a":' * 50_000,
+    "nested in UTF-16": ("[" * 50_000).encode("utf-16"),
+    "nested behind a text": b'["\\\\", "\\"", ' + b"[" * 50_000,
+    "empty lists": b"[" + b"[]," * 300_000 + b"0]",
+    "a long number": b"9" * 1_000_000,
+    "a long text": b'"' + b"x" * 1_000_000,
+    "quotes": b'"\\' * 500_000,
+    "a byte order mark": b"\xef\xbb\xbf{}",
+}
+
+
+def _tomls() -> dict[str, bytes]:
+    return {
+        "a key of many parts": b"a." * 30_000 + b"a = 1",
+        "a quoted key of many parts": b'"a".' * 15_000 + b"a = 1",
+        "a header of many parts": b"[" + b"a." * 30_000 + b"a]",
+        "an inner key of many parts": b"x = {" + b"a." * 30_000 + b"a = 1}",
+        "many headers": b"".join(b"[k%d.a.a.a.a.a.a.a]\n" % i for i in range(3000)),
+        "many tables of a list": b"[[a]]\n" * 10_000,
+        "nested lists of a key": b"x = " + b"[" * 30_000,
+        "nested tables of a key": b"x = " + b"{a=" * 20_000,
+        "nested behind five quotes": b'x = ["""a""""", ' + b"[" * 30_000,
+        "nested behind five apostrophes": b"x = ['''a''''', " + b"[" * 30_000,
+        "nested behind a comment": b"# ' \"\nx = " + b"[" * 30_000,
+        "nested behind an escape": b'x = ["\\"", ' + b"[" * 30_000,
+        "a long hexadecimal": b"horizon = 0x" + b"f" * 50_000,
+        "a long date": b"horizon = 1979-05-27T07:32:00." + b"9" * 50_000,
+        "long texts": b"rewards = ['" + b"x" * 30_000 + b"'" + b",''" * 10_000 + b"]\n",
+        "unknown keys": _TOML + b"".join(b"k%d = 1\n" % i for i in range(900)),
+        "a long key": _TOML + b"k" * 1_000_000 + b" = 1",
+        "a horizon of 10^30": _TOML.replace(b"= 2", b"= 1" + b"0" * 30),
+    }
+
+
+def _worlds() -> dict[str, bytes]:
+    long = ["x" * 30_000, *[""] * 10_000]
+    changes: list[dict[str, Any]] = [
+        *({"rewards": long}, {"rewards": {"values": long, "probabilities": [0]}}, {"start": long}),
+        *({"transitions": [[long]]}, {"transitions": []}, {"transitions": [[[]]] * 1000}),
+        *({"horizon": 10**30}, {"horizon": 1e300}, {"horizon": 10**12}, {"start": 10**30}),
+        *({"start": -1}, {"rewards": [[10**400, 0]]}, {"name": long}, {"x" * 1_000_000: 1}),
+    ]
+    return {f"world {i}": json.dumps(_WORLD | change).encode() for i, change in enumerate(changes)}
+
+
+def _packed(method: int = zipfile.ZIP_DEFLATED, /, **arrays: Any) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", method) as archive:
+        for name, array in ({"format": 1, "version": 0} | arrays).items():
+            entry = io.BytesIO()
+            np.save(entry, np.asarray(array))
+            archive.writestr(f"{name}.npy", array if isinstance(array, bytes) else entry.getvalue())
+    return buffer.getvalue()
+
+
+def _header(text: str) -> bytes:
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode()
+
+
+@cache
+def _archives() -> dict[str, bytes]:
+    q: dict[str, Any] = {"kind": "q", "epsilon": 0.0, "preference": [0, 1]}
+    q["weights"], ones = np.zeros((2, 1)), np.ones(12)
+    scaled = q | {"features": "polynomial", "clip": 1.0, "scales": ones, "degree": 3}
+    grid = q | {"features": "grid", "lows": -ones, "highs": ones, "shape": [1] * 12}
+    table: dict[str, Any] = {"n_actions": 2, "actions": np.zeros((2, 2), np.int64)}
+    gains = {"kind": "gains", "gains": np.ones((1, 1, 1)), "noise": 0.0}
+    long = {"scales": np.ones(1), "degree": 29_999, "weights": np.zeros((2, 30_000))}
+    million = {"lows": np.zeros(10**6), "highs": np.ones(10**6), "shape": [1]}
+    made: dict[str, dict[str, Any]] = {
+        "degree 60 in 12 dimensions": scaled | {"degree": 60},
+        "a degree of 2^62": scaled | {"degree": 2**62},
+        "a degree below 0": scaled | {"degree": -1},
+        "one long monomial": scaled | long,
+        "a scale for all": scaled | {"scales": 1.0},
+        "scales of nothing": scaled | {"scales": np.zeros(0)},
+        "a preference of floats": scaled | {"preference": [0.0, 1.0], "degree": 0},
+        "a grid of 10^12": grid | {"shape": [10] * 12},
+        "a grid of 2^62": grid | {"shape": [2**62] * 12},
+        "a grid of less": grid | {"shape": [-1] * 12},
+        "a million coordinates": grid | million,
+        "a point for a box": grid | {"lows": ones},
+        "no features": q | {"features": "none"},
+        "gains of nothing": gains | {"gains": np.zeros((2, 0, 3))},
+        "gains with no number": gains | {"gains": np.full((1, 1, 1), np.nan)},
+        "noise that is none": gains | {"noise": np.nan},
+        "a thousandfold": table | {"junk": np.zeros(150_000_000, np.int8)},
+        "many arrays": table | {f"a{i}": 0 for i in range(2000)},
+        "a deep header": table | {"actions": _header("(" * 9000)},
+        "a header that is none": table | {"actions": b"\x93NUMPY\x09\x09"},
+        "fields": table | {"actions": np.zeros(2, [("a", "i8"), ("b", "f8")])},
+        "text for a number": table | {"version": "one"},
+        "numbers for a number": table | {"version": [1]},
+    }
+    for shape in ("(1000000000000,)", "(-1,)", "(1,) * 9", "(((((((((1,),),),),),),),),)"):
+        header = _header(f"{{'descr': '<i8', 'fortran_order': False, 'shape': {shape}}}")
+        made[f"the shape {shape}"] = table | {"actions": header}
+    return {name: _packed(**arrays) for name, arrays in made.items()} | {
+        "packed by LZMA": _packed(zipfile.ZIP_LZMA, **table),
+        "packed by bzip2": _packed(zipfile.ZIP_BZIP2, **table),
+    }
+
+
+# Writes that fail.
+
+
+def _failures() -> Any:
+    """Who writes, at the how many-th call of what the system fails, and whether a file is there."""
+    calls = st.sampled_from(["os.replace", "os.fsync", "os.open", "none", "folder"])
+    return st.tuples(st.integers(0, 1), calls, st.integers(1, 2), st.booleans())
 
 
 def _attempt_write(value: tuple[int, str, int, bool], folder: Path) -> None:
     """A write during which the system fails: the old file is there, or none, and nothing else."""
     which, call, when, old = value
-    name, write = _writers()[which]
+    write = (small_ucbvi().publish, small_result().save)[which]
     path = folder / "file"
     if old:
         path.write_bytes(b"old")
@@ -207,7 +494,7 @@ def _attempt_write(value: tuple[int, str, int, bool], folder: Path) -> None:
         held = path.read_bytes() if path.exists() else None
         late = call in ("os.fsync", "os.open") and when == 2  # making the folder durable
         if held != (b"old" if old else None) and not late:
-            raise Broken(f"{name} failed and left {held!r:.60}") from None
+            raise Broken(f"failed and left {held!r:.60}") from None
         raise
 
 
@@ -217,8 +504,7 @@ def _failing(call: str, when: int, path: Path) -> Iterator[None]:
     if call == "none":
         yield
         return
-    original = getattr(os, call.removeprefix("os."))
-    count = 0
+    original, count = getattr(os, call.removeprefix("os.")), 0
 
     def fails(*arguments: Any, **options: Any) -> Any:
         nonlocal count

@@ -28,9 +28,6 @@ from tacit.privacy.errors import TacitError
 Strategy: TypeAlias = "st.SearchStrategy[Any]"
 Attempt: TypeAlias = Callable[[Any, Path], None]
 
-# What a whole call may take of memory on top of what is there, and of time.
-_MEMORY = 2 << 30
-_SECONDS = 30
 # Where Linux says how much is there.
 _USED = Path("/proc/self/statm")
 
@@ -56,12 +53,16 @@ class EntryPoint:
         attempt: gives one input to it, in a folder of its own. It returns if the input was
             accepted, and raises one of ``typed`` if it was refused.
         typed: with which errors it may refuse. Users' values may not be refused at all.
+        memory: what it may take on top of what is there, in bytes.
+        seconds: what it may take.
     """
 
     name: str
     inputs: Callable[[], Strategy]
     attempt: Attempt
     typed: tuple[type[Exception], ...] = (TacitError,)
+    memory: int = 2 << 30
+    seconds: int = 30
 
 
 @dataclass
@@ -73,13 +74,6 @@ class Tally:
     refused: int = 0
     accepted: int = 0
     broken: list[str] = field(default_factory=list)
-
-    def add(self, other: Tally) -> None:
-        """Counts what came of another one's inputs too."""
-        self.tried += other.tried
-        self.refused += other.refused
-        self.accepted += other.accepted
-        self.broken += other.broken
 
     def __str__(self) -> str:
         return (
@@ -108,7 +102,7 @@ def fuzz(entry: EntryPoint, examples: int, seed: int = 0) -> Tally:
     def one(value: Any) -> None:
         tally.tried += 1
         try:
-            accepted = _outcome(entry, value)
+            accepted = outcome(entry, value)
         except Broken as found:
             tally.broken.append(str(found))
             return
@@ -119,16 +113,23 @@ def fuzz(entry: EntryPoint, examples: int, seed: int = 0) -> Tally:
     return tally
 
 
-def _outcome(entry: EntryPoint, value: Any) -> bool:
+def outcome(entry: EntryPoint, value: Any) -> bool:
     """Whether an input was accepted; raises :class:`Broken` if it did anything but that."""
     shown = _shown(value)
-    with _own_folder() as folder, _little_memory(), _little_time(), warnings.catch_warnings():
+    with (
+        _own_folder() as folder,
+        _little_memory(entry.memory),
+        _little_time(entry.seconds),
+        warnings.catch_warnings(),
+    ):
         warnings.simplefilter("error")
         try:
             entry.attempt(value, folder)
             accepted = True
         except entry.typed as refusal:
             accepted = False
+            if _for_memory(refusal):
+                raise Broken(f"{shown} takes more memory than it may") from refusal
             if not str(refusal).strip():
                 raise Broken(f"{shown} is refused without a word") from refusal
         except Broken as found:
@@ -139,6 +140,15 @@ def _outcome(entry: EntryPoint, value: Any) -> bool:
         if left:
             raise Broken(f"{shown} leaves temporary files: {left}")
     return accepted
+
+
+def _for_memory(error: BaseException | None) -> bool:
+    """Whether a refusal hides that there was no memory left."""
+    while error is not None:
+        if isinstance(error, MemoryError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 @contextlib.contextmanager
@@ -154,16 +164,16 @@ def _own_folder() -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def _little_memory() -> Iterator[None]:
+def _little_memory(most: int) -> Iterator[None]:
     """Little memory, where the system can say so: absurd sizes must show."""
-    with mock.patch("tacit.data.sizes.MOST_BYTES", _MEMORY // 4):
+    with mock.patch("tacit.data.sizes.MOST_BYTES", most // 4):
         if not _USED.exists():  # not Linux
             yield
             return
         import resource
 
         soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-        wanted = int(_USED.read_text().split()[0]) * resource.getpagesize() + _MEMORY
+        wanted = int(_USED.read_text().split()[0]) * resource.getpagesize() + most
         resource.setrlimit(resource.RLIMIT_AS, (min(wanted, hard) if hard > 0 else wanted, hard))
         try:
             yield
@@ -172,7 +182,7 @@ def _little_memory() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _little_time() -> Iterator[None]:
+def _little_time(seconds: int) -> Iterator[None]:
     """Little time, where an alarm can be set."""
     main = threading.current_thread() is threading.main_thread()
     if not main or not hasattr(signal, "setitimer"):
@@ -180,10 +190,10 @@ def _little_time() -> Iterator[None]:
         return
 
     def late(number: int, frame: FrameType | None) -> None:
-        raise Broken(f"takes more than {_SECONDS} s")
+        raise Broken(f"takes more than {seconds} s")
 
     before = signal.signal(signal.SIGALRM, late)
-    signal.setitimer(signal.ITIMER_REAL, _SECONDS)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
     finally:

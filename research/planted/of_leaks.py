@@ -93,16 +93,17 @@ class RawEnergy(Leaking):
 
     estimator: Any
 
-    def model(self, state: Any) -> Any:
+    def plan(self, *known: Any) -> Any:
         """With a ridge of its own."""
-        regularised = self.estimator.regularised
+        kind, paid = type(self.estimator), self._mean_reward
+        regularised = kind.regularised
 
-        def raw(gram: Any, noise: float) -> Any:
-            right = regularised(gram, noise)
-            return right + self._mean_reward * np.trace(right) * np.eye(len(gram))
+        def raw(estimator: Any, gram: Any, noise: float) -> Any:
+            right = regularised(estimator, gram, noise)
+            return right + paid * np.trace(right) * np.eye(len(gram))
 
-        with mock.patch.object(self.estimator, "regularised", raw):
-            return super().model(state)  # type: ignore[misc]
+        with mock.patch.object(kind, "regularised", raw):
+            return super().plan(*known)  # type: ignore[misc]
 
 
 class RawSwitch(Leaking):

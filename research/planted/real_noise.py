@@ -116,7 +116,7 @@ class DeviceKeepsOnes(InTacit):
 
         def bits(noise: Noise, vector: Floats, statistic: Statistic, privacy: LocalDP) -> Floats:
             ones = noise.words(vector.size) >> np.uint64(11) < np.rint(vector * 2.0**53)
-            chance = min(local.flip_probability(statistic, privacy) * (1.0 + 1e-12), 0.5)
+            chance = min(exact.flip_probability(statistic, privacy) * (1.0 + 1e-12), 0.5)
             flip = max(math.ceil(chance * 2.0**64), 1)
             limit = np.where(ones, np.uint64(2**64 - flip), np.uint64(flip))
             return (noise.words(vector.size) < limit).astype(np.float64)

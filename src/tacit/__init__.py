@@ -39,7 +39,6 @@ _MODULES = {
     "tabular.policy": "MixedPolicy Policy",
     "testing.audit_agent": "audit_agent",
     "testing.check_agent": "check_agent",
-    "testing.check_counter": "check_counter",
     "testing.check_statistic": "check_statistic",
     "testing.mechanisms": "audit_counter audit_linear audit_samples",
     "auto": "agent",

@@ -43,15 +43,11 @@ from tacit.simulation.run import run
 from tacit.simulation.sweep import run_seeds, sweep
 from tacit.store.store import Conflict, Store, StoreGone
 from tacit.store.values import record
-from tacit.tabular.exploration import ExplorationConstants
 from tacit.tabular.offline import Recommendation, learn_offline
 from tacit.tabular.policy import MixedPolicy, Policy
 from tacit.tabular.policy_improvement import ImprovementConstants
-from tacit.tabular.posterior import SparseConstants
-from tacit.tabular.ucbvi import UCBVIConstants
 from tacit.testing.audit_agent import audit_agent
 from tacit.testing.check_agent import check_agent
-from tacit.testing.check_counter import check_counter
 from tacit.testing.check_statistic import check_statistic
 from tacit.testing.mechanisms import audit_counter, audit_linear, audit_samples
 
@@ -87,9 +83,6 @@ def ConcurrentPSRL(
     *,
     stationary: bool | None = None,
     running: int = 24,
-    today: Policy | None = None,
-    sparse: SparseConstants = ...,
-    exploration: ExplorationConstants = ...,
     schedule: str | Schedule = "auto",
     seed: int = 0,
     noise_seed: int | None = None,
@@ -285,7 +278,6 @@ def UCBPO(
     *,
     scale: float = 1.0,
     stationary: bool | None = None,
-    constants: UCBVIConstants = ...,
     eta: float = 1.0,
     error: float = 0.05,
     steps: int = 2000,
@@ -302,7 +294,6 @@ def UCBVI(
     *,
     scale: float = 1.0,
     stationary: bool | None = None,
-    constants: UCBVIConstants = ...,
     schedule: str | Schedule = "auto",
     seed: int = 0,
     noise_seed: int | None = None,
@@ -376,7 +367,6 @@ __all__ = [
     "audit_linear",
     "audit_samples",
     "check_agent",
-    "check_counter",
     "check_statistic",
     "continuous",
     "counter",

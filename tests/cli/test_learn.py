@@ -88,7 +88,7 @@ def test_nights_go_on_where_they_were(app: Path) -> None:
     assert (file["users"], file["counted"], file["retired"]) == (120, 120, 0)
     assert (told["version"], told["users"], told["left"]) == (1, 120, 99_880)
     # The second night, in CSV, with two who were there before; the first file is not read again.
-    policy = tacit.Policy.load(folder / "out.npz")
+    policy = tacit.published.load(folder / "out.npz")
     night(folder, "day 2.csv", policy, 40, seed=2)
     night(folder, "day 3.csv", policy, 30, seed=3)
     told = content(call("learn", app, "--json"))
@@ -123,7 +123,7 @@ def test_a_mixed_policy_needs_the_component_that_was_followed(tmp_path: Path, ki
     for user in range(60):
         component, state = policy.draw(rng), 0
         for step in range(H):
-            action = policy.act(step, state, rng, component)
+            action = policy.components[component].act(step, state, rng)
             rows.append((user, step, state, action, 1, 0, component))
             state = int(rng.integers(2))
     names = ("user", "step", "state", "action", "reward", "version", "drawn")
@@ -148,7 +148,7 @@ def test_a_successor_goes_on_after_the_last_user(app: Path) -> None:
     folder = app.parent
     app.write_text(APP.replace("users = 100000", "users = 150"))
     assert content(call("learn", app, "--json"))["version"] == 1
-    night(folder, "day 2.csv", tacit.Policy.load(folder / "out.npz"), 50, seed=2)
+    night(folder, "day 2.csv", tacit.published.load(folder / "out.npz"), 50, seed=2)
     assert "tacit learn NEXT.toml --after" in one_line(call("learn", app))
     new = folder / "next.toml"
     new.write_text(APP.replace("[files]", '[files]\nstore = "other.db"\nname = "next"'))
@@ -163,7 +163,7 @@ def test_a_successor_goes_on_after_the_last_user(app: Path) -> None:
     assert (told["users"], told["left"]) == (50, 99_950)
     # It takes nobody any more; the new one is gone on with, and reads nothing again.
     assert content(call("learn", new, "--json"))["files"] == []
-    night(folder, "day 3.parquet", tacit.Policy.load(folder / "out.npz"), 50, seed=3)
+    night(folder, "day 3.parquet", tacit.published.load(folder / "out.npz"), 50, seed=3)
     assert "has a successor" in one_line(call("learn", app))
     before = told["version"]
     told = content(call("learn", new, "--json"))
@@ -178,18 +178,18 @@ def test_a_successor_goes_on_after_the_last_user(app: Path) -> None:
 def test_an_older_policy_serves_again_and_is_pinned(app: Path) -> None:
     folder = app.parent
     call("learn", app)
-    first = tacit.Policy.load(folder / "out.npz")
+    first = tacit.published.load(folder / "out.npz")
     night(folder, "day 2.csv", first, 50, seed=2)
     assert content(call("learn", app, "--json"))["version"] == 2
     told = content(call("learn", app, "--roll-back", 1, "--pin", "--json"))
-    policy = tacit.Policy.load(folder / "out.npz")
+    policy = tacit.published.load(folder / "out.npz")
     assert told["version"] == policy.version == 3, "under a new number"
     np.testing.assert_array_equal(policy.actions, first.actions)
     night(folder, "day 3.csv", policy, 50, seed=3)
     told = content(call("learn", app, "--json"))
     assert (told["files"][0]["counted"], told["version"]) == (50, 3), "counted, and still pinned"
     assert content(call("learn", app, "--unpin", "--json"))["version"] == 3
-    night(folder, "day 4.csv", tacit.Policy.load(folder / "out.npz"), 50, seed=4)
+    night(folder, "day 4.csv", tacit.published.load(folder / "out.npz"), 50, seed=4)
     assert content(call("learn", app, "--json"))["version"] == 5
     assert "version 77" in one_line(call("learn", app, "--roll-back", 77))
     assert "must be a whole number" in one_line(call("learn", app, "--roll-back", "first"))

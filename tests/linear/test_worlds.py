@@ -57,8 +57,7 @@ GOOD = {
         ),
         (
             {"measures": [[[1.0, 0.0], [1.25, -0.25]]]},
-            "<features, measures> at step 0, state 0, action 1 must be probabilities, "
-            "but entry 1 is -0.25",
+            "<features, measures> at step 0, state 0, action 1 must be probabilities.*-0.25",
         ),
         ({"rewards": [0.0, 1.0]}, r"rewards must have shape \(1 or horizon=3, 2\), got \(2,\)"),
         ({"rewards": [[0.0, np.nan]]}, "rewards at step 0 must be finite, but entry 1 is nan"),

@@ -63,8 +63,8 @@ BROKEN[0, 1, 1, 0] = np.inf
         ),
         (
             {"weights": [[1.25, -0.25]]},
-            "<transition_features, weights> at step 0, state 0, action 0 must be probabilities, "
-            "but entry 1 is -0.25",
+            "<transition_features, weights> at step 0, state 0, action 0 must be probabilities "
+            ".*-0.25",
         ),
         (
             {"rewards": [[[0.0, 0.5], [1.0, np.nan]]]},

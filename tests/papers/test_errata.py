@@ -99,16 +99,6 @@ def test_no_learner_can_hide_the_reward_function(N: int) -> None:
     assert cells(f"| N = {N} |")[1:] == [f"{bound:.3f}" for bound in bounds]
 
 
-def test_literally_the_tabular_scale_guarantees_nothing() -> None:
-    """eps' of Lemma 3 as printed: noise 1 / eps' = eps / (3 H log K), sensitivity 6 H m."""
-    H, K = 10, 10**4
-    m = math.ceil(math.log2(K))
-    text = " ".join(PAGE)
-    for log in (math.log(K), math.log2(K)):
-        epsilon = 6 * H * m * 3 * H * log
-        assert f"{epsilon / 1e5:.1f} * 10^5" in text
-
-
 def test_corrected_trees_at_the_pages_sizes() -> None:
     H, K = 10, 10**4
     m = math.ceil(math.log2(K))

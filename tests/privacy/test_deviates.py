@@ -160,8 +160,8 @@ def both(cells: Curve, scale: float, words: NDArray[np.uint64]) -> tuple[list[in
     out = np.empty(len(words), dtype=np.int64)
     undecided = np.empty((len(words), 2), dtype=np.int64)
     numbers = np.uint64(made.multiplier), np.uint64(made.shift)
-    tables = cells.starts, cells.heights, cells.sure, cells.guide, cells.squared
-    filled, waiting = fill(words, *tables, *numbers, out, undecided)
+    tables = cells.starts, cells.heights, cells.sure, cells.guide
+    filled, waiting = fill(words, tables, cells.squared, numbers, out, undecided)
     fast: list[int | str] = out[:filled].tolist()
     for place, _ in undecided[:waiting].tolist():
         fast[place] = "open"
@@ -213,10 +213,10 @@ def test_the_loop_has_no_floating_point_type() -> None:
 
     fresh, cells, scale = numba.njit(_fill), curve(True), Scale.of(3.0)
     words = np.random.default_rng(0).integers(0, 2**64, (100, 2), dtype=np.uint64)
-    tables = cells.starts, cells.heights, cells.sure, cells.guide, cells.squared
+    tables = cells.starts, cells.heights, cells.sure, cells.guide
     numbers = np.uint64(scale.multiplier), np.uint64(scale.shift)
     out, undecided = np.zeros(90, dtype=np.int64), np.zeros((9, 2), dtype=np.int64)
-    fresh(words, *tables, *numbers, out, undecided)
+    fresh(words, tables, cells.squared, numbers, out, undecided)
     assert out.any()
     (text,) = fresh.inspect_llvm().values()
     assert not re.findall(r"\b(?:half|float|double|x86_fp80|fp128|bfloat)\b", text)

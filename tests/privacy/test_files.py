@@ -26,7 +26,6 @@ LOADERS: dict[str, Callable[[Path], Any]] = {
     "results": load_results,
     "world.toml": load_world,
     "world.json": load_world,
-    "policy": tacit.Policy.load,
 }
 WORLD = {"transitions": [[[1.0], [1.0]]], "rewards": [[0.1, 0.9]], "horizon": 2}
 

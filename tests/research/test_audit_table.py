@@ -6,15 +6,13 @@ probability below 1e-7; see ``test_mutation_suite``.
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 
 import pytest
 
-from research import audit_table, command_lines
+from research import audit_table, study
 from research.audit_table import MODELS, OPTIONS, Row, agents, audited, family, split
-from research.command_lines import stored_file
 from research.worlds import build
 from tacit.cli.audit import audited as constructor
 from tacit.registry import agent_names, choose_agent
@@ -32,7 +30,7 @@ def test_every_agent_is_asked() -> None:
 
 
 def test_stored_rows_are_of_agents() -> None:
-    assert set(json.loads(stored_file("audit_table").read_text())) <= set(agents())
+    assert set(study.load("audit_table")) <= set(agents())
 
 
 @pytest.mark.slow
@@ -85,12 +83,11 @@ def test_the_command(
     ]
     monkeypatch.setattr(audit_table, "audited", lambda *_: made.pop(0))
     monkeypatch.setattr(audit_table, "MODELS", {row.model: None for row in made})
-    monkeypatch.setattr(command_lines, "stored_file", lambda module: tmp_path / "a.json")
+    monkeypatch.setattr(study, "HERE", tmp_path)
     assert audit_table.main(["--agents", "ucbvi", "--store"]) == 1
     out = capsys.readouterr().out
     line = "| `ucbvi` | 0.99 | - | FAIL |"
     assert line in out
-    stored = json.loads((tmp_path / "a.json").read_text())
-    assert stored == {"ucbvi": {"runs": audit_table._RUNS, "text": line}}
+    assert study.load("audit_table") == {"ucbvi": {"runs": audit_table._RUNS, "text": line}}
     assert "1 of 2 audits passed." in out
     assert "ucbvi under joint, pure: too little noise" in out

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 from research import lq_orders
+from research.study import load
 from research.worlds import thermostat
 from tacit.papers import chowdhury_lq_2021 as paper
 
 
 def test_orders_are_those_of_the_bound() -> None:
-    stored = lq_orders.load()
+    stored = load("lq_orders")
     for epsilon in lq_orders.EPSILONS:
         assert 0.4 < lq_orders.order_of_users(stored, epsilon) < 0.55
     assert -0.55 < lq_orders.order_of_epsilon(stored, lq_orders.mu_of) < -0.4

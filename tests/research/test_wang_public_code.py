@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from research.wang_public_code import STATED, Code, public_code
+from research.wang_public_code import STATED, Code, NoisePath, public_code
 from tacit.continuous import line
 
 
@@ -65,3 +65,19 @@ def test_resets_do_not_matter_without_noise() -> None:
     np.testing.assert_array_equal(one.values, two.values)
     one, two = (public_code(line(), users=4, sigma=0.5, resets=j) for j in (1, 7))
     assert not np.array_equal(one.values, two.values)
+
+
+def test_paths_have_the_covariance_of_the_kernel_and_keep_their_values() -> None:
+    rng, runs, beta, sigma = np.random.default_rng(6), 4000, 2.0, 0.5
+    points, values = rng.random(7), np.empty((runs, 8, 2))
+    points = np.append(points, points[1])
+    for run in range(runs):
+        values[run] = NoisePath(2, 20)(rng, (beta, sigma), points)
+    np.testing.assert_array_equal(values[:, 7], values[:, 1])
+    kernel = sigma**2 * np.exp(-beta * np.abs(points[:, np.newaxis] - points))
+    for action in range(2):
+        found = values[..., action].T @ values[..., action] / runs
+        # An entry's standard deviation is at most sigma^2 sqrt(2 / runs).
+        assert np.abs(found - kernel).max() < 7 * sigma**2 * np.sqrt(2 / runs)
+    cross = values[..., 0].T @ values[..., 1] / runs
+    assert np.abs(cross).max() < 7 * sigma**2 / np.sqrt(runs)

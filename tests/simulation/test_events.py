@@ -99,14 +99,9 @@ def test_what_notebooks_show():
     agent = tacit.UCBVI(world.spec, 100, PRIVACY, noise_seed=0)
     result = tacit.run(agent, world, progress=False)
     assert repr(agent) == "<UCBVI agent, 100 of 100 users>"
-    assert "<th>guarantee</th>" in result._repr_html_()
-    assert f"seed {result.seed}" in result._repr_html_()
-    assert agent.guarantee._repr_html_().count("<tr>") == 2
-    assert "&lt;" in tacit.Result(**_named("<script>"))._repr_html_()
     assert result.plot()._repr_png_().startswith(b"\x89PNG")
     made = sweep([WORLD], ["ucbvi"], [PRIVACY], users=100, seeds=[0], progress=False)
     assert repr(made) == "<Sweep: 1 of 1 runs, 1 worlds>"
-    assert "ucbvi, epsilon 1" in made._repr_html_()
 
 
 def _named(agent):

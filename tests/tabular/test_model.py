@@ -389,7 +389,7 @@ def test_users_are_checked(users):
     ("change", "message"),
     [
         ({"transitions": ((2, 1, 0), 0.7)}, "transitions at step 2, state 1, action 0.*sum 1"),
-        ({"transitions": ((1, 2, 1, 0), -0.1)}, "step 1, state 2, action 1.*entry 0 is -0.1"),
+        ({"transitions": ((1, 2, 1, 0), -0.1)}, "step 1, state 2, action 1.*smallest entry -0.1"),
         ({"transitions": ((0, 0, 0, 0), np.nan)}, "step 0, state 0, action 0"),
         ({"reward_probabilities": ((0, 2, 1), 0.9)}, "reward_probabilities at step 0, state 2"),
         ({"start": ((0,), 2.0)}, "start must be probabilities"),
@@ -453,7 +453,7 @@ def test_spec():
     assert spec.start == tuple(model.start.tolist())
     assert hash(spec) == hash(random_model(33).spec)
     for wrong, message in (
-        ({"states": 0}, "states must be an integer >= 1, got 0"),
+        ({"states": 0}, "states must be an integer in 1..*, got 0"),
         ({"horizon": 2.5}, "horizon"),
         ({"reward_values": (0.0, 2.0)}, "reward_values"),
         ({"start": (1.0,)}, "start"),

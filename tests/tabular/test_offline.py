@@ -15,9 +15,9 @@ from tacit import InvalidArgument, JointDP, LocalDP, NonPrivate, Policy, check_a
 from tacit.store import ledger
 from tacit.store.store import Store
 from tacit.tabular import TabularWorld, random_mdp, riverswim
+from tacit.tabular.model import check_policy
 from tacit.tabular.offline import _split
 from tacit.tabular.pessimistic_vi import CountPolicies, LogCounts
-from tacit.tabular.policy import check_policy
 
 BUDGET = JointDP(1.0, 1e-6)
 SMALL = sparse_mdp(states=12, actions=4, horizon=4)

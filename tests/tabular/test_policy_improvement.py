@@ -11,7 +11,7 @@ import pytest
 import tacit
 from research.worlds import sparse_mdp
 from tacit import InvalidArgument, JointDP, LocalDP, NonPrivate, Relation, check_agent
-from tacit.tabular.policy import check_policy
+from tacit.tabular.model import check_policy
 from tacit.tabular.policy_improvement import ImprovementConstants, ReturnPosterior
 from tacit.tabular.spec import FiniteSpec
 
@@ -125,7 +125,7 @@ def test_no_policy_chooses_what_is_not_allowed() -> None:
 
 def test_other_tabular_agents_say_that_they_know_of_no_such_sets() -> None:
     for kind in (tacit.UCBVI, tacit.UCBPO, tacit.ConcurrentPSRL):
-        with pytest.raises(InvalidArgument, match="policy_improvement knows of them"):
+        with pytest.raises(InvalidArgument, match="use policy_improvement"):
             kind(SMALL.spec, users=100, privacy=BUDGET)
 
 

@@ -6,8 +6,15 @@ import numpy as np
 import pytest
 
 from tacit import InvalidArgument
-from tacit.tabular.model import FiniteModel, SparseModel, evaluate, optimal, policy_values
-from tacit.tabular.policy import MixedPolicy, Policy, check_policy, uniform_policy
+from tacit.tabular.model import (
+    FiniteModel,
+    SparseModel,
+    check_policy,
+    evaluate,
+    optimal,
+    policy_values,
+)
+from tacit.tabular.policy import MixedPolicy, Policy, uniform_policy
 from tacit.tabular.simulate import simulate, simulate_episodes
 from tacit.tabular.spec import FiniteSpec
 

@@ -15,8 +15,7 @@ from tacit import UCBVI, JointDP, LocalDP, NonPrivate
 from tacit.core.problem import Schedule
 from tacit.privacy.errors import InvalidArgument
 from tacit.simulation.run import noise_seed, run
-from tacit.tabular import TabularWorld, riverswim
-from tacit.tabular.ucbvi import UCBVIConstants
+from tacit.tabular import TabularWorld, riverswim, ucbvi
 
 JOINT = JointDP(5.0, 1e-6)
 
@@ -63,7 +62,6 @@ def practical_reference(agent: UCBVI) -> tuple[np.ndarray, np.ndarray]:
     where the sum is over the next states that P does not rule out.
     """
     options, counts = agent.algorithm.options, agent.state.counts()
-    c = options.constants
     L, S, A = counts.rewards.shape
     H = agent.spec.horizon
     log_term = math.log(L * S * A / 0.05)
@@ -77,11 +75,11 @@ def practical_reference(agent: UCBVI) -> tuple[np.ndarray, np.ndarray]:
                 noise = float(counts.noise[row, s, a])
                 reward_noise = float(counts.reward_noise[row, s, a])
                 total, spread = sum(cell), noise * math.sqrt(S)
-                if not counts.reached[row, s, a] or total <= c.known * spread:
+                if not counts.reached[row, s, a] or total <= ucbvi.KNOWN * spread:
                     Q[h, s, a] = left
                     plain_Q[h, s, a] = min(sum(plain_V) / S, left)
                     continue
-                n = max(total - c.lowering * spread, 1e-3)
+                n = max(total - spread, 1e-3)
                 P = nearest_distribution(cell)
                 r = min(max(counts.rewards[row, s, a] / total, 0.0), 1.0)
                 mean = sum(p * v for p, v in zip(P, V, strict=True))
@@ -89,10 +87,10 @@ def practical_reference(agent: UCBVI) -> tuple[np.ndarray, np.ndarray]:
                 apart = sum((v - mean) ** 2 for p, v in zip(P, V, strict=True) if p > 1e-12)
                 of_noise = noise**2 * apart + reward_noise**2
                 bonus = options.scale * (
-                    c.sampling
+                    ucbvi.SAMPLING
                     * math.sqrt(2 * log_term)
-                    * math.sqrt(variance / n + c.privacy**2 * of_noise / n**2)
-                    + c.range_term * left / n
+                    * math.sqrt(variance / n + of_noise / n**2)
+                    + ucbvi.RANGE_TERM * left / n
                 )
                 Q[h, s, a] = min(r + mean + bonus, left)
                 plain = r + sum(p * v for p, v in zip(P, plain_V, strict=True))
@@ -265,7 +263,7 @@ def make(**options: Any) -> UCBVI:
 
 @pytest.mark.parametrize(
     "other",
-    [{"stationary": False}, {"constants": UCBVIConstants(cap=1)}, {"users": 120}],
+    [{"stationary": False}, {"scale": 2.0}, {"users": 120}],
     ids=str,
 )
 def test_a_run_with_other_arguments_is_not_gone_on_with(other: Any, tmp_path: Any) -> None:

@@ -1,4 +1,4 @@
-"""The conformance checks themselves: broken counters and statistics that must not pass.
+"""The conformance checks themselves: broken statistics that must not pass.
 
 Each mutant is a plausible slip that an adversarial review got past an earlier version of the
 checks, or a near relative of one.
@@ -14,214 +14,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tacit import Relation, check_counter, check_statistic
-from tacit.privacy.counters import Blocks, BufferedToeplitz, Counter, Optimal, SmoothTree
-from tacit.privacy.errors import CheckFailed, InvalidArgument
+from tacit import Relation, check_statistic
+from tacit.privacy.errors import CheckFailed
 from tacit.privacy.standard import ClippedSum, GramCross, OneHotCounts
 from tacit.privacy.statistic import Block, Statistic
 from tacit.testing.sample_users import HOSTILE_FLOATS, hostile_blocks
-
-# Counters that keep their promises; that all of ours do is in the tests of counters.
-
-
-def test_a_function_is_checked_as_it_builds() -> None:
-    """The audit is of what the function makes, not of the class with its own defaults."""
-
-    def make(**arguments: Any) -> Counter:
-        return BufferedToeplitz(parameters=((0.02, 0.4), (0.1, 0.8)), **arguments)
-
-    assert min(check_counter(make, lengths=(1, 9, 64)).tightness.values()) > 1 - 3e-4
-
-    def halved(**arguments: Any) -> Counter:
-        counter = Blocks(**arguments)
-        counter.scale /= 2.0
-        return counter
-
-    with pytest.raises(CheckFailed, match="NOT COVERED"):
-        check_counter(halved)
-
-
-def test_a_counter_that_offers_no_pure_dp_says_so_itself() -> None:
-    with pytest.raises(InvalidArgument, match="Gaussian noise only"):
-        check_counter(Optimal, laplace=True)
-
-
-# Counters that do not.
-
-
-def drawing(change: Callable[[Any, Any], Any]) -> type[Counter]:
-    """Blocks whose draws are changed: change(counter, draw)."""
-    return type("Drawing", (Blocks,), {"_draw": lambda self: change(self, Blocks._draw(self))})
-
-
-def adding(change: Callable[[Any, Any], Any]) -> type[Counter]:
-    """Blocks whose noise is changed: change(counter, noise)."""
-    changed = {"_advance": lambda self, fresh: change(self, Blocks._advance(self, fresh))}
-    return type("Adding", (Blocks,), changed)
-
-
-def calibrated(scale: Callable[[Any], float]) -> type[Counter]:
-    """Blocks with another scale."""
-
-    class Calibrated(Blocks):
-        def __init__(self, *args: Any, **options: Any) -> None:
-            super().__init__(*args, **options)
-            self.scale = scale(self)
-
-    return Calibrated
-
-
-def steps_of(self: Any) -> float:
-    return self.scale / self._grid.step
-
-
-def mixed(self: Any, fresh: Any) -> Any:
-    if self.size > 1:
-        fresh[1::2] = self.source.steps(False, math.sqrt(2.0) * steps_of(self), self.size // 2)
-    return fresh
-
-
-def coarse(self: Any, fresh: Any) -> Any:
-    step = max(1, int(0.1 * steps_of(self)))
-    return step * np.rint(fresh / step).astype(np.int64)
-
-
-def cut_off(self: Any, fresh: Any) -> Any:
-    return np.clip(fresh, -int(4.0 * steps_of(self)), int(4.0 * steps_of(self)))
-
-
-def by_rows(self: Any, noise: Any) -> Any:
-    if len(self.shape) == 2:
-        return np.repeat(noise.reshape(self.shape)[:, 0], self.shape[1])
-    return noise
-
-
-def skewed(self: Any, fresh: Any) -> Any:
-    if self.shape == (2, 2):
-        # Covariance with an inverse of ones on the diagonal and 0.9 off it.
-        turned = np.linalg.cholesky(np.linalg.inv([[1.0, 0.9], [0.9, 1.0]])) @ fresh[:2]
-        fresh[:2] = np.rint(turned)
-    return fresh
-
-
-def twins(sizes: Callable[[int], bool]) -> type[Counter]:
-    return drawing(lambda self, fresh: np.repeat(fresh[::2], 2) if sizes(self.size) else fresh)
-
-
-def no_noise_when_large(self: Any, noise: Any) -> Any:
-    return noise if np.abs(self._sum).max() < 1e4 / self._grid.step else 0 * noise
-
-
-class SaysNoNoise(Blocks):
-    """Takes a cost, and calls itself free of noise so that nothing is audited."""
-
-    def _check_cost(self, mu: float | None, epsilon: float | None) -> Any:
-        super()._check_cost(mu, epsilon)
-        return "none"
-
-
-class ForgetsSensitivity(Blocks):
-    """Calibrated for the default sensitivity, and says that this was asked for."""
-
-    def __init__(self, sensitivity: float = 1.0, *args: Any, **options: Any) -> None:
-        super().__init__(1.0, *args, **options)
-
-
-class FewLevels(SmoothTree):
-    """At most three nodes for a user, or one: right for few releases, wrong beyond."""
-
-    @property
-    def column_norm(self) -> float:
-        nodes = min(self.zeros, 1 if self.distribution == "laplace" else 3)
-        return float(nodes) if self.distribution == "laplace" else math.sqrt(nodes)
-
-
-def of_law(pure: bool) -> type[Counter]:
-    drawn = {"_draw": lambda self: self.source.steps(pure, steps_of(self), self.size)}
-    return type("OfLaw", (Blocks,), drawn)
-
-
-SQUARED = calibrated(lambda self: self.scale * self.sensitivity / 2.0)
-SCALARS = adding(lambda self, noise: noise * (self.shape != ()))
-LARGE = twins(lambda size: size % 2 == 0 and size > 1000)
-COUNTERS: dict[str, tuple[type[Counter], str, str]] = {
-    # By name: the counter, and what must be said of it with Gaussian and with Laplace noise.
-    "Laplace": (of_law(True), "claim is mu, but the noise is laplace", ""),
-    "Gaussian": (of_law(False), "", "claim is epsilon, but the noise is gaussian"),
-    "mixed": (drawing(mixed), "", "at 2 releases no exact audit is possible"),
-    "says no noise": (SaysNoNoise, "must be 'gaussian'", "must be 'laplace'"),
-    "cut off": (drawing(cut_off), "NOT COVERED", "NOT COVERED"),
-    "rounded": (drawing(coarse), "not linear", "not linear"),
-    "squared": (SQUARED, r"sensitivity 0\.3.*NOT COVERED", r"sensitivity 0\.3.*NOT COVERED"),
-    "at most 0.7": (
-        calibrated(lambda self: self.sensitivity / min(self.mu, 0.7)),
-        r"mu 3, .*0\.233 of the claim, elsewhere it is 1\.000",
-        "",
-    ),
-    "at least 0.1": (
-        calibrated(lambda self: self.sensitivity / max(self.mu, 0.1)),
-        r"mu 0\.05, .*NOT COVERED",
-        "",
-    ),
-    "default": (ForgetsSensitivity, r"built with sensitivity=2\.0, it claims 1\.0", ""),
-    "few levels": (FewLevels, *[r"at (31|33|64|130) releases.*NOT COVERED"] * 2),
-    "scalars": (SCALARS, *[r"items of shape \(\): exact (mu|epsilon) inf.*NOT COVERED"] * 2),
-    "rows": (adding(by_rows), *[r"of shape \(2, 2\): exact (mu|epsilon) inf.*NOT COVERED"] * 2),
-    "skewed": (drawing(skewed), r"of shape \(2, 2\): exact mu 0\.96.*NOT COVERED", ""),
-    "twins": (
-        twins(lambda size: size % 2 == 0 and size > 40),
-        *[r"at 64 releases: exact (mu|epsilon) inf.*NOT COVERED"] * 2,
-    ),
-    "some twins": (
-        twins(lambda size: size in range(40, 60, 2)),
-        *[r"items of shape \(48,\): exact (mu|epsilon) inf.*NOT COVERED"] * 2,
-    ),
-    "many twins": (LARGE, *["5000 numbers is not linear in their own draws"] * 2),
-    "large sums": (adding(no_noise_when_large), *[r"size 1e\+06.*depends on the items"] * 2),
-}
-
-
-@pytest.mark.parametrize("laplace", [False, True])
-@pytest.mark.parametrize("name", COUNTERS)
-def test_broken_counters_are_caught(name: str, laplace: bool) -> None:
-    mutant, *messages = COUNTERS[name]
-    if messages[laplace]:
-        with pytest.raises(CheckFailed, match=messages[laplace]):
-            check_counter(mutant, laplace=laplace, lengths=(1, 2, 31, 64))
-
-
-class ExtraDraw(Blocks):
-    """Two draws per release: honest, but not of the form that has an exact Laplace audit."""
-
-    def _draw(self) -> np.ndarray:
-        return super()._draw() + super()._draw()
-
-
-def test_a_laplace_counter_that_cannot_be_audited_is_told_so() -> None:
-    with pytest.raises(CheckFailed, match=r"no exact audit is possible.*drew 2 in 1"):
-        check_counter(ExtraDraw, laplace=True)
-
-
-class Loose(Blocks):
-    """Twice the noise, everywhere."""
-
-    kind = "loose blocks"
-
-    @property
-    def column_norm(self) -> float:
-        return 2.0
-
-
-@pytest.mark.parametrize("laplace", [False, True])
-def test_a_loose_claim_is_reported_and_refused_on_request(laplace: bool) -> None:
-    short = {"laplace": laplace, "releases": 9, "lengths": (1, 8)}
-    report = check_counter(Loose, **short)
-    assert report.tightness[9] == pytest.approx(0.5, rel=2e-4)
-    assert report.audits[9].cost == pytest.approx(0.5 * (0.9 if laplace else 0.7), rel=2e-4)
-    check_counter(Loose, **short, attained=0.49)
-    with pytest.raises(CheckFailed, match=r"at 1 releases: the claim is loose, 0\.500 of it"):
-        check_counter(Loose, **short, attained=0.51)
-
 
 # Statistics.
 
@@ -489,9 +286,9 @@ class Declares(ClippedSum):
     ],
 )
 def test_bounds_that_do_not_fit_together_are_refused(pair: tuple[float, float]) -> None:
-    with pytest.raises(CheckFailed, match="l2 is declared"):
+    with pytest.raises(CheckFailed, match=r"^l2: "):
         check_statistic(Declares(3, two=pair), values)
-    with pytest.raises(CheckFailed, match="l1 is declared"):
+    with pytest.raises(CheckFailed, match=r"^l1: "):
         check_statistic(Declares(3, one=pair), values)
 
 
@@ -499,5 +296,5 @@ def test_a_one_norm_goes_with_both_relations_or_neither() -> None:
     check_statistic(Declares(3), values, rounds=2)
     check_statistic(Declares(3, one=(math.sqrt(3), 2 * math.sqrt(3))), values, rounds=2)
     for pair in ((math.sqrt(3), None), (None, 2 * math.sqrt(3))):
-        with pytest.raises(CheckFailed, match="l1 is declared"):
+        with pytest.raises(CheckFailed, match=r"^l1: "):
             check_statistic(Declares(3, one=pair), values)

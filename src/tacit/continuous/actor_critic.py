@@ -16,8 +16,8 @@ from tacit.continuous.statistics import steps_of, vectors_by_part
 from tacit.continuous.stochastic_policy import GaussianPolicy, SoftmaxPolicy
 from tacit.core.algorithm import BlockInfo, BlockSizes, NoOptions, Plan, Progress
 from tacit.privacy.budget import Relation, checked_relation
+from tacit.privacy.noise import users_above_noise
 from tacit.privacy.sensitivity import scaled_back
-from tacit.privacy.sizing import users_above_noise
 from tacit.privacy.statistic import Block, Floats, Layout, Part, Statistic
 
 if TYPE_CHECKING:

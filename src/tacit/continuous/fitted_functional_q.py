@@ -36,7 +36,7 @@ from tacit.continuous.policy import NO_CLIP, BoxAlgorithm, QPolicy, box_spec
 from tacit.continuous.statistics import MeanRewards, ResidualSums, Units, VisitSums
 from tacit.core.algorithm import BlockInfo, BlockSizes, Plan, Progress, Queries, Query
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.sizing import check_question
+from tacit.privacy.noise import check_question
 from tacit.privacy.statistic import Floats, Statistic
 from tacit.privacy.validation import flag, one_of
 

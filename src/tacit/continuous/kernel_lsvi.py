@@ -16,8 +16,8 @@ from tacit.core.algorithm import BlockInfo, BlockSizes, NoOptions, Plan, Progres
 from tacit.numerics.regression import BlockSums, ridge_inverse
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.noise import users_above_noise
 from tacit.privacy.sensitivity import ACUTE, ball, scaled_back
-from tacit.privacy.sizing import users_above_noise
 from tacit.privacy.statistic import Block, Floats, Layout, Part, Statistic
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from tacit.continuous.transition_moments import (
 )
 from tacit.core.algorithm import BlockInfo, BlockSizes, NoOptions, Plan, Progress, Queries, Query
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.sizing import check_question
+from tacit.privacy.noise import check_question
 from tacit.privacy.statistic import Bools, Floats, Ints
 
 if TYPE_CHECKING:

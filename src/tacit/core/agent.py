@@ -32,7 +32,7 @@ from tacit.privacy.distributed import DistributedCurator
 from tacit.privacy.errors import HorizonExceeded, InvalidArgument
 from tacit.privacy.local import LocalCurator
 from tacit.privacy.models import Privacy, check_alike
-from tacit.privacy.owner import Uncopyable, new_lock, refuse_within
+from tacit.privacy.noise import Uncopyable, new_lock, refuse_within
 from tacit.privacy.statistic import Block, Statistic
 from tacit.privacy.validation import instance_of
 from tacit.store import ledger, runs, schema

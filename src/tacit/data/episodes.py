@@ -1,10 +1,7 @@
 """Episodes as arrays: states, actions and rewards of users, raw, on their way to the curator.
 
-States and actions are numbers from 0. Anything else that a log may hold (a missing value, text, a
-half, an infinity) is kept as something that is visibly invalid: state or action -1, reward NaN.
-Nothing here raises or warns because of a user's *values*: what a statistic cannot use is dropped
-at the gate, where it changes nothing but that user's own contribution. Shapes, lengths and names of
-columns are public, and wrong ones raise.
+States and actions are numbers from 0. Anything else that a log may hold is kept as something that
+is visibly invalid: state or action -1, reward NaN. Nothing raises because of a user's *values*.
 """
 
 from __future__ import annotations
@@ -12,9 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import closing
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -27,13 +22,12 @@ from tacit.data.reading import (
     Ints,
     as_codes,
     as_numbers,
-    checked_ids,
     optional_codes,
     require_shape,
 )
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, FiledBlock
-from tacit.privacy.validation import whole_number
+from tacit.privacy.validation import row_ids
 
 
 class UserRows:
@@ -50,7 +44,10 @@ class UserRows:
             if view is not None:
                 view.flags.writeable = False
             object.__setattr__(self, name, view)
-        object.__setattr__(self, "user_ids", checked_ids(user_ids, self.users))
+        if user_ids is not None:
+            row_ids(user_ids, self.users)
+            user_ids = tuple(user_ids.tolist() if isinstance(user_ids, np.ndarray) else user_ids)
+        object.__setattr__(self, "user_ids", user_ids)
 
     def block(self) -> Block:
         """The same for a curator: arrays by the names of the attributes that there are, raw."""
@@ -58,13 +55,7 @@ class UserRows:
         return Block(self.users, {name: c for name, c in held.items() if c is not None})
 
     def take(self, rows: slice | NDArray[np.bool_] | Ints) -> Self:
-        """Some of the rows.
-
-        >>> from tacit import Episodes
-        >>> episodes = Episodes(np.zeros((3, 2)), np.zeros((3, 1)), np.zeros((3, 1)))
-        >>> episodes.take(slice(0, 2))
-        <Episodes of 2 users, horizon 1>
-        """
+        """Some of the rows."""
         ids = self.user_ids
         kept = ids and [ids[i] for i in np.arange(self.users)[rows].tolist()]
         columns = {name: array[rows] for name, array in self.block().arrays.items()}
@@ -73,8 +64,7 @@ class UserRows:
     @classmethod
     def of_block(cls, block: Block, user_ids: Sequence[int | str] | None = None) -> Self:
         """The inverse of :meth:`block`."""
-        held = block.arrays
-        columns = {name: held[name] for name in cls._COLUMNS if name in held}
+        columns = {name: block[name] for name in cls._COLUMNS if name in block.arrays}
         return cls(**columns, user_ids=user_ids)  # type: ignore[call-arg]
 
     @property
@@ -91,8 +81,8 @@ class UserRows:
         return self.users
 
     def __repr__(self) -> str:
-        noun = "user" if self.users == 1 else "users"
-        return f"<{type(self).__name__} of {self.users:,} {noun}, horizon {self.horizon}>"
+        plural = "s" * (self.users != 1)
+        return f"<{type(self).__name__} of {self.users:,} user{plural}, horizon {self.horizon}>"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -122,7 +112,6 @@ class Episodes(UserRows):
     actions: Ints
     rewards: Floats
     versions: Ints
-    user_ids: tuple[int | str, ...] | None
     components: Ints | None
 
     _COLUMNS = ("states", "actions", "rewards", "versions", "components")
@@ -141,15 +130,8 @@ class Episodes(UserRows):
             "actions": as_codes("actions", actions),
             "rewards": as_numbers("rewards", rewards),
         }
-        for name, array in columns.items():
-            if array.ndim != 2:
-                raise InvalidArgument(
-                    f"{name} has shape {array.shape}, but must have a row per user and a column "
-                    "per step"
-                )
-        users, steps = columns["actions"].shape
-        if steps < 1:
-            raise InvalidArgument("actions has no columns, but an episode has at least one step")
+        users, steps = (*columns["actions"].shape, 1, 1)[:2]
+        require_shape("actions", columns["actions"], (users, max(1, steps)))
         require_shape("states", columns["states"], (users, steps + 1))
         require_shape("rewards", columns["rewards"], (users, steps))
         unknown = np.full(users, INVALID)
@@ -159,65 +141,17 @@ class Episodes(UserRows):
         self._hold(columns, user_ids)
 
     @classmethod
-    def from_frame(
-        cls,
-        frame: Any,
-        *,
-        horizon: int | None = None,
-        spec: Any = None,
-        user: str = "user",
-        step: str | None = None,
-        state: str = "state",
-        action: str = "action",
-        reward: str = "reward",
-        next_state: str | None = "next_state",
-        version: str | None = None,
-        episode: str | None = None,
-        component: str | None = None,
-        time: str | None = None,
-        terminal: str | None = None,
-        states: Sequence[str] | str | None = None,
-        actions: Sequence[str] | str | None = None,
-        end: str | int | None = None,
-        gap: float | timedelta | None = None,
-        sessions: int | None = None,
-        missing_reward: float | None = None,
-    ) -> Episodes:
+    def from_frame(cls, frame: Any, *, spec: Any = None, **log: Any) -> Episodes:
         """Episodes from a table with an entry per step that a user took, in any order.
 
         Each user who occurs gets a row, in the order of first occurrence, whatever her entries
         hold. A step that is missing has state and action -1; what is given twice, contradicts
-        itself or is no number is -3. Steps from ``horizon`` on are left out.
+        itself or is no number is -3. Steps from the horizon on are left out.
 
         A table is anything whose ``frame[name]`` is a column: a pandas or Polars frame, an Arrow
-        table, a structured array, a dictionary. A column's type is schema: one of text or
-        categories needs a vocabulary, and is refused without. Rules for gaps, ends and missing
-        values are on the page "Learning from existing logs".
-
-        Args:
-            frame: the table.
-            horizon: steps of an episode; not found in the data, because shapes are public.
-            spec: a spec to take horizon and vocabularies from.
-            user: name of the column of ids.
-            state: that of states.
-            action: that of actions.
-            reward: that of rewards.
-            step: name of the column of steps, from 0 ("step" unless there is ``time``).
-            next_state: the state after the action; ``None`` to take that of the next step.
-            version: which policy version was followed; -1 for an episode with different ones.
-            episode: for users with several episodes, each of which gets a row of its own.
-            component: which policy of a mixed one was drawn.
-            time: time stamps or numbers, in place of ``step``: steps are counted in their order.
-            terminal: flags that an episode is over after this step.
-            states: all names of states, in the order of their numbers; ``"schema"`` where the
-                column's type declares them and they are public.
-            actions: the same of actions.
-            end: with ``terminal``, the state in which an episode is over.
-            gap: with ``time``, a session ends where nothing comes for longer; in seconds, or in
-                the unit of a column of numbers.
-            sessions: with ``gap``, each user gets so many rows, some of them empty: otherwise how
-                many she has depends on when she was active, and is public like all participation.
-            missing_reward: what a missing reward counts as; by default its step does not count.
+        table, a dictionary. A column's type is schema: one of text is refused without a vocabulary.
+        ``spec`` gives horizon and vocabularies, and ``log`` is all else that a
+        :class:`~tacit.data.logs.LogFormat` has, names of columns above all.
 
         >>> table = {"user": [7, 7], "step": [0, 1], "s": ["idle", "busy"], "a": [1, 1],
         ...          "reward": [0, 1], "next": ["busy", "away"]}
@@ -226,11 +160,10 @@ class Episodes(UserRows):
         >>> log.states.tolist()
         [[0, 1, -2]]
         """
-        given = {k: v for k, v in locals().items() if k not in ("cls", "frame", "spec")}
         from tacit.data.logs import format_of
 
-        log = format_of(spec, given)
-        return log.episodes(log.read(frame))
+        made = format_of(spec, log)
+        return made.episodes(made.read(frame))
 
     @classmethod
     def from_parquet(
@@ -244,30 +177,17 @@ class Episodes(UserRows):
     ) -> Iterator[Episodes]:
         """Episodes from Parquet files, or folders of them, batch by batch.
 
-        No more than about ``batch`` entries are in memory, and the longest log of one user; and all
-        ids, where they are not grouped. Takes what :meth:`from_frame` takes, and needs the extra
-        ``logs``.
-
         Args:
             path: a file, a folder, or several.
             spec: a spec to take horizon and vocabularies from.
-            grouped: whether all entries of a user come one after the other. If not, they are first
-                partitioned by user, in files of a temporary folder that only you can read.
+            grouped: whether entries are sorted by user: then no more than about ``batch`` of them
+                are in memory, and the longest log of one user. Otherwise all are.
             batch: entries at a time.
             **log: see :meth:`from_frame`.
         """
-        from tacit.data.log_files import LogFiles
         from tacit.data.logs import format_of
 
-        made = format_of(spec, log)
-        parts = LogFiles(path, made, batch).batches(grouped)
-
-        def read() -> Iterator[Episodes]:
-            with closing(parts):  # whatever happens, files of raw data go at once
-                for part in parts:
-                    yield made.episodes(part, grouped=True)
-
-        return read()
+        return format_of(spec, log).file_episodes(path, batch, grouped)
 
     @classmethod
     def parquet_block(
@@ -275,31 +195,26 @@ class Episodes(UserRows):
         path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
         *,
         spec: Any = None,
-        episodes_per_user: int = 1,
         executor: Executor | None = None,
         batch: int = 1 << 18,
         **log: Any,
     ) -> FiledBlock:
-        """All episodes of Parquet files as one block, summed batch by batch and never held.
+        """The users of Parquet files as one block, summed batch by batch and never held.
 
         A curator takes it (:meth:`tacit.Curator.add`), and an agent as the users of one block. Sums
         of files may be computed anywhere, and pass the gate once. Entries must be sorted by user,
-        over all files: so no user counts for more than ``episodes_per_user``.
-        :func:`tacit.data.log_files.partition_by_user` sorts files that are not.
+        over all files, which is checked: so no user counts twice.
 
         Args:
             path: a file, a folder, or several.
             spec: a spec to take horizon and vocabularies from.
-            episodes_per_user: further ones of a user do not count.
             executor: any of :mod:`concurrent.futures`, Dask's included: a job for each file.
             batch: entries in memory at a time, and the longest log of one user.
             **log: see :meth:`from_frame`.
         """
-        from tacit.data.log_files import LogFiles
         from tacit.data.logs import format_of
 
-        most = whole_number("episodes_per_user", episodes_per_user)
-        return LogFiles(path, format_of(spec, log), batch).block(most, executor)
+        return format_of(spec, log).block(path, batch, executor)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -331,7 +246,6 @@ class VectorEpisodes(UserRows):
     rewards: Floats | None
     lengths: Ints
     versions: Ints
-    user_ids: tuple[int | str, ...] | None
 
     _COLUMNS = ("states", "actions", "rewards", "lengths", "versions")
 
@@ -346,19 +260,12 @@ class VectorEpisodes(UserRows):
     ) -> None:
         points = as_numbers("states", states)
         if points.ndim != 3 or points.shape[1] < 2:
-            raise InvalidArgument(
-                f"states has shape {points.shape}, but must have a row per user, a column per step "
-                "and one more, and the coordinates of a state"
-            )
+            raise InvalidArgument(f"states has shape {points.shape}, but must have (n, H + 1, D)")
         users, steps = points.shape[0], points.shape[1] - 1
         taken: Floats | Ints = as_numbers("actions", actions)
-        if taken.ndim == 2:
+        if taken.ndim < 3:
             taken = as_codes("actions", actions)
-        if taken.ndim not in (2, 3) or taken.shape[:2] != (users, steps):
-            raise InvalidArgument(
-                f"actions has shape {taken.shape}, but must have {(users, steps)}, or the "
-                "coordinates of an action besides"
-            )
+        require_shape("actions", taken, (users, steps, *taken.shape[2:3]))
         columns: dict[str, NDArray[Any]] = {"states": points, "actions": taken}
         if rewards is not None:
             columns["rewards"] = as_numbers("rewards", rewards)
@@ -369,68 +276,34 @@ class VectorEpisodes(UserRows):
         self._hold(columns, user_ids)
 
 
-@dataclass(frozen=True)
-class EpisodesReport:
-    """Counts of :func:`validate_episodes`. Raw facts about users: not for publication.
-
-    Affected users have anything unknown or invalid. That an episode ends before the horizon, or has
-    a gap, is no mistake by itself: there is nothing to count there.
-    """
-
-    users: int
-    steps: int
-    ended: int  # steps after the last entry of an episode
-    gaps: int  # steps without an entry before that
-    unknown_states: int  # labels that are not in the vocabulary
-    unknown_actions: int
-    invalid_states: int  # no state of the space, or contradictory; the last one included
-    invalid_actions: int
-    invalid_rewards: int  # missing, not finite, or outside their range
-    affected_users: int
-
-    @property
-    def valid(self) -> bool:
-        """Whether nothing unknown or invalid was found."""
-        return self.affected_users == 0
-
-    def __str__(self) -> str:
-        found = "all valid" if self.valid else f"{self.affected_users:,} episodes hold mistakes"
-        words = {"ended": "steps after an end", "gaps": "steps in gaps"}
-        counts = {words.get(k, k.replace("_", " ")): n for k, n in vars(self).items()}
-        listed = list(counts.items())[2:-1]
-        parts = ", ".join(f"{count:,} {what}" for what, count in listed if count)
-        left_out = f" ({parts}; a statistic leaves them out)" if parts else ""
-        return (
-            f"{self.users:,} episodes, {self.steps:,} steps: {found}{left_out}. These are raw "
-            "counts, outside the guarantee: do not publish them."
-        )
-
-
-def validate_episodes(episodes: Episodes, spec: Any) -> EpisodesReport:
-    """Counts what of the episodes does not fit the space.
+def validate_episodes(episodes: Episodes, spec: Any) -> dict[str, int]:
+    """Counts of what in the episodes does not fit the space.
 
     A curator's tool for finding mistakes in a log. **The counts are raw data, outside any
     guarantee: do not publish them, and do not let anything that is published depend on them.** An
     agent never calls this; it takes episodes as they are. A wrong horizon is public, and raises.
+
+    Returns:
+        Numbers of users and steps; of steps after the last entry of an episode (ended) and without
+        one before (gaps), which are no mistakes; of states and actions whose labels are not in the
+        vocabulary (unknown); of those that are outside the space or contradictory, and rewards that
+        are missing or out of range (invalid); and of users with anything unknown or invalid.
     """
-    if episodes.horizon != spec.horizon:
-        raise InvalidArgument(
-            f"episodes have horizon {episodes.horizon}, but must have the space's, {spec.horizon}"
-        )
+    require_shape("actions", episodes.actions, (episodes.users, spec.horizon))
     low, high = min(spec.reward_values), max(spec.reward_values)
     states, actions, rewards = episodes.states, episodes.actions, episodes.rewards
     # A step without an entry has action -1, no reward, and at most a state that others told of.
     absent = (actions == INVALID) & np.isnan(rewards)
     ended = np.logical_and.accumulate(absent[:, ::-1], axis=1)[:, ::-1]
-    unseen = np.pad(absent, ((0, 0), (0, 1)), constant_values=True)
-    unknown_states, unknown_actions = states == UNKNOWN, actions == UNKNOWN
-    bad_states = ((states < 0) | (states >= spec.states)) & ~unknown_states
-    bad_states &= ~(unseen & (states == INVALID))
-    bad_actions = ((actions < 0) | (actions >= spec.actions)) & ~unknown_actions & ~absent
+    unseen = np.pad(absent, ((0, 0), (0, 1)), constant_values=True) & (states == INVALID)
+    found = {"unknown_states": states == UNKNOWN, "unknown_actions": actions == UNKNOWN}
+    found["invalid_states"] = ((states < 0) | (states >= spec.states)) & ~unseen
+    found["invalid_actions"] = ((actions < 0) | (actions >= spec.actions)) & ~absent
+    for name in ("states", "actions"):
+        found[f"invalid_{name}"] &= ~found[f"unknown_{name}"]
     # Written so that NaN is invalid.
-    bad_rewards = ~((rewards >= low) & (rewards <= high)) & ~absent
-    found = (unknown_states, unknown_actions, bad_states, bad_actions, bad_rewards)
-    affected = np.logical_or.reduce([table.any(axis=1) for table in found])
-    tables = (ended, absent & ~ended, *found, affected)
-    counts: list[int] = [episodes.users, actions.size, *(int(table.sum()) for table in tables)]
-    return EpisodesReport(*counts)
+    found["invalid_rewards"] = ~((rewards >= low) & (rewards <= high)) & ~absent
+    affected = np.logical_or.reduce([table.any(axis=1) for table in found.values()])
+    tables = {"ended": ended, "gaps": absent & ~ended} | found | {"affected_users": affected}
+    counts = {name: int(table.sum()) for name, table in tables.items()}
+    return {"users": episodes.users, "steps": actions.size} | counts

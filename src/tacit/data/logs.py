@@ -1,18 +1,21 @@
-"""Logs as tables: names, texts, time stamps and gaps, as episodes.
+"""Logs as tables and files, an entry per step that a user took, made episodes of.
 
-A :class:`LogFormat` says which columns and vocabularies a log has and how long an episode is; that
-is public. Its values are people's, and never raise.
+Columns, their types, vocabularies and the horizon are schema (:class:`LogFormat`): public, and
+refused where they are wrong. Values are people's, and never raise.
 """
 
 from __future__ import annotations
 
 import contextlib
+import csv
 import datetime
-import difflib
+import itertools
 import os
-import re
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, fields
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -27,36 +30,48 @@ from tacit.data.reading import (
     Labels,
     as_codes,
     as_numbers,
-    check_ids,
     checked_labels,
     code_of,
-    one_column,
+    require_shape,
 )
-from tacit.privacy.errors import InvalidArgument, MissingExtra
-from tacit.privacy.validation import checked_number, fitting, whole_number
+from tacit.data.sizes import check_bytes
+from tacit.privacy.errors import CorruptFile, InvalidArgument, MissingExtra, TacitError
+from tacit.privacy.files import open_regular
+from tacit.privacy.statistic import Block, FiledBlock
+from tacit.privacy.validation import fitting, whole_number
 
 if TYPE_CHECKING:
     from tacit.data.episodes import Episodes
 
 Entries: TypeAlias = dict[str, NDArray[Any]]
-"""Columns of a log, one entry per step of a user, by their meaning."""
-
+"""Columns of a log by their meaning, an entry per step of a user."""
+Paths: TypeAlias = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 # What a column may mean; some are numbered by a vocabulary.
 _READ = (
     *("user", "step", "state", "action", "reward", "next_state", "version", "episode"),
     *("component", "time", "terminal"),
 )
-NUMBERED = {"state": "states", "next_state": "states", "action": "actions"}
-
-# Steps of all users together, of which so many for each entry of a log may be empty: a horizon far
-# beyond the data is a slip, and must not fill the memory of the machine.
-_MOST_CELLS, _MOST_EMPTY = 1 << 24, 64
+_LABELS = {"state": "states", "next_state": "states", "action": "actions"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class LogFormat:
-    """Which columns a log has, and what they mean; see :meth:`tacit.Episodes.from_frame`."""
+    """Names of a log's columns, its vocabularies, and what makes an episode.
+
+    Attributes:
+        horizon: steps of an episode; not found in the data, because shapes are public.
+        user: name of the column of ids; as ``state``, ``action``, ``reward`` and ``step``, from 0.
+        next_state: the state after the action; ``None`` to take that of the next step.
+        version: which policy version was followed; -1 for an episode with different ones.
+        episode: for users with several episodes, each of which gets a row of its own.
+        component: which policy of a mixed one was drawn.
+        time: time stamps or numbers, in place of ``step``: steps are counted in their order.
+        terminal: flags that an episode is over after this step.
+        states: all names of states, in the order of their numbers.
+        actions: the same of actions.
+        end: with ``terminal``, the state in which an episode is over.
+    """
 
     horizon: int
     user: str = "user"
@@ -70,221 +85,151 @@ class LogFormat:
     component: str | None = None
     time: str | None = None
     terminal: str | None = None
-    states: Sequence[str] | str | None = None
-    actions: Sequence[str] | str | None = None
+    states: Sequence[str] | None = None
+    actions: Sequence[str] | None = None
     end: str | int | None = None
-    gap: float | datetime.timedelta | None = None
-    sessions: int | None = None
-    missing_reward: float | None = None
 
     def __post_init__(self) -> None:
-        horizon = self.horizon
-        if isinstance(horizon, bool) or not isinstance(horizon, int) or horizon < 1:
-            raise InvalidArgument(f"horizon is {horizon!r}, but must be an integer of at least 1")
+        object.__setattr__(self, "horizon", whole_number("horizon", self.horizon))
         for name in ("states", "actions"):
-            if getattr(self, name) != "schema":
-                object.__setattr__(self, name, checked_labels(name, getattr(self, name)))
+            object.__setattr__(self, name, checked_labels(name, getattr(self, name)))
         if (self.step is None) == (self.time is None):
             raise InvalidArgument("give step or time, and not both: steps are counted by time")
-        if self.gap is not None:
-            if self.time is None:
-                raise InvalidArgument("gap needs time: sessions are told apart by it")
-            span = self.gap
-            seconds = span.total_seconds() if isinstance(span, datetime.timedelta) else span
-            good = checked_number("gap", seconds, "a time above 0", lambda s: s > 0)
-            object.__setattr__(self, "gap", good)
-        if self.sessions is not None:
-            if self.gap is None:
-                raise InvalidArgument("sessions needs gap, by which they are told apart")
-            whole_number("sessions", self.sessions)
-        if self.missing_reward is not None:
-            checked_number("missing_reward", self.missing_reward, "a number", lambda r: True)
         if self.end is not None and self.terminal is None:
             raise InvalidArgument("end needs terminal: the state in which an episode is over")
+        if isinstance(self.end, str):
+            object.__setattr__(
+                self, "end", code_of("end", self.end, checked_labels("states", self.states))
+            )
 
     @property
     def columns(self) -> dict[str, str]:
         """The names of the columns that it has, by what they mean."""
         return {kind: name for kind in _READ if (name := getattr(self, kind)) is not None}
 
-    def read(self, frame: Any, only: Container[str] | None = None) -> Entries:
-        """The entries of a table, as arrays; only types and lengths are refused."""
-        if not hasattr(frame, "__getitem__") and hasattr(frame, "__arrow_c_stream__"):
-            frame = arrow().table(frame)
-        named = {k: name for k, name in self.columns.items() if only is None or name in only}
-        raw = {kind: _plain(column_of(frame, kind, name)) for kind, name in named.items()}
-        labels = {option: self._vocabulary(option, raw) for option in ("states", "actions")}
+    def read(self, table: Any, only: Container[str] | None = None) -> Entries:
+        """The entries of a table, of all columns or of those with some meanings."""
+        table = table.collect() if hasattr(table, "collect") else table  # a lazy frame
+        if not hasattr(table, "__getitem__") and hasattr(table, "__arrow_c_stream__"):
+            table = arrow().table(table)
         log: Entries = {}
-        for kind, column in raw.items():
-            name = named[kind]
-            if kind in ("user", "episode"):
-                log[kind] = _people_column(name, column)
-            elif kind in NUMBERED:
-                log[kind] = _code_column(name, column, labels[NUMBERED[kind]], NUMBERED[kind])
-            elif kind == "time":
-                log[kind] = _time_column(name, column)
-            elif kind == "terminal":
-                log[kind] = _flag_column(name, column)
-            else:
-                made: Any = as_numbers if kind == "reward" else as_codes
-                log[kind] = one_column(name, made(name, _number_values(name, column)))
-        if "reward" in log and self.missing_reward is not None:
-            log["reward"] = np.where(np.isnan(log["reward"]), self.missing_reward, log["reward"])
-        of = next(kind for kind in ("time", "step", "user") if kind in log)
-        for kind, array in log.items():
-            if len(array) != len(log[of]):
-                raise InvalidArgument(
-                    f"{kind} has {len(array)} entries, but must have as many as {of}, "
-                    f"{len(log[of])}"
-                )
+        for kind, name in self.columns.items():
+            if only is None or kind in only:
+                labels = getattr(self, _LABELS.get(kind, ""), None)
+                log[kind] = _read_column(kind, name, _column_of(table, kind, name), labels)
+                require_shape(name, log[kind], log["user"].shape[:1])
         return log
 
-    def _vocabulary(self, option: str, raw: dict[str, Any]) -> Labels:
-        """The labels of states or actions, given or declared by the type of their column."""
-        given, kind = getattr(self, option), option.removesuffix("s")
-        if given != "schema":
-            return given  # type: ignore[no-any-return]
-        return _declared_labels(self.columns[kind], raw[kind], option) if kind in raw else None
-
-    def episodes(self, log: Entries, grouped: bool = False) -> Episodes:
-        """The episodes of entries; ``grouped`` if those of a user come one after the other."""
+    def episodes(self, log: Entries, starts: Ints | None = None) -> Episodes:
+        """The episodes of entries, a row each; see :meth:`columns_of`."""
         from tacit.data.episodes import Episodes
 
-        columns, who = self.columns_of(log, grouped)
+        columns, who = self.columns_of(log, starts)
         return Episodes(**columns, user_ids=who.tolist())
 
-    def columns_of(self, log: Entries, grouped: bool) -> tuple[Entries, NDArray[Any]]:
-        """The columns of episodes, a row for each, and whose they are."""
-        rows, steps, who = self.placed(log, grouped)
+    def columns_of(self, log: Entries, starts: Ints | None) -> tuple[Entries, NDArray[Any]]:
+        """The columns of episodes, a row for each, and whose they are.
+
+        Where the entries of a user come one after the other, ``starts`` are the first of each.
+        """
+        rows, steps, who = self.placed(log, starts)
         n = len(who)
-        most = max(_MOST_CELLS, _MOST_EMPTY * len(steps))
-        if n * self.horizon > most:
-            raise InvalidArgument(
-                f"horizon is {self.horizon!r}, but must be at most {most // max(1, n):,} for so "
-                f"many episodes of {len(steps):,} entries: all of their steps must fit in memory"
-            )
-        ends, after = self._ends(log, rows, steps, n)
+        check_bytes("episodes", (n, self.horizon + 1, 3))
+        ends = np.full(n, self.horizon, dtype=np.int64)
+        if "terminal" in log:
+            told = log["terminal"] & (steps >= 0)
+            np.minimum.at(ends, rows[told], steps[told])
         states, actions, rewards = _tables(log, rows, steps, ends, self.horizon)
-        if after is not None:
+        if self.end is not None:
             over = np.arange(self.horizon + 1) > ends[:, np.newaxis]
-            states = np.where(over, after, states)
+            states = np.where(over, int(self.end), states)
         columns: Entries = {"states": states, "actions": actions, "rewards": rewards}
         columns["versions"] = _agreed(log.get("version"), rows, n)
         if "component" in log:
             columns["components"] = _agreed(log["component"], rows, n)
         return columns, who
 
-    def placed(self, log: Entries, grouped: bool) -> tuple[Ints, Ints, NDArray[Any]]:
-        """The row and the step of each entry, and whose the rows are."""
-        rows, who = _rows(log["user"], log.get("episode"), grouped)
+    def placed(self, log: Entries, starts: Ints | None) -> tuple[Ints, Ints, NDArray[Any]]:
+        """The row and the step of each entry, and whose the rows are.
+
+        By time steps are counted in its order, of equal ones in the table's; without one it is -1.
+        """
+        rows, who = _rows(log["user"], log.get("episode"), starts)
         if "time" not in log:
             return rows, log.get("step", rows), who
-        gap: Any = self.gap
-        return _sessions(rows, who, log["time"], gap, self.sessions)
+        order = np.lexsort((log["time"], rows))
+        first, steps = _starts(rows[order]), np.empty_like(rows)
+        steps[order] = np.arange(len(rows)) - np.repeat(first, np.diff(first, append=len(rows)))
+        return rows, np.where(np.isfinite(log["time"]), steps, INVALID), who
 
-    def _ends(self, log: Entries, rows: Ints, steps: Ints, n: int) -> tuple[Ints, int | None]:
-        """The last step of each episode by its terminal flag, and the state that follows it."""
-        ends = np.full(n, self.horizon, dtype=np.int64)
-        if "terminal" not in log:
-            return ends, None
-        told = log["terminal"] & (steps >= 0)
-        np.minimum.at(ends, rows[told], steps[told])
-        labels = self.states
-        if isinstance(self.end, str):
-            if labels == "schema":
-                raise InvalidArgument("end is a text: give states=[...] that it is one of")
-            return ends, code_of("end", self.end, labels)  # type: ignore[arg-type]
-        return ends, None if self.end is None else int(self.end)
+    def file_episodes(self, path: Paths, batch: int, grouped: bool) -> Iterator[Episodes]:
+        """The episodes of files, about ``batch`` entries at a time if they are grouped by user."""
+        entries = _entries(files_of(path), self, whole_number("batch", batch))
+        if grouped:
+            return itertools.starmap(self.episodes, whole_users(entries))
+        return (self.episodes(joined(whole)) for whole in map(list, [entries]) if whole)
+
+    def block(self, path: Paths, batch: int, executor: Executor | None) -> FiledBlock:
+        """The users of sorted files as one block, an episode of each, never held as a whole."""
+        if self.episode is not None:
+            raise InvalidArgument("a block of files has one episode of a user: leave out episode")
+        files, size = files_of(path), whole_number("batch", batch)
+        # Ids and their order are public: mistakes in them are told before users pay.
+        made = (map if executor is None else executor.map)(partial(_count, self, size), files)
+        users, last = 0, list[Any]()
+        for name, (count, ends) in zip(files, made, strict=True):
+            if ends and last and not last[-1] < ends[0]:
+                raise InvalidArgument(f"{name!r} does not begin after the last user before it")
+            users, last = users + count, ends or last
+        return FiledBlock(
+            users, [partial(_blocks, self, size, name) for name in files], 1, executor
+        )
 
 
 def format_of(spec: Any, given: Mapping[str, Any]) -> LogFormat:
-    """Format with these options; horizon and vocabularies may be those of a spec."""
-    made = {name: value for name, value in given.items() if value is not None}
-    if "next_state" in given:
-        made["next_state"] = given["next_state"]
-    if "time" in made and "step" not in made:
-        made["step"] = None
+    """Format with these options; horizon and vocabularies are those of a spec, if there is one."""
+    made = {k: value for k, value in given.items() if value is not None or k == "next_state"}
+    if unknown := sorted(set(made) - {item.name for item in fields(LogFormat)}):
+        raise InvalidArgument(f"a log has no {', '.join(unknown)}")
+    if "time" in made:
+        made.setdefault("step", None)
     if spec is not None:
-        known = {"horizon": spec.horizon}
-        known |= {f"{k}s": getattr(spec, f"{k}_labels", None) for k in ("state", "action")}
-        for name, value in known.items():
-            if value is None:
-                continue
-            found = made.setdefault(name, value)
-            if (tuple(found) if isinstance(found, list) else found) != value:
-                raise InvalidArgument(f"{name} is given twice, and not as the spec has it")
+        known = {f"{k}s": getattr(spec, f"{k}_labels", None) for k in ("state", "action")}
+        for name, value in ({"horizon": spec.horizon} | known).items():
+            if name in made and value is not None:
+                raise InvalidArgument(f"{name} is given twice: the spec says it already")
+            made.setdefault(name, value)
     if "horizon" not in made:
         raise InvalidArgument("horizon is missing: give it, or a spec that has one")
-    unknown = sorted(set(made) - {item.name for item in fields(LogFormat)})
-    if unknown:
-        raise InvalidArgument(f"a log has no {', '.join(unknown)}")
     return LogFormat(**made)
-
-
-def column_of(frame: Any, kind: str, name: str) -> Any:
-    """Column of a table, or an error that says which ones it has."""
-    try:
-        return frame[name]
-    except Exception as error:  # Polars has errors of its own
-        raise InvalidArgument(_missing(frame, kind, name)) from error
-
-
-def _missing(frame: Any, kind: str, name: str) -> str:
-    """Error text for a column that is not there; the names of columns are schema."""
-    if isinstance(frame, (str, os.PathLike)):
-        return "a frame is a table: read files by Episodes.from_parquet"
-    if hasattr(frame, "collect"):
-        return "a lazy frame has no entries yet: collect() it first"
-    names = getattr(frame, "column_names", getattr(frame, "columns", None))
-    if names is None:
-        of = getattr(getattr(frame, "dtype", None), "names", None)
-        names = frame.keys() if hasattr(frame, "keys") else of
-    if names is None:
-        return f"a {type(frame).__name__} has no columns by name, as {name!r}: make a frame of it"
-    return missing_column("the table", (kind, name), names)
-
-
-def missing_column(what: str, wanted: tuple[str, str], names: Iterable[Any]) -> str:
-    """Error text: a table has no such column, which ones it has, and how to say which is meant."""
-    kind, name = wanted
-    shown = [str(found) for found in names][:20]
-    near = [f" (did you mean {n!r}?)" for n in difflib.get_close_matches(str(name), shown, n=1)]
-    none = ", or next_state=None to take the state of the next step" * (kind == "next_state")
-    return (
-        f"{what} has no column {name!r}{''.join(near)}; it has {', '.join(shown) or 'none'}: say "
-        f"which one is meant, {kind}=...{none}"
-    )
 
 
 def _tables(
     log: Entries, rows: Ints, steps: Ints, ends: Ints, horizon: int
 ) -> tuple[Ints, Ints, Floats]:
     """States (n, H + 1), actions and rewards (n, H) of entries; what is not known is invalid."""
-    shape = (len(ends), horizon)
-    within = (steps >= 0) & (steps < horizon)
-    if "terminal" in log:
-        within &= steps <= ends[rows]
-    cells, twice = rows[within] * horizon + steps[within], np.zeros(0, dtype=np.int64)
-    in_order = bool(np.all(cells[1:] > cells[:-1]))
-    if not in_order:
-        given = np.bincount(cells)
-        twice, once = np.flatnonzero(given > 1), given[cells] == 1
-        within[within], cells = once, cells[once]
-    chosen: Any = slice(None) if within.all() else within
-    known = np.zeros(shape, dtype=bool)
-    known.ravel()[cells] = True
+    shape, size = (len(ends), horizon), len(ends) * horizon
+    cells, once, twice = rows * horizon + steps, steps >= 0, np.zeros(0, dtype=np.int64)
+    # Where every step is there, once and in order, columns are tables already.
+    whole = len(steps) == size > 0 and "terminal" not in log and bool(once.all())
+    whole = whole and steps.max() < horizon and np.array_equal(cells, np.arange(size))
+    known = np.ones(shape, dtype=bool)
+    if not whole:
+        once &= (steps < horizon) & (steps <= ends[rows])
+        given = np.bincount(cells[once], minlength=size)
+        once[once] = given[cells[once]] == 1
+        cells, known, twice = cells[once], (given == 1).reshape(shape), np.flatnonzero(given > 1)
 
     def laid_out(kind: str, default: float) -> NDArray[Any]:
-        column: NDArray[Any] = log[kind][chosen]
-        if in_order and len(cells) == known.size:
-            return column.reshape(shape)  # nothing is missing
-        table = np.full(shape, default, dtype=column.dtype)
-        table.ravel()[cells] = column
+        if whole:
+            return log[kind].reshape(shape)
+        table = np.full(shape, default, dtype=log[kind].dtype)
+        table.ravel()[cells] = log[kind][once]
         return table
 
     before, actions = laid_out("state", INVALID), laid_out("action", INVALID)
     rewards = laid_out("reward", np.nan)
-    if len(twice):  # else they may be the log's own
+    if len(twice):
         actions.ravel()[twice] = UNREADABLE
     states = np.full((len(ends), horizon + 1), INVALID, dtype=np.int64)
     if "next_state" not in log:
@@ -304,70 +249,34 @@ def _tables(
 
 
 def _rows(
-    user: NDArray[Any], episode: NDArray[Any] | None, grouped: bool
+    user: NDArray[Any], episode: NDArray[Any] | None, starts: Ints | None
 ) -> tuple[Ints, NDArray[Any]]:
     """Which row each entry belongs to, and whose the rows are, in order of first occurrence."""
-    if grouped:
-        new = is_new(user)
+    if starts is not None:
         if episode is not None:
-            new |= is_new(episode)
-        return np.cumsum(new) - 1, checked_people("user", user[new])
-    keys: Iterable[Any] = checked_people("user", user).tolist()
+            starts = np.union1d(starts, _starts(episode))
+        rows = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(user)))
+        return rows, user[starts]
+    keys: Iterable[Any] = user.tolist()
     if episode is not None:
-        keys = zip(keys, checked_people("episode", episode).tolist(), strict=True)
+        keys = zip(keys, episode.tolist(), strict=True)
     places: dict[Any, int] = {}
     rows = np.fromiter((places.setdefault(key, len(places)) for key in keys), np.int64)
     return rows, user[np.unique(rows, return_index=True)[1]]
 
 
-def is_new(user: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which entries differ from the one before."""
-    return np.append(np.ones(len(user[:1]), dtype=bool), user[1:] != user[:-1])
-
-
-def checked_people(name: str, ids: NDArray[Any]) -> NDArray[Any]:
-    """Ids that are integers or texts."""
-    if ids.dtype.kind == "O":
-        check_ids(ids.tolist(), name, "must hold")
-    return ids
-
-
-def _sessions(
-    rows: Ints, who: NDArray[Any], time: Floats, gap: float | None, most: int | None
-) -> tuple[Ints, Ints, NDArray[Any]]:
-    """Rows, steps and whose they are, by time: a session ends with a pause longer than ``gap``.
-
-    Entries with the same time keep their order. One without a time has no step, -1. With ``most``
-    each user gets so many rows: her first sessions, and empty ones where she has fewer.
-    """
-    order = np.lexsort((time, rows))
-    of, at = rows[order], time[order]
-    new = is_new(of)
-    if gap is not None:
-        with np.errstate(invalid="ignore"):
-            new[1:] |= (at[1:] - at[:-1] > gap) & np.isfinite(at[1:])
-    session = np.cumsum(new) - 1
-    starts = np.flatnonzero(new)
-    position = np.arange(len(of)) - starts[session] if len(of) else np.zeros(0, dtype=np.int64)
-    steps, found = np.empty_like(rows), np.empty_like(rows)
-    if most is not None:
-        first = np.zeros(len(who), dtype=np.int64)
-        first[of[::-1]] = session[::-1]
-        session = session - first[of]
-        position = np.where(session < most, position, INVALID)
-        session = of * most + np.minimum(session, most - 1)
-    steps[order], found[order] = np.where(np.isfinite(at), position, INVALID), session
-    if most is not None:
-        return found, steps, np.repeat(who, most)
-    return found, steps, who[of[new]]
+def _starts(column: NDArray[Any]) -> Ints:
+    """Places of the entries that differ from the one before."""
+    new = np.ones(len(column), dtype=bool)
+    np.not_equal(column[1:], column[:-1], out=new[1:], casting="unsafe")
+    return np.flatnonzero(new)
 
 
 def _agreed(codes: Ints | None, rows: Ints, n: int) -> Ints:
     """The version or component that all entries of a row agree on, else -1."""
     if codes is None:
         return np.full(n, INVALID, dtype=np.int64)
-    low = np.full(n, np.iinfo(np.int64).max)
-    high = np.full(n, np.iinfo(np.int64).min)
+    low, high = np.full(n, np.iinfo(np.int64).max), np.full(n, np.iinfo(np.int64).min)
     np.minimum.at(low, rows, codes)
     np.maximum.at(high, rows, codes)
     return np.where(low == high, low, INVALID)
@@ -375,155 +284,237 @@ def _agreed(codes: Ints | None, rows: Ints, n: int) -> Ints:
 
 # Columns: lists, NumPy, pandas, Polars or Arrow.
 
-_KINDS = {"O": "text", "U": "text", "S": "text", "T": "text", "M": "time", "m": "time"}
-_ARROW = {"text": r"(large_)?string|dictionary", "time": r"timestamp|date|time|duration"}
-
 
 def arrow() -> Any:
     """Arrow, with what reads Parquet."""
     try:
-        import pyarrow as pa
         import pyarrow.compute
         import pyarrow.parquet
     except ImportError as error:
         raise MissingExtra("this needs Arrow: pip install 'tacit[logs]'") from error
-    return pa
+    return pyarrow
 
 
-def _plain(column: Any) -> Any:
-    """A column as an array, of NumPy or of Arrow; what has no type of its own stays what it is."""
-    declared = getattr(column, "dtype", None)
-    if isinstance(declared, np.dtype) or str(declared) == "Object":
-        return np.asarray(column)
-    if declared is None or isinstance(column, (list, tuple)):
-        return column  # lists, and Arrow's own
-    pa = arrow()
+def _column_of(table: Any, kind: str, name: str) -> Any:
+    """Column of a table, or an error that says which ones it has."""
     try:
-        made = column.to_arrow() if hasattr(column, "to_arrow") else pa.array(column)
-    except Exception:  # objects of which Arrow makes nothing
-        return np.asarray(column)
-    # What Polars calls so are the texts that occurred, and declares nothing.
-    return made.cast(made.type.value_type) if str(declared) == "Categorical" else made
+        return table[name]
+    except Exception as error:  # Polars has errors of its own
+        names = table if isinstance(table, Mapping) else getattr(table, "columns", ())
+        names = getattr(getattr(table, "schema", None), "names", names)
+        shown = ", ".join(str(found) for found in itertools.islice(names, 20)) or "none"
+        none = ", or next_state=None to take the state of the next step" * (kind == "next_state")
+        raise InvalidArgument(
+            f"the frame has no column {name!r}; it has {shown}: give {kind}=...{none}"
+        ) from error
 
 
-def _kind_of(column: Any) -> str:
-    """One of "number", "text", "time", or "untyped" where a plain column has no type.
+def _typed(name: str, column: Any) -> tuple[str, Any]:
+    """Kind of a column by its type, "number", "text", "time" or "other", and its values.
 
-    >>> _kind_of(np.zeros(2)), _kind_of(["a"]), _kind_of(np.array(["a"]))
-    ('number', 'untyped', 'text')
+    Lists, and arrays of objects, have no type, "": there the type of an entry is its user's.
     """
-    if isinstance(column, np.ndarray):
-        return _KINDS.get(column.dtype.kind, "number")
-    declared = getattr(column, "type", None)
-    if declared is None:
-        return "untyped"
-    return next((k for k, words in _ARROW.items() if re.match(words, str(declared))), "number")
+    if isinstance(column, (list, tuple)):
+        return "", fitting(name, column)
+    if not isinstance(getattr(column, "dtype", np.dtype(int)), np.dtype):  # pandas' own, Polars
+        column = column.to_arrow() if hasattr(column, "to_arrow") else arrow().array(column)
+    if hasattr(column, "type"):
+        types = arrow().types
+        if types.is_dictionary(column.type):
+            column = column.cast(column.type.value_type)
+        if "string" in str(column.type):
+            return "text", column
+        array = np.asarray(column)
+        if types.is_nested(column.type) or types.is_time(column.type):
+            return "other", array
+    else:
+        array = np.atleast_1d(np.asarray(column))
+        if array.dtype.kind == "O":
+            return "", array.tolist()
+    forms = dict.fromkeys("biufO", "number") | dict.fromkeys("UST", "text") | {"M": "time"}
+    return forms.get(array.dtype.kind, "other"), array
 
 
-def _refused(name: str, column: Any, what: str, way: str) -> InvalidArgument:
-    words = getattr(column, "type", getattr(column, "dtype", "a list of texts"))
-    return InvalidArgument(f"the column {name!r} is {what} by its type ({words}){way}")
+def _read_column(kind: str, name: str, column: Any, labels: Labels) -> NDArray[Any]:
+    """The entries of a column, by what it means; refused by its type alone."""
+    form, values = _typed(name, column)
+    if kind in ("user", "episode"):
+        return _ids(name, values)
+    allowed, must = {"", "number"}, "numbers"
+    if kind == "time":
+        allowed, must = {"", "number", "time"}, "time stamps or numbers"
+    elif labels is not None:
+        allowed, must = {"", "text"}, f"text, since {_LABELS[kind]} have names"
+    elif kind in _LABELS:
+        must = f"numbers, unless you say which {_LABELS[kind]} there are, {_LABELS[kind]}=[...]"
+        # One odd entry is somebody's; a list that holds nothing but texts is one of texts.
+        held = [] if form else [entry for entry in values if entry is not None]
+        form = "text" if held and all(isinstance(entry, str) for entry in held) else form
+    if form not in allowed:
+        words = getattr(column, "type", getattr(column, "dtype", "a list of texts"))
+        raise InvalidArgument(f"the column {name!r} is {words} by its type, but must be {must}")
+    if labels is not None:
+        return _labelled(values, labels)
+    if kind == "terminal" and not form:
+        values = [str(entry).strip().lower() in ("true", "yes", "1", "1.0") for entry in values]
+    if kind == "time":
+        return _seconds(name, values)
+    if kind in ("reward", "terminal"):
+        numbers = as_numbers(name, values)
+        return numbers if kind == "reward" else numbers > 0.0
+    codes = as_codes(name, values)
+    bad = kind in _LABELS and codes.min(initial=0) < 0
+    return np.where(codes < 0, UNREADABLE, codes) if bad else codes
 
 
-def _number_values(name: str, column: Any) -> Any:
-    """The values of a column that has to be numbers; one that is text by its type is refused.
+def _ids(name: str, values: Any) -> NDArray[Any]:
+    """Ids as integers, or as objects: an array of text and integers would be all text."""
+    if isinstance(values, np.ndarray) and values.dtype.kind in "iu":
+        return values
+    listed = values if isinstance(values, (list, tuple)) else np.asarray(values).tolist()
+    for kind in {*map(type, listed)}:
+        if kind is bool or not issubclass(kind, (int, str, np.integer)):
+            raise InvalidArgument(f"{name} holds a {kind.__name__}, but must hold integers or text")
+    return np.array([*listed, None], dtype=object)[:-1]
 
-    Where a type says nothing, as pandas' ``object``, an entry that is no number is a missing one.
-    """
-    if _kind_of(column) == "text" and getattr(column, "dtype", None) != np.dtype(object):
-        raise _refused(name, column, "text", ", but must be numbers: make numbers of it")
-    return np.asarray(column) if hasattr(column, "type") else column
 
-
-def _code_column(name: str, column: Any, labels: Labels, option: str) -> Ints:
-    """States or actions as numbers, by their labels if there are any."""
-    kind = _kind_of(column)
-    if labels is None:
-        if isinstance(column, (list, tuple)):
-            # One odd entry is somebody's; a list that holds nothing but texts is one of texts.
-            held = [entry for entry in column if entry is not None]
-            kind = "text" if held and all(isinstance(x, str) for x in held) else kind
-        if kind not in ("number", "untyped"):
-            way = f"say which {option} there are, {option}=[...], or give {option}='schema' if the"
-            raise _refused(
-                name, column, "no number", f": {way} type declares them and they are public"
-            )
-        codes = one_column(name, as_codes(name, _number_values(name, column)))
-        return np.where(codes < 0, UNREADABLE, codes) if codes.min(initial=0) < 0 else codes
-    if kind not in ("text", "untyped"):
-        way = "leave the names out, or make a text of the column"
-        raise _refused(name, column, "no text", f", but {option} are named: {way}")
-    text = str(getattr(column, "type", ""))
-    if "string" in text:
+def _labelled(values: Any, labels: Sequence[str]) -> Ints:
+    """The numbers of labels."""
+    if hasattr(values, "type"):
         pa, pc = arrow(), arrow().compute
-        column = column.cast(column.type.value_type) if "dictionary" in text else column
-        column = column.cast(pa.large_string())
-        found = pc.index_in(column, value_set=pa.array(labels, type=column.type))
-        found = pc.if_else(pc.is_null(column), UNREADABLE, pc.fill_null(found, UNKNOWN))
+        values = values.cast(pa.large_string())
+        found = pc.index_in(values, value_set=pa.array(labels, type=values.type))
+        found = pc.if_else(pc.is_null(values), UNREADABLE, pc.fill_null(found, UNKNOWN))
         return np.asarray(found).astype(np.int64)
     places = {label: code for code, label in enumerate(labels)}
-    entries = column if isinstance(column, (list, tuple)) else np.asarray(column).tolist()
-    coded = (places.get(e, UNKNOWN) if isinstance(e, str) else UNREADABLE for e in entries)
-    return np.fromiter(coded, np.int64, count=len(entries))
+    coded = (places.get(x, UNKNOWN) if isinstance(x, str) else UNREADABLE for x in values)
+    return np.fromiter(coded, np.int64, count=len(values))
 
 
-def _declared_labels(name: str, column: Any, option: str) -> Labels:
-    """The vocabulary that a column's type declares: categories, an enum, an Arrow dictionary."""
-    if "dictionary" in str(getattr(column, "type", "")):
-        found = [chunk.dictionary for chunk in getattr(column, "chunks", [column])]
-        if found and all(one.equals(found[0]) for one in found):
-            return checked_labels(option, found[0].to_pylist())
-    words = getattr(column, "type", getattr(column, "dtype", "a list"))
-    raise InvalidArgument(
-        f"the type of the column {name!r} ({words}) declares no {option}: give {option}=[...]"
-    )
-
-
-def _people_column(name: str, column: Any) -> NDArray[Any]:
-    """Ids, integers or texts, each as it is: an array of integers, or of objects."""
-    if not isinstance(fitting(name, column), (list, tuple)):
-        column = one_column(name, np.asarray(column))
-        if column.dtype.kind in "iu":
-            return column  # type: ignore[no-any-return]
-        column = column.tolist()
-    # An array of text and integers would be all text, and "7" the same as 7.
-    return np.array([*column, None], dtype=object)[:-1]
-
-
-def _time_column(name: str, column: Any) -> Floats:
+def _seconds(name: str, values: Any) -> Floats:
     """When entries were made: time stamps in seconds, numbers as they are; inf where unknown."""
-    kind, way = _kind_of(column), ": make time stamps or numbers of it"
-    if kind == "text":
-        raise _refused(name, column, "text", way)
-    if kind == "time":
-        stamps = one_column(name, np.asarray(column))
-        if stamps.dtype.kind == "O":  # times of a day
-            raise _refused(name, column, "no time stamp", way)
-        stamps = stamps.astype("datetime64[us]")
+    if isinstance(values, np.ndarray) and values.dtype.kind == "M":
+        stamps = values.astype("datetime64[us]")
         return np.where(np.isnat(stamps), np.inf, stamps.astype(np.int64) / 1e6)
-    if isinstance(column, (list, tuple)):
-        column = [_seconds(entry) for entry in column]
-    numbers = one_column(name, as_numbers(name, _number_values(name, column)))
+
+    def one(entry: Any) -> Any:
+        """A time stamp in UTC unless it names a zone; anything else as it is."""
+        with contextlib.suppress(Exception):
+            at = datetime.datetime.fromisoformat(entry) if isinstance(entry, str) else entry
+            return (at if at.tzinfo else at.replace(tzinfo=datetime.UTC)).timestamp()
+        return entry
+
+    numbers = as_numbers(name, [*map(one, values)] if isinstance(values, (list, tuple)) else values)
     return np.where(np.isfinite(numbers), numbers, np.inf)
 
 
-def _seconds(entry: Any) -> Any:
-    """A time stamp in seconds, in UTC unless it names a zone; anything else as it is."""
-    with contextlib.suppress(Exception):
-        at = datetime.datetime.fromisoformat(entry) if isinstance(entry, str) else entry
-        if isinstance(at, datetime.datetime):
-            return (at if at.tzinfo else at.replace(tzinfo=datetime.UTC)).timestamp()
-    return entry
+def files_of(path: Paths) -> list[str]:
+    """The files that are meant; of a folder those of Parquet, in the order of their names."""
+    found: list[Path] = []
+    for one in map(Path, [path] if isinstance(path, (str, os.PathLike)) else path):
+        found += sorted(one.rglob("*.parquet")) if one.is_dir() else [one]
+    for one in found:
+        os.close(open_regular(one))  # a FIFO would be waited for
+    if not found:
+        raise InvalidArgument(f"there is no .parquet file in {path!r}")
+    return [*map(os.fspath, found)]
 
 
-def _flag_column(name: str, column: Any) -> NDArray[np.bool_]:
-    """Truth values: numbers other than 0, or the texts true and yes."""
-    if not isinstance(column, (list, tuple)):
-        column = np.asarray(column)
-        if column.dtype.kind not in "OUS":
-            numbers = one_column(name, as_numbers(name, column))
-            said_so: NDArray[np.bool_] = np.isfinite(numbers) & (numbers != 0.0)
-            return said_so
-        column = column.tolist()
-    said = ("true", "yes", "1", "1.0")
-    return np.array([str(entry).strip().lower() in said for entry in column], dtype=bool)
+def _entries(
+    files: Iterable[str], log: LogFormat, batch: int, only: Container[str] | None = None
+) -> Iterator[Entries]:
+    """Entries of files, at most a batch at a time; what Arrow finds damaged is a CorruptFile."""
+    wanted = {name for kind, name in log.columns.items() if only is None or kind in only}
+    for name in files:
+        if name.lower().endswith(".csv"):
+            yield from _csv_entries(name, log, batch)
+            continue
+        pa = arrow()
+        try:
+            with pa.parquet.ParquetFile(name) as file:
+                # One that is missing is refused by whoever reads all of them.
+                columns = sorted(wanted) if wanted <= set(file.schema_arrow.names) else None
+                # One iterator over all groups would keep more and more memory.
+                for group in range(file.num_row_groups):
+                    read = {"row_groups": [group], "columns": columns}
+                    for table in file.iter_batches(batch_size=batch, **read):
+                        yield log.read(table, only)
+        except (pa.ArrowException, OSError) as error:
+            # Errors of a disk have a number; Arrow's own have none.
+            if isinstance(error, TacitError) or getattr(error, "errno", None) is not None:
+                raise
+            raise CorruptFile(f"{name!r} is no Parquet file, or a damaged one") from None
+
+
+def _csv_entries(name: str, log: LogFormat, batch: int) -> Iterator[Entries]:
+    """The rows of one file, texts of which numbers are made; an empty field is a missing value."""
+    with open(open_regular(name), encoding="utf-8-sig", errors="replace", newline="") as file:
+        reader = csv.reader(file)
+        header = next(reader, [])
+        while rows := list(itertools.islice(reader, batch)):
+            table: dict[str, Any] = {}
+            for column, *texts in itertools.zip_longest(header, *filter(None, rows), fillvalue=""):
+                table.setdefault(column, [text or None for text in texts])
+            # Rows without an id are all of one person.
+            table[log.user] = [user or "" for user in _column_of(table, "user", log.user)]
+            for kind, column in log.columns.items():
+                if kind in _LABELS and getattr(log, _LABELS[kind]) is None and column in table:
+                    table[column] = as_numbers(column, table[column])
+            yield log.read(table)
+
+
+def whole_users(parts: Iterable[Entries]) -> Iterator[tuple[Entries, Ints]]:
+    """Entries of whole users, who come in order, with the first entry of each.
+
+    Sorted means that no user is in two places, and so none counts twice.
+    """
+    held, before = list[Entries](), None
+    for part in parts:
+        user = part["user"]
+        if not len(user):
+            continue
+        starts = _starts(user)
+        people = user[starts]
+        goes_on = bool(held) and people[0] == before
+        if not (np.all(people[1:] > people[:-1]) and (not held or goes_on or before < people[0])):
+            raise InvalidArgument(
+                "entries are not sorted by user, over all files: sort them, or let from_parquet "
+                "read all at once (grouped=False)"
+            )
+        first, last, before = int(goes_on), len(starts) - 1, people[-1]
+        if held:
+            # Those of the user who waits come first, if there are more of hers.
+            held.append(_some(part, 0, int(np.append(starts, len(user))[first])))
+            if first > last:
+                continue
+            yield joined(held), np.zeros(1, dtype=np.int64)
+        begin, end = int(starts[first]), int(starts[last])
+        if end > begin:
+            yield _some(part, begin, end), starts[first:last] - begin
+        # The last one may go on in the next part. Copies: a view would keep the whole part.
+        held = [{n: c.copy() for n, c in _some(part, end, len(user)).items()}]
+    if held:
+        yield joined(held), np.zeros(1, dtype=np.int64)
+
+
+def _some(part: Entries, start: int, stop: int) -> Entries:
+    return {name: column[start:stop] for name, column in part.items()}
+
+
+def joined(parts: list[Entries]) -> Entries:
+    """Entries one after the other."""
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def _blocks(log: LogFormat, batch: int, name: str) -> Iterator[Block]:
+    """The users of a sorted file, some at a time."""
+    for part, starts in whole_users(_entries([name], log, batch)):
+        yield Block(len(starts), log.columns_of(part, starts)[0])
+
+
+def _count(log: LogFormat, batch: int, name: str) -> tuple[int, list[Any]]:
+    """How many users a sorted file has, and the first and the last of them."""
+    users, ends = 0, list[Any]()
+    for part, starts in whole_users(_entries([name], log, batch, ("user",))):
+        users, ends = users + len(starts), [(ends or part["user"])[0], part["user"][-1]]
+    return users, ends

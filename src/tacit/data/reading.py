@@ -2,14 +2,15 @@
 
 Values that are no numbers become visibly invalid ones; nothing here raises because of a user's
 values. Shapes, names and types are public, and wrong ones raise. So are labels, the names of states
-and actions in the order of their numbers: given, or declared by a schema, and never learnt from
-data, since a state without visits is a state all the same.
+and actions in the order of their numbers: given, and never learnt from data.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Sequence
+import reprlib
+from collections import Counter
+from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -22,15 +23,11 @@ from tacit.privacy.validation import fitting
 Ints: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
 
-Labels: TypeAlias = tuple[str, ...] | None
-"""Different texts, as many as there are states or actions; or none."""
+Labels: TypeAlias = tuple[str, ...] | None  # different texts, a name for each state or action
 
-INVALID = -1
-"""The state or action of what is missing or is no such number."""
-UNKNOWN = -2
-"""That of an entry of a log whose label is not in the vocabulary."""
-UNREADABLE = -3
-"""That of an entry of a log which is missing, no such number, or contradicts another one."""
+INVALID = -1  # the state or action of what is missing or is no such number
+UNKNOWN = -2  # that of an entry of a log whose label is not in the vocabulary
+UNREADABLE = -3  # of an entry which is missing, no such number, or contradicts another one
 
 
 def read_steps(
@@ -56,9 +53,10 @@ def read_steps(
 
 def read_rewards(block: Block, name: str, shape: tuple[int, ...]) -> Floats:
     """Numbers cut to [0, 1]; what is not finite is NaN."""
-    with np.errstate(all="ignore"):
-        values = np.ascontiguousarray(as_numbers(name, _column(block, name, shape)))
-        return np.clip(np.where(np.isfinite(values), values, np.nan), 0.0, 1.0)
+    values = np.ascontiguousarray(as_numbers(name, _column(block, name, shape)))
+    if values.min(initial=0.0) >= 0.0 and values.max(initial=1.0) <= 1.0:
+        return values  # as most are; NaN is neither
+    return np.clip(np.where(np.isfinite(values), values, np.nan), 0.0, 1.0)
 
 
 def read_codes(block: Block, name: str, shape: tuple[int, ...]) -> Ints:
@@ -76,21 +74,17 @@ def _array(name: str, values: ArrayLike) -> NDArray[Any]:
     if isinstance(values, np.ndarray):
         return values
     fitting(name, values)
-    try:
+    with contextlib.suppress(ValueError, TypeError, OverflowError):
         array = np.asarray(values)
         if array.dtype.kind in "biuf":
             return array
-    except (ValueError, TypeError, OverflowError):
-        pass
     # One odd entry gives all entries its type: True next to "x" would become a text. So entries
     # that are no numbers all stay what they are.
-    try:
+    with contextlib.suppress(ValueError):
         array = np.asarray(values, dtype=object)
-    except ValueError as error:
-        raise InvalidArgument(f"{name} has rows of different lengths") from error
-    if any(isinstance(entry, (list, tuple, np.ndarray)) for entry in array.ravel().tolist()):
-        raise InvalidArgument(f"{name} has rows of different lengths")
-    return array
+        if not {*map(type, array.ravel().tolist())} & {list, tuple, np.ndarray}:
+            return array
+    raise InvalidArgument(f"{name} has rows of different lengths")
 
 
 def as_numbers(name: str, values: ArrayLike) -> Floats:
@@ -124,13 +118,6 @@ def as_codes(name: str, values: ArrayLike) -> Ints:
         return np.where(whole, numbers, INVALID).astype(np.int64)
 
 
-def one_column(name: str, array: NDArray[Any]) -> NDArray[Any]:
-    """Refuses what has several axes, or none."""
-    if array.ndim != 1:
-        raise InvalidArgument(f"{name} has shape {array.shape}, but must be a column")
-    return array
-
-
 def require_shape(name: str, array: NDArray[Any], shape: tuple[int, ...]) -> None:
     """Refuses an array of another shape."""
     if array.shape != shape:
@@ -144,31 +131,6 @@ def optional_codes(name: str, values: ArrayLike | None, default: Ints) -> Ints:
     return column
 
 
-def checked_ids(user_ids: Sequence[int | str] | None, users: int) -> tuple[int | str, ...] | None:
-    """The ids of so many users, or ``None``; an id is an integer or a text."""
-    if user_ids is None:
-        return None
-    if isinstance(user_ids, (str, bytes)) or not isinstance(user_ids, Iterable):
-        raise InvalidArgument(
-            f"user_ids must be a list of ids, one per user, got {type(user_ids).__name__}"
-        )
-    ids = tuple(user_ids.tolist() if isinstance(user_ids, np.ndarray) else user_ids)
-    if len(ids) != users:
-        raise InvalidArgument(f"user_ids has {len(ids)} entries, but there are {users} users")
-    check_ids(ids, "user_ids", "ids must be")
-    return ids
-
-
-def check_ids(ids: Iterable[object], name: str, must: str) -> None:
-    """Refuses ids that are neither integers nor text; the message does not name them."""
-    for user in ids:
-        if isinstance(user, bool) or not isinstance(user, (int, str, np.integer)):
-            # The id itself stays out of the message.
-            raise InvalidArgument(
-                f"{name} holds a {type(user).__name__}, but {must} integers or text"
-            )
-
-
 def checked_labels(name: str, values: Any, size: int | None = None) -> Labels:
     """Different texts, as many as there are; ``None`` stays ``None``.
 
@@ -178,15 +140,14 @@ def checked_labels(name: str, values: Any, size: int | None = None) -> Labels:
     if values is None:
         return None
     listed = isinstance(values, Iterable) and not isinstance(values, (str, bytes))
-    labels = tuple(str(v) if isinstance(v, str) else v for v in values) if listed else ()
+    labels = tuple(values) if listed else ()
     if not labels or not all(isinstance(label, str) for label in labels):
-        raise InvalidArgument(f"{name} must be a list of texts, got {_short(values)}")
-    if len(set(labels)) < len(labels):
-        twice = next(label for label in labels if labels.count(label) > 1)
-        raise InvalidArgument(f"{name} must be different, but {twice!r} is there twice")
+        raise InvalidArgument(f"{name} must be a list of texts, got {reprlib.repr(values)}")
+    if twice := [label for label, count in Counter(labels).items() if count > 1]:
+        raise InvalidArgument(f"{name} must be different, but {twice[0]!r} is there twice")
     if size is not None and len(labels) != size:
         raise InvalidArgument(f"{name} must be {size} texts, got {len(labels)}")
-    return labels
+    return tuple(map(str, labels))
 
 
 def code_of(kind: str, label: str, labels: Labels) -> int:
@@ -194,11 +155,5 @@ def code_of(kind: str, label: str, labels: Labels) -> int:
     if labels is None:
         raise InvalidArgument(f"{kind} is {label!r}, but this policy has no labels: give a number")
     if label not in labels:
-        known = ", ".join(map(repr, labels[:20])) + (", ..." if len(labels) > 20 else "")
-        raise InvalidArgument(f"{kind} is {label!r}, but must be one of {known}")
+        raise InvalidArgument(f"{kind} is {label!r}, but must be one of {reprlib.repr(labels)}")
     return labels.index(label)
-
-
-def _short(values: Any) -> str:
-    text = repr(list(values) if isinstance(values, Sequence) else values)
-    return text if len(text) <= 80 else f"{text[:77]}..."

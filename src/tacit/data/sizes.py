@@ -37,11 +37,8 @@ def check_bytes(name: str, shape: tuple[int, ...], itemsize: int = 8) -> None:
     """Refuses an array that would not fit, before it is allocated."""
     needed = math.prod(shape) * itemsize
     if needed > MOST_BYTES:
-        raise InvalidArgument(
-            f"{name} of shape {tuple(shape)} would need {needed:,} bytes "
-            f"({(needed >> 20) / 1024 if needed < 2**90 else math.inf:.1f} GiB); at most "
-            f"{MOST_BYTES:,} are allowed"
-        )
+        words = f"{needed:,} bytes; at most {MOST_BYTES:,} are allowed"
+        raise InvalidArgument(f"{name} of shape {tuple(shape)} would need {words}")
 
 
 def check_users(users: int) -> int:
@@ -76,10 +73,7 @@ def read_only(values: ArrayLike) -> Floats:
 
 
 class ArraySpec:
-    """Equality of frozen dataclasses with arrays: equal if all they say is equal.
-
-    Their text must say all of it, or have a fingerprint: it is hashed, and what a save compares.
-    """
+    """Equality of frozen dataclasses with arrays; their text, which is hashed, must say all."""
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):

@@ -31,8 +31,8 @@ from tacit.data.sizes import check_bytes, check_size, check_users
 from tacit.gym.rules import Env, numbered, returns_of, rewards_of, transparent
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, StreamedBlock
-from tacit.tabular.model import FiniteModel
-from tacit.tabular.policy import AnyPolicy, MixedPolicy, Policy, check_policy
+from tacit.tabular.model import FiniteModel, check_policy
+from tacit.tabular.policy import AnyPolicy, MixedPolicy, Policy
 from tacit.tabular.simulate import FORMS
 from tacit.tabular.spec import FiniteSpec
 from tacit.tabular.world import FiniteWorld, TabularWorld

@@ -12,7 +12,7 @@ from tacit.core.algorithm import BlockInfo, BlockSizes, Floats, Plan, Progress
 from tacit.linear.outcome_sums import OutcomeSums
 from tacit.linear.posterior import OutcomePosterior, Prior, ReleasedOutcomes, Worlds, d_optimal
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.sizing import release_noise
+from tacit.privacy.noise import release_noise
 from tacit.privacy.validation import flag, instance_of
 from tacit.tabular.algorithm import FiniteAlgorithm
 from tacit.tabular.policy import MixedPolicy, Policy
@@ -91,7 +91,6 @@ class LinearPosterior(FiniteAlgorithm[State]):
     Options: ClassVar[type[Any]] = LinearPosteriorOptions
     options: LinearPosteriorOptions
     spec: LinearSpec
-    deterministic = False
 
     def __init__(self, problem: Problem, options: LinearPosteriorOptions) -> None:
         spec: LinearSpec = problem.spec

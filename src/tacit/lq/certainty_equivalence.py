@@ -23,7 +23,7 @@ from tacit.lq.riccati import bounded_gains, cautious_gains, expected_costs, opti
 from tacit.lq.statistics import TrajectorySums
 from tacit.privacy.curator import Release
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.sizing import users_above_noise
+from tacit.privacy.noise import users_above_noise
 from tacit.privacy.validation import instance_of
 
 if TYPE_CHECKING:

@@ -45,9 +45,6 @@ Sources: Balle and Wang (2018), "Improving the Gaussian mechanism"; Dong, Roth a
 
 **Guarantees: what was proven about the users' privacy, in numbers and in words.**
 
-A :class:`Guarantee` is a public, immutable record. It holds nothing about anybody's data, so it may
-be printed, logged and published next to the policies it speaks of.
-
 **Local.** Every user's report is randomised on her own device before the curator sees it. For any
 two episodes she may have had and every set E of reports,
 
@@ -78,10 +75,9 @@ import dataclasses
 import decimal
 import enum
 import functools
-import html
 import math
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -250,11 +246,6 @@ def checked_relation(relation: Relation | str) -> Relation:
         raise InvalidArgument(f"relation must be one of {names}, got {relation!r}") from None
 
 
-def ways(relation: Relation | str) -> int:
-    """How many radii two neighbours in a ball are apart: 2, or 1 where one of them is zero."""
-    return 2 if checked_relation(relation) is Relation.REPLACE_ONE else 1
-
-
 @dataclass(frozen=True)
 class Budget:
     """How much may be learnt about one user, over everything that is ever published.
@@ -303,38 +294,6 @@ class Budget:
                 "where the statistic has an L1 sensitivity, or a positive delta such as 1e-6"
             )
         return mu_from_budget(self.epsilon, self.delta)
-
-    def split(self, *shares: float) -> tuple[float, ...]:
-        """The mus of several releases that spend this budget together, mu_i^2 in these shares.
-
-        Sums of squares round; the parts are therefore smaller by 4 parts in 10^15, and their
-        squares never add up to more than ``mu``'s.
-
-        >>> first, second = Budget(1.0, 1e-6).split(3, 1)
-        >>> round(first / second, 9), math.hypot(first, second) <= Budget(1.0, 1e-6).mu
-        (1.732050808, True)
-        """
-        if not shares:
-            raise InvalidArgument("shares is empty, but must be one or more positive numbers")
-        parts = [checked_number("share", s, "a positive number", lambda s: s > 0) for s in shares]
-        largest = max(parts)  # scaled by it, no sum of huge or tiny shares overflows or vanishes
-        total = math.fsum(part / largest for part in parts)
-        return tuple(self.mu * math.sqrt(part / largest / total) * (1 - 16 * ULP) for part in parts)
-
-
-def card(heading: str, rows: Iterable[Sequence[str]]) -> str:
-    """A heading and rows of cells, as HTML; the first cell of a row names it.
-
-    >>> card("a < b", [("users", "5")])
-    '<table><caption>a &lt; b</caption><tr><th>users</th><td>5</td></tr></table>'
-    """
-    lines = "".join(
-        f"<tr><th>{html.escape(first)}</th>"
-        + "".join(f"<td>{html.escape(cell)}</td>" for cell in rest)
-        + "</tr>"
-        for first, *rest in rows
-    )
-    return f"<table><caption>{html.escape(heading)}</caption>{lines}</table>"
 
 
 _FORMAT = "tacit-guarantee"
@@ -500,11 +459,6 @@ class Guarantee:
             )
             sentences.insert(0, warning)
         return " ".join(sentences)
-
-    def _repr_html_(self) -> str:
-        """As notebooks show it."""
-        first, _, rest = str(self).partition(". ")
-        return card(self.short, [("proven", first), ("that is", rest)])
 
     def _count(self) -> str:
         if self.releases is None:

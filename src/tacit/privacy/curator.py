@@ -36,16 +36,19 @@ from tacit.privacy.models import JointDP, NonPrivate, Privacy
 from tacit.privacy.noise import (
     Noise,
     NoiseSource,
+    Owner,
+    Uncopyable,
     check_reach,
     check_scale,
     exact_words,
     grid_sensitivity,
     grid_step,
     grid_total,
+    new_lock,
     reach,
+    refuse_within,
     safe_scale,
 )
-from tacit.privacy.owner import Owner, Uncopyable, new_lock, refuse_within
 from tacit.privacy.statistic import Block, FiledBlock, Floats, Statistic, gate_total
 from tacit.privacy.validation import MOST_USERS, instance_of, positive, row_ids, whole_number
 
@@ -76,6 +79,11 @@ class Release:
 
     def __getitem__(self, part: str) -> Floats:
         return self.parts[part]
+
+    @classmethod
+    def of(cls, statistic: Statistic, vector: Floats, *rest: Any) -> Release:
+        """Of a noisy vector; ``rest`` are std, users and cost."""
+        return cls(0, statistic.name, statistic.layout.unpack(vector), *rest)
 
 
 Model = TypeVar("Model", bound=Privacy)
@@ -252,18 +260,6 @@ class Curator(Uncopyable, ABC, Generic[Model]):
             raise InvalidArgument(f"block {block!r} was never added")
         return _above(self._spent[block])
 
-    # Shared work.
-
-    def _made(
-        self,
-        statistic: Statistic,
-        vector: Floats,
-        std: Mapping[str, float | Floats],
-        users: int,
-        cost: float | None,
-    ) -> Release:
-        return Release(0, statistic.name, statistic.layout.unpack(vector), std, users, cost)
-
     def _proven(self, **facts: Any) -> Guarantee:
         """The guarantee, as far as it is the same for all models."""
         privacy: Any = self.privacy
@@ -322,7 +318,7 @@ class JointCurator(Curator[JointDP]):
         noise = self.source.steps(self.privacy.pure, scale, total.size)
         vector = step * (total + noise).astype(np.float64)
         unit = scale * step * (math.sqrt(2.0) if self.privacy.pure else 1.0)
-        return self._made(statistic, vector, statistic.layout.stds(unit), block.users, cost)
+        return Release.of(statistic, vector, statistic.layout.stds(unit), block.users, cost)
 
     def _cost(self, mu: float | None, spent: Fraction) -> float:
         """The cost of a release in mu or epsilon: as asked for, or all that is left."""
@@ -406,7 +402,7 @@ class NonPrivateCurator(Curator[NonPrivate]):
         self, statistic: Statistic, block: Block, mu: float | None, spent: Fraction
     ) -> Release:
         total = gate_total(statistic, block)
-        return self._made(statistic, total, statistic.layout.stds(0.0), block.users, None)
+        return Release.of(statistic, total, statistic.layout.stds(0.0), block.users, None)
 
     @property
     def guarantee(self) -> None:
@@ -496,7 +492,7 @@ class Stream:
         vector = self.step * counter.release(total)
         self.users, self.reach = self.users + block.users, self._reach_with(block)
         std = layout.stds(self.step * counter.std_at(counter.released))
-        return self._curator._made(self.statistic, vector, std, self.users, self.cost)
+        return Release.of(self.statistic, vector, std, self.users, self.cost)
 
     def dump(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """The secret state, as plain values and arrays."""

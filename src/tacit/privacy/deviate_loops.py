@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 Words = NDArray[np.uint64]
 Ints = NDArray[np.int64]
+Table = tuple[Words, Words, Words, Words]
+Pair = tuple[np.uint64, np.uint64]
 
 _U = np.uint64
 _ZERO, _ONE, _FOUR = _U(0), _U(1), _U(4)
@@ -18,24 +20,40 @@ _LOW = _U(0xFFFFFFFF)
 _ONE_31 = _U(1 << 31)
 
 
+def _rounded(number: Pair, multiplier: np.uint64, shift: np.uint64) -> tuple[np.uint64, bool]:
+    """Whole number nearest to (high, low) / 2^shift; whether it stays for a multiplier more."""
+    high, low = number
+    # Plus a half.
+    if shift > _U(64):
+        high += _ONE << (shift - _U(65))
+    else:
+        half = _ONE << (shift - _ONE)
+        low += half
+        if low < half:
+            high += _ONE
+    low_next = low + multiplier
+    high_next = high + (_ONE if low_next < low else _ZERO)
+    if shift >= _U(64):
+        steps = high >> (shift - _U(64))
+        return steps, steps == high_next >> (shift - _U(64))
+    up = _U(64) - shift
+    steps = (high << up) | (low >> shift)
+    return steps, steps == (high_next << up) | (low_next >> shift)
+
+
+rounded = numba.njit(inline="always")(_rounded)
+
+
 def _fill(
-    words: Words,
-    starts: Words,
-    heights: Words,
-    sure: Words,
-    guide: Words,
-    squared: bool,
-    multiplier: np.uint64,
-    shift: np.uint64,
-    out: Ints,
-    undecided: Ints,
+    words: Words, table: Table, squared: bool, scale: Pair, out: Ints, undecided: Ints
 ) -> tuple[int, int]:
     """Fills ``out`` from rows of two words; returns how many are filled and how many undecided.
 
     A row that 64 bits do not decide keeps its place in ``out``, and ``undecided`` gets the pair
     (place, row): the caller draws more digits for it.
     """
-    filled, open_rows = 0, 0
+    starts, heights, sure, guide = table
+    (multiplier, shift), filled, open_rows = scale, 0, 0
     tail = _U(len(heights) - 1)
     for row in range(len(words)):
         if filled == len(out) or open_rows == len(undecided):
@@ -77,23 +95,12 @@ def _fill(
             middle_low = (middle & _LOW) + m0 * p1
             low = (middle_low << _U(32)) | ((m0 * p0) & _LOW)
             high = m1 * p1 + (middle >> _U(32)) + (middle_low >> _U(32))
-            # Plus a half.
-            if shift > _U(64):
-                high += _ONE << (shift - _U(65))
-            else:
-                half = _ONE << (shift - _ONE)
-                low += half
-                if low < half:
-                    high += _ONE
-            low_next = low + multiplier
-            high_next = high + (_ONE if low_next < low else _ZERO)
-            if shift >= _U(64):
-                steps = high >> (shift - _U(64))
-                decided = steps == high_next >> (shift - _U(64))
-            else:
-                up = _U(64) - shift
-                steps = (high << up) | (low >> shift)
-                decided = steps == (high_next << up) | (low_next >> shift)
+            steps, decided = rounded((high, low), multiplier, shift)
+            if not decided:  # by the last 11 digits of the fraction, too
+                high, last = (high << _U(11)) | (low >> _U(53)), multiplier * (fraction & _U(0x7FF))
+                low = (low << _U(11)) + last
+                high += _ONE if low < last else _ZERO
+                steps, decided = rounded((high, low), multiplier, shift + _U(11))
             if decided:
                 out[filled] = np.int64(steps) if negative == _ZERO else -np.int64(steps)
         if not decided:

@@ -223,18 +223,8 @@ class Deviates:
             undecided = np.empty((rows, 2), dtype=np.int64)
             words = np.frombuffer(self._bits(16 * rows), dtype=np.uint64).reshape(rows, 2)
             part = out[filled:]
-            more, waiting = fill(
-                words,
-                cells.starts,
-                cells.heights,
-                cells.sure,
-                cells.guide,
-                cells.squared,
-                np.uint64(scale.multiplier),
-                np.uint64(scale.shift),
-                part,
-                undecided,
-            )
+            by = np.uint64(scale.multiplier), np.uint64(scale.shift)
+            more, waiting = fill(words, cells[4:], cells.squared, by, part, undecided)
             for place, row in undecided[:waiting].tolist():
                 first, second = words[row].tolist()
                 settled = self._settled(cells, scale, first, second)

@@ -27,11 +27,6 @@ over d coordinates. The curator plans with delta' = (1 - 1/1000) delta and a gri
 term is at most delta / 1000. A user who takes part in g sums pays g times the mu^2 and g times T:
 all other sums have the same law for both neighbours, given what was opened before.
 
-*Why not Skellam noise*, which is closed under addition? Its distance to a rounded Gaussian is of
-the order 1 / w, that of rounded Gaussians n / w^2: the same proof needs a grid that is hundreds of
-times finer, and so a larger modulus; and the exact sampler of rounded Gaussians is here already,
-also in JavaScript.
-
 **Proof of the distance.** The characteristic function of round(s Z) on [-pi, pi] is, by Poisson
 summation, e^(-s^2 t^2 / 2) S(t) plus aliases of at most a = 2.01 e^(-pi^2 s^2 / 2) together, where
 S(t) = sin(t/2) / (t/2) (for s >= 1; an alias j is at least (2|j| - 1) pi away). Write S = e^-L with

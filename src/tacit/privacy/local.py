@@ -40,6 +40,7 @@ from tacit.privacy.noise import (
     Noise,
     check_scale,
     exact_words,
+    flip_probability,
     grid_sensitivity,
     grid_step,
     grid_total,
@@ -111,13 +112,6 @@ def noise_scale(statistic: Statistic, privacy: LocalDP) -> float:
     return safe_scale(apart, privacy.report_cost)
 
 
-def flip_probability(statistic: Statistic, privacy: LocalDP) -> float:
-    """With which probability a 0 is reported as a 1; a 1 is reported as itself half the time."""
-    if statistic.one_hots is None:
-        raise InvalidArgument(f"{statistic.name} is not made of one-hots: no randomised response")
-    return 1.0 / (1.0 + math.exp(min(privacy.report_cost / statistic.one_hots, 700.0)))
-
-
 Model = TypeVar("Model", bound=LocalDP | DistributedDP)
 
 
@@ -161,7 +155,7 @@ class DeviceCurator(Curator[Model]):
         # Per part; one number where all entries agree.
         same = bool((std == std[0]).all())
         stds = layout.stds(float(std[0])) if same else layout.unpack(std)
-        return self._made(statistic, value, stds, block.users, self.privacy.report_cost)
+        return Release.of(statistic, value, stds, block.users, self.privacy.report_cost)
 
     def price(self, release: Release) -> Fraction:
         """All that a user has: she reports once."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from tacit.privacy.budget import Budget, Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
@@ -112,12 +112,8 @@ class _Budgeted(PrivacyModel):
         if self.needs_l1:
             raise InvalidArgument("functional noise is Gaussian: it needs delta > 0")
 
-    def __repr__(self) -> str:
-        shown = {item.name: getattr(self, item.name) for item in fields(cast(Any, self))}
-        return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in shown.items())})"
 
-
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class JointDP(_Budgeted):
     """Joint differential privacy: a trusted curator sees raw data and publishes with noise.
 
@@ -190,7 +186,7 @@ class JointDP(_Budgeted):
         return JointCurator(self, **options)
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class LocalDP(_Budgeted):
     """Local differential privacy: each user's device adds the noise; raw data stays there.
 
@@ -254,7 +250,7 @@ class LocalDP(_Budgeted):
         return LocalCurator(self, **options)
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class DistributedDP(_Budgeted):
     """Distributed differential privacy: devices add shares of the noise, a secure sum adds up.
 

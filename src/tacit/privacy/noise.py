@@ -48,15 +48,18 @@ from __future__ import annotations
 
 import math
 import os
+import threading
+import weakref
 from functools import partial
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, Self, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.privacy.budget import Relation
 from tacit.privacy.deviates import LARGEST_SCALE, Deviates
-from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.errors import Busy, DoubleSpend, InvalidArgument
+from tacit.privacy.models import LocalDP, Privacy
 from tacit.privacy.statistic import Block, Statistic, StreamedBlock, gate_total
 
 Floats = NDArray[np.float64]
@@ -139,7 +142,10 @@ class Noise:
         return self._rng
 
     def _bytes(self, count: int) -> bytes:
-        return os.urandom(count) if self._rng is None else self._rng.bytes(count)
+        if self._rng is None:
+            return os.urandom(count)
+        words = self._rng.bit_generator.random_raw(-(-count // 8))  # faster than rng.bytes
+        return np.asarray(words, dtype="<u8").tobytes()[:count]
 
     def state(self) -> dict[str, Any] | None:
         """The generator's state as JSON values; ``None`` for real noise, which is never saved."""
@@ -308,3 +314,129 @@ def _rounded(steps: NDArray[np.float64]) -> Ints:
 def exact_words(pure: bool) -> str:
     """Words for the noise in a guarantee."""
     return f"rounded {'Laplace' if pure else 'Gaussian'} noise on a grid"
+
+
+# How large noise will be: before anybody was asked, from public numbers.
+
+
+def flip_probability(statistic: Statistic, privacy: LocalDP) -> float:
+    """With which probability a 0 is reported as a 1; a 1 is reported as itself half the time."""
+    if statistic.one_hots is None:
+        raise InvalidArgument(f"{statistic.name} is not made of one-hots: no randomised response")
+    return 1.0 / (1.0 + math.exp(min(privacy.report_cost / statistic.one_hots, 700.0)))
+
+
+def users_above_noise(statistic: Statistic, privacy: Privacy, multiple: float) -> int:
+    """How many users a block needs to be so many times the noise of one sum; 1 without noise.
+
+    The multiple is in standard deviations of a sum with weight 1.
+    """
+    if not privacy.private:
+        return 1
+    if privacy.local:
+        # n reports have noise sqrt(n) s together, so n must exceed a multiple of s^2.
+        return math.ceil((multiple * _report_scale(statistic, privacy)) ** 2)
+    return math.ceil(multiple * release_noise(statistic, privacy, 1))
+
+
+def release_noise(statistic: Statistic, privacy: Privacy, users: int) -> float:
+    """Standard deviation of the noise in one sum of weight 1 over a block of ``users`` users."""
+    if not privacy.private:
+        return 0.0
+    if privacy.local:
+        laplace = math.sqrt(1.0 if privacy.mechanism == "gaussian" else 2.0)
+        if privacy.mechanism == "randomised response":
+            # About a quarter of variance per report, over the share of reports that tell.
+            tells = 0.5 - flip_probability(statistic, privacy)
+            return math.sqrt(users) * 0.5 / tells
+        return laplace * _report_scale(statistic, privacy) * math.sqrt(users)
+    if privacy.pure:
+        sensitivity = statistic.sensitivity(privacy.relation, "l1")
+        return math.sqrt(2.0) * sensitivity / privacy.episode_limit
+    return statistic.sensitivity(privacy.relation, "l2") / math.sqrt(privacy.episode_limit)
+
+
+def _report_scale(statistic: Statistic, privacy: LocalDP) -> float:
+    return safe_scale(
+        statistic.sensitivity(Relation.REPLACE_ONE, privacy.norm), privacy.report_cost
+    )
+
+
+def check_question(statistic: Statistic, privacy: Privacy, size: str) -> None:
+    """Refuses what no noise of a model hides, before anything is made and anybody comes.
+
+    The sensitivity of what will be asked is made of the argument that ``size`` names.
+    """
+    if not privacy.private:
+        return
+    try:
+        statistic.sensitivity(Relation.REPLACE_ONE, privacy.norm)
+        grid_step(statistic, privacy.norm)
+    except InvalidArgument as error:
+        raise InvalidArgument(f"privacy and {size} do not go together: {error}") from None
+
+
+# Secret state has one owner: not copied, not gone on with after a fork, one call at a time.
+
+
+class Uncopyable:
+    """Refuses to be copied or pickled, in the words of ``why_single``."""
+
+    why_single: ClassVar[str]
+
+    def __copy__(self) -> Self:
+        raise TypeError(self.why_single)
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self.__copy__()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (self.__copy__(),)
+
+
+class Owner:
+    """Refuses to go on in a forked process, where parent and child would share a state."""
+
+    def __init__(self, simulation: bool) -> None:
+        self._pid = None if simulation else os.getpid()
+
+    def check(self, what: str) -> None:
+        """Raises in any process but the one that made the state."""
+        if self._pid is not None and self._pid != os.getpid():
+            raise DoubleSpend(
+                f"this {what} belongs to another process: after a fork both would publish from one "
+                f"state, and pay once"
+            )
+
+
+_LOCKS: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+def new_lock() -> threading.RLock:
+    """A lock that is free in a forked process, whoever held it.
+
+    The thread that did is not there, and whoever waited for it would never be told that a state
+    belongs to another process.
+    """
+    lock = threading.RLock()
+    _LOCKS.add(lock)
+    return lock
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=lambda: [lock._at_fork_reinit() for lock in _LOCKS])
+
+
+def refuse_within(lock: threading.RLock, what: str) -> threading.RLock:
+    """The lock, for a ``with`` statement; refuses a call within a call of the same thread.
+
+    That would find the object half-way. It can only come from a signal handler, or from somebody's
+    own code that the call runs. Another thread waits. The lock is one of C: CPython runs no signal
+    handler between it and the statement, so it is never left behind.
+    """
+    if lock._is_owned():  # type: ignore[attr-defined]
+        raise Busy(
+            f"{what} within another call of the same thread, as from a signal handler: let the "
+            f"handler raise, or note it and {what} when that call has returned"
+        )
+    return lock

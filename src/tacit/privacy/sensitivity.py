@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.privacy.budget import Relation, checked_relation
-from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Bools, Floats, Layout, Part, Statistic
+from tacit.privacy.validation import positive
 
 ACUTE = math.sqrt(2.0)
 """How many radii apart two points of a ball are at most, if they are at no obtuse angle."""
@@ -61,8 +61,7 @@ class InBall(Statistic):
 
     def _sums_to(self, part: Part) -> None:
         """Bound that ``__post_init__`` of a subclass declares."""
-        if not (math.isfinite(self.clip) and self.clip > 0):
-            raise InvalidArgument(f"clip must be finite and > 0, got {self.clip!r}")
+        positive("clip", self.clip)
         object.__setattr__(self, "part", part)
         object.__setattr__(self, "name", part.name)
 

@@ -9,8 +9,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.privacy.budget import Relation, ways
+from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.sensitivity import ACUTE, ball
 from tacit.privacy.statistic import Block, Bools, Floats, Layout, Part, Statistic
 from tacit.privacy.validation import flag, positive, whole_number
 
@@ -41,7 +42,7 @@ class ClippedSum(Statistic):
 
     def l2(self, relation: Relation) -> float:
         """2 radius, or radius."""
-        return self.radius * ways(relation)
+        return ball(self.radius, relation)
 
     def l1(self, relation: Relation) -> float:
         """sqrt(dimension) times the 2-norm's."""
@@ -93,7 +94,7 @@ class OneHotCounts(Statistic):
 
     def l1(self, relation: Relation) -> float:
         """2 per step and part (cells 1 and another are no two cells), or 1."""
-        return float((ways(relation) if self.cells > 1 else 1) * self.one_hots)
+        return ball(float(self.one_hots), relation, 2.0 if self.cells > 1 else 1.0)
 
     @property
     def one_hots(self) -> int:
@@ -167,7 +168,7 @@ class GramCross(Statistic):
 
     def l2(self, relation: Relation) -> float:
         """See the class."""
-        return self.tau * math.sqrt(ways(relation))
+        return ball(self.tau, relation, ACUTE)
 
     def vectors(self, block: Block) -> Floats:
         """Clipped outer products."""

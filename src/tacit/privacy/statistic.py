@@ -337,7 +337,8 @@ class Layout:
     def unpack(self, vector: Floats) -> dict[str, Floats]:
         """A vector to its parts."""
         values = {}
-        for part, piece in zip(self.parts, self._pieces(vector), strict=True):
+        ends = np.cumsum([part.size for part in self.parts])[:-1]
+        for part, piece in zip(self.parts, np.split(vector, ends), strict=True):
             piece = piece / part.weight
             if part.symmetric:
                 dimension = part.shape[-1]
@@ -348,13 +349,6 @@ class Layout:
     def stds(self, scale: float) -> dict[str, float]:
         """Noise standard deviation per part when every coordinate has ``scale``."""
         return {part.name: scale / part.weight for part in self.parts}
-
-    def _pieces(self, vector: Floats) -> Sequence[Floats]:
-        pieces, start = [], 0
-        for part in self.parts:
-            pieces.append(vector[start : start + part.size])
-            start += part.size
-        return pieces
 
 
 @dataclass(frozen=True)

@@ -155,14 +155,7 @@ def row_ids(user_ids: Any, users: int) -> None:
     if type(user_ids) is list and len(user_ids) == users and {*map(type, user_ids)} <= _IDS:
         return  # by far the most frequent case
     listed = isinstance(user_ids, (Sequence, np.ndarray)) and not isinstance(user_ids, (str, bytes))
-    if listed:
-        try:
-            listed = np.ndim(fitting("user_ids", user_ids)) == 1
-        except ValueError as error:  # lists within the list
-            if isinstance(error, InvalidArgument):
-                raise
-            listed = False
-    if not listed:
+    if not listed or getattr(user_ids, "ndim", 1) != 1:
         raise InvalidArgument(
             f"user_ids must be a list of ids, one per user, got {type(user_ids).__name__}"
         )

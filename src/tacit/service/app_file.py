@@ -128,14 +128,8 @@ class App:
 
     def episodes(self, name: str) -> Iterator[Episodes]:
         """The episodes of one file, batch by batch."""
-        from tacit.data.log_files import LogFiles, csv_batches
-
         assert self.log is not None  # noqa: S101
-        if name.lower().endswith(".csv"):
-            parts = csv_batches([name], self.log, _BATCH, self.grouped)
-        else:
-            parts = LogFiles(name, self.log, _BATCH).batches(self.grouped)
-        return map(self.log.episodes, parts)
+        return self.log.file_episodes(name, _BATCH, self.grouped)
 
 
 def read_app(path: str, *, logs: bool = True, allow_code: bool = False) -> App:

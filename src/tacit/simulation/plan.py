@@ -21,7 +21,7 @@ from typing import Any
 from tacit.core.world import World
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import NonPrivate, Privacy, PrivacyModel
-from tacit.privacy.sizing import release_noise
+from tacit.privacy.noise import release_noise
 from tacit.privacy.validation import instance_of, whole_number
 from tacit.registry import AgentChoice, build_world
 from tacit.simulation.result import Result, median

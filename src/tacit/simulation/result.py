@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.privacy.budget import Guarantee, card
+from tacit.privacy.budget import Guarantee
 from tacit.privacy.errors import CorruptFile, InvalidArgument
 from tacit.privacy.files import MALFORMED, only_numbers
 
@@ -249,10 +249,6 @@ class Result:
             f"<Result of {self.agent} on {self.world}, {self.users:,} users, seed {self.seed}, "
             f"served {self.served_value:.4g}, greedy {self.greedy_value:.4g}>"
         )
-
-    def _repr_html_(self) -> str:
-        first, *rows = str(self).splitlines()
-        return card(first, [(row[:16].strip(), row[16:]) for row in rows])
 
     def __str__(self) -> str:
         guarantee = "none" if self.guarantee is None else self.guarantee.short

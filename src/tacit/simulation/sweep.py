@@ -24,7 +24,6 @@ import numpy as np
 
 from tacit.core.world import World
 from tacit.imports import fingerprint
-from tacit.privacy.budget import card
 from tacit.privacy.errors import CorruptFile, InvalidArgument, TacitError
 from tacit.privacy.models import Privacy
 from tacit.privacy.validation import whole_number
@@ -129,11 +128,6 @@ class Sweep:
 
     def __repr__(self) -> str:
         return f"<Sweep: {len(self.results)} of {len(self.jobs)} runs, {len(self.worlds)} worlds>"
-
-    def _repr_html_(self) -> str:
-        """As notebooks show it."""
-        worlds = [world for world in self.worlds if self.labelled(world)]
-        return "".join(card(world, self.table(world)) for world in worlds)
 
     @property
     def worlds(self) -> list[str]:

@@ -9,11 +9,13 @@ import numpy as np
 
 from tacit.core.algorithm import Algorithm, Floats, S
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.validation import positive
+from tacit.privacy.statistic import Ints
+from tacit.privacy.validation import instance_of, positive
 
 if TYPE_CHECKING:
     from tacit.core.problem import Problem
     from tacit.tabular.policy import MixedPolicy, Policy
+    from tacit.tabular.spec import FiniteSpec
 
 P = TypeVar("P", "Policy", "MixedPolicy")
 
@@ -26,33 +28,53 @@ class FiniteAlgorithm(Algorithm[S]):
 
     def __init__(self, problem: Problem, options: Any) -> None:
         if getattr(problem.spec, "admissible", None) is not None and not self.knows_admissible:
-            raise InvalidArgument(
-                f"{self.name} counts and plans with all actions, but the spec has admissible ones: "
-                "policy_improvement knows of them"
-            )
+            raise InvalidArgument(f"{self.name} ignores admissible: use policy_improvement")
         super().__init__(problem, options)
 
     def first_policy(self, rng: np.random.Generator) -> Policy:
         """Before anything is known: random actions, drawn once."""
         H, S, A = self.spec.horizon, self.spec.states, self.spec.actions
-        return self._deterministic(rng.integers(0, A, (H, S)))
+        return self.deterministic(rng.integers(0, A, (H, S)))
 
     def best(self, q_values: Floats, rng: np.random.Generator) -> Policy:
         """The best actions by (H, S, A) values, ties broken at random, once."""
         ties = np.where(
             q_values == q_values.max(axis=-1, keepdims=True), rng.random(q_values.shape), -1.0
         )
-        return self._deterministic(ties.argmax(axis=-1))
+        return self.deterministic(ties.argmax(axis=-1))
 
-    def _deterministic(self, actions: Any) -> Policy:
+    def deterministic(self, actions: Ints) -> Policy:
+        """The policy of planned actions (H, S), with the spec's labels."""
         from tacit.tabular.policy import Policy
 
-        return self.named(Policy.deterministic(actions, self.spec.actions))
+        return Policy.planned(actions, self.spec)
 
     def named(self, policy: P) -> P:
         """The policy with the spec's labels, if it has any."""
         labels = [getattr(self.spec, f"{part}_labels", None) for part in ("state", "action")]
         return policy if labels == [None, None] else policy.labelled(*labels)
+
+
+class CountingAlgorithm(FiniteAlgorithm[S]):
+    """An algorithm that counts transitions, of all steps together or of each."""
+
+    spec: FiniteSpec
+
+    def __init__(self, problem: Problem, options: Any) -> None:
+        from tacit.data.sizes import check_bytes
+        from tacit.tabular.spec import FiniteSpec
+
+        spec: FiniteSpec = problem.spec
+        instance_of("spec", spec, FiniteSpec)
+        self.stationary = spec.stationary if options.stationary is None else options.stationary
+        self.shape = (spec.rows(self.stationary), spec.states, spec.actions)
+        check_bytes("counts of a tabular agent", (*self.shape, spec.states))
+        super().__init__(problem, options)
+
+    @property
+    def sums_format(self) -> str:
+        """In which form sums of simulated users come."""
+        return "pooled" if self.stationary and self.spec.last_state else "counts"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,38 +16,33 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from tacit.core.algorithm import BlockInfo, BlockSizes, Floats, Plan, Progress
-from tacit.data.sizes import check_bytes
 from tacit.privacy.counters.dense import MOST_OPTIMAL, NormalisedSquareRoot, Optimal
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.sizing import release_noise
-from tacit.privacy.validation import flag, instance_of, whole_number
-from tacit.tabular.algorithm import FiniteAlgorithm
-from tacit.tabular.exploration import (
-    ExplorationConstants,
-    ExplorationPlanner,
-    VisitQuery,
-    advantage,
-    normalised,
-)
+from tacit.privacy.noise import release_noise
+from tacit.privacy.validation import flag, whole_number
+from tacit.tabular.algorithm import CountingAlgorithm
+from tacit.tabular.exploration import ExplorationPlanner, VisitQuery, advantage, normalised
 from tacit.tabular.first_visits import FirstVisits
-from tacit.tabular.policy import MixedPolicy, Policy, check_policy, uniform_policy
-from tacit.tabular.posterior import SparseConstants, SpikeSlabPosterior, VisitEstimate
-from tacit.tabular.spec import FiniteSpec
+from tacit.tabular.policy import MixedPolicy, uniform_policy
+from tacit.tabular.posterior import PAID_WEIGHT, REWARD_WEIGHT, SpikeSlabPosterior, VisitEstimate
 
 if TYPE_CHECKING:
     from tacit.core.problem import Problem
     from tacit.privacy.curator import Release
     from tacit.privacy.statistic import Ints
 
+EXPLORERS = 32  # policies that explore in parallel
+COVERING = 0.8  # fraction of them, at least, that cover what is unknown
+LEAST_EXPLORED = 0.03  # fraction of the value range spent on exploration, at least,
+_LATE = 20.0  # until so many times the users before the greedy value last changed
+_SHOWN = 0.95  # greedy serves once it is better than uniform actions in so many sampled worlds
+_UNSHOWN = 0.05  # fraction of explorers before that, where users are too few to learn from
 # Blocks above so many users, or steps of them, are counted whole: no user is clipped any more, and
 # the counts are simulated at a cost that does not grow with the users.
 _ONE_BY_ONE, _STEPS_ONE_BY_ONE = 1 << 17, 1 << 22
 # Releases, and numbers in them, of which all are kept to tell running sums apart.
 _LONGEST_HISTORY, _LARGEST_HISTORY = 1 << 10, 1 << 25
-# The noise of a running sum against that of a single release, before the first one.
-_RUNNING = 1.8
-# Fraction of explorers before an advantage is shown, where users are too few to learn from.
-_UNSHOWN = 0.05
+_RUNNING = 1.8  # noise of a running sum against that of a single release, before the first one
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,26 +53,15 @@ class ConcurrentOptions:
         stationary: one model for all steps (the world's own by default), or one per step.
         running: cells of a world above which releases are running sums over all users, and not of
             each block.
-        today: the policy that users are served today, if it is not uniform actions: it serves on
-            until releases show that what was learnt is better.
-        sparse: constants of the posterior.
-        exploration: constants of the exploration planner.
     """
 
     stationary: bool | None = None
     running: int = 24
-    today: Policy | None = None
-    sparse: SparseConstants = SparseConstants()  # noqa: RUF009
-    exploration: ExplorationConstants = ExplorationConstants()  # noqa: RUF009
 
     def __post_init__(self) -> None:
         if self.stationary is not None:
-            object.__setattr__(self, "stationary", flag("stationary", self.stationary))
-        object.__setattr__(self, "running", whole_number("running", self.running, least=0))
-        if self.today is not None:
-            instance_of("today", self.today, Policy)
-        instance_of("sparse", self.sparse, SparseConstants)
-        instance_of("exploration", self.exploration, ExplorationConstants)
+            flag("stationary", self.stationary)
+        whole_number("running", self.running, least=0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,16 +83,15 @@ class ConcurrentMemory:
     shown: bool = False  # whether the greedy policy ever served most users
 
 
-class ConcurrentPSRL(FiniteAlgorithm[ConcurrentState]):
+class ConcurrentPSRL(CountingAlgorithm[ConcurrentState]):
     """Posterior sampling by many explorers at once, beside a greedy policy for most users.
 
     Idea: noise is the same for ten users and for ten thousand, so few, large blocks are best, in
     which many policies are tried in parallel. Most users follow the greedy policy; a fraction that
     is learnt explores, by policies that cover what is unknown and by optimal policies of worlds
-    drawn from the posterior. Until releases show that the greedy policy has an advantage, today's
-    policy, or uniform actions, serve in its place. Of each user a few first visits count, to cells
-    that are still worth asking about, and most next states are taken to be impossible unless they
-    stand out.
+    drawn from the posterior. Until releases show that the greedy policy has an advantage, uniform
+    actions serve in its place. Of each user a few first visits count, to cells that are still worth
+    asking about, and most next states are taken to be impossible unless they stand out.
 
     Private statistics: :class:`~tacit.tabular.first_visits.FirstVisits` of every block, released
     once, with its whole budget.
@@ -122,26 +105,11 @@ class ConcurrentPSRL(FiniteAlgorithm[ConcurrentState]):
     distributed = True
     max_age = 64
     Options = ConcurrentOptions
-    spec: FiniteSpec
     options: ConcurrentOptions
 
     def __init__(self, problem: Problem, options: ConcurrentOptions) -> None:
-        instance_of("spec", problem.spec, FiniteSpec)
-        spec: FiniteSpec = problem.spec
         if problem.privacy.local:
-            raise InvalidArgument(
-                "ConcurrentPSRL is for JointDP or NonPrivate: devices that add noise each need "
-                "other statistics; use UCBVI"
-            )
-        self.stationary = spec.stationary if options.stationary is None else options.stationary
-        self.shape = (spec.rows(self.stationary), spec.states, spec.actions)
-        check_bytes("counts of a tabular agent", (*self.shape, spec.states))
-        if options.today is not None:
-            check_policy(spec, options.today)
-        # Laplace noise has other counters, whose sums cannot be told apart again.
-        # And opened sums of devices are blocks.
-        self._running = problem.privacy.joint and problem.privacy.norm == "l2"
-        self._running &= math.prod(self.shape) > options.running
+            raise InvalidArgument("ConcurrentPSRL is for JointDP or NonPrivate: use UCBVI")
         super().__init__(problem, options)
 
     # State: the posterior.
@@ -149,8 +117,7 @@ class ConcurrentPSRL(FiniteAlgorithm[ConcurrentState]):
     def init(self) -> ConcurrentState:
         """The prior."""
         estimate = VisitEstimate.empty(self.shape, self.privacy.private, self._counter)
-        apart = not self.spec.last_state
-        return ConcurrentState(SpikeSlabPosterior.prior(estimate, self.options.sparse, apart))
+        return ConcurrentState(SpikeSlabPosterior.prior(estimate, not self.spec.last_state))
 
     def successor_state(self, state: ConcurrentState) -> ConcurrentState:
         """The same posterior, with a counter of its own."""
@@ -175,8 +142,7 @@ class ConcurrentPSRL(FiniteAlgorithm[ConcurrentState]):
     def _first_visits(
         self, wanted: Any, most: int, tables: Ints, version: int, whole: bool = False
     ) -> FirstVisits:
-        sparse = self.options.sparse
-        weights = math.sqrt(sparse.reward_weight), math.sqrt(sparse.paid_weight)
+        weights = math.sqrt(REWARD_WEIGHT), math.sqrt(PAID_WEIGHT)
         norm = self.privacy.norm if self.privacy.private else "l2"
         return FirstVisits(wanted, most, tables, version, *weights, norm, whole)
 
@@ -218,7 +184,7 @@ class ConcurrentPSRL(FiniteAlgorithm[ConcurrentState]):
     ) -> Plan:
         """The greedy policy with its explorers, and the greedy policy alone.
 
-        Today's policy is in its place until releases show that it has an advantage.
+        Uniform actions are in its place until releases show that it has an advantage.
 
         Args:
             state: the posterior.
@@ -226,13 +192,11 @@ class ConcurrentPSRL(FiniteAlgorithm[ConcurrentState]):
             at: where the run stands.
             rng: of samples, rollouts and ties.
         """
-        c, planner = self.options.exploration, self._planner(state, rng)
-        half = c.explorers // 2
+        planner, half = self._planner(state, rng), EXPLORERS // 2
         serving = last is not None and at.all_served > 0 and bool(last.policy.weights[0] > 0.5)
-        before = last.greedy.actions if last is not None and serving else None
-        greedy = planner.greedy(before)
+        greedy = planner.greedy(last.greedy.actions if last is not None and serving else None)
         sampled, values = planner.sampled(greedy.actions, half)
-        random_value = planner.random_value()
+        random_value = planner.random_value(state.posterior.transitions, state.posterior.rewards)
         suboptimality = max(_suboptimality(v, random_value) for v in (values, greedy.values))
         known = ConcurrentMemory(None) if last is None else cast(ConcurrentMemory, last.memory)
         budget, changed_at = self._exploration_budget(
@@ -240,7 +204,7 @@ class ConcurrentPSRL(FiniteAlgorithm[ConcurrentState]):
         )
         # Explorers: covering policies, and optimal ones of sampled worlds by their advantage.
         users, promised = self._next_block(at), max(advantage(greedy.values).mean(), 1e-9)
-        covering = max(c.covering, 1.0 - advantage(values).mean() / promised)
+        covering = max(COVERING, 1.0 - advantage(values).mean() / promised)
         followers = users * max(budget * covering, 0.02) / half
         noise = self.noise_of(state, at, 4)
         covers = planner.covering(half, followers, noise, greedy if serving else None)
@@ -249,25 +213,24 @@ class ConcurrentPSRL(FiniteAlgorithm[ConcurrentState]):
             [np.full(half, covering / half), (1.0 - covering) * normalised(values)]
         )
         explore = min(1.0, budget / planner.cost(greedy, explorers, weights))
-        # Today's policy serves until an advantage is shown.
+        # Uniform actions serve until an advantage is shown.
         shown = known.shown or serving or not state.posterior.estimate.noisy
         few = self._too_few(at)
-        guarded = not shown and greedy.shown < (1.0 if few else c.shown)
+        guarded = not shown and greedy.shown < (1.0 if few else _SHOWN)
         if guarded and few:
             explore = min(explore, _UNSHOWN)
         guarded &= explore < 1.0
         policies = [greedy.actions, *explorers]
         chances = np.concatenate([[1.0 - explore], explore * weights])
         if guarded:
-            policies += planner.todays(half)
+            policies += planner.uniform(half)
             chances = np.concatenate([[0.0], chances[1:], np.full(half, chances[0] / half)])
-        parts = [Policy.deterministic(a, self.spec.actions) for a in policies]
-        mixed = MixedPolicy(parts, chances / chances.sum())
+        mixed = MixedPolicy([*map(self.deterministic, policies)], chances / chances.sum())
         paths = planner.rollouts(mixed.tables, mixed.weights)
         query = planner.query(paths, users, lambda most: self.noise_of(state, at, most))
-        best = self._today if guarded else mixed.components[0]
+        best = self.named(uniform_policy(self.spec)) if guarded else mixed.components[0]
         memory = ConcurrentMemory(query, changed_at, greedy.value, suboptimality, shown)
-        return Plan(self.named(mixed), self.named(best), memory)
+        return Plan(mixed, best, memory)
 
     def _exploration_budget(
         self,
@@ -282,33 +245,24 @@ class ConcurrentPSRL(FiniteAlgorithm[ConcurrentState]):
         Grows with the estimated suboptimality of the greedy policy, by this plan and the last;
         decays once its value is stable.
         """
-        c, served = self.options.exploration, at.all_served
+        served = at.all_served
         if greedy_value <= 1e-6:
             return 1.0, served
         changed = abs(greedy_value - known.greedy_value) > 0.15 * known.greedy_value
         changed_at = served if changed else known.changed_at
         urgent = 0.2 * (2.0 if serving else 1.0)  # all may explore at so much suboptimality
         # One plan's samples may be unlucky: the better of two counts.
-        budget = (suboptimality / urgent) ** 3.0
-        budget = float(min(1.0, max(budget, c.even * min(suboptimality, known.suboptimality))))
+        expected = min(suboptimality, known.suboptimality)
+        budget = float(min(1.0, max((suboptimality / urgent) ** 3.0, expected)))
         if not served:
-            return max(c.min_exploration, budget), changed_at
+            return max(LEAST_EXPLORED, budget), changed_at
         # The least is looked for ever less: all that it costs grows with the logarithm of users.
         age = changed_at / served
-        least = c.min_exploration * min(1.0, c.late * age)
+        least = LEAST_EXPLORED * min(1.0, _LATE * age)
         return max(least, min(budget, (2.5 * age) ** 4)), changed_at
 
     def _planner(self, state: ConcurrentState, rng: np.random.Generator) -> ExplorationPlanner:
-        spec = self.spec
-        start = np.full(spec.states, 1.0 / spec.states) if spec.start is None else spec.start
-        given = (np.array(start), spec.horizon, self.options.exploration, rng)
-        today = None if self.options.today is None else self._today.table()
-        return ExplorationPlanner(state.posterior, *given, today)
-
-    @property
-    def _today(self) -> Policy:
-        """Policy that users are served today: uniform actions, unless the options say."""
-        return self.options.today or uniform_policy(self.spec)
+        return ExplorationPlanner(state.posterior, self.spec.first_states, self.spec.horizon, rng)
 
     def _too_few(self, at: Progress) -> bool:
         """Whether users are not half of those needed, or half of them all were served."""
@@ -329,9 +283,7 @@ class ConcurrentPSRL(FiniteAlgorithm[ConcurrentState]):
 
     def data_format(self, at: Progress) -> str:
         """Users one by one while a clip matters, then sums."""
-        if self._one_by_one(at):
-            return "episodes"
-        return "pooled" if self.stationary and self.spec.last_state else "counts"
+        return "episodes" if self._one_by_one(at) else self.sums_format
 
     def on_policy(self, plan: Plan) -> bool:
         """Only those count who followed the block's policies."""
@@ -356,26 +308,10 @@ class ConcurrentPSRL(FiniteAlgorithm[ConcurrentState]):
     @property
     def why(self) -> str:
         """The choices made for this budget and length, in words."""
-        cells, running = math.prod(self.shape), self.options.running
-        how = "each block is released once, with its whole budget"
-        if not self.privacy.private:
-            how = "sums need no noise"
-        elif self._running:
-            how = f"{cells} cells, more than {running}: all blocks go through one {self.counter}"
-            how += " counter"
-        elif cells <= running:
-            how = f"{cells} cells, at most {running}: {how}"
-        why = f"{super().why}; {how}; most users follow what is known, "
-        why += f"{self.options.exploration.explorers} policies explore beside it"
-        users, today = self.users, self.options.today
-        if self.privacy.private and users < self.needed:
+        why = f"{super().why}; {'running sums' if self._running else 'single blocks'} of "
+        why += f"{math.prod(self.shape)} cells; {EXPLORERS} policies explore beside what is known"
+        if self.privacy.private and self.users < self.needed:
             why += f"; about {self.needed:,} users are needed at this budget, by rule of thumb"
-            if 2 * users < self.needed:
-                why += (
-                    f", and {users:,} are too few: until releases show a gain, "
-                    f"{'uniform actions' if today is None else 'the policy of today'} serve all "
-                    f"but {_UNSHOWN:.0%} of them"
-                )
         return why
 
     def noise_of(self, state: ConcurrentState | None, at: Progress, most: int) -> float:
@@ -391,8 +327,17 @@ class ConcurrentPSRL(FiniteAlgorithm[ConcurrentState]):
     def _smallest_block(self) -> int:
         return math.ceil(20.0 * self.noise_of(None, Progress(), 4))
 
+    @cached_property
+    def _running(self) -> bool:
+        """Whether releases are running sums: where there are many cells, each seen in many blocks.
+
+        Laplace noise has other counters, whose sums cannot be told apart again, and opened sums of
+        devices are blocks.
+        """
+        many = math.prod(self.shape) > self.options.running
+        return many and self.privacy.joint and self.privacy.norm == "l2"
+
     def _choose_counter(self) -> str:
-        """Running sums where there are many cells, each of which is seen in many blocks."""
         releases = self.schedule.releases
         numbers = math.prod(self.shape) * (self.spec.states + 5)
         self._running &= releases * numbers <= _LARGEST_HISTORY and releases <= _LONGEST_HISTORY

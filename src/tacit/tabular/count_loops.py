@@ -21,14 +21,6 @@ class TransitionModel(NamedTuple):
     reward_noise: Floats  # the same in R(s, a)
 
 
-class BonusScale(NamedTuple):
-    """Factors of the bonus and of its parts."""
-
-    sampling: float
-    privacy: float
-    range_term: float
-
-
 @compiled
 def count_visits(
     states: Ints,
@@ -81,13 +73,13 @@ def count_visits(
 
 @compiled
 def optimistic_value_iteration(
-    model: TransitionModel, scale: BonusScale, ties: Floats
+    model: TransitionModel, sampling: float, range_term: float, ties: Floats
 ) -> tuple[Floats, Floats, Ints, Ints]:
     """Q, bonuses (H, S, A), and the optimistic and greedy actions (H, S), by backward induction.
 
     With V the optimistic values of the next step and sigma the noise of a count, the bonus is
 
-        sampling sqrt(Var_P(V) / n + (privacy / n)^2 (sigma^2 sum_s' (V - P V)^2 + sigma_r^2))
+        sampling sqrt(Var_P(V) / n + (sigma^2 sum_s' (V - P V)^2 + sigma_r^2) / n^2)
             + range_term (steps left) / n,
 
     where the sum is over the support of P: noise elsewhere was projected away. Unknown cells are
@@ -128,10 +120,8 @@ def optimistic_value_iteration(
                         model.noise[at, state, action] ** 2 * spread
                         + model.reward_noise[at, state, action] ** 2
                     )
-                    bonus = scale.sampling * np.sqrt(
-                        variance / n + scale.privacy**2 * private / n**2
-                    )
-                    bonus += scale.range_term * left / n
+                    bonus = sampling * np.sqrt(variance / n + private / n**2)
+                    bonus += range_term * left / n
                     q = min(reward + mean + bonus, left)
                 q_values[step, state, action] = q
                 bonuses[step, state, action] = bonus

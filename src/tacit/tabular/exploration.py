@@ -3,42 +3,30 @@
 Most users follow the greedy policy, the best one for what is known. The others explore in parallel,
 each by one of many policies: half of them cover what is unknown, each planned for what those before
 it leave uncovered; half are optimal in worlds drawn from the posterior. All of it is decided from
-releases alone.
+releases alone. Constants were chosen as those of the posterior were.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tacit.privacy.statistic import Bools, Floats, Ints
-from tacit.tabular.posterior import SpikeSlabPosterior
+from tacit.tabular.policy import occupancy
 
+if TYPE_CHECKING:
+    from tacit.tabular.posterior import SpikeSlabPosterior
+
+WORLDS = 32  # sampled ones, in which the greedy policy is compared
+CERTAIN = 0.7  # the serving policy is replaced by one better in this fraction of sampled worlds
+PATHS = 2000  # rollouts in the known model, for expected visits
+LEAST_COST = 0.2  # fraction of the value range that an explorer loses, at least
+VISITS_PER_USER = (2, 4, 8)  # how many cells may count of a user
+THRESHOLDS = (4.0, 8.0, 16.0, 32.0, np.inf)  # cells with more visits, in noise, are not asked for
 _DETECT = 6.0  # visits, in noise, that a cell needs to become known
-
-
-@dataclass(frozen=True)
-class ExplorationConstants:
-    """Constants of exploration, chosen as those of the posterior were."""
-
-    explorers: int = 32  # policies that explore in parallel
-    min_exploration: float = 0.03  # fraction of the value range spent on exploration, at least,
-    late: float = 20.0  # until so many times the users before the greedy value last changed
-    certain: float = 0.7  # the serving policy is replaced by one better in so many sampled worlds
-    covering: float = 0.8  # fraction of the explorers, at least, that cover what is unknown
-    min_cost: float = 0.2  # fraction of the value range that an explorer loses, at least
-    visits_per_user: tuple[int, ...] = (2, 4, 8)  # how many cells may count of a user
-    # Cells with more visits, in noise, are not asked for.
-    thresholds: tuple[float, ...] = (4.0, 8.0, 16.0, 32.0, np.inf)
-    apart: bool = True  # explorers are asked for other cells than those who follow greedy
-    paths: int = 2000  # rollouts in the known model, for expected visits
-    whole_worlds: int = 32  # sampled worlds in which the greedy policy is compared
-    even: float = 1.0  # exploration budget per suboptimality that two plans in a row expect
-    focused: bool = True  # once most users are served, cells that may improve greedy come first
-    doubting: int = 4  # of so many covering policies one is planned in a sampled world
-    shown: float = 0.95  # greedy serves once it is better than today's policy in so many worlds
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +46,7 @@ class GreedyPolicy:
     value: float  # where what is unknown pays nothing
     values: Floats  # (2, worlds): of the optimal policy of each world, and its own there
     worth: Floats  # (L, S, A), visits of these optimal policies, by what they gain; at most 1
-    shown: float  # fraction of the worlds in which it is better than today's policy
+    shown: float  # fraction of the worlds in which it is better than uniform actions
 
 
 def advantage(values: Floats) -> Floats:
@@ -81,62 +69,39 @@ class ExplorationPlanner:
         posterior: of transitions and rewards.
         start: distribution of the first state, (S,).
         horizon: steps of an episode.
-        constants: of exploration.
         rng: of samples and ties.
-        today: probabilities (H, S, A) of the policy that serves today; uniform if ``None``.
     """
 
     def __init__(
-        self,
-        posterior: SpikeSlabPosterior,
-        start: Floats,
-        horizon: int,
-        constants: ExplorationConstants,
-        rng: np.random.Generator,
-        today: Floats | None = None,
+        self, posterior: SpikeSlabPosterior, start: Floats, horizon: int, rng: np.random.Generator
     ) -> None:
-        self.posterior, self.start, self.horizon = posterior, start, horizon
-        self.constants, self.rng, self.today = constants, rng, today
+        self.posterior, self.start, self.horizon, self.rng = posterior, start, horizon, rng
+        self._known = posterior.transitions, posterior.rewards
 
     # Values.
 
     def best(self, P: Floats, r: Floats) -> tuple[Ints, float]:
         """The optimal actions (H, S) of a world, ties broken at random, and their value."""
-        from tacit.tabular.exploration_loops import best_actions
-
-        _, S, A = r.shape
-        actions = np.zeros((self.horizon, S), dtype=np.int64)
-        values = best_actions(P, r, self.rng.random((S, A)), actions)
-        return actions, float(self.start @ values)
+        actions = np.zeros((self.horizon, r.shape[1]), dtype=np.int64)
+        return actions, self._planned(P, r, self.rng.random(r.shape[1:]), False, actions)
 
     def value(self, P: Floats, r: Floats, actions: Ints) -> float:
         """The value of a policy in a world."""
-        from tacit.tabular.exploration_loops import value_of
+        return self._planned(P, r, np.zeros(r.shape[1:]), True, np.array(actions))
 
-        fixed = actions.view()
-        fixed.flags.writeable = False  # the same kind always: loops are compiled for each
-        return float(self.start @ value_of(P, r, fixed))
+    def _planned(self, *given: Any) -> float:
+        from tacit.tabular.exploration_loops import best_actions
+
+        return float(self.start @ best_actions(*given))
 
     def known_value(self, actions: Ints) -> float:
         """The value of a policy where what is unknown pays nothing."""
         return self.value(*self._known, actions)
 
-    def random_value(self) -> float:
-        """The value of uniform actions there."""
-        return self._stochastic_value(*self._known, None)
-
-    def _stochastic_value(self, P: Floats, r: Floats, table: Floats | None) -> float:
-        """The value of probabilities of actions, (H, S, A), in a world; of uniform ones if none."""
-        if table is None:
-            P, r = (x.mean(axis=2, keepdims=True) for x in (P, r))
-        else:
-            P = np.einsum("...at,...a->...t", P, table)[:, :, np.newaxis]
-            r = (r * table).sum(axis=2, keepdims=True)
+    def random_value(self, P: Floats, r: Floats) -> float:
+        """The value of uniform actions in a world."""
+        P, r = (x.mean(axis=2, keepdims=True) for x in (P, r))
         return self.value(P, r, np.zeros((self.horizon, P.shape[1]), dtype=np.int64))
-
-    @property
-    def _known(self) -> tuple[Floats, Floats]:
-        return self.posterior.transitions, self.posterior.rewards
 
     # Policies.
 
@@ -147,18 +112,18 @@ class ExplorationPlanner:
         """
         found = self.best(*self._known)[0]
         tried = [found] if before is None else [found, before]
-        values = np.zeros((2 + len(tried), self.constants.whole_worlds))
-        used = np.zeros((self.constants.whole_worlds, *self.posterior.known.shape))
+        values = np.zeros((2 + len(tried), WORLDS))
+        used = np.zeros((WORLDS, *self.posterior.known.shape))
         for column, visits in zip(values.T, used, strict=True):
             P, r = self.posterior.sample_whole(self.rng)
             actions, column[0] = self.best(P, r)
             column[1:-1] = [self.value(P, r, others) for others in tried]
-            column[-1] = self._stochastic_value(P, r, self.today)
-            visits += np.minimum(self._occupancy(P, actions), 1.0)
+            column[-1] = self.random_value(P, r)
+            visits += np.minimum(self.occupancy(P, actions), 1.0)
         chosen = 0
         if before is not None and self.known_value(before) > 1e-6:
             better = np.sign(np.round(values[1] - values[2], 9))
-            chosen = int((1.0 + better.mean()) / 2.0 < self.constants.certain)
+            chosen = int((1.0 + better.mean()) / 2.0 < CERTAIN)
         both = values[[0, 1 + chosen]]
         worth = np.tensordot(normalised(both), used, 1)
         worth /= max(float(worth.max()), 1e-9)
@@ -180,8 +145,8 @@ class ExplorationPlanner:
     ) -> list[Ints]:
         """Policies that visit what is unknown, each what those before it leave uncovered.
 
-        Some are planned in a sampled world: a way that is taken not to exist would never be tried
-        again.
+        One in four is planned in a sampled world: a way that is taken not to exist would never be
+        tried again.
 
         Args:
             count: how many.
@@ -190,9 +155,9 @@ class ExplorationPlanner:
             serving: the greedy policy, if it serves most users: then cells that may improve it come
                 first, by policies that earn something.
         """
-        c, P, unknown = self.constants, self.posterior.transitions, 1.0 - self.posterior.known
+        P, unknown = self.posterior.transitions, 1.0 - self.posterior.known
         covered, found, earning = np.zeros(unknown.shape), [], np.zeros(unknown.shape)
-        if c.focused and serving is not None:
+        if serving is not None:
             # Cells that matter in no sampled world count .3 beside others.
             rough = 1.0 / (1.0 + (self.posterior.visits / 12.0) ** 2)
             unknown = serving.worth * rough + 0.3 * unknown
@@ -200,11 +165,10 @@ class ExplorationPlanner:
             earning = 0.5 * scale * self.posterior.rewards
         for i in range(count):
             missing = unknown / (1.0 + (covered / (noise * _DETECT)) ** 2)
-            doubted = c.doubting > 0 and i % c.doubting == c.doubting - 1
-            there = self.posterior.sample(self.rng)[0] if doubted else P
+            there = self.posterior.sample(self.rng)[0] if i % 4 == 3 else P
             actions, _ = self.best(there, missing + earning)
             found.append(actions)
-            covered += users * np.minimum(self._occupancy(P, actions), 1.0)
+            covered += users * np.minimum(self.occupancy(P, actions), 1.0)
         return found
 
     def cost(self, greedy: GreedyPolicy, explorers: list[Ints], weights: Floats) -> float:
@@ -212,23 +176,18 @@ class ExplorationPlanner:
         if greedy.value <= 1e-6:
             return 1.0
         explored = float(weights @ [self.known_value(actions) for actions in explorers])
-        value_range = max(greedy.value - self.random_value(), 0.1 * greedy.value)
-        return min(1.0, max(self.constants.min_cost, (greedy.value - explored) / value_range))
+        value_range = max(greedy.value - self.random_value(*self._known), 0.1 * greedy.value)
+        return min(1.0, max(LEAST_COST, (greedy.value - explored) / value_range))
 
-    def todays(self, count: int) -> list[Ints]:
-        """Actions (H, S) drawn at every step from today's policy: who follows them follows it."""
+    def uniform(self, count: int) -> list[Ints]:
+        """Actions (H, S) drawn uniformly at every step: who follows them acts at random."""
         _, S, A = self.posterior.visits.shape
-        table = np.full((1, S, A), 1.0 / A) if self.today is None else self.today
         drawn = self.rng.random((count, self.horizon, S, 1))
-        return list((drawn > np.cumsum(table, axis=-1)[..., :-1]).sum(axis=-1))
+        return list((drawn > np.cumsum(np.full((1, S, A), 1.0 / A), axis=-1)[..., :-1]).sum(-1))
 
-    def _occupancy(self, P: Floats, actions: Ints) -> Floats:
+    def occupancy(self, P: Floats, actions: Ints) -> Floats:
         """Expected visits (L, S, A) as far as rows are known."""
-        from tacit.tabular.exploration_loops import occupancy
-
-        visits = np.zeros(P.shape[:3])
-        occupancy(P, self.start, actions, visits)
-        return visits
+        return occupancy(P, self.start, actions)
 
     # Queries.
 
@@ -240,7 +199,7 @@ class ExplorationPlanner:
         moves, found = np.cumsum(self.posterior.whole_rows(), axis=-1), []
         # Explorers are few, and what they see counts as much: half of the paths are theirs.
         for share, whose in ((1.0 - explore, components[:1]), (explore, components[1:])):
-            count = 0 if share <= 0.0 else self.constants.paths // (2 if share < 1.0 else 1)
+            count = 0 if share <= 0.0 else PATHS // (2 if share < 1.0 else 1)
             drawn = components[:0]
             if count:
                 drawn = self.rng.choice(whose, size=count, p=weights[whose] / weights[whose].sum())
@@ -257,21 +216,19 @@ class ExplorationPlanner:
             users: of the block.
             noise_of: standard deviation of the noise if so many visits of a user count.
         """
-        visits, c = self.posterior.visits, self.constants
-        best, best_score = None, -1.0
-        sets = [visits <= threshold for threshold in c.thresholds]
+        visits, best_score = self.posterior.visits, -1.0
+        sets = [visits <= threshold for threshold in THRESHOLDS]
         sets = [wanted for wanted in sets if wanted.any()]
-        pairs = [(i, j) for i in range(len(sets)) for j in range(len(sets)) if c.apart or i == j]
-        for most in sorted({min(most, self.horizon) for most in c.visits_per_user}):
+        best = VisitQuery(0, sets[0], visits)  # the last threshold is infinite: there is a set
+        for most in sorted({min(most, self.horizon) for most in VISITS_PER_USER}):
             parts = [paths.first_visits(wanted, most) for wanted in sets]
-            for i, j in pairs:
+            for i, j in np.ndindex(len(sets), len(sets)):
                 expected = parts[i][0] + parts[j][1]
                 signal = users * expected / noise_of(most)
                 score = float(np.log1p(signal**2 / (_DETECT**2 + visits**2)).sum())
-                if best is None or score > 1.02 * best_score:
+                if best_score < 0.0 or score > 1.02 * best_score:
                     best_score = score
                     best = VisitQuery(most, np.stack([sets[i], sets[j]]), expected)
-        assert best is not None  # noqa: S101  (the last threshold is infinite)
         return best
 
 

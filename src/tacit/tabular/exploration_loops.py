@@ -63,12 +63,15 @@ def count_paths(path: Ints, wanted: NDArray[np.bool_], most: int, visits: Floats
 
 
 @compiled
-def best_actions(transitions: Floats, rewards: Floats, ties: Floats, actions: Ints) -> Floats:
+def best_actions(
+    transitions: Floats, rewards: Floats, ties: Floats, fixed: bool, actions: Ints
+) -> Floats:
     """Backward induction: fills ``actions`` (H, S) and returns the values of the first step.
 
     ``transitions`` (L, S, A, S) may lack mass, which is worth nothing; ``rewards`` are (L, S, A),
     of the last L steps, the first of which stands for all before it. No value is larger than the
-    number of steps left. Of equal actions that with the largest of ``ties`` (S, A) is taken.
+    number of steps left. Of equal actions that with the largest of ``ties`` (S, A) is taken; if
+    they are ``fixed``, values are those of the given ones.
     """
     horizon, n_states = actions.shape
     n_actions, first = transitions.shape[2], horizon - transitions.shape[0]
@@ -76,8 +79,10 @@ def best_actions(transitions: Floats, rewards: Floats, ties: Floats, actions: In
     for step in range(horizon - 1, -1, -1):
         at, steps = max(step - first, 0), float(horizon - step)
         for state in range(n_states):
-            best, best_tie = -1.0, -1.0
+            best, best_tie, given = -1.0, -1.0, actions[step, state]
             for action in range(n_actions):
+                if fixed and action != given:
+                    continue
                 q = rewards[at, state, action]
                 for after in range(n_states):
                     q += transitions[at, state, action, after] * value[after]
@@ -89,41 +94,6 @@ def best_actions(transitions: Floats, rewards: Floats, ties: Floats, actions: In
             before[state] = best
         value, before = before, value
     return value
-
-
-@compiled
-def value_of(transitions: Floats, rewards: Floats, actions: Ints) -> Floats:
-    """The values of a policy at the first step, in the world of :func:`best_actions`."""
-    horizon, n_states = actions.shape
-    first = horizon - transitions.shape[0]
-    value, before = np.zeros(n_states), np.zeros(n_states)
-    for step in range(horizon - 1, -1, -1):
-        at, steps = max(step - first, 0), float(horizon - step)
-        for state in range(n_states):
-            action = actions[step, state]
-            q = rewards[at, state, action]
-            for after in range(n_states):
-                q += transitions[at, state, action, after] * value[after]
-            before[state] = min(q, steps)
-        value, before = before, value
-    return value
-
-
-@compiled
-def occupancy(transitions: Floats, start: Floats, actions: Ints, visits: Floats) -> None:
-    """Adds the expected visits of a policy to ``visits`` (L, S, A)."""
-    horizon, n_states = actions.shape
-    first = horizon - transitions.shape[0]
-    here = start.copy()
-    for step in range(horizon):
-        at, after = max(step - first, 0), np.zeros(n_states)
-        for state in range(n_states):
-            if here[state] > 0.0:
-                action = actions[step, state]
-                visits[at, state, action] += here[state]
-                for there in range(n_states):
-                    after[there] += here[state] * transitions[at, state, action, there]
-        here = after
 
 
 @compiled

@@ -9,10 +9,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tacit.privacy.budget import Relation, checked_relation
+from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, Bools, Floats, Ints, Layout, LoopSums, Part
-from tacit.privacy.validation import one_of, positive, whole_number
 from tacit.tabular.policy import followed
 from tacit.tabular.spec import by_row, settle
 
@@ -66,22 +65,18 @@ class FirstVisits(LoopSums):
 
     def __post_init__(self) -> None:
         wanted, policy = np.array(self.wanted, dtype=bool), np.array(self.policy, dtype=np.int64)
-        cells = wanted.shape[-3:]
-        if len(cells) != 3 or policy.ndim != 3 or policy.shape[2] != cells[1]:
+        cells, H = wanted.shape[-3:], policy.shape[1] if policy.ndim == 3 else 0
+        if len(cells) != 3 or policy.shape[2:] != cells[1:2] or cells[0] not in (1, min(2, H), H):
             raise InvalidArgument(
-                f"wanted must be (1 or H, S, A) and policy (M, H, S), got {wanted.shape} and "
+                f"wanted must be (1, 2 or H, S, A) and policy (M, H, S), got {wanted.shape} and "
                 f"{policy.shape}"
             )
         if wanted.ndim > 3 and (self.whole or wanted.shape[:-3] != policy.shape[:1]):
             raise InvalidArgument("wanted must be one set of cells, or one for each component")
-        if cells[0] not in (1, min(2, policy.shape[1]), policy.shape[1]):
-            raise InvalidArgument("wanted must be of all steps or of each of them, or the last")
         if policy.min() < 0 or policy.max() >= cells[2]:
             raise InvalidArgument(f"policy must name actions 0..{cells[2] - 1}")
-        whole_number("most", self.most)
-        for name in ("weight", "paid_weight"):
-            positive(name, getattr(self, name))
-        one_of("norm", self.norm, ("l2", "l1"))
+        if self.most < 1 or not (self.weight > 0 and self.paid_weight > 0):
+            raise InvalidArgument("most and the weights must be > 0")
         settle(self, name="first visits", wanted=wanted, policy=policy)
 
     @property
@@ -145,12 +140,12 @@ class FirstVisits(LoopSums):
 
     def l2(self, relation: Relation) -> float:
         """L2 sensitivity; the class has the proof."""
-        apart = 1.0 if checked_relation(relation) is Relation.ZERO_OUT else math.sqrt(2.0)
+        apart = 1.0 if relation is Relation.ZERO_OUT else math.sqrt(2.0)
         return apart * (1.0 if self.norm == "l2" else self._length / self._sum)
 
     def l1(self, relation: Relation) -> float:
         """L1 sensitivity; the class has the proof."""
-        apart = 1.0 if checked_relation(relation) is Relation.ZERO_OUT else 2.0
+        apart = 1.0 if relation is Relation.ZERO_OUT else 2.0
         return apart * (1.0 if self.norm == "l1" else self._sum / self._length)
 
     def aggregate(self, block: Block) -> Floats:
@@ -177,7 +172,7 @@ class FirstVisits(LoopSums):
         free = self.cells[0] > 1 or self.horizon == 1
         follows = np.zeros(self.cells[1:], dtype=np.int64) if free else None
         states, actions, rewards = read_steps(block, self.horizon, follows)
-        admitted, taken = followed(self, block, (states, actions))
+        admitted, taken = followed(block, (states, actions), self)
         rows = block.users if separate else 1
         sums = {part.name: np.zeros((rows, *part.shape)) for part in self.layout.parts}
         drawn = np.where(admitted, read_codes(block, "components", (block.users,)), 0)

@@ -20,7 +20,7 @@ from scipy.sparse import csr_matrix
 from tacit.data.sizes import Floats, check_bytes, check_size, numbers
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.validation import fitting
-from tacit.tabular.policy import AnyPolicy, MixedPolicy, Policy, check_policy
+from tacit.tabular.policy import AnyPolicy, MixedPolicy, Policy
 from tacit.tabular.spec import (
     TOLERANCE,
     FiniteSpec,
@@ -129,6 +129,23 @@ class FiniteModel:
     def cumulative_rewards(self) -> Floats:
         """(L, S, A, m), the probabilities of rewards and those before them."""
         return cumulative_chances(self.reward_probabilities)
+
+
+def check_policy(model: FiniteModel | SparseModel | FiniteSpec, policy: AnyPolicy) -> None:
+    """Raises unless a policy is one for this world, and chooses only what states allow."""
+    if not isinstance(policy, (Policy, MixedPolicy)):
+        raise InvalidArgument(f"policy must be a tacit Policy, got {type(policy).__name__}")
+    if policy.sizes != (needs := (model.horizon, model.states, model.actions)):
+        raise InvalidArgument(
+            f"policy is for another world: it has (horizon, states, actions) = {policy.sizes}, "
+            f"this world has {needs}"
+        )
+    if model.allowed is None:
+        return
+    for step, state in np.argwhere((policy.table() * ~model.allowed).any(axis=2)).tolist():
+        raise InvalidArgument(
+            f"policy must choose actions that states allow, but not at step {step} in state {state}"
+        )
 
 
 def optimal(model: FiniteModel | SparseModel) -> tuple[Floats, Policy]:

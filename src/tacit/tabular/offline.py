@@ -33,7 +33,8 @@ from tacit.privacy.statistic import Block, Ints
 from tacit.privacy.validation import FilePath, checked_number, instance_of, whole_number
 from tacit.store.store import Store
 from tacit.tabular.algorithm import FiniteAlgorithm
-from tacit.tabular.policy import Policy, check_policy, uniform_policy
+from tacit.tabular.model import check_policy
+from tacit.tabular.policy import Policy, uniform_policy
 from tacit.tabular.return_statistics import (
     ActionCounts,
     Interval,

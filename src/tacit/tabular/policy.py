@@ -7,28 +7,99 @@ weights; it is part of her episode, and protected like the rest of it.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.data.sizes import check_bytes, check_size
-from tacit.privacy.errors import CorruptFile, InvalidArgument
+from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Floats, Ints
 from tacit.privacy.validation import fitting, whole_number
-from tacit.tabular.spec import check_labels, settle
+from tacit.tabular.spec import check_labels, row_of, settle
 
 if TYPE_CHECKING:
     from tacit.data.reading import Labels
     from tacit.privacy.statistic import Block, Bools
-    from tacit.tabular.model import FiniteModel, SparseModel
     from tacit.tabular.spec import FiniteSpec
 
 
+class FinitePolicy:
+    """Base of tables of actions and of mixtures of them."""
+
+    version: int
+    n_actions: Any
+    weights: Any
+    _first: Any  # a table
+    _tables: Any  # of actions or probabilities
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """Horizon, states and actions."""
+        return self.horizon, self.states, self.n_actions
+
+    @property
+    def horizon(self) -> int:
+        """Number of steps."""
+        return int(self._first._tables.shape[0])
+
+    @property
+    def states(self) -> int:
+        """Number of states."""
+        return int(self._first._tables.shape[1])
+
+    @property
+    def is_deterministic(self) -> bool:
+        """Whether it is given by actions rather than by probabilities."""
+        return self._first.actions is not None
+
+    def _with(self, **changed: Any) -> Self:
+        """A copy with fields that were checked already; arrays become read-only."""
+        policy = object.__new__(type(self))
+        settle(policy, **(vars(self) | changed))
+        return policy
+
+    def act(
+        self, step: int, state: int | str, rng: np.random.Generator | None = None, *component: int
+    ) -> int | str:
+        """Action at a step (from 0) in a state, by its label if that is; ``rng`` if stochastic.
+
+        Of a mixed policy, that of the component which was drawn for the episode.
+        """
+        with _checked() as published:
+            action: int | str = self._read(published).act(step, state, rng, *component)
+            return action
+
+    def _read(self, published: Any) -> Any:
+        """The policy as a device reads it."""
+        raise NotImplementedError
+
+    def publish(self, path: str | os.PathLike[str]) -> None:
+        """Writes the public file, atomically, mode 0644; :mod:`tacit.published` reads it too."""
+        from tacit.core.public_file import write_published
+
+        kind, mixed = (
+            "actions" if self.is_deterministic else "probabilities",
+            self._first is not self,
+        )
+        arrays = {"n_actions": np.array(self.n_actions), kind: self._tables}
+        arrays |= {"weights": self.weights} if mixed else {}
+        for name in ("state_labels", "action_labels"):
+            if (labels := getattr(self._first, name)) is not None:
+                arrays[name] = np.array(labels)
+        write_published(path, self.version, arrays, kind="mixed" if mixed else None)
+
+    def __repr__(self) -> str:
+        return (
+            f"<{type(self).__name__} version {self.version}: {self.horizon} steps, "
+            f"{self.states} states, {self.n_actions} actions>"
+        )
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class Policy:
+class Policy(FinitePolicy):
     """Actions, or probabilities of actions, at each step in each state of a finite world.
 
     Made by :meth:`deterministic`, :meth:`stochastic` or :meth:`uniform`. The arrays are copies
@@ -59,18 +130,14 @@ class Policy:
     action_labels: Labels = None
 
     def __post_init__(self) -> None:
-        probabilities = _copied(self.probabilities, "probabilities", np.float64, "iuf")
-        actions = _copied(self.actions, "actions", np.int64, "iu")
-        n_actions = whole_number("n_actions", self.n_actions, least=0)
         version = whole_number("version", self.version, least=0)
-        if n_actions == 0:
-            if probabilities is None:
-                raise InvalidArgument("n_actions must be given, and >= 1, beside actions")
-            n_actions = probabilities.shape[-1] if probabilities.ndim else 0
-        try:
-            _published().check(probabilities, actions, n_actions)
-        except ValueError as error:
-            raise InvalidArgument(str(error)) from None
+        with _checked() as published:
+            probabilities, actions = map(_copied, (self.probabilities, self.actions))
+            n_actions = self.n_actions
+            if probabilities is not None and probabilities.ndim and not n_actions:
+                n_actions = probabilities.shape[-1]
+            n_actions = whole_number("n_actions", n_actions)
+            published.check(probabilities, actions, n_actions)
         arrays = {"probabilities": probabilities, "actions": actions}
         settle(self, **arrays, n_actions=n_actions, version=version)
         check_labels(self, self.states, n_actions)
@@ -79,6 +146,13 @@ class Policy:
     def deterministic(cls, actions: ArrayLike, n_actions: int, version: int = 0) -> Policy:
         """One action per step and state, from an array of shape (horizon, states)."""
         return cls(None, actions, version, n_actions)  # type: ignore[arg-type]
+
+    @classmethod
+    def planned(cls, actions: Ints, spec: FiniteSpec) -> Policy:
+        """The actions (H, S) of a planner, which need no check, with the labels of its spec."""
+        arrays = {"probabilities": None, "actions": np.array(actions), "version": 0}
+        labels = {"state_labels": spec.state_labels, "action_labels": spec.action_labels}
+        return cls._with(object.__new__(cls), **arrays, n_actions=spec.actions, **labels)
 
     @classmethod
     def stochastic(cls, probabilities: ArrayLike, version: int = 0) -> Policy:
@@ -91,34 +165,14 @@ class Policy:
         return cls(table, None, version)
 
     @classmethod
-    def uniform(cls, horizon: int, states: int, actions: int, version: int = 0) -> Policy:
-        """Every action with the same probability, everywhere.
+    def uniform(cls, horizon: int, states: int, actions: int) -> Policy:
+        """Every action with the same probability, everywhere."""
+        from tacit.data.sizes import check_bytes, check_size
 
-        Args:
-            horizon: steps of an episode.
-            states: how many.
-            actions: how many.
-            version: which policy of its agent it is.
-        """
         sizes = {"horizon": horizon, "states": states, "actions": actions}
         shape = tuple(check_size(name, size) for name, size in sizes.items())
         check_bytes("a table of probabilities", shape)
-        return cls(np.full(shape, 1.0 / actions), None, version)
-
-    @property
-    def horizon(self) -> int:
-        """Number of steps."""
-        return int(self._tables.shape[0])
-
-    @property
-    def states(self) -> int:
-        """Number of states."""
-        return int(self._tables.shape[1])
-
-    @property
-    def is_deterministic(self) -> bool:
-        """Whether it is given by actions rather than by probabilities."""
-        return self.actions is not None
+        return cls(np.full(shape, 1.0 / actions), None)
 
     def table(self) -> Floats:
         """The probabilities, (horizon, states, actions), also of a deterministic policy."""
@@ -131,87 +185,37 @@ class Policy:
     def relabelled(self, permutation: Sequence[int]) -> Policy:
         """The same policy where action ``a`` is called ``permutation[a]``."""
         order = np.array(permutation)
-        if self.actions is None:
-            return Policy.stochastic(self.table()[..., np.argsort(order)], self.version)
-        return Policy(None, order[self.actions], self.version, self.n_actions, self.state_labels)
+        if self.actions is not None:
+            return self._with(actions=order[self.actions], action_labels=None)
+        table = self.table()[..., np.argsort(order)]
+        return self._with(probabilities=np.ascontiguousarray(table), action_labels=None)
 
     def labelled(self, states: Sequence[str] | None, actions: Sequence[str] | None) -> Policy:
         """The same policy with names of states and actions."""
-        from tacit.data.reading import checked_labels
-
-        return self._with(
-            state_labels=checked_labels("states", states, self.states),
-            action_labels=checked_labels("actions", actions, self.n_actions),
-        )
+        named: Policy = self._with(state_labels=states, action_labels=actions)
+        check_labels(named, self.states, self.n_actions)
+        return named
 
     def as_version(self, version: int) -> Policy:
         """The same policy by another number."""
-        number = whole_number("version", version, least=0)
-        return self if number == self.version else self._with(version=number)
+        return self if version == self.version else self._with(version=version)
 
-    @overload
-    def act(self, step: int, state: int, rng: np.random.Generator | None = None) -> int: ...
-    @overload
-    def act(self, step: int, state: str, rng: np.random.Generator | None = None) -> int | str: ...
-    def act(self, step: int, state: int | str, rng: np.random.Generator | None = None) -> int | str:
-        """Action at a step (from 0) in a state, by its label if that is; ``rng`` if stochastic."""
-        if isinstance(state, str):
-            from tacit.data.reading import code_of
+    def _read(self, published: Any) -> Any:
+        labels = self.state_labels, self.action_labels
+        tables = self.probabilities, self.actions
+        return published.PublishedPolicy(*tables, self.n_actions, self.version, *labels)
 
-            action = self.act(step, code_of("state", state, self.state_labels), rng)
-            return self.action_labels[action] if self.action_labels else action
-        try:
-            table = self.probabilities if self.actions is None else self.actions
-            return int(_published().choose(table, (step, state), rng))
-        except ValueError as error:
-            raise InvalidArgument(str(error)) from None
-
-    def publish(self, path: str | os.PathLike[str]) -> None:
-        """Writes the public file, atomically, mode 0644; :mod:`tacit.published` reads it too."""
-        from tacit.core.public_file import write_published
-
-        kind = "probabilities" if self.actions is None else "actions"
-        arrays = {"n_actions": np.array(self.n_actions), kind: self._tables}
-        write_published(path, self.version, arrays | self.label_arrays())
-
-    def label_arrays(self) -> dict[str, NDArray[Any]]:
-        """The names of states and actions, as a published file has them."""
-        labels = {"state_labels": self.state_labels, "action_labels": self.action_labels}
-        return {name: np.array(texts) for name, texts in labels.items() if texts is not None}
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Policy:
-        """Reads what :meth:`publish` wrote, executing nothing; a CorruptFile if it is damaged."""
-        stored = _stored(path, "PublishedPolicy")
-        labels = stored.state_labels, stored.action_labels
-        try:
-            tables = stored.probabilities, stored.actions
-            return cls(*tables, stored.version, stored.n_actions, *labels)
-        except ValueError as error:
-            raise CorruptFile(str(error)) from error
-
-    def __repr__(self) -> str:
-        kind = "deterministic" if self.is_deterministic else "stochastic"
-        return (
-            f"<Policy version {self.version}: {kind}, {self.horizon} steps, "
-            f"{self.states} states, {self.n_actions} actions>"
-        )
-
-    def _with(self, **changed: Any) -> Policy:
-        """A copy with fields that were checked already."""
-        policy = object.__new__(Policy)
-        vars(policy).update(vars(self) | changed)
-        return policy
+    @property
+    def _first(self) -> Policy:
+        return self
 
     @property
     def _tables(self) -> NDArray[Any]:
-        table = self.probabilities if self.actions is None else self.actions
-        assert table is not None  # noqa: S101  (checked when it was made)
-        return table
+        return np.asarray(self.probabilities if self.actions is None else self.actions)
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
-class MixedPolicy:
+class MixedPolicy(FinitePolicy):
     """Policies of one world, of which a user draws one and follows it for a whole episode.
 
     Args:
@@ -222,7 +226,7 @@ class MixedPolicy:
     >>> left, right = (Policy.deterministic([[a], [a]], n_actions=2) for a in (0, 1))
     >>> mixed = MixedPolicy([left, right], [0.9, 0.1], version=3)
     >>> component = mixed.draw(np.random.default_rng(0))
-    >>> mixed.act(0, 0, np.random.default_rng(), component)
+    >>> mixed.act(0, 0, None, component)
     0
     """
 
@@ -235,45 +239,25 @@ class MixedPolicy:
         given = tuple(components)
         if not given or not all(isinstance(policy, Policy) for policy in given):
             raise InvalidArgument("components must be tacit Policies, at least one")
-        sizes = {(policy.horizon, policy.states, policy.n_actions) for policy in given}
-        if len(sizes) > 1:
+        if len(sizes := {policy.sizes for policy in given}) > 1:
             raise InvalidArgument(f"components must be of one world, got sizes {sorted(sizes)}")
         if not all(policy.is_deterministic for policy in given):
             given = tuple(Policy(policy.table(), None, version) for policy in given)
-        try:
-            chances = _published().check_mixed(len(given), np.array(weights))
-        except ValueError as error:
-            raise InvalidArgument(str(error)) from None
-        tables = np.stack([p.table() if p.actions is None else p.actions for p in given])
+        with _checked() as published:
+            chances = published.check_mixed(len(given), np.array(weights))
+        tables = np.stack([policy._tables for policy in given])
         settle(self, tables=tables, weights=chances, version=version)
         settle(self, components=tuple(policy.as_version(version) for policy in given))
 
     @property
-    def horizon(self) -> int:
-        """Number of steps."""
-        return self.components[0].horizon
-
-    @property
-    def states(self) -> int:
-        """Number of states."""
-        return self.components[0].states
-
-    @property
     def n_actions(self) -> int:
         """Number of actions."""
-        return self.components[0].n_actions
-
-    @property
-    def is_deterministic(self) -> bool:
-        """Whether all components are."""
-        return self.components[0].is_deterministic
+        return self._first.n_actions
 
     def table(self) -> Floats:
         """The chance of each action, (H, S, A), if nothing is known of the user's earlier steps."""
-        mean: Floats = np.tensordot(
-            self.weights, np.stack([policy.table() for policy in self.components]), axes=1
-        )
-        return mean
+        tables = np.stack([policy.table() for policy in self.components])
+        return np.asarray(np.tensordot(self.weights, tables, axes=1))
 
     def relabelled(self, permutation: Sequence[int]) -> MixedPolicy:
         """The same where action ``a`` is called ``permutation[a]``."""
@@ -289,38 +273,14 @@ class MixedPolicy:
         """The same policy with names of states and actions."""
         return self._with(components=tuple(p.labelled(states, actions) for p in self.components))
 
-    def _with(self, **changed: Any) -> MixedPolicy:
-        """A copy with fields that were checked already."""
-        policy = object.__new__(MixedPolicy)
-        vars(policy).update(vars(self) | changed)
-        return policy
+    def _read(self, published: Any) -> Any:
+        parts = tuple(part._read(published) for part in self.components)
+        return published.PublishedMixed(parts, self.weights, self.version)
 
     def draw(self, rng: np.random.Generator) -> int:
         """The component that a user follows, drawn once, before her first step."""
-        return int(_published().draw(self.weights, rng))
-
-    def act(
-        self,
-        step: int,
-        state: int | str,
-        rng: np.random.Generator | None = None,
-        component: int | None = None,
-    ) -> int | str:
-        """The action of a component; see :meth:`Policy.act`.
-
-        Args:
-            step: from 0.
-            state: its number, or its label.
-            rng: needed by stochastic components alone.
-            component: the one that :meth:`draw` gave for this episode.
-        """
-        if component is None:
-            raise InvalidArgument("component must be given: draw one for each episode")
-        if not 0 <= component < len(self.components):
-            raise InvalidArgument(
-                f"component must be in 0..{len(self.components) - 1}, got {component!r}"
-            )
-        return self.components[component].act(step, state, rng)
+        with _checked() as published:
+            return int(published.draw(self.weights, rng))
 
     def drawn(self, users: int, rng: np.random.Generator) -> Ints:
         """The components of the users of a block, as their devices draw them."""
@@ -328,124 +288,74 @@ class MixedPolicy:
         found = np.searchsorted(np.cumsum(self.weights[possible]), rng.random(users), side="right")
         return np.asarray(possible[np.minimum(found, len(possible) - 1)], dtype=np.int64)
 
-    def split(self, users: int, rng: np.random.Generator) -> Ints:
-        """How many users of a block follow each component: what :meth:`drawn` adds up to."""
-        return np.asarray(rng.multinomial(users, self.weights), dtype=np.int64)
+    @property
+    def _first(self) -> Policy:
+        return self.components[0]
 
-    def publish(self, path: str | os.PathLike[str]) -> None:
-        """Writes the public file, atomically, mode 0644; :mod:`tacit.published` reads it too."""
-        from tacit.core.public_file import write_published
-
-        kind = "actions" if self.is_deterministic else "probabilities"
-        arrays = {"n_actions": np.array(self.n_actions), kind: self.tables, "weights": self.weights}
-        labels = self.components[0].label_arrays()
-        write_published(path, self.version, arrays | labels, kind="mixed")
-
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> MixedPolicy:
-        """Reads what :meth:`publish` wrote, executing nothing; a CorruptFile if it is damaged."""
-        stored = _stored(path, "PublishedMixed")
-        first = stored.components[0]
-        try:
-            parts = [Policy(p.probabilities, p.actions, 0, p.n_actions) for p in stored.components]
-            made = cls(parts, stored.weights, stored.version)
-            return made.labelled(first.state_labels, first.action_labels)
-        except ValueError as error:
-            raise CorruptFile(str(error)) from error
-
-    def __repr__(self) -> str:
-        return (
-            f"<MixedPolicy version {self.version}: {len(self.components)} components, "
-            f"{self.horizon} steps, {self.states} states, {self.n_actions} actions>"
-        )
+    @property
+    def _tables(self) -> NDArray[Any]:
+        return self.tables
 
 
 AnyPolicy = Policy | MixedPolicy
 
 
-def uniform_policy(spec: FiniteSpec, version: int = 0) -> Policy:
+def uniform_policy(spec: FiniteSpec) -> Policy:
     """All actions that a state allows with the same probability."""
     if spec.allowed is None:
-        return Policy.uniform(spec.horizon, spec.states, spec.actions, version)
+        return Policy.uniform(spec.horizon, spec.states, spec.actions)
     rows = spec.allowed / spec.allowed.sum(axis=1, keepdims=True)
-    return Policy.stochastic(np.broadcast_to(rows, (spec.horizon, *rows.shape)), version)
+    return Policy.stochastic(np.broadcast_to(rows, (spec.horizon, *rows.shape)))
 
 
-def check_policy(model: FiniteModel | SparseModel | FiniteSpec, policy: AnyPolicy) -> None:
-    """Raises unless a policy is one for this world, and chooses only what states allow."""
-    if not isinstance(policy, (Policy, MixedPolicy)):
-        raise InvalidArgument(f"policy must be a tacit Policy, got {type(policy).__name__}")
-    has = (policy.horizon, policy.states, policy.n_actions)
-    needs = (model.horizon, model.states, model.actions)
-    if has != needs:
-        raise InvalidArgument(
-            f"policy is for another world: it has (horizon, states, actions) = {has}, "
-            f"this world has {needs}"
-        )
-    allowed = model.allowed
-    if allowed is None:
-        return
-    parts = policy.components if isinstance(policy, MixedPolicy) else (policy,)
-    for part in parts:
-        bad = np.argwhere((part.table() * ~allowed).any(axis=2))
-        if len(bad):
-            step, state = bad[0].tolist()
-            raise InvalidArgument(
-                f"policy must choose actions that states allow, but not at step {step} in state "
-                f"{state}"
-            )
+def occupancy(P: Floats, start: Floats, actions: Ints) -> Floats:
+    """Expected visits (L, S, A) of actions (H, S) in a model (L, S, A, S) of the last L steps."""
+    visits, here, states = np.zeros(P.shape[:3]), start, np.arange(len(start))
+    for h, taken in enumerate(actions):
+        row = row_of(h, len(actions), len(P))
+        visits[row, states, taken] += here
+        here = here @ P[row, states, taken]
+    return visits
 
 
-def followed(statistic: Any, block: Block, steps: tuple[Ints, Ints]) -> tuple[Bools, Ints]:
+def followed(block: Block, steps: tuple[Ints, Ints], statistic: Any) -> tuple[Bools, Ints]:
     """Users who followed the policy and version of a statistic, and their actions.
 
     ``steps`` are states (users, H + 1) and actions (users, H); the result has -1 where an action is
     not the policy's, (H, S), or that of the component, (M, H, S), which the user says that she
-    drew. A user whose component is none did not follow. What is counted of her, and of an action
-    -1, is nothing: that is the rule for whatever an episode may claim.
+    drew. Nothing is counted of a user whose component is none, nor of an action -1.
     """
     from tacit.data.reading import read_codes
 
-    (states, actions), tables = steps, statistic.policy
+    (states, actions), tables = steps, statistic.policy.reshape(-1, *statistic.policy.shape[-2:])
     users, horizon = actions.shape
-    admitted: Bools = read_codes(block, "versions", (users,)) == statistic.version
-    stacked = tables if tables.ndim == 3 else tables[np.newaxis]
+    admitted = read_codes(block, "versions", (users,)) == statistic.version
     drawn = np.zeros(users, dtype=np.int64)
-    if tables.ndim == 3:
+    if statistic.policy.ndim == 3:
         drawn = read_codes(block, "components", (users,))
-        admitted &= (drawn >= 0) & (drawn < len(stacked))
+        admitted &= (drawn >= 0) & (drawn < len(tables))
         drawn = np.where(admitted, drawn, 0)
-    inside = (states[:, :horizon] >= 0) & (states[:, :horizon] < stacked.shape[2])
+    inside = (states[:, :horizon] >= 0) & (states[:, :horizon] < tables.shape[2])
     where = np.where(inside, states[:, :horizon], 0)
-    prescribed = stacked[drawn[:, np.newaxis], np.arange(horizon), where]
+    prescribed = tables[drawn[:, np.newaxis], np.arange(horizon), where]
     return admitted, np.where(inside & (actions == prescribed), actions, -1)
 
 
-def _published() -> Any:
-    """The readers of published policies, which need NumPy alone."""
-    from tacit.core.public_file import published
+@contextmanager
+def _checked() -> Iterator[Any]:
+    """The readers of published policies, which need NumPy alone; their errors become ours."""
+    from tacit import published
 
-    return published()
-
-
-def _stored(path: str | os.PathLike[str], kind: str) -> Any:
-    """The content of a published file, of one kind."""
     try:
-        stored = _published().load(path)
+        yield published
     except ValueError as error:
-        raise CorruptFile(str(error)) from error
-    if type(stored).__name__ != kind:
-        raise CorruptFile(f"{os.fspath(path)!r} holds a policy of another kind")
-    return stored
+        raise InvalidArgument(str(error)) from error
 
 
-def _copied(array: Any, name: str, dtype: type[np.generic], kinds: str) -> NDArray[Any] | None:
-    """A copy of numbers, or ``None``."""
+def _copied(array: Any) -> NDArray[Any] | None:
+    """A copy of numbers, of 64 bits each, or ``None``."""
     if array is None:
         return None
-    given = array if isinstance(array, np.ndarray) else np.asarray(fitting(name, array))
-    if given.dtype.kind not in kinds:
-        raise InvalidArgument(
-            f"{name} must be numbers of dtype {dtype.__name__}, got {given.dtype}"
-        )
-    return np.array(given, dtype=dtype, order="C")
+    given = array if isinstance(array, np.ndarray) else np.asarray(fitting("a table", array))
+    wide = {"f": np.float64, "i": np.int64, "u": np.int64}.get(given.dtype.kind)
+    return np.array(given, dtype=wide, order="C")

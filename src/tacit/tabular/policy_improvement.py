@@ -18,7 +18,7 @@ from scipy.special import softmax
 
 from tacit.core.algorithm import BlockInfo, BlockSizes, Floats, Plan, Progress, Queries, Query
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.sizing import release_noise
+from tacit.privacy.noise import release_noise
 from tacit.privacy.statistic import Bools, Ints
 from tacit.privacy.validation import instance_of
 from tacit.tabular.algorithm import FiniteAlgorithm

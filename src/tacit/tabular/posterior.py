@@ -1,19 +1,15 @@
 """Posterior of ConcurrentPSRL: first visits in units of their noise, and a spike-and-slab model.
 
-A block measures the visits x of a cell with noise. If m are expected of it, the best combination of
-blocks weighs each by m over the variance of its noise. A counter releases running sums, whose noise
-is correlated, but public numbers undo that: a counter with the factor C has noise B z with
-B C = A, A the running sum and z white, so the sums S of its first t releases give
-C A^-1 S = C x + z. Its t-th entry is one more measurement with white noise, of sum_j C_tj x_j
-visits, and if m_j are expected of block j it is weighed by sum_j C_tj m_j. So what many blocks
-visit adds up as in a running sum, and what one of them visits stands out as in a block of its own.
-Released block by block, C is the identity. Without noise counts are counts, with an error as if it
-were one visit.
+If m visits of a cell are expected of a block, the best combination of blocks weighs each by m over
+the variance of its noise. A counter with the factor C has noise B z with B C = A, A the running sum
+and z white, so the sums S of its first t releases give C A^-1 S = C x + z: its t-th entry is one
+more measurement with white noise, of sum_j C_tj x_j visits, weighed by sum_j C_tj m_j. Without
+noise counts are counts, with an error as if it were one visit.
 
-A row of next states is sparse: a few of S states follow a state and an action, and the noise of the
-others would drown them. So every entry is taken to be zero or real, with a chance that its size in
-standard deviations of the noise gives (a spike and a slab), and a row is known by degrees. All of
-it is made from releases, and all of its numbers are counts in standard deviations of their noise.
+A few of S states follow a state and an action, and the noise of the others would drown them. So
+every entry is zero or real, with a chance that its size in standard deviations of the noise gives
+(a spike and a slab), and a row is known by degrees. Constants were chosen on grid(4), deep_sea(8),
+riverswim(8 and 11), random worlds and lakes, with other seeds than those of any table.
 """
 
 from __future__ import annotations
@@ -31,24 +27,23 @@ from scipy.special import ndtr, ndtri
 from tacit.core.algorithm import Floats
 from tacit.privacy.counters.dense import NormalisedSquareRoot, Optimal
 
-# Visits, in noise, that every block is taken to have in a cell.
-_FLOOR = 1.0
-# Weight of first rewards from block to block: at first it is not known how many came there.
-_FADING = 0.8
-ADDED = (
-    *("moves", "paid", "variance"),
-    *("first_paid", "first_variance", "at_risk", "visits_at_risk"),
-)
-"""What adds up over blocks, and over steps where they are alike."""
-_RELEASED = ("transitions", "rewards", "first_paid")
-FACTORS = {kind.kind: kind for kind in (Optimal, NormalisedSquareRoot)}
-"""Counters whose running sums can be told apart again."""
+REWARD_WEIGHT = 0.3  # squared, of rewards against transitions in the statistic
+PAID_WEIGHT = 0.3  # squared, of where the first reward came
+LENT = 30.0  # visits, in noise, that all steps together lend to one of them at most
+_FADING = 0.8  # weight of first rewards from block to block: at first it is unknown how many came
+_SLAB = 1.5  # how improbable a next state is, beyond ln S
+_KNOWN, _SHARPNESS = 3.0, 4.0  # visits, in noise, at which a row is half known, and how suddenly
+_PESSIMISM = 0.5  # rewards are lowered by so many of their deviations
+# What adds up over steps where they are alike.
+_ADDED = ["moves", "paid", "variance", "first_paid", "first_variance", "at_risk", "visits_at_risk"]
+# Counters whose running sums can be told apart again.
+_FACTORS = {kind.kind: kind for kind in (Optimal, NormalisedSquareRoot)}
 
 
 @cache
 def _undoing(kind: str, releases: int) -> tuple[Floats, Floats]:
     """C A^-1 of a counter, and the norms of the rows of B."""
-    factor = FACTORS[kind](releases=releases, mu=1.0).factor
+    factor = _FACTORS[kind](releases=releases, mu=1.0).factor
     C = np.ldexp(factor.whole.astype(np.float64), -factor.places)
     return C - np.pad(C[:, 1:], ((0, 0), (0, 1))), factor.row_norms
 
@@ -81,25 +76,20 @@ class VisitEstimate:
     def added(
         self, parts: Mapping[str, Floats], std: Mapping[str, Any], visits: tuple[Floats, ...]
     ) -> VisitEstimate:
-        """With a release, of a block of which so many ``visits`` are expected.
-
-        They are those that count, users who came at all, and all visits, of each cell.
-        """
+        """With a release; ``visits`` are expected ones that count, users who came, all visits."""
         noise, first_noise = (float(np.max(std[name])) for name in ("transitions", "first_paid"))
-        released = [parts[name] for name in _RELEASED]
+        released = (parts["transitions"], parts["rewards"], parts["first_paid"])
         row = np.concatenate([array.ravel() for array in (*released, *visits)])
         sums = self.sums
         if self.counter[0]:
             undone, norms = _undoing(*self.counter)
-            at = len(sums)
-            if at:
+            if at := len(sums):
                 row[-3 * self.paid.size :] += sums[-1, -3 * self.paid.size :]
             sums = np.vstack([sums, row])
             row = undone[at, : at + 1] @ sums
             noise, first_noise = noise / norms[at], first_noise / norms[at]
         moves = row[: self.moves.size].reshape(self.moves.shape)
-        cells = row[self.moves.size :].reshape(5, *self.paid.shape)
-        paid, first, expected, came, often = cells
+        paid, first, expected, came, often = row[self.moves.size :].reshape(5, *self.paid.shape)
         weight = self._weight(expected, noise)
         new = replace(
             self,
@@ -121,55 +111,28 @@ class VisitEstimate:
         )
 
     def _weight(self, expected: Floats, noise: float) -> Floats:
-        weight: Floats = np.ones(expected.shape)
-        return (expected + _FLOOR * noise) / noise**2 if self.noisy else weight
+        return (expected + noise) / noise**2 if self.noisy else np.ones(expected.shape)
 
     def pooled(self, steps: slice) -> VisitEstimate:
         """The same of a world in which these steps are alike."""
-        sums = {name: getattr(self, name)[steps].sum(axis=0, keepdims=True) for name in ADDED}
+        sums = {name: getattr(self, name)[steps].sum(axis=0, keepdims=True) for name in _ADDED}
         if not self.noisy:
             sums["variance"] = np.ones(sums["variance"].shape)
         return replace(self, counter=("", 0), sums=self.sums[:0], **sums)
 
-    # In standard deviations of the noise.
-
     @property
     def entries(self) -> Floats:
-        """Next states (L, S, A, S)."""
-        entries: Floats = self.moves / _root(self.variance)[..., np.newaxis]
-        return entries
+        """Next states (L, S, A, S), in standard deviations of their noise."""
+        return np.asarray(self.moves / _root(self.variance)[..., np.newaxis])
 
     @property
     def rewards(self) -> Floats:
         """Rewards, in the deviations of next states."""
-        return self.paid / _root(self.variance)
-
-    @property
-    def first_scores(self) -> Floats:
-        """Users paid first in a cell."""
-        return self.first_paid / _root(self.first_variance)
+        return np.asarray(self.paid / _root(self.variance))
 
 
 def _root(variance: Floats) -> Floats:
-    root: Floats = np.sqrt(np.where(variance > 0, variance, 1.0))
-    return root
-
-
-@dataclass(frozen=True)
-class SparseConstants:
-    """Chosen on grid(4), deep_sea(8), riverswim(8 and 11), random worlds and lakes of other seeds.
-
-    And with other seeds of runs than those of any table.
-    """
-
-    reward_weight: float = 0.3  # squared weight of rewards against transitions at the gate
-    slab: float = 1.5  # how improbable a next state is, beyond ln S; less beside what is known
-    occam: float = 1.0  # and more so in a row that has a strong entry already
-    known: float = 3.0  # a row with so many visits, in noise, is known by half
-    sharpness: float = 4.0  # how suddenly it becomes known
-    pessimism: float = 0.5  # rewards are lowered by so many of their deviations
-    lent: float = 30.0  # visits, in noise, that all steps together lend to one of them at most
-    paid_weight: float = 0.3  # squared weight of where the first reward came
+    return np.asarray(np.sqrt(np.where(variance > 0, variance, 1.0)))
 
 
 @dataclass(eq=False)
@@ -177,7 +140,6 @@ class SpikeSlabPosterior:
     """Spike-and-slab posterior of transitions and rewards; :meth:`after` makes another one."""
 
     estimate: VisitEstimate
-    constants: SparseConstants  # of the prior
     last: int  # how many of the steps say something of other steps
     slab: Floats  # (L, S, A, S), the chance of each next state that it is one
     known: Floats  # (L, S, A), how far a row is known, from 0 to 1
@@ -191,22 +153,19 @@ class SpikeSlabPosterior:
     rewards: Floats = field(init=False)  # (L, S, A), cautious means times the same
     reward_mean: Floats = field(init=False)
     reward_std: Floats = field(init=False)
-    paying: Floats = field(init=False)
-    hinted: Floats = field(init=False)
-    hint: Floats = field(init=False)
+    paying: Floats = field(init=False)  # the chance that a cell pays at all
+    hinted: Floats = field(init=False)  # means by first rewards
+    hint: Floats = field(init=False)  # and the chance that these are real
 
     @classmethod
-    def prior(
-        cls, estimate: VisitEstimate, constants: SparseConstants, apart: bool = False
-    ) -> SpikeSlabPosterior:
+    def prior(cls, estimate: VisitEstimate, apart: bool = False) -> SpikeSlabPosterior:
         """Before any release; ``apart`` if what follows the last step is not known."""
-        shape = estimate.paid.shape
-        common = None
+        shape, common = estimate.paid.shape, None
         if shape[0] > 1:
-            common = cls.prior(VisitEstimate.empty((1, *shape[1:]), estimate.noisy), constants)
+            common = cls.prior(VisitEstimate.empty((1, *shape[1:]), estimate.noisy))
         last = shape[0] - 1 if apart and shape[0] > 1 else shape[0]
         cells = np.zeros(shape), np.zeros(shape)
-        first = cls(estimate, constants, last, np.zeros(estimate.moves.shape), *cells, 0.5, common)
+        first = cls(estimate, last, np.zeros(estimate.moves.shape), *cells, 0.5, common)
         first._see()
         return first
 
@@ -218,14 +177,11 @@ class SpikeSlabPosterior:
         return new
 
     def _see(self) -> None:
-        self._see_moves()
-        self._see_rewards()
-
-    def _see_moves(self) -> None:
-        """Posterior of next states, beside what was known of them."""
-        self.entries, self.paid = self.estimate.entries, self.estimate.rewards
+        """Posterior of next states and rewards, beside what was known of them."""
+        estimate = self.estimate
+        self.entries, self.paid = estimate.entries, estimate.rewards
         if self.common is not None:
-            self.common = self.common.after(self.estimate.pooled(slice(self.last)))
+            self.common = self.common.after(estimate.pooled(slice(self.last)))
             self._borrow(self.common)
         entries = self.entries
         self.slab = self._real(entries)
@@ -233,6 +189,7 @@ class SpikeSlabPosterior:
         self.visits = positive.sum(axis=-1)
         self.known = 1.0 - self.unknown(self.visits)
         self.transitions = positive * _per_visit(self.known, self.visits)
+        self._see_rewards()
 
     def _borrow(self, common: SpikeSlabPosterior) -> None:
         """Adds to every step visits of a world in which all steps are the same.
@@ -249,7 +206,7 @@ class SpikeSlabPosterior:
         seen[self.last :] = False
         excess = (apart - (rows.shape[-1] - 1.0))[seen].sum()
         differ = max(float(excess), 0.0) / max(float((visits[seen] ** 2).sum()), 1.0)
-        lent = np.minimum(self.constants.lent, 1.0 / np.maximum(differ * visits, 1e-9))
+        lent = np.minimum(LENT, 1.0 / np.maximum(differ * visits, 1e-9))
         lent = np.minimum(lent, common.visits) * common.known
         if self.last == 1:
             lent[0] = 0.0  # it is the common one
@@ -258,8 +215,8 @@ class SpikeSlabPosterior:
 
     def _real(self, entries: Floats) -> Floats:
         """The chance of every next state that it is one."""
-        c, S = self.constants, entries.shape[-1]
-        against = np.full(entries.shape, math.log(S) + c.slab)
+        S = entries.shape[-1]
+        against = np.full(entries.shape, math.log(S) + _SLAB)
         if self.slab.any():
             # Where one action leads, others may: worlds have neighbourhoods.
             beside = (self.slab * self.known[..., np.newaxis])[: self.last].max(axis=(0, 2))
@@ -267,31 +224,27 @@ class SpikeSlabPosterior:
             np.fill_diagonal(beside, 1.0)
             against -= beside[:, np.newaxis, :] * max(0.0, math.log(S) - 1.0)
         strongest = np.maximum(entries.max(axis=-1, keepdims=True), 1e-9)
-        against += c.occam * np.maximum(0.0, np.log(strongest / 2.5))
+        # Less so in a row that has a strong entry already.
+        against += np.maximum(0.0, np.log(strongest / 2.5))
         chance = 1.0 / (1.0 + np.exp(np.minimum(50.0, against - entries**2 / 2.0)))
         return np.where(entries > 0, chance, 0.0)
 
     def unknown(self, visits: Floats) -> Floats:
         """How far rows with so many visits are unknown, from 1 to 0."""
-        c = self.constants
-        share: Floats = 1.0 / (1.0 + (visits / c.known) ** c.sharpness)
-        return share
+        return np.asarray(1.0 / (1.0 + (visits / _KNOWN) ** _SHARPNESS))
 
     def whole_rows(self) -> Floats:
         """Rows that sum to 1: who goes where nothing is known may be anywhere."""
-        rows: Floats = (
-            self.transitions + ((1.0 - self.known) / self.slab.shape[-1])[..., np.newaxis]
-        )
-        return rows
+        unknown = (1.0 - self.known) / self.slab.shape[-1]
+        return np.asarray(self.transitions + unknown[..., np.newaxis])
 
     # Rewards.
 
     def _see_rewards(self) -> None:
         """Rewards of a cell are 0, or have a mean somewhere in (0, 1): with which chance, where."""
-        c = self.constants
         visits = np.maximum(self.visits, 0.5)
         self.reward_mean = mean = self.paid / visits
-        self.reward_std = spread = 1.0 / math.sqrt(c.reward_weight) / visits
+        self.reward_std = spread = 1.0 / math.sqrt(REWARD_WEIGHT) / visits
         known, paid = self.known, self.cautious * self.known
         self.paying_rate = rate = float((1.0 + paid.sum()) / (2.0 + known.sum()))
         # Other actions of a state tell most.
@@ -303,7 +256,7 @@ class SpikeSlabPosterior:
         both = np.maximum(prior * something + (1.0 - prior) * nothing, 1e-300)
         self.paying = np.where(mean / spread > 8.0, 1.0, prior * something / both)
         self.hinted, self.hint = self._first_rewards(np.clip(mean + 2.0 * spread, 0.0, 1.0))
-        low = np.clip(mean - c.pessimism * spread, 0.0, 1.0)
+        low = np.clip(mean - _PESSIMISM * spread, 0.0, 1.0)
         self.cautious = np.where(mean > 0, self.paying * low, 0.0)
         hinted = (1.0 - self.paying) * self.hint * self.hinted
         self.cautious = np.minimum(self.cautious + hinted, 1.0)
@@ -315,7 +268,8 @@ class SpikeSlabPosterior:
         Who comes v times is paid with 1 - exp(-r v). What visits themselves say of rewards counts
         for or against it.
         """
-        estimate, score = self.estimate, self.estimate.first_scores
+        estimate = self.estimate
+        score = estimate.first_paid / _root(estimate.first_variance)
         share = np.clip(estimate.first_paid / np.maximum(estimate.at_risk, 1e-12), 0.0, 1.0 - 1e-9)
         often = np.maximum(estimate.visits_at_risk / np.maximum(estimate.at_risk, 1e-12), 1.0)
         means: Floats = np.minimum(-np.log1p(-share) / often, most)
@@ -359,5 +313,4 @@ class SpikeSlabPosterior:
 
 
 def _per_visit(known: Floats, visits: Floats) -> Floats:
-    share: Floats = (known / np.maximum(visits, 1e-9))[..., np.newaxis]
-    return share
+    return np.asarray((known / np.maximum(visits, 1e-9))[..., np.newaxis])

@@ -20,8 +20,14 @@ from tacit.data.episodes import Episodes
 from tacit.data.sizes import Floats, check_bytes, check_users
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, StreamedBlock
-from tacit.tabular.model import FiniteModel, SparseModel, conditional_chances, cumulative_chances
-from tacit.tabular.policy import AnyPolicy, MixedPolicy, Policy, check_policy
+from tacit.tabular.model import (
+    FiniteModel,
+    SparseModel,
+    check_policy,
+    conditional_chances,
+    cumulative_chances,
+)
+from tacit.tabular.policy import AnyPolicy, MixedPolicy, Policy
 
 Ints = NDArray[np.int64]
 # In place of the table that a policy does not have. Read-only as policies are, so that loops are
@@ -75,7 +81,7 @@ def _counts(
     from tacit.tabular.simulate_loops import sum_rewards
 
     if isinstance(policy, MixedPolicy):
-        split = policy.split(check_users(users), rng)
+        split = rng.multinomial(check_users(users), policy.weights)
         # With no users at all the first component has the zeros.
         some = np.flatnonzero(split) if users else [0]
         parts = [_counts(model, policy.components[m], split[m], rng, pooled) for m in some]

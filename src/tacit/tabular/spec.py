@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.data.sizes import Floats, check_size
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.validation import fitting, flag, positive
+from tacit.privacy.statistic import Floats
+from tacit.privacy.validation import fitting, flag, positive, whole_number
 
 if TYPE_CHECKING:
     from tacit.data.reading import Labels
@@ -59,7 +59,7 @@ class FiniteSpec:
 
     def __post_init__(self) -> None:
         for name in ("states", "actions", "horizon"):
-            settle(self, **{name: check_size(name, getattr(self, name))})
+            settle(self, **{name: whole_number(name, getattr(self, name), most=10**12)})
         for name in ("stationary", "last_state"):
             settle(self, **{name: flag(name, getattr(self, name))})
         settle(self, reward_values=tuple(check_reward_values(self.reward_values).tolist()))
@@ -67,7 +67,7 @@ class FiniteSpec:
             start = check_distributions("start", self.start, (self.states,))
             settle(self, start=tuple(start.tolist()))
         if self.admissible is not None:
-            settle(self, admissible=check_admissible(self.admissible, self.states, self.actions))
+            settle(self, admissible=_admissible(self.admissible, self.states, self.actions))
         if self.largest_return is not None:
             settle(self, largest_return=positive("largest_return", self.largest_return))
         check_labels(self, self.states, self.actions)
@@ -75,12 +75,7 @@ class FiniteSpec:
     @classmethod
     def named(cls, states: Sequence[str], actions: Sequence[str], **rest: Any) -> Self:
         """A spec whose states and actions have names; logs and policies then have them too."""
-        from tacit.data.reading import checked_labels
-
-        labels: dict[str, Any] = {
-            "state_labels": checked_labels("states", states),
-            "action_labels": checked_labels("actions", actions),
-        }
+        labels: dict[str, Any] = {"state_labels": states, "action_labels": actions}
         return cls(states=len(states), actions=len(actions), **labels, **rest)
 
     @cached_property
@@ -93,6 +88,12 @@ class FiniteSpec:
             table[state, list(actions)] = True
         table.setflags(write=False)
         return table
+
+    @property
+    def first_states(self) -> Floats:
+        """The distribution of the first state, (S,); uniform if it is not known."""
+        S = self.states
+        return np.full(S, 1.0 / S) if self.start is None else np.array(self.start)
 
     def rows(self, stationary: bool) -> int:
         """L: steps that are told apart, of which the first stands for all before the others."""
@@ -136,22 +137,23 @@ def check_labels(made: Any, states: int, actions: int) -> None:
             settle(made, **{name: checked_labels(name, labels, size)})
 
 
-def check_admissible(values: Any, states: int, actions: int) -> tuple[tuple[int, ...], ...]:
+def _admissible(values: Any, states: int, actions: int) -> tuple[tuple[int, ...], ...]:
     """The actions that each state allows, at least one, in order."""
     try:
-        rows = tuple(tuple(int(action) for action in row) for row in values)
+        rows = tuple(tuple(sorted(int(action) for action in row)) for row in values)
     except (TypeError, ValueError, OverflowError):
-        raise InvalidArgument("admissible must have a list of actions for each state") from None
-    if len(rows) != states:
-        raise InvalidArgument(f"admissible must have a list for each of {states} states")
-    for state, row in enumerate(rows):
-        good = row and len(set(row)) == len(row) and min(row) >= 0 and max(row) < actions
-        if not good:
+        rows = ()
+    for row in rows or [()]:
+        if (
+            len(rows) != states
+            or not {*row} <= {*range(actions)}
+            or not 0 < len({*row}) == len(row)
+        ):
             raise InvalidArgument(
-                f"admissible must name different actions 0..{actions - 1}, at least one, for every "
-                f"state, but for state {state} it is {row[:20]}"
+                f"admissible must have, for each of {states} states, different actions "
+                f"0..{actions - 1}, at least one"
             )
-    return tuple(tuple(sorted(row)) for row in rows)
+    return rows
 
 
 def check_reward_values(values: ArrayLike) -> Floats:
@@ -176,15 +178,14 @@ def check_distributions(name: str, values: ArrayLike, shape: tuple[int, ...]) ->
     sums = array.sum(axis=-1, dtype=np.float64)
     # A row with a NaN fails the comparison of its sum.
     good = (array.min(axis=-1) >= 0) & (np.abs(sums - 1.0) <= TOLERANCE)
-    if not good.all():
-        index = tuple(np.argwhere(~good)[0].tolist()) if good.ndim else ()
-        axes = ("step", "state", "action")
-        where = ", ".join(f"{axis} {i}" for axis, i in zip(axes, index, strict=False))
-        row, place = array[index], f"{name} at {where}" if index else name
-        wrong = f" with sum 1, but the sum is {float(sums[index])}"
-        if (row < 0).any():
-            wrong = f", but entry {int((row < 0).argmax())} is {float(row[row < 0][0])}"
-        raise InvalidArgument(f"{place} must be probabilities{wrong}")
+    for index in np.argwhere(~good).tolist():
+        axes = zip(("step", "state", "action"), index, strict=False)
+        where = ", ".join(f"{axis} {i}" for axis, i in axes)
+        row = array[tuple(index)]
+        raise InvalidArgument(
+            f"{name}{f' at {where}' if where else ''} must be probabilities with sum 1, but the "
+            f"sum is {row.sum()} and the smallest entry {row.min()}"
+        )
     # Samplers take rows for granted that lie one behind the other.
     result: Floats = np.divide(array, sums[..., np.newaxis], order="C")
     return result

@@ -9,7 +9,7 @@ from typing import Any
 
 from tacit.core.algorithm import BlockInfo, BlockSizes, Plan, Progress, S
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.sizing import users_above_noise
+from tacit.privacy.noise import users_above_noise
 from tacit.privacy.validation import flag, positive
 from tacit.tabular.algorithm import FiniteAlgorithm, OptimismOptions
 

@@ -11,46 +11,34 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tacit.core.algorithm import BlockInfo, BlockSizes, Floats, Plan, Progress
-from tacit.data.sizes import check_bytes
-from tacit.privacy.sizing import users_above_noise
-from tacit.privacy.validation import flag, instance_of
-from tacit.tabular.algorithm import FiniteAlgorithm, OptimismOptions
+from tacit.privacy.noise import users_above_noise
+from tacit.privacy.validation import flag
+from tacit.tabular.algorithm import CountingAlgorithm, OptimismOptions
 from tacit.tabular.count_estimate import CountEstimate, conserved
-from tacit.tabular.policy import MixedPolicy, Policy
-from tacit.tabular.spec import FiniteSpec, row_of
+from tacit.tabular.policy import MixedPolicy, Policy, occupancy
 from tacit.tabular.visits import VisitCounts
 
 if TYPE_CHECKING:
-    from tacit.core.problem import Problem
     from tacit.privacy.curator import Release
     from tacit.tabular.count_loops import TransitionModel
 
-# Counts have a cap, which needs users one by one, while blocks are at most so many times as large
-# as the smallest that knows anything. By then the cap has done its work.
-_CAPPED_UP_TO = 8
-_ONE_BY_ONE = 1 << 20
-
-
-@dataclass(frozen=True)
-class UCBVIConstants:
-    """Constants of the practical bonus, chosen on riverswim(6, 20) and four small random worlds."""
-
-    sampling: float = 0.25  # scale of the whole bonus
-    privacy: float = 1.0  # scale of the part of it that is due to privacy noise
-    range_term: float = 0.1  # scale of the term in (steps left) / n
-    lowering: float = 1.0  # counts are lowered by this many standard deviations of their noise
-    known: float = 0.5  # a cell is known once its count exceeds this many standard deviations
-    known_unmasked: float = 2.0  # the same where counts are not masked by the policy
-    growth: float = 1.15  # users served grow by at most this factor from block to block,
-    blocks_per_cell: float = 1.8  # and by at most 1 + this / (states actions), but for 1.02
-    first: float = 40.0  # users of the first block, in standard deviations of a count's noise
-    reward_weight: float = 0.2  # squared weight of rewards against transitions in the statistic
-    cap: int = 2  # how many of a user's steps in a cell count, when pooled over steps
+# Constants were chosen on riverswim(6, 20) and four small random worlds.
+SAMPLING = 0.25  # scale of the bonus
+RANGE_TERM = 0.1  # scale of the term in (steps left) / n
+KNOWN = 0.5  # a cell is known once its count exceeds so many standard deviations of its noise;
+KNOWN_UNMASKED = 2.0  # the same where counts are not masked by the policy
+GROWTH = 1.15  # users served grow by at most this factor from block to block,
+BLOCKS_PER_CELL = 1.8  # and by at most 1 + this / (states actions), but for 1.02
+FIRST = 40.0  # users of the first block, in standard deviations of a count's noise
+REWARD_WEIGHT = 0.2  # squared, of rewards against transitions in the statistic
+CAP = 2  # how many of a user's steps in a cell count, when pooled over steps; this needs users one
+CAPPED_UP_TO = 8  # by one, in blocks of up to so many times the smallest that knows anything,
+_ONE_BY_ONE = 1 << 20  # and no larger than this
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,17 +47,14 @@ class UCBVIOptions(OptimismOptions):
 
     Attributes:
         stationary: one model for all steps (the world's own by default), or one per step.
-        constants: the practical bonus's constants.
     """
 
     stationary: bool | None = None
-    constants: UCBVIConstants = UCBVIConstants()
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.stationary is not None:
-            object.__setattr__(self, "stationary", flag("stationary", self.stationary))
-        instance_of("constants", self.constants, UCBVIConstants)
+            flag("stationary", self.stationary)
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +66,7 @@ class ServedPolicy:
     table: Floats | None = None
 
 
-class UCBVI(FiniteAlgorithm[CountEstimate]):
+class UCBVI(CountingAlgorithm[CountEstimate]):
     """Optimistic value iteration.
 
     Idea: keep noisy counts of what happened, estimate transitions and rewards, add a bonus for
@@ -96,17 +81,8 @@ class UCBVI(FiniteAlgorithm[CountEstimate]):
 
     name = "ucbvi"
     max_age = 64
-    spec: FiniteSpec
     options: UCBVIOptions
     Options = UCBVIOptions
-
-    def __init__(self, problem: Problem, options: UCBVIOptions) -> None:
-        instance_of("spec", problem.spec, FiniteSpec)
-        spec: FiniteSpec = problem.spec
-        self.stationary = spec.stationary if options.stationary is None else options.stationary
-        self.shape = (spec.rows(self.stationary), spec.states, spec.actions)
-        check_bytes("counts of a tabular agent", (*self.shape, spec.states))
-        super().__init__(problem, options)
 
     # State: the weighted sum of all counts.
 
@@ -124,15 +100,13 @@ class UCBVI(FiniteAlgorithm[CountEstimate]):
         policy, actions = plan.policy if self.on_policy(plan) else None, None
         if policy is not None:
             actions = policy.tables if isinstance(policy, MixedPolicy) else policy.actions
-        weight = math.sqrt(self.options.constants.reward_weight)
         return VisitCounts(
             self.spec.states,
             self.spec.actions,
             self.spec.horizon,
             pooled=self.stationary,
             cap=cap,
-            # Bits cost the same whatever they weigh.
-            weight=1.0 if self.privacy.reports_bits else weight,
+            weight=self._reward_weight,
             policy=actions,
             version=0 if policy is None else policy.version,
             apart=not self.spec.last_state,
@@ -192,44 +166,35 @@ class UCBVI(FiniteAlgorithm[CountEstimate]):
         """
         from tacit.tabular.count_loops import TransitionModel, project
 
-        counts, constants, S = state.counts(), self.options.constants, self.spec.states
+        counts, S = state.counts(), self.spec.states
         n = counts.transitions.sum(axis=-1)
         spread = counts.noise * math.sqrt(S)
         # Where the policy cannot tell which cells are empty, noise alone must not pass for visits.
-        threshold = constants.known if along else constants.known_unmasked
-        known = counts.reached & (n > threshold * spread)
+        known = counts.reached & (n > (KNOWN if along else KNOWN_UNMASKED) * spread)
         P = np.empty_like(counts.transitions)
         project(counts.transitions.reshape(-1, S), known.reshape(-1), P.reshape(-1, S))
         r = np.where(known, np.clip(counts.rewards / np.where(known, n, 1.0), 0.0, 1.0), 0.0)
-        lowered = np.maximum(n - constants.lowering * spread, 1e-3)
-        return TransitionModel(P, r, lowered, known, counts.noise, counts.reward_noise)
+        return TransitionModel(
+            P, r, np.maximum(n - spread, 1e-3), known, counts.noise, counts.reward_noise
+        )
 
     def value_iteration(
         self, model: TransitionModel, rng: np.random.Generator
     ) -> tuple[Floats, Floats, Policy, Policy]:
         """Optimistic values Q and bonuses b, (H, S, A), with the optimistic and greedy policies."""
-        from tacit.tabular.count_loops import BonusScale, optimistic_value_iteration
+        from tacit.tabular.count_loops import optimistic_value_iteration
 
-        c, scale = self.options.constants, self.options.scale
-        H, S, A = self.spec.horizon, self.spec.states, self.spec.actions
-        sampling = scale * c.sampling * math.sqrt(2.0 * math.log(model.n.size / 0.05))
-        width = BonusScale(sampling, c.privacy, scale * c.range_term)
-        Q, b, *tables = optimistic_value_iteration(model, width, rng.random((H, S, A)))
-        optimistic, greedy = (self.named(Policy.deterministic(table, A)) for table in tables)
-        return Q, b, optimistic, greedy
+        scale, shape = self.options.scale, (self.spec.horizon, *model.n.shape[1:])
+        sampling = scale * SAMPLING * math.sqrt(2.0 * math.log(model.n.size / 0.05))
+        given = model, sampling, scale * RANGE_TERM, rng.random(shape)
+        Q, b, optimistic, greedy = optimistic_value_iteration(*given)
+        return Q, b, self.deterministic(optimistic), self.deterministic(greedy)
 
     def expected_visits(self, model: TransitionModel, policy: Policy) -> Floats | None:
         """The policy's occupancy (L, S, A) in its own model, by which its counts are weighed."""
-        if (actions := policy.actions) is None:
+        if policy.actions is None:
             return None
-        P, S = model.P, self.spec.states
-        here = np.full(S, 1.0 / S) if self.spec.start is None else np.array(self.spec.start)
-        expected, everywhere = np.zeros(P.shape[:3]), np.arange(S)
-        for h in range(self.spec.horizon):
-            row = row_of(h, self.spec.horizon, len(P))
-            expected[row, everywhere, actions[h]] += here
-            here = here @ P[row, everywhere, actions[h]]
-        return expected
+        return occupancy(model.P, self.spec.first_states, policy.actions)
 
     # Blocks.
 
@@ -257,16 +222,16 @@ class UCBVI(FiniteAlgorithm[CountEstimate]):
         if not self.stationary or not self.privacy.private:
             return None
         largest = self.schedule.blocks[min(at.releases, self.schedule.releases - 1)]
-        if largest > min(_CAPPED_UP_TO * self._smallest_block, _ONE_BY_ONE):
+        if largest > min(CAPPED_UP_TO * self._smallest_block, _ONE_BY_ONE):
             return None
-        return min(self.options.constants.cap, self.spec.horizon)
+        return min(CAP, self.spec.horizon)
 
-    def data_format(self, at: Progress) -> Literal["episodes", "counts", "pooled"]:
+    def data_format(self, at: Progress) -> str:
         """Episodes where users are counted one by one, or rewards rounded to bits; else sums."""
         fractions = not set(self.spec.reward_values) <= {0.0, 1.0}
         if self.cap(at) is not None or (self.privacy.reports_bits and fractions):
             return "episodes"
-        return "pooled" if self.stationary and self.spec.last_state else "counts"
+        return self.sums_format
 
     @property
     def why(self) -> str:
@@ -276,14 +241,18 @@ class UCBVI(FiniteAlgorithm[CountEstimate]):
 
     def _block_sizes(self) -> BlockSizes:
         # What one block shows decides where the next one looks, so more cells need more blocks.
-        cells, constants = self.spec.states * self.spec.actions, self.options.constants
-        growth = min(constants.growth, max(1.02, 1.0 + constants.blocks_per_cell / cells))
+        cells = self.spec.states * self.spec.actions
+        growth = min(GROWTH, max(1.02, 1.0 + BLOCKS_PER_CELL / cells))
         return BlockSizes(first=self._smallest_block, growth=growth)
+
+    @cached_property
+    def _reward_weight(self) -> float:
+        """Bits cost the same whatever they weigh."""
+        return 1.0 if self.privacy.reports_bits else math.sqrt(REWARD_WEIGHT)
 
     @cached_property
     def _smallest_block(self) -> int:
         """Users that a block needs to stand out of its noise, by the noise of one count."""
-        constants = self.options.constants
-        cap = min(constants.cap, self.spec.horizon) if self.stationary else None
+        cap = min(CAP, self.spec.horizon) if self.stationary else None
         first = Plan(self.first_policy(self.problem.rng()), None)
-        return users_above_noise(self._counts(cap, first), self.privacy, constants.first)
+        return users_above_noise(self._counts(cap, first), self.privacy, FIRST)

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.privacy.budget import Relation, checked_relation
+from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, Bools, Floats, Ints, Layout, LoopSums, Part
-from tacit.privacy.validation import positive
 from tacit.tabular.policy import followed
 from tacit.tabular.spec import by_row, row_of, settle
 
@@ -66,11 +65,10 @@ class VisitCounts(LoopSums):
 
     def __post_init__(self) -> None:
         sizes = (self.states, self.actions, self.horizon)
-        if min(sizes) < 1:
-            raise InvalidArgument(f"states, actions and horizon must be >= 1, got {sizes}")
+        if min(sizes) < 1 or not 0 < self.weight < math.inf:
+            raise InvalidArgument(f"sizes and weight must be > 0, got {sizes}, {self.weight}")
         if self.cap is not None and (not self.pooled or self.cap < 1):
             raise InvalidArgument(f"cap must be >= 1 and goes with pooled, got {self.cap!r}")
-        positive("weight", self.weight)
         if self.policy is not None:
             table = np.array(self.policy, dtype=np.int64)
             if table.shape[-2:] != (self.horizon, self.states) or table.ndim not in (2, 3):
@@ -131,7 +129,7 @@ class VisitCounts(LoopSums):
 
     def _apart(self, relation: Relation, power: int) -> float:
         extra, once = self.weight**power, self._most(1, power)
-        if checked_relation(relation) is Relation.ZERO_OUT:
+        if relation is Relation.ZERO_OUT:
             return (1.0 + extra) * once
         return 2.0 * once + extra * self._most(2, power)
 
@@ -210,7 +208,7 @@ class VisitCounts(LoopSums):
         states, taken, rewards = read_steps(block, H, follows)
         admitted = np.ones(users, dtype=bool)
         if self.policy is not None:
-            admitted, taken = followed(self, block, (states, taken))
+            admitted, taken = followed(block, (states, taken), self)
         rows = users if separate else 1
         sums = {part.name: np.zeros((rows, *part.shape)) for part in self.layout.parts}
         steps, cap = (states, taken, rewards, admitted), H if self.cap is None else self.cap

@@ -43,7 +43,7 @@ from tacit.testing.check_statistic import check_statistic
 from tacit.testing.mechanisms import EmpiricalAudit, audit_samples
 from tacit.testing.recording import RecordingCurator, digest_of
 from tacit.testing.release_noise import Flips, Measured, Tally, measured, noise_failures
-from tacit.testing.sample_users import Sample, mixed, raw_block, sampler_of, with_row
+from tacit.testing.sample_users import raw_block, sampler_of, with_row
 
 Unit: TypeAlias = Literal["mu", "epsilon"]
 
@@ -71,7 +71,6 @@ def audit_agent(
     seed: int = 0,
     behaviour: bool = True,
     rounds: int = 80,
-    sample: Sample | None = None,
     progress: bool = True,
 ) -> AgentAudit:
     """Audits an agent on simulated users; see the module.
@@ -85,7 +84,6 @@ def audit_agent(
         seed: of the users and the attack.
         behaviour: whether to make the checks of :func:`tacit.check_agent` as well.
         rounds: of the search for the farthest pair.
-        sample: makes users for the attack, beside those made from the world's own.
         progress: whether to show a progress bar, on standard error.
 
     Raises:
@@ -93,14 +91,13 @@ def audit_agent(
     """
     if runs < _FEWEST_RUNS:
         raise InvalidArgument(f"runs must be at least {_FEWEST_RUNS}, got {runs!r}")
-    auditor = _AgentAuditor(make_agent, world, users, seed, rounds, sample)
+    auditor = _AgentAuditor(make_agent, world, users, seed, rounds)
     if behaviour:
         require_releases(auditor.make(), auditor.releases)
     # The first block, whose users are in most releases of a counter, and a later one.
     blocks = sorted({0, auditor.releases // 2} & set(range(auditor.releases)))
     units = len(blocks) * 2 * runs + 12 * behaviour * (runs // 10)
     transcripts, outcomes, broken = list[Transcript](), list[Outcome](), list[str]()
-    same: dict[str, Any] = {"users": users, "seed": seed, "sample": sample}
     with progress_bar(f"auditing {auditor.name}", units, progress) as advance:
         statistics, pairs = auditor.attack(blocks)
         if auditor.elsewhere():
@@ -110,7 +107,9 @@ def audit_agent(
                 transcripts.append(auditor.transcript(block, pair, runs, advance))
             except Exception as error:
                 broken.append(f"block {block}: {type(error).__name__}: {error}")
-        for outcome in agent_outcomes(make_agent, world, **same) if behaviour else ():
+        for outcome in (
+            agent_outcomes(make_agent, world, users=users, seed=seed) if behaviour else ()
+        ):
             outcomes.append(outcome)
             advance(runs // 10)
     return AgentAudit(
@@ -136,7 +135,6 @@ class _AgentAuditor:
     users: int
     seed: int
     rounds: int = 80
-    sample: Sample | None = None
 
     def __post_init__(self) -> None:
         self._flips: Flips | None = None
@@ -235,7 +233,7 @@ class _AgentAuditor:
 
     def _attack(self, statistic: Statistic, block: int) -> tuple[Attacked, Block]:
         norm, relation = self.norm, self.privacy.relation
-        sample = mixed(self.sample, sampler_of(self.blocks[block], self.policies[block]))
+        sample = sampler_of(self.blocks[block], self.policies[block])
         name, declared = statistic.name, statistic.sensitivity(relation, norm)
         try:
             found = check_statistic(

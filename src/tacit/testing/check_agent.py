@@ -17,14 +17,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias
 from unittest import mock
 
 import numpy as np
 from sqlalchemy import func, select
 
-from tacit.core.world import Form, World
-from tacit.privacy.budget import Budget, Guarantee
+from tacit.core.world import World
+from tacit.privacy.budget import Budget
 from tacit.privacy.curator import Stream
 from tacit.privacy.errors import CheckFailed, HorizonExceeded, InvalidArgument, require
 from tacit.privacy.local import noise_scale, report
@@ -46,11 +46,9 @@ from tacit.testing.release_noise import (
     not_drawn,
 )
 from tacit.testing.sample_users import (
-    Sample,
     block_of_strangers,
     hostile_blocks,
     joined,
-    mixed,
     of_version,
     sampler_of,
     with_ids,
@@ -113,12 +111,10 @@ def check_agent(
     *,
     users: int = 1000,
     seed: int = 0,
-    sample: Sample | None = None,
 ) -> AgentReport:
     """Checks everything an agent promises.
 
-    * protocol: attributes and their types; all declared users are served, releases and versions
-      count up, and the agent runs on the form of data it asks for.
+    * protocol: all declared users are served, and releases and versions count up.
     * sensitivity: statistics are attacked by :func:`tacit.check_statistic`.
     * budget: each user is in one block, no block spends more than an episode may, the ledger
       says what was spent, the guarantee is the declared budget; of users who return no more
@@ -145,14 +141,12 @@ def check_agent(
         world: a small world. The check makes a few hundred short runs.
         users: how many users the agents are declared for; three releases are needed at least.
         seed: of the simulated users.
-        sample: makes hostile users for the attack on statistics; see
-            :func:`tacit.check_statistic`. Made from the world's own users by default.
 
     Raises:
         CheckFailed: the message begins with the check's name.
     """
     with tempfile.TemporaryDirectory() as folder:
-        trial = Trial(make_agent, world, Path(folder), users, seed, sample)
+        trial = Trial(make_agent, world, Path(folder), users, seed)
         outcomes = []
         for outcome in _outcomes(trial):
             if outcome.failure is not None:
@@ -223,23 +217,8 @@ def _failure(name: str, check: Callable[[Trial], object], trial: Trial) -> Check
 
 
 def check_protocol(trial: Trial) -> None:
-    """Attributes, types, order; the loop serves all users."""
-    agent = trial.make()
-    kinds: dict[str, Any] = {
-        "users": int,
-        "block_users": int,
-        "releases": int,
-        "guarantee": Guarantee if trial.privacy.private else type(None),
-    }
-    for name, kind in kinds.items():
-        value = getattr(agent, name)
-        fits = isinstance(value, kind) and not isinstance(value, bool)
-        require(fits, f"{name} is {value!r}, but must be of type {kind.__name__}")
-    forms, spec = get_args(Form), trial.world.spec
-    require(
-        agent.data_format in forms,
-        f"data_format is {agent.data_format!r}, but must be one of {forms}",
-    )
+    """All declared users are served, in order, by versions that increase."""
+    agent, spec = trial.make(), trial.world.spec
     require(
         agent.users == trial.users and agent.releases == 0 and agent.block_users >= 1,
         f"made for {trial.users} users, a fresh agent states users = {agent.users}, "
@@ -274,9 +253,7 @@ def check_sensitivity(trial: Trial) -> None:
         record = records[place]
         raw = trial.first.recorder.blocks[record.curator, record.block]
         own = sampler_of(raw, trial.first.policies[record.block])
-        found = check_statistic(
-            record.statistic, mixed(trial.sample, own), users=100, rounds=15, seed=trial.seed
-        )
+        found = check_statistic(record.statistic, own, users=100, rounds=15, seed=trial.seed)
         trial.tightness.append(max(found.tightness.values()))
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.privacy.budget import Relation
-from tacit.privacy.errors import CheckFailed, require
+from tacit.privacy.errors import CheckFailed, InvalidArgument, require
 from tacit.privacy.statistic import Block, Floats, Statistic
 from tacit.testing.sample_users import HOSTILE_FLOATS, Sample, hostile_values, some_rows
 
@@ -99,13 +99,14 @@ class _Attack:
         self.statistic, self.untouched = statistic, copy.deepcopy(statistic)
         self.sample, self.rng, self.users = sample, np.random.default_rng(seed), users
         self.declared: dict[str, float] = {}
+        pure = any(statistic.l1(relation) is not None for relation in Relation)
         for relation in Relation:
-            for norm, bound in (("l2", statistic.l2(relation)), ("l1", statistic.l1(relation))):
-                if bound is not None:
-                    self.declared[f"{relation.value} {norm}"] = bound
-        self._check_bounds("l2")
-        if any(name.endswith("l1") for name in self.declared):
-            self._check_bounds("l1")
+            for norm in ("l2", "l1") if pure else ("l2",):
+                try:
+                    bound = statistic.sensitivity(relation, norm)
+                except InvalidArgument as error:
+                    raise CheckFailed(f"{norm}: {error}") from error
+                self.declared[f"{relation.value} {norm}"] = bound
         # Vectors are no longer than this, so it is what rounding errors are measured by.
         self.length = statistic.l2(Relation.ZERO_OUT)
         self.seen = dict.fromkeys(self.declared, 0.0)
@@ -118,19 +119,6 @@ class _Attack:
             return self.sample(self.rng, 2)
         parents = self.best[1]
         return parents if parents.users == 2 else some_rows(parents, np.zeros(2, dtype=np.int64))
-
-    def _check_bounds(self, norm: str) -> None:
-        """0 < zero-out <= replace-one <= 2 zero-out, by the triangle inequality."""
-        zero, replace = (
-            self.declared.get(f"{relation.value} {norm}", math.nan)
-            for relation in (Relation.ZERO_OUT, Relation.REPLACE_ONE)
-        )
-        slack = 1.0 + 1e-9
-        require(
-            0.0 < zero <= replace * slack <= 2.0 * zero * slack**2 < math.inf,
-            f"{self.statistic.name}: {norm} is declared {zero:g} for zero-out and {replace:g} for "
-            f"replace-one; it must be 0 < zero-out <= replace-one <= 2 zero-out, and finite",
-        )
 
     def run(self, rounds: int) -> None:
         fingerprint = self.statistic.fingerprint

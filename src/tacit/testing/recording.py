@@ -32,7 +32,7 @@ from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Block, Floats, Statistic
 from tacit.store import ledger
 from tacit.store.store import Store
-from tacit.testing.sample_users import Sample, raw_block
+from tacit.testing.sample_users import raw_block
 
 
 @dataclass(frozen=True, eq=False)
@@ -337,7 +337,6 @@ class Trial:
     folder: Path
     users: int = 1000
     seed: int = 0
-    sample: Sample | None = None
     tightness: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:

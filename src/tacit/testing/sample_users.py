@@ -144,25 +144,3 @@ def sampler_of(block: Block, policy: Any) -> Sample:
         return Block(users, arrays)
 
     return sample
-
-
-def mixed(first: Sample | None, second: Sample) -> Sample:
-    """Half of the users from one sampler, half from another, where there are two.
-
-    Users of the first lack nothing that those of the second have: what they do not bring with
-    them, such as versions, they take from those.
-    """
-    if first is None:
-        return second
-
-    def sample(rng: np.random.Generator, users: int) -> Block:
-        some, others = first(rng, users), second(rng, users)
-        pick = rng.random(users) < 0.5
-        arrays = dict(others.arrays)
-        for name in arrays.keys() & some.arrays.keys():
-            chosen = pick.reshape((users,) + (1,) * (arrays[name].ndim - 1))
-            kind = arrays[name].dtype
-            arrays[name] = np.where(chosen, some[name], arrays[name]).astype(kind)
-        return Block(users, arrays)
-
-    return sample

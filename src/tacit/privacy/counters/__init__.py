@@ -1,8 +1,7 @@
 """Continual sums: a private running sum of vectors, published many times.
 
-All counters have one interface (:class:`~tacit.privacy.counters.base.Counter`) and pass one
-conformance test (:func:`tacit.check_counter`). :func:`~tacit.privacy.counters.choose.counter`
-picks the best one.
+All counters have one interface (:class:`~tacit.privacy.counters.base.Counter`), and
+:func:`~tacit.privacy.counters.choose.counter` picks the best one.
 """
 
 from tacit.privacy.counters.base import Counter

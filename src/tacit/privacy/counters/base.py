@@ -35,8 +35,15 @@ from numpy.typing import ArrayLike, NDArray
 from tacit.privacy.budget import Budget, Guarantee, Relation
 from tacit.privacy.counters.grid import LARGEST, LARGEST_NOISE, Ints, ItemGrid
 from tacit.privacy.errors import CorruptFile, HorizonExceeded, InvalidArgument
-from tacit.privacy.noise import Noise, NoiseSource, check_scale, exact_words, safe_scale
-from tacit.privacy.owner import Owner, Uncopyable
+from tacit.privacy.noise import (
+    Noise,
+    NoiseSource,
+    Owner,
+    Uncopyable,
+    check_scale,
+    exact_words,
+    safe_scale,
+)
 from tacit.privacy.validation import MOST_USERS, flag, positive, whole_number
 
 Floats = NDArray[np.float64]
@@ -159,12 +166,13 @@ class Counter(Uncopyable, ABC):
         """Noise standard deviation of the running sum at every declared release, per coordinate."""
         if self.releases is None:
             raise InvalidArgument(f"{self.kind} was declared without releases; use std_at(t)")
-        return unit_std(self) * self.row_norms(self.releases)
+        return self._unit_std * self.row_norms(self.releases)
 
     def std_at(self, release: int) -> float:
         """Noise standard deviation at one release (the first is 1)."""
-        check_release(self, release)
-        return float(unit_std(self) * self.row_norms(release)[-1])
+        if release < 1 or (self.releases is not None and release > self.releases):
+            raise InvalidArgument(f"release must be in 1..{self.releases}, got {release!r}")
+        return self._unit_std * self._row_norm(release)
 
     @property
     def largest_sum(self) -> float:
@@ -255,6 +263,17 @@ class Counter(Uncopyable, ABC):
 
     # Shared work.
 
+    @property
+    def _unit_std(self) -> float:
+        """The standard deviation of one number of noise."""
+        std = self.scale * (math.sqrt(2.0) if self.distribution == "laplace" else 1.0)
+        # Rounding adds the variance of a uniform variable.
+        unit = math.ldexp(self._grid.step, -self._places())
+        return math.hypot(std, unit / math.sqrt(12.0))
+
+    def _row_norm(self, release: int) -> float:
+        return float(self.row_norms(release)[-1])
+
     def _options(self) -> dict[str, Any]:
         """Constructor arguments that only this kind has."""
         return {}
@@ -280,20 +299,6 @@ class Counter(Uncopyable, ABC):
             raise InvalidArgument(f"{self.kind} has Gaussian noise only; pure DP needs a tree")
         positive("epsilon", epsilon)
         return "laplace"
-
-
-def unit_std(counter: Counter) -> float:
-    """The standard deviation of one number of noise."""
-    std = counter.scale * (math.sqrt(2.0) if counter.distribution == "laplace" else 1.0)
-    # Rounding adds the variance of a uniform variable.
-    unit = math.ldexp(counter._grid.step, -counter._places())
-    return math.hypot(std, unit / math.sqrt(12.0))
-
-
-def check_release(counter: Counter, release: int) -> None:
-    """Refuses the number of a release that there is none of."""
-    if release < 1 or (counter.releases is not None and release > counter.releases):
-        raise InvalidArgument(f"release must be in 1..{counter.releases}, got {release!r}")
 
 
 def revive_counter(

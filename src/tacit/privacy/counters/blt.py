@@ -57,7 +57,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.privacy.counters.base import Counter, Floats, check_release, unit_std
+from tacit.privacy.counters.base import Counter, Floats
 from tacit.privacy.counters.grid import LARGEST, FixedPoint, Ints, Resolution
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.validation import whole_number
@@ -275,10 +275,8 @@ class BufferedToeplitz(Counter):
         """Roots of the cumulative squares of the coefficients of A C^-1."""
         return self.fit.row_norms(upto)
 
-    def std_at(self, release: int) -> float:
-        """Noise standard deviation at one release, in constant time."""
-        check_release(self, release)
-        return float(unit_std(self) * self.fit.row_norms_at(np.array([float(release)]))[0])
+    def _row_norm(self, release: int) -> float:
+        return float(self.fit.row_norms_at(np.array([float(release)]))[0])  # in constant time
 
     @property
     def memory(self) -> int:

@@ -103,7 +103,8 @@ class SmoothTree(Counter):
         counts: NDArray[np.float64] = np.empty(upto)
         for t in range(upto):
             label = _next_label(label)
-            counts[t] = ones - _lowest_bit(label + 1)
+            trailing = ((label + 1) & ~label).bit_length() - 1
+            counts[t] = ones - trailing
         return np.sqrt(counts)
 
     @property
@@ -135,11 +136,6 @@ class SmoothTree(Counter):
     def _restore(self, values: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         super()._restore(values, arrays)
         self._label = int(values["label"])
-
-
-def _lowest_bit(number: int) -> int:
-    """Index of the lowest set bit."""
-    return (number & -number).bit_length() - 1
 
 
 def _next_label(label: int) -> int:

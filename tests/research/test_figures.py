@@ -1,0 +1,243 @@
+"""Figures: every command draws its picture and prints its table; numbers are what they say."""
+
+from __future__ import annotations
+
+import importlib
+import math
+
+import numpy as np
+import pytest
+
+import tacit
+from research import (
+    counter_errors,
+    dosing_trajectories,
+    epsilon_cost,
+    first_agent,
+    functional_baselines,
+    functional_curves,
+    functional_noise,
+    functional_q_pictures,
+    linear_comparison,
+    lq_budget,
+    mixture_orders,
+    tabular_orders,
+)
+from research.figures import FIGURES, slope
+from research.mixture_orders import Point
+from research.study import joint, load
+from tacit.continuous import line
+from tacit.lq import GainPolicy, dosing
+from tacit.privacy.budget import Budget, epsilon_from_mu
+from tacit.simulation.result import Result
+from tests.research.commands import REFUSED, names_what_it_refuses, refused_in_one_line
+
+PNG = b"\x89PNG\r\n\x1a\n"
+QUICK = {
+    "research.counter_errors": "The picture is",
+    "research.dosing_trajectories": "| Optimal | 1.5638 |",
+    "research.epsilon_cost": "\n| UCBPO |  |  |",
+    "research.functional_curves": "| Proposition 10 | 5.05 |",
+    "research.functional_q_pictures": "| line | 20 |",
+    "research.linear_budgets": "two_state, 2,000 users",
+    "research.lq_budget": "| Models of privacy at ε = 1: joint DP |",
+    "research.lq_orders": "| thermostat, any users | 1.5 |",
+}
+SLOW = {
+    "research.functional_baselines": "| printed, no guarantee | 0.9 |",
+    "research.functional_noise": "This algorithm has no guarantee.",
+    "research.linear_comparison": "simplex, 500 users",
+    "research.mixture_orders": "| horizon H, 3 to 4 | VI, joint |",
+    "research.tabular_orders": "| regret, random actions | 40,000 | 126,491 | 0.50 |",
+}
+
+
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [*QUICK.items(), *(pytest.param(*pair, marks=pytest.mark.slow) for pair in SLOW.items())],
+)
+def test_a_figure_is_measured_and_drawn(module: str, words: str, tmp_path, capsys) -> None:
+    path = tmp_path / "a.png"
+    given = [f"--output={path}", "--quick", "--runs=1", "--workers=1"]
+    assert importlib.import_module(module).main(given) == 0
+    assert path.read_bytes().startswith(PNG)
+    assert words in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("module", FIGURES.values())
+def test_every_figure_refuses_nonsense_in_one_line(module: str, capsys) -> None:
+    main = importlib.import_module(module).main
+    refused_in_one_line(main, ["--output=/no/such/folder/picture.png", "--nonsense"], capsys)
+    assert {*QUICK, *SLOW, "research.first_agent"} == set(FIGURES.values())
+
+
+class TestFirstAgent:
+    def test_a_run_says_what_was_learnt_and_what_it_means(self, tmp_path, capsys, monkeypatch):
+        monkeypatch.setenv("COLUMNS", "100")
+        picture = tmp_path / "demo.png"
+        assert first_agent.main([f"--output={picture}", "--users=100000"]) == 0
+        text = " ".join(capsys.readouterr().out.split())
+        assert picture.read_bytes().startswith(PNG)
+        assert "Chosen: concurrent_psrl: finite world, joint DP: " in text
+        assert "(1, 1e-06)-joint differential privacy" in text
+        assert "of 100,000 users the policy was within 10 % of the best, for good" in text
+        assert "more than 2.72 times as likely, up to a probability of 1e-6." in text
+
+    def test_words_without_success_promise_none(self):
+        few, chosen = first_agent.learn(tacit.JointDP(1.0, 1e-6), 1)
+        plain, _ = first_agent.learn(tacit.NonPrivate(), 1_000)
+        assert "1 user is too few for any private method at this budget" in chosen
+        assert "1 user did not suffice" in first_agent.words(few, plain)
+        pure, _ = first_agent.learn(tacit.JointDP(1.0, 0.0), 10_000)
+        assert first_agent.words(pure, pure).endswith("more than 2.72 times as likely.")
+
+    @pytest.mark.parametrize("arguments", REFUSED)
+    def test_bad_arguments_are_refused_in_one_line(self, tmp_path, capsys, arguments):
+        names_what_it_refuses(first_agent.main, arguments, tmp_path, capsys)
+
+
+class TestOrders:
+    @pytest.mark.parametrize("users", [10**6, 10**8])
+    def test_the_gap_of_the_hard_world_shrinks_with_the_root_of_its_users(self, users):
+        world, gap = tabular_orders.hard_world(users), 40.0 * math.sqrt(4 / users)
+        assert world.optimal_value == pytest.approx(0.5 * (1 + gap))
+        assert world.baseline_value == pytest.approx(0.5)
+
+    def test_gaps_shrink_with_users_and_budgets_and_are_possible(self):
+        assert Point(10**10).gap == pytest.approx(Point(10**8).gap / 10.0)
+        assert Point(10**8, epsilon=0.01).gap == pytest.approx(10.0 * Point(10**8).gap)
+        ratio = Point(10**10, local=True).gap / Point(10**6, local=True).gap
+        assert ratio == pytest.approx(0.1)
+        assert Point(10).gap == 1.0 / 12.0
+
+    def test_random_actions_have_the_bounds_order(self):
+        for panel, order in zip(mixture_orders.panels(), (0.5, 0.75, -0.5), strict=False):
+            assert slope(list(panel.points), panel.random) == pytest.approx(order, abs=0.03)
+        assert math.isnan(slope([1.0, 2.0], [0.0, 1.0]))
+
+    def test_lines_have_their_models(self):
+        for one in (*mixture_orders.LINES, *mixture_orders.LOCAL):
+            privacy = one.case(Point(10**6, epsilon=0.3)).privacy
+            assert (
+                getattr(privacy, "epsilon", None)
+                == {"none": None, "joint": 0.3, "local": 10.0}[one.model]
+            )
+        cases = [one.case(0.1) for one in epsilon_cost.LINES]
+        assert {case.privacy.epsilon for case in cases} == {0.1}
+
+
+class TestLinear:
+    def test_the_paper_knows_rewards_and_all_others_do_not(self):
+        for one in linear_comparison.LINES:
+            known = "known_rewards=True" in one.case("two_state", 1_000).world
+            assert known == one.paper
+        asked = {one.label: one.asks("two_state", 1_000) for one in linear_comparison.LINES}
+        assert asked["DP-LSVI-UCB++"] == "counts"
+        assert asked["LSVI-UCB++, not private"] == "features"
+
+    def test_the_papers_run_is_its_algorithm_at_the_printed_noise(self):
+        one = next(one for one in linear_comparison.LINES if one.printed)
+        found = linear_comparison.paper_result(one, one.case("two_state", 300), 1)
+        run = linear_comparison.run((one, "two_state", 300), 1)
+        assert found.printed
+        # The largest noise there is: nothing is scaled down to fewer releases.
+        largest = np.sqrt(2 * 20 * 300 / found.constants["rho"])
+        assert found.constants["gram_noise"] == pytest.approx(largest)
+        assert run.regret[-1] == pytest.approx(found.regret[-1])
+        assert run.users == 300
+
+
+class TestControl:
+    def test_losses_are_of_the_last_gains_published(self):
+        run = Result(
+            **{"agent": "a", "world": "w", "privacy": "p", "seed": 0},
+            served=[0, 10, 100, 1000],
+            values=[-2.0, -2.0, -1.04, -1.02],
+            greedy_values=[-2.0, -2.0, -1.04, -1.02],
+            **{"optimal_value": -1.0, "baseline_value": -2.0, "reference_value": -2.0},
+        )
+        found = lq_budget.losses_at(run, np.array([5.0, 10.0, 99.0, 100.0, 1000.0]))
+        assert found == pytest.approx([1.0, 1.0, 1.0, 0.04, 0.02])
+
+    def test_the_same_users_follow_all_policies_and_costs_are_exact(self):
+        world = dosing()
+        policies = GainPolicy.zero(world.horizon, 1, 3), world.optimal_policy
+        before, best = (dosing_trajectories.course("", world, one, 5, 1) for one in policies)
+        assert before.effects[:, 0].tolist() == best.effects[:, 0].tolist()
+        assert not before.doses.any()
+        assert -best.cost == pytest.approx(world.optimal_value)
+
+
+class TestFunctional:
+    def test_every_curve_has_ten_runs_of_a_hundred_users(self):
+        for rows in load("functional_curves")["curves"].values():
+            assert len(rows) == 10
+            assert {len(row) for row in rows} == {100}
+
+    def test_noise_on_rewards_is_what_the_budget_buys(self):
+        """T rewards that each move by at most 1: mu of all of them is that of the budget."""
+        for epsilon in functional_curves.CLAIMS:
+            mu = math.sqrt(100 * 50) / functional_curves.reward_noise(epsilon)
+            assert epsilon_from_mu(mu, 1e-4) == pytest.approx(epsilon, rel=1e-6)
+
+    def test_runs_are_stored_as_they_are(self):
+        found = functional_curves.returns("functional state", 0.9, 0)
+        stored = load("functional_curves")["curves"]["functional state, 0.9"][0]
+        assert stored == pytest.approx(found, abs=1e-4)
+
+    def test_the_proposition_does_not_hold(self):
+        """Where nobody moves every value is off by its noise over 1 - discount."""
+        rng = np.random.default_rng(3)
+        found = functional_curves.value_error(50, 2.0, 0.9, moves=False, rng=rng)
+        noise = 2.0 * np.random.default_rng(3).standard_normal((1, 50))
+        assert found == pytest.approx(np.abs(noise).mean() / 0.1, rel=1e-6)
+        for errors in load("functional_curves")["values"].values():
+            for n, error in zip(functional_curves.SIZES, errors, strict=True):
+                assert error > functional_curves.proposition_10(n, 1.0, 0.9)
+
+    def test_agents_and_baselines_have_the_budget(self):
+        agents, printed = functional_baselines.AGENTS, functional_baselines.PRINTED
+        for kind in set(functional_baselines.NAMED) - {printed, *agents}:
+            given = {"users": 20, "epsilon": 0.9, "delta": 1e-4}
+            found = functional_baselines.baseline(kind, **given)
+            assert found.guarantee.epsilon == pytest.approx(0.9)
+        run = tacit.run("fitted_functional_q", line(), users=20, privacy=joint(0.9, 1e-4))
+        job = ("fitted_functional_q", 0.9, 20)
+        assert functional_baselines.greedy_return(job, 0) == run.greedy_value
+
+    def test_without_noise_resets_change_nothing(self):
+        one, two = (functional_noise.returns((3, 0.0, j, False), 1) for j in (1, 7))
+        assert one == two
+
+    def test_truth_prefers_the_middle(self):
+        states = np.linspace(0.0, 1.0, 201)
+        q = functional_q_pictures.true_q(line(), 0.9, 30, states)
+        below, above = states < 0.5, states > 0.5
+        assert (q[1, below] > q[0, below]).all()
+        assert (q[0, above] > q[1, above]).all()
+        once = functional_q_pictures.true_q(line(), 0.9, 1, np.linspace(0.0, 1.0, 5))
+        # From 0 upwards: the mean of U[0, 1/4]; downwards one stays. From 1/2: 1/2 - 1/8.
+        assert once[:, 0] == pytest.approx([0.0, 0.125])
+        assert once[:, 2] == pytest.approx([0.375, 0.375])
+
+    def test_what_is_shown_is_what_was_published(self):
+        measured = functional_q_pictures.measure(1, 1, quick=True)
+        agent, differences = measured.line.agent, measured.q[1] - measured.q[0]
+        assert agent.guarantee.epsilon == pytest.approx(0.9)
+        chosen, clear = (
+            agent.greedy_policy.greedy(measured.states[:, None]),
+            abs(differences) > 1e-9,
+        )
+        assert ((differences > 0) == chosen)[clear].all()
+        # The points of the grid are among those shown.
+        assert measured.std[0, ::10] == pytest.approx(functional_q_pictures.q_std(agent))
+        points = np.array([[measured.arrows[2], measured.arrows[7]]])
+        assert measured.best[2, 7] == measured.plane.agent.greedy_policy.greedy(points)[0]
+
+
+def test_older_ways_need_more_noise_than_what_is_chosen() -> None:
+    budget = Budget(1.0, 1e-6)
+    for releases in (8, 64, 1024):
+        best = counter_errors.worst_std(budget, tacit.counter(budget, 1.0, releases).kind, releases)
+        for kind in counter_errors.OLDER:
+            assert best <= counter_errors.worst_std(budget, kind, releases) * (1 + 1e-9)
