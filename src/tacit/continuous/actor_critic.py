@@ -214,12 +214,11 @@ class ActorCritic(BoxAlgorithm[ActorCriticState]):
         if self.spec.action_box is None:
             # Chances add up to one: what all actions share means nothing.
             gradient = gradient - gradient.mean(axis=0)
-        keep = _MOMENTUM
-        explained = keep**2 * state.explained + float((gradient**2).sum())
-        gradient = keep * state.gradient + gradient
+        explained = _MOMENTUM**2 * state.explained + float((gradient**2).sum())
+        gradient = _MOMENTUM * state.gradient + gradient
         step = gradient @ inverse
         change = math.sqrt(max(float(np.einsum("rm,mk,rk->", step, metric, step)) / len(step), 0.0))
-        gain, theta, clips = (1.0 + keep) / (2.0 * keep), state.theta, state.clips
+        gain, theta, clips = (1.0 + _MOMENTUM) / (2.0 * _MOMENTUM), state.theta, state.clips
         if change > 0.0:
             far = _REGION * gain * _told(gradient, explained)
             scale = 1.0 if self.spec.action_box is None else self._sigma(block)
@@ -231,10 +230,9 @@ class ActorCritic(BoxAlgorithm[ActorCriticState]):
 
     def _metric(self, moments: Floats, noise: float, users: int) -> tuple[Floats, Floats]:
         """The mean of moments, with eigenvalues at least those that noise may hide, and inverse."""
-        m = self.features.size
         eigenvalues, vectors = np.linalg.eigh(moments / users)
-        hidden = 2.0 * math.sqrt(m) * noise / users
-        kept = np.maximum(eigenvalues, max(hidden, _RIDGE / m))
+        hidden = 2.0 * math.sqrt(len(moments)) * noise / users
+        kept = np.maximum(eigenvalues, max(hidden, _RIDGE / len(moments)))
         return (vectors * kept) @ vectors.T, (vectors / kept) @ vectors.T
 
     def _sigma(self, at: Progress) -> float:

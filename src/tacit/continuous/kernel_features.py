@@ -85,9 +85,9 @@ def kernel_features(spec: BoxSpec) -> FeatureMap:
     """The spec's own features, or Fourier features of a kernel of half the width of the box."""
     if spec.features is not None:
         return spec.features
-    nodes, D = _NODES.get(spec.dimension, 3), spec.dimension
-    if nodes**D > 1000:
-        raise InvalidArgument(f"{nodes**D:,} features of {D} coordinates: give the spec features")
+    nodes = _NODES.get(spec.dimension, 3)
+    if nodes**spec.dimension > 1000:
+        raise InvalidArgument(f"give the spec features: {spec.dimension} coordinates are too many")
     return Quadrature(spec.lows, spec.highs, 0.5, nodes)
 
 
@@ -142,10 +142,8 @@ class Custom(FeatureMap):
         with np.errstate(all="ignore"):
             features = np.array(self.function(states), dtype=np.float64)
         if features.shape != (len(states), self.size):
-            raise InvalidArgument(
-                f"{_named(self.function)} must return an array of shape "
-                f"({len(states)}, {self.size}), got {features.shape}"
-            )
+            shape = len(states), self.size
+            raise InvalidArgument(f"{_named(self.function)} must return an array of shape {shape}")
         features[~np.isfinite(features).all(axis=1)] = 0.0
         return features
 

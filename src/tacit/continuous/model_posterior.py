@@ -43,10 +43,8 @@ _MARGIN = 0.02
 Step = Callable[[Floats, Ints], tuple[Floats, Floats, Bools]]
 """Next states, rewards and which are at an end, of states (n, D) and actions (n,)."""
 
-# Points of a grid along each coordinate, by the number of coordinates.
-_POINTS = {1: 201, 2: 121, 3: 41, 4: 21}
-# Angles of four coordinates take fewer, so that others have more.
-_ANGLE = 15
+# Points of a grid along each coordinate, by their number; angles of four take fewer.
+_POINTS, _ANGLE = {1: 201, 2: 121, 3: 41, 4: 21}, 15
 MOST_COORDINATES = 4
 """Of a grid that is planned on."""
 # An action is held for at most so many steps, until most moves are half a cell long.
@@ -328,12 +326,11 @@ class GridPlanner:
         A, m, D = self.spec.actions, self.grid.size, self.spec.dimension
         held = self._choose_held(step, rng)
         paid, kept = np.empty((2, m, A), dtype=np.float32)
-        cells, parts = np.empty((m, A), dtype=np.int32), np.empty((m, A, D), dtype=np.float32)
-        one_cell, one_part = np.empty(m, dtype=np.int32), np.empty((m, D), dtype=np.float32)
+        cells, parts = np.empty((A, m), dtype=np.int32), np.empty((A, m, D), dtype=np.float32)
         for action in range(A):
             ends, paid[:, action], kept[:, action] = self._hold(step, action, held)
-            locate(ends, self._box, self._table, one_cell, one_part)
-            cells[:, action], parts[:, action] = one_cell, one_part
+            locate(ends, self._box, self._table, cells[action], parts[action])
+        cells, parts = np.ascontiguousarray(cells.T), np.ascontiguousarray(parts.swapaxes(0, 1))
         best = np.empty((m, A), dtype=np.float32)
         precision = _PRECISION * (self.spec.reward_range[1] - self.spec.reward_range[0]) * held
         strides = np.ascontiguousarray(self._table[:, 1])
@@ -371,7 +368,7 @@ class GridPlanner:
 
 
 def _shape(dimension: int, angles: Bools) -> tuple[int, ...]:
-    """Points along each coordinate, about as many in all whatever is an angle.
+    """Points along each coordinate.
 
     >>> _shape(4, np.array([True, True, False, False]))
     (15, 15, 29, 29)

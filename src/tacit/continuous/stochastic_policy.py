@@ -99,15 +99,13 @@ class SoftmaxPolicy(QPolicy):
     def probabilities(self, states: ArrayLike) -> Floats:
         """The probabilities of all actions, (..., A), in states, (..., D)."""
         values = self.values(states)
-        chances: Floats = np.exp(values - values.max(axis=-1, keepdims=True))
-        chances /= chances.sum(axis=-1, keepdims=True)
-        return chances
+        chances = np.exp(values - values.max(axis=-1, keepdims=True))
+        return np.asarray(chances / chances.sum(axis=-1, keepdims=True))
 
     def by_coins(self, states: ArrayLike, coins: Floats) -> Ints:
         """Actions, (n,), in states, (n, D), by a uniform number of [0, 1) for each of them."""
         below = np.cumsum(self.probabilities(states), axis=-1) <= coins[..., np.newaxis]
-        drawn: Ints = np.minimum(below.sum(axis=-1), self.n_actions - 1)
-        return drawn
+        return np.asarray(np.minimum(below.sum(axis=-1), self.n_actions - 1))
 
     def act_many(
         self, step: int, states: ArrayLike, rng: np.random.Generator | None = None
@@ -118,8 +116,7 @@ class SoftmaxPolicy(QPolicy):
     def scores(self, states: Floats, actions: Ints) -> Floats:
         """Derivatives, (..., A), of the logarithm of an action's chance by weights @ features."""
         taken = actions[..., np.newaxis] == np.arange(self.n_actions)
-        scores: Floats = taken - self.probabilities(states)
-        return scores
+        return np.asarray(taken - self.probabilities(states))
 
     def _published(self) -> dict[str, NDArray[Any]]:
         return {"weights": self.weights}
@@ -149,13 +146,12 @@ class GaussianPolicy(SoftmaxPolicy):
         good = len(self.weights) == self.box.dimension and 0.0 <= self.sigma < np.inf
         if not good or self.epsilon:
             raise InvalidArgument(
-                f"weights must have {self.box.dimension} rows, sigma be >= 0 and epsilon 0, got "
-                f"{len(self.weights)}, {self.sigma!r} and {self.epsilon!r}"
+                f"weights must have {self.box.dimension} rows, sigma be >= 0 and epsilon 0"
             )
 
     @property
     def n_actions(self) -> int:
-        """How many points the mesh has."""
+        """Points of the mesh."""
         return self.box.size
 
     def means(self, states: ArrayLike) -> Floats:
@@ -194,12 +190,9 @@ class GaussianPolicy(SoftmaxPolicy):
         return (self.box.aims(actions) - self.means(states)) / scale
 
     def _published(self) -> dict[str, NDArray[Any]]:
-        return super()._published() | {
-            "action_lows": np.array(self.box.lows),
-            "action_highs": np.array(self.box.highs),
-            "levels": np.array(self.box.levels),
-            "sigma": np.array(self.sigma),
-        }
+        box = {"action_lows": self.box.lows, "action_highs": self.box.highs}
+        numbers: dict[str, Any] = {**box, "levels": self.box.levels, "sigma": self.sigma}
+        return super()._published() | {name: np.array(value) for name, value in numbers.items()}
 
 
 def normals(coins: Floats, dimension: int) -> Floats:
@@ -213,5 +206,4 @@ def normals(coins: Floats, dimension: int) -> Floats:
     whole = (coins * 2.0**53).astype(np.uint64)
     shifts = np.arange(dimension, dtype=np.uint64) * np.uint64(bits)
     dealt = (whole[..., np.newaxis] >> shifts) & np.uint64(2**bits - 1)
-    drawn: Floats = ndtri((dealt.astype(np.float64) + 0.5) * math.ldexp(1.0, -bits))
-    return drawn
+    return np.asarray(ndtri((dealt.astype(np.float64) + 0.5) * math.ldexp(1.0, -bits)))

@@ -45,11 +45,9 @@ class TerminationBox:
     there. Along one coordinate after the other, the ones with the most prominent bins first, bounds
     are moved inwards until they explain the ends that are left.
 
-    States that no user has been to may be ends, too. Where rewards are >= 0, so that going on is
-    good, they count as ends to be on the safe side, once there are any. Where they are <= 0, users
-    who explore hope for one there as long as none has been found; along a coordinate in which they
-    got no farther for two blocks they give up.
-
+    Where rewards are >= 0, states that no user has been to count as ends, too, once there are any.
+    Where they are <= 0, users who explore hope for an end there as long as none has been found;
+    along a coordinate in which they got no farther for two blocks they give up.
     """
 
     edges: tuple[Floats, Floats]  # the lower and the upper corner of the box that is asked about
@@ -60,9 +58,7 @@ class TerminationBox:
     lengths: Floats
     lows: Floats  # between these, episodes go on
     highs: Floats
-    # (c, 2), the first bin of each coordinate that users have surely been to, and the one after the
-    # last; -1 where that is not known.
-    seen: Ints
+    seen: Ints  # (c, 2), the first bin that users have surely been to, and the one after the last
     stalled: Ints  # (c, 2), for how many blocks they got no farther
     variance: float = 0.0  # of the releases' noise
     explained: float = 1.0  # the part of ends that is beyond, surely
@@ -103,15 +99,15 @@ class TerminationBox:
         sure = (self.ends > _SURE * noise) & (self.ends > stays)
         rest = set(range(len(self.coordinates)))
         while rest and left > 3.0 * math.sqrt(unsure):
-            score, k, out = max(
-                (self._beyond(k, sure[k], left, unsure) for k in sorted(rest)),
-                key=lambda found: found[0],
-            )
+            found = (self._beyond(k, sure[k], left, unsure) for k in sorted(rest))
+            score, k, out = max(found, key=lambda one: one[0])
             if not score:
                 break
             rest.remove(k)
-            inside = np.flatnonzero(~out)
-            self._bound(k, inside[0], inside[-1] + 1)
+            inside, i = np.flatnonzero(~out), self.coordinates[k]
+            size = (last[i] - first[i]) / BINS
+            self.lows[i] = max(self.lows[i], first[i] + size * inside[0])
+            self.highs[i] = min(self.highs[i], first[i] + size * (inside[-1] + 1))
             left -= float(self.ends[k, out].sum())
             unsure += self.variance * float(out.sum())
         if total:
@@ -180,13 +176,6 @@ class TerminationBox:
         some = (lows > self.edges[0]).any() or (highs < self.edges[1]).any()
         return (lows, highs) if some else None
 
-    def _bound(self, k: int, low: float, high: float) -> None:
-        """Moves the bounds of a coordinate inwards, to edges of bins."""
-        i = self.coordinates[k]
-        first, size = self.edges[0][i], self.edges[1][i] - self.edges[0][i]
-        self.lows[i] = max(self.lows[i], first + size * low / BINS)
-        self.highs[i] = min(self.highs[i], first + size * high / BINS)
-
     def __call__(self, states: Floats) -> Bools:
         """Whether episodes are over at states (n, D)."""
         lows, highs = self.lows, self.highs
@@ -194,8 +183,7 @@ class TerminationBox:
             # Where the box that is asked about ends, nothing else does: states may be open there.
             lows = np.where(lows > self.edges[0], lows, -np.inf)
             highs = np.where(highs < self.edges[1], highs, np.inf)
-        over: Bools = np.any((states < lows) | (states > highs), axis=1)
-        return over
+        return np.asarray(np.any((states < lows) | (states > highs), axis=1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,8 +207,7 @@ class TerminationRegression:
     def __call__(self, states: Floats) -> Bools:
         """Whether episodes are over at states (n, D)."""
         z = self.features(states, np.zeros(len(states), dtype=np.int64))
-        over: Bools = z @ self._weights > _SIGN
-        return over
+        return np.asarray(z @ self._weights > _SIGN)
 
     @property
     def _weights(self) -> Floats:
@@ -229,8 +216,7 @@ class TerminationRegression:
         # A random symmetric matrix has eigenvalues up to sqrt(2 p) times its off-diagonal entries'.
         ridge = math.sqrt(self.variance * p) + 1e-3 * max(float(np.trace(self.moments)), 0.0)
         rotated = vectors.T @ self.moments[:p, p]
-        weights: Floats = vectors @ (rotated / (np.maximum(values, 0.0) + ridge + 1e-9))
-        return weights
+        return np.asarray(vectors @ (rotated / (np.maximum(values, 0.0) + ridge + 1e-9)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -33,10 +33,10 @@ _MOST_CHANCE = 0.25
 class PolynomialFeatures:
     """Features of a state and an action, p of them, made of public numbers.
 
-    A coordinate is scaled to [-1, 1], from ``lows`` to ``highs``, and clipped to twice that; an
-    angle counts as its sine and its cosine. The features are all products of up to three of these
-    (of two or one where there would be more than 128), in which a cosine occurs at most once; and
-    the action's push times those of degree at most 1.
+    A coordinate is scaled to [-1, 1], and clipped to twice that; an angle counts as its sine and
+    its cosine. The features are all products of up to three of these (fewer where there would be
+    more than 128), in which a cosine occurs at most once; and the action's push times those of
+    degree at most 1.
     """
 
     lows: Floats
@@ -96,9 +96,8 @@ class PolynomialFeatures:
         kinds, coordinates = np.array(self._simple, dtype=np.int64).T
         parents, factors = np.array(chain, dtype=np.int64).T
         middle, half = 0.5 * (self.lows + self.highs), 0.5 * (self.highs - self.lows)
-        order = (kinds, coordinates, parents, factors, np.array(self._pushed, dtype=np.int64))
-        contiguous = [np.ascontiguousarray(array) for array in order]
-        return middle, half, *contiguous  # type: ignore[return-value]
+        order = kinds, coordinates, parents, factors, np.array(self._pushed, dtype=np.int64)
+        return middle, half, *map(np.ascontiguousarray, order)  # type: ignore[return-value]
 
     def __call__(self, states: Floats, actions: Ints) -> Floats:
         """Features (n, p) of finite states (n, D) and actions (n,)."""
@@ -120,8 +119,7 @@ class TransitionPosterior:
     """Believed weights of features, for every output, and their posterior covariances.
 
     With ``chance`` residuals are measured by ``rest``, too, and only what weights explain of them
-    scales a prior. Steps are divided by their lengths all the same, so that what is learnt of moves
-    that are mostly chance is nearer to likely ones than to their mean.
+    scales a prior.
     """
 
     features: PolynomialFeatures  # that moves are linear in, p of them
@@ -166,8 +164,7 @@ class TransitionPosterior:
         """
         p = self.features.size
         root, scales, relative = self.metric()
-        inverse = np.linalg.inv(root)
-        weight = _WEIGHT / p
+        inverse, weight = np.linalg.inv(root), _WEIGHT / p
         gram, cross = moments[:p, :p], moments[:p, p:]
         energy = np.diag(moments)[p:]
         values, vectors = np.linalg.eigh(gram)
@@ -180,9 +177,8 @@ class TransitionPosterior:
             prior = inverse @ self.spread[o] @ inverse / relative[o] * weight
             explained, expected = float(energy[o]), users * weight * share
             if self.chance:
-                explained -= (
-                    self._solved(prior, gram, cross[:, o], explained, std, users)[2] * users
-                )
+                rested = self._solved(prior, gram, cross[:, o], explained, std, users)[2]
+                explained -= rested * users
             prior = prior * self._believed(explained, std, expected)
             d, gain, left = self._solved(prior, gram, cross[:, o], float(energy[o]), std, users)
             if self.chance:
@@ -229,5 +225,4 @@ class TransitionPosterior:
 
 def _variances(features: PolynomialFeatures) -> Floats:
     """Of weights a priori, (p,), in squares of moves' units."""
-    variances: Floats = _DECAY ** (2.0 * np.maximum(features.degrees - 1, 0))
-    return variances
+    return np.asarray(_DECAY ** (2.0 * np.maximum(features.degrees - 1, 0)))

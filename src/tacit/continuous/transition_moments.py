@@ -91,8 +91,7 @@ class ScaleHistogram(Statistic):
     @cached_property
     def unbounded(self) -> Bools:
         """Coordinates that the box leaves open, (D,)."""
-        found: Bools = ~np.isfinite(np.array([self.spec.lows, self.spec.highs])).all(axis=0)
-        return found
+        return np.asarray(~np.isfinite([self.spec.lows, self.spec.highs]).all(axis=0))
 
     @cached_property
     def layout(self) -> Layout:
@@ -126,8 +125,7 @@ class ScaleHistogram(Statistic):
 
 
 def _one_hot(bins: Floats, known: Bools) -> Floats:
-    whole = np.clip(bins, 0, POWERS - 1).astype(np.int64)
-    hot: Floats = (whole[..., np.newaxis] == np.arange(POWERS)).astype(np.float64)
+    hot = np.clip(bins, 0, POWERS - 1).astype(np.int64)[..., np.newaxis] == np.arange(POWERS)
     return np.where(known[:, np.newaxis, np.newaxis], hot, 0.0)
 
 
@@ -170,10 +168,9 @@ class TransitionMoments(InBall):
         return vectors_by_part(block, self.layout.size, numbers, self._matrices)
 
     def _matrices(self, block: Block) -> Floats:
-        """Sums of users' steps, (users, 64, m), whose squared lengths add up to one for each user.
+        """Moments of users' steps, of which each user has 64, zero where there is none.
 
-        Every user has as many rows, zero where there is no step: how a product of matrices is
-        rounded depends on its shape, and must not depend on what others did.
+        How a product of matrices is rounded depends on its shape, and must not on what others did.
         """
         n, p, K = block.users, self.features.size, min(self.spec.horizon, _COUNTED)
         users, states, actions, targets = _moves(block, self.spec, self.rewards)
@@ -298,11 +295,8 @@ class TerminationHistogram(Statistic):
         users, at = np.nonzero(steps.ended)
         lengths = np.zeros((block.users, self.spec.horizon.bit_length()))
         lengths[users, np.floor(np.log2(at + 1.0)).astype(np.int64)] = 1.0
-        parts = {
-            "ends": _counts(steps.ended, bins),
-            "going": _counts(others, bins) * shares[:, np.newaxis, np.newaxis],
-            "lengths": lengths,
-        }
+        going = _counts(others, bins) * shares[:, np.newaxis, np.newaxis]
+        parts = {"ends": _counts(steps.ended, bins), "going": going, "lengths": lengths}
         return self.layout.pack(parts, users=block.users)
 
 

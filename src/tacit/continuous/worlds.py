@@ -26,8 +26,6 @@ Advance: TypeAlias = Callable[[int, Ints, Floats, Ints], tuple[Floats, Bools]]
 
 # Users that are simulated at a time.
 _PART = 4096
-# Values that are kept: a release asks for two, and late ones repeat.
-_KEPT = 256
 # An action is held for about 2^0 to 2^5 steps, by the user.
 _HOLDS = 6
 # Cells in which values are computed, and states in a cell at which a policy is asked.
@@ -103,8 +101,6 @@ class VectorWorld(ABC):
             drawn = policy.epsilon, policy.explorers, policy.bursts, getattr(policy, "sigma", None)
             key = *known, *drawn
         if key not in self._values:
-            if len(self._values) >= _KEPT:
-                self._values.clear()
             self._values[key] = self._value(policy)
         return self._values[key]
 
@@ -179,9 +175,8 @@ def exploration(policy: QPolicy, coins: Floats) -> Ints | None:
 
     They are -1 where users act greedily; ``None`` if all always do. A part ``explorers`` of users
     try one random action after the other. Each other user is greedy, but for bursts of a random
-    action, which begin with the chance ``bursts`` over how long she holds one. How long that is, is
-    geometric, with a mean of 2^0 to 2^5 steps that is drawn once for each user. All of it is drawn
-    before the first step, so that who serves a real user draws a column of it once per episode.
+    action, which begin with the chance ``bursts`` over how long she holds one: geometric, with a
+    mean of 2^0 to 2^5 steps that is drawn once for each user.
     """
     if policy.epsilon == 0.0 or not coins.size:
         return None
@@ -213,10 +208,9 @@ def chooser(policy: QPolicy) -> Callable[[Floats], Ints]:
 
 
 class BoxWorld(VectorWorld):
-    """Moves in [0, 1]: an action leads up or down, by chance how far.
+    """Moves in [0, 1]: action 0 leads down and action 1 leads up, by U[0, .25].
 
-    The start is uniform. Action 0 leads down and action 1 leads up, by U[0, .25], and states are
-    clipped to [0, 1]. The reward is a function of the new state.
+    The start is uniform, states are clipped, and the reward is a function of the new state.
 
     Values are computed by dynamic programming on a fine grid of points, linear between them; where
     a policy changes its mind between two, each action counts for its part of the way. With smooth
@@ -318,10 +312,9 @@ class BoxWorld(VectorWorld):
 
 @lru_cache
 def asked_states(dimension: int, n: int, asked: int) -> Floats:
-    """States at which policies are asked, (.., D), in the order of points and then around each.
+    """States at which policies are asked, (.., D): around each point, half a cell to each side.
 
-    A point stands for the states around it, half a cell to each side. The ends stand for
-    themselves: clipped moves gather exactly there.
+    The ends stand for themselves: clipped moves gather exactly there.
     """
     around = ((np.arange(asked) + 0.5) / asked - 0.5) / n
     axis = np.arange(n + 1)[:, np.newaxis] / n + around
@@ -359,8 +352,7 @@ def line(horizon: int = 50, discount: float = 0.95) -> BoxWorld:
 
 def _closeness(states: Floats) -> Floats:
     """How close all coordinates are to the middle."""
-    closeness: Floats = 0.5 - np.abs(states - 0.5).mean(axis=-1)
-    return closeness
+    return np.asarray(0.5 - np.abs(states - 0.5).mean(axis=-1))
 
 
 WORLDS = ("line",)
