@@ -17,8 +17,12 @@ from tacit.continuous import (
     SmoothSpec,
 )
 from tacit.continuous.model_posterior import ENDS, SCALES
-from tacit.continuous.termination import TerminationBox, TerminationModel, TerminationRegression
-from tacit.continuous.transition_model import PolynomialFeatures
+from tacit.continuous.transition_model import (
+    PolynomialFeatures,
+    TerminationBox,
+    TerminationModel,
+    TerminationRegression,
+)
 from tacit.continuous.transition_moments import (
     BINS,
     GOING,

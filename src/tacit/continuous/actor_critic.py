@@ -27,14 +27,12 @@ if TYPE_CHECKING:
     from tacit.privacy.curator import Release
 
 
-# Users of a block, at least; in deviations of a sum's noise times sqrt(parameters); and the most
-# blocks that all users are split into.
+# Users of a block, at least, and in deviations of noise times sqrt(parameters); the most blocks.
 _LEAST, _ABOVE, _BLOCKS = 150, 7.0, 40.0
 _SHORT = 0.5  # the part of users who should be within the clips
 _MOMENTUM = 0.7  # of gradients, from block to block
 _RIDGE = 0.05  # of the moments, in units of even ones
-# Radius of the trust region: the root mean square change of the policy's outputs in a block, which
-# are logits, or means in standard deviations.
+# Radius of the trust region: root mean square change of logits, or of means over deviations.
 _REGION = 0.3
 _TRACE = 0.95  # lambda: how much of later errors of the critic an advantage has
 _WIDE, _NARROW = 0.6, 0.2  # the first and the last sigma of actions that are vectors
@@ -95,7 +93,7 @@ class PolicyGradients(Statistic):
         """One dense vector per user."""
         m = self.policy.weights.shape[1]
         numbers = self.spec.horizon * 2 * m + m * m
-        return vectors_by_part(block, self.layout.size, numbers, self._of)
+        return vectors_by_part(block, numbers, self._of)
 
     def _of(self, block: Block) -> Floats:
         from tacit.continuous.agent_loops import policy_gradients
@@ -148,8 +146,7 @@ class ActorCritic(BoxAlgorithm[ActorCriticState]):
     Guarantee: that of its curator; see ``guarantee``. Clips follow from released shares of users
     who were clipped.
 
-    Deviations from papers: Wang and Hegde (2019) remark that their mechanism suits actor-critic
-    methods, which holds if gradients see released quantities alone, as here. No rate is proven.
+    Deviations from papers: Wang and Hegde (2019) only remark that it can be done. No rate is proven.
 
     Cost: (R + 1) m + m (m + 1) / 2 numbers per release for R outputs and m features.
     """
@@ -170,15 +167,11 @@ class ActorCritic(BoxAlgorithm[ActorCriticState]):
         clip = math.sqrt(self.spec.horizon) if self.privacy.private else NO_CLIP
         return ActorCriticState(zeros, np.zeros(m), zeros, np.zeros((m, m)), np.array([clip, clip]))
 
-    # Query.
-
     def query(self, state: ActorCriticState, plan: Plan, block: BlockInfo) -> PolicyGradients:
         """Users' gradients at the policy that serves them."""
         clips = float(state.clips[0]), float(state.clips[1])
         known = self.spec, plan.policy, state.values.copy(), self.spec.discount
         return PolicyGradients(*known, _TRACE, clips)
-
-    # Update.
 
     def update(
         self,
@@ -240,8 +233,6 @@ class ActorCritic(BoxAlgorithm[ActorCriticState]):
         done = min(at.served / max(self.users, 1), 1.0)
         return float(_WIDE * (_NARROW / _WIDE) ** done)
 
-    # Policies.
-
     def _drawing(self, state: ActorCriticState, at: Progress) -> SoftmaxPolicy:
         box = self.spec.action_box
         if box is not None:
@@ -265,8 +256,6 @@ class ActorCritic(BoxAlgorithm[ActorCriticState]):
         if box is not None:
             return Plan(served, GaussianPolicy(self.features, state.theta, box=box))
         return Plan(served, QPolicy.draw(self.features, state.theta, rng))
-
-    # Choices made before the first user comes.
 
     def _check(self) -> None:
         self.check_gaussian("gradients")

@@ -15,14 +15,11 @@ if TYPE_CHECKING:
     from tacit.continuous.features import FeatureMap
     from tacit.privacy.curator import Release
 
-# Eigenvalues of a kernel below this part of the largest are left out of a prior.
-_SMALLEST = 1e-4
-# Variance that stands for no noise at all.
-_NO_NOISE = 1e-6
+_SMALLEST = 1e-4  # eigenvalues of a kernel below this part of the largest are left out of a prior
+_NO_NOISE = 1e-6  # variance that stands for no noise at all
 # A histogram is believed to be off from even by this part, and nowhere below that part of even.
 _UNEVEN, _RAREST = 0.5, 0.2
-# Without noise, points that no user visited count this part of even.
-_UNSEEN = 0.02
+_UNSEEN = 0.02  # without noise, points that no user visited count this part of even
 # Eigenvalues of a Gram matrix below this many standard deviations of its noise are zero.
 _SEEN = 2.0
 

@@ -23,10 +23,8 @@ from tacit.privacy.validation import fitting, instance_of, positive, whole_numbe
 if TYPE_CHECKING:
     from tacit.continuous.spec import BoxSpec
 
-# Features of a state; more are a mistake in a degree or a shape.
-_MOST_FEATURES = 1 << 20
-# A default polynomial is of degree two up to so many features.
-_MOST_BY_DEFAULT = 400
+_MOST_FEATURES = 1 << 20  # features of a state; more are a mistake in a degree or a shape
+_MOST_BY_DEFAULT = 400  # a default polynomial is of degree two up to so many features
 
 
 def set_corners(box: Any, *, finite: bool) -> None:

@@ -45,10 +45,8 @@ if TYPE_CHECKING:
     from tacit.continuous.spec import BoxSpec
     from tacit.core.problem import Problem
 
-# Points of a grid along each coordinate, by the number of coordinates.
-_POINTS = (21, 9)
-# Uniform actions where all users are served.
-EPSILON = 0.3
+_POINTS = (21, 9)  # points of a grid along each coordinate, by the number of coordinates
+EPSILON = 0.3  # uniform actions where all users are served
 # Where most are served: how far the first explorers stand out of the noise, at least so many, and
 # which part of all users before them later ones are at most.
 _SIGNAL, _LEAST, _EXPLORE = 4.0, 16, 0.03
@@ -118,9 +116,6 @@ class FittedFunctionalQ(BoxAlgorithm[FittedFunctionalQState]):
     >>> agent = FittedFunctionalQ(line().spec, 100, JointDP(0.9, 1e-4), noise_seed=0)
     >>> agent.state.ahead.sweeps, round(agent.state.ahead.discount, 3)
     (11, 0.909)
-    >>> agent = FittedFunctionalQ(line().spec, 5000, JointDP(0.9, 1e-4), noise_seed=0, serve="most")
-    >>> agent.schedule.blocks
-    (84, 4916)
     """
 
     name: ClassVar[str] = "fitted_functional_q"
@@ -149,8 +144,6 @@ class FittedFunctionalQ(BoxAlgorithm[FittedFunctionalQState]):
         online = self.options.serve == "all"
         known = Filter.prior(self.basis, self.constants, actions) if online else None
         return FittedFunctionalQState(self.ahead, zeros, zeros, evidence, known)
-
-    # Queries.
 
     def visits(self) -> VisitSums:
         """Query of where users were."""
@@ -343,10 +336,7 @@ class FittedFunctionalQ(BoxAlgorithm[FittedFunctionalQState]):
         return BlockSizes(f"fixed:size={size}", size=size)
 
     def successor_state(self, state: FittedFunctionalQState) -> FittedFunctionalQState:
-        """Answers r / u + d P V of another unit u and discount d, in those of here.
-
-        (u / u') (r / u + d P V) = r / u' + d' P W, with W = (u d / (u' d')) V.
-        """
+        """Answers in other units: (u / u') (r / u + d P V) = r / u' + d' P (u d / (u' d')) V."""
         before, ahead = state.ahead, self.ahead
         units = before.units.unit / ahead.units.unit
         values = units * (before.discount / ahead.discount if ahead.discount else 1.0)
@@ -370,11 +360,8 @@ def _turns(users: int, first: int) -> tuple[int, ...]:
     blocks, served, explore = [], 0, first
     while served < users:
         # Until the next explorers are no more than that part of all before them.
-        following = 2 * explore
-        until = min(users, math.ceil(following / _EXPLORE))
+        until = min(users, math.ceil(2 * explore / _EXPLORE))
         size = min(explore, users - served)
-        blocks.append(size)
-        if until > served + size:
-            blocks.append(until - served - size)
-        served, explore = max(until, served + size), following
+        blocks += [size, until - served - size] if until > served + size else [size]
+        served, explore = max(until, served + size), 2 * explore
     return tuple(blocks)

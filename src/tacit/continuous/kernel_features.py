@@ -110,10 +110,8 @@ class Custom(FeatureMap):
 
     Non-finite states never reach the function, and non-finite features become the zero vector.
 
-    Attributes:
-        function: maps finite states, (n, D), to features, (n, size). It must treat every state on
-            its own and must not raise: else one user could change what is done to others.
-        size: how many features there are.
+    The function maps finite states, (n, D), to features, (n, size). It must treat every state on
+    its own and must not raise: else one user could change what is done to others.
 
     >>> Custom(lambda states: states**2, size=1)([[0.5], [3.0], [np.nan]]).tolist()
     [[0.25], [9.0], [0.0]]

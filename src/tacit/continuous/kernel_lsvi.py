@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from tacit.privacy.curator import Release
 
 
-# Chosen on other worlds than are reported.
-_BONUS = 0.1  # scale of widths
+_BONUS = 0.1  # scale of widths; chosen, as the others, on worlds that are not reported
 _CLIP = 0.8  # the longest user, in steps
 _SMOOTH = 3.0  # ridge of value functions, in units of the regression's own
 _UNIFORM = 0.1  # chance of a uniform action, over the number of releases
@@ -78,7 +77,7 @@ class EmbeddingSums(Statistic):
         """One dense vector per user."""
         m = self.features.size
         numbers = self.spec.actions * (2 * m + 1) ** 2 + self.spec.horizon * 4 * m
-        return vectors_by_part(block, self.layout.size, numbers, self._sums)
+        return vectors_by_part(block, numbers, self._sums)
 
     def _sums(self, block: Block) -> Floats:
         steps, A, m = steps_of(block, self.spec), self.spec.actions, self.features.size
@@ -109,10 +108,9 @@ class KernelLSVI(BoxAlgorithm[BlockSums]):
     fitted value iteration on public states plans, with a bonus for what is uncertain by sampling or
     by noise. What is not known yet stays where it is.
 
-    Private statistics: :class:`EmbeddingSums` of every block, once, with the whole budget, pooled
-    over steps.
+    Private statistics: :class:`EmbeddingSums` of every block, once, with the whole budget.
 
-    Guarantee: that of its curator; see ``guarantee``. Frequencies and centres are public numbers.
+    Guarantee: that of its curator; see ``guarantee``.
 
     Deviations from papers: one model for all steps and discounted plans, which are for worlds that
     look the same at every step; the bonus is practical and is itself fitted to the features.
@@ -131,14 +129,13 @@ class KernelLSVI(BoxAlgorithm[BlockSums]):
         self.features = kernel_features(spec)
         spec.check_weights(self.features.size)
         self._at = self.features(public_states(spec))
+        self._half = (spec.reward_range[1] - spec.reward_range[0]) / 2.0
         self._fit = ridge_fit(self._at, 1e-6)
         super().__init__(problem, options)
 
     def init(self) -> BlockSums:
         """No sums; all will weigh alike."""
         return BlockSums(plain=True)
-
-    # Query and update.
 
     def query(self, state: BlockSums, plan: Plan, block: BlockInfo) -> EmbeddingSums:
         """Sums of users' transitions among features, and of their rewards."""
@@ -167,8 +164,6 @@ class KernelLSVI(BoxAlgorithm[BlockSums]):
         """
         std = {name: float(np.max(value)) for name, value in release.std.items()}
         return state.added(release.parts, std, std["gram"], release.users)
-
-    # Estimates and plans.
 
     def plan(
         self, state: BlockSums, last: Plan | None, at: Progress, rng: np.random.Generator
@@ -202,11 +197,6 @@ class KernelLSVI(BoxAlgorithm[BlockSums]):
             policies.append(QPolicy.draw(self.features, (self._fit @ Q).T, rng, uniform))
         return Plan(*policies)
 
-    @property
-    def _half(self) -> float:
-        """Half the range of rewards."""
-        return (self.spec.reward_range[1] - self.spec.reward_range[0]) / 2.0
-
     def _iterated(self, known: tuple[Any, ...], bonus: float, smooth: Floats) -> Floats:
         """Q (points, A), as far from the middle of what values can be.
 
@@ -231,8 +221,6 @@ class KernelLSVI(BoxAlgorithm[BlockSums]):
             Q = rewards + discount * ahead + width
             Q = np.clip(Q, min([-top, *end]), max([top, *end]))
         return Q
-
-    # Choices made before the first user comes.
 
     def _check(self) -> None:
         self.check_gaussian("embedding sums")

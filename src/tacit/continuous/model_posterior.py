@@ -13,8 +13,13 @@ from numpy.typing import NDArray
 
 from tacit.continuous.features import Grid
 from tacit.continuous.policy import BoxAlgorithm, QPolicy, box_spec
-from tacit.continuous.termination import TerminationBox, TerminationModel, TerminationRegression
-from tacit.continuous.transition_model import PolynomialFeatures, TransitionPosterior
+from tacit.continuous.transition_model import (
+    PolynomialFeatures,
+    TerminationBox,
+    TerminationModel,
+    TerminationRegression,
+    TransitionPosterior,
+)
 from tacit.continuous.transition_moments import (
     FIRST_POWER,
     ScaleHistogram,
@@ -34,12 +39,9 @@ if TYPE_CHECKING:
 SCALES, ENDS = 0.2, 0.3
 """Parts of mu^2 spent on scales, in the first block, and on ends, where they have to be learnt."""
 
-# Blocks above this size are simulated part by part.
-_IN_MEMORY = 4096
-# States at which it is looked how far the box of states before an end reaches.
-_SEARCHED = 1 << 16
-# A grid reaches so much of the box beyond where episodes go on.
-_MARGIN = 0.02
+_IN_MEMORY = 4096  # blocks above this size are simulated part by part
+_SEARCHED = 1 << 16  # states at which it is looked how far the box of states before an end reaches
+_MARGIN = 0.02  # a grid reaches so much of the box beyond where episodes go on
 Step = Callable[[Floats, Ints], tuple[Floats, Floats, Bools]]
 """Next states, rewards and which are at an end, of states (n, D) and actions (n,)."""
 
@@ -52,8 +54,7 @@ _HELD, _MOVED = 2, 0.5
 _LOOKED_AT = 300
 # Iterations end when a sweep changes values by less than this part of a step's largest reward.
 _SWEEPS, _PRECISION = 300, 5e-3
-# Points that are moved at a time: their features stay in the cache.
-_ROWS = 4096
+_ROWS = 4096  # points that are moved at a time: their features stay in the cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,8 +105,6 @@ class ModelPosterior(BoxAlgorithm[ModelPosteriorState]):
         """No posterior yet, and no scales of moves."""
         return ModelPosteriorState()
 
-    # Queries, and updates.
-
     def learn(
         self, state: ModelPosteriorState, plan: Plan, block: BlockInfo, rng: np.random.Generator
     ) -> Queries[ModelPosteriorState]:
@@ -133,8 +132,6 @@ class ModelPosterior(BoxAlgorithm[ModelPosteriorState]):
 
     def _how_far(self) -> ScaleHistogram:
         return ScaleHistogram(self.spec, self.learns_rewards)
-
-    # The model.
 
     def _prior(
         self, scales: Mapping[str, Floats]
@@ -180,8 +177,6 @@ class ModelPosterior(BoxAlgorithm[ModelPosteriorState]):
             return nexts, rewards, ends(nexts)
         over = spec.ended(nexts) if hasattr(spec, "ended") else np.zeros(len(nexts), np.bool_)
         return nexts, rewards, over
-
-    # Plans.
 
     def plan(
         self, state: ModelPosteriorState, last: Plan | None, at: Progress, rng: np.random.Generator
@@ -240,8 +235,6 @@ class ModelPosterior(BoxAlgorithm[ModelPosteriorState]):
     def behaviour(self) -> QPolicy:
         """Random actions that are held for a while."""
         return replace(super().behaviour(), explorers=1.0)
-
-    # Choices made before the first user comes.
 
     def data_format(self, at: Progress) -> str:
         """One by one, unless memory is short."""

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from tacit.continuous.spec import BoxSpec
     from tacit.core.problem import Problem
 
-# Numbers of features that are in memory at a time.
-_CHUNK = 1 << 22
+_CHUNK = 1 << 22  # numbers of features that are in memory at a time
 NO_CLIP = 1e9
 """A clip beyond any user, for runs without privacy: it would only bias."""
 
@@ -93,11 +92,7 @@ class QPolicy:
 
     @classmethod
     def uniform(cls, dimension: int, actions: int, version: int = 0) -> QPolicy:
-        """Every action with the same probability, in all states of so many coordinates.
-
-        >>> QPolicy.uniform(dimension=2, actions=4).probabilities([0.3, 0.1]).tolist()
-        [0.25, 0.25, 0.25, 0.25]
-        """
+        """Every action with the same probability, in all states of so many coordinates."""
         constant = Polynomial((1.0,) * whole_number("dimension", dimension), 1.0, 0)
         return cls(constant, np.zeros((whole_number("actions", actions), 1)), 1.0, version)
 
@@ -121,8 +116,7 @@ class QPolicy:
     def greedy(self, states: ArrayLike) -> Ints:
         """The action with the largest value, (...,), in states, (..., D)."""
         order = np.array(self.preference, dtype=np.int64)
-        actions: Ints = order[self.values(states)[..., order].argmax(axis=-1)]
-        return actions
+        return np.asarray(order[self.values(states)[..., order].argmax(axis=-1)])
 
     def probabilities(self, states: ArrayLike) -> Floats:
         """The probabilities of all actions, (..., A), in states, (..., D)."""
@@ -154,13 +148,7 @@ class QPolicy:
         return np.where(coins < self.epsilon, drawn, -1)
 
     def relabelled(self, permutation: Sequence[int]) -> Self:
-        """The same policy where action ``a`` is called ``permutation[a]``.
-
-        >>> from tacit.continuous import Grid
-        >>> policy = QPolicy(Grid((0.0,), (1.0,), (2,)), [[1.0, 0.0], [0.0, 1.0]])
-        >>> policy.relabelled([1, 0]).greedy([[0.2], [0.9]]).tolist()
-        [1, 0]
-        """
+        """The same policy where action ``a`` is called ``permutation[a]``."""
         names = _order("permutation", permutation, self.n_actions)
         weights = np.empty_like(self.weights)
         weights[list(names)] = self.weights

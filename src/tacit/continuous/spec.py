@@ -93,8 +93,7 @@ MoveReward: TypeAlias = Callable[[Floats, Ints, Floats], ArrayLike]
 VectorSampler: TypeAlias = Callable[[Floats, Ints, np.random.Generator], ArrayLike]
 """A base model: next states (n, D) of states (n, D) and actions (n,), drawn one by one."""
 
-# States, and actions there, at which functions are looked at for a fingerprint.
-_LOOKED_AT = 64
+_LOOKED_AT = 64  # states, and actions there, at which functions are looked at for a fingerprint
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -136,19 +135,13 @@ class SmoothSpec(_FunctionSpec):
 
     The box may be open: an agent with a model finds out privately how large coordinates get.
     ``ends`` says at which states, (n, D), an episode is over, if that is known.
-
-    >>> spec = SmoothSpec((-3.1415926535, -8.0), (3.1415926535, 8.0), actions=3, horizon=200,
-    ...                   angles=(0,), pushes=((-1.0,), (0.0,), (1.0,)))
-    >>> spec.reward is None
-    True
     """
 
     closed: ClassVar[bool] = False
     said = ("may_end", "action_box", "angles", "pushes", "digest")
     # Coordinates that are angles, in [-pi, pi], where both ends are one place.
     angles: tuple[int, ...] = field(default=(), kw_only=True)
-    # A vector for each action, if it is known in which direction actions push and how much: moves
-    # of states are then believed to be linear in it.
+    # A vector for each action, if it is known where it pushes: moves are believed linear in it.
     pushes: tuple[tuple[float, ...], ...] | None = field(default=None, kw_only=True)
     reward: MoveReward | None = field(default=None, kw_only=True)  # if rewards are known
 
@@ -178,9 +171,11 @@ class SmoothSpec(_FunctionSpec):
     @cached_property
     def digest(self) -> str:
         """A fingerprint of the functions: what they say at some states."""
-        rng = np.random.default_rng(0)
-        lows, highs = np.maximum(self.lows, -10.0), np.minimum(self.highs, 10.0)
-        here, there = rng.uniform(lows, highs, (2, _LOOKED_AT, self.dimension))
+        rng, box = (
+            np.random.default_rng(0),
+            (np.maximum(self.lows, -10), np.minimum(self.highs, 10)),
+        )
+        here, there = rng.uniform(*box, (2, _LOOKED_AT, self.dimension))
         taken = rng.integers(self.actions, size=_LOOKED_AT)
         digest = hashlib.blake2b(self.ended(there).tobytes(), digest_size=8)
         if self.reward is not None:
@@ -195,20 +190,13 @@ class SimulatedSpec(_FunctionSpec):
     The d simulators P_i and the reward of a new state are public. The weights theta are not; they
     are at least 0 and add up to 1, the same at every step. Of each model, ``samples`` next states
     are drawn at public states, from ``sampling_seed``; users' data never meet a simulator.
-
-    >>> ahead = lambda states, actions, rng: states + 0.1
-    >>> stays = lambda states, actions, rng: states
-    >>> spec = SimulatedSpec((0.0,), (1.0,), actions=1, horizon=5, models=(ahead, stays),
-    ...                      reward=lambda states: states[:, 0])
-    >>> spec.drawn(np.array([[0.5], [0.95]]), 0, 0)[:, 0].round(2).tolist()
-    [[0.6], [1.0]]
     """
 
     said = ("mixed", "samples", "sampling_seed", "digest")
     models: tuple[VectorSampler, ...] = field(kw_only=True)  # d simulators
     # Known mean rewards, (n,), of new states, (n, D).
     reward: Callable[[Floats], ArrayLike] = field(kw_only=True)
-    # Next states drawn of every model, public state and action, and the seed of these draws.
+    # Next states drawn of every model, public state and action, and their seed.
     samples: int = field(default=64, kw_only=True)
     sampling_seed: int = field(default=0, kw_only=True)
 

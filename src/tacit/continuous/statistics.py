@@ -21,10 +21,8 @@ if TYPE_CHECKING:
     from tacit.continuous.features import FeatureMap
     from tacit.continuous.spec import BoxSpec
 
-# Numbers of features that are in memory at a time.
-_CHUNK = 1 << 22
-# Users of a block on a grid that are summed at a time.
-_AT_ONCE = 1024
+_CHUNK = 1 << 22  # numbers of features that are in memory at a time
+_AT_ONCE = 1024  # users of a block on a grid that are summed at a time
 
 
 class Steps(NamedTuple):
@@ -68,20 +66,11 @@ def steps_of(block: Block, spec: BoxSpec) -> Steps:
     )
 
 
-def vectors_by_part(block: Block, size: int, numbers: int, of: Callable[[Block], Floats]) -> Floats:
-    """Vectors of a block's users, some users after the other.
-
-    Args:
-        block: The users.
-        size: Entries of a user's vector.
-        numbers: Floats that a user takes while hers is made; about 4 million are at a time.
-        of: Vectors of some of the users.
-    """
-    vectors, users = np.zeros((block.users, size)), max(1, _CHUNK // max(1, numbers))
-    for start in range(0, max(1, block.users), users):
-        rows = slice(start, min(block.users, start + users))
-        vectors[rows] = of(block.take(rows))
-    return vectors
+def vectors_by_part(block: Block, numbers: int, of: Callable[[Block], Floats]) -> Floats:
+    """Vectors of a block's users, each of whom takes so many floats, 4 million floats at a time."""
+    users = max(1, _CHUNK // max(1, numbers))
+    parts = (slice(i, min(block.users, i + users)) for i in range(0, max(1, block.users), users))
+    return np.concatenate([of(block.take(part)) for part in parts])
 
 
 class ClippedSums(InBall):
@@ -102,7 +91,7 @@ class ClippedSums(InBall):
         """Each user's sums, scaled back."""
         if not isinstance(self.features, Grid):
             numbers = (self.spec.horizon + 1) * (self.features.size + self.layout.size)
-            return vectors_by_part(block, self.layout.size, numbers, self._scaled)
+            return vectors_by_part(block, numbers, self._scaled)
         vectors = np.zeros((block.users, self.layout.size))
         for rows, sums in self._on_grid(block):
             vectors[rows] = scaled_back(sums, self.clip)

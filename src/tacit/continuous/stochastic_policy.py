@@ -18,8 +18,7 @@ from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Floats, Ints
 from tacit.privacy.validation import instance_of, whole_number
 
-# Points of a mesh along each coordinate, by their number.
-_LEVELS = {1: 1001, 2: 201, 3: 41}
+_LEVELS = {1: 1001, 2: 201, 3: 41}  # points of a mesh along each coordinate, by their number
 
 
 @dataclass(frozen=True)
@@ -29,11 +28,6 @@ class ActionBox:
     In units of the box its corners are -1 and 1, and the mesh goes from -2 to 2, so that what a
     policy aims at beyond the box has a number too; :meth:`actions` cuts it to the box.
 
-    Attributes:
-        lows: the lower corner, one to three numbers.
-        highs: its upper corner.
-        levels: points of the mesh along each coordinate; 1001, 201 or 41 by default.
-
     >>> box = ActionBox((-2.0,), (2.0,), levels=5)
     >>> box.actions(np.arange(5)).ravel().tolist()
     [-2.0, -2.0, 0.0, 2.0, 2.0]
@@ -41,9 +35,9 @@ class ActionBox:
     [2, 3, 4]
     """
 
-    lows: tuple[float, ...]
-    highs: tuple[float, ...]
-    levels: int = 0
+    lows: tuple[float, ...]  # the lower corner, one to three numbers
+    highs: tuple[float, ...]  # its upper corner
+    levels: int = 0  # points of the mesh along each coordinate; 1001, 201 or 41 by default
 
     def __post_init__(self) -> None:
         set_corners(self, finite=True)
@@ -86,13 +80,7 @@ class ActionBox:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SoftmaxPolicy(QPolicy):
-    """Every action with a chance proportional to exp(weights[a] @ features(state)).
-
-    >>> from tacit.continuous import Grid
-    >>> policy = SoftmaxPolicy(Grid((0.0,), (1.0,), (2,)), [[0.0, 0.0], [1.0, 1.0]])
-    >>> policy.probabilities([0.3]).round(3).tolist()
-    [0.269, 0.731]
-    """
+    """Every action with a chance proportional to exp(weights[a] @ features(state))."""
 
     kind: ClassVar[str] = "softmax"
 

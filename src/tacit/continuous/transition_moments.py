@@ -25,10 +25,8 @@ FIRST_POWER, POWERS = -24, 36
 BINS, GOING = 32, 0.5
 """Bins of a coordinate, for where episodes end; weight of steps that go on, beside an end's."""
 
-# Steps of a user that count, spread over her episode: more add little but work.
-_COUNTED = 64
-# A residual beyond so many scales is cut there: products must stay finite.
-_FARTHEST = 1e6
+_COUNTED = 64  # steps of a user that count, spread over her episode: more add little but work
+_FARTHEST = 1e6  # A residual beyond so many scales is cut there: products must stay finite
 # A length below this counts as none: its square has lost digits, and ratios could exceed one.
 _SHORTEST = 1e-140
 
@@ -69,9 +67,9 @@ class ScaleHistogram(Statistic):
     """Histograms of how far users' states move in a step, and of their sizes in an open box.
 
     Part ``moves`` (outputs, 36): for every coordinate, and for the reward if ``rewards``, one 1 at
-    the power of two that is nearest to the root mean square of what changes in a step, from 2^-24
-    on. Part ``sizes`` (D, 36): for every coordinate that the box leaves open, one 1 at the power of
-    two above the largest value. A user without any valid step has zeros.
+    the power of two nearest to the root mean square of what changes in a step, from 2^-24 on. Part
+    ``sizes``: for every coordinate that the box leaves open, one 1 at the power of two above the
+    largest value. A user without any valid step has zeros.
 
     Formal guarantees:
         Sensitivity sqrt(2 g), and sqrt(g) against zero. Each of g groups holds one 1 at most: two
@@ -135,9 +133,8 @@ class TransitionMoments(InBall):
 
     A step is y = (metric f, (t - model' f) / scales), with f its features and t what it changed:
     every coordinate, and the reward from the middle of its range if ``rewards``. It is divided by
-    its length, and the part ``moments`` (p + outputs, p + outputs) is the mean of y y' over the
-    steps of a user that count: at most 64, evenly spread, none that ends on the edge of the box.
-    A user without any has zeros.
+    its length, and the part ``moments`` is the mean of y y' over the steps of a user that count: at
+    most 64, evenly spread, none that ends on the edge of the box; zeros if there is none.
 
     Formal guarantees:
         Sensitivity sqrt(2), and 1 against zero. A mean of y y' with |y| = 1 is positive
@@ -165,7 +162,7 @@ class TransitionMoments(InBall):
         """One matrix for each user."""
         K, m = min(self.spec.horizon, _COUNTED), self.features.size + len(self.scales)
         numbers = max((self.spec.horizon + 1) * 8, 4 * K * m)
-        return vectors_by_part(block, self.layout.size, numbers, self._matrices)
+        return vectors_by_part(block, numbers, self._matrices)
 
     def _matrices(self, block: Block) -> Floats:
         """Moments of users' steps, of which each user has 64, zero where there is none.
@@ -216,7 +213,7 @@ class TerminationMoments(InBall):
     def vectors(self, block: Block) -> Floats:
         """One matrix for each user."""
         numbers = self.spec.horizon * (self.features.size + self.spec.dimension + 3)
-        return vectors_by_part(block, self.layout.size, numbers, self._matrices)
+        return vectors_by_part(block, numbers, self._matrices)
 
     def _matrices(self, block: Block) -> Floats:
         steps = steps_of(block, self.spec)
@@ -282,7 +279,7 @@ class TerminationHistogram(Statistic):
         """Histograms of each user."""
         c, H = len(self.coordinates), self.spec.horizon
         numbers = H * (self.spec.dimension + 4 * c) + 2 * self.layout.size
-        return vectors_by_part(block, self.layout.size, numbers, self._histograms)
+        return vectors_by_part(block, numbers, self._histograms)
 
     def _histograms(self, block: Block) -> Floats:
         low, size = (part[self.coordinates] for part in (self.lows, self.highs - self.lows))

@@ -47,7 +47,7 @@ class TargetedMoves(GramCross):
     def vectors(self, block: Block) -> Floats:
         """One dense vector per user."""
         numbers = (self.spec.horizon + 1) * 3 * self.features.size
-        return vectors_by_part(block, self.layout.size, numbers, self._sums)
+        return vectors_by_part(block, numbers, self._sums)
 
     def _sums(self, block: Block) -> Floats:
         steps = steps_of(block, self.spec)

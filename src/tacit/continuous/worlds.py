@@ -24,14 +24,11 @@ from tacit.privacy.validation import one_of
 Advance: TypeAlias = Callable[[int, Ints, Floats, Ints], tuple[Floats, Bools]]
 """One step of some users: (step, indices, states, actions) to next states and which ended."""
 
-# Users that are simulated at a time.
-_PART = 4096
-# An action is held for about 2^0 to 2^5 steps, by the user.
-_HOLDS = 6
+_PART = 4096  # users that are simulated at a time
+_HOLDS = 6  # an action is held for about 2^0 to 2^5 steps, by the user
 # Cells in which values are computed, and states in a cell at which a policy is asked.
 _CELLS, _ASKED = 4000, 8
-# How far from a point its two sides are.
-_BESIDE = 1e-9
+_BESIDE = 1e-9  # how far from a point its two sides are
 
 
 class VectorWorld(ABC):
