@@ -146,7 +146,7 @@ class ActorCritic(BoxAlgorithm[ActorCriticState]):
     Guarantee: that of its curator; see ``guarantee``. Clips follow from released shares of users
     who were clipped.
 
-    Deviations from papers: Wang and Hegde (2019) only remark that it can be done. No rate is proven.
+    Deviations from papers: Wang and Hegde (2019) only remark that it can be done.
 
     Cost: (R + 1) m + m (m + 1) / 2 numbers per release for R outputs and m features.
     """

@@ -36,11 +36,7 @@ class Steps(NamedTuple):
 
 
 def steps_of(block: Block, spec: BoxSpec) -> Steps:
-    """Steps of a block's users. Shapes are public, and wrong ones are refused.
-
-    A step counts if its state, action, reward and next state are valid and the episode was not
-    over.
-    """
+    """Steps of a block's users, valid ones before the end. Wrong shapes, public, are refused."""
     H, arrays = spec.horizon, {}
     shapes = {"states": (H + 1, len(spec.lows)), "actions": (H,), "rewards": (H,), "lengths": ()}
     for name, shape in shapes.items():
