@@ -34,22 +34,22 @@ MISTAKES = {
     "no folder for a plot": (("--plot", "no/such/x.png"), "there is no folder no/such"),
     "another format": (("--plot", "x.gif"), "--plot is 'x.gif', but must end in .png, .pdf, .svg"),
     "no folder for a save": (
-        ("--save", "no/such/x.csv"),
-        "--save is 'no/such/x.csv', but there is",
+        ("--save", "no/such/x.json"),
+        "--save is 'no/such/x.json', but there is",
     ),
     "a folder as a save": (("--save", "folder.json"), "--save is 'folder.json', which is a folder"),
 }
 OTHERS = {
     "nothing to plot": (("plot", "--output", "x.png"), "FILE..."),
     "no such run": (("plot", "none.json", "--output", "x.png"), "'none.json': No such file"),
-    "a table to plot": (("plot", "runs.csv", "--output", "x.png"), "load the .json of it"),
+    "a table to plot": (("plot", "runs.csv", "--output", "x.png"), "not a file of runs"),
     "no runs": (("plot", "file", "--output", "x.png"), "'file': not a file of runs"),
     "other JSON": (("plot", "other.json", "--output", "x.png"), "'other.json': not a file of runs"),
     "no picture": (("plot", "other.json", "--output", "x.jpeg"), "must end in .png, .pdf, .svg"),
     "no kind": (("show", "thing", "x"), "what to show is 'thing', but must be one of world"),
     "no sweep": (("sweep", "file"), "'file' is not TOML"),
     "a sweep's key": (("sweep", "keys.toml"), "has 'colour'; it may have worlds"),
-    "a sweep's seeds": (("sweep", "seeds.toml"), "seeds holds -1, but must hold integers"),
+    "a sweep's seeds": (("sweep", "seeds.toml"), "seeds must be an integer >= 0"),
 }
 
 
@@ -111,13 +111,13 @@ def test_unreadable_and_unwritable_files(tmp_path):
     folder.mkdir()
     assert "folder.toml': Is a directory" in one_line(run(*BUDGET, world=folder))
     if os.path.isdir("/proc/self"):
-        for option in (("--save", "/proc/x.csv"), ("--plot", "/proc/x.png")):
+        for option in (("--save", "/proc/x.json"), ("--plot", "/proc/x.png")):
             assert "which cannot be written" in one_line(run(*BUDGET, *option))
 
 
 def test_files_are_checked_before_anything_is_run():
     line = one_line(
-        run(*BUDGET, "--save", "no/such/x.csv", agent="scripted:fail=true", users="1e9")
+        run(*BUDGET, "--save", "no/such/x.json", agent="scripted:fail=true", users="1e9")
     )
     assert "no folder" in line
 

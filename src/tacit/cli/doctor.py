@@ -131,7 +131,8 @@ def compile_loops() -> None:
     """Runs a little of everything, so that what it compiles is on disk; says how much that was."""
     import time
 
-    from tacit.simulation.workers import outcomes, progress_bar
+    from tacit.simulation.run import progress_bar
+    from tacit.simulation.sweep import outcomes
 
     start, (first, *others) = time.perf_counter(), _RUNS
     with progress_bar("compiling loops", len(_RUNS), True) as advance:

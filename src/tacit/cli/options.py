@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 PICTURES = (".png", ".pdf", ".svg")
 """How the names of pictures end."""
 
-RESULTS = (".json", ".csv")
+RESULTS = (".json",)
 """How the names of results end, as in :mod:`tacit.simulation.tables`, which is slow to load."""
 
 MODELS, _NAMED = ("joint", "local", "distributed", "none"), "NAME[:key=value,...]"
