@@ -65,7 +65,6 @@ class Forecast:
     noise_std: float | None  # of one sum in a single release; ``None`` if the agent does not say
     why: str  # what the agent chose, in its own words
     offline: bool = False  # then the users needed are the smallest batch whose policy is good
-    given: bool = False  # whether that many users were asked about
     chosen: str = ""  # why it is this agent, where none was named
     seconds: float = 0.0
 
@@ -142,8 +141,7 @@ def plan(
 ) -> Forecast:
     """Simulates what an agent will need.
 
-    An agent that was not named is chosen for every number of users that is tried, and without
-    privacy on its own.
+    An agent that was not named is chosen without privacy on its own.
 
     Args:
         world: The simulated users; a text is made anew in every process.
@@ -173,7 +171,7 @@ def plan(
     place = world if workers > 1 else first  # a text is made anew in every process
 
     def simulate(model: Privacy, declared: int) -> Forecast:
-        choice = agent.settled(first.spec, declared, model)
+        choice = agent.settled(first.spec, model)
         made = choice.build(first.spec, declared, model, seeds[0])
         jobs = [Job(place, choice, model, declared, seed) for seed in seeds]
         return Forecast(
@@ -188,12 +186,11 @@ def plan(
             else release_noise(asked, made.privacy, made.block_users),
             why=str(getattr(made, "why", "")),
             offline=choice.offline,
-            given=users is not None,
             chosen=choice.why,
         )
 
     def search(model: Privacy) -> Forecast:
-        offline = agent.settled(first.spec, users or most, model).offline
+        offline = agent.settled(first.spec, model).offline
         for declared in [users] if users is not None else _tries(most, offline):
             tried = simulate(model, declared)
             if tried.settled:

@@ -252,7 +252,7 @@ def _made(text: str, world: World, seed: int, users: int | None, privacy: Privac
     choice = choose_agent(text)
     if choice.budget:
         raise InvalidArgument(f"{text!r} has a budget, and so has privacy={privacy!r}")
-    return choice.settled(world.spec, declared, privacy).build(world.spec, declared, privacy, seed)
+    return choice.settled(world.spec, privacy).build(world.spec, declared, privacy, seed)
 
 
 def require(name: str, value: object, what: str, *needed: str) -> None:
@@ -354,12 +354,7 @@ class PermutedWorld:
             return self._rows(data)
         arrays: dict[str, NDArray[Any]] = {}
         for name, array in data.arrays.items():
-            if name == "actions":
-                arrays[name] = self._relabel(array)
-            elif form == "occupancy":
-                arrays[name] = array
-            else:
-                arrays[name] = np.take(array, self.permutation, axis=_ACTION_AXES[name])
+            arrays[name] = np.take(array, self.permutation, axis=_ACTION_AXES[name])
         return Block(data.users, arrays, data.aggregate)
 
     def _rows(self, block: Block) -> Block:

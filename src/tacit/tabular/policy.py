@@ -151,7 +151,7 @@ class Policy(FinitePolicy):
     def planned(cls, actions: Ints, spec: FiniteSpec) -> Policy:
         """The actions (H, S) of a planner, which need no check, with the labels of its spec."""
         arrays = {"probabilities": None, "actions": np.array(actions), "version": 0}
-        labels = {"state_labels": spec.state_labels, "action_labels": spec.action_labels}
+        labels = {n: getattr(spec, n, None) for n in ("state_labels", "action_labels")}
         return cls._with(object.__new__(cls), **arrays, n_actions=spec.actions, **labels)
 
     @classmethod

@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument
@@ -156,12 +155,10 @@ class VisitCounts(LoopSums):
         return np.asarray(self.layout.pack(parts) > 0)
 
     def aggregate(self, block: Block) -> Floats:
-        """From transitions and rewards of a simulated block: "counts", "pooled" or "occupancy"."""
+        """From transitions and rewards of a simulated block: "counts" or "pooled"."""
         if self.cap is not None and self.cap < self.horizon:
             raise InvalidArgument("capped counts need users one by one, not an aggregate block")
         counts, sums = (np.asarray(block[x], np.float64) for x in ("transitions", "rewards"))
-        if "actions" in block.arrays:
-            return self._of_occupancy(block["actions"], counts, sums)
         steps = counts.shape[0] if counts.ndim == 4 else 0
         shape = (steps, self.states, self.actions, self.states)
         allowed = (1, self.horizon) if self.rows == 1 else (self.horizon,)
@@ -172,16 +169,6 @@ class VisitCounts(LoopSums):
             )
         counts, sums = (by_row(array, self.rows)[self.where] for array in (counts, sums))
         return self.layout.pack({"transitions": counts, "rewards": sums})
-
-    def _of_occupancy(self, actions: NDArray[Any], counts: Floats, sums: Floats) -> Floats:
-        check_occupancy((self.horizon, self.states), actions, counts, sums)
-        steps = np.arange(self.horizon)[:, np.newaxis]
-        cells = self.cells[steps, np.arange(self.states), np.asarray(actions, dtype=np.int64)]
-        kept = cells >= 0
-        of_cells, of_rewards = np.zeros((self.size, self.states)), np.zeros(self.size)
-        np.add.at(of_cells, cells[kept], counts[kept])
-        np.add.at(of_rewards, cells[kept], sums[kept])
-        return self.layout.pack({"transitions": of_cells, "rewards": of_rewards})
 
     def monitored(self, release: Any) -> dict[str, tuple[Floats, Floats]]:
         """Rewards of all steps that count, and visits of each state."""
@@ -214,13 +201,3 @@ class VisitCounts(LoopSums):
         steps, cap = (states, taken, rewards, admitted), H if self.cap is None else self.cap
         count_visits(*steps, self.cells, cap, separate, *sums.values())
         return self.layout.pack(sums, users=rows)
-
-
-def check_occupancy(shape: tuple[int, int], *given: NDArray[Any]) -> None:
-    """Raises unless actions, transitions and rewards are those of one policy's users, (H, S)."""
-    shapes = [array.shape for array in given]
-    if shapes != [shape, (*shape, shape[1]), shape]:
-        raise InvalidArgument(
-            "an aggregate block of what followed a policy must have actions, transitions and "
-            f"rewards of shapes {shape}, {(*shape, shape[1])} and {shape}, got {shapes}"
-        )
