@@ -39,7 +39,7 @@ from tacit.privacy.statistic import Block, Layout, Part, Statistic
 from tacit.registry import world
 from tacit.simulation.result import Result
 from tacit.simulation.run import run
-from tacit.simulation.sweep import run_seeds, sweep
+from tacit.simulation.sweep import sweep
 from tacit.store.store import Conflict, Store, StoreGone
 from tacit.store.values import record
 from tacit.tabular.offline import Recommendation, learn_offline
@@ -381,7 +381,6 @@ __all__ = [
     "papers",
     "record",
     "run",
-    "run_seeds",
     "sweep",
     "tabular",
     "validate",

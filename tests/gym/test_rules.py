@@ -47,7 +47,6 @@ LINE = spaces.Box(-1.0, 1.0, (1,), np.float32)
     [
         (spaces.Discrete(3), 3, None),
         (spaces.MultiDiscrete([2, 3]), 6, "6 actions (all combinations)"),
-        (spaces.MultiBinary(3), 8, "8 actions (all combinations)"),
         (LINE, 5, "5 actions (5 levels)"),
         (spaces.Box(-2.0, 2.0, (2,), np.float32), 25, "25 actions (5 levels each)"),
     ],
@@ -70,7 +69,7 @@ def test_actions_have_numbers(does, count, words):
 def test_levels_are_an_option():
     assert build_world("gym:Pendulum-v1,action_levels=3").spec.actions == 3
     with pytest.raises(InvalidArgument, match="1,024 actions are more than 1,000"):
-        tacit.world(Told(LINE, spaces.MultiBinary(10)))
+        tacit.world(Told(LINE, spaces.MultiDiscrete([2] * 10)))
     with pytest.raises(InvalidArgument, match="actions must be Discrete, MultiDiscrete"):
         tacit.world(Told(LINE, spaces.Text(3)))
 

@@ -140,13 +140,13 @@ def test_smaller_budgets_begin_with_larger_blocks() -> None:
 
 
 def test_users_are_summed_one_by_one_only_where_a_clip_needs_it() -> None:
-    assert made(privacy=NonPrivate()).data_format == "occupancy"
+    assert made(privacy=NonPrivate()).data_format == "counts"
     assert made(statistic="features").data_format == "episodes"
     assert made(statistic="counts").data_format == "episodes"
-    assert made(statistic="counts", stationary=False).data_format == "occupancy"
+    assert made(statistic="counts", stationary=False).data_format == "counts"
     for statistic in ("features", "counts"):
         large = made(users=10**9, statistic=statistic, schedule="fixed:size=1000000")
-        assert large.data_format == "occupancy"
+        assert large.data_format == "counts"
         # Larger blocks need no clip, and do not pay for one.
         small = made(users=10**9, statistic=statistic, schedule="fixed:size=10")
         assert small.statistic.l2(Relation.REPLACE_ONE) < large.statistic.l2(Relation.REPLACE_ONE)
@@ -206,7 +206,7 @@ def test_users_may_come_one_by_one(statistic: str) -> None:
 
 
 def test_wrong_data_changes_nothing() -> None:
-    shared.wrong_data_changes_nothing(made(schedule=FEW), SIMPLEX, "occupancy")
+    shared.wrong_data_changes_nothing(made(schedule=FEW), SIMPLEX, "counts")
 
 
 @pytest.mark.parametrize(

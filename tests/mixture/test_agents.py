@@ -111,7 +111,7 @@ def test_it_says_what_it_chose(options: Any, kind: str, reason: str) -> None:
 
 def test_users_are_summed_one_by_one_only_where_a_clip_needs_it() -> None:
     assert made(privacy=NonPrivate()).data_format == "counts"
-    assert made(statistic="counts").data_format == "occupancy"
+    assert made(statistic="counts").data_format == "counts"
     assert made(statistic="model").data_format == "episodes"
     large = made(users=10**9, statistic="model", schedule="fixed:size=1000000")
     assert large.data_format == "counts"

@@ -552,17 +552,10 @@ def walk(
         at = states[:, h], actions[:, h]
         np.add.at(counts[h], (*at, states[:, h + 1]), 1)
         np.add.at(sums[h], at, rewards[:, h])
-    steps, here = np.arange(H)[:, np.newaxis], np.arange(S)
     arrays = {"states": states, "actions": actions, "rewards": rewards}
-    occupancy = {
-        "actions": policy,
-        "transitions": counts[steps, here, policy],
-        "rewards": sums[steps, here, policy],
-    }
     return (
         Block(users, {**arrays, "versions": np.zeros(users, dtype=int)}),
         Block(users, {"transitions": counts, "rewards": sums}, aggregate=True),
-        Block(users, occupancy, aggregate=True),
     )
 
 
@@ -570,7 +563,7 @@ def walk(
 @pytest.mark.parametrize("horizon", [1, 3])
 def test_aggregates_equal_episodes(rewards: bool, horizon: int) -> None:
     policy = np.random.default_rng(8).integers(0, A, (horizon, S))
-    episodes, counts, occupancy = walk(WORLD, policy, 80)
+    episodes, counts = walk(WORLD, policy, 80)
     for statistic in (
         model_sums(WORLD, horizon, rewards),
         model_sums(WORLD, horizon, rewards, pooled=True),
@@ -583,13 +576,10 @@ def test_aggregates_equal_episodes(rewards: bool, horizon: int) -> None:
         paths = PathCounts(WORLD["support"], informs, everywhere, horizon, policy, rewards=rewards)
         total = paths.total(episodes)
         assert total.sum() > 0
-        assert np.allclose(paths.total(occupancy), total)
+        assert np.allclose(paths.total(counts), total)
         assert np.allclose(paths.vectors(episodes).sum(axis=0), total)
-        other = Block(80, {**occupancy.arrays, "actions": 1 - policy}, aggregate=True)
         with pytest.raises(InvalidArgument, match="another policy"):
-            paths.total(other)
-        with pytest.raises(InvalidArgument, match="aggregate block"):
-            paths.total(counts)
+            paths.total(walk(WORLD, 1 - policy, 80)[1])
     clipped = model_sums(WORLD, 3, rewards, clip=0.1)
     with pytest.raises(InvalidArgument, match="one by one"):
         clipped.total(counts)
@@ -600,7 +590,7 @@ def test_aggregates_equal_episodes(rewards: bool, horizon: int) -> None:
 
 def test_aggregates_drop_impossible_transitions() -> None:
     policy = np.zeros((2, S), dtype=int)
-    _, counts, _ = walk(WORLD, policy, 30)
+    _, counts = walk(WORLD, policy, 30)
     more = np.array(counts["transitions"])
     more[:, ~WORLD["support"]] += 5
     kept, all_of_them = np.asarray(counts["transitions"]).sum(axis=-1), more.sum(axis=-1)

@@ -220,9 +220,19 @@ class NoHorizon(SmoothTree):
         return super().release(item)
 
 
+class SharedRows(Blocks):
+    """All numbers of a row of a matrix have one noise."""
+
+    def _advance(self, fresh: np.ndarray) -> np.ndarray:
+        if len(self.shape) == 2:
+            fresh = np.repeat(fresh.reshape(self.shape)[:, 0], self.shape[1])
+        return super()._advance(fresh)
+
+
 @pytest.mark.parametrize(
     ("mutant", "message"),
     [
+        (SharedRows, r"shape \(2, 2\) is not linear in its own draws"),
         (WrongStd, "standard deviation is"),
         (NoHorizon, "horizon"),
     ],

@@ -153,7 +153,7 @@ def drawn_worlds(make, sizes, usual, most):
 def returns_have_the_exact_mean(world):
     rng = np.random.default_rng(0)
     n = 10**9
-    block = world.simulate(world.optimal_policy, n, rng, "occupancy")
+    block = world.simulate(world.optimal_policy, n, rng, "counts")
     assert block["transitions"].sum() == world.spec.horizon * n
     # Five standard errors, of returns that lie in [0, H]: a false alarm in a million.
     error = 5 * world.spec.horizon / 2 / np.sqrt(n)

@@ -7,7 +7,6 @@ import pytest
 from scipy.special import chdtrc, ndtr
 
 from tacit import InvalidArgument
-from tacit.data import sizes
 from tacit.tabular.model import FiniteModel, evaluate, optimal, policy_values
 from tacit.tabular.policy import Policy
 from tacit.tabular.simulate import simulate, simulate_episodes
@@ -19,10 +18,6 @@ ALARM = 1e-6
 
 def simulate_counts(model, policy, users, rng, pooled=False):
     return simulate(model, policy, users, rng, "pooled" if pooled else "counts")
-
-
-def simulate_occupancy(model, policy, users, rng):
-    return simulate(model, policy, users, rng, "occupancy")
 
 
 def random_model(seed=0, states=3, actions=2, horizon=3, stationary=False, values=(0.0, 0.25, 1.0)):
@@ -130,16 +125,6 @@ def outcome_of_counts(model, policy, users, rng, pooled):
     return signature((block["transitions"], block["rewards"]))
 
 
-def outcome_of_occupancy(model, policy, users, rng):
-    """The counts of a deterministic policy with their axis of actions put back."""
-    block = simulate_occupancy(model, policy, users, rng)
-    H, S, A = model.horizon, model.states, model.actions
-    transitions, rewards = np.zeros((H, S, A, S), dtype=np.int64), np.zeros((H, S, A))
-    at = (np.arange(H)[:, np.newaxis], np.arange(S), block["actions"])
-    transitions[at], rewards[at] = block["transitions"], block["rewards"]
-    return signature((transitions, rewards))
-
-
 def outcome_of_episodes(model, policy, users, rng, pooled):
     e = simulate_episodes(model, policy, users, rng)
     H, S, A = model.horizon, model.states, model.actions
@@ -185,41 +170,14 @@ def decided_model():
     return FiniteModel(P, R, np.array([0.0, 1.0]), np.array([0.5, 0.5]), 2, decided)
 
 
-@pytest.mark.parametrize(
-    "model",
-    [
-        random_model(8, states=2, horizon=2, stationary=True, values=(0.0, 1.0)),
-        random_model(8, states=2, horizon=2, stationary=False, values=(0.0, 1.0)),
-        decided_model(),
-    ],
-    ids=["stationary", "per step", "decided"],
-)
-def test_what_a_deterministic_policy_leads_to_has_that_distribution_too(model):
+def test_rewards_that_transitions_decide_have_that_distribution_too():
+    model, rng = decided_model(), np.random.default_rng(10)
     policy = random_policy(9, model, True)
-    rng = np.random.default_rng(10)
-    first = [outcome_of_occupancy(model, policy, 2, rng) for _ in range(5000)]
-    for other in (outcome_of_counts, outcome_of_episodes):
-        second = [other(model, policy, 2, rng, False) for _ in range(5000)]
-        assert same_distribution(first, second) > ALARM
-
-
-def test_occupancy_counts_need_no_array_of_actions(monkeypatch):
-    """As much memory as counts without actions, and not a byte more may be asked for."""
-    model = random_model(34, states=20, actions=50, horizon=3)
-    policy = random_policy(35, model, True)
-    rng = np.random.default_rng(0)
-    simulate_counts(model, policy, 10, rng)
-    monkeypatch.setattr(sizes, "MOST_BYTES", 8 * 3 * 20 * 20)
-    assert simulate_occupancy(model, policy, 10, rng)["transitions"].sum() == 30
-    with pytest.raises(InvalidArgument, match="bytes"):
-        simulate_counts(model, policy, 10, rng)
-
-
-def test_a_stochastic_policy_cannot_be_followed():
-    model = random_model(36)
-    for policy in (random_policy(37, model, False), Policy.uniform(3, 3, 2)):
-        with pytest.raises(InvalidArgument, match=r"policy must be deterministic .* is stochastic"):
-            simulate_occupancy(model, policy, 10, np.random.default_rng(0))
+    draws = [
+        [draw(model, policy, 2, rng, False) for _ in range(5000)]
+        for draw in (outcome_of_counts, outcome_of_episodes)
+    ]
+    assert same_distribution(*draws) > ALARM
 
 
 def test_tables_may_lie_in_memory_in_any_order():

@@ -114,7 +114,7 @@ def test_a_clear_gain_is_found_and_proven(kind, behaviour) -> None:
     world = bandit()
     found = recommended(learnt(kind, world, 40_000, behaviour=behaviour))
     assert found.better
-    assert found.verdict.startswith("Better than today with probability 0.95: a value of 0.")
+    assert found.verdict.startswith("Better than today with probability 0.95: Interval(0.")
     value, today = world.value(found.policy), world.baseline_value
     assert found.value.low <= value <= found.value.high
     assert today in found.today
@@ -165,7 +165,7 @@ def test_one_call_splits_users_and_keeps_one_budget(tmp_path) -> None:
     log = world.simulate(Policy.uniform(1, 4, 3), n, np.random.default_rng(0))
     ids = [f"p{i % 2000}" for i in range(n)]
     log = tacit.Episodes(log.states, log.actions, log.rewards, user_ids=ids)
-    learn, judges = _split(log, 0.5, np.random.default_rng([0, 5]))
+    learn, judges = _split(log, np.random.default_rng([0, 5]))
     people = np.array([i % 2000 for i in range(n)])
     assert not set(people[learn]) & set(people[judges])
     assert len(set(people[judges])) == len(judges) == 1000
@@ -185,7 +185,6 @@ def test_one_call_splits_users_and_keeps_one_budget(tmp_path) -> None:
         assert paid <= budget.episode_limit * (1 + 1e-9)
         assert paid > 0.9 * budget.episode_limit
     assert str(found).count("joint differential privacy") == 1
-    assert found.to_dict()["verdict"] == found.verdict
 
 
 def test_one_call_is_reproducible_and_its_seed_splits() -> None:
@@ -193,7 +192,7 @@ def test_one_call_is_reproducible_and_its_seed_splits() -> None:
     log = world.simulate(Policy.uniform(1, 4, 3), 2000, np.random.default_rng(0))
     call = partial(tacit.learn_offline, log, world.spec, BUDGET, "uniform", noise_seed=3)
     one, same, other = call(), call(), call(seed=1)
-    assert one.to_dict() == same.to_dict()
+    assert str(one) == str(same)
     assert one.today != other.today
 
 
@@ -206,9 +205,7 @@ def test_mistakes_are_refused_in_words() -> None:
         ({"behaviour": "random"}, "behaviour must be a Policy"),
         ({"behaviour": Policy.uniform(2, 4, 3)}, "another world"),
         ({"agent": tacit.UCBVI}, "agent must be one that learns from logs"),
-        ({"confidence": 1.0}, "confidence must be"),
-        ({"judged": 0.0}, "judged is 0.0"),
-        ({"judged": "half"}, "judged is 'half'"),
+        ({"confidence": 1.0}, "confidence is 1.0"),
         ({"seed": -1}, "seed must be"),
         ({"episodes": log.take(slice(0, 3))}, "at least 4 users"),
     ):
@@ -238,7 +235,7 @@ def test_one_record_with_a_tiny_propensity_changes_no_interval(kind) -> None:
     served = Policy.stochastic(np.tile([0.5, 0.5, 0.0], (3, 5, 1)))
     log = world.simulate(served, 4000, np.random.default_rng(0))
     chances = np.full(log.actions.shape, 0.5)
-    _, judges = _split(log, 0.5, np.random.default_rng([0, 5]))
+    _, judges = _split(log, np.random.default_rng([0, 5]))
     actions, strange = log.actions.copy(), chances.copy()
     actions[judges[0], 0], strange[judges[0], 1] = 2, 5e-324
     other = tacit.Episodes(log.states, actions, log.rewards)

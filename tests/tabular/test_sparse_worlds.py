@@ -13,7 +13,7 @@ import tacit
 from research.worlds import build, icu_sepsis, sparse_mdp
 from research.worlds import tabular as sparse_worlds
 from tacit import InvalidArgument
-from tacit.gym.envs import FiniteEnv
+from tacit.gym.finite import FiniteEnv
 from tacit.registry import build_world
 from tacit.tabular import SparseWorld
 from tacit.tabular.policy import uniform_policy
@@ -74,7 +74,7 @@ def test_sparse_mdp_is_what_its_page_says() -> None:
 def test_sums_are_refused_and_labels_kept() -> None:
     world = sparse_mdp(states=10)
     policy = uniform_policy(world.spec)
-    for form in ("counts", "pooled", "occupancy"):
+    for form in ("counts", "pooled"):
         with pytest.raises(InvalidArgument, match="in this world"):
             world.simulate(policy, 3, np.random.default_rng(0), form)
     assert not world.exchangeable_actions

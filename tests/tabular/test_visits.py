@@ -176,60 +176,6 @@ def test_aggregates_equal_episodes(options: dict) -> None:
     assert np.allclose(statistic.total(summed), statistic.total(Block(100, arrays)))
 
 
-OTHER = 1 - POLICY
-
-
-def followed(policy: np.ndarray, users: int = 100) -> tuple[Block, Block]:
-    """Users who followed a policy: their episodes, and the sums of their own actions."""
-    rng = np.random.default_rng(3)
-    states, rewards = rng.integers(0, S, (users, H + 1)), rng.random((users, H))
-    arrays = {
-        "states": states,
-        "actions": policy[np.arange(H), states[:, :H]],
-        "rewards": rewards,
-        "versions": np.zeros(users, dtype=np.int64),
-    }
-    transitions, sums = np.zeros((H, S, S), dtype=np.int64), np.zeros((H, S))
-    for h in range(H):
-        np.add.at(transitions[h], (states[:, h], states[:, h + 1]), 1)
-        np.add.at(sums[h], states[:, h], rewards[:, h])
-    summed = {"actions": policy, "transitions": transitions, "rewards": sums}
-    return Block(users, arrays), Block(users, summed, aggregate=True)
-
-
-@pytest.mark.parametrize("policy", [POLICY, OTHER], ids=["same", "other"])
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"weight": 0.5},
-        {"pooled": True},
-        {"policy": POLICY},
-        {"pooled": True, "policy": POLICY},
-        {"pooled": True, "cap": H},
-        {"apart": True, "pooled": True, "policy": POLICY},
-    ],
-    ids=str,
-)
-def test_sums_of_a_policys_own_actions_equal_episodes(options: dict, policy: np.ndarray) -> None:
-    statistic = made(options)
-    episodes, summed = followed(policy)
-    total = statistic.total(summed)
-    assert np.allclose(total, statistic.total(episodes))
-    # What followed another policy is dropped, and they agree nowhere.
-    assert total.any() == (policy is POLICY or "policy" not in options)
-
-
-def test_a_policys_own_actions_of_another_shape_are_refused() -> None:
-    _, summed = followed(POLICY)
-    for name in ("actions", "transitions", "rewards"):
-        arrays = {**summed.arrays, name: np.asarray(summed[name])[:-1]}
-        with pytest.raises(InvalidArgument, match="followed a policy"):
-            VisitCounts(S, A, H).total(Block(100, arrays, aggregate=True))
-    with pytest.raises(InvalidArgument, match="one by one"):
-        VisitCounts(S, A, H, pooled=True, cap=2).total(summed)
-
-
 @pytest.mark.parametrize(
     ("dtype", "values", "expected"),
     [

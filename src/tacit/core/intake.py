@@ -148,7 +148,7 @@ class EpisodeIntake:
         self.buffer = EpisodeBuffer()
         self.packets: dict[int, Block] = {}  # by number, where the store has no bytes of it
         self.visits: dict[str, Any] | None = None  # how often users came, of a run in memory
-        self._schema: Any = None  # version and columns that were checked last
+        self._schema: Any = None  # version and columns that were checked last, of a block
         self._taken: Places = Counter()
         self._writing: Places = Counter()  # those that are being written
         self._counting, self._flushing = threading.Lock(), threading.Lock()
@@ -191,7 +191,7 @@ class EpisodeIntake:
             if data is not arrivals.rows:
                 arrivals = arrivals._replace(rows=data)
             users = data.users
-            self._check_schema(view, data)
+            self.check_schema(view.checkpoint, data)
             known, retired = given - came.rows.users, came.rows.users - users
             version, published = view.row.version, list[int]()
             counted = waiting = refused = 0
@@ -276,15 +276,16 @@ class EpisodeIntake:
                 f"{data.users} came: a successor goes on with what it learnt (agent.successor)"
             )
 
-    def _check_schema(self, view: RunView, data: Block) -> None:
-        """Refuses columns that the next query cannot read; shapes and types are public."""
+    def check_schema(self, now: Checkpoint, data: Block) -> None:
+        """Refuses columns that the query of a plan cannot read; shapes and types are public."""
         columns = {name: (array.dtype, array.shape[1:]) for name, array in data.arrays.items()}
         plain = type(data) is Block and not data.aggregate
-        if plain and self._schema == (view.row.latest, columns):
+        version = now.plan.policy.version
+        if plain and self._schema == (version, columns):
             return
         if getattr(self.run.curator, "made", "") not in data.arrays:
-            self.run.statistic(view.checkpoint).check(data)
-        self._schema = (view.row.latest, columns)
+            self.run.statistic(now).check(data)
+        self._schema = (version, columns)
 
     def _teaching(self, view: RunView, data: Block) -> Sequence[int]:
         """Rows of users whose version teaches something; others are retired."""

@@ -119,10 +119,10 @@ class ReleaseLoop:
             if run.releases_drawn != view.row.releases:
                 # Another process was here, or something was raised.
                 run.revive(db, view.row, now)
-        plan = now.plan if len(plans) != 1 else next(iter(plans.values()))
-        raw = None
+        plan, raw = now.plan if len(plans) != 1 else next(iter(plans.values())), None
         if block.stage != "released":
-            raw = self.read_block(view.row, replace(now, plan=plan), held)
+            asked = now if plan is now.plan else replace(now, plan=plan)
+            raw = self.read_block(view.row, asked, held)
         if len(plans) > 1:
             plan, raw = self._mixed(plans, shares, raw)
         info = BlockInfo(**vars(now.at), users=users, versions=shares)
@@ -145,7 +145,7 @@ class ReleaseLoop:
         Raises:
             Conflict: Some of them are none of the run's schema; they are set aside by now.
         """
-        found, bad, asked = list[Block](), list[int](), self.run.statistic(now)
+        found, bad = list[Block](), list[int]()
         curator, made = self.run.curator, getattr(self.run.curator, "made", "")
         for number, users, data in held:
             try:
@@ -155,10 +155,9 @@ class ReleaseLoop:
                     part = Block(users, arrays, aggregate)
                 if isinstance(curator, LocalCurator) and made in part.arrays:
                     # One that no device makes counts as zero: sums with it would be lost.
-                    checked = curator.checked_reports(asked, part[made])
+                    checked = curator.checked_reports(self.run.statistic(now), part[made])
                     part = Block(users, {**part.arrays, **checked.arrays})
-                elif made not in part.arrays:
-                    asked.check(part)
+                self.intake.check_schema(now, part)
                 found.append(part)
             except (CorruptFile, InvalidArgument, ValueError, TypeError):
                 bad.append(number)

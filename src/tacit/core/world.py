@@ -9,7 +9,7 @@ import numpy as np
 from tacit.data.episodes import Episodes, VectorEpisodes
 from tacit.privacy.statistic import Block
 
-Form: TypeAlias = Literal["episodes", "streamed", "counts", "pooled", "occupancy"]
+Form: TypeAlias = Literal["episodes", "streamed", "counts", "pooled"]
 """Forms of simulated users: episodes one by one, the same made part by part, exact sums per step,
 sums over all steps, or sums per step of a deterministic policy's own actions."""
 
@@ -52,9 +52,7 @@ class World(Protocol):
                 :class:`~tacit.privacy.statistic.StreamedBlock` of the same. The others are
                 aggregate blocks, whose ``transitions`` count users and whose ``rewards`` add up:
                 ``"counts"``, (H, S, A, S) and (H, S, A); ``"pooled"``, the same summed over steps,
-                with a first axis of 1; ``"occupancy"``, (H, S, S) and (H, S), under a policy that
-                must be deterministic and whose ``actions``, (H, S), come with them. A world may
-                refuse forms that it has no use for.
+                with a first axis of 1. A world may refuse forms that it has no use for.
         """
 
     def value(self, policy: Any) -> float:

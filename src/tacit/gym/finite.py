@@ -1,19 +1,17 @@
 """Environments of Gymnasium with finitely many states and actions, as worlds.
 
-Where an environment has a table there are two models: one that values are of, and one that agents
-see. Both have the environment's states, numbered as there. An episode that ends early stays where
-it ended, with reward 0, until the horizon.
+An episode that ends early stays where it ended, with reward 0, until the horizon.
 
 **A way to an end.** Where every step costs something, and all ends pay alike (CliffWalking, Taxi),
-rewards say how long the way was, and what else happened on it. A range that has room for the
-largest cost would hide the single steps. So agents see one thing: after an end 1 for each step that
-is saved, and 0 before. A cost beyond that of the cheapest step is shown as the end of all that
-there was to gain, with probability cost / (cheapest step * horizon): that is what it is worth to
-somebody who has a whole horizon before her. Values are still of what the environment pays.
+a range that has room for the largest cost would hide the single steps. So agents see one thing:
+after an end 1 for each step that is saved, and 0 before. A cost beyond that of the cheapest step is
+shown as the end of all that there was to gain, with probability cost / (cheapest step * horizon).
+Values are still of what the environment pays.
 """
 
 from __future__ import annotations
 
+import importlib
 import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -23,27 +21,22 @@ from typing import Any, NamedTuple
 import gymnasium
 import numpy as np
 from gymnasium import spaces
-from numpy.typing import NDArray
 
 from tacit.core.world import Form
 from tacit.data.episodes import Episodes
 from tacit.data.sizes import check_bytes, check_size, check_users
 from tacit.gym.rules import Env, numbered, returns_of, rewards_of, transparent
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.statistic import Block, StreamedBlock
+from tacit.privacy.statistic import Block, Floats, Ints, StreamedBlock
+from tacit.privacy.validation import instance_of
 from tacit.tabular.model import FiniteModel, check_policy
 from tacit.tabular.policy import AnyPolicy, MixedPolicy, Policy
 from tacit.tabular.simulate import FORMS
 from tacit.tabular.spec import FiniteSpec
 from tacit.tabular.world import FiniteWorld, TabularWorld
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-
-# Simulated users that a value is the mean of.
-_EVALUATED = 1000
-# And of which a streamed block has parts.
-_PART = 1 << 14
+_EVALUATED = 1000  # simulated users that a value is the mean of
+_PART = 1 << 14  # and of which a streamed block has parts
 
 Rescaled = tuple[FiniteModel, float, float]
 """A model with rewards in [0, 1], and the offset and scale by which they are the environment's."""
@@ -184,16 +177,13 @@ def _ends(rows: list[Row], start: Floats) -> tuple[set[int], dict[int, int]]:
 class ImportedWorld(TabularWorld):
     """An environment whose table is known, as a world: all values are exact.
 
-    States and actions keep the environment's numbers. An episode that ends early stays where it
-    ended, with reward 0, until the horizon. For agents rewards are rescaled to [0, 1]:
+    States and actions keep the environment's numbers. For agents rewards are rescaled to [0, 1]:
 
         environment's reward = reward_offset + reward_scale * agent's reward
 
     unless it is a way to an end, or clipped: see this module. Values are in the
     environment's own units: expected sums of what it pays. Since they may be negative, losses are
-    relative to the baseline: ``reference_value`` is ``baseline_value``.
-
-    ``assumed`` says in words what was taken by rule.
+    relative to the baseline. ``assumed`` says in words what was taken by rule.
     """
 
     def __init__(
@@ -222,8 +212,8 @@ class SampledWorld:
     Observations are numbered in row-major order where there are several. The last state is added:
     an episode that ends early stays there, with the environment's reward 0, until the horizon.
     For agents rewards are clipped to ``reward_range``, rescaled to [0, 1] as in
-    :class:`ImportedWorld`, and rounded at random to 0 or 1, which keeps their means. With a
-    ``return_range`` they are 0 but for the last step before the end, which pays the whole return,
+    :class:`ImportedWorld`, and rounded at random to 0 or 1, which keeps their means. If it is
+    ``paid_once`` they are 0 but for the last step before the end, which pays the whole return,
     clipped and rescaled in the same way. Values are in the environment's own units: means of what
     it paid ``evaluation_users`` simulated users, without any clip. They are the same users in every
     call, so equal policies have equal values. ``optimal_value`` is as given by the caller, or NaN.
@@ -240,31 +230,26 @@ class SampledWorld:
         optimal_value: float | None = None,
         evaluation_users: int | None = None,
         assumed: Sequence[str] = (),
-        return_range: tuple[float, float] | None = None,
+        paid_once: bool = False,
     ) -> None:
-        # Padded steps have the reward 0.
-        low, high = min(reward_range[0], 0.0), max(reward_range[1], 0.0)
-        self.paid_once = return_range is not None
-        if return_range is not None:
-            low, high = return_range
-        self._env, self.assumed, self.name = env, tuple(assumed), name
+        low, high = reward_range
+        if not paid_once:  # padded steps have the reward 0
+            low, high = min(low, 0.0), max(high, 0.0)
+        self.paid_once, self._env, self.assumed, self.name = paid_once, env, tuple(assumed), name
         space: Any = env.observation_space
-        self._sizes: list[int]
-        self._starts: list[int]
         # How many values each part of an observation has, and the smallest of them.
         if isinstance(space, spaces.MultiDiscrete):
-            self._sizes, self._starts = space.nvec.ravel().tolist(), space.start.ravel().tolist()
+            self._sizes, self._starts = space.nvec.ravel(), space.start.ravel()
         else:
             parts = space if isinstance(space, spaces.Tuple) else (space,)
-            self._sizes = [int(part.n) for part in parts]
-            self._starts = [int(part.start) for part in parts]
+            self._sizes, self._starts = np.array([(part.n, part.start) for part in parts]).T
         self._first_action = int(env.action_space.start)  # type: ignore[attr-defined]  # numbered
         self.reward_offset, self.reward_scale = low, high - low
         evaluated = _EVALUATED if evaluation_users is None else evaluation_users
         self.evaluation_users = check_size("evaluation_users", evaluated)
         self.optimal_value = math.nan if optimal_value is None else float(optimal_value)
         self.spec = FiniteSpec(
-            states=math.prod(self._sizes) + 1,
+            states=math.prod(self._sizes.tolist()) + 1,
             actions=int(env.action_space.n),  # type: ignore[attr-defined]  # as above
             horizon=horizon,
             stationary=True,
@@ -285,9 +270,15 @@ class SampledWorld:
         if form not in FORMS:
             raise InvalidArgument(f"form must be one of {FORMS}, got {form!r}")
         users = check_users(users)
-        if form == "streamed":
-            return self._streamed(policy, users, rng)
         check_policy(self.spec, policy)
+        if form != "streamed":
+            return self._episodes(policy, users, rng)
+        # The same users whenever they are asked for: stepped once.
+        sizes = [min(_PART, users - first) for first in range(0, users, _PART)]
+        parts = [self._episodes(policy, size, rng).block() for size in sizes]
+        return StreamedBlock(users, lambda: iter(parts))
+
+    def _episodes(self, policy: AnyPolicy, users: int, rng: np.random.Generator) -> Episodes:
         states, actions, paid, components = self._roll_out(policy, users, rng)
         scaled = np.clip((paid - self.reward_offset) / self.reward_scale, 0.0, 1.0)
         if self.paid_once:
@@ -298,22 +289,6 @@ class SampledWorld:
         rewards = (rng.random(scaled.shape) < scaled).astype(np.float64)
         versions = np.full(users, policy.version, dtype=np.int64)
         return Episodes(states, actions, rewards, versions, components=components)
-
-    def _streamed(self, policy: AnyPolicy, users: int, rng: np.random.Generator) -> StreamedBlock:
-        """The same users whenever they are asked for: stepped once, and kept in few bytes."""
-        narrow, kept = np.min_scalar_type(self.spec.states), list[Block]()
-        kinds = {"states": narrow, "actions": narrow, "rewards": np.dtype(np.uint8)}
-        for first in range(0, users, _PART):
-            made = self.simulate(policy, min(_PART, users - first), rng)
-            block = made.block() if isinstance(made, Episodes) else made
-            small = {key: array.astype(kinds.get(key, "i8")) for key, array in block.arrays.items()}
-            kept.append(Block(block.users, small))
-
-        def wide(block: Block) -> Block:
-            found = {name: array.astype(np.int64) for name, array in block.arrays.items()}
-            return Block(block.users, found | {"rewards": found["rewards"].astype(np.float64)})
-
-        return StreamedBlock(users, lambda: map(wide, kept))
 
     def value(self, policy: AnyPolicy) -> float:
         """An estimate: the mean return of ``evaluation_users`` simulated users."""
@@ -377,9 +352,8 @@ class SampledWorld:
     def _encode(self, observation: Any) -> int:
         if len(self._sizes) == 1:
             return int(observation) - int(self._starts[0])
-        indices = [int(part) for part in np.ravel(np.asarray(observation))]
-        shifted = [index - start for index, start in zip(indices, self._starts, strict=True)]
-        return int(np.ravel_multi_index(shifted, self._sizes))
+        shifted = np.ravel(np.asarray(observation)).astype(np.int64) - self._starts
+        return int(np.ravel_multi_index(tuple(shifted), tuple(self._sizes)))
 
 
 def _chooser(
@@ -400,20 +374,17 @@ def _chooser(
 def finite_world(
     env: Env, name: str, assumed: list[str], **given: Any
 ) -> ImportedWorld | SampledWorld:
-    """The world of an environment and of options of :func:`~.worlds.from_gymnasium`."""
+    """The world of an environment and of options of :func:`~tacit.gym.from_gymnasium`."""
     env, ends = numbered(env, given["action_levels"], assumed), given["reward_range"]
     if _has_table(env):
-        for option in ("optimal_value", "return_range"):
-            if given[option] is not None:
-                raise InvalidArgument(f"{option} is given, but {name} has a table: it is computed")
+        if given["optimal_value"] is not None:
+            raise InvalidArgument(f"optimal_value is given, but {name} has a table: it is computed")
         seen = None if ends is None else rewards_of(env, ends, assumed)
         table = Table(env.unwrapped, given["horizon"], seen, assumed)
         return ImportedWorld(table.seen[0], name, *table.seen[1:], assumed, paid=table.paid)
-    returns = given["return_range"]
-    if ends is None:
-        returns = returns_of(env, returns, assumed)
+    returns = returns_of(env, assumed) if ends is None else None
     rewards = returns or rewards_of(env, ends, assumed)
-    known = rewards, given["optimal_value"], given["evaluation_users"], assumed, returns
+    known = rewards, given["optimal_value"], given["evaluation_users"], assumed, bool(returns)
     return SampledWorld(env, given["horizon"], name, *known)
 
 
@@ -429,3 +400,48 @@ def _has_table(env: Env) -> bool:
         and hasattr(inner, "initial_state_distrib")
         and not getattr(inner, "fickle_passenger", False)
     )
+
+
+class FiniteEnv(gymnasium.Env[np.int64, np.int64]):
+    """The users of a finite world, one after the other; an episode is truncated at the horizon."""
+
+    def __init__(self, world: FiniteWorld) -> None:
+        instance_of("world", world, FiniteWorld)
+        self.metadata = {"render_modes": []}
+        self.world, self._step, self._state = world, 0, 0
+        self.observation_space = spaces.Discrete(world.spec.states)
+        self.action_space = spaces.Discrete(world.spec.actions)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.int64, dict[str, Any]]:
+        """A new user."""
+        super().reset(seed=seed)
+        model: Any = self.world.model
+        self._step, self._state = 0, int(self.np_random.choice(model.states, p=model.start))
+        return np.int64(self._state), {}
+
+    def step(self, action: np.int64) -> tuple[np.int64, float, bool, bool, dict[str, Any]]:
+        """One step of the user."""
+        model: Any = self.world.model
+        if not self.action_space.contains(action):
+            raise InvalidArgument(f"action must be in {self.action_space}, got {action!r}")
+        if self._step >= (H := self.world.spec.horizon):
+            raise InvalidArgument(f"the episode is over after {H} steps: reset first")
+        s, a = self._state, int(action)
+        row = model.transitions_at(self._step)[s, a]
+        self._state = int(self.np_random.choice(model.states, p=row))
+        if model.transition_rewards is not None:
+            reward = float(model.transition_rewards[s, a, self._state])
+        else:
+            level = min(self._step, len(model.reward_probabilities) - 1)
+            chances = model.reward_probabilities[level, s, a]
+            reward = float(self.np_random.choice(model.reward_values, p=chances))
+        self._step += 1
+        return np.int64(self._state), reward, False, self._step >= H, {}
+
+
+def make_env(world: str, **parameters: Any) -> FiniteEnv:
+    """The environment of what makes a world, by its module; ``gymnasium.make`` calls it."""
+    module, _, name = world.partition(":")
+    return FiniteEnv(getattr(importlib.import_module(module), name)(**parameters))

@@ -1,17 +1,9 @@
 """Environments that others wrote: what a world needs to know and they do not say, by public rules.
 
-A rule reads spaces, time limits and documentation, never an episode:
-
-- **horizon**: the environment's time limit; :data:`STEPS` where it has none.
-- **range of rewards**: what the environment declares (``reward_range`` of itself or in its
-  ``metadata``), else what the documentation of Gymnasium's own says (:data:`DOCUMENTED`), else
-  :data:`REWARDS`. What is outside is clipped before an agent sees it; values are of what was paid.
-- **range of returns**: what a whole episode adds up to, where that is known to be less than the
-  rewards of all steps could be (:data:`RETURNS`). Then agents see the return alone, when it ends.
-- **actions**: numbers. Of several numbered parts all combinations; of a Box a grid of
-  :data:`LEVELS` along each coordinate, ends included. An end that is infinite is 1.
-
-An option of the same name takes the place of each.
+A rule reads spaces, time limits and documentation, never an episode; docs/environments.md has all
+of them. An option of the same name takes the place of each. Rewards outside their range are clipped
+before an agent sees them; values are of what was paid. Where it is known what a whole episode adds
+up to, agents see the return alone, when it ends.
 """
 
 from __future__ import annotations
@@ -28,32 +20,20 @@ from gymnasium import spaces
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
 from tacit.data.sizes import check_size
-from tacit.gym.envs import EpisodeEnv
 from tacit.privacy.errors import InvalidArgument
 
 Env: TypeAlias = gymnasium.Env[Any, Any]
 Ends: TypeAlias = tuple[float, float]
 
-STEPS = 100
-"""Steps of an episode where an environment has no time limit."""
-
-REWARDS = (-1.0, 1.0)
-"""The range of rewards of which nothing is said."""
-
-TRANSPARENT = (OrderEnforcing, PassiveEnvChecker, TimeLimit)
-"""Wrappers that change neither states nor rewards."""
-
-LEVELS = 5
-"""Values of a continuous action along each coordinate."""
+STEPS = 100  # of an episode where an environment has no time limit
+REWARDS = (-1.0, 1.0)  # the range of rewards of which nothing is said
+LEVELS = 5  # values of a continuous action along each coordinate
+TRANSPARENT = (OrderEnforcing, PassiveEnvChecker, TimeLimit)  # change neither states nor rewards
 
 DOCUMENTED = {
     "Acrobot": (-1.0, 0.0),
     "Blackjack": (-1.0, 1.0),
     "CartPole": (0.0, 1.0),
-    "CliffWalking": (-100.0, 0.0),
-    "CliffWalkingSlippery": (-100.0, 0.0),
-    "FrozenLake": (0.0, 1.0),
-    "FrozenLake8x8": (0.0, 1.0),
     "LunarLander": (-100.0, 100.0),
     "LunarLanderContinuous": (-100.0, 100.0),
     "MountainCar": (-1.0, 0.0),
@@ -63,12 +43,9 @@ DOCUMENTED = {
 }
 """Ranges of one reward, as Gymnasium's pages have them, by name without version."""
 
-RETURNS = {"Blackjack": (-1.0, 1.0)}
-"""Ranges of a return, as Gymnasium's pages have them: of games that pay once, when they end."""
-
+RETURNS = {"Blackjack": (-1.0, 1.0)}  # those of a return: of games that pay once, when they end
 # The same where a parameter of the environment changes it.
 _BY_PARAMETER = {"sutton_barto_reward": (-1.0, 0.0), "natural": (-1.0, 1.5)}
-# More numbered actions than this are a slip.
 _MOST_ACTIONS = 1000
 
 
@@ -81,8 +58,7 @@ def opened(env_or_id: str | Env, kwargs: dict[str, Any]) -> Env:
                 warnings.simplefilter("ignore")
                 return gymnasium.make(env_or_id, **{"disable_env_checker": True} | kwargs)
         except (gymnasium.error.Error, TypeError) as error:
-            given = f" with {kwargs}" if kwargs else ""
-            raise InvalidArgument(f"no environment {env_or_id!r}{given}: {error}") from error
+            raise InvalidArgument(f"no environment {env_or_id!r}, {kwargs}: {error}") from error
     if not isinstance(env_or_id, gymnasium.Env):
         raise InvalidArgument(f"env_or_id must be a gymnasium.Env or its id, got {env_or_id!r}")
     if kwargs:
@@ -101,8 +77,10 @@ def transparent(env: Env) -> bool:
 
 def own_world(env: Env) -> Any:
     """The world whose users an environment of ours plays, or ``None``."""
+    from tacit.gym.finite import FiniteEnv
+
     inner = env.unwrapped
-    return inner.world if isinstance(inner, EpisodeEnv) and transparent(env) else None
+    return inner.world if isinstance(inner, FiniteEnv) and transparent(env) else None
 
 
 def limit_of(env: Env) -> int | None:
@@ -143,12 +121,9 @@ def rewards_of(env: Env, given: Ends | None, assumed: list[str]) -> Ends:
     return found
 
 
-def returns_of(env: Env, given: Ends | None, assumed: list[str]) -> Ends | None:
+def returns_of(env: Env, assumed: list[str]) -> Ends | None:
     """The range of returns, by the rule; ``None`` if nothing is known of it."""
-    if given is not None:
-        return _increasing(given, "return_range")
-    found = _documented(env, RETURNS)
-    if found is not None:
+    if (found := _documented(env, RETURNS)) is not None:
         ends = f"{found[0]:g}:{found[1]:g}"
         assumed.append(f"returns in {ends} (documented), told when an episode ends")
     return found
@@ -161,12 +136,12 @@ def _documented(env: Env, ranges: dict[str, Ends]) -> Ends | None:
     return [*changed, ranges[env.spec.name]][0]
 
 
-def _increasing(ends: Any, name: str = "reward_range") -> Ends:
+def _increasing(ends: Any) -> Ends:
     if np.shape(ends) == (2,):
         low, high = (float(end) for end in ends)
         if math.isfinite(high - low) and low < high:
             return low, high
-    raise InvalidArgument(f"{name} must be two finite numbers that increase, got {ends!r}")
+    raise InvalidArgument(f"reward_range must be two finite numbers that increase, got {ends!r}")
 
 
 class NumberedActions(gymnasium.ActionWrapper[Any, Any, Any]):
@@ -191,8 +166,6 @@ def numbered(env: Env, levels: int | None, assumed: list[str]) -> Env:
     if isinstance(space, spaces.MultiDiscrete):
         parts = zip(space.nvec.ravel(), space.start.ravel(), strict=True)
         axes = [np.arange(size) + first for size, first in parts]
-    elif isinstance(space, spaces.MultiBinary):
-        axes = [np.arange(2)] * math.prod(space.shape)
     elif isinstance(space, spaces.Box) and space.dtype is not None and space.dtype.kind in "iuf":
         levels = LEVELS if levels is None else check_size("action_levels", levels)
         low = np.where(np.isfinite(space.low), space.low, -1.0).ravel()
@@ -201,8 +174,7 @@ def numbered(env: Env, levels: int | None, assumed: list[str]) -> Env:
         words = f"{levels} levels each" if len(axes) > 1 else f"{levels} levels"
     else:
         raise InvalidArgument(
-            "the environment's actions must be Discrete, MultiDiscrete, MultiBinary or a Box, "
-            f"got {space}"
+            f"the environment's actions must be Discrete, MultiDiscrete or a Box, got {space}"
         )
     count = math.prod(len(axis) for axis in axes)
     if count > _MOST_ACTIONS:

@@ -21,17 +21,12 @@ from tacit.gym.rules import Env, NumberedActions, horizon_of, limit_of, numbered
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Bools, Floats, Ints
 
-END = 3.0
-"""Where a coordinate ends that has no end."""
-
-# What counts as infinite: some spaces have the largest float for it.
-_INFINITE = 1e9
+END = 3.0  # where a coordinate ends that has no end
+_INFINITE = 1e9  # some spaces have the largest float for it
 # Coordinates that are the cosine and the sine of an angle, by name without version.
 _CIRCLES = {"Acrobot": ((0, 1), (2, 3)), "Pendulum": ((0, 1),)}
-# Episodes that a value is the mean of.
-_EVALUATED = 100
-# Environments that are stepped side by side, so that a policy is asked once for all of them.
-_SIDE_BY_SIDE = 64
+_EVALUATED = 100  # episodes that a value is the mean of
+_SIDE_BY_SIDE = 64  # environments that are stepped together: a policy is asked once for all
 
 
 class AsAngles(gymnasium.ObservationWrapper[Any, Any, Any]):
@@ -64,10 +59,7 @@ class GymnasiumWorld(VectorWorld):
     Every user has a seed of her own, so what she does depends on nothing but it and the policy.
 
     Values are estimates in the environment's own units: mean returns, neither discounted nor
-    clipped, of ``evaluation_users`` episodes of at most ``evaluation_steps`` steps. Their seeds are
-    the same for all policies, so that equal policies have equal values.
-
-    ``assumed`` says in words what was taken by rule.
+    clipped, of ``evaluation_users`` episodes, whose seeds are the same for all policies.
     """
 
     exact = False  # values are estimates
@@ -77,19 +69,16 @@ class GymnasiumWorld(VectorWorld):
         env: Env,
         spec: BoxSpec,
         name: str,
-        evaluation_steps: int,
         evaluation_users: int | None = None,
         optimal_value: float | None = None,
         assumed: Sequence[str] = (),
     ) -> None:
         super().__init__(spec, name)
-        self.assumed = tuple(assumed)
-        self.evaluation_steps = check_size("evaluation_steps", evaluation_steps)
+        self.assumed = tuple(assumed)  # what was taken by rule, in words
         users = _EVALUATED if evaluation_users is None else evaluation_users
         self.evaluation_users = check_size("evaluation_users", users)
         self._optimal_value = math.nan if optimal_value is None else float(optimal_value)
-        # Vectors have an order, which their numbers on a mesh keep.
-        discrete = spec.action_box is None
+        discrete = spec.action_box is None  # vectors have an order, which their numbers keep
         self.exchangeable_actions = discrete and getattr(spec, "pushes", None) is None
         self._first_action = int(env.action_space.start) if discrete else 0  # type: ignore[attr-defined]
         self._envs = [env]
@@ -100,29 +89,22 @@ class GymnasiumWorld(VectorWorld):
         return self._optimal_value
 
     def _users(self, policy: QPolicy, users: int, rng: np.random.Generator) -> VectorEpisodes:
-        states, actions, paid, lengths = self._played(policy, users, self.spec.horizon, rng)
+        states, actions, paid, lengths = self._played(policy, users, rng)
         rewards = np.clip(paid, *self.spec.reward_range)
         return VectorEpisodes(states, actions, rewards, lengths, np.full(users, policy.version))
 
     def _value(self, policy: QPolicy) -> float:
         rng = np.random.default_rng(0)
-        rewards = self._played(policy, self.evaluation_users, self.evaluation_steps, rng)[2]
+        rewards = self._played(policy, self.evaluation_users, rng)[2]
         return float(np.nansum(rewards, axis=1).mean())
 
-    def _played(
-        self, policy: QPolicy, users: int, steps: int, rng: np.random.Generator
-    ) -> tuple[Floats, Ints, Floats, Ints]:
-        seeds, coins = rng.integers(2**31, size=users), rng.random((steps, users))
-        states = np.full((users, steps + 1, self.spec.dimension), np.nan)
-        actions = np.full((users, steps), -1, dtype=np.int64)
-        rewards = np.full((users, steps), np.nan)
-        lengths = np.full(users, steps + 1, dtype=np.int64)
-        for first in range(0, users, _SIDE_BY_SIDE):
-            some = slice(first, min(first + _SIDE_BY_SIDE, users))
-            states[some], actions[some], rewards[some], lengths[some] = self._side_by_side(
-                policy, seeds[some].tolist(), coins[:, some]
-            )
-        return states, actions, rewards, lengths
+    def _played(self, policy: QPolicy, users: int, rng: np.random.Generator) -> list[Any]:
+        """States, actions, rewards and lengths of users."""
+        seeds, coins = rng.integers(2**31, size=users), rng.random((self.spec.horizon, users))
+        places = range(0, max(1, users), _SIDE_BY_SIDE)
+        some = [slice(first, first + _SIDE_BY_SIDE) for first in places]
+        parts = [self._side_by_side(policy, seeds[i].tolist(), coins[:, i]) for i in some]
+        return [np.concatenate(columns) for columns in zip(*parts, strict=True)]
 
     def _side_by_side(
         self, policy: QPolicy, seeds: Sequence[int], coins: Floats
@@ -131,6 +113,7 @@ class GymnasiumWorld(VectorWorld):
             self._envs.append(copy.deepcopy(self._envs[0]))
         envs = self._envs[: len(seeds)]
         starts = [self._state(env.reset(seed=s)[0]) for env, s in zip(envs, seeds, strict=True)]
+        first = np.array(starts).reshape(len(seeds), self.spec.dimension)
         rewards = np.full((len(seeds), len(coins)), np.nan)
         cut = np.zeros(len(seeds), dtype=np.bool_)
 
@@ -146,7 +129,7 @@ class GymnasiumWorld(VectorWorld):
                 over[k] = terminated or truncated
             return here, over
 
-        states, actions, lengths = roll_out(policy, np.array(starts), coins, _advance)
+        states, actions, lengths = roll_out(policy, first, coins, _advance)
         lengths[cut] = len(coins) + 1
         return states, actions, rewards, lengths
 
@@ -163,7 +146,7 @@ class GymnasiumWorld(VectorWorld):
 
 
 def vector_world(env: Env, name: str, assumed: list[str], **given: Any) -> GymnasiumWorld:
-    """The world of an environment and of options of :func:`~.worlds.from_gymnasium`."""
+    """The world of an environment and of options of :func:`~tacit.gym.from_gymnasium`."""
     env, levels = _flat(env, assumed), given["levels"]
     circles = _circles_of(env, assumed) if given["angles"] else ()
     if circles:
@@ -177,7 +160,7 @@ def vector_world(env: Env, name: str, assumed: list[str], **given: Any) -> Gymna
     # Features of your own may be of what has no ends.
     far = END if given["features"] is None else math.inf
     spec = SmoothSpec(
-        *_corners(env.observation_space, given["lows"], given["highs"], assumed, far),
+        *_corners(env.observation_space, assumed, far),
         int(space.n) if box is None else box.size,
         horizon_of(env, given["horizon"], assumed),
         rewards_of(env, given["reward_range"], assumed),
@@ -188,15 +171,12 @@ def vector_world(env: Env, name: str, assumed: list[str], **given: Any) -> Gymna
         pushes=_pushes(env),
         angles=tuple(cosine - number for number, (cosine, _) in enumerate(circles)),
     )
-    steps, limit = given["evaluation_steps"], limit_of(env)
-    steps = check_size("evaluation_steps", spec.horizon if steps is None else steps)
-    if limit is not None and max(spec.horizon, steps) > limit:
+    if (limit := limit_of(env)) is not None and spec.horizon > limit:
         raise InvalidArgument(
-            f"horizon and evaluation_steps must be at most {limit}, the environment's time limit, "
-            f"got {spec.horizon} and {steps}"
+            f"horizon must be at most {limit}, the environment's time limit, got {spec.horizon}"
         )
     users, best = given["evaluation_users"], given["optimal_value"]
-    return GymnasiumWorld(env, spec, name, steps, users, best, assumed)
+    return GymnasiumWorld(env, spec, name, users, best, assumed)
 
 
 def _flat(env: Env, assumed: list[str]) -> Env:
@@ -214,23 +194,16 @@ def _flat(env: Env, assumed: list[str]) -> Env:
 
 
 def _corners(
-    space: Any, lows: Any, highs: Any, assumed: list[str], end: float
+    space: Any, assumed: list[str], end: float
 ) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """The box of states: what is given, else the space's, with an end where it has none."""
-    found = []
-    for given, ends, sign in ((lows, space.low, -1.0), (highs, space.high, 1.0)):
-        ends = np.asarray(ends, dtype=np.float64).ravel()
-        cut = np.where(np.abs(ends) < _INFINITE, ends, sign * end)
-        found.append(tuple((cut if given is None else np.ravel(given)).tolist()))
-        if len(found[-1]) != len(ends):
-            raise InvalidArgument(
-                f"lows and highs must have {len(ends)} numbers, got {len(found[-1])}"
-            )
-    unbounded = (np.abs(np.stack([space.low, space.high])) >= _INFINITE).any(axis=0).sum()
-    if lows is None and highs is None and unbounded and math.isfinite(end):
+    """The box of states: the space's, with an end where it has none."""
+    ends = np.stack([space.low, space.high]).astype(np.float64).reshape(2, -1)
+    infinite = np.abs(ends) >= _INFINITE
+    ends = np.where(infinite, [[-end], [end]], ends)
+    if (unbounded := infinite.any(axis=0).sum()) and math.isfinite(end):
         of = f"{unbounded} coordinate{'s' if unbounded > 1 else ''} without ends"
         assumed.append(f"states in {-end:g}:{end:g} along {of}")
-    return found[0], found[1]
+    return tuple(ends[0].tolist()), tuple(ends[1].tolist())
 
 
 def _circles_of(env: Env, assumed: list[str]) -> tuple[tuple[int, int], ...]:

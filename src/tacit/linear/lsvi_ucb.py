@@ -121,9 +121,9 @@ class LSVIUCB(SumAlgorithm[State]):
         """Sums of features, weighted by the plan's variances, or counts along its policy."""
         return self.estimator.statistic(plan.policy, plan.memory.variances, one_by_one)
 
-    def data_format(self, at: Progress) -> Literal["episodes", "occupancy"]:
+    def data_format(self, at: Progress) -> Literal["episodes", "counts"]:
         """Episodes where a clip or a cap must see users one by one, else sums."""
-        return "episodes" if self.estimator.clips(self.one_by_one(at)) else "occupancy"
+        return "episodes" if self.estimator.clips(self.one_by_one(at)) else "counts"
 
     # Update.
 

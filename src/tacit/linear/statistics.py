@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from tacit.data.reading import read_steps
 from tacit.data.sizes import check_bytes, check_size, numbers
@@ -28,7 +28,7 @@ ROUNDING = 1e-9
 
 def check_features(values: ArrayLike) -> Floats:
     """A read-only copy of features, (S, A, d)."""
-    from tacit.tabular.feature_spec import finite
+    from tacit.tabular.spec import finite
 
     array = numbers("features", values)
     if array.ndim != 3 or 0 in array.shape:
@@ -162,42 +162,22 @@ class FeatureSums(LoopSums, BoundedSteps):
 
     # Sums.
 
-    def check(self, block: Block) -> None:
-        """Looks at shapes only: sums are made at the gate."""
-        if block.aggregate:
-            self._occupancy(block)
-        else:
-            super().check(block)
-
-    def _occupancy(self, block: Block) -> tuple[NDArray[Any], ...]:
-        """Actions (H, S), transitions (H, S, S) and reward sums (H, S) of a simulated block."""
-        from tacit.tabular.visits import check_occupancy
-
-        if self.clips:
-            raise InvalidArgument("clipped sums need users one by one, not an aggregate block")
-        given = block["actions"], block["transitions"], block["rewards"]
-        check_occupancy((self.horizon, self.states), *given)
-        return given
-
     def aggregate(self, block: Block) -> Floats:
-        """Sums of a simulated block whose users followed one policy."""
-        given, counts, rewards = self._occupancy(block)
-        at, actions = np.arange(self.states), np.asarray(given, dtype=np.int64)
-        chosen = self.features[at, actions]  # (H, S, d)
-        steps = np.arange(self.horizon)[:, np.newaxis] if len(self._weights) > 1 else 0
-        weights = self._weights[steps, at, actions]
-        visits: Floats = weights * np.sum(counts, axis=-1)
-        weighted = chosen * weights[..., np.newaxis]
+        """From transitions (H, S, A, S) and rewards (H, S, A) of a simulated block."""
+        shape = (self.horizon, *self.features.shape[:2])
+        counts, paid = (np.asarray(block[x], np.float64) for x in ("transitions", "rewards"))
+        if self.clips or counts.shape != (*shape, self.states) or paid.shape != shape:
+            raise InvalidArgument(
+                "clipped sums need users one by one, and an aggregate block transitions of shape "
+                f"{(*shape, self.states)} and rewards of shape {shape}"
+            )
+        counts, paid = counts * self._weights[..., np.newaxis], paid * self._weights
         if self.pooled:
-            visits, chosen = visits.reshape(1, -1), chosen.reshape(1, -1, self.dimension)
-            weighted = weighted.reshape(1, -1, self.dimension)
-            counts, rewards = counts.reshape(1, -1, self.states), rewards.reshape(1, -1)
-        turned = np.swapaxes(chosen, 1, 2)
-        following = np.swapaxes(weighted, 1, 2) @ np.asarray(counts, dtype=np.float64)
-        sums = np.asarray(rewards, dtype=np.float64)[..., np.newaxis]
-        paid = (np.swapaxes(weighted, 1, 2) @ sums)[..., 0]
-        gram = (turned * visits[:, np.newaxis]) @ chosen
-        return self.layout.pack({"gram": gram, "next": following, "rewards": paid})
+            counts, paid = (array.sum(axis=0, keepdims=True) for array in (counts, paid))
+        gram = weighted_grams(self.features, counts.sum(axis=-1))
+        following = np.einsum("lsat,sad->ldt", counts, self.features, optimize=True)
+        rewards = np.einsum("lsa,sad->ld", paid, self.features, optimize=True)
+        return self.layout.pack({"gram": gram, "next": following, "rewards": rewards})
 
     def _sums(self, block: Block, separate: bool) -> Floats:
         from tacit.linear.sum_loops import sum_features

@@ -94,9 +94,9 @@ class LinOptVI(SumAlgorithm[BlockSums]):
         return 8.0 if self.statistic_kind == "counts" else 4.0
 
     def data_format(self, at: Progress) -> str:
-        """Episodes where a clip must see users one by one; else sums, or counts along a policy."""
+        """Episodes where a clip must see users one by one; else counts."""
         if self.statistic_kind == "counts":
-            return "occupancy"
+            return "counts"
         return "episodes" if self.estimator.statistic(None, self.one_by_one(at)).clips else "counts"
 
     # Update.

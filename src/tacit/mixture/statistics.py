@@ -228,7 +228,7 @@ class ModelSums(LoopSums):
         if self.clips:
             raise InvalidArgument("clipped sums need users one by one, not an aggregate block")
         (S, A, k, _), H, last = self.features.shape, self.horizon, self.last
-        told, rewards = _tables(block, (H, S, A, S), (H, S, A))
+        told, rewards = _tables(block, (H, S, A, S))
         counts, all_of_them = told * self.support, told.sum(axis=-1)
         visits, crosses = counts.sum(axis=-1), np.zeros((H, k))
         # Impossible transitions are dropped, and paid what others did.
@@ -417,10 +417,10 @@ class PathCounts(LoopSums):
         return math.sqrt(self.l1(relation))
 
     def aggregate(self, block: Block) -> Floats:
-        """From a simulated block of what followed this policy, (H, S, S) and (H, S)."""
-        counts, rewards = _tables(block, self.counted.shape, self.policy.shape)
-        taken, live = block["actions"], self.moves.any(axis=2)
-        if taken.shape != live.shape or (taken != self.policy)[live].any():
+        """From a simulated block of what followed this policy, (H, S, A, S) and (H, S, A)."""
+        told, paid = _tables(block, (self.horizon, *self.support.shape))
+        counts, rewards = (a[*np.indices(self.policy.shape), self.policy] for a in (told, paid))
+        if counts.sum() != told.sum():
             raise InvalidArgument("the users of an aggregate block followed another policy")
         transitions = np.zeros(self.layout.parts[0].shape)
         transitions[: int(self.counted.sum())] = counts[self.counted]
@@ -441,14 +441,12 @@ class PathCounts(LoopSums):
         return sums
 
 
-def _tables(
-    block: Block, transitions: tuple[int, ...], rewards: tuple[int, ...]
-) -> tuple[Floats, Floats]:
-    """Transitions and rewards of an aggregate block, of these shapes."""
+def _tables(block: Block, shape: tuple[int, ...]) -> tuple[Floats, Floats]:
+    """Transitions (H, S, A, S) and rewards (H, S, A) of an aggregate block."""
     counts, paid = (np.asarray(block[name], np.float64) for name in ("transitions", "rewards"))
-    if counts.shape != transitions or paid.shape != rewards:
+    if counts.shape != shape or paid.shape != shape[:3]:
         raise InvalidArgument(
-            f"an aggregate block must have transitions of shape {transitions} and rewards of shape "
-            f"{rewards}, got {counts.shape} and {paid.shape}"
+            f"an aggregate block must have transitions of shape {shape} and rewards of shape "
+            f"{shape[:3]}, got {counts.shape} and {paid.shape}"
         )
     return counts, paid

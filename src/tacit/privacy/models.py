@@ -37,11 +37,13 @@ class PrivacyModel(ABC):
         private: whether there is a guarantee at all.
         joint: whether a trusted curator sees raw data and adds the noise.
         local: whether each user's device adds all of its noise, once, to what it reports.
+        devices_add: whether devices add the noise, all of it or shares: no agent sees raw data.
     """
 
     private: ClassVar[bool]
     joint: ClassVar[bool]
     local: ClassVar[bool]
+    devices_add: ClassVar[bool] = False
 
     @property
     def pure(self) -> bool:
@@ -72,11 +74,6 @@ class PrivacyModel(ABC):
     def asks_again(self) -> bool:
         """Whether one user may be asked more than once: a device reports once, a curator can."""
         return not self.local
-
-    @property
-    def devices_add(self) -> bool:
-        """Whether devices add the noise, all of it or shares: real agents see no raw data."""
-        return self.local
 
     @property
     @abstractmethod
@@ -202,6 +199,7 @@ class LocalDP(_Budgeted):
 
     joint: ClassVar[Literal[False]] = False
     local: ClassVar[Literal[True]] = True
+    devices_add: ClassVar[bool] = True
     relation: ClassVar[Relation] = Relation.REPLACE_ONE
     # Reports have noise of their own, so there is nothing to declare.
     disjoint: ClassVar[bool] = False
@@ -270,6 +268,7 @@ class DistributedDP(_Budgeted):
 
     joint: ClassVar[Literal[False]] = False
     local: ClassVar[Literal[False]] = False
+    devices_add: ClassVar[bool] = True
     relation: ClassVar[Relation] = Relation.REPLACE_ONE
     disjoint: ClassVar[bool] = False
 
@@ -293,11 +292,6 @@ class DistributedDP(_Budgeted):
     def asks_again(self) -> bool:
         """No: a device gives one share per episode."""
         return False
-
-    @property
-    def devices_add(self) -> bool:
-        """Yes, shares of it."""
-        return True
 
     @property
     def report_cost(self) -> float:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -84,47 +84,29 @@ class OfflineOptions:
                 f"behaviour must be a Policy or one of {_WORDS}, got {self.behaviour!r}"
             )
         for name in ("confidence", "judged"):
-            value = getattr(self, name)
-            if not (isinstance(value, (int, float)) and 0.0 < value < 1.0):
-                raise InvalidArgument(f"{name} must be in (0, 1), got {value!r}")
+            checked_number(name, getattr(self, name), "in (0, 1)", lambda share: 0.0 < share < 1.0)
 
 
 @dataclass(frozen=True, eq=False)
 class Recommendation:
-    """A policy with its evidence, or today's with the reason. Public, all of it.
+    """A policy with its evidence, or today's with the reason. Public, all of it."""
 
-    Attributes:
-        policy: what to do: a new policy if it is surely better, else what is done today (as far as
-            it is known).
-        better: whether a policy was found whose value is surely above today's.
-        value: the interval of the best policy that was found, recommended or not.
-        today: the interval of what is done today.
-        confidence: with which probability, over users and noise, both intervals hold, and those
-            of all ``candidates``.
-        candidates: the intervals of all policies that were judged, from careful to bold.
-        found: the policy that ``value`` is about.
-        learnt: how many users it was learnt from.
-        judged: how many other users it was judged by.
-        behaviour: ``"known"``, ``"logged"`` (propensities of every step), or ``"unknown"``.
-        guarantee: what is proven for every user of the log; ``None`` without privacy.
-    """
-
-    policy: Policy
-    better: bool
-    value: Interval
-    today: Interval
-    confidence: float
-    candidates: tuple[Interval, ...] = field(repr=False)
-    found: Policy = field(repr=False)
-    learnt: int
-    judged: int
-    behaviour: str
-    guarantee: Guarantee | None = field(default=None, repr=False)
+    policy: Policy  # a new one if it is surely better, else what is done today, as far as known
+    better: bool  # whether a policy was found whose value is surely above today's
+    value: Interval  # of the best policy that was found, recommended or not
+    today: Interval  # of what is done today
+    confidence: float  # probability, over users and noise, with which all intervals hold
+    candidates: tuple[Interval, ...] = field(repr=False)  # of all that were judged, boldest last
+    found: Policy = field(repr=False)  # the policy that ``value`` is about
+    learnt: int  # how many users it was learnt from
+    judged: int  # how many other users it was judged by
+    behaviour: str  # "known", "logged" (propensities of every step), or "unknown"
+    guarantee: Guarantee | None = field(default=None, repr=False)  # for every user of the log
 
     @property
     def verdict(self) -> str:
         """In words."""
-        sides = f"{_shown(self.value)} against {_shown(self.today)} today"
+        sides = f"{self.value} against {self.today} today"
         if self.better:
             return f"Better than today with probability {self.confidence:g}: {sides}."
         return (
@@ -132,25 +114,10 @@ class Recommendation:
             f"{self.confidence:g} (the best that was found has {sides})."
         )
 
-    def to_dict(self) -> dict[str, Any]:
-        """Everything but the tables, as JSON values."""
-        names = ("better", "verdict", "confidence", "learnt", "judged", "behaviour")
-        return {name: getattr(self, name) for name in names} | {
-            "value": asdict(self.value),
-            "today": asdict(self.today),
-            "candidates": [asdict(one) for one in self.candidates],
-            "guarantee": None if self.guarantee is None else self.guarantee.short,
-        }
-
     def __str__(self) -> str:
         people = f"Learnt from {self.learnt:,} users and judged by {self.judged:,} others"
-        how = f"what people do today was {self.behaviour}"
         proven = "No guarantee." if self.guarantee is None else str(self.guarantee)
-        return f"{self.verdict} {people}; {how}. {proven}"
-
-
-def _shown(interval: Interval) -> str:
-    return f"a value of {interval.estimate:.4g}, in [{interval.low:.4g}, {interval.high:.4g}],"
+        return f"{self.verdict} {people}; today's behaviour was {self.behaviour}. {proven}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,8 +154,7 @@ class OfflineAlgorithm(FiniteAlgorithm[OfflineState]):
         instance_of("spec", problem.spec, FiniteSpec)
         if problem.privacy.local or problem.privacy.pure:
             raise InvalidArgument(
-                f"privacy must be JointDP with delta > 0, or NonPrivate, got {problem.privacy!r}: "
-                "several questions are asked, and intervals are those of Gaussian noise"
+                f"privacy must be JointDP with delta > 0, or NonPrivate, got {problem.privacy!r}"
             )
         if not problem.own_schedule:
             raise InvalidArgument("schedule means nothing here: one block learns and one judges")
@@ -333,10 +299,7 @@ class OfflineAlgorithm(FiniteAlgorithm[OfflineState]):
 
     def successor_state(self, state: OfflineState) -> OfflineState:
         """None: it is refused."""
-        raise InvalidArgument(
-            f"{self.name} learns from one log and judges once, so nothing comes after it: serve "
-            "what it recommends, and learn from the next log with behaviour= that policy"
-        )
+        raise InvalidArgument(f"{self.name} learns from one log and judges once: nothing follows")
 
     def _block_sizes(self) -> BlockSizes:
         return BlockSizes(first=self.users)
@@ -352,7 +315,7 @@ class TiltedPolicies(ABC):
     def __init__(self, algorithm: OfflineAlgorithm, state: OfflineState) -> None:
         self.algorithm, self.spec, self.allowed = algorithm, algorithm.spec, algorithm.allowed
         self.behaviour, self.learnt = state.behaviour, state.learnt
-        self.caution = algorithm.options.caution
+        self.caution, self.plans = algorithm.options.caution, dict[float, Floats]()
 
     @abstractmethod
     def tilted(self, beta: float) -> Floats:
@@ -387,10 +350,6 @@ class TiltedPolicies(ABC):
 class PlannedPolicies(TiltedPolicies):
     """Plans backwards at a price for leaving today's policy: relative entropy, in units of R."""
 
-    def __init__(self, algorithm: OfflineAlgorithm, state: OfflineState) -> None:
-        super().__init__(algorithm, state)
-        self._plans: dict[float, Floats] = {}
-
     @abstractmethod
     def lower_values(self, step: int, after: Floats, left: float) -> Floats:
         """Lower bounds of action values, (S, A), if states are worth ``after`` one step later."""
@@ -405,8 +364,8 @@ class PlannedPolicies(TiltedPolicies):
 
     def tilted(self, beta: float) -> Floats:
         """The best policy at a price of R / beta for each unit of relative entropy, (H, S, A)."""
-        if beta in self._plans:
-            return self._plans[beta]
+        if beta in self.plans:
+            return self.plans[beta]
         H, R = self.spec.horizon, self.spec.most_return
         after, table = np.zeros(self.spec.states), np.empty((H, *self.allowed.shape))
         for h in range(H - 1, -1, -1):
@@ -418,7 +377,7 @@ class PlannedPolicies(TiltedPolicies):
             ratio = np.divide(table[h], b, out=np.ones_like(b), where=table[h] > 0)
             paid = (table[h] * (values - R / beta * np.log(ratio))).sum(axis=1)
             after = np.maximum(paid, 0.0)
-        self._plans[beta] = table
+        self.plans[beta] = table
         return table
 
     def moment(self, table: Floats) -> float:
@@ -465,15 +424,14 @@ def learn_offline(
     *,
     agent: Callable[..., Agent] | None = None,
     confidence: float = 0.95,
-    judged: float = 0.5,
     seed: int = 0,
     noise_seed: int | None = None,
     store: Store | FilePath = "",
 ) -> Recommendation:
     """Learns a policy from a log, and says whether it is better than what the log's users got.
 
-    Users are split at random, by a public seed: a part is learnt from, the others judge. Somebody
-    with several episodes is in one part, and judges with her first one, since intervals are about
+    Half of the users, drawn by a public seed, are learnt from, the others judge. Somebody with
+    several episodes is in one half, and judges with her first one, since intervals are about
     people who are independent. All users pay the whole budget once.
 
     Args:
@@ -486,7 +444,6 @@ def learn_offline(
         agent: ``tacit.PessimisticImprovement`` (the default), ``tacit.PessimisticVI``, or for specs
             of linear MDPs ``tacit.PessimisticLSVI``.
         confidence: with which probability, over users and noise, all intervals hold.
-        judged: the share of users who judge.
         seed: of the split and of ties; public.
         noise_seed: reproducible noise, for simulations only: it protects no user.
         store: Where the run and what was spent are kept: a store, a file, a URL, or memory.
@@ -505,7 +462,6 @@ def learn_offline(
         agent = partial(make_agent, PessimisticImprovement)
     elif not getattr(getattr(agent, "algorithm", None), "offline", False):
         raise InvalidArgument(f"agent must be one that learns from logs, got {agent!r}")
-    judged = checked_number("judged", judged, "in (0, 1)", lambda share: 0.0 < share < 1.0)
     seed = whole_number("seed", seed, least=0)
     propensities = None
     if not isinstance(behaviour, (Policy, str)):
@@ -513,7 +469,7 @@ def learn_offline(
         require_shape("behaviour", propensities, episodes.actions.shape)
         behaviour = "logged"
     most = getattr(privacy, "episodes_per_user", 0) or episodes.users
-    learnt, judges = _split(episodes, judged, np.random.default_rng([seed, 5]), most)
+    learnt, judges = _split(episodes, np.random.default_rng([seed, 5]), most)
     rows = np.concatenate([learnt, judges])
     made = agent(
         spec,
@@ -539,7 +495,7 @@ def learn_offline(
 
 
 def _split(
-    episodes: Episodes, judged: float, rng: np.random.Generator, most: float = math.inf
+    episodes: Episodes, rng: np.random.Generator, most: float = math.inf
 ) -> tuple[Ints, Ints]:
     """Rows to learn from, ``most`` of a user, and rows that judge: of others, in random order."""
     n = episodes.users
@@ -550,7 +506,7 @@ def _split(
     if count < 4:
         raise InvalidArgument(f"episodes must be of at least 4 users, got {count}")
     rank = rng.permutation(count)
-    last = min(max(round((1.0 - judged) * count), 2), count - 2)
+    last = min(max(round(0.5 * count), 2), count - 2)
     order = np.argsort(rank[people], kind="stable")
     ranks = rank[people[order]]
     earlier = np.arange(n) - np.searchsorted(ranks, ranks)

@@ -3,8 +3,7 @@
 Episodes follow users one by one. Counts are how many of a block's users go where, which is all that
 statistics linear in the counts need: while a policy is fixed, users are independent, so the users
 in a state split over actions, rewards and next states by multinomials, at a cost that does not grow
-with their number. Occupancy is the same for policies that leave no choice of action, without counts
-of the others.
+with their number.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ def simulate(
 
     Args:
         model: the world.
-        policy: that they follow; deterministic for occupancy.
+        policy: that they follow.
         users: how many, at most 10^12.
         rng: of what they do.
         form: episodes, all in memory or streamed; or sums, pooled over steps or not.
@@ -69,8 +68,6 @@ def simulate(
         return _streamed(model, policy, check_users(users), rng)
     if form == "episodes" or isinstance(model, SparseModel):
         return simulate_episodes(model, policy, users, rng)
-    if form == "occupancy":
-        return _occupancy(model, policy, users, rng)
     return _counts(model, policy, users, rng, pooled=form == "pooled")
 
 
@@ -102,33 +99,6 @@ def _counts(
             visits = visits.sum(axis=0, keepdims=True)
         sum_rewards(rng, visits, model.conditional_rewards, model.reward_values, rewards)
     return Block(int(users), {"transitions": transitions, "rewards": rewards}, aggregate=True)
-
-
-def _occupancy(
-    model: FiniteModel, policy: AnyPolicy, users: int, rng: np.random.Generator
-) -> Block:
-    """Counts under a deterministic policy, without the actions that it does not take."""
-    from tacit.tabular.simulate_loops import sum_rewards
-
-    if isinstance(policy, MixedPolicy) or policy.actions is None:
-        kind = "mixed" if isinstance(policy, MixedPolicy) else "stochastic"
-        raise InvalidArgument(
-            f"policy must be deterministic where only its own actions are counted, but it is {kind}"
-        )
-    actions, H, S = policy.actions, model.horizon, model.states
-    check_bytes("transitions of a block", (H, S, S))
-    transitions, rewards = np.zeros((H, S, 1, S), dtype=np.int64), np.zeros((H, S, 1))
-    visits, everywhere = _count_moves(model, policy, users, rng, transitions), np.arange(S)
-    if model.transition_rewards is not None:
-        table = model.transition_rewards[everywhere, actions]
-        rewards[:, :, 0] = (transitions[:, :, 0] * table).sum(axis=2)
-    else:
-        paying = np.minimum(np.arange(H), len(model.reward_probabilities) - 1)[:, np.newaxis]
-        table = model.conditional_rewards[paying, everywhere, actions]
-        sum_rewards(rng, visits, table[:, :, np.newaxis], model.reward_values, rewards)
-    moves, paid = transitions[:, :, 0], rewards[:, :, 0]
-    arrays = {"actions": actions, "transitions": moves, "rewards": paid}
-    return Block(int(users), arrays, aggregate=True)
 
 
 def _streamed(
@@ -201,7 +171,7 @@ def _choices(policy: AnyPolicy, chances: Callable[[Floats], Floats]) -> tuple[bo
 def _count_moves(
     model: FiniteModel, policy: Policy, users: int, rng: np.random.Generator, transitions: Ints
 ) -> Ints:
-    """Fills transitions, (H or 1, S, A or 1, S); returns visits, (H, S, A or 1)."""
+    """Fills transitions, (H or 1, S, A, S); returns visits, (H, S, A)."""
     from tacit.tabular.simulate_loops import count_moves
 
     visits = np.zeros((model.horizon, *transitions.shape[1:3]), dtype=np.int64)

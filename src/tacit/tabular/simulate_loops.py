@@ -160,13 +160,11 @@ def count_moves(
     visits: Ints,
     transitions: Ints,
 ) -> None:
-    """Adds a block's visits, (H, S, A or 1), and transitions, (H or 1, S, A or 1, S), to zeros.
+    """Adds a block's visits, (H, S, A), and transitions, (H or 1, S, A, S), to zeros.
 
     ``start``, ``moves`` and ``choices`` are probabilities given that no earlier outcome occurred.
-    The axis of actions may have length 1 where the policy is deterministic.
     """
-    horizon, states, kept_actions = visits.shape
-    n_actions = moves.shape[2]
+    horizon, states, n_actions = visits.shape
     last_move, last_row = moves.shape[0] - 1, transitions.shape[0] - 1
     here, there = np.zeros(states, dtype=np.int64), np.zeros(states, dtype=np.int64)
     split = np.zeros(max(states, n_actions), dtype=np.int64)
@@ -184,17 +182,16 @@ def count_moves(
             if deterministic:
                 first = actions[step, state]
                 end = first + 1
-                visits[step, state, min(first, kept_actions - 1)] = here[state]
+                visits[step, state, first] = here[state]
             else:
                 _split(rng, here[state], choices[step, state], visits[step, state])
             for action in range(first, end):
-                kept = min(action, kept_actions - 1)
-                count = visits[step, state, kept]
+                count = visits[step, state, action]
                 if count == 0:
                     continue
                 at = min(step, last_move)
                 _split(rng, count, moves[at, state, action], moved)
-                into = transitions[min(step, last_row), state, kept]
+                into = transitions[min(step, last_row), state, action]
                 for k in range(len(moved)):
                     if moved[k] > 0:
                         into[successors[at, state, action, k]] += moved[k]

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.statistic import Block, Bools, Floats, Ints, Layout, LoopSums, Part
-from tacit.tabular.policy import followed
-from tacit.tabular.spec import by_row, row_of, settle
+from tacit.privacy.statistic import Block, Bools, Floats, Ints, Layout, LoopSums, Part, Statistic
+from tacit.tabular.policy import by_row, followed, row_of, settle
+
+if TYPE_CHECKING:
+    from tacit.privacy.models import LocalDP
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,12 +158,10 @@ class VisitCounts(LoopSums):
         return np.asarray(self.layout.pack(parts) > 0)
 
     def aggregate(self, block: Block) -> Floats:
-        """From transitions and rewards of a simulated block: "counts", "pooled" or "occupancy"."""
+        """From transitions and rewards of a simulated block: "counts" or "pooled"."""
         if self.cap is not None and self.cap < self.horizon:
             raise InvalidArgument("capped counts need users one by one, not an aggregate block")
         counts, sums = (np.asarray(block[x], np.float64) for x in ("transitions", "rewards"))
-        if "actions" in block.arrays:
-            return self._of_occupancy(block["actions"], counts, sums)
         steps = counts.shape[0] if counts.ndim == 4 else 0
         shape = (steps, self.states, self.actions, self.states)
         allowed = (1, self.horizon) if self.rows == 1 else (self.horizon,)
@@ -172,16 +172,6 @@ class VisitCounts(LoopSums):
             )
         counts, sums = (by_row(array, self.rows)[self.where] for array in (counts, sums))
         return self.layout.pack({"transitions": counts, "rewards": sums})
-
-    def _of_occupancy(self, actions: NDArray[Any], counts: Floats, sums: Floats) -> Floats:
-        check_occupancy((self.horizon, self.states), actions, counts, sums)
-        steps = np.arange(self.horizon)[:, np.newaxis]
-        cells = self.cells[steps, np.arange(self.states), np.asarray(actions, dtype=np.int64)]
-        kept = cells >= 0
-        of_cells, of_rewards = np.zeros((self.size, self.states)), np.zeros(self.size)
-        np.add.at(of_cells, cells[kept], counts[kept])
-        np.add.at(of_rewards, cells[kept], sums[kept])
-        return self.layout.pack({"transitions": of_cells, "rewards": of_rewards})
 
     def monitored(self, release: Any) -> dict[str, tuple[Floats, Floats]]:
         """Rewards of all steps that count, and visits of each state."""
@@ -216,11 +206,36 @@ class VisitCounts(LoopSums):
         return self.layout.pack(sums, users=rows)
 
 
-def check_occupancy(shape: tuple[int, int], *given: NDArray[Any]) -> None:
-    """Raises unless actions, transitions and rewards are those of one policy's users, (H, S)."""
-    shapes = [array.shape for array in given]
-    if shapes != [shape, (*shape, shape[1]), shape]:
-        raise InvalidArgument(
-            "an aggregate block of what followed a policy must have actions, transitions and "
-            f"rewards of shapes {shape}, {(*shape, shape[1])} and {shape}, got {shapes}"
-        )
+def question(statistic: Statistic, privacy: LocalDP) -> str:
+    """The query of ``agent.statistic`` to the devices of a local agent, as JSON, all of it public.
+
+    A device adds the noise itself: ``clients/js/report.js`` does it in a browser, and refuses a
+    question whose noise does not keep what its budget promises.
+
+    >>> from tacit import LocalDP
+    >>> asked = question(VisitCounts(2, 2, 3), LocalDP(1.0, 1e-6))
+    >>> json.loads(asked)["statistic"], json.loads(asked)["mechanism"]
+    ('visit counts', 'gaussian')
+    """
+    from tacit.privacy.local import noise_scale
+    from tacit.privacy.noise import grid_step
+
+    if type(statistic) is not VisitCounts or statistic.apart:
+        raise InvalidArgument(f"questions are about visit counts, not {statistic.name}: use UCBVI")
+    if not privacy.local or privacy.reports_bits:
+        raise InvalidArgument(f"questions have Gaussian or Laplace noise, not {privacy!r}")
+    step = grid_step(statistic, privacy.norm)
+    names = ("states", "actions", "horizon", "pooled", "cap", "weight", "version")
+    return json.dumps(
+        {"tacit": "question", "format": 1, "statistic": statistic.name}
+        | {name: getattr(statistic, name) for name in names}
+        | {
+            "policy": None if statistic.policy is None else statistic.policy.tolist(),
+            "mechanism": privacy.mechanism,
+            "epsilon": privacy.epsilon,
+            "delta": 0.0 if privacy.needs_l1 else privacy.delta,
+            "episodes_per_user": privacy.episodes_per_user,
+            "step": step,
+            "scale": noise_scale(statistic, privacy) / step,
+        }
+    )
