@@ -16,8 +16,8 @@ from tacit.data.sizes import ArraySpec, Floats, check_bytes, check_size, numbers
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Bools
 from tacit.privacy.validation import positive, whole_number
-from tacit.tabular.feature_spec import FeatureSpec, check_mean_rewards, fingerprint
-from tacit.tabular.spec import FiniteSpec, settle
+from tacit.tabular.policy import settle
+from tacit.tabular.spec import FeatureSpec, FiniteSpec, check_mean_rewards, fingerprint
 
 if TYPE_CHECKING:
     from tacit.mixture.linopt_sampled import StateTargets

@@ -20,14 +20,8 @@ from scipy.sparse import csr_matrix
 from tacit.data.sizes import Floats, check_bytes, check_size, numbers
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.validation import fitting
-from tacit.tabular.policy import AnyPolicy, MixedPolicy, Policy
-from tacit.tabular.spec import (
-    TOLERANCE,
-    FiniteSpec,
-    check_distributions,
-    check_reward_values,
-    settle,
-)
+from tacit.tabular.policy import AnyPolicy, MixedPolicy, Policy, settle
+from tacit.tabular.spec import TOLERANCE, FiniteSpec, check_distributions, check_reward_values
 
 
 @dataclass(frozen=True, eq=False, repr=False)
