@@ -12,8 +12,8 @@ from tacit.continuous.policy import QPolicy
 from tacit.continuous.spec import SmoothSpec
 from tacit.continuous.world import VectorWorld, roll_out
 from tacit.data.episodes import VectorEpisodes
-from tacit.data.sizes import check_size
 from tacit.privacy.statistic import Bools, Floats, Ints
+from tacit.privacy.validation import check_size
 
 # Episodes of evaluation.
 _EVALUATED = 2000

@@ -16,10 +16,9 @@ from tacit.continuous.policy import QPolicy
 from tacit.continuous.spec import BoxSpec
 from tacit.continuous.world import VectorWorld, roll_out
 from tacit.data.episodes import VectorEpisodes
-from tacit.data.sizes import check_size
 from tacit.privacy.errors import InvalidArgument, MissingExtra
 from tacit.privacy.statistic import Bools, Floats, Ints
-from tacit.privacy.validation import flag, instance_of
+from tacit.privacy.validation import check_size, flag, instance_of
 
 DOSES = (0.0, 1.0, 2.0, 5.0)
 """What an action gives in an hour, in hours of the patient's own basal dose."""

@@ -12,9 +12,9 @@ from tacit.continuous.policy import QPolicy
 from tacit.continuous.spec import SimulatedSpec
 from tacit.continuous.world import VectorWorld, roll_out
 from tacit.data.episodes import VectorEpisodes
-from tacit.data.sizes import check_seed, check_size
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Bools, Floats, Ints
+from tacit.privacy.validation import check_seed, check_size
 
 # Cells in which values are computed, and points of the rule by which moves are averaged.
 _CELLS, _NODES = 1000, 8

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tacit.data.sizes import check_bytes, check_seed, check_size
 from tacit.lq import LQWorld, Sphere, riccati
 from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.validation import check_bytes, check_seed, check_size
 
 # Random systems: how many are drawn at most, what they cost and how noisy they are; and what an
 # accepted one keeps to, so that the bounds that are public are true and not tight.

@@ -12,13 +12,12 @@ from numpy.typing import NDArray
 from research.worlds.gusts import halved
 from tacit.core.algorithm import Progress
 from tacit.core.problem import Problem
-from tacit.data.sizes import Floats, check_bytes, check_seed, check_size
 from tacit.mixture import MixtureWorld, SampledSpec
 from tacit.mixture.linopt_sampled import LinOptSampled
 from tacit.mixture.worlds import _ATTEMPTS, _named, _simplex, _values
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import NonPrivate
-from tacit.privacy.validation import flag, whole_number
+from tacit.privacy.validation import Floats, check_bytes, check_seed, check_size, flag, whole_number
 from tacit.tabular.algorithm import OptimismOptions
 from tacit.tabular.model import SparseModel
 from tacit.tabular.world import FiniteWorld, model_of

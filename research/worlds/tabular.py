@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit.data.episodes import Episodes
-from tacit.data.sizes import Floats, check_bytes, check_seed, check_size
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.validation import checked_number
+from tacit.privacy.validation import Floats, check_bytes, check_seed, check_size, checked_number
 from tacit.tabular.policy import Policy
 from tacit.tabular.world import SparseWorld, TabularWorld
 

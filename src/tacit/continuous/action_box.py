@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tacit.continuous.features import set_corners
-from tacit.data.sizes import check_size
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Floats, Ints
+from tacit.privacy.validation import check_size
 
 _LEVELS = {1: 1001, 2: 201, 3: 41}
 

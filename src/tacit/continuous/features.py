@@ -20,10 +20,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.data.sizes import check_seed, check_size, numbers
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Floats, Ints
-from tacit.privacy.validation import instance_of, positive
+from tacit.privacy.validation import check_seed, check_size, instance_of, numbers, positive
 
 if TYPE_CHECKING:
     from tacit.continuous.spec import BoxSpec

@@ -13,10 +13,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tacit.continuous.features import BoxMap, FeatureMap, Grid, check_count
-from tacit.data.sizes import check_size
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Floats
-from tacit.privacy.validation import positive
+from tacit.privacy.validation import check_size, positive
 
 if TYPE_CHECKING:
     from tacit.continuous.spec import BoxSpec

@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.continuous.features import FeatureMap, Polynomial
-from tacit.data.sizes import check_seed, check_size, numbers
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Floats, Ints
-from tacit.privacy.validation import checked_number
+from tacit.privacy.validation import check_seed, check_size, checked_number, numbers
 
 # Numbers of features that are in memory at a time.
 _CHUNK = 1 << 22

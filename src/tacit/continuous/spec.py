@@ -14,10 +14,16 @@ from numpy.typing import ArrayLike
 
 from tacit.continuous.action_box import ActionBox
 from tacit.continuous.features import FeatureMap, set_corners, vector
-from tacit.data.sizes import check_bytes, check_seed, check_size
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Bools, Floats, Ints
-from tacit.privacy.validation import checked_number, flag, instance_of
+from tacit.privacy.validation import (
+    check_bytes,
+    check_seed,
+    check_size,
+    checked_number,
+    flag,
+    instance_of,
+)
 
 if TYPE_CHECKING:
     from tacit.continuous.vector_targets import VectorTargets

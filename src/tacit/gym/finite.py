@@ -24,11 +24,10 @@ from gymnasium import spaces
 
 from tacit.core.world import Form
 from tacit.data.episodes import Episodes
-from tacit.data.sizes import check_bytes, check_size, check_users
 from tacit.gym.rules import Env, numbered, returns_of, rewards_of, transparent
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, Floats, Ints, StreamedBlock
-from tacit.privacy.validation import instance_of
+from tacit.privacy.validation import check_bytes, check_size, check_users, instance_of
 from tacit.tabular.model import FiniteModel, check_policy
 from tacit.tabular.policy import AnyPolicy, MixedPolicy, Policy
 from tacit.tabular.simulate import FORMS

@@ -19,8 +19,8 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
-from tacit.data.sizes import check_size
 from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.validation import check_size
 
 Env: TypeAlias = gymnasium.Env[Any, Any]
 Ends: TypeAlias = tuple[float, float]

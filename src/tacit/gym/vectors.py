@@ -16,10 +16,10 @@ from tacit.continuous.policy import QPolicy
 from tacit.continuous.spec import BoxSpec, SmoothSpec
 from tacit.continuous.world import VectorWorld, roll_out
 from tacit.data.episodes import VectorEpisodes
-from tacit.data.sizes import check_size
 from tacit.gym.rules import Env, NumberedActions, horizon_of, limit_of, numbered, rewards_of
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Bools, Floats, Ints
+from tacit.privacy.validation import check_size
 
 END = 3.0  # where a coordinate ends that has no end
 _INFINITE = 1e9  # some spaces have the largest float for it

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit.data.reading import read_steps
-from tacit.data.sizes import check_size, numbers, read_only
 from tacit.linear.statistics import ROUNDING, told_of_features, unit_features
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.reading import read_steps
 from tacit.privacy.sensitivity import SHORTEST
 from tacit.privacy.statistic import Block, Floats, Layout, LoopSums, Part
+from tacit.privacy.validation import check_size, numbers, read_only
 
 
 @dataclass(frozen=True, eq=False)

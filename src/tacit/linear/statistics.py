@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit.data.reading import read_steps
-from tacit.data.sizes import check_bytes, check_size, numbers
 from tacit.numerics.regression import always_one
 from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.reading import read_steps
 from tacit.privacy.sensitivity import SHORTEST, BoundedSteps
 from tacit.privacy.statistic import Block, Floats, Layout, LoopSums, Part
+from tacit.privacy.validation import check_bytes, check_size, numbers
 
 # The largest table of all phi phi' that is made.
 _OUTER = 1 << 22

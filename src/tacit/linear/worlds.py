@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit.data.sizes import Floats, check_bytes, check_seed, check_size, numbers
 from tacit.linear.spec import LinearSpec
 from tacit.linear.statistics import check_features
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.validation import flag
+from tacit.privacy.validation import Floats, check_bytes, check_seed, check_size, flag, numbers
 from tacit.tabular.feature_spec import finite
 from tacit.tabular.model import FiniteModel
 from tacit.tabular.world import (

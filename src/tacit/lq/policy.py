@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit.data.sizes import check_seed
 from tacit.lq.spec import check_array, check_number
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Floats
+from tacit.privacy.validation import check_seed
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -18,9 +18,9 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit.data.sizes import check_size, read_only
 from tacit.lq.spec import LQSpec, check_array, check_semidefinite
 from tacit.privacy.statistic import Floats
+from tacit.privacy.validation import check_size, read_only
 
 
 def model(A: ArrayLike, B: ArrayLike) -> Floats:

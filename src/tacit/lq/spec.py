@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit.data.sizes import ArraySpec, check_size, numbers
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Floats
-from tacit.privacy.validation import positive
+from tacit.privacy.validation import ArraySpec, check_size, numbers, positive
 
 # What a symmetric or semidefinite matrix may lack by rounding, relative to its size.
 _ROUNDING = 1e-9

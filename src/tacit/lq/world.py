@@ -13,13 +13,12 @@ from numpy.typing import ArrayLike
 
 from tacit.core.world import Form
 from tacit.data.episodes import VectorEpisodes
-from tacit.data.sizes import check_bytes, check_seed, check_size
 from tacit.lq import riccati
 from tacit.lq.policy import GainPolicy
 from tacit.lq.spec import LQSpec, check_array, check_number, check_semidefinite
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, Floats, StreamedBlock
-from tacit.privacy.validation import instance_of, positive
+from tacit.privacy.validation import check_bytes, check_seed, check_size, instance_of, positive
 
 FORMS: tuple[Form, ...] = ("episodes", "streamed")
 """Forms of blocks: all episodes at once, or part by part."""

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from tacit.data.sizes import check_bytes, check_size
 from tacit.lq.spec import check_number
 from tacit.lq.world import Ball, LQWorld
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.validation import positive
+from tacit.privacy.validation import check_bytes, check_size, positive
 
 
 def dosing() -> LQWorld:

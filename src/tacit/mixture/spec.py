@@ -12,10 +12,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_matrix
 
-from tacit.data.sizes import ArraySpec, Floats, check_bytes, check_size, numbers, read_only
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Bools
-from tacit.privacy.validation import positive, whole_number
+from tacit.privacy.validation import (
+    ArraySpec,
+    Floats,
+    check_bytes,
+    check_size,
+    numbers,
+    positive,
+    read_only,
+    whole_number,
+)
 from tacit.tabular.feature_spec import FeatureSpec, check_mean_rewards, fingerprint
 from tacit.tabular.spec import FiniteSpec, settle
 

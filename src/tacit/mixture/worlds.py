@@ -9,11 +9,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit.data.sizes import Floats, check_bytes, check_seed, check_size, numbers, read_only
 from tacit.mixture.spec import MixtureSpec, check_table, check_weight_set
 from tacit.numerics.regression import helmert
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.validation import checked_number, flag, whole_number
+from tacit.privacy.validation import (
+    Floats,
+    check_bytes,
+    check_seed,
+    check_size,
+    checked_number,
+    flag,
+    numbers,
+    read_only,
+    whole_number,
+)
 from tacit.tabular.feature_spec import check_mean_rewards
 from tacit.tabular.model import FiniteModel
 from tacit.tabular.world import BERNOULLI, FiniteWorld, bernoulli, start_distribution, weighed

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.data.sizes import ArraySpec, Floats, numbers, read_only
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.validation import flag
+from tacit.privacy.validation import ArraySpec, Floats, flag, numbers, read_only
 from tacit.tabular.spec import FiniteSpec, settle
 
 

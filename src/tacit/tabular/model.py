@@ -17,9 +17,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_matrix
 
-from tacit.data.sizes import Floats, check_bytes, check_size, numbers
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.validation import fitting
+from tacit.privacy.validation import Floats, check_bytes, check_size, fitting, numbers
 from tacit.tabular.policy import AnyPolicy, MixedPolicy, Policy
 from tacit.tabular.spec import (
     TOLERANCE,

@@ -21,7 +21,7 @@ from tacit.privacy.validation import fitting, whole_number
 from tacit.tabular.spec import check_labels, row_of, settle
 
 if TYPE_CHECKING:
-    from tacit.data.reading import Labels
+    from tacit.privacy.reading import Labels
     from tacit.privacy.statistic import Block, Bools
     from tacit.tabular.spec import FiniteSpec
 
@@ -167,7 +167,7 @@ class Policy(FinitePolicy):
     @classmethod
     def uniform(cls, horizon: int, states: int, actions: int) -> Policy:
         """Every action with the same probability, everywhere."""
-        from tacit.data.sizes import check_bytes, check_size
+        from tacit.privacy.validation import check_bytes, check_size
 
         sizes = {"horizon": horizon, "states": states, "actions": actions}
         shape = tuple(check_size(name, size) for name, size in sizes.items())
@@ -325,7 +325,7 @@ def followed(block: Block, steps: tuple[Ints, Ints], statistic: Any) -> tuple[Bo
     not the policy's, (H, S), or that of the component, (M, H, S), which the user says that she
     drew. Nothing is counted of a user whose component is none, nor of an action -1.
     """
-    from tacit.data.reading import read_codes
+    from tacit.privacy.reading import read_codes
 
     (states, actions), tables = steps, statistic.policy.reshape(-1, *statistic.policy.shape[-2:])
     users, horizon = actions.shape

@@ -15,7 +15,7 @@ from tacit.privacy.statistic import Floats
 from tacit.privacy.validation import fitting, flag, positive, whole_number
 
 if TYPE_CHECKING:
-    from tacit.data.reading import Labels
+    from tacit.privacy.reading import Labels
 
 TOLERANCE = 1e-8
 """How far sums of probabilities may be from 1."""
@@ -132,7 +132,7 @@ def check_labels(made: Any, states: int, actions: int) -> None:
     for name, size in (("state_labels", states), ("action_labels", actions)):
         labels = getattr(made, name)
         if labels is not None:
-            from tacit.data.reading import checked_labels
+            from tacit.privacy.reading import checked_labels
 
             settle(made, **{name: checked_labels(name, labels, size)})
 

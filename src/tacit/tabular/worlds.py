@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tacit.data.sizes import check_bytes, check_seed, check_size
 from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.validation import check_bytes, check_seed, check_size
 from tacit.tabular.world import TabularWorld
 
 
