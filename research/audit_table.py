@@ -18,7 +18,7 @@ from research.study import Parser, load, store, whole
 from research.worlds import build
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import JointDP, LocalDP, Privacy
-from tacit.registry import agent_entry, agent_names, choose_agent
+from tacit.registry import BUILT_IN, agent_entry, choose_agent
 
 MODELS: dict[str, Privacy] = {
     "joint": JointDP(1.0, 1e-6),
@@ -100,7 +100,7 @@ class Row:
 
 def agents() -> list[str]:
     """Every agent that has a name, and those with options."""
-    return [*agent_names(), *OPTIONS]
+    return [*BUILT_IN, *OPTIONS]
 
 
 def family(agent: str) -> str:

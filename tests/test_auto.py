@@ -10,8 +10,8 @@ import pytest
 import tacit
 from research.worlds.mixture import mixture_from_tabular
 from tacit import InvalidArgument, JointDP, LocalDP, NonPrivate
-from tacit.auto import MANY_CELLS, RULES, agent, choose, rules_table
-from tacit.registry import agent_entry, agent_names, build_world, choose_agent
+from tacit.auto import MANY_CELLS, MODELS, RULES, agent, choose
+from tacit.registry import BUILT_IN, agent_entry, build_world, choose_agent
 from tacit.tabular.spec import FiniteSpec
 from tests.cli.calls import BUDGET, call, entry
 
@@ -23,7 +23,7 @@ SMALL = "riverswim:states=3,horizon=4"
 
 def taken(world, privacy):
     spec = world if not isinstance(world, str) else build_world(world).spec
-    return choose(spec, 1000, privacy).agent
+    return choose(spec, privacy).agent
 
 
 @pytest.mark.parametrize(
@@ -99,28 +99,19 @@ def test_features_that_tell_nothing_are_ignored():
 )
 def test_what_nothing_fits_is_refused(world, privacy, words):
     with pytest.raises(InvalidArgument, match=words):
-        choose(build_world(world).spec, 1000, privacy)
+        choose(build_world(world).spec, privacy)
 
 
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ((object(), 10, JOINT), "spec is object, of no family of ours"),
-        ((tacit.tabular.riverswim().spec, 0, JOINT), "users"),
-        ((tacit.tabular.riverswim().spec, 10, "joint"), "privacy"),
+        ((object(), JOINT), "no agent fits object and joint DP, but there are none for such"),
+        ((tacit.tabular.riverswim().spec, "joint"), "privacy"),
     ],
 )
 def test_wrong_arguments(arguments, words):
     with pytest.raises(InvalidArgument, match=words):
         choose(*arguments)
-
-
-def test_too_few_users_are_said_to_be():
-    spec = build_world(SMALL).spec
-    assert "10 users are too few for any private method" in choose(spec, 10, JOINT).why
-    assert "which takes 11 at least" in choose(spec, 10, JOINT).why
-    assert "too few" not in choose(spec, 11, JOINT).why
-    assert "too few" not in choose(spec, 1, NONE).why
 
 
 def test_options_are_passed_on_or_refused():
@@ -131,23 +122,23 @@ def test_options_are_passed_on_or_refused():
 
 
 def test_rules_name_agents_and_the_documentation_has_them():
-    assert {rule.agent.partition(":")[0] for rule in RULES} <= set(agent_names())
-    page = Path(__file__).parents[1] / "docs" / "algorithms" / "README.md"
-    assert rules_table() in page.read_text()
-    text = " ".join(call("show", "agent", "auto").stdout.split())
+    assert {rule.agent.partition(":")[0] for rule in RULES} <= set(BUILT_IN)
+    page = (Path(__file__).parents[1] / "docs" / "algorithms" / "README.md").read_text()
+    rows = []
     for rule in RULES:
-        assert f"`{rule.agent}` | {rule.why} |" in text
+        models = "any" if rule.models == MODELS else ", ".join(rule.models)
+        rows.append(f"| {rule.world} | {models} | `{rule.agent}` | {rule.why} |")
+    assert "\n".join(rows) in page
 
 
 def test_auto_is_a_name_of_the_command_line():
-    assert "auto" not in agent_names()
     assert agent_entry("auto").target == "tacit.auto:agent"
     choice = choose_agent("auto:privacy=none")
     assert choice.budget == {"privacy": "none"}
     spec = build_world(SMALL).spec
-    settled = choice.settled(spec, 100, NONE)
-    assert (settled.text, settled.why) == ("ucbvi:privacy=none", choose(spec, 100, NONE).why)
-    assert settled.settled(spec, 100, JOINT) is settled
+    settled = choice.settled(spec, NONE)
+    assert (settled.text, settled.why) == ("ucbvi:privacy=none", choose(spec, NONE).why)
+    assert settled.settled(spec, JOINT) is settled
 
 
 def test_a_run_says_what_was_chosen():
@@ -179,7 +170,7 @@ def test_options_of_a_rule_are_those_of_the_agent():
     assert made.chosen.startswith("fitted_functional_q:serve=all: ")
     with pytest.raises(InvalidArgument, match="a device reports once"):
         agent(spec, users=30, privacy=LocalDP(4.0, 1e-4), serve="later")
-    text = choose_agent("auto:ends=true").settled(spec, 30, LocalDP(4.0, 1e-4))
+    text = choose_agent("auto:ends=true").settled(spec, LocalDP(4.0, 1e-4))
     assert text.options == {"serve": "all", "ends": True}
 
 

@@ -35,8 +35,6 @@ DIALECT = re.compile(
     r"(?:^|[.:;!] )(?:What|Who|Whoever|Nobody|Everybody|Whatever)\b[^?\n]*[.:]", re.MULTILINE
 )
 """Sentences whose subject is no noun; a heading may be a question."""
-PLUG_INS = (registry.AGENTS, registry.WORLDS)
-"""Groups of entry points, which look like modules."""
 MADE_UP = ("tacit.Mine",)
 """What a reader is told to write."""
 
@@ -121,7 +119,7 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 @pytest.mark.parametrize("text", TEXTS, ids=identify)
 def test_dotted_names_can_be_imported(text: Path) -> None:
-    for path in sorted(set(DOTTED.findall(text.read_text())) - {*PLUG_INS, *MADE_UP}):
+    for path in sorted(set(DOTTED.findall(text.read_text())) - {*MADE_UP}):
         try:
             imported(path)
         except AttributeError as error:

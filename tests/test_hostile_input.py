@@ -37,7 +37,7 @@ EXAMPLES = 6
 SLOW = ("lq", "continuous")
 ENTRIES = [*argument_entries(), *value_entries(), *file_entries()]
 # Read at once: other tests register agents of their own.
-AGENTS = registry.agent_names()
+AGENTS = [*registry.BUILT_IN]
 
 
 def _fast() -> list[EntryPoint]:

@@ -141,7 +141,7 @@ def test_a_policy_that_cannot_be_evaluated_is_refused(tmp_path: Path) -> None:
             published.load(path)
     # As many weights as features, each of which is a list of up to 30,000 factors.
     many = values(scales=np.ones(1), degree=np.int64(29_999), weights=np.zeros((2, 30_000)))
-    with pytest.raises(ValueError, match=r"acting would take 7\d{9} bytes, more than 134217728"):
+    with pytest.raises(ValueError, match=r"acting takes 7\d{9} bytes, more than 134217728"):
         published.load(archive(tmp_path / "long", **many))
 
 

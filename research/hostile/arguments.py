@@ -117,7 +117,7 @@ class Small:
 def small_agents() -> tuple[Small, ...]:
     """One of every agent of the registry that is there and can be made."""
     found = []
-    for name in registry.agent_names():
+    for name in registry.BUILT_IN:
         try:
             make = registry.agent_entry(name).make
         except TacitError:
@@ -518,11 +518,11 @@ def _curator_calls() -> dict[str, Call]:
 def _world_calls() -> dict[str, Call]:
     """Every world of the registry that has options."""
     needed, found = {"states": 3, "actions": 2, "horizon": 3, "seed": 0}, {}
-    for name in registry.world_names():
+    for name in registry.worlds():
         entry = registry.world_entry(name)
         good = {
-            option.name: needed.get(option.name) if option.required else option.default
-            for option in entry.options.values()
+            key: needed.get(key) if option.default is option.empty else option.default
+            for key, option in entry.options.items()
         }
         if good:
             found[f"world {name}"] = Call(entry.make, constant(**good), absurd=True)

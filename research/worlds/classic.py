@@ -15,7 +15,7 @@ from tacit.continuous.spec import SmoothSpec
 from tacit.continuous.world import VectorWorld, roll_out
 from tacit.data.episodes import VectorEpisodes
 from tacit.privacy.statistic import Bools, Floats, Ints
-from tacit.privacy.validation import check_size, flag
+from tacit.privacy.validation import flag, whole_number
 
 Starts = Callable[[np.random.Generator, int], Floats]
 """First states of so many users."""
@@ -46,7 +46,7 @@ class ClassicWorld(VectorWorld):
         super().__init__(spec, name)
         self._forces = forces  # of every action, for loops that take them
         self._loop, self._starts, self._best = loop, starts, best
-        self.evaluation_users = check_size("evaluation_users", evaluation_users)
+        self.evaluation_users = whole_number("evaluation_users", evaluation_users)
 
     @property
     def optimal_value(self) -> float:

@@ -18,7 +18,7 @@ from tacit.continuous.world import VectorWorld, roll_out
 from tacit.data.episodes import VectorEpisodes
 from tacit.privacy.errors import InvalidArgument, MissingExtra
 from tacit.privacy.statistic import Bools, Floats, Ints
-from tacit.privacy.validation import check_size, flag, instance_of
+from tacit.privacy.validation import flag, instance_of, whole_number
 
 DOSES = (0.0, 1.0, 2.0, 5.0)
 """What an action gives in an hour, in hours of the patient's own basal dose."""
@@ -63,7 +63,7 @@ class GlucoseWorld(VectorWorld):
             lows=(math.log(30.0 / MIDDLE), -1.0, -0.1, -0.1),
             highs=(math.log(420.0 / MIDDLE), 1.0, 1.5, 5.0),
             actions=len(self.doses),
-            horizon=check_size("horizon", horizon),
+            horizon=whole_number("horizon", horizon),
             discount=discount,
             features=Polynomial(scales=(0.5, 0.5, 0.5, 1.5), clip=2.5, degree=2),
             action_box=box,

@@ -1,9 +1,7 @@
 """Reinforcement learning that learns from people without revealing them.
 
-The public names. Everything else is reachable through its module. All are loaded when they are
-first asked for, so that ``import tacit`` stays cheap; ``__init__.pyi`` has their types, written by
-``python -m tests.public_api``. ``tacit.UCBVI`` makes agents of the algorithm ``UCBVI``
-(:data:`tacit.registry.BUILT_IN`).
+The public names, loaded when they are first asked for; ``__init__.pyi`` has their types, written by
+``python -m tests.public_api``. ``tacit.UCBVI`` makes agents of the algorithm ``UCBVI``.
 """
 
 import importlib
@@ -53,7 +51,7 @@ if "gymnasium" in sys.modules:
 
 def __getattr__(name: str) -> Any:
     if name == "__all__":
-        return _public_names()
+        return sorted([*_LAZY, *_FAMILIES, *_agents()])
     if name in ("distributed", "local"):
         return importlib.import_module(f"tacit.privacy.{name}")
     if name in _LAZY:
@@ -79,9 +77,5 @@ def _agents() -> dict[str, str]:
     return {target.rpartition(":")[2]: name for name, target in BUILT_IN.items()}
 
 
-def _public_names() -> list[str]:
-    return sorted([*_LAZY, *_FAMILIES, *_agents()])
-
-
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_public_names()})
+    return sorted({*globals(), *__getattr__("__all__")})

@@ -1,7 +1,7 @@
 """Automatic choice of an agent: by what is known of a world, and by the budget.
 
-:data:`RULES` are read from the first to the last, and the first that fits decides. Each says why in
-one line. They are measured where they can be: ``docs/algorithms/README.md`` has the tables.
+The first of :data:`RULES` that fits decides. They are measured where they can be:
+``docs/algorithms/README.md`` has the tables.
 """
 
 from __future__ import annotations
@@ -14,39 +14,26 @@ import numpy as np
 from tacit.core.agent import Agent
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import Privacy, PrivacyModel
-from tacit.privacy.validation import instance_of, whole_number
+from tacit.privacy.validation import instance_of
 from tacit.tabular.spec import FiniteSpec
 
 MANY_CELLS = 500
 """States times actions above which transitions are too many to count; measured between 240, where
 counting is as good, and 600, where it is not."""
 
-MANY_TRANSITIONS = 1 << 22
-"""Counts of transitions that take too long where they have no noise."""
-
-MOST_PLANNED = 4
-"""Coordinates of states for which there is a plan on a grid."""
-
 JOINT, PURE, DISTRIBUTED = "joint DP", "pure joint DP", "distributed DP"
 LOCAL, LOCAL_PURE, NONE = "local DP", "pure local DP", "no privacy"
 MODELS = (JOINT, PURE, LOCAL, LOCAL_PURE, NONE)
-"""Kinds of privacy, as far as rules tell them apart."""
 
 
 class Rule(NamedTuple):
     """An agent, and where it is taken."""
 
     agent: str  # its name, perhaps with options
-    family: str  # of the spec's worlds, in a word or two
+    world: str  # the worlds it is for, in words
     models: tuple[str, ...]  # kinds of privacy, of :data:`MODELS`
     fits: Callable[[Any], bool]  # whether a spec is such a one
     why: str  # what speaks for it, in words
-    when: str = ""  # which worlds of the family, in words; empty for all others
-
-    @property
-    def world(self) -> str:
-        """The worlds it is for, in words."""
-        return f"{self.family} world{f' ({self.when})' if self.when else ''}"
 
 
 class Chosen(NamedTuple):
@@ -73,9 +60,8 @@ def _linear(spec: Any) -> bool:
 
 def _shares(spec: Any) -> bool:
     """Linear, and features are nonnegative and sum to 1."""
-    if not _linear(spec) or not spec.nonnegative:
-        return False
-    return bool(np.abs(spec.features.sum(axis=-1) - 1.0).max() <= 1e-6)
+    shares = _linear(spec) and spec.nonnegative
+    return shares and bool(np.abs(spec.features.sum(axis=-1) - 1.0).max() <= 1e-6)
 
 
 def _mixture(spec: Any) -> bool:
@@ -85,92 +71,78 @@ def _mixture(spec: Any) -> bool:
 
 
 def _box(spec: Any) -> bool:
-    return hasattr(spec, "lows") and hasattr(spec, "reward_range")
+    return hasattr(spec, "lows")
 
 
 RULES = (
     Rule(
         "policy_improvement",
-        "finite",
+        f"finite world (states allow some actions only, or > {MANY_CELLS} states times actions)",
         (JOINT,),
         lambda s: _tabular(s) and not (_free(s) and s.states * s.actions <= MANY_CELLS),
         "returns are asked for, because transitions are too many to count",
-        f"states allow some actions only, or there are more than {MANY_CELLS} states times actions",
     ),
     Rule(
         "policy_improvement",
-        "finite",
+        "finite world (states allow some actions only, or > 4 million transitions)",
         (NONE,),
-        lambda s: _tabular(s) and not (_free(s) and s.states**2 * s.actions <= MANY_TRANSITIONS),
+        lambda s: _tabular(s) and not (_free(s) and s.states**2 * s.actions <= 1 << 22),
         "returns are asked for, because transitions are too many to keep",
-        "states allow some actions only, or there are more than 4 million transitions",
     ),
     Rule(
         "concurrent_psrl",
-        "finite",
+        "finite world",
         (JOINT, PURE, DISTRIBUTED),
         _free,
         "most users are served by what is known, so it needs the fewest users under joint DP",
     ),
     Rule(
         "ucbvi",
-        "finite",
+        "finite world",
         (LOCAL, LOCAL_PURE, NONE),
         _free,
-        "its counts can be added up from devices, and without noise its optimism finds the "
-        "optimum with the fewest users",
+        "devices can add its counts, and without noise its optimism needs the fewest users",
     ),
     Rule(
         "linear_posterior",
-        "linear",
+        "linear world (features are shares of factors)",
         (JOINT, DISTRIBUTED),
         _shares,
         "it asks for no Gram matrix and plans by a posterior, so it needs the fewest users",
-        "features are shares of factors",
     ),
-    Rule("lsvi_ucb", "linear", MODELS, _linear, "it takes any features and any model of privacy"),
-    Rule(
-        "linopt_vi",
-        "mixture",
-        MODELS,
-        _mixture,
-        "all transitions tell about the weights, and it takes any model of privacy",
-    ),
+    Rule("lsvi_ucb", "linear world", MODELS, _linear, "it takes any features and any privacy"),
+    Rule("linopt_vi", "mixture world", MODELS, _mixture, "all transitions tell about the weights"),
     Rule(
         "certainty_equivalence",
-        "linear-quadratic",
+        "linear-quadratic world",
         (JOINT, LOCAL, NONE),
         lambda spec: hasattr(spec, "control_cost"),
         "it loses the least of our agents for linear systems",
     ),
     Rule(
         "actor_critic",
-        "continuous",
+        "continuous world (actions are vectors)",
         (JOINT, LOCAL, NONE),
         lambda spec: _box(spec) and spec.action_box is not None,
         "its policies draw vectors, and no other agent's do",
-        "actions are vectors",
     ),
     Rule(
         "model_posterior",
-        "continuous",
+        "continuous world (states move smoothly, in at most 4 coordinates)",
         (JOINT, NONE),
-        lambda s: _box(s) and hasattr(s, "pushes") and s.dimension <= MOST_PLANNED,
-        "one model of moves serves every plan and users follow the plan, so it needs the fewest "
-        "users",
-        f"states move smoothly, in at most {MOST_PLANNED} coordinates",
+        lambda s: _box(s) and hasattr(s, "pushes") and s.dimension <= 4,
+        "one model of moves serves every plan, so it needs the fewest users",
     ),
     Rule(
         "fitted_functional_q",
-        "continuous",
+        "continuous world",
         (JOINT, NONE),
         _box,
-        "it ends highest of our agents; users are a batch that is served at random, and "
-        "serve=most serves most of them by what was learnt",
+        "it ends highest of our agents; users are a batch served at random, unless serve=most",
     ),
     Rule(
         "fitted_functional_q:serve=all",
-        "continuous",
+        "continuous world",
         (LOCAL,),
         _box,
         "devices report once, and with serve=all it needs no more",
@@ -178,40 +150,24 @@ RULES = (
 )
 
 
-def choose(spec: Any, users: int, privacy: Privacy) -> Chosen:
-    """The agent for a world of which ``spec`` is known, so many users and a budget, and why.
+def choose(spec: Any, privacy: Privacy) -> Chosen:
+    """The agent for what is known of a world and a budget, and why.
 
     >>> from tacit import JointDP, LocalDP, tabular
     >>> spec = tabular.riverswim().spec
-    >>> [choose(spec, 1000, privacy).agent for privacy in (JointDP(1.0, 1e-6), LocalDP(1.0, 0.0))]
+    >>> [choose(spec, privacy).agent for privacy in (JointDP(1.0, 1e-6), LocalDP(1.0, 0.0))]
     ['concurrent_psrl', 'ucbvi']
-
-    Raises:
-        InvalidArgument: No agent fits; the message says which models there are for such a world.
     """
-    from tacit.simulation.plan import fewest_users
-
     instance_of("privacy", privacy, PrivacyModel)
-    users, kind = whole_number("users", users), _kind(privacy)
+    kind = _kind(privacy)
     fitting = [rule for rule in RULES if rule.fits(spec)]
-    if not fitting:
-        raise InvalidArgument(
-            f"spec is {type(spec).__name__}, of no family of ours: name an agent for it"
-        )
     for rule in fitting:
         if kind in rule.models:
-            why, least = f"{rule.world}, {kind}: {rule.why}", fewest_users(privacy)
-            if least is not None and users < least:
-                why += (
-                    f". But {users:,} {'user is' if users == 1 else 'users are'} too few for any "
-                    f"private method at this budget, which takes {least:,} at least"
-                )
-            return Chosen(rule.agent, why)
+            return Chosen(rule.agent, f"{rule.world}, {kind}: {rule.why}")
     taken = [model for model in MODELS if any(model in rule.models for rule in fitting)]
-    raise InvalidArgument(
-        f"no agent fits: {fitting[0].world} and {kind}, but there are agents for "
-        f"{' and '.join(taken)}; or name one"
-    )
+    there = f"agents for {' and '.join(taken)}" if taken else "none for such a spec"
+    what = fitting[0].world if fitting else type(spec).__name__
+    raise InvalidArgument(f"no agent fits {what} and {kind}, but there are {there}; or name one")
 
 
 def _kind(privacy: Privacy) -> str:
@@ -225,9 +181,7 @@ def _kind(privacy: Privacy) -> str:
 
 
 def agent(spec: Any, users: int, privacy: Privacy, **options: Any) -> Agent:
-    """An agent for what is known and a budget, by the first of :data:`RULES` that fits.
-
-    ``chosen`` says why; ``docs/algorithms/README.md`` has the rules.
+    """An agent by the first of :data:`RULES` that fits; its ``chosen`` says why.
 
     Args:
         spec: What is known of the world.
@@ -237,21 +191,8 @@ def agent(spec: Any, users: int, privacy: Privacy, **options: Any) -> Agent:
     """
     from tacit.registry import choose_agent
 
-    chosen = choose(spec, users, privacy)
+    chosen = choose(spec, privacy)
     found = choose_agent(chosen.agent)
     made: Agent = found.make(spec, users, privacy, **{**found.options, **options})
     made.chosen = f"{chosen.agent}: {chosen.why}"
     return made
-
-
-def rules_table() -> str:
-    """All rules, in Markdown, as the documentation shows them."""
-    lines = ["| world | which | privacy | agent | why |", "|---|---|---|---|---|"]
-    for rule in RULES:
-        models = "any" if rule.models == MODELS else ", ".join(rule.models)
-        cells = rule.family, rule.when or "all others", models, f"`{rule.agent}`", rule.why
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)
-
-
-agent.__doc__ = f"{agent.__doc__}\nThe first of these that fits decides:\n\n{rules_table()}\n"

@@ -17,32 +17,29 @@ from typing import Any
 
 from tacit.privacy.errors import InvalidArgument
 
-# A file, what it has, and options: my_file.py:MyAgent:size=3.
-_OF_FILE = re.compile(r"(?P<name>.+\.py:\w+)(?P<colon>:)?(?P<options>.*)", re.DOTALL)
-_OTHER = re.compile(r"(?P<name>[^:]*)(?P<colon>:)?(?P<options>.*)", re.DOTALL)
+# A name, perhaps of what a file has, and options: my_file.py:MyAgent:size=3.
+_OF_FILE = r".+\.py:\w+"
+_NAMED = re.compile(rf"({_OF_FILE}|[^:]*)(?::(.*))?", re.DOTALL)
 # The file whose texts are read, if it may not have code imported.
 _READ: ContextVar[str] = ContextVar("_READ", default="")
 
 
 def split(text: str) -> tuple[str, str]:
-    """A name and its options, from ``name:options``; the name may be that of a file's own.
+    """A name and its options, from ``name:options``.
 
     >>> split("ucbvi:scale=2"), split("mine.py:MyAgent:size=3"), split("riverswim")
     (('ucbvi', 'scale=2'), ('mine.py:MyAgent', 'size=3'), ('riverswim', ''))
     """
-    found = _OF_FILE.fullmatch(text.strip()) or _OTHER.fullmatch(text.strip())
-    assert found is not None  # noqa: S101  # the second takes any text
-    if found["colon"] and not found["options"]:
+    found = _NAMED.fullmatch(text.strip())
+    assert found is not None  # noqa: S101  # any text is one
+    if found[2] == "":
         raise InvalidArgument(f"{text.strip()!r} has a colon, but no options behind it")
-    return found["name"].strip(), found["options"].strip()
+    return found[1].strip(), (found[2] or "").strip()
 
 
 @contextlib.contextmanager
 def names_of(file: str, allow_code: bool = False) -> Iterator[None]:
-    """Within it texts are those of a file, which may name code only if that is allowed.
-
-    Whoever gets a file from somebody else wants it read, and not run.
-    """
+    """Within it texts are those of a file, which may name code only if that is allowed."""
     token = _READ.set("" if allow_code else file)
     try:
         yield
@@ -50,18 +47,15 @@ def names_of(file: str, allow_code: bool = False) -> Iterator[None]:
         _READ.reset(token)
 
 
-def check_code(name: str, module: str) -> None:
+def _check_code(name: str, module: str) -> None:
     """Refuses code that a file names, and names that can only be a mistake or worse."""
     if _READ.get():
         raise InvalidArgument(
-            f"{_READ.get()!r} names {name!r}, which would import {module!r}: files name what "
-            "tacit show has, and gym: ids; with --allow-code it is imported, and run"
+            f"{_READ.get()!r} names {name!r}, which would import {module!r}: with --allow-code it "
+            "is imported, and run"
         )
     if not module.endswith(".py") and module.partition(".")[0] in sys.stdlib_module_names:
-        raise InvalidArgument(
-            f"{name!r} is of Python's own library, which makes no worlds and no agents; it was "
-            "not called"
-        )
+        raise InvalidArgument(f"{name!r} is of Python's own library; it was not called")
 
 
 def check_environment(name: str, options: str) -> None:
@@ -69,37 +63,30 @@ def check_environment(name: str, options: str) -> None:
     for word in (name, *re.split("[,=]", options)) if _READ.get() else ():
         # It imports what stands before a colon; in options of ours there are numbers around it.
         if ":" in word and (word is name or re.search(r"[^-+.\de:]", word)):
-            check_code(word, word.partition(":")[0])
+            _check_code(word, word.partition(":")[0])
 
 
 def target_of(name: str) -> str | None:
     """``my_module.attribute`` or ``my_file.py:attribute`` as a target; ``None`` for other names."""
     module, dot, attribute = name.rpartition(".")
-    if _OF_FILE.fullmatch(name):
-        target = name
-    elif dot and all(part.isidentifier() for part in [*module.split("."), attribute]):
-        target = f"{module}:{attribute}"
-    else:
+    file = re.fullmatch(_OF_FILE, name, re.DOTALL)
+    if not file and not (dot and all(part.isidentifier() for part in name.split("."))):
         return None
-    check_code(name, target.rpartition(":")[0])
+    target = name if file else f"{module}:{attribute}"
+    _check_code(name, target.rpartition(":")[0])
     return target
 
 
 def load(target: str, name: str) -> Any:
-    """The object that a target names, imported; complaints have the ``name`` that stands for it.
-
-    Raises:
-        InvalidArgument: There is no such thing, or its module cannot be imported.
-    """
+    """The object that a target names, imported; complaints have the name that stands for it."""
     module, _, attribute = target.rpartition(":")
     try:
         found = _file(module) if module.endswith(".py") else importlib.import_module(module)
         return getattr(found, attribute)
-    except Exception as error:
-        # Whatever code of others raises while it is imported.
-        plain = isinstance(error, (ImportError, AttributeError, FileNotFoundError))
-        why = str(error) if plain else f"{type(error).__name__}: {error}"
-        raise InvalidArgument(f"{name!r} cannot be imported: {why}") from error
+    except Exception as error:  # whatever code of others raises while it is imported
+        raise InvalidArgument(
+            f"{name!r} cannot be imported: {type(error).__name__}: {error}"
+        ) from error
 
 
 def fingerprint(text: str) -> str:
@@ -117,14 +104,9 @@ def _file(path: str) -> ModuleType:
     # A name that nothing else has: a file may be called random.py.
     name = f"tacit_file_{place.stem}_{hashlib.sha256(str(place).encode()).hexdigest()[:8]}"
     spec = importlib.util.spec_from_file_location(name, place)
-    if spec is None or spec.loader is None:
-        raise ImportError(f"{path!r} is no file of Python")
+    assert spec is not None and spec.loader is not None  # noqa: S101, PT018
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     if (folder := str(place.parent)) not in sys.path:
         sys.path.append(folder)  # for what stands beside it; last, so that it hides nothing
-    try:
-        spec.loader.exec_module(module)
-    except BaseException:
-        del sys.modules[name]
-        raise
+    spec.loader.exec_module(module)
     return module

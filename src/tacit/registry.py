@@ -1,34 +1,31 @@
 """Names of worlds and agents: ``name:key=value,key=value`` as a command line or a file has it.
 
-The options of a name, their types and their defaults are those of the function or class behind it,
-read from its signature; nothing is listed twice. Modules are imported when a name is used.
-
-Besides the built-in names there are, for worlds, files that describe one (``mine.toml``,
-``mine.json``) and Gymnasium's environments (``gym:FrozenLake-v1,horizon=20``); and for both, a
-class or function of your own, by its module (``my_package.my_module.MyAgent:option=3``) or its file
-(``my_file.py:MyAgent:option=3``). That is code: a text which stands in a file may not name it, see
-:func:`tacit.imports.names_of`.
+The options of a name, their types and defaults are those of the signature behind it. Besides the
+built-in names there are, for worlds, files (``mine.toml``, ``mine.json``) and Gymnasium's
+environments (``gym:FrozenLake-v1,horizon=20``); and for both a class or function of your own, by
+its module (``my_module.MyAgent:option=3``) or its file (``my_file.py:MyAgent:option=3``). That is
+code: a text which stands in a file may not name it, see :func:`tacit.imports.names_of`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import inspect
-import os
+import math
 import re
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from importlib.metadata import distributions
 from pathlib import PurePath
-from typing import Any, Literal
+from types import NoneType
+from typing import Any, TypeAlias
 
 from tacit.core.algorithm import Algorithm
 from tacit.core.constructors import constructor, hint
 from tacit.core.world import World
 from tacit.imports import check_environment, load, split, target_of
-from tacit.options import Option, option_of
 from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.validation import MOST_USERS, checked_number, flag, whole_number
 from tacit.simulation.run import noise_seed
 
 BUILT_IN = {
@@ -53,21 +50,10 @@ BUILT_IN = {
 }
 """Algorithms of the built-in agents, by name."""
 
-AUTO = "auto"
-"""Name of the agent that :mod:`tacit.auto` chooses."""
-
-AGENTS, WORLDS = "tacit.agents", "tacit.worlds"
-"""Groups of entry points: another package names its own agents and worlds in them."""
-
-GYM = ("gym", "gymnasium")
-"""Beginnings of the names of imported environments; the first is the one in their names."""
-
+Options: TypeAlias = dict[str, inspect.Parameter]
 WORLD_FILES = (".toml", ".json")
-"""Endings of the files that describe a world."""
-
 _FAMILIES = ("tabular", "linear", "mixture", "lq", "continuous")
 _AUTO_TARGET = "tacit.auto:agent"
-# What a run decides, and not the text that names an agent; and the store, which is of real users.
 _GIVEN = ("spec", "users", "privacy", "seed", "noise_seed", "store", "name")
 
 
@@ -89,129 +75,110 @@ class NamedMaker:
         return constructor(found) if algorithm else found
 
     @property
-    def options(self) -> dict[str, Option]:
+    def options(self) -> Options:
         """Options that a text can set, by name, in the order of the signature."""
-        make = self.make
-        function = make.__init__ if inspect.isclass(make) else make
-        found = [
-            option_of(function, parameter)
-            for parameter in inspect.signature(make).parameters.values()
-            if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
-        ]
-        return {o.name: o for o in found if o.kind and o.name not in self.given}
-
-    @property
-    def takes_more(self) -> bool:
-        """Whether it takes options that its signature does not name."""
-        parameters = inspect.signature(self.make).parameters.values()
-        return any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+        found = inspect.signature(self.make).parameters.values()
+        named = [p for p in found if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+        simple = (bool, int, float, str, NoneType, type)  # no default is a class
+        return {
+            p.name: p for p in named if isinstance(p.default, simple) and p.name not in self.given
+        }
 
     @property
     def document(self) -> str:
-        """Its documentation, without the examples that are tests."""
-        lines = (inspect.getdoc(self.make) or "").splitlines()
-        ends = [i for i, line in enumerate(lines) if line.lstrip().startswith(">>>")]
-        return "\n".join(lines[: ends[0]] if ends else lines).strip()
+        """Its documentation, without the examples that are tests; its first line is a summary."""
+        return (inspect.getdoc(self.make) or "").partition(">>>")[0].strip()
 
-    @property
-    def summary(self) -> str:
-        """The first line of its documentation."""
-        return self.document.partition("\n")[0]
-
-    def read(self, text: str, extra: Mapping[str, Option] | None = None) -> dict[str, Any]:
+    def read(self, text: str, extra: Options | None = None) -> dict[str, Any]:
         """Options from ``key=value,key=value``, checked against the signature.
 
         A value may have options of its own, as a schedule does: what follows a value with a colon
         and is no option here belongs to that value. ``extra`` options are allowed besides.
         """
-        allowed = ", ".join(map(str, self.options.values())) or "no options"
-        if extra:
-            allowed += f"; and {', '.join(extra)}"
-        options = self.options | dict(extra or {})
-        values, last = dict[str, str](), ""
+        own, values, last = self.options, dict[str, str](), ""
+        options, parameters = own | (extra or {}), inspect.signature(self.make).parameters
+        more = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+        takes = f"it takes {', '.join(own) or 'no options'}"
         for part in text.split(",") if text else ():
             key, equals, value = (piece.strip() for piece in part.partition("="))
-            unknown = key not in options and not self.takes_more
+            unknown = key not in options and not more
             if last and ":" in values[last] and unknown:
                 values[last] += f",{part.strip()}"
-                continue
-            if not equals or not key:
-                raise InvalidArgument(f"{part!r} in {self.name}:{text} must be key=value")
-            if unknown:
-                raise InvalidArgument(
-                    f"{self.name} has no option {key!r}{hint(key, options)}; it takes {allowed}"
-                )
-            if key in values:
-                raise InvalidArgument(f"{key} is given twice in {self.name}:{text}")
-            values[key], last = value, key
-        missing = [o.name for o in options.values() if o.required and o.name not in values]
-        if missing:
-            raise InvalidArgument(
-                f"{self.name} needs {', '.join(missing)}; it takes {allowed}, as in "
-                f"{self.name}:{','.join(f'{name}=...' for name in missing)}"
-            )
-        guessed = {key: Option(key, Any, None) for key in values}
-        return {k: (guessed | options)[k].read(v, self.name) for k, v in values.items()}
+            elif not equals or not key or key in values:
+                raise InvalidArgument(f"{part!r} in {self.name}:{text} must be key=value, and once")
+            elif unknown:
+                near = hint(key, options)
+                raise InvalidArgument(f"{self.name} has no option {key!r}{near}; {takes}")
+            else:
+                values[key], last = value, key
+        if missing := [k for k, p in own.items() if p.default is p.empty and k not in values]:
+            raise InvalidArgument(f"{self.name} needs {', '.join(missing)}; {takes}")
+        return {k: _read(options[k], v) if k in options else _value(v) for k, v in values.items()}
 
 
-def _plugged(group: str) -> dict[str, str]:
-    """Targets by name of what installed packages bring; what lies in a current folder is not."""
-    found = distributions(path=[path for path in sys.path if path not in ("", os.getcwd())])
-    points = [point for packet in found for point in packet.entry_points.select(group=group)]
-    return {point.name: point.value for point in reversed(points)}  # the first, as imports are
+def _read(option: inspect.Parameter, text: str) -> Any:
+    """The value of an option: of its default's type; whatever else is wrong says who takes it."""
+    default, value = option.default, _value(text)
+    if isinstance(default, bool):
+        return flag(option.name, value)
+    if isinstance(default, int):
+        return whole_number(option.name, value, least=-MOST_USERS, most=MOST_USERS)
+    if isinstance(default, float):
+        return checked_number(option.name, value, "a number", math.isfinite)
+    return text if isinstance(default, str) else value
 
 
-def _made(what: str, make: Callable[..., Any], *given: Any, **options: Any) -> Any:
-    """Anything can be the dotted path of something: what is no world or agent fails somehow."""
-    try:
-        return make(*given, **options)
-    except TypeError as error:
-        raise InvalidArgument(f"{what} cannot be made: {error}") from error
+def _value(text: str) -> Any:
+    """None, a truth value, a number, numbers with colons between them, or the text itself.
+
+    >>> [_value(text) for text in ("none", "true", "1e3", "0.5", "-1:0.5", "geometric:first=2")]
+    [None, True, 1000, 0.5, (-1.0, 0.5), 'geometric:first=2']
+    """
+    words = {"none": None, "true": True, "false": False}
+    if text.lower() in words:
+        return words[text.lower()]
+    with contextlib.suppress(ValueError):
+        found = tuple(map(number, text.split(":")))
+        return tuple(map(float, found)) if len(found) > 1 else found[0]
+    return text
+
+
+def number(text: str) -> int | float:
+    """A finite number; whole ones are integers, also as ``1e6`` or ``1_000``."""
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            value = kind(text)
+            if abs(value) < MOST_USERS:
+                return int(value) if value == int(value) else value
+    raise InvalidArgument(f"{text!r} must be a number below 1e18, as 0.1 or 1e6")
 
 
 # Worlds.
 
 
-def _worlds() -> dict[str, str]:
-    """Targets by name of all worlds that have one."""
+def worlds() -> dict[str, str]:
+    """Targets of the built-in worlds, by name."""
     modules = [f"tacit.{family}.worlds" for family in _FAMILIES]
-    own = [(name, m) for m in modules for name in importlib.import_module(m).WORLDS]
-    return _plugged(WORLDS) | {name: f"{module}:{name}" for name, module in own}
-
-
-def world_names() -> list[str]:
-    """Names of the built-in worlds, and of those of other packages."""
-    return sorted(_worlds())
+    found = {name: f"{m}:{name}" for m in modules for name in importlib.import_module(m).WORLDS}
+    return dict(sorted(found.items()))
 
 
 def world_entry(name: str) -> NamedMaker:
     """The maker of a world's name."""
-    if name in GYM:
+    if name == "gym":
         return NamedMaker("gym", "tacit.gym:from_gymnasium", ("env_or_id",))
-    if (target := _worlds().get(name) or target_of(name)) is not None:
+    if (target := worlds().get(name) or target_of(name)) is not None:
         return NamedMaker(name, target)
-    raise InvalidArgument(
-        f"world is {name!r}, but must be one of {', '.join(names := world_names())}"
-        f"{hint(name, names)}; or a .toml or .json file, gym:ID for an environment of Gymnasium, "
-        "or a function or class of yours that makes one, as my_file.py:make"
-    )
+    raise _unknown("world", name, [*worlds()], "a .toml or .json file, gym:ID, or my_file.py:make")
 
 
 def build_world(name: str) -> World:
-    """The world of a text; an InvalidArgument says what is allowed.
-
-    It is as ``riverswim:states=6,horizon=20``, ``mine.toml``, ``gym:FrozenLake-v1,horizon=20`` or
-    ``my_module.my_world:size=3``. The names that worlds have are such texts.
+    """The world of a text, as ``riverswim:states=6,horizon=20`` or ``mine.toml``.
 
     >>> build_world("riverswim:states=8").name
     'riverswim:states=8,horizon=20'
-    >>> build_world("riverswim:depth=8")
-    Traceback (most recent call last):
-    ...
-    tacit.privacy.errors.InvalidArgument: riverswim has no option 'depth'; it takes states=6, \
-horizon=20
     """
-    imported = name.partition(":")[0].strip() in GYM
+    imported = name.partition(":")[0].strip() == "gym"
     if PurePath(name).suffix.lower() in WORLD_FILES and not imported:
         from tacit.tabular.world import load_world
 
@@ -220,14 +187,12 @@ horizon=20
     entry = world_entry(kind)
     if imported:
         return _environment(entry, options)
-    more = dict[str, Option]()
-    if options and kind not in _worlds() and not entry.takes_more:
-        # What makes an environment takes, besides its own options, those of any environment.
-        more = {k: o for k, o in world_entry("gym").options.items() if k not in entry.options}
+    # What makes an environment takes, besides its own options, those of any environment.
+    known = kind in worlds() or not options
+    more = {} if known else world_entry("gym").options
     given = entry.read(options, more)
-    later = {key: given.pop(key) for key in more if key in given}
-    made = _made(f"world {name!r}", entry.make, **given)
-    return _world_of(made, f"world is {name!r}, which makes no world, but {made!r}", later)
+    later = {key: given.pop(key) for key in more.keys() - entry.options.keys() if key in given}
+    return _world_of(entry.make(**given), later)
 
 
 def world(what: Any) -> World:
@@ -236,35 +201,31 @@ def world(what: Any) -> World:
     >>> round(world("gym:CliffWalking-v1").optimal_value, 6)
     -13.0
     """
-    if isinstance(what, str):
-        return build_world(what)
-    return _world_of(what, f"world must be a world, an environment or a text, got {what!r}", {})
+    return build_world(what) if isinstance(what, str) else _world_of(what, {})
 
 
-def _world_of(what: Any, mistake: str, options: Mapping[str, Any]) -> World:
+def _world_of(what: Any, options: Mapping[str, Any]) -> World:
     made: World = what
     if hasattr(what, "reset") and hasattr(what, "unwrapped"):
         made = world_entry("gym").make(what, **options)
     elif not hasattr(made, "simulate"):
-        raise InvalidArgument(mistake)
+        raise InvalidArgument(f"world must be a world, an environment or a text, got {what!r}")
     elif options:
         raise InvalidArgument(f"{', '.join(options)} is for environments, and {made.name} is none")
     return made
 
 
 def _environment(entry: NamedMaker, text: str) -> World:
-    """The world of an environment: its id, then options, behind a comma or colon."""
+    """The world of an environment: its id, and options behind a comma or colon."""
     name, _, rest = re.sub(r":(?=\w+=)", ",", text, count=1).partition(",")
     if not name or "=" in name:
-        raise InvalidArgument(
-            f"gym:{text} must begin with the environment's id, as in gym:FrozenLake-v1,horizon=20"
-        )
+        raise InvalidArgument(f"gym:{text} must begin with an id, as gym:FrozenLake-v1,horizon=20")
     check_environment(name, rest)
     try:
         made: World = entry.make(name, **entry.read(rest))
-    except InvalidArgument:
-        raise
     except (ImportError, LookupError, ValueError, AssertionError, AttributeError) as error:
+        if isinstance(error, InvalidArgument):
+            raise
         # What an environment says about its own arguments.
         raise InvalidArgument(f"no environment {name!r} with {rest!r}: {error!r}") from error
     return made
@@ -273,26 +234,22 @@ def _environment(entry: NamedMaker, text: str) -> World:
 # Agents.
 
 
-def agent_names() -> list[str]:
-    """Names of the built-in agents, and of those of other packages."""
-    return sorted({*BUILT_IN, *_plugged(AGENTS)})
-
-
 def agent_entry(name: str) -> NamedMaker:
-    """The constructor of an agent's name."""
-    known = _plugged(AGENTS) | BUILT_IN | {AUTO: _AUTO_TARGET}
+    """The constructor of an agent's name; ``auto`` is the one that :mod:`tacit.auto` chooses."""
+    known = BUILT_IN | {"auto": _AUTO_TARGET}
     if (target := known.get(name) or target_of(name)) is not None:
         return NamedMaker(name, target, _GIVEN)
-    raise InvalidArgument(
-        f"agent is {name!r}, but must be {AUTO} or one of {', '.join(names := agent_names())}"
-        f"{hint(name, names)}; or a class of yours, as my_file.py:MyAgent or my_module.MyAgent"
-    )
+    raise _unknown("agent", name, [*known], "a class of yours, as my_file.py:MyAgent")
 
 
-_MODELS = Literal["joint", "local", "none"]
+def _unknown(what: str, name: str, known: Sequence[str], besides: str) -> InvalidArgument:
+    words = f"must be one of {', '.join(known)}{hint(name, known)}; or {besides}"
+    return InvalidArgument(f"{what} is {name!r}, but {words}")
+
+
 _BUDGET = {
-    name: Option(name, kind, None)
-    for name, kind in {"privacy": _MODELS, "epsilon": float, "delta": float}.items()
+    name: inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=usual)
+    for name, usual in {"privacy": "joint", "epsilon": 1.0, "delta": 1e-6}.items()
 }
 
 
@@ -303,9 +260,7 @@ class AgentChoice:
     text: str  # as it was written
     target: str  # ``module:class``
     options: Mapping[str, Any] = field(default_factory=dict)  # what the text sets of the class
-    # what the text sets of ``privacy``, ``epsilon`` and ``delta``, so that agents
-    # under different models can be compared
-    budget: Mapping[str, Any] = field(default_factory=dict)
+    budget: Mapping[str, Any] = field(default_factory=dict)  # what it sets of privacy
     why: str = ""  # in words, where it was not named
 
     @property
@@ -313,13 +268,13 @@ class AgentChoice:
         """The constructor of its agents."""
         return NamedMaker(self.text, self.target).make
 
-    def settled(self, spec: Any, users: int, privacy: Any) -> AgentChoice:
-        """Itself; of :data:`AUTO` the agent for a spec and a budget, with the reason."""
+    def settled(self, spec: Any, privacy: Any) -> AgentChoice:
+        """Itself; of ``auto`` the agent for a spec and a budget, with the reason."""
         if self.target != _AUTO_TARGET:
             return self
         from tacit.auto import choose
 
-        chosen = choose(spec, users, privacy)
+        chosen = choose(spec, privacy)
         name, options = split(chosen.agent)
         more = ",".join(filter(None, (options, split(self.text)[1])))
         return replace(choose_agent(f"{name}:{more}" if more else name), why=chosen.why)
@@ -327,40 +282,27 @@ class AgentChoice:
     @property
     def offline(self) -> bool:
         """Whether those it learns from are served by a fixed behaviour, and gain nothing."""
-        algorithm = getattr(self.make, "algorithm", None)
-        offline: bool = getattr(algorithm, "offline", False)
-        return offline and self.options.get("serve", "nobody") == "nobody"
+        offline = getattr(getattr(self.make, "algorithm", None), "offline", False)
+        return bool(offline) and self.options.get("serve", "later") == "later"
 
     def build(self, spec: Any, users: int, privacy: Any, seed: int = 0, **serving: Any) -> Any:
-        """The agent of one seed, with simulated noise.
+        """The agent of one seed; that of its simulated noise follows from it.
 
         Args:
             spec: What is known of the world.
             users: How many users are declared.
             privacy: The trust model with its budget.
-            seed: Of the agent; that of its noise follows from it, as in runs of several seeds.
+            seed: Of the agent.
             **serving: Further options of :func:`tacit.make_agent`.
         """
         given = {"users": users, "privacy": privacy, "seed": seed, **self.options, **serving}
-        given["noise_seed"] = noise_seed(seed)
-        made = _made(f"agent {self.text!r}", self.make, spec, **given)
-        if not hasattr(made, "learn"):
-            raise InvalidArgument(f"agent is {self.text!r}, which makes no agent, but {made!r}")
-        return made
+        return self.make(spec, **given, noise_seed=noise_seed(seed))
 
 
 def choose_agent(text: str) -> AgentChoice:
-    """The agent of a text, as ``ucbvi`` or ``ucbvi:stationary=true,scale=0.5``.
-
-    Besides the agent's own options a text may set ``privacy``, ``epsilon`` and ``delta``. Which
-    agent :data:`AUTO` is depends on spec and budget; see :meth:`AgentChoice.settled`.
-    """
+    """The agent of a text, as ``ucbvi:scale=0.5``; it may also set privacy, epsilon and delta."""
     kind, rest = split(text)
     entry = agent_entry(kind)
-    values = entry.read(rest, extra=_BUDGET)
-    return AgentChoice(
-        text=text.strip(),
-        target=entry.target,
-        options={key: value for key, value in values.items() if key not in _BUDGET},
-        budget={key: value for key, value in values.items() if key in _BUDGET},
-    )
+    values = entry.read(rest, _BUDGET)
+    budget = {key: values.pop(key) for key in _BUDGET if key in values}
+    return AgentChoice(text.strip(), entry.target, values, budget)

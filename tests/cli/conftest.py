@@ -11,11 +11,8 @@ from tests.cli import fakes
 @pytest.fixture(autouse=True)
 def fake_names(monkeypatch):
     """By module and name, so that they can be imported in other processes too."""
-    made = fakes.__name__
-    names = {"unknown": f"{made}:unknown_optimum", "wrong": f"{made}:wrong_optimum"}
-    plugged = {
-        registry.AGENTS: {"scripted": f"{made}:Scripted", "lost": "no.such.module:Agent"},
-        registry.WORLDS: {"two_coins": f"{made}:two_coins", **names},
-    }
-    usual = registry._plugged
-    monkeypatch.setattr(registry, "_plugged", lambda group: usual(group) | plugged[group])
+    made, usual = fakes.__name__, registry.worlds
+    names = {"two_coins": "two_coins", "unknown": "unknown_optimum", "wrong": "wrong_optimum"}
+    worlds = {name: f"{made}:{function}" for name, function in names.items()}
+    monkeypatch.setitem(registry.BUILT_IN, "scripted", f"{made}:Scripted")
+    monkeypatch.setattr(registry, "worlds", lambda: usual() | worlds)

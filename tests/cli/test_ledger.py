@@ -68,29 +68,23 @@ def change(file, *texts, **values):
 def test_a_summary_of_runs_and_accounts(path):
     one, half = (Budget(epsilon, 1e-6).mu ** 2 for epsilon in (1.0, 0.5))
     told = found("show", path)
-    assert (told["kind"], told["unit"], told["most"], told["closed"]) == (
-        "people",
-        "mu^2",
-        None,
-        False,
-    )
+    assert (told["kind"], told["unit"], told["most"]) == ("people", "mu^2", None)
     assert told["people"]["count"] == 45
     assert told["people"]["max"] == pytest.approx(one + half, rel=1e-9)
-    assert told["people"]["median"] == pytest.approx(one, rel=1e-9)
     ward, clinic = told["runs"]
     assert (ward["name"], ward["blocks"], ward["releases"], ward["waiting"]) == ("ward", 2, 2, 5)
     assert (clinic["user_limit"], clinic["version"]) == (pytest.approx(half), 1)
     assert ward["promise"]["epsilon"] == 1.0
     words = call("show", path)
     assert f"head: {told['head']}" in words
-    assert "ward: 2 releases about 2 blocks, 40 of 200 users, version 2, 5 wait" in words
+    assert "ward: 2 releases, 2 blocks, 40 served, 5 waiting, 200 users declared" in words
 
 
 def test_a_ledger_that_is_well_and_one_that_is_not(path, tmp_path):
     told = found("verify", path)
     assert (told["well"], told["problems"]) == (True, [])
     assert f"head: {told['head']}" in call("verify", path)
-    for witness in (told["head"], told["head"][:8], tmp_path / "policy.npz"):
+    for witness in (told["head"], tmp_path / "policy.npz"):
         assert found("verify", path, "--expect", witness)["well"]
     assert "an older copy, or another" in call("verify", path, "--expect", "f" * 64, code=1)
     change(path, "UPDATE accounts SET spent = spent - 1 WHERE rowid = 1")
@@ -146,12 +140,6 @@ def test_limits_that_do_not_fit_are_refused(path):
     assert found("show", path)["most"] is None
 
 
-def test_what_is_well_is_not_repaired(path):
-    before = found("show", path)
-    assert "is well: nothing was changed" in call("repair", path)
-    assert found("show", path) == before
-
-
 def test_accounts_only_go_up(path):
     with Store(path) as store, store.read() as db:
         low, high, gone = store.pseudonyms(["p0", "p1", "p2"])
@@ -171,7 +159,7 @@ def test_accounts_only_go_up(path):
     spent = dict(db.execute("SELECT person, spent FROM accounts").fetchall())
     db.close()
     assert spent[low] == spent[gone] == spent[high] // 2 > 0
-    assert "accounts that changed" not in call("repair", path), "it is well now"
+    assert "is well: nothing was changed" in call("repair", path)
     agent = agent_of(path)  # and the run goes on
     assert come(agent, 15, first=50).counted == 15
 
@@ -192,13 +180,6 @@ def test_a_ledger_that_was_cut_off_goes_on(path):
     assert come(successor, 5, first=100).waiting == 5
 
 
-def test_releases_that_are_lost_end_their_run(path):
-    change(path, "DELETE FROM releases WHERE run = 'ward' AND block = 1")
-    told = found("repair", path)
-    assert (told["ended"], told["left"]) == (["ward"], [])
-    assert found("show", path)["repairs"] == 1
-
-
 @pytest.mark.parametrize("limit", [False, True])
 def test_an_older_copy_ends_all_its_runs(path, tmp_path, limit):
     """Its blocks would draw noise again: whoever waited has paid, and her episode is erased."""
@@ -212,7 +193,7 @@ def test_an_older_copy_ends_all_its_runs(path, tmp_path, limit):
     agent.store.close()
     assert "an older copy" in call("verify", copy, "--expect", tmp_path / "later.npz", code=1)
     words = call("repair", copy, "--expect", tmp_path / "later.npz")
-    assert "successors may go on from them: clinic, ward" in words
+    assert "ended: ['clinic', 'ward']" in words
     told = found("show", copy)
     assert told["closed"] == limit
     assert all(run["ended"] for run in told["runs"])
@@ -235,7 +216,7 @@ def test_what_cannot_be_repaired_is_said_for_ever(path):
     change(path, "UPDATE entries SET at = at + 1 WHERE seq = 1")
     told = found("repair", path, code=1)
     assert told["left"] == ["entry 1 does not continue the ledger"]
-    assert "left, and cannot be repaired: entry 1" in call("repair", path, code=1)
+    assert "left: ['entry 1" in call("repair", path, code=1)
 
 
 def test_costs_that_differ_are_those_of_the_ledger(path):
@@ -258,12 +239,12 @@ def test_mistakes_are_one_line_and_make_nothing(tmp_path, monkeypatch):
     there = sorted(tmp_path.iterdir())
     for words, said in (
         (("show", "none.db"), "No such file"),
-        (("show", "budget.ledger"), "is no store; files of release 0.1 are not read"),
+        (("show", "budget.ledger"), "is no store"),
         (("repair", "empty.db"), "is no store"),
         (("verify", "service.db"), "a database of something else, or of release 0.1"),
-        (("verify", "service.db", "--expect", "xyz"), "8 to 64 hexadecimal digits"),
-        (("export", "service.db", "--output", "no/such/file"), "there is no folder"),
-        (("limit", "none.db", "--epsilon", "x", "--delta", "0"), "epsilon is 'x'"),
+        (("verify", "service.db", "--expect", "xyz"), "neither a hash of 64 digits nor a policy"),
+        (("export", "service.db", "--output", "no/such/file"), "which cannot be written"),
+        (("limit", "none.db", "--epsilon", "x", "--delta", "0"), "'x' must be a number"),
         (("limit", "none.db", "--epsilon", "1"), "--delta"),
     ):
         output = call(*words, code=2)
@@ -283,7 +264,7 @@ def test_a_damaged_database_is_one_line(path):
 
 
 def test_a_password_is_not_printed():
-    from tacit.cli.options import store_name
+    from tacit.cli.terminal import store_name
 
     shown = store_name("postgresql://ann:secret@db.example.org/app")
     assert "secret" not in shown

@@ -27,24 +27,23 @@ def here(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_an_agent_and_a_world_of_files(here):
-    options = (*BUDGET, "--users", "2000", "--json")
+def ran(*arguments):
     world = f"{CORRIDOR}:corridor:length=3"
-    made = entry(call("run", "--world", world, "--agent", f"{FOLLOWS}:first=50", *options))
+    options = ("--agent", f"{FOLLOWS}:first=50", *BUDGET, "--users", "2000", "--json")
+    return entry(call("run", "--world", world, *options, *arguments))
+
+
+def test_an_agent_and_a_world_of_files(here):
+    made = ran()
     assert (made["world"], made["agent"]) == ("corridor of 3", f"{FOLLOWS}:first=50")
-    assert made["optimal_value"] == pytest.approx(tacit.world(world).optimal_value)
+    assert made["optimal_value"] == pytest.approx(
+        tacit.world(f"{CORRIDOR}:corridor:length=3").optimal_value
+    )
 
 
 @pytest.mark.slow
 def test_processes_of_their_own_find_files(here):
-    options = (*BUDGET, "--users", "2000", "--json")
-    world = f"{CORRIDOR}:corridor:length=3"
-    made = entry(call("run", "--world", world, "--agent", f"{FOLLOWS}:first=50", *options))
-    several = call(
-        *("run", "--world", world, "--agent", f"{FOLLOWS}:first=50", *options),
-        *("--seeds", 2, "--workers", 2),
-    )
-    assert entry(several)["runs"][0] == made["runs"][0]
+    assert ran("--seeds", 2, "--workers", 2)["runs"][0] == ran()["runs"][0]
 
 
 def test_an_environment_of_a_file_is_a_world(here):
@@ -101,19 +100,16 @@ def test_a_store_knows_a_file_by_its_content(here):
     ("agent", "words"),
     [
         ("none.py:Mine", "'none.py:Mine' cannot be imported: "),
-        ("broken.py:Mine", "cannot be imported: SyntaxError: "),
         ("fails.py:Mine", "cannot be imported: ZeroDivisionError: "),
         ("empty.py:Mine", "has no attribute 'Mine'"),
         ("empty.py:number", "must be a class or a function, got 3"),
-        ("empty.py:no_agent", "which makes no agent, but 3"),
-        (f"{FOLLOWS}:fast=3", "has no option 'fast'; it takes first=100"),
+        (f"{FOLLOWS}:fast=3", "has no option 'fast'; it takes first"),
         (f"{FOLLOWS}:", "has a colon, but no options behind it"),
     ],
 )
 def test_mistakes_in_files_are_one_line(here, agent, words):
-    (here / "broken.py").write_text("class Mine(:\n")
     (here / "fails.py").write_text("1 / 0\n")
-    (here / "empty.py").write_text("number = 3\ndef no_agent(spec, **given): return 3\n")
+    (here / "empty.py").write_text("number = 3\n")
     world = ("--world", "riverswim:states=3")
     assert words in one_line(call("run", *world, "--agent", agent, *BUDGET, "--users", 100))
 
@@ -191,7 +187,7 @@ def test_a_sweep_file_has_no_code_imported(here, marked, text, module, place):
     [
         "gym:marker_of_this_test:FrozenLake-v1",
         " gym:marker_of_this_test:FrozenLake-v1",
-        "gymnasium:FrozenLake-v1,env_id=marker_of_this_test:X-v0",
+        "gym:FrozenLake-v1,env_id=marker_of_this_test:X-v0",
     ],
 )
 def test_the_module_of_an_environment_is_code_too(here, marked, text):
@@ -201,11 +197,10 @@ def test_the_module_of_an_environment_is_code_too(here, marked, text):
     assert not marked.exists()
 
 
-def test_options_that_a_file_adds_make_no_code_of_a_name(here, marked):
+def test_options_make_no_code_of_a_name(here, marked):
     """``ucbvi:scale=x.py:Mine`` is, as a whole, the name of a file's own."""
     (here / "ucbvi:scale=x.py").write_text((here / "marker_of_this_test.py").read_text())
-    sweep = SWEEP.format(world="riverswim:states=3", agent="ucbvi")
-    (here / "s.toml").write_text(f'seeds = 1\n{sweep}[options]\nscale = ["x.py:Mine"]\n')
+    (here / "s.toml").write_text(SWEEP.format(world="riverswim", agent="ucbvi:scale=x.py:Mine"))
     assert "would import" in one_line(call("sweep", "s.toml", "--workers", 1))
     assert not marked.exists()
 
@@ -247,17 +242,6 @@ def test_the_file_of_an_app_may_name_code_that_is_allowed(here, marked):
     assert marked.exists()
 
 
-def test_packages_that_lie_in_the_current_folder_are_not_installed(here, marked):
-    """They would name what files then may."""
-    (here / "mine-1.0.dist-info").mkdir()
-    (here / "mine-1.0.dist-info" / "METADATA").write_text("Name: mine\nVersion: 1.0\n")
-    points = "[tacit.worlds]\nlake = marker_of_this_test:make\n"
-    (here / "mine-1.0.dist-info" / "entry_points.txt").write_text(points)
-    (here / "s.toml").write_text(SWEEP.format(world="lake", agent="ucbvi"))
-    assert "world is 'lake', but must be one of" in one_line(call("sweep", "s.toml"))
-    assert not marked.exists()
-
-
 def test_saved_runs_have_no_code_imported(here, marked):
     """Their names are words."""
     made = tacit.run("ucbvi", "riverswim:states=3", users=100, privacy=tacit.NonPrivate())
@@ -270,19 +254,13 @@ def test_saved_runs_have_no_code_imported(here, marked):
     assert not marked.exists()
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("os.system:command=touch flag", "is of Python's own library"),
-        ("shutil.rmtree:path=victim", "is of Python's own library"),
-    ],
-)
+@pytest.mark.parametrize("text", ["os.system:command=touch flag", "shutil.rmtree:path=victim"])
 @pytest.mark.parametrize("place", ["--world", "--agent"])
-def test_what_is_of_pythons_own_library_is_not_called(here, marked, text, words, place):
+def test_what_is_of_pythons_own_library_is_not_called(here, marked, text, place):
     given = {"--world": "riverswim:states=3", "--agent": "ucbvi"} | {place: text}
     line = one_line(call("run", *(w for pair in given.items() for w in pair), *BUDGET))
-    assert words in line
-    assert not marked.exists() or marked.read_text() == "imported"
+    assert "is of Python's own library" in line
+    assert not marked.exists()
     assert (here / "victim").is_dir()
 
 
@@ -306,7 +284,7 @@ FILES = {
     "no name": (GOOD | {"name": 3}, "name must be a text, got 3"),
     "words": (GOOD | {"rewards": [["a", 0.5]]}, "rewards must be numbers alone"),
     "a large reward": (GOOD | {"rewards": [[1.4, 0.5]]}, "state 0, action 0 must be in [0, 1]"),
-    "negative": (GOOD | {"transitions": [[[-1.0], [1.0]]]}, "entry 0 is -1.0"),
+    "negative": (GOOD | {"transitions": [[[-1.0], [1.0]]]}, "the smallest entry -1.0"),
     "half of a pair": (GOOD | {"rewards": {"values": [0, 1]}}, "must have 'values' and 'prob"),
     "no start": (GOOD | {"start": "a"}, "start must be numbers alone"),
     "nothing": (GOOD | {"transitions": None}, "transitions must be numbers alone"),

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
-import tomllib
-from pathlib import Path
 
 import typer
 
 import tacit
 from tacit.cli import app as cli
+from tacit.cli import doctor
 from tests.cli.calls import BUDGET, call, content, one_line, without_times
-
-ROOT = Path(__file__).parents[2]
 
 
 def program(*arguments, **options):
@@ -43,14 +39,26 @@ def test_version_and_help():
             assert "Example" in outcome.stdout
             assert f"tacit {' '.join(words).strip()}" in outcome.stdout
     assert "Did you mean 'run'" in one_line(call("runn"))
-    assert one_line(call("compare", "--world", "x")) == "tacit: tacit compare is tacit run now"
     # Brackets are not taken for markup.
-    shown = call("sweep", "--help").stdout
-    assert "[options]" in shown
-
-
-def test_there_are_thirteen_commands():
+    assert '"none"]' in call("sweep", "--help").stdout
     assert len(typer.main.get_command(cli.app).commands) == 13
+
+
+def test_the_doctor_finds_this_machine_well_and_says_what_is_broken(monkeypatch):
+    made = content(call("doctor", "--json"))
+    assert made["healthy"] is True
+    assert {"numpy", "a private agent", "pyarrow"} <= set(made["checks"])
+
+    def broken(kind):
+        raise RuntimeError("no paper left")
+
+    monkeypatch.setattr(doctor, "_run_all", broken)
+    monkeypatch.setattr(doctor, "PACKAGES", {"no_such": "", "no_such_either": "extra"})
+    outcome = call("doctor")
+    assert outcome.exit_code == 1
+    assert "no paper left" in outcome.stdout
+    assert "optional: pip install 'tacit[extra]'" in outcome.stdout
+    assert "Broken: no_such, a private agent." in " ".join(outcome.stdout.split())
 
 
 def test_the_program_prints_json():
@@ -112,9 +120,3 @@ def test_help_loads_nothing_slow():
     )
     made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert made.stdout.splitlines()[-1] == "[]"
-
-
-def test_the_entry_point_exists():
-    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
-    module, _, name = scripts["tacit"].partition(":")
-    assert callable(getattr(importlib.import_module(module), name))

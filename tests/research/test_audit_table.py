@@ -15,7 +15,7 @@ from research import audit_table, study
 from research.audit_table import MODELS, OPTIONS, Row, agents, audited, family, split
 from research.worlds import build
 from tacit.cli.audit import audited as constructor
-from tacit.registry import agent_names, choose_agent
+from tacit.registry import BUILT_IN, choose_agent
 
 
 @pytest.fixture(autouse=True)
@@ -25,7 +25,7 @@ def _without_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_every_agent_is_asked() -> None:
     names = {split(agent)[0].partition(":")[0] for agent in agents()}
-    assert names == set(agent_names())
+    assert names == set(BUILT_IN)
     assert {family(agent) for agent in agents()} == set(audit_table.WORLDS)
 
 

@@ -25,12 +25,9 @@ def test_check_finds_what_is_wrong(tmp_path: Path) -> None:
     assert not (tmp_path / "app.db").exists()  # a check makes nothing
     with running(make_app(tmp_path)) as run:
         come(run.client(), 8)
-        state = run.wait(lambda s: s["version"] == 1)
+        run.wait(lambda s: s["version"] == 1)
     found = content(call("serve", path, "--check", "--json"))
     assert found["well"], found
-    good = call("serve", path, "--check", "--expect", state["ledger_head"])
-    assert good.exit_code == 0
-    assert call("serve", path, "--check", "--expect", "00" * 32).exit_code == 1
     os.chmod(tmp_path / "app.db", 0o644)
     with contextlib.closing(sqlite3.connect(tmp_path / "app.db")) as opened:
         opened.execute("DROP TRIGGER entries_update")

@@ -90,9 +90,9 @@ def test_published_file(mixed, tmp_path):
     assert np.array_equal(device.weights, mixed.weights)
     for seed in range(20):
         first, second = np.random.default_rng(seed), np.random.default_rng(seed)
-        component = mixed.draw(first)
-        assert device.draw(second) == component
-        assert mixed.components[component].act(1, 2, first) == device.act(1, 2, second, component)
+        component, drawn = mixed.draw(first), device.drawn(second)
+        assert drawn.component == component
+        assert mixed.components[component].act(1, 2, first) == drawn.act(1, 2, second)
 
 
 @pytest.mark.parametrize(

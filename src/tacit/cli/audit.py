@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit.cli import options
-from tacit.cli.options import asked, command, flag, given
-from tacit.cli.output import print_json, print_table, say
-from tacit.options import whole_number
+from tacit.cli import terminal
+from tacit.cli.terminal import command, count, flag, given, print_json, print_table, say
 from tacit.privacy.errors import InvalidArgument
 
 if TYPE_CHECKING:
@@ -19,53 +17,46 @@ if TYPE_CHECKING:
     from tacit.privacy.models import Privacy
     from tacit.registry import AgentChoice
 
-# Blocks of an audited agent: few and small, because it runs thousands of times. The mechanism is
-# the same for blocks of any size.
-_BLOCK, _BLOCKS = 40, 4
+_BLOCK, _BLOCKS = 40, 4  # few and small, because an audited agent runs thousands of times
 
 
 @command()
 def _audit(
     agent: Annotated[str, given("AGENT", "An agent of tacit show.")],
-    world: options.World,
-    epsilon: options.Epsilon = None,
-    delta: options.Delta = None,
-    privacy: options.Privacy = "joint",
-    users: Annotated[str | None, asked("N", "Users of a run. \\[default: small blocks]")] = None,
-    runs: Annotated[str | None, asked("N", "Runs with each user. \\[default: 1000]")] = None,
-    seed: Annotated[str, asked("N", "Of users and attack.")] = "0",
+    world: terminal.World,
+    epsilon: terminal.Epsilon = None,
+    delta: terminal.Delta = None,
+    privacy: terminal.Privacy = "joint",
+    users: Annotated[int | None, count("Users of a run. \\[default: small blocks]")] = None,
+    runs: Annotated[int | None, count("Runs with each user. \\[default: 1000]", least=20)] = None,
+    seed: Annotated[int, count("Of users and attack.", least=0)] = 0,
     quick: Annotated[bool, flag("Fewer runs, and no checks of behaviour.", "--quick")] = False,
-    as_json: options.Json = False,
+    as_json: terminal.Json = False,
 ) -> None:
     from tacit.registry import build_world, choose_agent
     from tacit.testing.audit_agent import FALSE_ALARM, audit_agent
 
     choice, place = choose_agent(agent), build_world(world)
-    model = options.chosen_privacy(choice, privacy, epsilon, delta)
-    make, count = audited(choice, place, model, options.optional_whole_number("users", users))
-    made = audit_agent(
-        make,
-        place,
-        users=count,
-        runs=options.optional_whole_number("runs", runs, least=20) or (150 if quick else 1000),
-        seed=whole_number("seed", seed, least=0),
-        behaviour=not quick,
-    )
+    model = terminal.chosen_privacy(choice, privacy, epsilon, delta)
+    make, served = audited(choice, place, model, users)
+    several = runs or (150 if quick else 1000)
+    made = audit_agent(make, place, users=served, runs=several, seed=seed, behaviour=not quick)
     if as_json:
         print_json(made.to_dict())
-        raise typer.Exit(0 if made.passed else 1)
-    say(f"Audit of {made.agent} on {made.world}")
-    print_table(("", ""), list(made.words().items()))
-    if made.outcomes:
-        short = {"passed": "ok"}
-        checks = [(o.name, short.get(o.verdict, o.verdict), o.reason or "") for o in made.outcomes]
-        print_table(("check", "", ""), checks)
-    for failure in made.failures:
-        say(f"Wrong: {failure}.")
-    say(
-        f"Verdict: {'pass' if made.passed else 'FAIL'}. An agent that does what it says fails with "
-        f"a probability below {FALSE_ALARM:g}.",
-    )
+    else:
+        say(f"Audit of {made.agent} on {made.world}")
+        print_table(("", ""), list(made.words().items()))
+        if made.outcomes:
+            checks = [
+                (outcome.name, outcome.verdict, outcome.reason or "") for outcome in made.outcomes
+            ]
+            print_table(("check", "", ""), checks)
+        for failure in made.failures:
+            say(f"Wrong: {failure}.")
+        say(
+            f"Verdict: {'pass' if made.passed else 'FAIL'}. An agent that does what it says fails "
+            f"with a probability below {FALSE_ALARM:g}."
+        )
     raise typer.Exit(0 if made.passed else 1)
 
 
@@ -81,9 +72,8 @@ def audited(
         users: By default those of four small blocks, or where the agent has no choice of schedule
             as many as make three.
     """
-    options = dict(choice.options)
-    make = partial(choice.make, privacy=privacy, **options)
-    if users is not None or "schedule" in options:
+    make = partial(choice.make, privacy=privacy, **choice.options)
+    if users is not None or "schedule" in choice.options:
         return make, users or _BLOCK * _BLOCKS
     small = partial(make, schedule=f"fixed:size={_BLOCK}")
     try:

@@ -1,31 +1,21 @@
-"""``tacit learn``: from logs and a small file to a published policy, night after night.
-
-The ledger has an entry for each file that was learnt from, and the store an id for each episode: a
-night that was cut off is given again, and nobody counts twice.
-"""
+"""``tacit learn``: from logs and a small file to a published policy, night after night."""
 
 from __future__ import annotations
 
 import os
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from tacit.cli import options
-from tacit.cli.options import asked, command, flag, given
-from tacit.cli.output import print_json, say
-from tacit.options import whole_number
+from tacit.cli import terminal
+from tacit.cli.terminal import asked, command, count, flag, given, print_json, print_table, say
 from tacit.privacy.errors import HorizonExceeded, InvalidArgument, TacitWarning
 
 if TYPE_CHECKING:
     from tacit.core.agent import Agent
     from tacit.data.episodes import Episodes
     from tacit.service.app_file import App
-    from tacit.store.store import Store
 
 
 @command()
@@ -36,13 +26,13 @@ def _learn(
         str, asked("OLD.toml", "Begin as the successor of this app, after its last user.")
     ] = "",
     roll_back: Annotated[
-        str | None, asked("VERSION", "Serve this version again, under a new number.")
+        int | None, count("Serve this version again, under a new number.", least=0)
     ] = None,
     pin: Annotated[
         bool | None, flag("Serve it whatever is learnt; or no longer.", "--pin/--unpin")
     ] = None,
-    allow_code: options.AllowCode = False,
-    as_json: options.Json = False,
+    allow_code: terminal.AllowCode = False,
+    as_json: terminal.Json = False,
 ) -> None:
     from tacit.service.app_file import read_app
     from tacit.store.store import Store
@@ -51,26 +41,36 @@ def _learn(
     old = read_app(after, allow_code=allow_code) if after and not app.begun else None
     if old is not None:
         app.check_after(old)
-    version = None if roll_back is None else whole_number("roll-back", roll_back, least=0)
     for kind, path in app.files.items():
-        options.check_writable(f"[files] {kind}", os.fspath(path))
-    files, plain = app.log_files(), _opened(lambda: app.agent(files=False))
+        endings = (".html",) if kind == "report" else ()
+        terminal.check_writable(f"[files] {kind}", os.fspath(path), endings)
+    plain, known = app.agent(files=False), _known(app, old)
     _check_component(app, plain)
-    known = _known(app, old)
+    new = {name: os.path.relpath(name, app.folder) for name in app.log_files()}
+    new = {name: short for name, short in new.items() if short not in known}
     if dry_run:
-        _show_plan(app, plain, known, files, as_json)
+        content = _planned(app, plain) | {"learnt": len(known), "new": [*new.values()]}
+        if as_json:
+            print_json(content)
+        else:
+            print_table(("", ""), [(name, str(value)) for name, value in content.items()])
+            say(f"It would promise: {plain.guarantee}")
         return
     with Store(app.store) as store:
         agent = app.agent(store, after=old)
         if old is not None and not as_json:
             say(f"It goes on with version {agent.policy.version} of {old.name}.")
-        new = [name for name in files if _name(app, name) not in known]
-        told = [_learn_file(app, agent, name, as_json) for name in new]
-        if version is not None or pin:
-            agent.roll_back(agent.policy.version if version is None else version, pin=bool(pin))
+        told = [_learn_file(app, agent, name, short) for name, short in new.items()]
+        if roll_back is not None or pin:
+            agent.roll_back(agent.policy.version if roll_back is None else roll_back, pin=bool(pin))
         elif pin is False:
             agent.unpin()
-        _publish(app, agent, store)
+        agent.publish(app.files["policy"])
+        if "report" in app.files:
+            from tacit.cli.report import report, write_report
+
+            facts = report(store, [os.fspath(app.files["policy"])])
+            write_report(facts, os.fspath(app.files["report"]))
         content = {
             "policy": os.fspath(app.files["policy"]),
             "version": agent.policy.version,
@@ -82,21 +82,14 @@ def _learn(
     if as_json:
         print_json(content)
         return
+    for counts in told:
+        words = ", ".join(f"{n:,} {what}" for what, n in counts.items() if what != "file" and n)
+        say(f"{counts['file']}: {words or 'nobody'}")
     say(
         f"{app.files['policy'].name}: version {content['version']} after {content['users']:,} "
         f"users; {content['waiting']:,} wait for their block, {content['left']:,} may still come."
     )
     say(str(agent.guarantee))
-
-
-def _opened(make: Callable[[], Agent]) -> Agent:
-    """The agent; what it warns of is a line each."""
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always", TacitWarning)
-        agent = make()
-    for warning in said:
-        typer.echo(f"tacit: warning: {warning.message}", err=True)
-    return agent
 
 
 def _check_component(app: App, agent: Agent) -> None:
@@ -109,20 +102,11 @@ def _check_component(app: App, agent: Agent) -> None:
         )
 
 
-def _publish(app: App, agent: Agent, store: Store) -> None:
-    policy = app.files["policy"]
-    agent.publish(policy)
-    if "report" in app.files:
-        from tacit.cli.report import write_report
-
-        write_report(store, [os.fspath(policy)], os.fspath(app.files["report"]))
-
-
-def _learn_file(app: App, agent: Agent, name: str, quiet: bool) -> dict[str, Any]:
+def _learn_file(app: App, agent: Agent, name: str, short: str) -> dict[str, Any]:
     """Learns from all episodes of one file, and notes it in the ledger."""
     from tacit.store import ledger
 
-    totals, short = Counter[str](), _name(app, name)
+    totals = Counter[str]()
     for episodes in app.episodes(name):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TacitWarning)  # the receipt says the same
@@ -131,16 +115,10 @@ def _learn_file(app: App, agent: Agent, name: str, quiet: bool) -> dict[str, Any
             except HorizonExceeded as error:
                 words = f"{error}; here: tacit learn NEXT.toml --after OLD.toml"
                 raise HorizonExceeded(words) from error
-        totals.update({what: counts[what] for what in counts if what not in _NOT_COUNTED})
+        totals.update({k: n for k, n in counts.items() if k not in ("version", "published")})
     with agent.store.write() as db:
         ledger.append(db, agent.run_name, "log", file=short, **totals)
-    if not quiet:
-        words = ", ".join(f"{count:,} {what}" for what, count in totals.items() if count)
-        say(f"{short}: {words or 'nobody'}")
     return {"file": short} | totals
-
-
-_NOT_COUNTED = ("version", "published")
 
 
 def _events(file: str, episodes: Episodes) -> list[str]:
@@ -150,10 +128,6 @@ def _events(file: str, episodes: Episodes) -> list[str]:
         found.append(f"{file} {seen[user]}")
         seen[user] += 1
     return found
-
-
-def _name(app: App, name: str) -> str:
-    return os.path.relpath(name, app.folder)
 
 
 def _known(app: App, old: App | None) -> set[str]:
@@ -172,32 +146,14 @@ def _known(app: App, old: App | None) -> set[str]:
     return {str(e.body["file"]) for e in lines if e.event == "log" and e.run in runs}
 
 
-def _show_plan(app: App, agent: Agent, known: set[str], files: list[str], as_json: bool) -> None:
-    """Says what would be done."""
-    new = [name for name in (_name(app, file) for file in files) if name not in known]
-    content: Mapping[str, Any] = {
+def _planned(app: App, agent: Agent) -> dict[str, Any]:
+    """Facts of the run to be, as JSON values."""
+    return {
         "agent": app.choice.text,
         "users": app.users,
-        "epsilon": app.privacy.epsilon,
-        "delta": app.privacy.delta,
         "resumes": app.begun,
-        "learnt": len(known),
-        "new": new,
         "blocks": agent.schedule.releases,
         "first_block": agent.schedule.blocks[0],
         "why": agent.why,
         "guarantee": agent.guarantee.to_dict() if agent.guarantee else None,
-        "store": options.store_name(app.store),
-        "name": app.name,
-        "files": {kind: os.fspath(path) for kind, path in app.files.items()},
     }
-    if as_json:
-        print_json(content)
-        return
-    how = "goes on" if content["resumes"] else "begins"
-    say(f"{app.choice.text} for {app.users:,} users {how}. Chosen: {agent.why}.")
-    say(f"A block has at least {content['first_block']:,} users; then a policy is published.")
-    learnt = f"{len(known)} {'file was' if len(known) == 1 else 'files were'} learnt from"
-    names = f": {', '.join(new)}" if new else ""
-    say(f"{learnt}, {len(new)} {'is' if len(new) == 1 else 'are'} new{names}")
-    say(f"It would promise: {agent.guarantee}")

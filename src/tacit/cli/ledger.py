@@ -1,113 +1,83 @@
-"""``tacit ledger``: what a store's ledger says, whether it is whole, and what an operator may do.
-
-What a store says of people is what the curator knows: these commands are for whoever keeps it. For
-others there are ``tacit ledger export`` and ``tacit report``.
-"""
+"""``tacit ledger``: what a store's ledger says, whether it is whole, and what a curator may do."""
 
 from __future__ import annotations
 
-import os
 import re
-import sys
 import time
 from collections import defaultdict
-from contextlib import ExitStack
 from fractions import Fraction
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit.cli import options
-from tacit.cli.options import asked, command, given, open_store
-from tacit.cli.output import at_most, counted, print_help_if_alone, print_json
-from tacit.options import number
+from tacit.cli import terminal
+from tacit.cli.terminal import amount, asked, at_most, command, given, open_store, print_json
 from tacit.privacy.errors import CorruptFile, InvalidArgument
 
 if TYPE_CHECKING:
     from tacit.store.ledger import Entry
     from tacit.store.store import Store
 
-app = typer.Typer(
-    callback=print_help_if_alone,
-    invoke_without_command=True,
-    help="Read, check and repair the ledger of a store: what was spent, before it was published.",
-)
-
-_Expect = Annotated[
-    str,
-    asked(
-        "HASH|POLICY",
-        "A hash that an entry must have, or 8 digits of it or more, or a published policy that has "
-        "it.",
-    ),
-]
+_Expect = Annotated[str, asked("HASH|POLICY", "A hash of an entry, or a policy that has it.")]
 
 
-@command(app, "ledger")
-def _show(store: options.Store, as_json: options.Json = False) -> None:
+@command("ledger")
+def _show(store: terminal.Store, as_json: terminal.Json = False) -> None:
     with open_store(store) as opened:
         found = summary(opened)
     if as_json:
         print_json(found)
         return
-    people, most = found["people"], found["most"]
-    limit = "no limit over all runs" if most is None else f"of {at_most(most, 6)} over all runs"
-    if found["closed"]:
-        limit = "nobody takes part any more: see the entry of its repair"
-    spent = (f"{name} {at_most(people[name], 6)} {found['unit']}" for name in ("max", "median"))
-    repaired = f", repaired {counted(found['repairs'], 'time')}" if found["repairs"] else ""
-    typer.echo(f"{found['store']}: {found['kind']}, {found['entries']:,} entries{repaired}")
-    typer.echo(f"head: {found['head']}")
-    typer.echo(f"accounts: {people['count']:,}, {', '.join(spent)}; {limit}")
+    people = f"{found['people']['count']:,}, max {at_most(found['people']['max'])} {found['unit']}"
+    limit = "closed" if found["closed"] else at_most(found["most"]) if found["most"] else "none"
+    typer.echo(f"{found['store']}: {found['kind']}, {found['entries']:,} entries")
+    typer.echo(f"accounts: {people}; limit over all runs: {limit}\nhead: {found['head']}")
     for run in found["runs"]:
-        words = [f"{counted(run['releases'], 'release')} about {counted(run['blocks'], 'block')}"]
-        words += [f"{run['served']:,} of {run['users']:,} users", f"version {run['version']}"]
-        words += [f"{run['waiting']:,} wait"] * bool(run["waiting"])
+        words = [f"{run[name]:,} {name}" for name in ("releases", "blocks", "served", "waiting")]
+        words += [f"{run['users']:,} users declared", f"version {run['version']}"]
         words += ["has ended"] * run["ended"] + ["simulation only"] * run["simulation"]
         typer.echo(f"{run['name']}: {', '.join(words)}")
 
 
-@command(app, "ledger")
-def _verify(store: options.Store, expect: _Expect = "", as_json: options.Json = False) -> None:
+@command("ledger")
+def _verify(store: terminal.Store, expect: _Expect = "", as_json: terminal.Json = False) -> None:
+    from tacit.store import ledger
+
     wanted = witness(expect)  # here: a damaged witness is not the ledger's fault
     with open_store(store) as opened:
-        problems = checked(opened, wanted)
-        found = summary(opened)
-    said = [f"bad: {problem}" for problem in problems] or [
-        f"well: {counted(found['entries'], 'entry')}, the chain is whole, "
-        f"{found['people']['count']:,} accounts are what people paid"
-    ]
-    if found["kind"] == "simulations":
-        said.append("Its noise has a known seed: what was paid for protects nobody.")
+        problems, found = ledger.verify(opened, wanted), summary(opened)
+    well = f"well: {found['entries']:,} entries, {found['people']['count']:,} accounts"
+    said = [f"bad: {problem}" for problem in problems] or [well]
     if as_json:
         facts = {name: found[name] for name in ("store", "entries", "head", "kind")}
         print_json({"well": not problems, "problems": problems} | facts)
     else:
-        typer.echo("\n".join([*said, f"head: {found['head']}"]))
+        typer.echo("\n".join([*said, f"of {found['kind']}; head: {found['head']}"]))
     raise typer.Exit(1 if problems else 0)
 
 
-@command(app, "ledger")
+@command("ledger")
 def _export(
-    store: options.Store,
+    store: terminal.Store,
     output: Annotated[str, asked("FILE", "Where to write it; by default it is printed.")] = "",
 ) -> None:
     from tacit.store import ledger
 
-    options.check_writable("--output", output or None)
-    with ExitStack() as stack:
-        opened = stack.enter_context(open_store(store))
-        db = stack.enter_context(opened.read())
-        file = stack.enter_context(open(output, "w")) if output else sys.stdout
-        for entry in ledger.read(db):
-            file.write(f"{entry.line()}\n")
+    terminal.check_writable("--output", output or None)
+    with open_store(store) as opened, opened.read() as db:
+        text = "".join(f"{entry.line()}\n" for entry in ledger.read(db))
+    if output:
+        Path(output).write_text(text)
+    else:
+        typer.echo(text, nl=False)
 
 
-@command(app, "ledger")
+@command("ledger")
 def _limit(
     store: Annotated[str, given("STORE", "A store; it is made if there is none.")],
-    epsilon: Annotated[str, asked("NUMBER", "Budget of one person.")],
-    delta: Annotated[str, asked("NUMBER", "Budget of one person, 0 for pure.")],
+    epsilon: Annotated[float, amount("Budget of one person.")],
+    delta: Annotated[float, amount("Budget of one person, 0 for pure.")],
 ) -> None:
     from sqlalchemy import func, select, update
 
@@ -115,7 +85,7 @@ def _limit(
     from tacit.store import ledger, schema
     from tacit.store.runs import UNIT
 
-    privacy = JointDP(number("epsilon", epsilon), number("delta", delta))
+    privacy = JointDP(epsilon, delta)
     unit = "epsilon" if privacy.pure else "mu^2"
     cost = privacy.epsilon if privacy.pure else privacy.budget.mu**2
     most = -int(-Fraction(cost) * UNIT // 1)
@@ -131,42 +101,27 @@ def _limit(
         db.execute(update(schema.stores).values(most=most, unit=row.unit or unit))
         body = {"epsilon": privacy.epsilon, "delta": privacy.delta, "unit": unit, "most": most}
         ledger.append(db, "", "limit", **body)
-    most_words = f"{at_most(cost, 6)} {unit} over all runs"
-    typer.echo(f"{options.store_name(store)}: one person may spend {most_words}")
+    typer.echo(f"one person may spend {at_most(cost)} {unit} over all runs")
 
 
-@command(app, "ledger")
-def _repair(store: options.Store, expect: _Expect = "", as_json: options.Json = False) -> None:
+@command("ledger")
+def _repair(store: terminal.Store, expect: _Expect = "", as_json: terminal.Json = False) -> None:
     from tacit.store.repair import repair
 
     wanted = witness(expect)
     with open_store(store) as opened:
-        done = repair(opened, _whole(opened, wanted))
-        closed = summary(opened)["closed"]
+        done = repair(opened, wanted)
+        done["closed"] = summary(opened)["closed"]
     if as_json:
-        print_json({"store": options.store_name(store), "closed": closed} | done)
+        print_json({"store": terminal.store_name(store)} | done)
     elif not done["problems"]:
-        typer.echo(f"{options.store_name(store)} is well: nothing was changed")
-    else:
-        said = [f"was: {problem}" for problem in done["problems"]]
-        said.append(f"accounts that changed: {done['accounts']:,}; none went down")
-        if done["ended"]:
-            ended = f"ended, and successors may go on from them: {', '.join(done['ended'])}"
-            said.append(f"{ended}. Whoever waited in them has paid.")
-        said += ["Nobody takes part any more: who has paid is not known."] * closed
-        said += [f"left, and cannot be repaired: {problem}" for problem in done["left"]]
-        typer.echo("\n".join(said))
+        typer.echo(f"{terminal.store_name(store)} is well: nothing was changed")
+    else:  # accounts that went up, runs that ended, problems that are left
+        typer.echo("\n".join(f"{name}: {value}" for name, value in done.items()))
     raise typer.Exit(1 if done["left"] else 0)
 
 
 # What a ledger says.
-
-
-def checked(store: Store, expect: str = "") -> list[str]:
-    """Problems of a store's ledger, which must have an entry whose hash begins so."""
-    from tacit.store import ledger
-
-    return ledger.verify(store, _whole(store, expect))
 
 
 def summary(store: Store) -> dict[str, Any]:
@@ -181,8 +136,7 @@ def summary(store: Store) -> dict[str, Any]:
         lines = [*ledger.read(db)]
         spent = schema.accounts.c.spent
         count, most = db.execute(select(func.count(), func.max(spent))).one()
-        middle = select(spent).order_by(spent).offset(max(0, (count - 1) // 2)).limit(1)
-        median, runs = db.scalar(middle), [*db.execute(select(schema.runs))]
+        runs = [*db.execute(select(schema.runs))]
         full = select(schema.blocks.c.run).where(schema.blocks.c.stage == "open")
         over = {*db.scalars(full.where(schema.blocks.c.size == 0))}
     entries = defaultdict[str, list["Entry"]](list)
@@ -190,7 +144,7 @@ def summary(store: Store) -> dict[str, Any]:
         entries[entry.run].append(entry)
     runs.sort(key=lambda run: min((entry.seq for entry in entries[run.run]), default=0))
     return {
-        "store": options.store_name(store.where),
+        "store": terminal.store_name(store.where),
         "kind": "simulations" if row.simulation else "people",
         "unit": row.unit,
         "most": row.most / UNIT if row.most > 0 else None,
@@ -199,7 +153,7 @@ def summary(store: Store) -> dict[str, Any]:
         "entries": row.seq,
         "head": row.head,
         "repairs": sum(entry.event == "repair" for entry in lines),
-        "people": {"count": count, "max": (most or 0) / UNIT, "median": (median or 0) / UNIT},
+        "people": {"count": count, "max": (most or 0) / UNIT},
         "runs": [_run(run, entries[run.run], run.run in over) for run in runs],
     }
 
@@ -230,32 +184,15 @@ def _run(row: Any, entries: list[Entry], over: bool) -> dict[str, Any]:
     }
 
 
-# Witnesses.
-
-
 def witness(expect: str) -> str:
     """The hash that is expected: as it is, or from a published policy."""
-    if not expect or re.fullmatch("[0-9a-f]{8,64}", expect):
-        return expect
-    if not os.path.lexists(expect):
-        raise InvalidArgument(
-            f"expect={expect!r} must be 8 to 64 hexadecimal digits, or the file of a policy"
-        )
     from tacit.published import about
 
+    if not expect or re.fullmatch("[0-9a-f]{64}", expect):
+        return expect
     try:
-        found = about(expect)
-    except ValueError as error:
-        raise CorruptFile(str(error)) from None
-    if "ledger_head" not in found:
-        raise InvalidArgument(f"expect={expect!r}: it names no ledger, so it is no witness")
-    return str(found["ledger_head"])
-
-
-def _whole(store: Store, expect: str) -> str:
-    """The hash of which these are the first digits, if the ledger has it."""
-    from tacit.store import ledger
-
-    with store.read() as db:
-        found = (entry.hash for entry in ledger.read(db) if entry.hash.startswith(expect))
-        return next(found, expect) if expect else ""
+        return str(about(expect)["ledger_head"])
+    except FileNotFoundError:
+        raise InvalidArgument(f"{expect!r} is neither a hash of 64 digits nor a policy") from None
+    except (ValueError, KeyError) as error:
+        raise CorruptFile(f"{expect!r} is no witness: {error}") from None

@@ -6,74 +6,48 @@ from typing import Annotated, Any
 
 import typer
 
-from tacit.cli import options
-from tacit.cli.options import command, given
-from tacit.cli.output import print_help_if_alone, print_json, print_table, say
-from tacit.privacy.errors import CorruptFile, TacitError
-
-app = typer.Typer(
-    callback=print_help_if_alone,
-    invoke_without_command=True,
-    help="Show, verify and compare published policies.",
-)
+from tacit.cli import terminal
+from tacit.cli.terminal import command, given, print_json, print_table, say
+from tacit.privacy.errors import CorruptFile
 
 _File = Annotated[str, given("POLICY", "A published policy.")]
-_MOST_ROWS = 40
 
 
-@command(app, "policy")
-def _show(file: _File, as_json: options.Json = False) -> None:
+@command("policy")
+def _show(file: _File, as_json: terminal.Json = False) -> None:
     from tacit.privacy.budget import Guarantee
 
     loaded, said = _read(file)
+    said |= {"file": file, "kind": _kind(loaded)}
     if as_json:
-        print_json({"file": file, "kind": _kind(loaded)} | said)
+        print_json(said)
         return
-    names = ("version", "agent", "users", "releases", "date", "library", "spec", "hash")
-    rows = [("kind", _kind(loaded)), *((name, str(said[name])) for name in names if name in said)]
-    for name in ("state_labels", "action_labels"):
-        if name in said:
-            rows.append((name.replace("_", " "), ", ".join(said[name])))
-    if "ledger_head" in said:
-        rows.append(("ledger", f"entry {said['ledger_line']}, {said['ledger_head']}"))
-    print_table(("", ""), rows)
-    if "guarantee" not in said:
-        say("It says nothing of a guarantee.")
-    elif said["guarantee"] is None:
-        say("No privacy: it promises nothing to anybody.")
-    else:
-        say(str(Guarantee.from_dict(said["guarantee"])))
+    promise = said.pop("guarantee", None)
+    print_table(("", ""), [(name, str(value)) for name, value in said.items()])
+    say(str(Guarantee.from_dict(promise)) if promise else "No privacy: it promises nothing.")
 
 
-@command(app, "policy")
+@command("policy")
 def _verify(file: _File) -> None:
-    try:
-        said = _read(file)[1]
-        problem = "" if "hash" in said else "it has no hash, so no change of it can be noticed"
-    except TacitError as error:
-        problem = str(error)
-    if problem:
-        typer.echo(f"tacit: {file}: {' '.join(problem.split())}", err=True)
-        raise typer.Exit(1)
-    say(f"{file}: well, {said['hash'][:16]}...")
+    say(f"{file}: well, {_read(file)[1]['hash'][:16]}...")
 
 
-@command(app, "policy")
+@command("policy")
 def _diff(
-    first: _File, second: Annotated[str, given("POLICY", "Another.")], as_json: options.Json = False
+    first: _File,
+    second: Annotated[str, given("POLICY", "Another.")],
+    as_json: terminal.Json = False,
 ) -> None:
     one, two = _read(first)[0], _read(second)[0]
     found, versions = differences(one, two), f"versions {one.version} and {two.version}"
     if as_json:
         print_json({"versions": [one.version, two.version]} | found)
-    elif found["same"]:
-        say(f"{versions} act alike")
-    elif "cells" not in found:
-        say(f"{versions} differ: {found['words']}")
+    elif "cells" not in found or found["same"]:
+        say(f"{versions} act alike" if found["same"] else f"{versions} differ: {found['words']}")
     else:
         say(f"{versions} differ in {len(found['cells'])} of {found['of']} steps and states:")
         titles = ("step", "state", "first", "second")
-        cells = found["cells"][:_MOST_ROWS]
+        cells = found["cells"][:40]
         print_table(titles, [[str(cell[title]) for title in titles] for cell in cells])
     if not found["same"]:
         raise typer.Exit(1)
@@ -83,13 +57,16 @@ def _read(file: str) -> tuple[Any, dict[str, Any]]:
     from tacit import published
 
     try:
-        return published.load(file), published.about(file)
+        said = published.about(file)
+        if "hash" not in said:
+            raise ValueError(f"{file!r} has no hash, so no change of it can be noticed")
+        return published.load(file), said
     except ValueError as error:
         raise CorruptFile(str(error)) from None
 
 
 def _kind(loaded: Any) -> str:
-    """Kind of a policy: a table, mixed, gains or values."""
+    """Kind of a policy: a table, mixed, gains, values or draws."""
     name = type(loaded).__name__.removeprefix("Published").lower()
     return "table" if name == "policy" else name
 
@@ -102,12 +79,11 @@ def differences(one: Any, two: Any) -> dict[str, Any]:
         return {"same": False, "words": f"{_kind(one)} and {_kind(two)}"}
     if _kind(one) != "table":
         ours, theirs = _arrays(one), _arrays(two)
-        changed = [name for name in ours if not _equal(ours[name], theirs.get(name))]
+        changed = [name for name in ours if not np.array_equal(ours[name], theirs.get(name, ()))]
         return {"same": not changed, "words": ", ".join(changed)}
     tables = [p.probabilities if p.actions is None else p.actions for p in (one, two)]
     if tables[0].shape != tables[1].shape or one.n_actions != two.n_actions:
-        sizes = " and ".join(str(table.shape) for table in tables)
-        return {"same": False, "words": f"tables of shape {sizes}"}
+        return {"same": False, "words": f"tables of shape {tables[0].shape}, {tables[1].shape}"}
     different = (tables[0] != tables[1]).reshape(*tables[0].shape[:2], -1).any(axis=2)
     cells = [
         {
@@ -125,16 +101,9 @@ def _arrays(policy: Any) -> dict[str, Any]:
     """Arrays that a policy acts by, without its metadata."""
     said = ("version", "about", "hash", "ledger_line", "ledger_head", "stored")
     held = vars(policy) | getattr(policy, "stored", {})
+    for i, part in enumerate(held.pop("components", ())):
+        held |= {f"{name} of {i}": value for name, value in _arrays(part).items()}
     return {name: value for name, value in held.items() if name not in said}
-
-
-def _equal(one: Any, two: Any) -> bool:
-    import numpy as np
-
-    if isinstance(one, tuple) and one and hasattr(one[0], "actions"):
-        pairs = zip(one, two, strict=False)
-        return len(one) == len(two) and all(differences(a, b)["same"] for a, b in pairs)
-    return bool(np.array_equal(one, two)) if two is not None else one is None
 
 
 def _action(policy: Any, step: int, state: int) -> Any:

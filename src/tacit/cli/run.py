@@ -1,8 +1,9 @@
-"""``tacit run``: agents and budgets on one world; several of them are compared."""
+"""``tacit run``, ``sweep``, ``plot`` and ``plan``: simulated users, their results and pictures."""
 
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,38 +11,37 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit.cli import options
-from tacit.cli.options import asked, command
-from tacit.cli.output import print_json, print_table, say
+from tacit.cli import terminal
+from tacit.cli.terminal import asked, command, count, flag, given, print_json, print_table, say
 from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.validation import whole_number
 
 if TYPE_CHECKING:
     from tacit.core.world import World
     from tacit.privacy.models import Privacy
     from tacit.registry import AgentChoice
+    from tacit.simulation.plan import Forecast
     from tacit.simulation.result import Result
-
-_MANY_SEEDS = 12
-# Of what there is to gain.
-_NOTHING = 0.01
 
 
 @command()
 def _run(
-    world: options.World,
-    agent: options.Agents = ["auto"],  # noqa: B006  (typer reads it)
-    epsilon: options.Epsilons = None,
-    delta: options.Delta = None,
-    privacy: options.Privacy = "joint",
-    users: options.Users = None,
-    seeds: Annotated[
-        str | None, asked("N", "How many runs. \\[default: 1, or 5 of several agents or budgets]")
+    world: terminal.World,
+    agent: terminal.Agents = ["auto"],  # noqa: B006  (typer reads it)
+    epsilon: terminal.Epsilons = None,
+    delta: terminal.Delta = None,
+    privacy: terminal.Privacy = "joint",
+    users: Annotated[
+        int | None, count("Users that are served. \\[default: 1e6, or as many as take 1e6 steps]")
     ] = None,
-    seed: options.Seed = "0",
-    workers: options.Workers = None,
-    plot: options.Plot = None,
-    save: options.Save = None,
-    as_json: options.Json = False,
+    seeds: Annotated[
+        int | None, count("How many runs. \\[default: 1, or 5 of several agents or budgets]")
+    ] = None,
+    seed: terminal.Seed = 0,
+    workers: terminal.Workers = None,
+    plot: terminal.Plot = None,
+    save: terminal.Save = None,
+    as_json: terminal.Json = False,
 ) -> None:
     from tacit.registry import build_world
     from tacit.simulation.run import check_optimum, usual_users
@@ -49,18 +49,17 @@ def _run(
     from tacit.simulation.tables import save_results
 
     lines = _lines(agent, privacy, epsilon or [], delta)
-    declared = options.optional_whole_number("users", users)
-    runs = options.seeds_from(seed, seeds or ("1" if len(lines) == 1 else "5"))
-    processes = options.worker_count(workers)
-    options.check_outputs(plot, save)
+    runs = range(seed, seed + (seeds or (1 if len(lines) == 1 else 5)))
+    processes = workers or os.cpu_count() or 1
+    terminal.check_outputs(plot, save)
     built, start = build_world(world), time.perf_counter()
     check_optimum(built)
-    declared = declared or usual_users(built)
+    declared = users or usual_users(built)
     # Other processes make the world anew.
     place = built if processes == 1 or len(lines) * len(runs) == 1 else world
     jobs = list[Job]()
     for line in lines:
-        line.choice = line.choice.settled(built.spec, declared, line.privacy)
+        line.choice = line.choice.settled(built.spec, line.privacy)
         made = line.choice.build(built.spec, declared, line.privacy)
         line.why = str(getattr(made, "why", ""))
         jobs += [Job(place, line.choice, line.privacy, declared, s, line.label) for s in runs]
@@ -73,20 +72,14 @@ def _run(
     if save is not None:
         save_results(results, save)
     if plot is not None:
-        from tacit.simulation.plots import plot_result, plot_results
+        from tacit.simulation.plots import plot_results
 
-        if len(jobs) == 1:
-            plot_result(lines[0].results[0], plot)
-        else:
-            plot_results(results, plot)
+        plot_results(results, plot)
     if as_json:
         print_json(_content(built, lines) | {"seconds": time.perf_counter() - start})
-        return
-    if len(lines) == 1:
-        _show_one(built, lines[0])
     else:
-        _show_several(built, lines)
-    say_files(plot, save)
+        _show(built, lines)
+        _say_written(plot, save)
 
 
 @dataclass
@@ -101,23 +94,23 @@ class _Line:
 
 
 def _lines(
-    agents: Sequence[str], privacy: str, epsilons: Sequence[str], delta: str | None
+    agents: Sequence[str], privacy: str, epsilons: Sequence[float], delta: float | None
 ) -> list[_Line]:
     """Every agent with every budget, but for those that have their own."""
     from tacit.registry import choose_agent
 
-    lines = list[_Line]()
+    lines = dict[str, _Line]()
     for choice in map(choose_agent, agents):
         private = choice.budget.get("privacy", privacy) != "none"
         own = not private or "epsilon" in choice.budget
-        several: Sequence[str | None] = (epsilons[:1] if own else epsilons) or [None]
+        several: Sequence[float | None] = (epsilons[:1] if own else epsilons) or [None]
         for one in several:
-            label = choice.text if len(several) < 2 else f"{choice.text}, epsilon {one}"
-            lines.append(_Line(label, choice, options.chosen_privacy(choice, privacy, one, delta)))
-    labels = [line.label for line in lines]
-    if twice := [label for label in labels if labels.count(label) > 1]:
-        raise InvalidArgument(f"{twice[0]!r} is there twice")
-    return lines
+            label = choice.text if len(several) < 2 else f"{choice.text}, epsilon {one:g}"
+            if label in lines:
+                raise InvalidArgument(f"{label!r} is there twice")
+            model = terminal.chosen_privacy(choice, privacy, one, delta)
+            lines[label] = _Line(label, choice, model)
+    return [*lines.values()]
 
 
 def _content(world: World, lines: Sequence[_Line]) -> dict[str, Any]:
@@ -145,92 +138,210 @@ def _content(world: World, lines: Sequence[_Line]) -> dict[str, Any]:
     }
 
 
-# For people.
+def _show(world: World, lines: Sequence[_Line]) -> None:
+    """A row per seed, or per agent and budget, and what they mean for users."""
+    from tacit.simulation.result import served_words
+    from tacit.simulation.tables import rows
 
-
-def say_files(plot: str | None, save: str | None) -> None:
-    """Says which files were written."""
-    for what, path in {"The picture is": plot, "The results are in": save}.items():
-        if path is not None:
-            typer.echo(f"{what} {path}")
-
-
-def _say_rules(world: World, lines: Sequence[_Line]) -> None:
-    """Says which agents and what of the world was taken by rule, and why."""
-    for name, why in {line.choice.text: line.choice.why for line in lines}.items():
-        if why:
-            say(f"Chosen: {name}; {why}.")
+    for line in lines:
+        say(served_words(line.results, line.label))
+        if line.choice.why:
+            say(f"Chosen: {line.choice.text}; {line.choice.why}.")
+        if line.why:
+            say(f"It chose: {line.why}.")
     if assumed := getattr(world, "assumed", ()):
         say(f"By rule: {'; '.join(assumed)}. Options of the world override it.")
+    shown = {line.label: line.results for line in lines}
+    if len(lines) == 1 and len(lines[0].results) > 1:
+        runs = lines[0].results
+        shown = {str(run.seed): [run] for run in runs[:12]} | {"median": runs}
+    titles, *table = [cells[:-1] for cells in rows(shown)]
+    print_table(titles, table)
+    for line in lines:
+        promise = line.results[0].guarantee
+        words = "Not private: nothing is guaranteed." if promise is None else f"{promise}"
+        say(f"{line.label}: {_verdict(line)}\nGuarantee: {words}")
 
 
-def _show_one(world: World, line: _Line) -> None:
-    """A row per seed, the guarantee, and what it means for users."""
-    from tacit.simulation.result import median, or_none, served_words, users_words
-    from tacit.simulation.tables import rows
+def _verdict(line: _Line) -> str:
+    """Meaning of runs for users, in words."""
+    from tacit.simulation.result import median, users_words
 
-    results, batch = line.results, line.choice.offline
-    first, users = results[0], results[0].users
-    headline = served_words(results, line.label)
-    say(f"{headline}: served users gained nothing" if batch else headline)
-    _say_rules(world, [line])
-    if line.why:
-        say(f"It chose: {line.why}.")
-    seeds = {str(result.seed): [result] for result in results[:_MANY_SEEDS]}
-    titles, *table = [cells[:-2] for cells in rows(seeds | {"median": results})]
-    if len(results) > _MANY_SEEDS:
-        table[-2] = ("...", *[""] * (len(titles) - 1))
-    print_table(("seed", *titles[1:]), table if len(results) > 1 else table[:1])
-    if first.guarantee is None:
-        say("Not private: nothing is guaranteed to the users.")
-    else:
-        say(f"Guarantee: {first.guarantee}")
-    if batch:
-        score = median(or_none(result.greedy_score) for result in results)
+    results, first = line.results, line.results[0]
+    if line.choice.offline:
         value = median(result.greedy_value for result in results)
-        say(
-            f"These {users:,} users were served by the behaviour policy and gained nothing: "
-            "it is a batch agent, made for those who come after them. The greedy policy, learnt "
-            f"from them, has a value of {value:.4g}"
-            f"{'' if score is None else f', a score of {score:.3f}'}."
+        return (
+            "Served users gained nothing: it is a batch agent, made for those who come after them. "
+            f"The greedy policy, learnt from them, has a value of {value:.4g}."
         )
     if math.isnan(first.optimal_value):
-        say("The optimum is not known: returns are reported, regret is not.")
-    elif not batch:
-        needed = median(result.users_to_90 for result in results)
-        if needed is None:
-            say(f"{users:,} users were not enough to get 90 % of what is possible, for good.")
-        else:
-            surely = "for good"
-            if users < 10 * needed:
-                surely = "but the run is too short (under ten times that) to say for good"
-            after = f"After {users_words(needed)} users, those who come get"
-            say(f"{after} 90 % of what is possible, {surely}.")
-        stake = first.optimal_value - first.baseline_value
-        got = median(result.served_value for result in results)
-        if got is not None and got < first.baseline_value + _NOTHING * stake:
-            say(f"They gained nothing: without learning it is {first.baseline_value:.4g} each.")
+        return "The optimum is not known: returns are reported, regret is not."
+    needed = median(result.users_to_90 for result in results)
+    if needed is not None:
+        surely = "for good" if first.users >= 10 * needed else "but the run is too short to be sure"
+        reached = f"After {users_words(needed)} users, those who come get 90 % of what is possible"
+        return f"{reached}, {surely}."
+    got = median(result.served_value for result in results)
+    stake = first.optimal_value - first.baseline_value
+    words = f"{first.users:,} users were not enough to get 90 % of what is possible, for good."
+    if got is not None and got < first.baseline_value + 0.01 * stake:
+        words += f" They gained nothing: without learning it is {first.baseline_value:.4g} each."
+    return words
 
 
-def _show_several(world: World, lines: Sequence[_Line]) -> None:
-    """A row per agent and budget."""
-    from tacit.simulation.tables import rows
+def _say_written(*files: str | None) -> None:
+    for file in filter(None, files):
+        typer.echo(f"Written: {file}")
 
-    first, runs = lines[0].results[0], len(lines[0].results)
-    how = "one run" if runs == 1 else f"median of {runs} runs"
-    known = not math.isnan(first.optimal_value)
-    best = f"optimal value {first.optimal_value:.4g}" if known else "the optimum is not known"
-    say(
-        f"{world.name}: {first.users:,} users, {how}, {best}, without learning "
-        f"{first.baseline_value:.4g}"
+
+# Sweeps.
+
+
+@command()
+def _sweep(
+    file: Annotated[str, given("FILE.toml", "What to run.")],
+    folder: Annotated[str, asked("FOLDER", "Where results are kept.")] = "runs",
+    allow_code: terminal.AllowCode = False,
+    workers: terminal.Workers = None,
+    plot: terminal.Plot = None,
+    save: terminal.Save = None,
+    as_json: terminal.Json = False,
+) -> None:
+    from tacit.imports import names_of
+    from tacit.simulation.sweep import SweepFailed, sweep
+    from tacit.simulation.tables import summary
+
+    wanted, failed = _read_sweep(file), None
+    terminal.check_outputs(plot, save)
+    with names_of(file, allow_code):
+        try:
+            made = sweep(**wanted, folder=folder, workers=workers or os.cpu_count() or 1)
+        except SweepFailed as error:
+            made, failed = error.sweep, error
+    found = {world: runs for world in made.worlds if (runs := made.labelled(world))}
+    if save is not None and found:
+        made.save(save)
+    if plot is not None and found:
+        made.plot(plot)
+    if as_json:
+        print_json({w: {k: summary(r) for k, r in runs.items()} for w, runs in found.items()})
+    else:
+        say(f"{len(made.results)} of {len(made.jobs)} runs; medians over seeds")
+        for world in found:
+            titles, *lines = made.table(world)
+            say(world)
+            print_table(titles, lines)
+        _say_written(plot, save)
+    if failed is not None:
+        raise failed
+
+
+def _read_sweep(file: str) -> dict[str, Any]:
+    """Arguments of :func:`tacit.simulation.sweep.sweep` that a file has."""
+    from tacit.privacy.files import parse_toml, read_file
+
+    try:
+        content = parse_toml(read_file(file, "world"))
+    except ValueError as error:
+        raise InvalidArgument(f"{file!r} is not TOML: {error}") from error
+    keys = ("worlds", "agents", "epsilons", "delta", "privacy", "users", "seeds")
+    if unknown := sorted(content.keys() - set(keys)):
+        raise InvalidArgument(f"{file!r} has {unknown[0]!r}; it may have {', '.join(keys)}")
+    kind = content.get("privacy", "joint")
+    content = {"epsilons": ["none"]} | content if kind == "none" else content
+    for name in ("worlds", "agents", "epsilons"):
+        found = content.get(name)
+        if not isinstance(found, list) or not found:
+            raise InvalidArgument(f"{name} in {file!r} must be a list, got {found!r}")
+    seeds = content.get("seeds", 5)
+    return {
+        "worlds": content["worlds"],
+        "agents": content["agents"],
+        "budgets": [
+            terminal.privacy_model("none" if e == "none" else kind, e, content.get("delta"))
+            for e in content["epsilons"]
+        ],
+        "users": whole_number("users", content.get("users", 10**6)),
+        "seeds": seeds if isinstance(seeds, list) else range(whole_number("seeds", seeds)),
+    }
+
+
+@command()
+def _plot(
+    files: Annotated[list[str], given("FILE...", "Saved runs.")],
+    output: Annotated[str, asked("FILE", "The picture: .png, .pdf or .svg.")] = "plot.png",
+    by_world: Annotated[bool, flag("A row for every world.", "--by-world")] = False,
+) -> None:
+    from tacit.simulation.plots import plot_results
+    from tacit.simulation.tables import load_results, merged, rows
+
+    terminal.check_outputs(output, None)
+    whole = merged([load_results(file) for file in files])
+    plot_results(whole, output, by_world=by_world)
+    titles, *lines = rows(whole)
+    print_table(titles, lines)
+    _say_written(output)
+
+
+# Plans.
+
+
+@command()
+def _plan(
+    world: terminal.World,
+    agent: terminal.Agent = "auto",
+    epsilon: terminal.Epsilon = None,
+    delta: terminal.Delta = None,
+    privacy: terminal.Privacy = "joint",
+    users: Annotated[int | None, count("Users that there will be, if that is known.")] = None,
+    most: Annotated[int, count("The largest number of users to try.")] = 10**10,
+    seeds: terminal.Seeds = 5,
+    seed: terminal.Seed = 0,
+    workers: Annotated[int, count("Processes at a time.")] = 1,
+    as_json: terminal.Json = False,
+) -> None:
+    from tacit.registry import choose_agent
+    from tacit.simulation.plan import plan
+
+    choice = choose_agent(agent)
+    model = terminal.chosen_privacy(choice, privacy, epsilon, delta)
+    several = range(seed, seed + seeds)
+    made = plan(world, choice, model, users, seeds=several, workers=workers, most=most)
+    if as_json:
+        print_json(made.to_dict())
+    else:
+        _show_plan(made)
+
+
+def _show_plan(made: Forecast) -> None:
+    """Prints the expected number of users, and how far it can be trusted."""
+    from tacit.simulation.result import users_words
+    from tacit.simulation.tables import number_words, privacy_words
+
+    say(f"{made.agent} on {made.world}: {privacy_words(made.privacy)}")
+    if made.chosen:
+        say(f"Chosen: {made.agent}; {made.chosen}.")
+    plain = made.to_dict()
+    least = plain["least_users"]
+    print_table(
+        ("", ""),
+        [
+            (f"users to 90 %, median of {len(made.results)} runs", users_words(made.users_to_90)),
+            ("  luckiest and unluckiest run", " to ".join(map(users_words, made.spread))),
+            ("  until the greedy policy has 90 %", users_words(made.greedy_users_to_90)),
+            ("  without privacy", users_words(plain["non_private_users_to_90_median"])),
+            ("  times as many as without privacy", number_words(made.price)),
+            ("  that any private method needs", "not known" if least is None else f"{least:,}"),
+            ("noise of a sum in a release, standard deviation", number_words(made.noise_std)),
+            ("releases", f"{made.results[0].releases:,}"),
+            ("users declared in the simulation", f"{made.users:,}"),
+        ],
     )
-    titles, *table = [cells[:-1] for cells in rows({line.label: line.results for line in lines})]
-    print_table(titles, table)
-    _say_rules(world, lines)
-    if gained_nothing := [line.label for line in lines if line.choice.offline]:
-        say(
-            f"Served users gained nothing from {', '.join(gained_nothing)}: a batch agent learns "
-            "for those who come later, by its greedy policy."
-        )
-    if any(line.results[0].guarantee is not None for line in lines):
-        say("Simulation only: the noise has a known seed and protects nobody.")
+    if made.why:
+        say(f"It chose: {made.why}.")
+    if made.offline:
+        say("It is a batch agent: users it learns from gain nothing; this is the smallest batch.")
+    if made.users_to_90 is None:
+        say(f"{made.users:,} users are not enough at this budget.")
+    elif not made.settled:
+        say(f"{made.users:,} users are fewer than ten times the median: the number is uncertain.")

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tacit.cli import options
-from tacit.cli.options import asked, command, flag, given
-from tacit.cli.output import print_json, say
-from tacit.privacy.errors import InvalidArgument, MissingExtra
+from tacit.cli import terminal
+from tacit.cli.terminal import asked, command, flag, given, print_json, print_table, say
+from tacit.privacy.errors import MissingExtra
 
 if TYPE_CHECKING:
     from tacit.service.app_file import App
@@ -24,15 +23,12 @@ _FILE, _CODE = "TACIT_SERVE_FILE", "TACIT_SERVE_ALLOW_CODE"
 def _serve(
     file: Annotated[str, given("APP.toml", "The file of the app.")],
     check: Annotated[bool, flag("Say whether all is well; exit code 1 if not.", "--check")] = False,
-    expect: Annotated[
-        str, asked("HASH", "With --check: a line that the ledger must have, or a policy file.")
-    ] = "",
     new_token: Annotated[
         str, asked("ROLE", "Make a token for a device, curator or officer; shown once.")
     ] = "",
     revoke: Annotated[str, asked("NAME", "Revoke a token, by the 8 digits in it.")] = "",
-    allow_code: options.AllowCode = False,
-    as_json: options.Json = False,
+    allow_code: terminal.AllowCode = False,
+    as_json: terminal.Json = False,
 ) -> None:
     from tacit.service import tokens
     from tacit.service.app_file import read_app
@@ -46,24 +42,22 @@ def _serve(
         tokens.revoke_token(Store(app.store), revoke)
         say(f"{revoke} opens nothing any more")
     elif check:
-        _check(app, expect, as_json)
+        _check(app, as_json)
     else:
         os.environ |= {_FILE: os.path.abspath(file), _CODE: "1" if allow_code else ""}
         _listen(app)
 
 
-def _check(app: App, expect: str, as_json: bool) -> None:
+def _check(app: App, as_json: bool) -> None:
     from tacit.service.check import checked
 
-    found = checked(app, expect)
+    found = checked(app)
     well = all(ok for _, ok, _ in found)
     if as_json:
         print_json({"well": well, "checks": found})
     else:
-        for name, ok, words in found:
-            say(f"{'well ' if ok else 'WRONG'} {name}: {words}")
-    if not well:
-        raise typer.Exit(1)
+        print_table(("", "", ""), [(k, "well" if ok else "WRONG", words) for k, ok, words in found])
+    raise typer.Exit(0 if well else 1)
 
 
 def _listen(app: App) -> None:
@@ -97,8 +91,6 @@ def worker() -> Any:
     from tacit.service.app_file import read_app
     from tacit.service.http import Service, create
 
-    if _FILE not in os.environ:
-        raise InvalidArgument(f"{_FILE} must name the file of the app")
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     allow_code = os.environ.get(_CODE) == "1"
     app = read_app(os.environ[_FILE], logs=False, allow_code=allow_code)
@@ -108,7 +100,7 @@ def worker() -> Any:
 def tools() -> Any:
     """Reports and differences of policies for the pages, as the commands make them."""
     from tacit.cli.policy import differences
-    from tacit.cli.report import document, html, report
+    from tacit.cli.report import page, report
     from tacit.service.pages import Tools
 
-    return Tools(lambda *given: html(document(report(*given))), differences)
+    return Tools(lambda *given: page(report(*given)), differences)

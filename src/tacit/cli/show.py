@@ -1,83 +1,71 @@
-"""``tacit show``: the worlds and agents that have names, and all about one of them."""
+"""``tacit show``: worlds and agents by name; ``tacit paper``: the five papers, line by line."""
 
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from tacit.cli import options
-from tacit.cli.options import command, given
-from tacit.cli.output import print_json, print_table, say
+import typer
+
+from tacit.cli import terminal
+from tacit.cli.terminal import command, count, flag, given, print_json, print_table, say
 from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.validation import one_of
 
 if TYPE_CHECKING:
     from tacit.registry import NamedMaker
 
-_KINDS = ("world", "agent")
 _SIZES = ("states", "dimension", "actions", "controls", "horizon")
 _VALUES = ("optimal_value", "baseline_value", "reference_value")
+_GIVEN = ("world", "epsilon", "delta", "printed", "seed")
 
 
 @command()
 def _show(
-    kind: Annotated[str, given("|".join(_KINDS), "What it is; without it, all names.")] = "",
+    kind: Annotated[str, given("world|agent", "What it is; without it, all names.")] = "",
     name: Annotated[str, given("NAME", "Its name; a world's can have options.")] = "",
-    as_json: options.Json = False,
+    as_json: terminal.Json = False,
 ) -> None:
-    if kind:
-        options.check_choice("what to show", kind, _KINDS)
-    found = _names(kind) if not name else _world(name) if kind == "world" else _agent(name)
+    from tacit import registry
+    from tacit.imports import split
+
+    one_of("what to show", kind or "world", ("world", "agent"))
+    if kind == "agent" and name:
+        entry = registry.agent_entry(split(name)[0])
+        found = _described(entry) | {"document": entry.document}
+    elif name:
+        found = _world(name)
+    else:
+        found = {
+            "worlds": [_described(registry.world_entry(name)) for name in registry.worlds()],
+            "agents": [_described(registry.agent_entry(name)) for name in registry.BUILT_IN],
+        }
+        found = {title: entries for title, entries in found.items() if title.startswith(kind)}
     if as_json:
         print_json(found)
-        return
-    if name:
+    elif name:
         _print(found)
-        return
-    for title, entries in found.items():
-        rows = [
-            (
-                entry["name"],
-                entry["summary"],
-                ", ".join(
-                    o["name"] if o["required"] else f"{o['name']}={o['default']}"
-                    for o in entry["options"]
-                ),
-            )
-            for entry in entries
-        ]
-        print_table((title, "", "options and defaults"), rows)
-    say(
-        "Besides: files mine.toml or mine.json with a world's tables, Gymnasium's environments as "
-        "gym:CartPole-v1, and your own as my_file.py:MyAgent or my_module.MyAgent.\n"
-        "More about one: tacit show agent ucbvi"
-    )
-
-
-def _names(kind: str) -> dict[str, Any]:
-    """Worlds and agents, or one of the two kinds."""
-    from tacit import registry
-
-    found = {
-        "worlds": [_described(registry.world_entry(name)) for name in registry.world_names()],
-        "agents": [_described(registry.agent_entry(name)) for name in registry.agent_names()],
-    }
-    return {title: entries for title, entries in found.items() if title.startswith(kind)}
+    else:
+        for title, entries in found.items():
+            print_table((title, ""), [(entry["name"], entry["summary"]) for entry in entries])
+        say(
+            "Besides: files mine.toml or mine.json with a world's tables, environments as "
+            "gym:CartPole-v1, and your own as my_file.py:MyAgent. More: tacit show agent ucbvi"
+        )
 
 
 def _described(entry: NamedMaker) -> dict[str, Any]:
     """Name, summary and options of a world or agent, as JSON values."""
-    try:
-        found = [
-            {"name": one.name, "kind": one.kind, "required": one.required}
-            | {"default": None if one.required else one.shown}
-            for one in entry.options.values()
-        ]
-        return {"name": entry.name, "summary": entry.summary, "options": found}
-    except InvalidArgument as error:
-        # One that is broken must not hide the others.
-        return {"name": entry.name, "summary": str(error), "options": []}
+    options = list[dict[str, Any]]()
+    for name, option in entry.options.items():
+        kind = inspect.formatannotation(option.annotation).strip("'")
+        default = None if option.default is option.empty else str(option.default)
+        options.append({"name": name, "type": kind, "default": default})
+    summary = entry.document.partition("\n")[0]
+    return {"name": entry.name, "summary": summary, "options": options}
 
 
 def _world(name: str) -> dict[str, Any]:
@@ -85,14 +73,13 @@ def _world(name: str) -> dict[str, Any]:
     from tacit.imports import split
     from tacit.simulation.result import or_none
 
-    kind = split(name)[0]
-    file = Path(name).suffix.lower() in registry.WORLD_FILES
     found: dict[str, Any] = {"name": name, "summary": "", "options": [], "document": ""}
-    entry = None if file else registry.world_entry(kind)
-    if entry is not None:
+    if Path(name).suffix.lower() not in registry.WORLD_FILES:
+        entry = registry.world_entry(split(name)[0])
         found = _described(entry) | {"document": entry.document}
-        needs = kind in registry.GYM or any(option.required for option in entry.options.values())
-        if name == kind and needs:
+        if name == "gym" or (
+            name == entry.name and None in [o["default"] for o in found["options"]]
+        ):
             return found
     world = registry.build_world(name)
     sizes = {size: getattr(world.spec, size) for size in _SIZES if hasattr(world.spec, size)}
@@ -101,39 +88,78 @@ def _world(name: str) -> dict[str, Any]:
     return found | {"world": world.name} | sizes | values | assumed
 
 
-def _agent(name: str) -> dict[str, Any]:
-    from tacit import registry
-    from tacit.imports import split
-
-    entry = registry.agent_entry(split(registry.choose_agent(name).text)[0])
-    return _described(entry) | {"document": entry.document}
-
-
 def _print(found: Mapping[str, Any]) -> None:
     """Documentation, options and, for a world, values."""
     if found["document"]:
-        say(plain(found["document"]), as_it_is=True)
+        say(_plain(found["document"]), as_it_is=True)
     if found["options"]:
-        table = [
-            (o["name"], o["kind"], "must be given" if o["required"] else o["default"])
-            for o in found["options"]
-        ]
-        print_table(("option", "what it may be", "default"), table)
-    if "optimal_value" in found:
-        figures = [
-            (key.replace("_", " "), "not known" if found[key] is None else f"{found[key]:,.5g}")
-            for key in (*_SIZES, *_VALUES)
-            if key in found
-        ]
+        rows = [(o["name"], o["type"], o["default"] or "must be given") for o in found["options"]]
+        print_table(("option", "type", "default"), rows)
+    if "world" in found:
+        known = [key for key in (*_SIZES, *_VALUES) if found.get(key) is not None]
+        figures = [(key.replace("_", " "), f"{found[key]:,.5g}") for key in known]
         print_table((found["world"], ""), figures)
-    if found.get("assumed"):
-        say(f"By rule: {'; '.join(found['assumed'])}.")
+        if found["assumed"]:
+            say(f"By rule: {'; '.join(found['assumed'])}.")
 
 
-def plain(document: str) -> str:
+def _plain(document: str) -> str:
     """A docstring without its markup.
 
-    >>> plain("see ``run`` and :class:`~tacit.Policy`")
+    >>> _plain("see ``run`` and :class:`~tacit.Policy`")
     'see run and tacit.Policy'
     """
     return re.sub(r":\w+:`~?([^`]+)`", r"\1", document).replace("``", "")
+
+
+@command()
+def _paper(
+    name: Annotated[str, given("PAPER[.ALGORITHM[:key=value,...]]", "Which one.")] = "",
+    world: terminal.OptionalWorld = None,
+    users: Annotated[int, count("Users; Algorithm 1 of 2019 has 20,000 steps.")] = 1000,
+    epsilon: terminal.Epsilon = None,
+    delta: terminal.Delta = None,
+    printed: Annotated[
+        bool, flag("Constants and noise as printed, or as proven.", "--printed/--corrected")
+    ] = True,
+    seed: Annotated[int, count("Of users and noise.", least=0)] = 0,
+) -> None:
+    from tacit import papers
+    from tacit.registry import NamedMaker, build_world
+
+    text, _, rest = name.partition(":")
+    paper, _, algorithm = text.partition(".")
+    if not paper:
+        print_table(
+            ("paper", "algorithms"), [(p, ", ".join(_algorithms(p))) for p in papers.__all__]
+        )
+        return
+    one_of("the paper", paper, papers.__all__)
+    if algorithm:
+        one_of("the algorithm", algorithm, list(_algorithms(paper)))
+    if world is None:
+        about = _algorithms(paper)[algorithm] if algorithm else getattr(papers, paper)
+        say(_plain(inspect.getdoc(about) or "").partition("\n>>>")[0].rstrip(), as_it_is=True)
+        say(f"To run: tacit paper {paper}.ALGORITHM --world ..., of {[*_algorithms(paper)]}")
+        return
+    if not algorithm or epsilon is None or delta is None:
+        raise InvalidArgument("a run needs an algorithm, --epsilon and --delta; see tacit paper")
+    maker = NamedMaker(text, f"tacit.papers.{paper}:{algorithm}", (*_GIVEN, "episodes"))
+    more: dict[str, Any] = maker.read(rest) | {"printed": printed, "seed": seed}
+    if _takes(maker.make, {"episodes"}):
+        more["episodes"] = users
+    typer.echo(maker.make(build_world(world), epsilon=epsilon, delta=delta, **more))
+
+
+def _algorithms(paper: str) -> dict[str, Callable[..., Any]]:
+    """The functions of a paper that run in a world, by name."""
+    from tacit import papers
+
+    found = inspect.getmembers(getattr(papers, paper), inspect.isfunction)
+    return {name: f for name, f in found if name[0] != "_" and _takes(f, {*_GIVEN})}
+
+
+def _takes(function: Callable[..., Any], names: set[str]) -> bool:
+    parameters = inspect.signature(function).parameters
+    more = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    return "world" in parameters and (more or names <= parameters.keys())

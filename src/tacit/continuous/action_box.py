@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from tacit.continuous.features import set_corners
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Floats, Ints
-from tacit.privacy.validation import check_size
+from tacit.privacy.validation import whole_number
 
 _LEVELS = {1: 1001, 2: 201, 3: 41}
 
@@ -46,7 +46,7 @@ class ActionBox:
                 f"actions must have 1 to {max(_LEVELS)} coordinates, got {self.dimension}"
             )
         levels = self.levels or _LEVELS[self.dimension]
-        object.__setattr__(self, "levels", check_size("levels", levels))
+        object.__setattr__(self, "levels", whole_number("levels", levels))
         if self.levels < 2:
             raise InvalidArgument(f"levels must be >= 2, got {self.levels!r}")
 

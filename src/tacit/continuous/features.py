@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Floats, Ints
-from tacit.privacy.validation import check_seed, check_size, instance_of, numbers, positive
+from tacit.privacy.validation import instance_of, numbers, positive, whole_number
 
 if TYPE_CHECKING:
     from tacit.continuous.spec import BoxSpec
@@ -158,7 +158,7 @@ class Grid(BoxMap):
     def __post_init__(self) -> None:
         super().__post_init__()
         instance_of("shape", self.shape, (tuple, list, np.ndarray))
-        shape, D = tuple(check_size("shape", n) for n in self.shape), len(self.lows)
+        shape, D = tuple(whole_number("shape", n) for n in self.shape), len(self.lows)
         if len(shape) != D or min(shape) < 2:
             raise InvalidArgument(
                 f"shape must have {D} numbers >= 2, as lows has, got {self.shape!r}"
@@ -236,7 +236,7 @@ class Polynomial(FeatureMap):
         if any(scale <= 0.0 for scale in self.scales):
             raise InvalidArgument(f"scales must be > 0, got {self.scales!r}")
         object.__setattr__(self, "clip", positive("clip", self.clip))
-        object.__setattr__(self, "degree", check_seed("degree", self.degree))
+        object.__setattr__(self, "degree", whole_number("degree", self.degree, least=0))
         check_count("degree", self.size)
         if 2 * self.degree * math.log2(max(self.clip, 1.0)) > 1000:
             raise InvalidArgument(

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from tacit.continuous.features import BoxMap, FeatureMap, Grid, check_count
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Floats
-from tacit.privacy.validation import check_size, positive
+from tacit.privacy.validation import positive, whole_number
 
 if TYPE_CHECKING:
     from tacit.continuous.spec import BoxSpec
@@ -49,7 +49,7 @@ class Quadrature(BoxMap):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "lengthscale", positive("lengthscale", self.lengthscale))
-        object.__setattr__(self, "nodes", check_size("nodes", self.nodes))
+        object.__setattr__(self, "nodes", whole_number("nodes", self.nodes))
         if self.nodes > 100:
             raise InvalidArgument(f"nodes must be at most 100, got {self.nodes!r}")
         check_count("nodes", self.size)
@@ -131,7 +131,7 @@ class Custom(FeatureMap):
     def __post_init__(self) -> None:
         if not callable(self.function):
             raise InvalidArgument(f"function must be callable, got {self.function!r}")
-        object.__setattr__(self, "size", check_size("size", self.size))
+        object.__setattr__(self, "size", whole_number("size", self.size))
         check_count("size", self.size)
 
     @property

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from tacit.continuous.features import FeatureMap, Polynomial
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Floats, Ints
-from tacit.privacy.validation import check_seed, check_size, checked_number, numbers
+from tacit.privacy.validation import checked_number, numbers, whole_number
 
 # Numbers of features that are in memory at a time.
 _CHUNK = 1 << 22
@@ -68,7 +68,7 @@ class QPolicy:
             # A burst of n steps on average follows n / bursts greedy ones.
             resting = (1.0 - self.explorers) * self.bursts / (1.0 + self.bursts)
             object.__setattr__(self, "epsilon", self.explorers + resting)
-        if check_seed("version", self.version) >= 2**63:
+        if whole_number("version", self.version, least=0) >= 2**63:
             raise InvalidArgument(f"version must be of 63 bits, got {self.version!r}")
         object.__setattr__(self, "version", int(self.version))
         order = range(len(weights)) if self.preference is None else self.preference
@@ -101,7 +101,7 @@ class QPolicy:
         >>> QPolicy.uniform(dimension=2, actions=4).probabilities([0.3, 0.1]).tolist()
         [0.25, 0.25, 0.25, 0.25]
         """
-        dimension, actions = check_size("dimension", dimension), check_size("actions", actions)
+        dimension, actions = whole_number("dimension", dimension), whole_number("actions", actions)
         constant = Polynomial((1.0,) * dimension, 1.0, 0)
         return cls(constant, np.zeros((actions, 1)), 1.0, version)
 

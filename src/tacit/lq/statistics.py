@@ -13,7 +13,7 @@ from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.sensitivity import ACUTE, ball
 from tacit.privacy.statistic import Block, Floats, Layout, Part, Statistic, StreamedBlock
-from tacit.privacy.validation import check_size, positive
+from tacit.privacy.validation import positive, whole_number
 
 # Stands for an array that was not given, whose shape depends on other fields.
 _NOT_GIVEN = partial(np.empty, 0)
@@ -65,7 +65,7 @@ class TrajectorySums(Statistic):
 
     def __post_init__(self) -> None:
         for name in ("states", "controls", "steps"):
-            check_size(name, getattr(self, name))
+            whole_number(name, getattr(self, name))
         for name in ("tau", "weight"):
             positive(name, getattr(self, name))
         check_number("floor", self.floor)

@@ -33,7 +33,6 @@ MOST_ENTRIES = 1 << 28
 
 # Arrays above this are refused before they are allocated.
 MOST_BYTES = 4 * 2**30
-MOST_SIZE = 10**12
 # Within this, samplers of binomials and sums in float64 are exact to the last user.
 MOST_SIMULATED = 10**12
 
@@ -192,18 +191,6 @@ def steady_repr(value: object) -> str:
 
 
 # Sizes and arrays of numbers.
-
-
-def check_size(name: str, value: int) -> int:
-    """An integer of at least 1."""
-    if (size := whole_number(name, value)) > MOST_SIZE:
-        raise InvalidArgument(f"{name} must be at most {MOST_SIZE:,}, got {value!r}")
-    return size
-
-
-def check_seed(name: str, value: int) -> int:
-    """An integer of at least 0."""
-    return whole_number(name, value, least=0)
 
 
 def check_bytes(name: str, shape: tuple[int, ...], itemsize: int = 8) -> None:

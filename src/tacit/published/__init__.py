@@ -24,9 +24,9 @@ Those that draw need a generator as well, ``numpy.random.default_rng()``. A mixe
 once per episode, ``policy = policy.drawn(rng)``, and the episode says ``policy.component``: what
 does not is not counted.
 
-Facts that acting does not need are read by :func:`about`: ``about``, a JSON object with guarantee,
-spec, date and maker; ``ledger_line`` and ``ledger_head``, the number and hash of the last line that
-its agent's ledger had; and ``hash``, that of all the rest (:func:`digest`), refused if it is wrong.
+Facts are read by :func:`about`: ``about``, a JSON object with guarantee, spec, date and maker;
+``ledger_line`` and ``ledger_head``, number and hash of the last line that its ledger had; and
+``hash``, that of all the rest (:func:`digest`), refused if it is wrong.
 """
 
 from __future__ import annotations

@@ -47,31 +47,15 @@ class PublishedMixed:
     version: int  # which policy of its agent it is
     component: int | None = None  # the one that an episode follows, once it was drawn
 
-    def draw(self, rng: Rng) -> int:
-        """The component to follow, drawn once per episode; the episode must say which it is."""
-        return draw(self.weights, rng)
-
     def drawn(self, rng: Rng) -> PublishedMixed:
-        """The same for one episode: ``component`` is drawn, and ``act`` needs none."""
-        return replace(self, component=self.draw(rng))
+        """The same with the component that one episode follows; the episode must say which."""
+        return replace(self, component=draw(self.weights, rng))
 
-    def act(
-        self, step: int, state: int | str, rng: Rng = None, component: int | None = None
-    ) -> int | str:
-        """The action of a component at a step in a state.
-
-        Args:
-            step: from 0.
-            state: its number, or its label.
-            rng: for policies that draw.
-            component: the one that was drawn, by default.
-        """
-        component = self.component if component is None else component
-        if component is None or not 0 <= component < len(self.components):
-            raise ValueError(
-                f"component must be in 0..{len(self.components) - 1}, got {component!r}"
-            )
-        return self.components[component].act(step, state, rng)
+    def act(self, step: int, state: int | str, rng: Rng = None) -> int | str:
+        """The action of the component that was drawn, at a step (from 0) in a state."""
+        if self.component is None or not 0 <= self.component < len(self.components):
+            raise ValueError("draw a component first: policy = policy.drawn(rng)")
+        return self.components[self.component].act(step, state, rng)
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,10 +71,8 @@ class PublishedGains:
         x = np.asarray(state, dtype=np.float64)
         horizon, controls, states = self.gains.shape
         if not 0 <= step < horizon or x.shape != (states,):
-            raise ValueError(
-                f"step must be in 0..{horizon - 1} and state have shape ({states},), got step "
-                f"{step!r} and shape {x.shape}"
-            )
+            got = f"got step {step!r} and shape {x.shape}"
+            raise ValueError(f"step must be below {horizon} and state have {states} numbers, {got}")
         control: NDArray[np.float64] = self.gains[step] @ x
         if self.noise > 0.0:
             signs = 2.0 * drawing(rng).integers(2, size=controls) - 1.0
@@ -212,10 +194,8 @@ def choose(table: NDArray[Any], at: tuple[int, int], rng: Rng) -> int:
     (step, state), (horizon, states) = at, table.shape[:2]
     # A negative index would silently mean another step or state.
     if not (0 <= step < horizon and 0 <= state < states):
-        raise ValueError(
-            f"step must be in 0..{horizon - 1} and state in 0..{states - 1}, "
-            f"got step {step!r} and state {state!r}"
-        )
+        got = f"got step {step!r} and state {state!r}"
+        raise ValueError(f"step must be in 0..{horizon - 1} and state in 0..{states - 1}, {got}")
     return int(table[step, state]) if table.ndim == 2 else draw(table[step, state], rng)
 
 

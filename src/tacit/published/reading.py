@@ -27,6 +27,7 @@ from .policies import (
 )
 
 FORMAT = 1
+File = str | os.PathLike[str] | bytes
 
 MOST_BYTES = 1 << 27
 """What the arrays of a file, and acting by it, may take in memory, by default: 128 MiB each."""
@@ -39,30 +40,28 @@ _MOST_ARRAYS, _MOST_COMPONENTS, _MOST_COORDINATES = 64, 4096, 4096
 _TOLERANCE = 1e-8
 
 
-def load(path: str | os.PathLike[str], most_bytes: int = MOST_BYTES) -> Published:
+def load(file: File, most_bytes: int = MOST_BYTES) -> Published:
     """Reads a published file and checks it.
 
     Args:
-        path: of the file.
-        most_bytes: how much its arrays may take in memory. Archives can be compressed a
-            thousandfold: without a limit a small file of a stranger fills a device. A policy
-            that takes more to act by is refused as well.
+        file: its path, or what is in it.
+        most_bytes: how much its arrays, and acting by it, may take in memory. Archives can be
+            compressed a thousandfold: a small file of a stranger could fill a device.
 
     Raises:
-        ValueError: the file is damaged, foreign, too large, no regular file, or of a format that
-            this loader cannot read.
+        ValueError: it is damaged, foreign, too large, no regular file, or of another format.
         OSError: it cannot be opened; a missing one is a FileNotFoundError.
     """
-    return _loaded(path, most_bytes)[0]
+    return _loaded(file, most_bytes)[0]
 
 
-def about(path: str | os.PathLike[str], most_bytes: int = MOST_BYTES) -> dict[str, Any]:
+def about(file: File, most_bytes: int = MOST_BYTES) -> dict[str, Any]:
     """The facts of a published file besides its policy; it is checked, and refused, as by load."""
-    return _loaded(path, most_bytes)[1]
+    return _loaded(file, most_bytes)[1]
 
 
-def _loaded(path: str | os.PathLike[str], most_bytes: int) -> tuple[Published, dict[str, Any]]:
-    data = _read(path, most_bytes)
+def _loaded(file: File, most_bytes: int) -> tuple[Published, dict[str, Any]]:
+    data = file if isinstance(file, bytes) else _read(file, most_bytes)
     try:
         text = data.lstrip()[:1] == b"{"
         stored = _from_json(data, most_bytes) if text else _arrays(data, most_bytes)
@@ -72,7 +71,8 @@ def _loaded(path: str | os.PathLike[str], most_bytes: int) -> tuple[Published, d
     except Exception as error:  # NumPy and zipfile may raise anything; the file is to blame
         reason = f"{error.args[0]!r} is missing" if isinstance(error, KeyError) else str(error)
         short = (reason or type(error).__name__)[:500]
-        raise ValueError(f"{os.fspath(path)!r} is no published policy: {short}") from error
+        name = "this" if isinstance(file, bytes) else repr(os.fspath(file))
+        raise ValueError(f"{name} is no published policy: {short}") from error
 
 
 def _read(path: str | os.PathLike[str], most_bytes: int) -> bytes:
@@ -84,7 +84,7 @@ def _read(path: str | os.PathLike[str], most_bytes: int) -> bytes:
             raise ValueError(f"{name!r} is no regular file")
         if status.st_size > most_bytes + _HEADERS:
             raise ValueError(f"{name!r} is {_TOO_LARGE.format(most_bytes)}")
-        return file.read(status.st_size) or b""
+        return file.read(status.st_size)
 
 
 def _arrays(data: bytes, most_bytes: int) -> Arrays:
@@ -104,17 +104,14 @@ def _arrays(data: bytes, most_bytes: int) -> Arrays:
 
 def _array(data: bytes) -> NDArray[Any]:
     """One array, if its shape is that of its bytes: else memory is taken for what is not there."""
-    file = io.BytesIO(data)
-    major = np.lib.format.read_magic(file)[0]
-    read = (
-        np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
-    )
+    file, form = io.BytesIO(data), np.lib.format
+    first = form.read_magic(file)[0] == 1
+    read = form.read_array_header_1_0 if first else form.read_array_header_2_0
     shape, fortran, dtype = read(file)
     if dtype.kind not in "biufU" or math.prod(shape) * dtype.itemsize != len(data) - file.tell():
         raise ValueError(f"an array of {dtype} and shape {shape} does not fit its bytes")
-    return np.frombuffer(data, dtype, offset=file.tell()).reshape(
-        shape, order="F" if fortran else "C"
-    )
+    flat = np.frombuffer(data, dtype, offset=file.tell())
+    return flat.reshape(shape, order="F" if fortran else "C")
 
 
 def _mixed(stored: Arrays, version: int) -> PublishedMixed:
@@ -246,9 +243,8 @@ def check(
     if actions is not None:
         table, name, kinds, axes = actions, "actions", "iu", "(horizon, states)"
     if table.ndim != axes.count(",") + 1 or table.dtype.kind not in kinds or 0 in table.shape:
-        words = "integers" if kinds == "iu" else "floats"
         got = f"got {table.dtype} of shape {table.shape}"
-        raise ValueError(f"{name} must be {words} of shape {axes}, {got}")
+        raise ValueError(f"{name} must be of kind {kinds} and shape {axes}, {got}")
     if actions is not None:
         good, must = (actions >= 0) & (actions < n_actions), f"be in 0..{n_actions - 1}"
     elif table.shape[2] != n_actions:
@@ -281,10 +277,7 @@ def check_features(stored: Arrays, actions: int, most_bytes: int) -> None:
         check_numbers(name, stored[name], 1)
     dimension, degree = len(corner(stored)), 0
     if {len(stored[name]) for name in names} != {dimension} or dimension > _MOST_COORDINATES:
-        raise ValueError(
-            f"{' and '.join(names)} must have as many numbers as a state, at most "
-            f"{_MOST_COORDINATES}"
-        )
+        raise ValueError(f"{' and '.join(names)} must have as many numbers as a state")
     if kind == "grid":
         points = stored["shape"]
         if points.shape != (dimension,) or points.dtype.kind not in "iu" or (points < 1).any():
@@ -314,9 +307,7 @@ def check_features(stored: Arrays, actions: int, most_bytes: int) -> None:
     # Products along each coordinate, and one for each weight; a monomial lists its factors.
     needed = 8 * size * (actions + 4) + (size * (8 * degree + 200) if kind == "polynomial" else 0)
     if needed > most_bytes:
-        raise ValueError(
-            f"acting would take {needed} bytes, more than {most_bytes} (see most_bytes)"
-        )
+        raise ValueError(f"acting takes {needed} bytes, more than {most_bytes} (see most_bytes)")
 
 
 def _monomials(dimension: int, degree: int, most: int) -> int:
@@ -349,7 +340,5 @@ def check_numbers(name: str, array: NDArray[Any], axes: int) -> None:
     """Whether an array is of finite floats."""
     right = array.ndim == axes and array.dtype.kind == "f" and 0 not in array.shape
     if not right or not np.isfinite(array).all():
-        raise ValueError(
-            f"{name} must be finite floats with {axes} axes, got {array.dtype} of shape "
-            f"{array.shape}"
-        )
+        got = f"got {array.dtype} of shape {array.shape}"
+        raise ValueError(f"{name} must be finite floats with {axes} axes, {got}")

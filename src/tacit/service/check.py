@@ -26,7 +26,7 @@ _LEAST = 256 * 2**20
 """Bytes that should be free where the store is."""
 
 
-def checked(app: App, expect: str = "") -> list[tuple[str, bool, str]]:
+def checked(app: App) -> list[tuple[str, bool, str]]:
     """Findings of all checks: subject, whether it is well, and in words."""
     found: list[tuple[str, bool, str]] = []
     store: Store | None = None
@@ -50,13 +50,13 @@ def checked(app: App, expect: str = "") -> list[tuple[str, bool, str]]:
     look("TLS", lambda: _tls(app))
     if store is not None:
         kept: Store = store
-        for name, view in _of_store(app, kept, expect):
+        for name, view in _of_store(app, kept):
             look(name, view)
         kept.close()
     return found
 
 
-def _of_store(app: App, store: Store, expect: str) -> Iterator[tuple[str, Callable[[], str]]]:
+def _of_store(app: App, store: Store) -> Iterator[tuple[str, Callable[[], str]]]:
     if not store.postgres:
         yield "mode", lambda: _mode(app)
     yield "tokens", lambda: _tokens(store)
@@ -65,7 +65,7 @@ def _of_store(app: App, store: Store, expect: str) -> Iterator[tuple[str, Callab
     if run is None:
         return
     yield "arguments", lambda: _arguments(app, run)
-    yield "ledger", lambda: _ledger(store, expect)
+    yield "ledger", lambda: _ledger(store)
     yield "policies", lambda: _policies(store, run)
     yield "episodes", lambda: _episodes(store, run)
     yield "problems", lambda: _problems(store, run)
@@ -114,20 +114,11 @@ def _arguments(app: App, run: Any) -> str:
     return f"those of the run {run.run!r} in the store"
 
 
-def _ledger(store: Store, expect: str) -> str:
-    wrong = ledger.verify(store, _head_of(expect) if expect else "")
+def _ledger(store: Store) -> str:
+    wrong = ledger.verify(store)
     _require(not wrong, "; ".join(wrong[:5]))
     with store.read() as db:
         return f"{ledger.head(db)[0]} entries and all accounts are well"
-
-
-def _head_of(expect: str) -> str:
-    """A hash, or that of a published policy."""
-    if not os.path.exists(expect):
-        return expect
-    from tacit import published
-
-    return str(published.about(expect)["ledger_head"])
 
 
 def _policies(store: Store, run: Any) -> str:

@@ -72,7 +72,6 @@ class Forecast:
     # whether the agent learns from one batch of users, whom a fixed behaviour serves. Then the
     # users needed are those of the smallest batch tried whose policy is good
     offline: bool = False
-    given: bool = False  # whether that many users were asked about
     chosen: str = ""  # why it is this agent, where none was named
     seconds: float = 0.0
 
@@ -149,8 +148,7 @@ def plan(
 ) -> Forecast:
     """Simulates what an agent will need.
 
-    An agent that was not named is chosen for every number of users that is tried, and without
-    privacy on its own.
+    An agent that was not named is chosen without privacy on its own.
 
     Args:
         world: The simulated users; a text is made anew in every process.
@@ -181,7 +179,7 @@ def plan(
     places: Any = (lambda seed: build_world(text)) if text else first
 
     def simulate(model: Privacy, declared: int) -> Forecast:
-        choice = agent.settled(first.spec, declared, model)
+        choice = agent.settled(first.spec, model)
         made = choice.build(first.spec, declared, model, seeds[0])
 
         def make(spec: Any, seed: int) -> Any:
@@ -199,12 +197,11 @@ def plan(
             else release_noise(asked, made.privacy, made.block_users),
             why=str(getattr(made, "why", "")),
             offline=choice.offline,
-            given=users is not None,
             chosen=choice.why,
         )
 
     def search(model: Privacy) -> Forecast:
-        offline = agent.settled(first.spec, users or most, model).offline
+        offline = agent.settled(first.spec, model).offline
         for declared in [users] if users is not None else _tries(most, offline):
             tried = simulate(model, declared)
             if tried.settled:

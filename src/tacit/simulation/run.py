@@ -246,7 +246,7 @@ def _made(text: str, world: World, seed: int, users: int | None, privacy: Privac
     choice = choose_agent(text)
     if choice.budget:
         raise InvalidArgument(f"{text!r} has a budget, and so has privacy={privacy!r}")
-    return choice.settled(world.spec, declared, privacy).build(world.spec, declared, privacy, seed)
+    return choice.settled(world.spec, privacy).build(world.spec, declared, privacy, seed)
 
 
 def require(name: str, value: object, what: str, *needed: str) -> None:

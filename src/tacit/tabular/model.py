@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_matrix
 
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.validation import Floats, check_bytes, check_size, fitting, numbers
+from tacit.privacy.validation import Floats, check_bytes, fitting, numbers, whole_number
 from tacit.tabular.policy import AnyPolicy, MixedPolicy, Policy
 from tacit.tabular.spec import (
     TOLERANCE,
@@ -46,7 +46,7 @@ class FiniteModel:
     actions: int = field(init=False)
 
     def __post_init__(self) -> None:
-        horizon = check_size("horizon", self.horizon)
+        horizon = whole_number("horizon", self.horizon)
         shape = np.shape(self.transitions)
         if len(shape) != 4 or shape[1] != shape[3] or shape[0] not in (1, horizon) or 0 in shape:
             raise InvalidArgument(
@@ -312,7 +312,8 @@ class SparseModel:
 
     def __post_init__(self) -> None:
         sizes = {
-            name: check_size(name, getattr(self, name)) for name in ("states", "actions", "horizon")
+            name: whole_number(name, getattr(self, name))
+            for name in ("states", "actions", "horizon")
         }
         S, A = sizes["states"], sizes["actions"]
         check_bytes("values of all steps (horizon)", (sizes["horizon"] + 1, S))

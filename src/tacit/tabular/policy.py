@@ -167,10 +167,10 @@ class Policy(FinitePolicy):
     @classmethod
     def uniform(cls, horizon: int, states: int, actions: int) -> Policy:
         """Every action with the same probability, everywhere."""
-        from tacit.privacy.validation import check_bytes, check_size
+        from tacit.privacy.validation import check_bytes, whole_number
 
         sizes = {"horizon": horizon, "states": states, "actions": actions}
-        shape = tuple(check_size(name, size) for name, size in sizes.items())
+        shape = tuple(whole_number(name, size) for name, size in sizes.items())
         check_bytes("a table of probabilities", shape)
         return cls(np.full(shape, 1.0 / actions), None)
 
