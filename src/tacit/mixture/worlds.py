@@ -120,12 +120,11 @@ def _check_coordinates(weights: Floats, center: Floats, directions: Floats, radi
         if away[h].max() > _TOLERANCE * (1.0 + np.abs(weights).max()):
             raise InvalidArgument(f"{wrong}, but the nearest differ by {away[h].max():.3g}")
         if length > radius * (1.0 + _TOLERANCE):
-            raise InvalidArgument(
-                f"{wrong} with |eta| <= radius = {radius:.6g}, but |eta| is {length:.6g}"
-            )
+            said = f"{wrong} with |eta| <= radius = {radius:.6g}, but |eta| is {length:.6g}"
+            raise InvalidArgument(said)
 
 
-def _solved(basis: Floats, rows: Floats) -> tuple[Floats, Floats]:
+def _solved(basis: Floats, rows: Floats) -> tuple[Any, Any]:
     """The nearest combinations of a basis to some rows, and how far these are."""
     found = np.linalg.lstsq(basis, rows.T, rcond=None)[0].T
     return found, np.abs(found @ basis.T - rows)
