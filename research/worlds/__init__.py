@@ -15,7 +15,7 @@ from research.worlds.glucose import glucose
 from research.worlds.gusts import gusts
 from research.worlds.lq import random_system, thermostat
 from research.worlds.mixture import currents, keyboard
-from research.worlds.tabular import icu_sepsis, incentives, skill_teaching, sparse_mdp
+from research.worlds.tabular import icu_sepsis, sparse_mdp
 from tacit.registry import build_world
 
 __all__ = [
@@ -26,13 +26,11 @@ __all__ = [
     "glucose",
     "gusts",
     "icu_sepsis",
-    "incentives",
     "keyboard",
     "mountain_car",
     "pendulum",
     "plane",
     "random_system",
-    "skill_teaching",
     "sparse_mdp",
     "thermostat",
     "trap",

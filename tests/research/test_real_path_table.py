@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from research import real_path_table
-from research.planted.of_real_path import REAL_PATH
+from research.planted.real_path import REAL_PATH
 
 
 def test_bugs_have_names_of_their_own_and_say_what_they_gain() -> None:

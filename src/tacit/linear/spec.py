@@ -9,7 +9,7 @@ from functools import cached_property
 from tacit.linear.statistics import check_features
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.validation import Floats
-from tacit.tabular.feature_spec import FeatureSpec, fingerprint
+from tacit.tabular.spec import FeatureSpec, fingerprint
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -28,7 +28,7 @@ ROUNDING = 1e-9
 
 def check_features(values: ArrayLike) -> Floats:
     """A read-only copy of features, (S, A, d)."""
-    from tacit.tabular.feature_spec import finite
+    from tacit.tabular.spec import finite
 
     array = numbers("features", values)
     if array.ndim != 3 or 0 in array.shape:

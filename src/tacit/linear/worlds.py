@@ -15,8 +15,8 @@ from tacit.linear.spec import LinearSpec
 from tacit.linear.statistics import check_features
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.validation import Floats, check_bytes, flag, numbers, whole_number
-from tacit.tabular.feature_spec import finite
 from tacit.tabular.model import FiniteModel
+from tacit.tabular.spec import finite
 from tacit.tabular.world import (
     BERNOULLI,
     ROUNDING,

@@ -13,8 +13,8 @@ from tacit.core.algorithm import Floats, Plan, Progress
 from tacit.mixture.estimate import MixtureModel
 from tacit.mixture.linopt_vi import LinOptVI, MixtureOptions
 from tacit.numerics.regression import BlockSums
-from tacit.tabular.mirror import MirrorOptions, Optimistic, drawn, improved
 from tacit.tabular.policy import Policy
+from tacit.tabular.ucbpo import MirrorOptions, Optimistic, drawn, improved
 
 
 @dataclass(frozen=True, kw_only=True)

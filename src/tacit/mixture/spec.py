@@ -22,8 +22,8 @@ from tacit.privacy.validation import (
     read_only,
     whole_number,
 )
-from tacit.tabular.feature_spec import FeatureSpec, check_mean_rewards, fingerprint
-from tacit.tabular.spec import FiniteSpec, settle
+from tacit.tabular.policy import settle
+from tacit.tabular.spec import FeatureSpec, FiniteSpec, check_mean_rewards, fingerprint
 
 if TYPE_CHECKING:
     from tacit.mixture.linopt_sampled import StateTargets

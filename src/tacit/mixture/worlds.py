@@ -14,8 +14,8 @@ from tacit.numerics.regression import helmert
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Floats
 from tacit.privacy.validation import check_bytes, checked_number, flag, numbers, whole_number
-from tacit.tabular.feature_spec import check_mean_rewards
 from tacit.tabular.model import FiniteModel
+from tacit.tabular.spec import check_mean_rewards
 from tacit.tabular.world import BERNOULLI, FiniteWorld, bernoulli, start_distribution, weighed
 
 _TOLERANCE = 1e-8

@@ -19,14 +19,8 @@ from scipy.sparse import csr_matrix
 
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.validation import Floats, check_bytes, fitting, numbers, whole_number
-from tacit.tabular.policy import AnyPolicy, MixedPolicy, Policy
-from tacit.tabular.spec import (
-    TOLERANCE,
-    FiniteSpec,
-    check_distributions,
-    check_reward_values,
-    settle,
-)
+from tacit.tabular.policy import AnyPolicy, MixedPolicy, Policy, settle
+from tacit.tabular.spec import TOLERANCE, FiniteSpec, check_distributions, check_reward_values
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -311,10 +305,8 @@ class SparseModel:
     largest_return: float | None = None  # see FiniteSpec
 
     def __post_init__(self) -> None:
-        sizes = {
-            name: whole_number(name, getattr(self, name))
-            for name in ("states", "actions", "horizon")
-        }
+        names = ("states", "actions", "horizon")
+        sizes = {name: whole_number(name, getattr(self, name)) for name in names}
         S, A = sizes["states"], sizes["actions"]
         check_bytes("values of all steps (horizon)", (sizes["horizon"] + 1, S))
         check_bytes("cells", (S, A))

@@ -18,12 +18,42 @@ from numpy.typing import ArrayLike, NDArray
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Floats, Ints
 from tacit.privacy.validation import fitting, whole_number
-from tacit.tabular.spec import check_labels, row_of, settle
 
 if TYPE_CHECKING:
     from tacit.privacy.reading import Labels
     from tacit.privacy.statistic import Block, Bools
     from tacit.tabular.spec import FiniteSpec
+
+
+def settle(made: Any, **values: Any) -> None:
+    """Sets fields of a frozen dataclass that is being made; arrays become read-only."""
+    for name, value in values.items():
+        if isinstance(value, np.ndarray):
+            value.setflags(write=False)
+        object.__setattr__(made, name, value)
+
+
+def row_of(step: Any, horizon: int, rows: int) -> Any:
+    """The row of a step, where the first of ``rows`` stands for all steps before the others."""
+    return np.maximum(step - (horizon - rows), 0)
+
+
+def by_row(of_steps: NDArray[Any], rows: int) -> NDArray[Any]:
+    """Sums over the steps (first axis) that each row stands for; see :func:`row_of`."""
+    if len(of_steps) <= rows:
+        return of_steps
+    head = len(of_steps) - rows + 1
+    return np.concatenate([of_steps[:head].sum(axis=0, keepdims=True), of_steps[head:]])
+
+
+def check_labels(made: Any, states: int, actions: int) -> None:
+    """Checks the labels of a spec or a policy, where it has any: different texts, as many."""
+    for name, size in (("state_labels", states), ("action_labels", actions)):
+        labels = getattr(made, name)
+        if labels is not None:
+            from tacit.privacy.reading import checked_labels
+
+            settle(made, **{name: checked_labels(name, labels, size)})
 
 
 class FinitePolicy:

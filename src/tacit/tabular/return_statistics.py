@@ -29,7 +29,7 @@ from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.reading import read_rewards, read_steps
 from tacit.privacy.statistic import Block, Floats, Layout, LoopSums, Part, Statistic
 from tacit.privacy.validation import positive, whole_number
-from tacit.tabular.spec import settle
+from tacit.tabular.policy import settle
 
 Ints = NDArray[np.int64]
 
