@@ -21,8 +21,7 @@ from research.wang_public_code import STATED, public_code
 from tacit.continuous import line
 from tacit.papers.result import PaperResult
 from tacit.privacy.validation import Floats
-from tacit.simulation.permuted import PermutedWorld
-from tacit.simulation.run import noise_seed
+from tacit.simulation.run import PermutedWorld, noise_seed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

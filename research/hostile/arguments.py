@@ -467,9 +467,6 @@ def _other_calls() -> dict[str, Call]:
         "Schedule.parse": Call(Schedule.parse, constant(text="geometric", users=100), free=()),
         "Episodes.from_frame": Call(Episodes.from_frame, lambda: copy.deepcopy(log)),
         "run": Call(tacit.run, run, free=()),
-        "run_seeds": Call(
-            tacit.run_seeds, constant(make_agent=agent, make_world=world, **seeds), free=()
-        ),
         "plan": Call(plan, constant(**planned)),
         # Any function may be a reward.
         "BoxWorld": Call(BoxWorld, constant(**box), free=("name", "reward")),

@@ -10,7 +10,7 @@ import numpy as np
 from tacit.continuous.features import Polynomial
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.spec import SmoothSpec
-from tacit.continuous.world import VectorWorld, roll_out
+from tacit.continuous.worlds import VectorWorld, roll_out
 from tacit.data.episodes import VectorEpisodes
 from tacit.privacy.statistic import Bools, Floats, Ints
 from tacit.privacy.validation import whole_number

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from tacit.continuous.action_box import ActionBox
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.spec import SmoothSpec
-from tacit.continuous.world import VectorWorld, roll_out
+from tacit.continuous.stochastic_policy import ActionBox
+from tacit.continuous.worlds import VectorWorld, roll_out
 from tacit.data.episodes import VectorEpisodes
 from tacit.privacy.statistic import Bools, Floats, Ints
 from tacit.privacy.validation import flag, whole_number

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
-from tacit.continuous.action_box import ActionBox
 from tacit.continuous.features import Polynomial
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.spec import BoxSpec
-from tacit.continuous.world import VectorWorld, roll_out
+from tacit.continuous.stochastic_policy import ActionBox
+from tacit.continuous.worlds import VectorWorld, roll_out
 from tacit.data.episodes import VectorEpisodes
 from tacit.privacy.errors import InvalidArgument, MissingExtra
 from tacit.privacy.statistic import Bools, Floats, Ints

@@ -10,7 +10,7 @@ import numpy as np
 
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.spec import SimulatedSpec
-from tacit.continuous.world import VectorWorld, roll_out
+from tacit.continuous.worlds import VectorWorld, roll_out
 from tacit.data.episodes import VectorEpisodes
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Bools, Floats, Ints
