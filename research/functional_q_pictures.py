@@ -114,8 +114,8 @@ def paint(path: Path, measured: tuple[Shown, Shown]) -> None:
         "Published value functions",
         f"FittedFunctionalQ at {budget_words(PAPER.budget)} for whole episodes, one run each. "
         "Anybody may look at these functions anywhere, as often as they like.",
-        footnote="Dotted: the true world after as many sweeps. Values are from the mean over states "
-        "of the best action's: a constant means nothing.",
+        footnote="Dotted: the true world after as many sweeps. Values are from the mean over "
+        "states of the best action's: a constant means nothing.",
     ) as panels:
         labels = [_draw(axes, shown) for axes, shown in zip(panels, measured, strict=True)]
         panels[0].set(ylabel="value, in rewards")
