@@ -1,9 +1,9 @@
 """Agents with a privacy bug, each of which somebody could write in good faith.
 
 Every bug says what it does and what an attacker would gain by it; they are in
-:mod:`research.planted`, by kind: of noise, of accounts and clips, and leaks. This is where
-they are planted. The audit (:func:`tacit.audit_agent`) must fail each of them, and pass the same
-agent without it: ``python -m research.mutation_table`` prints which check found what.
+:mod:`research.planted`. This is where they are planted. The audit (:func:`tacit.audit_agent`) must
+fail each of them, and pass the same agent without it: ``python -m research.mutation_table`` prints
+which check found what.
 
 Some are the papers' own: noise that is drawn once, widths from raw data, a sensitivity that forgets
 the horizon. They are here so that nobody has to believe in the audit. Never use one.
@@ -17,67 +17,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy.exc import DatabaseError
 
-from research.planted.base import plant
-from research.planted.of_accounts import (
-    BudgetOfOneBit,
-    ClipRemoved,
-    CountsWrap,
-    FeaturesUncut,
-    IdsDropped,
-    IdsSorted,
-    LedgerChargedNothing,
-    OneCancelsAll,
-    OneStepSensitivity,
-    TwiceTheBudget,
-    TwoLeaves,
-    WarmUpReused,
-    ZeroOutNoise,
-    ZeroOutSensitivity,
-)
-from research.planted.of_gradients import (
-    GradientsUnclipped,
-    PreTrainedOnUsers,
-    RawMomentum,
-)
-from research.planted.of_leaks import (
-    RawAttribute,
-    RawClip,
-    RawEnergy,
-    RawLog,
-    RawMask,
-    RawProgress,
-    RawProperty,
-    RawRepr,
-    RawStop,
-    RawSwitch,
-    RawTau,
-    RawWeights,
-    RawWidth,
-    ValueInException,
-)
-from research.planted.of_noise import (
-    AntitheticNoise,
-    CoarseNoise,
-    CutNoise,
-    FirstPartWithoutNoise,
-    HalfTheNoise,
-    HalfTheNoiseOfReports,
-    LastPartWithoutNoise,
-    NoiseDrawnOnce,
-    NoiseOfPublicSeed,
-    NoiseOfSharedGenerator,
-    NoiseOfTheClock,
-    NoiseRedrawn,
-    NoiseReplayed,
-    OneDrawForAll,
-    OneEntryWithoutNoise,
-    RealNoiseUnscaled,
-    UniformNoise,
-)
+from research.planted import agents as of
+from research.planted import leaks
+from research.planted.agents import plant
+from research.worlds import build
 from tacit.core.agent import Agent
 from tacit.core.algorithm import Query
 from tacit.core.constructors import make_agent
@@ -85,9 +32,6 @@ from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import JointDP, LocalDP
 from tacit.privacy.standard import ClippedSum
 from tacit.store.schema import entries
-
-if TYPE_CHECKING:
-    from tacit.core.world import World
 
 USERS = 160
 """Whom audited agents serve."""
@@ -103,13 +47,13 @@ class Host:
     Attributes:
         family: of algorithms.
         agent: its algorithm, as a text ``"module:name"``.
-        world: makes the world it is audited on.
+        place: the world it is audited on.
         options: of the agent.
     """
 
     family: str
     agent: str
-    world: Callable[[], World]
+    place: str
     options: tuple[tuple[str, Any], ...]
 
     @property
@@ -121,6 +65,10 @@ class Host:
         found: type[Any] = getattr(importlib.import_module(module), name)
         return found
 
+    def world(self) -> Any:
+        """The world it is audited on."""
+        return build(self.place)
+
     def make(self, bug: type[Any] | None = None) -> Callable[..., Any]:
         """What makes the agent, with or without a bug."""
         if bug is None:
@@ -128,40 +76,17 @@ class Host:
         return partial(plant(bug, self.algorithm), **dict(self.options))
 
 
-def _riverswim() -> World:
-    from tacit.tabular import riverswim
-
-    return riverswim(3, 4)
-
-
-def _simplex() -> World:
-    from tacit.linear import simplex
-
-    return simplex(dimension=3, states=8, actions=3, horizon=4)
+_RIVER = "riverswim:states=3,horizon=4"
+_SIMPLEX = "simplex:dimension=3,states=8,actions=3,horizon=4"
+_MODELS = "mixture_of_models:dimension=3,states=4,actions=4,horizon=4,seed=700"
+_SYSTEM = "random_system:n=2,d=1,horizon=5,seed=500"
+_LINE = "line:horizon=8"
 
 
-def _models() -> World:
-    from tacit.mixture import mixture_of_models
-
-    return mixture_of_models(3, 4, 4, 4, seed=700)
-
-
-def _system() -> World:
-    from research.worlds import random_system
-
-    return random_system(n=2, d=1, horizon=5, seed=500)
-
-
-def _line() -> World:
-    from tacit.continuous.worlds import line
-
-    return line(horizon=8)
-
-
-def _host(family: str, agent: str, world: Callable[[], World], **options: Any) -> Host:
+def _host(family: str, agent: str, place: str, **options: Any) -> Host:
     usual = {"privacy": JointDP(1.0, 1e-6), "schedule": _FEW}
     given = {name: value for name, value in (usual | options).items() if value is not None}
-    return Host(family, agent, world, tuple(given.items()))
+    return Host(family, agent, place, tuple(given.items()))
 
 
 _UCBVI = "tacit.tabular.ucbvi:UCBVI"
@@ -171,33 +96,33 @@ _LINOPT = "tacit.mixture.linopt_vi:LinOptVI"
 
 RUNNING, BITS = "ConcurrentPSRL, running sums", "UCBVI, randomised response"
 HOSTS: dict[str, Host] = {
-    "UCBVI": _host("tabular", _UCBVI, _riverswim),
-    RUNNING: _host("tabular", _PSRL, _riverswim, running=0),
-    "UCBVI, local": _host("tabular", _UCBVI, _riverswim, privacy=LocalDP(4.0, 1e-6)),
+    "UCBVI": _host("tabular", _UCBVI, _RIVER),
+    RUNNING: _host("tabular", _PSRL, _RIVER, running=0),
+    "UCBVI, local": _host("tabular", _UCBVI, _RIVER, privacy=LocalDP(4.0, 1e-6)),
     BITS: _host(
         "tabular",
         _UCBVI,
-        _riverswim,
+        _RIVER,
         privacy=LocalDP(4.0, 0.0, mechanism="randomised response"),
         stationary=False,
     ),
-    "LSVI-UCB": _host("linear", _LSVI, _simplex, statistic="features", scale=0.1),
+    "LSVI-UCB": _host("linear", _LSVI, _SIMPLEX, statistic="features", scale=0.1),
     "LSVI-UCB++": _host(
         "linear",
         "tacit.linear.lsvi_ucb_plus_plus:LSVIUCBPlusPlus",
-        _simplex,
+        _SIMPLEX,
         statistic="features",
         scale=0.1,
     ),
-    "LinOpt-VI": _host("mixture", _LINOPT, _models, statistic="model"),
-    "LinOpt-VI, counts": _host("mixture", _LINOPT, _models, statistic="counts"),
+    "LinOpt-VI": _host("mixture", _LINOPT, _MODELS, statistic="model"),
+    "LinOpt-VI, counts": _host("mixture", _LINOPT, _MODELS, statistic="counts"),
     "certainty equivalence": _host(
-        "lq", "tacit.lq.certainty_equivalence:CertaintyEquivalence", _system
+        "lq", "tacit.lq.certainty_equivalence:CertaintyEquivalence", _SYSTEM
     ),
     "functional noise": _host(
-        "continuous", "tacit.continuous.fitted_functional_q:FittedFunctionalQ", _line, serve="all"
+        "continuous", "tacit.continuous.fitted_functional_q:FittedFunctionalQ", _LINE, serve="all"
     ),
-    "policy gradients": _host("continuous", "tacit.continuous.actor_critic:ActorCritic", _line),
+    "policy gradients": _host("continuous", "tacit.continuous.actor_critic:ActorCritic", _LINE),
 }
 
 
@@ -233,107 +158,86 @@ class Planted:
         return " ".join((self.bug.__doc__ or "").split("Gain: ")[1].split())
 
 
+_NOISE, _REAL, _TAILS = ("noise", "transcript noise"), ("noise",), ("transcript noise",)
+_BOUND, _FLOW, _BUDGET = ("attack", "sensitivity"), ("data flow",), ("budget",)
+
+
+def _in(bug: type[Any], caught: tuple[str, ...], *hosts: str, runs: int = _RUNS) -> list[Planted]:
+    return [Planted(bug, host, caught, runs) for host in hosts]
+
+
 BUGS: tuple[Planted, ...] = (
-    Planted(HalfTheNoise, "UCBVI", ("noise", "transcript noise")),
-    Planted(HalfTheNoise, RUNNING, ("noise", "transcript noise")),
-    Planted(HalfTheNoise, "LSVI-UCB", ("noise", "transcript noise")),
-    Planted(HalfTheNoise, "LinOpt-VI", ("noise", "transcript noise")),
-    Planted(HalfTheNoiseOfReports, "UCBVI, local", ("noise",)),
-    Planted(NoiseDrawnOnce, "UCBVI", ("noise", "transcript noise")),
-    Planted(NoiseDrawnOnce, "LSVI-UCB", ("noise", "transcript noise")),
-    Planted(NoiseDrawnOnce, "LinOpt-VI", ("noise", "transcript noise")),
-    Planted(AntitheticNoise, "UCBVI", ("noise", "transcript noise")),
-    Planted(AntitheticNoise, "certainty equivalence", ("noise", "transcript noise")),
-    Planted(NoiseRedrawn, RUNNING, ("noise", "accounts")),
-    Planted(LastPartWithoutNoise, "UCBVI", ("noise", "transcript noise")),
-    Planted(FirstPartWithoutNoise, "LSVI-UCB", ("noise", "transcript noise")),
-    Planted(LastPartWithoutNoise, "LinOpt-VI", ("noise", "transcript noise")),
-    Planted(OneDrawForAll, "LinOpt-VI", ("noise", "transcript noise")),
-    Planted(OneEntryWithoutNoise, "LSVI-UCB", ("noise", "transcript noise")),
-    Planted(NoiseOfPublicSeed, "UCBVI", ("noise",)),
-    Planted(NoiseOfPublicSeed, "LinOpt-VI", ("noise",)),
-    Planted(NoiseReplayed, "UCBVI", ("store",)),
-    Planted(NoiseReplayed, "LSVI-UCB", ("store",)),
-    Planted(ZeroOutNoise, "LSVI-UCB", ("noise", "transcript noise")),
-    Planted(ZeroOutNoise, "LinOpt-VI", ("noise", "transcript noise")),
-    Planted(ZeroOutSensitivity, "UCBVI", ("attack", "sensitivity")),
-    Planted(OneStepSensitivity, "UCBVI", ("attack", "sensitivity")),
-    Planted(
-        BudgetOfOneBit,
-        BITS,
-        ("attack", "sensitivity"),
+    *_in(
+        of.half_the_noise,
+        _NOISE,
+        "UCBVI",
+        RUNNING,
+        "LSVI-UCB",
+        "LinOpt-VI",
+        "certainty equivalence",
+        "functional noise",
     ),
-    Planted(ClipRemoved, "UCBVI", ("attack", "sensitivity")),
-    Planted(FeaturesUncut, "LSVI-UCB", ("attack", "sensitivity")),
-    Planted(FeaturesUncut, "LinOpt-VI", ("attack", "sensitivity")),
-    Planted(CountsWrap, "UCBVI", ("sensitivity",)),
-    Planted(OneCancelsAll, "UCBVI", ("attack", "sensitivity")),
-    Planted(TwoLeaves, "LSVI-UCB", ("data flow",)),
-    Planted(WarmUpReused, "UCBVI", ("budget",)),
-    Planted(WarmUpReused, "LinOpt-VI", ("budget",)),
-    Planted(TwiceTheBudget, "UCBVI", ("budget", "accounts")),
-    Planted(RawWidth, "UCBVI", ("data flow",)),
-    Planted(RawWeights, "LSVI-UCB++", ("data flow",)),
-    Planted(RawClip, "LSVI-UCB", ("data flow",)),
-    Planted(RawEnergy, "LinOpt-VI", ("data flow",)),
-    Planted(RawSwitch, "LSVI-UCB", ("data flow",)),
-    Planted(RawStop, "UCBVI", ("data flow",)),
-    Planted(RawMask, "UCBVI", ("data flow",)),
-    Planted(RawAttribute, "LinOpt-VI", ("data flow",)),
-    Planted(RawLog, "LSVI-UCB", ("data flow",)),
-    Planted(ValueInException, "UCBVI", ("hostile users",)),
-    Planted(HalfTheNoise, "certainty equivalence", ("noise", "transcript noise")),
-    Planted(NoiseDrawnOnce, "certainty equivalence", ("noise", "transcript noise")),
-    Planted(FirstPartWithoutNoise, "certainty equivalence", ("noise", "transcript noise")),
-    Planted(ZeroOutNoise, "certainty equivalence", ("noise", "transcript noise")),
-    Planted(FeaturesUncut, "certainty equivalence", ("attack", "sensitivity")),
-    Planted(RawTau, "certainty equivalence", ("data flow",)),
-    Planted(RawAttribute, "certainty equivalence", ("data flow",)),
-    Planted(TwoLeaves, "certainty equivalence", ("data flow",)),
-    Planted(HalfTheNoise, "functional noise", ("noise", "transcript noise")),
-    Planted(NoiseDrawnOnce, "functional noise", ("noise", "transcript noise")),
-    Planted(OneDrawForAll, "functional noise", ("noise", "transcript noise")),
-    Planted(FirstPartWithoutNoise, "functional noise", ("noise", "transcript noise")),
-    Planted(TwoLeaves, "functional noise", ("data flow",)),
-    Planted(RawLog, "functional noise", ("data flow",)),
-    Planted(UniformNoise, "UCBVI", ("noise", "transcript noise")),
-    Planted(CutNoise, "LSVI-UCB", ("transcript noise",)),
-    Planted(CutNoise, "UCBVI", ("transcript noise",), runs=90),
-    Planted(CoarseNoise, "UCBVI", ("noise", "transcript noise")),
-    Planted(RealNoiseUnscaled, "UCBVI", ("noise",)),
-    Planted(NoiseOfSharedGenerator, "UCBVI", ("noise",)),
-    Planted(NoiseOfTheClock, "UCBVI", ("noise",)),
-    Planted(IdsDropped, "UCBVI", ("budget",)),
-    Planted(IdsSorted, "UCBVI", ("budget",)),
-    Planted(LedgerChargedNothing, "UCBVI", ("budget",)),
-    Planted(RawRepr, "UCBVI", ("data flow",)),
-    Planted(RawProperty, "UCBVI", ("data flow",)),
-    Planted(RawProgress, "UCBVI", ("data flow",)),
-    Planted(UniformNoise, "LSVI-UCB", ("noise", "transcript noise")),
-    Planted(UniformNoise, "certainty equivalence", ("transcript noise",)),
-    Planted(CutNoise, "LinOpt-VI", ("transcript noise",), runs=120),
-    Planted(CoarseNoise, "LinOpt-VI", ("noise", "transcript noise")),
-    Planted(CoarseNoise, "functional noise", ("noise", "transcript noise")),
-    Planted(RealNoiseUnscaled, "LinOpt-VI", ("noise",)),
-    Planted(RealNoiseUnscaled, "functional noise", ("noise",)),
-    Planted(NoiseOfSharedGenerator, "LSVI-UCB", ("noise",)),
-    Planted(NoiseOfSharedGenerator, "certainty equivalence", ("noise",)),
-    Planted(NoiseOfTheClock, "LinOpt-VI", ("noise",)),
-    Planted(NoiseOfTheClock, "LSVI-UCB", ("noise",)),
-    Planted(IdsDropped, "LSVI-UCB", ("budget",)),
-    Planted(IdsDropped, "UCBVI, local", ("budget",)),
-    Planted(IdsDropped, "functional noise", ("budget",)),
-    Planted(IdsSorted, "LinOpt-VI", ("budget",)),
-    Planted(IdsSorted, "certainty equivalence", ("budget",)),
-    Planted(LedgerChargedNothing, RUNNING, ("budget",)),
-    Planted(LedgerChargedNothing, "LSVI-UCB", ("budget",)),
-    Planted(RawRepr, "LinOpt-VI", ("data flow",)),
-    Planted(RawRepr, "functional noise", ("data flow",)),
-    Planted(RawProgress, "LSVI-UCB", ("data flow",)),
-    Planted(GradientsUnclipped, "policy gradients", ("sensitivity",)),
-    Planted(NoiseDrawnOnce, "policy gradients", ("noise", "transcript noise")),
-    Planted(RawMomentum, "policy gradients", ("data flow",)),
-    Planted(PreTrainedOnUsers, "policy gradients", ("data flow",)),
+    *_in(of.half_the_noise_of_reports, _REAL, "UCBVI, local"),
+    *_in(
+        of.noise_drawn_once,
+        _NOISE,
+        "UCBVI",
+        "LSVI-UCB",
+        "LinOpt-VI",
+        "certainty equivalence",
+        "functional noise",
+        "policy gradients",
+    ),
+    *_in(of.antithetic_noise, _NOISE, "UCBVI", "certainty equivalence"),
+    *_in(of.noise_redrawn, ("noise", "accounts"), RUNNING),
+    *_in(of.last_part_without_noise, _NOISE, "UCBVI", "LinOpt-VI"),
+    *_in(
+        of.first_part_without_noise, _NOISE, "LSVI-UCB", "certainty equivalence", "functional noise"
+    ),
+    *_in(of.one_draw_for_all, _NOISE, "LinOpt-VI", "functional noise"),
+    *_in(of.one_entry_without_noise, _NOISE, "LSVI-UCB"),
+    *_in(of.noise_of_public_seed, _REAL, "UCBVI", "LinOpt-VI"),
+    *_in(of.noise_replayed, ("store",), "UCBVI", "LSVI-UCB"),
+    *_in(of.zero_out_noise, _NOISE, "LSVI-UCB", "LinOpt-VI", "certainty equivalence"),
+    *_in(of.zero_out_sensitivity, _BOUND, "UCBVI"),
+    *_in(of.one_step_sensitivity, _BOUND, "UCBVI"),
+    *_in(of.BudgetOfOneBit, _BOUND, BITS),
+    *_in(of.clip_removed, _BOUND, "UCBVI"),
+    *_in(of.FeaturesUncut, _BOUND, "LSVI-UCB", "LinOpt-VI", "certainty equivalence"),
+    *_in(of.counts_wrap, ("sensitivity",), "UCBVI"),
+    *_in(of.one_cancels_all, _BOUND, "UCBVI"),
+    *_in(of.TwoLeaves, _FLOW, "LSVI-UCB", "certainty equivalence", "functional noise"),
+    *_in(of.WarmUpReused, _BUDGET, "UCBVI", "LinOpt-VI"),
+    *_in(of.twice_the_budget, ("budget", "accounts"), "UCBVI"),
+    *_in(leaks.RawWidth, _FLOW, "UCBVI"),
+    *_in(leaks.RawWeights, _FLOW, "LSVI-UCB++"),
+    *_in(leaks.RawClip, _FLOW, "LSVI-UCB"),
+    *_in(leaks.RawEnergy, _FLOW, "LinOpt-VI"),
+    *_in(leaks.RawSwitch, _FLOW, "LSVI-UCB"),
+    *_in(leaks.RawStop, _FLOW, "UCBVI"),
+    *_in(leaks.RawMask, _FLOW, "UCBVI"),
+    *_in(leaks.RawAttribute, _FLOW, "LinOpt-VI", "certainty equivalence"),
+    *_in(leaks.RawLog, _FLOW, "LSVI-UCB", "functional noise"),
+    *_in(leaks.ValueInException, ("hostile users",), "UCBVI"),
+    *_in(leaks.RawTau, _FLOW, "certainty equivalence"),
+    *_in(of.uniform_noise, _NOISE, "UCBVI", "LSVI-UCB"),
+    *_in(of.cut_noise, _TAILS, "LSVI-UCB"),
+    *_in(of.cut_noise, _TAILS, "UCBVI", runs=90),
+    *_in(of.coarse_noise, _NOISE, "UCBVI", "LinOpt-VI", "functional noise"),
+    *_in(of.real_noise_unscaled, _REAL, "UCBVI", "LinOpt-VI", "functional noise"),
+    *_in(of.noise_of_shared_generator, _REAL, "UCBVI", "LSVI-UCB", "certainty equivalence"),
+    *_in(of.noise_of_the_clock, _REAL, "UCBVI", "LinOpt-VI", "LSVI-UCB"),
+    *_in(of.IdsDropped, _BUDGET, "UCBVI", "LSVI-UCB", "UCBVI, local", "functional noise"),
+    *_in(of.IdsSorted, _BUDGET, "UCBVI", "LinOpt-VI", "certainty equivalence"),
+    *_in(of.ledger_charged_nothing, _BUDGET, "UCBVI", RUNNING, "LSVI-UCB"),
+    *_in(leaks.RawRepr, _FLOW, "UCBVI", "LinOpt-VI", "functional noise"),
+    *_in(leaks.RawProperty, _FLOW, "UCBVI"),
+    *_in(leaks.RawProgress, _FLOW, "UCBVI", "LSVI-UCB"),
+    *_in(of.uniform_noise, _TAILS, "certainty equivalence"),
+    *_in(of.cut_noise, _TAILS, "LinOpt-VI", runs=120),
+    *_in(of.gradients_unclipped, ("sensitivity",), "policy gradients"),
+    *_in(leaks.RawMomentum, _FLOW, "policy gradients"),
+    *_in(leaks.PreTrainedOnUsers, _FLOW, "policy gradients"),
 )
 """All that are audited."""
 

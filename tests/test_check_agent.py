@@ -18,9 +18,16 @@ import numpy as np
 import pytest
 from sqlalchemy.exc import DatabaseError
 
-from research.planted.base import Admitting, Curated, Drawing, Leaking, Tampered, plant
-from research.planted.of_accounts import IdsDropped
-from research.planted.of_noise import HalfTheNoise
+from research.planted.agents import (
+    Admitting,
+    Curated,
+    Drawing,
+    IdsDropped,
+    Leaking,
+    Tampered,
+    half_the_noise,
+    plant,
+)
 from tacit import UCBPO, UCBVI, ConcurrentPSRL, JointDP, LocalDP, NonPrivate
 from tacit.privacy.errors import CheckFailed, InvalidArgument
 from tacit.privacy.statistic import Block
@@ -228,7 +235,7 @@ class KeepsEpisodes(Tampered):
 
 
 MUTANTS: list[tuple[type[Any], dict[str, Any], str]] = [
-    (HalfTheNoise, {"privacy": JointDP(1.0, 0.0)}, r"^noise: .*entries are not the sum"),
+    (half_the_noise, {"privacy": JointDP(1.0, 0.0)}, r"^noise: .*entries are not the sum"),
     (HalfTheScale, {}, r"^noise: release 0 of visit counts needs one draw of \d+ numbers"),
     (IdsDropped, {"privacy": LocalDP(4.0, 1e-6)}, r"^budget: .*receipts say that 0 do not"),
     (CountsTheLatest, {}, r"^budget: .*other episodes are counted than the first"),

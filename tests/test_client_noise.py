@@ -20,8 +20,7 @@ from tacit.privacy.deviates import Deviates, Scale, curve
 from tacit.privacy.local import noise_scale
 from tacit.privacy.noise import grid_step, grid_total
 from tacit.privacy.standard import ClippedSum
-from tacit.tabular.question import question
-from tacit.tabular.visits import VisitCounts
+from tacit.tabular.visits import VisitCounts, question
 
 JS = Path(__file__).parents[1] / "clients" / "js"
 

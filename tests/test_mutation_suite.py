@@ -22,8 +22,9 @@ import pytest
 import tacit
 from research import mutation_table, planted_bugs
 from research.mutation_table import FoundBug
-from research.planted import of_leaks, of_noise
-from research.planted.base import Curated, Drawing, Leaking
+from research.planted import agents as of_noise
+from research.planted import leaks as of_leaks
+from research.planted.agents import Curated, Drawing, Leaking
 from research.planted_bugs import BITS, BUGS, HOSTS, IMPOSSIBLE, RUNNING, Impossible, Planted, audit
 from tacit.core.agent import Agent
 from tacit.data.episodes import Episodes, VectorEpisodes
@@ -207,22 +208,22 @@ def test_right_noise_is_right(host: str, real: bool) -> None:
 
 def test_redrawn_nodes_are_what_was_drawn_but_cost_more() -> None:
     """From the counter's own code its noise is as it says: the accounts find it, exactly."""
-    assert noise_of(RUNNING, bug=of_noise.NoiseRedrawn) == []
-    found = audit(Planted(of_noise.NoiseRedrawn, RUNNING, ()), behaviour=False, runs=20)
+    assert noise_of(RUNNING, bug=of_noise.noise_redrawn) == []
+    found = audit(Planted(of_noise.noise_redrawn, RUNNING, ()), behaviour=False, runs=20)
     assert "accounts" in found.failed
 
 
 @pytest.mark.parametrize(
     ("bug", "host", "words"),
     [
-        (of_noise.OneEntryWithoutNoise, "LSVI-UCB", "1 of "),
-        (of_noise.FirstPartWithoutNoise, "LSVI-UCB", "entries are not the sum"),
-        (of_noise.AntitheticNoise, "UCBVI", "needs one draw of"),
-        (of_noise.OneDrawForAll, "LinOpt-VI", "needs one draw of"),
-        (of_noise.UniformNoise, "UCBVI", "needs one draw of"),
-        (of_noise.CoarseNoise, "UCBVI", "entries are not the sum"),
-        (of_noise.HalfTheNoise, "UCBVI", "entries are not the sum"),
-        (of_noise.HalfTheNoiseOfReports, "UCBVI, local", "entries are not the sum"),
+        (of_noise.one_entry_without_noise, "LSVI-UCB", "1 of "),
+        (of_noise.first_part_without_noise, "LSVI-UCB", "entries are not the sum"),
+        (of_noise.antithetic_noise, "UCBVI", "needs one draw of"),
+        (of_noise.one_draw_for_all, "LinOpt-VI", "needs one draw of"),
+        (of_noise.uniform_noise, "UCBVI", "needs one draw of"),
+        (of_noise.coarse_noise, "UCBVI", "entries are not the sum"),
+        (of_noise.half_the_noise, "UCBVI", "entries are not the sum"),
+        (of_noise.half_the_noise_of_reports, "UCBVI, local", "entries are not the sum"),
     ],
 )
 def test_noise_that_was_not_drawn_is_found(bug: type[Any], host: str, words: str) -> None:

@@ -13,12 +13,12 @@ from tacit.linear import estimate, lsvi_ucb
 from tacit.lq.certainty_equivalence import LQConstants
 from tacit.mixture import estimate as mixture_estimate
 from tacit.mixture import statistics as mixture_statistics
-from tacit.tabular import count_estimate, mirror, policy_improvement, sum_algorithm, ucbvi
+from tacit.tabular import count_estimate, policy_improvement, sum_algorithm, ucbpo, ucbvi
 
 DOCS = Path(__file__).parents[1] / "docs"
 LQ = LQConstants()
 GROWTH = sum_algorithm.SumOptions().growth
-MIRROR = mirror.MirrorOptions()
+MIRROR = ucbpo.MirrorOptions()
 NUMBERS = {2: "two", 4: "four", 8: "eight"}
 IMPROVEMENT = policy_improvement.ImprovementConstants()
 
@@ -43,7 +43,7 @@ def grown(factor: float) -> str:
 
 QUOTED = {
     "algorithms/ucbpo.md": [
-        f"(probabilities below {mirror._FLOOR:g} are raised",
+        f"(probabilities below {ucbpo._FLOOR:g} are raised",
         f"`eta` is {MIRROR.eta:g} in the first step of a release and a tenth larger in each next",
         f"`error` = {MIRROR.error:g} times the release's statistical width",
         f"after `steps` = {MIRROR.steps} of them",
@@ -51,7 +51,7 @@ QUOTED = {
     "algorithms/linopt_po.md": [
         f"`error` = {MIRROR.error:g} times the statistical width",
         f"or after `steps` = {MIRROR.steps}",
-        f"raised to {mirror._FLOOR:g} at each release",
+        f"raised to {ucbpo._FLOOR:g} at each release",
     ],
     "algorithms/ucbvi.md": [
         f"bonus = {ucbvi.SAMPLING:g} sqrt(2 ln(cells / 0.05))",

@@ -11,11 +11,10 @@ from typing import Any
 from research.worlds.boxes import plane, trap
 from research.worlds.cartpole import cartpole
 from research.worlds.classic import acrobot, mountain_car, pendulum
-from research.worlds.glucose import glucose
 from research.worlds.gusts import gusts
 from research.worlds.lq import random_system, thermostat
 from research.worlds.mixture import currents, keyboard
-from research.worlds.tabular import icu_sepsis, incentives, skill_teaching, sparse_mdp
+from research.worlds.tabular import icu_sepsis, sparse_mdp
 from tacit.registry import build_world
 
 __all__ = [
@@ -23,16 +22,13 @@ __all__ = [
     "build",
     "cartpole",
     "currents",
-    "glucose",
     "gusts",
     "icu_sepsis",
-    "incentives",
     "keyboard",
     "mountain_car",
     "pendulum",
     "plane",
     "random_system",
-    "skill_teaching",
     "sparse_mdp",
     "thermostat",
     "trap",

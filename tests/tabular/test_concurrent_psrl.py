@@ -12,9 +12,10 @@ import pytest
 import tacit
 from tacit import ConcurrentPSRL, InvalidArgument, JointDP, LocalDP, NonPrivate, check_agent
 from tacit.simulation.run import noise_seed
-from tacit.tabular import TabularWorld, concurrent_psrl, exploration, grid, riverswim
-from tacit.tabular.exploration import ExplorationPlanner, GreedyPolicy
+from tacit.tabular import TabularWorld, concurrent_psrl, grid, riverswim
+from tacit.tabular.concurrent_psrl import ExplorationPlanner, GreedyPolicy
 from tacit.tabular.first_visits import FirstVisits
+from tacit.tabular.policy import occupancy
 from tacit.tabular.posterior import LENT, SpikeSlabPosterior, VisitEstimate
 
 SMALL, RNG = riverswim(3, 4), np.random.default_rng
@@ -39,8 +40,8 @@ def learnt(privacy: Any, users: int = 3000, world: Any = SMALL, **options: Any) 
 )
 def test_it_conforms(privacy: Any, stationary: bool, running: int, monkeypatch: Any) -> None:
     monkeypatch.setattr(concurrent_psrl, "EXPLORERS", 4)
-    monkeypatch.setattr(exploration, "PATHS", 50)
-    monkeypatch.setattr(exploration, "WORLDS", 2)
+    monkeypatch.setattr(concurrent_psrl, "PATHS", 50)
+    monkeypatch.setattr(concurrent_psrl, "WORLDS", 2)
 
     def make(spec: Any, users: int, **options: Any) -> Any:
         given = {"schedule": "fixed:size=40", "stationary": stationary, "running": running}
@@ -65,7 +66,7 @@ def test_first_everybody_explores_and_later_few() -> None:
     memory = agent.plan.memory
     late = 20.0 * memory.changed_at / agent.served
     assert late < 1.0
-    assert 1.0 - 0.03 * late / exploration.LEAST_COST - 1e-9 <= agent.policy.weights[0] < 1.0
+    assert 1.0 - 0.03 * late / concurrent_psrl.LEAST_COST - 1e-9 <= agent.policy.weights[0] < 1.0
     given = (memory, agent.progress, True, memory.greedy_value, 0.0)
     assert agent.algorithm._exploration_budget(*given)[0] == pytest.approx(0.03 * late)
     assert world.value(agent.greedy_policy) > 0.95 * world.optimal_value
@@ -249,7 +250,7 @@ def test_explorers_are_asked_what_others_cannot_tell(monkeypatch: Any) -> None:
     way = np.eye(11)[np.minimum(np.arange(11) + 1, 10)]
     posterior = posterior_of(np.stack([way, way], axis=1), visits=200.0, noise=5.0)
     posterior.visits[:, :, 1] = 0.0
-    monkeypatch.setattr(exploration, "VISITS_PER_USER", (4,))
+    monkeypatch.setattr(concurrent_psrl, "VISITS_PER_USER", (4,))
     planner = ExplorationPlanner(posterior, np.eye(11)[0], 10, RNG(0))
     policies = np.zeros((2, 10, 11), dtype=np.int64)
     policies[1, :, 9] = 1
@@ -270,14 +271,14 @@ def test_who_serves_is_replaced_with_care(monkeypatch: Any) -> None:
     posterior = posterior_of(rows, visits=60.0)
     known = paying(posterior, [0.5, 0.52])
     start, rng = np.array([1.0, 0.0]), RNG(0)
-    monkeypatch.setattr(exploration, "CERTAIN", 0.9)
-    monkeypatch.setattr(exploration, "WORLDS", 200)
+    monkeypatch.setattr(concurrent_psrl, "CERTAIN", 0.9)
+    monkeypatch.setattr(concurrent_psrl, "WORLDS", 200)
     planner = ExplorationPlanner(known, start, 4, rng)
     before = np.zeros((4, 2), dtype=np.int64)
     assert planner.greedy(None).actions[0, 0] == 1
     kept = planner.greedy(before)
     assert np.array_equal(kept.actions, before)
-    assert kept.value == pytest.approx(planner.known_value(before))
+    assert kept.value == pytest.approx(planner.value(*planner._known, before))
     assert kept.values.shape == (2, 200)
     assert (kept.values[0] >= kept.values[1] - 1e-9).all()
     # What the best of these worlds would do instead is what matters.
@@ -358,9 +359,9 @@ def test_covering_policies_share_the_work() -> None:
     posterior = posterior_of(model.transitions[0], visits=400.0, noise=5.0)
     posterior.known = np.full(posterior.known.shape, 0.5)
     planner = ExplorationPlanner(posterior, model.start, 6, RNG(0))
-    policies = planner.covering(16, 100.0, 1.0, None)
-    came = sum(planner.occupancy(posterior.transitions, p) for p in policies)
-    one = planner.occupancy(posterior.transitions, policies[0])
+    policies = planner.covering(16, 100.0, None)
+    came = sum(occupancy(posterior.transitions, model.start, p) for p in policies)
+    one = occupancy(posterior.transitions, model.start, policies[0])
     assert (came > 0.05).sum() > 1.5 * (one > 0.05).sum()
 
 
@@ -375,9 +376,9 @@ def test_what_may_improve_the_greedy_policy_is_covered_first() -> None:
     worth[0, 2] = 1.0
     stays = np.zeros((2, 3), dtype=np.int64)
     serving = GreedyPolicy(stays, 1.0, np.ones((2, 4)), worth, 1.0)
-    focused = [actions[0, 0] for actions in planner.covering(4, 1e-6, 1.0, serving)]
+    focused = [actions[0, 0] for actions in planner.covering(4, 1e-6, serving)]
     assert focused == [1, 1, 1, 1]
-    anywhere = [actions[0, 0] for actions in planner.covering(40, 1e-6, 1.0, None)]
+    anywhere = [actions[0, 0] for actions in planner.covering(40, 1e-6, None)]
     assert 5 < sum(anywhere) < 35
 
 
@@ -388,7 +389,7 @@ def test_a_way_that_is_taken_not_to_exist_is_tried_again() -> None:
     posterior.known[:, 2] = 0.0
     posterior.entries[0, 1, :, 2], posterior.slab[0, 1, :, 2] = [0.0, 80.0], [0.0, 0.5]
     planner = ExplorationPlanner(posterior, np.eye(3)[0], 3, RNG(0))
-    tried = planner.covering(400, 1e-9, 1.0, None)
+    tried = planner.covering(400, 1e-9, None)
     went = [actions[0, 0] == 1 and actions[1, 1] == 1 for actions in tried]
     # By chance one in four; half of the worlds have the way, and who knows it goes there.
     sampled = np.arange(400) % 4 == 3

@@ -14,9 +14,9 @@ from tacit import UCBPO, JointDP, NonPrivate
 from tacit.privacy.errors import InvalidArgument
 from tacit.simulation.run import noise_seed, run
 from tacit.tabular import TabularWorld, riverswim
-from tacit.tabular.mirror import Optimistic, drawn
 from tacit.tabular.mirror_loops import mirror_steps
 from tacit.tabular.policy import Policy
+from tacit.tabular.ucbpo import Optimistic, drawn
 
 JOINT = JointDP(5.0, 1e-6)
 

@@ -6,10 +6,10 @@ import math
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from tacit.data.sizes import Floats
 from tacit.linear.statistics import check_features
 from tacit.privacy.errors import InvalidArgument
-from tacit.tabular.feature_spec import FeatureSpec, fingerprint
+from tacit.privacy.validation import Floats
+from tacit.tabular.spec import FeatureSpec, fingerprint
 
 
 @dataclass(frozen=True, eq=False, repr=False)

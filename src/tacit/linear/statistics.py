@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit.data.reading import read_steps
-from tacit.data.sizes import check_bytes, check_size, numbers
 from tacit.numerics.regression import always_one
 from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.reading import read_steps
 from tacit.privacy.sensitivity import SHORTEST, BoundedSteps
 from tacit.privacy.statistic import Block, Floats, Layout, LoopSums, Part
+from tacit.privacy.validation import check_bytes, numbers, whole_number
 
 # The largest table of all phi phi' that is made.
 _OUTER = 1 << 22
@@ -28,7 +28,7 @@ ROUNDING = 1e-9
 
 def check_features(values: ArrayLike) -> Floats:
     """A read-only copy of features, (S, A, d)."""
-    from tacit.tabular.feature_spec import finite
+    from tacit.tabular.spec import finite
 
     array = numbers("features", values)
     if array.ndim != 3 or 0 in array.shape:
@@ -125,7 +125,7 @@ class FeatureSums(LoopSums, BoundedSteps):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "features", unit_features(self.features))
-        object.__setattr__(self, "horizon", check_size("horizon", self.horizon))
+        object.__setattr__(self, "horizon", whole_number("horizon", self.horizon))
         object.__setattr__(self, "pooled", bool(self.pooled))
         for name, least in (("gram", 1e-12), ("reward", 0.0)):
             value = float(getattr(self, name))

@@ -1,6 +1,6 @@
 """LinOptPO: optimistic policy optimisation for linear mixtures (Private-LinOpt-PO of Zhou, 2022).
 
-The paper's Algorithm 2 evaluates a policy optimistically and improves it by one mirror step.
+Algorithm 2 evaluates a policy optimistically and improves it by one mirror step.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from tacit.core.algorithm import Floats, Plan, Progress
 from tacit.mixture.estimate import MixtureModel
 from tacit.mixture.linopt_vi import LinOptVI, MixtureOptions
 from tacit.numerics.regression import BlockSums
-from tacit.tabular.mirror import MirrorOptions, Optimistic, drawn, improved
 from tacit.tabular.policy import Policy
+from tacit.tabular.ucbpo import MirrorOptions, Optimistic, drawn, improved
 
 
 @dataclass(frozen=True, kw_only=True)

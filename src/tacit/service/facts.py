@@ -74,7 +74,7 @@ def asked_of_devices(statistic: Any, privacy: Any) -> dict[str, Any]:
     """The statistic that devices report, and the noise that they add, as JSON values."""
     from tacit.privacy.local import noise_scale
     from tacit.privacy.noise import grid_step
-    from tacit.tabular.question import question
+    from tacit.tabular.visits import question
 
     held = {field.name: getattr(statistic, field.name) for field in fields(statistic) if field.init}
     found: dict[str, Any] = {

@@ -10,7 +10,7 @@ import numpy as np
 from tacit.core.algorithm import Algorithm, Floats, S
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Ints
-from tacit.privacy.validation import instance_of, positive
+from tacit.privacy.validation import positive
 
 if TYPE_CHECKING:
     from tacit.core.problem import Problem
@@ -61,11 +61,11 @@ class CountingAlgorithm(FiniteAlgorithm[S]):
     spec: FiniteSpec
 
     def __init__(self, problem: Problem, options: Any) -> None:
-        from tacit.data.sizes import check_bytes
-        from tacit.tabular.spec import FiniteSpec
+        from tacit.privacy.validation import check_bytes
 
         spec: FiniteSpec = problem.spec
-        instance_of("spec", spec, FiniteSpec)
+        if not hasattr(spec, "last_state"):
+            raise InvalidArgument(f"spec must be FiniteSpec, got {spec!r}")
         self.stationary = spec.stationary if options.stationary is None else options.stationary
         self.shape = (spec.rows(self.stationary), spec.states, spec.actions)
         check_bytes("counts of a tabular agent", (*self.shape, spec.states))
@@ -79,11 +79,7 @@ class CountingAlgorithm(FiniteAlgorithm[S]):
 
 @dataclass(frozen=True, kw_only=True)
 class OptimismOptions:
-    """How optimistic an algorithm is.
-
-    Attributes:
-        scale: multiplies the bonus.
-    """
+    """Options of optimistic algorithms: ``scale`` multiplies the bonus."""
 
     scale: float = 1.0
 

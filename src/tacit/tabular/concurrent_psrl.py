@@ -1,13 +1,15 @@
 """ConcurrentPSRL: posterior sampling by many policies in parallel, beside a greedy one.
 
-A reader who knows PSRL needs this file, :mod:`~tacit.tabular.posterior` (the posterior of noisy,
-sparse counts) and :mod:`~tacit.tabular.exploration` (the policies that explore).
+Most users follow the greedy policy, the best one for what is known. The others explore in parallel,
+each by one of many policies: half of them cover what is unknown, each planned for what those before
+it leave uncovered; half are optimal in worlds drawn from the :mod:`~tacit.tabular.posterior`.
+Constants were chosen as those of the posterior were.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -15,21 +17,20 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from tacit.core.algorithm import BlockInfo, BlockSizes, Floats, Plan, Progress
+from tacit.core.algorithm import BlockInfo, BlockSizes, Plan, Progress
 from tacit.privacy.counters.dense import MOST_OPTIMAL, NormalisedSquareRoot, Optimal
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.noise import release_noise
+from tacit.privacy.statistic import Bools, Floats, Ints
 from tacit.privacy.validation import flag, whole_number
 from tacit.tabular.algorithm import CountingAlgorithm
-from tacit.tabular.exploration import ExplorationPlanner, VisitQuery, advantage, normalised
 from tacit.tabular.first_visits import FirstVisits
-from tacit.tabular.policy import MixedPolicy, uniform_policy
+from tacit.tabular.policy import MixedPolicy, occupancy, uniform_policy
 from tacit.tabular.posterior import PAID_WEIGHT, REWARD_WEIGHT, SpikeSlabPosterior, VisitEstimate
 
 if TYPE_CHECKING:
     from tacit.core.problem import Problem
     from tacit.privacy.curator import Release
-    from tacit.privacy.statistic import Ints
 
 EXPLORERS = 32  # policies that explore in parallel
 COVERING = 0.8  # fraction of them, at least, that cover what is unknown
@@ -43,6 +44,13 @@ _ONE_BY_ONE, _STEPS_ONE_BY_ONE = 1 << 17, 1 << 22
 # Releases, and numbers in them, of which all are kept to tell running sums apart.
 _LONGEST_HISTORY, _LARGEST_HISTORY = 1 << 10, 1 << 25
 _RUNNING = 1.8  # noise of a running sum against that of a single release, before the first one
+WORLDS = 32  # sampled ones, in which the greedy policy is compared
+CERTAIN = 0.7  # the serving policy is replaced by one better in this fraction of sampled worlds
+PATHS = 2000  # rollouts in the known model, for expected visits
+LEAST_COST = 0.2  # fraction of the value range that an explorer loses, at least
+VISITS_PER_USER = (2, 4, 8)  # how many cells may count of a user
+THRESHOLDS = (4.0, 8.0, 16.0, 32.0, np.inf)  # cells with more visits, in noise, are not asked for
+_DETECT = 6.0  # visits, in noise, that a cell needs to become known
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +70,15 @@ class ConcurrentOptions:
         if self.stationary is not None:
             flag("stationary", self.stationary)
         whole_number("running", self.running, least=0)
+
+
+@dataclass(frozen=True, eq=False)
+class VisitQuery:
+    """First visits that a block is asked for: up to ``most`` of a user, to ``wanted`` cells."""
+
+    most: int
+    wanted: Bools  # (2, L, S, A), of those who follow the greedy policy and of those who explore
+    expected: Floats  # (L, S, A), how many of them a user is expected to have
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,8 +201,6 @@ class ConcurrentPSRL(CountingAlgorithm[ConcurrentState]):
     ) -> Plan:
         """The greedy policy with its explorers, and the greedy policy alone.
 
-        Uniform actions are in its place until releases show that it has an advantage.
-
         Args:
             state: the posterior.
             last: the plan before; ``None`` at the start.
@@ -205,9 +220,8 @@ class ConcurrentPSRL(CountingAlgorithm[ConcurrentState]):
         # Explorers: covering policies, and optimal ones of sampled worlds by their advantage.
         users, promised = self._next_block(at), max(advantage(greedy.values).mean(), 1e-9)
         covering = max(COVERING, 1.0 - advantage(values).mean() / promised)
-        followers = users * max(budget * covering, 0.02) / half
-        noise = self.noise_of(state, at, 4)
-        covers = planner.covering(half, followers, noise, greedy if serving else None)
+        followers = users * max(budget * covering, 0.02) / half / self.noise_of(state, at, 4)
+        covers = planner.covering(half, followers, greedy if serving else None)
         explorers = [*covers, *sampled]
         weights = np.concatenate(
             [np.full(half, covering / half), (1.0 - covering) * normalised(values)]
@@ -240,11 +254,7 @@ class ConcurrentPSRL(CountingAlgorithm[ConcurrentState]):
         greedy_value: float,
         suboptimality: float,
     ) -> tuple[float, int]:
-        """Fraction of the value range to spend on exploration, and when greedy last changed.
-
-        Grows with the estimated suboptimality of the greedy policy, by this plan and the last;
-        decays once its value is stable.
-        """
+        """Fraction of the value range to spend on exploration, and when greedy last changed."""
         served = at.all_served
         if greedy_value <= 1e-6:
             return 1.0, served
@@ -329,11 +339,7 @@ class ConcurrentPSRL(CountingAlgorithm[ConcurrentState]):
 
     @cached_property
     def _running(self) -> bool:
-        """Whether releases are running sums: where there are many cells, each seen in many blocks.
-
-        Laplace noise has other counters, whose sums cannot be told apart again, and opened sums of
-        devices are blocks.
-        """
+        """Whether releases are running sums; those of Laplace noise cannot be told apart again."""
         many = math.prod(self.shape) > self.options.running
         return many and self.privacy.joint and self.privacy.norm == "l2"
 
@@ -366,3 +372,194 @@ def _suboptimality(values: Floats, random_value: float) -> float:
     """Mean advantage of the optimal policy as a fraction of the value range, over worlds."""
     value_range = np.maximum(values[0] - random_value, advantage(values))
     return float((advantage(values) / np.maximum(value_range, 1e-9)).mean())
+
+
+@dataclass(frozen=True, eq=False)
+class GreedyPolicy:
+    """The greedy policy, compared with others in sampled worlds."""
+
+    actions: Ints  # (H, S)
+    value: float  # where what is unknown pays nothing
+    values: Floats  # (2, worlds): of the optimal policy of each world, and its own there
+    worth: Floats  # (L, S, A), visits of these optimal policies, by what they gain; at most 1
+    shown: float  # fraction of the worlds in which it is better than uniform actions
+
+
+def advantage(values: Floats) -> Floats:
+    """How much better the optimal policy is than the one that serves, by rows of both values."""
+    return np.asarray(np.maximum(values[0] - values[1], 0.0))
+
+
+def normalised(values: Floats) -> Floats:
+    """Advantages as fractions of their sum; equal ones where there is none."""
+    better = advantage(values)
+    total = better.sum()
+    return better / total if total > 0 else np.full(len(better), 1.0 / len(better))
+
+
+class ExplorationPlanner:
+    """Plans explorers and queries, in the known model and in worlds drawn from the posterior."""
+
+    def __init__(
+        self, posterior: SpikeSlabPosterior, start: Floats, horizon: int, rng: np.random.Generator
+    ) -> None:
+        self.posterior, self.start, self.horizon, self.rng = posterior, start, horizon, rng
+        self._known = posterior.transitions, posterior.rewards
+
+    def best(self, P: Floats, r: Floats) -> tuple[Ints, float]:
+        """The optimal actions (H, S) of a world, ties broken at random, and their value."""
+        actions = np.zeros((self.horizon, r.shape[1]), dtype=np.int64)
+        return actions, self._planned(P, r, self.rng.random(r.shape[1:]), False, actions)
+
+    def value(self, P: Floats, r: Floats, actions: Ints) -> float:
+        """The value of a policy in a world."""
+        return self._planned(P, r, np.zeros(r.shape[1:]), True, np.array(actions))
+
+    def _planned(self, *given: Any) -> float:
+        from tacit.tabular.exploration_loops import best_actions
+
+        return float(self.start @ best_actions(*given))
+
+    def random_value(self, P: Floats, r: Floats) -> float:
+        """The value of uniform actions in a world."""
+        P, r = (x.mean(axis=2, keepdims=True) for x in (P, r))
+        return self.value(P, r, np.zeros((self.horizon, P.shape[1]), dtype=np.int64))
+
+    def greedy(self, before: Ints | None) -> GreedyPolicy:
+        """The best policy where what is unknown pays nothing; or ``before``, until it is better."""
+        found = self.best(*self._known)[0]
+        tried = [found] if before is None else [found, before]
+        values = np.zeros((2 + len(tried), WORLDS))
+        used = np.zeros((WORLDS, *self.posterior.known.shape))
+        for column, visits in zip(values.T, used, strict=True):
+            P, r = self.posterior.sample_whole(self.rng)
+            actions, column[0] = self.best(P, r)
+            column[1:-1] = [self.value(P, r, others) for others in tried]
+            column[-1] = self.random_value(P, r)
+            visits += np.minimum(occupancy(P, self.start, actions), 1.0)
+        chosen = 0
+        if before is not None and self.value(*self._known, before) > 1e-6:
+            better = np.sign(np.round(values[1] - values[2], 9))
+            chosen = int((1.0 + better.mean()) / 2.0 < CERTAIN)
+        both = values[[0, 1 + chosen]]
+        worth = np.tensordot(normalised(both), used, 1)
+        worth /= max(float(worth.max()), 1e-9)
+        shown = float((np.round(both[1] - values[-1], 9) > 0).mean())
+        return GreedyPolicy(
+            tried[chosen], self.value(*self._known, tried[chosen]), both, worth, shown
+        )
+
+    def sampled(self, greedy: Ints, count: int) -> tuple[list[Ints], Floats]:
+        """Optimal actions of sampled worlds, and their values beside greedy's, (2, count)."""
+        found, values = [], np.zeros((2, count))
+        for i in range(count):
+            P, r, _ = self.posterior.sample(self.rng)
+            actions, values[0, i] = self.best(P, r)
+            values[1, i] = self.value(P, r, greedy)
+            found.append(actions)
+        return found, values
+
+    def covering(self, count: int, users: float, serving: GreedyPolicy | None) -> list[Ints]:
+        """Policies that visit what is unknown, each what those before it leave uncovered.
+
+        Each has so many users, in standard deviations of a count. One in four is planned in a
+        sampled world: a way that is taken not to exist would never be tried again. Once the greedy
+        policy serves most users, cells that may improve it come first, by policies that earn.
+        """
+        P, unknown = self.posterior.transitions, 1.0 - self.posterior.known
+        covered, found, earning = np.zeros(unknown.shape), [], np.zeros(unknown.shape)
+        if serving is not None:
+            # Cells that matter in no sampled world count .3 beside others.
+            rough = 1.0 / (1.0 + (self.posterior.visits / 12.0) ** 2)
+            unknown = serving.worth * rough + 0.3 * unknown
+            scale = self.best(P, unknown)[1] / max(serving.value, 1e-9)
+            earning = 0.5 * scale * self.posterior.rewards
+        for i in range(count):
+            missing = unknown / (1.0 + (covered / _DETECT) ** 2)
+            there = self.posterior.sample(self.rng)[0] if i % 4 == 3 else P
+            actions, _ = self.best(there, missing + earning)
+            found.append(actions)
+            covered += users * np.minimum(occupancy(P, self.start, actions), 1.0)
+        return found
+
+    def cost(self, greedy: GreedyPolicy, explorers: list[Ints], weights: Floats) -> float:
+        """Loss of explorers beside the greedy policy, as a fraction of the value range."""
+        if greedy.value <= 1e-6:
+            return 1.0
+        explored = float(weights @ [self.value(*self._known, actions) for actions in explorers])
+        value_range = max(greedy.value - self.random_value(*self._known), 0.1 * greedy.value)
+        return min(1.0, max(LEAST_COST, (greedy.value - explored) / value_range))
+
+    def uniform(self, count: int) -> list[Ints]:
+        """Actions (H, S) drawn uniformly at every step: who follows them acts at random."""
+        _, S, A = self.posterior.visits.shape
+        drawn = self.rng.random((count, self.horizon, S, 1))
+        return list((drawn > np.cumsum(np.full((1, S, A), 1.0 / A), axis=-1)[..., :-1]).sum(-1))
+
+    def rollouts(self, policies: Ints, weights: Floats) -> Rollouts:
+        """Paths of users of a mixed policy in the known model; unknown rows lead anywhere."""
+        from tacit.tabular.exploration_loops import walk
+
+        explore, components = 1.0 - float(weights[0]), np.arange(len(weights))
+        moves, found = np.cumsum(self.posterior.whole_rows(), axis=-1), []
+        # Explorers are few, and what they see counts as much: half of the paths are theirs.
+        for share, whose in ((1.0 - explore, components[:1]), (explore, components[1:])):
+            count = 0 if share <= 0.0 else PATHS // (2 if share < 1.0 else 1)
+            drawn = components[:0]
+            if count:
+                drawn = self.rng.choice(whose, size=count, p=weights[whose] / weights[whose].sum())
+            path = np.zeros((count, self.horizon), dtype=np.int64)
+            walk(self.rng, np.cumsum(self.start), moves, policies, drawn, path)
+            found.append((share, path))
+        return Rollouts(tuple(found), self.posterior.visits.shape)
+
+    def query(self, paths: Rollouts, users: int, noise_of: Callable[[int], float]) -> VisitQuery:
+        """The most informative cells: those with the largest sum of log (1 + signal^2)."""
+        visits, best_score = self.posterior.visits, -1.0
+        sets = [visits <= threshold for threshold in THRESHOLDS]
+        sets = [wanted for wanted in sets if wanted.any()]
+        best = VisitQuery(0, sets[0], visits)  # the last threshold is infinite: there is a set
+        for most in sorted({min(most, self.horizon) for most in VISITS_PER_USER}):
+            parts = [paths.first_visits(wanted, most) for wanted in sets]
+            for i, j in np.ndindex(len(sets), len(sets)):
+                expected = parts[i][0] + parts[j][1]
+                signal = users * expected / noise_of(most)
+                score = float(np.log1p(signal**2 / (_DETECT**2 + visits**2)).sum())
+                if best_score < 0.0 or score > 1.02 * best_score:
+                    best_score = score
+                    best = VisitQuery(most, np.stack([sets[i], sets[j]]), expected)
+        return best
+
+
+@dataclass(frozen=True, eq=False)
+class Rollouts:
+    """Paths of users: of those who follow the greedy policy, and of those who explore."""
+
+    kinds: tuple[tuple[float, Ints], ...]  # fraction of the users, and cells (paths, H)
+    shape: tuple[int, ...]  # of cells, (L, S, A)
+
+    def first_visits(self, wanted: Bools, most: int) -> list[Floats]:
+        """First visits to wanted cells that count, per user: of both kinds of users."""
+        from tacit.tabular.exploration_loops import count_paths
+
+        found, flat = [], np.ascontiguousarray(wanted).reshape(-1)
+        for share, path in self.kinds:
+            visits = np.zeros(flat.size)
+            count_paths(path, flat, most, visits)
+            found.append(visits.reshape(self.shape) * (share / max(len(path), 1)))
+        return found
+
+    @property
+    def came(self) -> Floats:
+        """The fraction of users who come to each cell."""
+        everywhere = np.ones(self.shape, dtype=bool)
+        followed, explored = self.first_visits(everywhere, everywhere.size)
+        return followed + explored
+
+    @property
+    def visits(self) -> Floats:
+        """Expected visits of a user to each cell."""
+        found = np.zeros(np.prod(self.shape, dtype=np.int64))
+        for share, path in self.kinds:
+            found += np.bincount(path.ravel(), minlength=found.size) * (share / max(len(path), 1))
+        return found.reshape(self.shape)

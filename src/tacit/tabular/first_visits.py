@@ -12,8 +12,7 @@ import numpy as np
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, Bools, Floats, Ints, Layout, LoopSums, Part
-from tacit.tabular.policy import followed
-from tacit.tabular.spec import by_row, settle
+from tacit.tabular.policy import by_row, followed, settle
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,11 +84,6 @@ class FirstVisits(LoopSums):
         return int(self.policy.shape[1])
 
     @property
-    def states(self) -> int:
-        """How many states there are."""
-        return int(self.policy.shape[2])
-
-    @property
     def cells(self) -> tuple[int, ...]:
         """Steps that are told apart (1 or H), states and actions."""
         return self.wanted.shape[-3:]
@@ -100,12 +94,12 @@ class FirstVisits(LoopSums):
         cells = self.cells
         rewards = Part("rewards", cells, weight=self.weight)
         first_paid = Part("first_paid", cells, weight=self.paid_weight)
-        return Layout((Part("transitions", (*cells, self.states)), rewards, first_paid))
+        return Layout((Part("transitions", (*cells, self.cells[1])), rewards, first_paid))
 
     def monitored(self, release: Any) -> dict[str, tuple[Any, Any]]:
         """Rewards of the steps that count, and visits of each state, both times ``unit``."""
         noise = {name: float(np.max(std)) for name, std in release.std.items()}
-        S, cells = self.states, self.wanted[:, 0].size
+        S, cells = self.cells[1], self.wanted[:, 0].size
         visits = release["transitions"].sum(axis=(0, 2, 3))
         some = {} if self.whole and self.wanted.all() else {"partial": (1.0, 0.0)}
         return some | {
@@ -156,9 +150,9 @@ class FirstVisits(LoopSums):
         cells = self.cells
         if len(counts) == len(sums) == self.horizon:
             counts, sums = by_row(counts, cells[0]), by_row(sums, cells[0])
-        if counts.shape != (*cells, self.states) or sums.shape != cells:
+        if counts.shape != (*cells, self.cells[1]) or sums.shape != cells:
             raise InvalidArgument(
-                f"transitions must be {(*cells, self.states)} and rewards {cells}, got "
+                f"transitions must be {(*cells, self.cells[1])} and rewards {cells}, got "
                 f"{counts.shape} and {sums.shape}"
             )
         kept = self.unit * self.wanted
@@ -166,7 +160,7 @@ class FirstVisits(LoopSums):
         return self.layout.pack(values | {"first_paid": np.zeros(cells)})
 
     def _sums(self, block: Block, separate: bool) -> Floats:
-        from tacit.data.reading import read_codes, read_steps
+        from tacit.privacy.reading import read_codes, read_steps
         from tacit.tabular.exploration_loops import count_first_visits
 
         free = self.cells[0] > 1 or self.horizon == 1

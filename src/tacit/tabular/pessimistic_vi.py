@@ -12,7 +12,7 @@ import numpy as np
 from tacit.core.algorithm import Floats, Queries, Query
 from tacit.privacy.errors import InvalidArgument
 from tacit.tabular.offline import OfflineAlgorithm, OfflineOptions, PlannedPolicies
-from tacit.tabular.spec import row_of
+from tacit.tabular.policy import row_of
 from tacit.tabular.visits import VisitCounts
 
 if TYPE_CHECKING:

@@ -18,12 +18,42 @@ from numpy.typing import ArrayLike, NDArray
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Floats, Ints
 from tacit.privacy.validation import fitting, whole_number
-from tacit.tabular.spec import check_labels, row_of, settle
 
 if TYPE_CHECKING:
-    from tacit.data.reading import Labels
+    from tacit.privacy.reading import Labels
     from tacit.privacy.statistic import Block, Bools
     from tacit.tabular.spec import FiniteSpec
+
+
+def settle(made: Any, **values: Any) -> None:
+    """Sets fields of a frozen dataclass that is being made; arrays become read-only."""
+    for name, value in values.items():
+        if isinstance(value, np.ndarray):
+            value.setflags(write=False)
+        object.__setattr__(made, name, value)
+
+
+def row_of(step: Any, horizon: int, rows: int) -> Any:
+    """The row of a step, where the first of ``rows`` stands for all steps before the others."""
+    return np.maximum(step - (horizon - rows), 0)
+
+
+def by_row(of_steps: NDArray[Any], rows: int) -> NDArray[Any]:
+    """Sums over the steps (first axis) that each row stands for; see :func:`row_of`."""
+    if len(of_steps) <= rows:
+        return of_steps
+    head = len(of_steps) - rows + 1
+    return np.concatenate([of_steps[:head].sum(axis=0, keepdims=True), of_steps[head:]])
+
+
+def check_labels(made: Any, states: int, actions: int) -> None:
+    """Checks the labels of a spec or a policy, where it has any: different texts, as many."""
+    for name, size in (("state_labels", states), ("action_labels", actions)):
+        labels = getattr(made, name)
+        if labels is not None:
+            from tacit.privacy.reading import checked_labels
+
+            settle(made, **{name: checked_labels(name, labels, size)})
 
 
 class FinitePolicy:
@@ -167,10 +197,10 @@ class Policy(FinitePolicy):
     @classmethod
     def uniform(cls, horizon: int, states: int, actions: int) -> Policy:
         """Every action with the same probability, everywhere."""
-        from tacit.data.sizes import check_bytes, check_size
+        from tacit.privacy.validation import check_bytes, whole_number
 
         sizes = {"horizon": horizon, "states": states, "actions": actions}
-        shape = tuple(check_size(name, size) for name, size in sizes.items())
+        shape = tuple(whole_number(name, size) for name, size in sizes.items())
         check_bytes("a table of probabilities", shape)
         return cls(np.full(shape, 1.0 / actions), None)
 
@@ -325,7 +355,7 @@ def followed(block: Block, steps: tuple[Ints, Ints], statistic: Any) -> tuple[Bo
     not the policy's, (H, S), or that of the component, (M, H, S), which the user says that she
     drew. Nothing is counted of a user whose component is none, nor of an action -1.
     """
-    from tacit.data.reading import read_codes
+    from tacit.privacy.reading import read_codes
 
     (states, actions), tables = steps, statistic.policy.reshape(-1, *statistic.policy.shape[-2:])
     users, horizon = actions.shape

@@ -238,8 +238,6 @@ class SpikeSlabPosterior:
         unknown = (1.0 - self.known) / self.slab.shape[-1]
         return np.asarray(self.transitions + unknown[..., np.newaxis])
 
-    # Rewards.
-
     def _see_rewards(self) -> None:
         """Rewards of a cell are 0, or have a mean somewhere in (0, 1): with which chance, where."""
         visits = np.maximum(self.visits, 0.5)
@@ -263,11 +261,8 @@ class SpikeSlabPosterior:
         self.rewards = self.cautious * known
 
     def _first_rewards(self, most: Floats) -> tuple[Floats, Floats]:
-        """Means by where users were paid first, and the chance of each that it is real.
-
-        Who comes v times is paid with 1 - exp(-r v). What visits themselves say of rewards counts
-        for or against it.
-        """
+        """Means by where users were paid first, and the chance of each that it is real."""
+        # Who comes v times is paid with 1 - exp(-r v); what visits say counts for or against it.
         estimate = self.estimate
         score = estimate.first_paid / _root(estimate.first_variance)
         share = np.clip(estimate.first_paid / np.maximum(estimate.at_risk, 1e-12), 0.0, 1.0 - 1e-9)
@@ -278,10 +273,8 @@ class SpikeSlabPosterior:
         real = 1.0 / (1.0 + np.exp(np.clip(against, -50.0, 50.0)))
         return means, np.where(score > 0, real, 0.0)
 
-    # Worlds that may be true.
-
     def sample(self, rng: np.random.Generator) -> tuple[Floats, Floats, Floats]:
-        """One of them: transitions, rewards, and how far each row is unknown."""
+        """A world that may be true: transitions, rewards, and how far each row is unknown."""
         entries = self.entries
         kept = rng.random(entries.shape) < self.slab
         moves = np.maximum(entries + rng.standard_normal(entries.shape), 0.0) * kept
@@ -297,10 +290,9 @@ class SpikeSlabPosterior:
         return moves * _per_visit(known, visits), known * paid, unknown
 
     def sample_whole(self, rng: np.random.Generator) -> tuple[Floats, Floats]:
-        """One in which the unknown leads somewhere, and pays as cells do that are known.
+        """A world in which the unknown of a row leads to one state, and pays as known cells do.
 
-        What is unknown of a row leads to one state: where the state's other actions lead, to itself
-        or anywhere. It pays with the chance of any cell, and then something between 0 and 1.
+        It is where the state's other actions lead, the state itself, or any other.
         """
         P, r, unknown = self.sample(rng)
         states, mass = np.arange(P.shape[-1]), unknown[..., np.newaxis]

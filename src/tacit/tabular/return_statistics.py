@@ -23,13 +23,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv, ndtri
 
-from tacit.data.reading import read_rewards, read_steps
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.curator import Release
 from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.reading import read_rewards, read_steps
 from tacit.privacy.statistic import Block, Floats, Layout, LoopSums, Part, Statistic
 from tacit.privacy.validation import positive, whole_number
-from tacit.tabular.spec import settle
+from tacit.tabular.policy import settle
 
 Ints = NDArray[np.int64]
 

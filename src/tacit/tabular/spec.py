@@ -1,7 +1,8 @@
-"""Public facts of a finite world, and the checks of probabilities."""
+"""Public facts of finite worlds, also of those with known features, and their checks."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,10 +13,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Floats
-from tacit.privacy.validation import fitting, flag, positive, whole_number
+from tacit.privacy.validation import ArraySpec, flag, numbers, positive, read_only, whole_number
+from tacit.tabular.policy import check_labels, settle
 
 if TYPE_CHECKING:
-    from tacit.data.reading import Labels
+    from tacit.privacy.reading import Labels
 
 TOLERANCE = 1e-8
 """How far sums of probabilities may be from 1."""
@@ -106,37 +108,6 @@ class FiniteSpec:
         return most if self.largest_return is None else min(most, self.largest_return)
 
 
-def settle(made: Any, **values: Any) -> None:
-    """Sets fields of a frozen dataclass that is being made; arrays become read-only."""
-    for name, value in values.items():
-        if isinstance(value, np.ndarray):
-            value.setflags(write=False)
-        object.__setattr__(made, name, value)
-
-
-def row_of(step: Any, horizon: int, rows: int) -> Any:
-    """The row of a step, where the first of ``rows`` stands for all steps before the others."""
-    return np.maximum(step - (horizon - rows), 0)
-
-
-def by_row(of_steps: NDArray[Any], rows: int) -> NDArray[Any]:
-    """Sums over the steps (first axis) that each row stands for; see :func:`row_of`."""
-    if len(of_steps) <= rows:
-        return of_steps
-    head = len(of_steps) - rows + 1
-    return np.concatenate([of_steps[:head].sum(axis=0, keepdims=True), of_steps[head:]])
-
-
-def check_labels(made: Any, states: int, actions: int) -> None:
-    """Checks the labels of a spec or a policy, where it has any: different texts, as many."""
-    for name, size in (("state_labels", states), ("action_labels", actions)):
-        labels = getattr(made, name)
-        if labels is not None:
-            from tacit.data.reading import checked_labels
-
-            settle(made, **{name: checked_labels(name, labels, size)})
-
-
 def _admissible(values: Any, states: int, actions: int) -> tuple[tuple[int, ...], ...]:
     """The actions that each state allows, at least one, in order."""
     try:
@@ -159,7 +130,7 @@ def _admissible(values: Any, states: int, actions: int) -> tuple[tuple[int, ...]
 def check_reward_values(values: ArrayLike) -> Floats:
     """A copy of the values that a reward can have: different numbers in [0, 1]."""
     try:
-        array = np.array(fitting("reward_values", values), dtype=np.float64)
+        array = np.array(numbers("reward_values", values), dtype=np.float64)
     except (ValueError, TypeError, OverflowError):
         array = np.zeros(0)
     good = array.ndim == 1 and bool(((array >= 0) & (array <= 1)).all())
@@ -170,7 +141,7 @@ def check_reward_values(values: ArrayLike) -> Floats:
 
 def check_distributions(name: str, values: ArrayLike, shape: tuple[int, ...]) -> Floats:
     """A copy whose last axis holds probabilities, with the rounding of their sums removed."""
-    array = np.asarray(fitting(name, values))
+    array = numbers(name, values)
     if array.shape != shape or array.dtype.kind not in "iuf":
         raise InvalidArgument(
             f"{name} must be numbers of shape {shape}, got {array.dtype} of shape {array.shape}"
@@ -189,3 +160,80 @@ def check_distributions(name: str, values: ArrayLike, shape: tuple[int, ...]) ->
     # Samplers take rows for granted that lie one behind the other.
     result: Floats = np.divide(array, sums[..., np.newaxis], order="C")
     return result
+
+
+class FeatureSpec(ArraySpec, FiniteSpec):
+    """A finite spec whose transitions and rewards may depend on the step each on its own.
+
+    The fields themselves belong to the families; what they mean is the same in all of them.
+    """
+
+    stationary_transitions: bool
+    stationary_rewards: bool
+    known_rewards: Floats | None
+
+    def __post_init__(self) -> None:
+        for name in ("stationary_transitions", "stationary_rewards"):
+            settle(self, **{name: flag(name, getattr(self, name))})
+        settle(self, stationary=self.stationary_transitions and self.stationary_rewards)
+        super().__post_init__()
+
+    def _check_known_rewards(self) -> None:
+        if self.known_rewards is None:
+            return
+        sizes = (self.states, self.actions)
+        table = check_mean_rewards("known_rewards", self.known_rewards, self.horizon, sizes)
+        if not ((table >= 0) & (table <= 1)).all():
+            raise InvalidArgument("known_rewards must be in [0, 1]")
+        settle(self, known_rewards=table)
+
+    def _text(self, digest: str, **sizes: int) -> str:
+        """The short form: sizes, what is known, and a fingerprint of the rest."""
+        shown = {name: getattr(self, name) for name in ("states", "actions", "horizon")} | sizes
+        for name in ("stationary_transitions", "stationary_rewards"):
+            shown[name] = getattr(self, name)
+        given = ", ".join(f"{name}={value}" for name, value in shown.items())
+        rewards = "unknown" if self.known_rewards is None else "known"
+        return f"{type(self).__name__}({given}, rewards={rewards}, digest={digest!r})"
+
+
+def fingerprint(*values: Any) -> str:
+    """The same for values that are equal, and for no others."""
+    digest = hashlib.blake2b(digest_size=8)
+    for value in values:
+        array = np.zeros(0) if value is None else np.ascontiguousarray(value)
+        # Minus zero equals zero.
+        digest.update(repr(array.shape).encode() + (array + 0.0).tobytes())
+    return digest.hexdigest()
+
+
+def check_mean_rewards(
+    name: str, values: ArrayLike, horizon: int, sizes: tuple[int, int]
+) -> Floats:
+    """Read-only mean rewards, (1 or H, S, A); of any size.
+
+    Args:
+        name: of the argument, for errors.
+        values: the rewards.
+        horizon: H.
+        sizes: S and A.
+    """
+    table = numbers(name, values)
+    if table.ndim != 3 or len(table) not in (1, horizon) or table.shape[1:] != sizes:
+        raise InvalidArgument(
+            f"{name} must have shape (1 or {horizon}, {sizes[0]}, {sizes[1]}), got {table.shape}"
+        )
+    return read_only(table)
+
+
+def finite(name: str, array: NDArray[np.generic], *axes: str) -> Floats:
+    """Read-only finite numbers; where they are not, the first axes are named."""
+    good = np.isfinite(array)
+    if not good.all():
+        bad = np.argwhere(~good)[0].tolist()
+        where = ", ".join(f"{axis} {at}" for axis, at in zip(axes, bad, strict=False))
+        entry = ", ".join(map(str, bad[len(axes) :]))
+        raise InvalidArgument(
+            f"{name} at {where} must be finite, but entry {entry} is {array[tuple(bad)]}"
+        )
+    return read_only(array)

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.statistic import Block, Bools, Floats, Ints, Layout, LoopSums, Part
-from tacit.tabular.policy import followed
-from tacit.tabular.spec import by_row, row_of, settle
+from tacit.privacy.statistic import Block, Bools, Floats, Ints, Layout, LoopSums, Part, Statistic
+from tacit.tabular.policy import by_row, followed, row_of, settle
+
+if TYPE_CHECKING:
+    from tacit.privacy.models import LocalDP
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,7 +189,7 @@ class VisitCounts(LoopSums):
         }
 
     def _sums(self, block: Block, separate: bool) -> Floats:
-        from tacit.data.reading import read_steps
+        from tacit.privacy.reading import read_steps
         from tacit.tabular.count_loops import count_visits
 
         users, H = block.users, self.horizon
@@ -201,3 +204,38 @@ class VisitCounts(LoopSums):
         steps, cap = (states, taken, rewards, admitted), H if self.cap is None else self.cap
         count_visits(*steps, self.cells, cap, separate, *sums.values())
         return self.layout.pack(sums, users=rows)
+
+
+def question(statistic: Statistic, privacy: LocalDP) -> str:
+    """The query of ``agent.statistic`` to the devices of a local agent, as JSON, all of it public.
+
+    A device adds the noise itself: ``clients/js/report.js`` does it in a browser, and refuses a
+    question whose noise does not keep what its budget promises.
+
+    >>> from tacit import LocalDP
+    >>> asked = question(VisitCounts(2, 2, 3), LocalDP(1.0, 1e-6))
+    >>> json.loads(asked)["statistic"], json.loads(asked)["mechanism"]
+    ('visit counts', 'gaussian')
+    """
+    from tacit.privacy.local import noise_scale
+    from tacit.privacy.noise import grid_step
+
+    if type(statistic) is not VisitCounts or statistic.apart:
+        raise InvalidArgument(f"questions are about visit counts, not {statistic.name}: use UCBVI")
+    if not privacy.local or privacy.reports_bits:
+        raise InvalidArgument(f"questions have Gaussian or Laplace noise, not {privacy!r}")
+    step = grid_step(statistic, privacy.norm)
+    names = ("states", "actions", "horizon", "pooled", "cap", "weight", "version")
+    return json.dumps(
+        {"tacit": "question", "format": 1, "statistic": statistic.name}
+        | {name: getattr(statistic, name) for name in names}
+        | {
+            "policy": None if statistic.policy is None else statistic.policy.tolist(),
+            "mechanism": privacy.mechanism,
+            "epsilon": privacy.epsilon,
+            "delta": 0.0 if privacy.needs_l1 else privacy.delta,
+            "episodes_per_user": privacy.episodes_per_user,
+            "step": step,
+            "scale": noise_scale(statistic, privacy) / step,
+        }
+    )

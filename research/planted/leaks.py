@@ -1,8 +1,7 @@
 """Bugs by which raw data gets past the curator: into plans, names, files, logs and errors.
 
 Statistics are the only code that is shown raw data. Here they remember it, for a count that is
-shown somewhere, a test or a clip; see :class:`research.planted.base.Leaking` and
-:mod:`research.planted_bugs`. Never use one.
+shown somewhere, a test or a clip; see :class:`research.planted.agents.Leaking`. Never use one.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from unittest import mock
 
 import numpy as np
 
-from research.planted.base import Asking, Leaking
+from research.planted.agents import Asking, Leaking
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, Floats
 from tacit.tabular.visits import VisitCounts
@@ -204,13 +203,12 @@ class RawProgress(Leaking):
 
 
 class _Refuses:
-    def vectors(self, block: Block) -> Floats:
+    def vectors(self, block: Block) -> Any:
         rewards = np.asarray(block["rewards"])
         if rewards.size and np.nanmax(rewards, initial=0.0) > 1.0:
             user = int(np.nanargmax(np.nanmax(rewards, axis=1)))
             raise InvalidArgument(f"user {user} has a reward of {np.nanmax(rewards[user])}")
-        vectors: Floats = super().vectors(block)  # type: ignore[misc]
-        return vectors
+        return super().vectors(block)  # type: ignore[misc]
 
 
 class ValueInException(Asking):
@@ -242,3 +240,30 @@ class RawProperty(Leaking):
     def mean_reward(self) -> float:
         """Of the last block, without noise."""
         return self._mean_reward
+
+
+class RawMomentum(Leaking):
+    """The optimiser's momentum takes in the gradient from before the noise.
+
+    Gain: every later step goes along what users' raw gradients add up to.
+    """
+
+    def update(self, *known: Any) -> Any:
+        """As the algorithm does, and remembers."""
+        state = super().update(*known)  # type: ignore[misc]
+        gradient = state.gradient + self._mean_reward * np.sign(state.gradient)
+        return dataclasses.replace(state, gradient=gradient, theta=state.theta + 0.1 * gradient)
+
+
+class PreTrainedOnUsers(Leaking):
+    """The critic was fitted beforehand, as if to public data, but to the first users' rewards.
+
+    Gain: all advantages, and with them the policies, tell about users who were never asked.
+    """
+
+    def update(self, state: Any, plan: Any, release: Any, block: Any, rng: Any) -> Any:
+        """As the algorithm does; after the first block the critic is set right."""
+        after = super().update(state, plan, release, block, rng)  # type: ignore[misc]
+        if block.releases:
+            return after
+        return dataclasses.replace(after, values=after.values + self._mean_reward)
