@@ -14,10 +14,9 @@ from numpy.typing import ArrayLike
 
 from tacit.continuous.features import FeatureMap, set_corners, vector
 from tacit.continuous.stochastic_policy import ActionBox
-from tacit.data.sizes import check_bytes, check_seed, check_size
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Bools, Floats, Ints
-from tacit.privacy.validation import checked_number, flag, instance_of
+from tacit.privacy.validation import check_bytes, checked_number, flag, instance_of, whole_number
 
 if TYPE_CHECKING:
     from tacit.continuous.vector_targets import VectorTargets
@@ -49,7 +48,7 @@ class BoxSpec:
         set_corners(self, finite=False)
         object.__setattr__(self, "may_end", flag("may_end", self.may_end))
         for name in ("actions", "horizon"):
-            object.__setattr__(self, name, check_size(name, getattr(self, name)))
+            object.__setattr__(self, name, whole_number(name, getattr(self, name)))
         if self.action_box is not None:
             instance_of("action_box", self.action_box, ActionBox)
             if self.actions != self.action_box.size:
@@ -206,8 +205,8 @@ class SimulatedSpec(_FunctionSpec):
         if len(models) < 2 or not all(callable(model) for model in (*models, self.reward)):
             raise InvalidArgument("models must be two functions or more, and reward a function")
         object.__setattr__(self, "models", models)
-        object.__setattr__(self, "samples", check_size("samples", self.samples))
-        check_seed("sampling_seed", self.sampling_seed)
+        object.__setattr__(self, "samples", whole_number("samples", self.samples))
+        whole_number("sampling_seed", self.sampling_seed, least=0)
 
     def targets(self) -> VectorTargets:
         """Plans and queries of :class:`tacit.LinOptSampled`."""

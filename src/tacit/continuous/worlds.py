@@ -16,10 +16,9 @@ from tacit.continuous.spec import BoxSpec
 from tacit.continuous.stochastic_policy import SoftmaxPolicy
 from tacit.core.world import Form
 from tacit.data.episodes import VectorEpisodes
-from tacit.data.sizes import check_bytes, check_users
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, Bools, Floats, Ints, StreamedBlock
-from tacit.privacy.validation import one_of
+from tacit.privacy.validation import check_bytes, check_users, one_of
 
 Advance: TypeAlias = Callable[[int, Ints, Floats, Ints], tuple[Floats, Bools]]
 """One step of some users: (step, indices, states, actions) to next states and which ended."""
