@@ -9,14 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit.core.algorithm import Floats, Queries, Query
-from tacit.linear.estimate import LinearWidths, SumModel, Sums
-from tacit.linear.spec import LinearSpec
-from tacit.linear.statistics import FeatureSums
-from tacit.privacy.validation import instance_of
+from tacit.linear.estimate import SumModel, Sums
+from tacit.linear.statistics import FeatureSums, need_features
 from tacit.tabular.offline import OfflineAlgorithm, OfflineOptions, PlannedPolicies
 
 if TYPE_CHECKING:
     from tacit.core.problem import Problem
+    from tacit.linear.worlds import LinearSpec
 
 
 class FeaturePolicies(PlannedPolicies):
@@ -33,7 +32,7 @@ class FeaturePolicies(PlannedPolicies):
             self.algorithm.features,
             sums.pooled() if spec.stationary_transitions else sums,
             sums.pooled() if spec.stationary_rewards else sums,
-            LinearWidths(scale=self.caution, bias=min(1.0, 2.0 * self.caution)),
+            (self.caution, min(1.0, 2.0 * self.caution)),
         )
 
     def lower_values(self, step: int, after: Floats, left: float) -> Floats:
@@ -84,28 +83,18 @@ class PessimisticLSVI(OfflineAlgorithm):
     spec: LinearSpec
 
     def __init__(self, problem: Problem, options: OfflineOptions) -> None:
-        instance_of("spec", problem.spec, LinearSpec)
+        need_features(problem.spec)
         longest = float(np.linalg.norm(problem.spec.features, axis=2).max())
         self.features: Floats = problem.spec.features / max(longest, 1.0)
         super().__init__(problem, options)
 
-    def sums_asked(self) -> FeatureSums:
-        """Features, what followed them and what they paid, by step or of all steps together."""
-        unknown = self.spec.known_rewards is None
-        return FeatureSums(
-            self.features,
-            self.spec.horizon,
-            pooled=self.spec.stationary,
-            reward=1.0 if unknown else 0.0,
-        )
-
     def first_queries(self, behaviour: Floats) -> Queries[Sums]:
         """Sums of features, with the whole budget."""
-        statistic = self.sums_asked()
+        sizes, unknown = (self.features, self.spec.horizon), self.spec.known_rewards is None
+        statistic = FeatureSums(*sizes, pooled=self.spec.stationary, reward=float(unknown))
         release = yield Query(statistic)
         names = ("next", "gram", "rewards")
         noises = (float(np.max(release.std.get(name, 0.0))) for name in names)
-        rewards = np.zeros((statistic.rows, self.features.shape[2]))
-        if statistic.reward > 0.0:
-            rewards = release["rewards"]
+        nothing = np.zeros((statistic.rows, self.features.shape[2]))
+        rewards = release.parts.get("rewards", nothing)
         return Sums(release["gram"], release["next"], rewards, *noises)
