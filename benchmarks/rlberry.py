@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.simulation.permuted import PermutedWorld
+from tacit.simulation.run import PermutedWorld
 from tacit.tabular.world import TabularWorld
 
 HERE = Path(__file__).parent

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 from research.planted_bugs import BUGS, HOSTS, IMPOSSIBLE, Planted, audit
 from research.study import Parser, whole
-from tacit.simulation.workers import progress_bar
+from tacit.simulation.run import progress_bar
 
 
 @dataclass(frozen=True)

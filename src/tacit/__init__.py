@@ -30,7 +30,7 @@ _MODULES = {
     "registry": "world",
     "simulation.result": "Result",
     "simulation.run": "run",
-    "simulation.sweep": "run_seeds sweep",
+    "simulation.sweep": "sweep",
     "store.store": "Conflict Store StoreGone",
     "store.values": "record",
     "tabular.offline": "Recommendation learn_offline",

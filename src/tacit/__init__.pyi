@@ -5,7 +5,6 @@ from typing import Any, Literal
 
 from tacit import continuous, gym, linear, lq, mixture, papers, tabular
 from tacit.auto import agent
-from tacit.continuous.estimate import FunctionalConstants
 from tacit.core.agent import Agent
 from tacit.core.agent import open_run as open
 from tacit.core.algorithm import Algorithm, Query
@@ -39,7 +38,7 @@ from tacit.privacy.statistic import Block, Layout, Part, Statistic
 from tacit.registry import world
 from tacit.simulation.result import Result
 from tacit.simulation.run import run
-from tacit.simulation.sweep import run_seeds, sweep
+from tacit.simulation.sweep import sweep
 from tacit.store.store import Conflict, Store, StoreGone
 from tacit.store.values import record
 from tacit.tabular.offline import Recommendation, learn_offline
@@ -95,7 +94,6 @@ def FittedFunctionalQ(
     *,
     serve: Literal["later", "most", "all"] = "later",
     ends: bool | None = None,
-    constants: FunctionalConstants | None = None,
     schedule: str | Schedule = "auto",
     seed: int = 0,
     noise_seed: int | None = None,
@@ -381,7 +379,6 @@ __all__ = [
     "papers",
     "record",
     "run",
-    "run_seeds",
     "sweep",
     "tabular",
     "validate",

@@ -30,21 +30,21 @@ MISTAKES = {
     "no value": (("--plot",), "--plot"),
     "too much": (("more",), "more"),
     "another format": (("--plot", "x.gif"), "is 'x.gif', but must end in .png, .pdf, .svg"),
-    "no folder for a save": (("--save", "no/such/x.csv"), "x.csv', which cannot be written"),
+    "no folder for a save": (("--save", "no/such/x.json"), "x.json', which cannot be written"),
     "a folder as a save": (("--save", "folder.json"), "folder.json', which cannot be written"),
     "twice": (("--agent", "scripted", "--agent", "scripted"), "'scripted' is there twice"),
 }
 OTHERS = {
     "nothing to plot": (("plot", "--output", "x.png"), "FILE..."),
     "no such run": (("plot", "none.json", "--output", "x.png"), "'none.json': No such file"),
-    "a table to plot": (("plot", "runs.csv", "--output", "x.png"), "load the .json of it"),
+    "a table to plot": (("plot", "runs.csv", "--output", "x.png"), "not a file of runs"),
     "no runs": (("plot", "file", "--output", "x.png"), "'file': not a file of runs"),
     "other JSON": (("plot", "other.json", "--output", "x.png"), "'other.json': not a file of runs"),
     "no picture": (("plot", "other.json", "--output", "x.jpeg"), "must end in .png, .pdf, .svg"),
     "no kind": (("show", "thing", "x"), "what to show must be"),
     "no sweep": (("sweep", "file"), "'file' is not TOML"),
     "a sweep's key": (("sweep", "keys.toml"), "has 'colour'; it may have worlds"),
-    "a sweep's seeds": (("sweep", "seeds.toml"), "seeds holds -1, but must hold integers"),
+    "a sweep's seeds": (("sweep", "seeds.toml"), "seeds must be an integer >= 0"),
 }
 
 

@@ -1,18 +1,13 @@
 """The loop: exact metrics, permuted labels, runs that repeat, results that survive a file."""
 
 import contextlib
-import importlib
 import io
 import json
 import math
 import os
-import pickle
-import signal
 import stat
 import sys
-import threading
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -24,11 +19,9 @@ from tacit.core.problem import Schedule
 from tacit.data.episodes import Episodes
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import CorruptFile, InvalidArgument
-from tacit.simulation.permuted import PermutedWorld
 from tacit.simulation.plots import plot_results
 from tacit.simulation.result import Result, greedy_users_to_90, users_to_90
-from tacit.simulation.run import run
-from tacit.simulation.sweep import SeedFailed, run_seeds
+from tacit.simulation.run import PermutedWorld, run
 from tacit.tabular.policy import Policy
 from tacit.tabular.spec import FiniteSpec
 from tacit.tabular.world import TabularWorld
@@ -76,9 +69,7 @@ class Coins:
 class Learner:
     """Tries everything in the first block, then follows the largest mean, with some exploring."""
 
-    def __init__(self, spec, seed=0, noise_seed=None, users=1000, form="counts", fail_at=None):
-        if seed == fail_at:
-            raise ZeroDivisionError("made to fail")
+    def __init__(self, spec, seed=0, noise_seed=None, users=1000, form="counts"):
         self.spec, self.users, self.data_format = spec, users, form
         self.privacy = tacit.NonPrivate()
         self.guarantee = None
@@ -107,18 +98,6 @@ class Learner:
         tried = best if self.releases % 2 else int(self.rng.integers(3))
         self.greedy_policy = Policy.deterministic([[best]], 3, self.releases)
         self.policy = Policy.deterministic([[tried]], 3, self.releases)
-
-
-def make_learner(spec, seed):
-    return Learner(spec, seed)
-
-
-def make_killed(spec, seed):
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-def make_coins(seed):
-    return Coins()
 
 
 # Metrics.
@@ -158,30 +137,6 @@ def test_greedy_users_to_90_is_its_definition(losses):
     assert greedy_users_to_90(served, losses) == (served[good[0]] if good else None)
 
 
-def test_metrics_at_their_edges():
-    assert users_to_90([0, 10], [0.1]) is None, "below, not at"
-    assert users_to_90([0, 10], [0.0]) == 0
-    assert users_to_90([0, 10, 20], [0.5, 0.0]) == 10
-    # The later users make up for the earlier ones only on average over all of them.
-    assert users_to_90([0, 10, 1000], [0.2, 0.0]) == 10
-    # A relapse is allowed if those served since then are still well off on average.
-    assert users_to_90([0, 10, 110, 120], [1.0, 0.0, 0.5]) == 10
-    assert users_to_90([0, 10, 110, 150], [1.0, 0.0, 0.5]) is None
-    assert users_to_90([0, 10, 20], [math.nan, 0.0]) == 10
-    assert users_to_90([0, 10, 20], [0.0, math.nan]) is None
-    assert greedy_users_to_90([0, 10], [0.5, 0.05]) == 10
-    assert greedy_users_to_90([0, 10], [0.0, math.nan]) is None
-
-
-def test_regret_and_losses_by_hand():
-    result = make_result(served=[0, 10, 100], values=[0.5, 0.75, 1.0])
-    assert result.regret.tolist() == [0.0, 5.0, 27.5]
-    assert result.losses.tolist() == [0.5, 0.25, 0.0]
-    shifted = make_result(reference_value=-1.0, served=[0, 10, 100], values=[0.5, 0.75, 1.0])
-    assert shifted.losses.tolist() == [0.25, 0.125, 0.0]
-    assert (result.users, result.releases) == (100, 2)
-
-
 def test_headlines_are_about_the_policies_that_served() -> None:
     """The last release, and the greedy policy beside it, served nobody."""
     result = make_result()
@@ -201,14 +156,6 @@ def test_headlines_are_about_the_policies_that_served() -> None:
     # One block, as of a batch agent: users had what they would have had anyway.
     batch = make_result(served=[0, 100], values=[0.5, 1.0], greedy_values=[0.5, 1.0])
     assert (batch.final_value, batch.score, batch.greedy_score) == (0.5, 0.0, 1.0)
-
-
-def test_a_world_with_nothing_to_gain_has_no_score():
-    result = make_result(optimal_value=0.5, baseline_value=0.5, reference_value=0.5)
-    assert math.isnan(result.score)
-    assert result.users_to_90 is None
-    assert result.greedy_users_to_90 is None
-    assert result == Result.from_dict(result.to_dict())
 
 
 @pytest.mark.parametrize("unknown", [math.nan, None])
@@ -259,16 +206,10 @@ def test_a_run_serves_everybody_and_reports_what_was_served(form):
     )
     assert result.regret[-1] == pytest.approx(by_hand)
     assert (result.agent, result.world) == ("Learner", "coins:heads=0.9")
+    assert world.evaluated <= 4, "three coins and the uniform policy, each once"
     assert result.seconds["total"] >= result.seconds["learn"] >= 0
     if form == "episodes":
         assert agent.followed == np.repeat(np.arange(len(agent.blocks)), agent.blocks).tolist()
-
-
-def test_equal_policies_are_evaluated_once():
-    world = Coins()
-    result = run(Learner(world.spec), world)
-    assert len(result.values) > 6
-    assert world.evaluated <= 4, "three coins and the uniform policy"
 
 
 def test_labels_are_permuted_by_the_seed():
@@ -332,9 +273,8 @@ def test_an_agent_may_know_less_than_the_spec():
 
 def test_public_mistakes_are_refused():
     agent = Learner(Coins().spec)
-    for seed in (-1, 1.5, True, None):
-        with pytest.raises(InvalidArgument, match="seed"):
-            run(agent, Coins(), seed)
+    with pytest.raises(InvalidArgument, match="seed"):
+        run(agent, Coins(), -1)
     with pytest.raises(InvalidArgument, match="progress"):
         run(agent, Coins(), progress="sometimes")
     assert agent.releases == 0
@@ -345,7 +285,6 @@ def test_public_mistakes_are_refused():
 
 def test_progress_is_shown_on_a_terminal_and_not_otherwise(capfd, monkeypatch):
     run(Learner(Coins().spec), Coins())
-    run_seeds(make_learner, Coins(), [0, 1], workers=1)
     assert capfd.readouterr() == ("", "")
     screen = io.StringIO()
     monkeypatch.setattr(screen, "isatty", lambda: True)
@@ -432,70 +371,6 @@ def test_hostile_actions_keep_their_values_under_other_labels():
         data = permuted.simulate(uniform, 6, np.random.default_rng(0), form)
         actions = data.actions if form == "episodes" else data["actions"]
         assert actions[:, 0].tolist() == [2, 0, 1, -1, 3, 2**62]
-
-
-def test_unknown_aggregates_and_wrong_permutations_are_refused():
-    class Odd(Coins):
-        def simulate(self, policy, users, rng, form):
-            return tacit.Block(users, {"visits": np.zeros((3, 1))}, aggregate=True)
-
-    permuted = PermutedWorld(Odd(), (1, 2, 0))
-    with pytest.raises(InvalidArgument, match="'visits'"):
-        permuted.simulate(Policy.uniform(1, 1, 3), 5, np.random.default_rng(0), "counts")
-    for order in ((0, 1), (0, 1, 1), (1, 2, 3)):
-        with pytest.raises(InvalidArgument, match="permutation"):
-            PermutedWorld(Coins(), order)
-
-
-# Several seeds.
-
-
-@pytest.fixture
-def importable(monkeypatch):
-    """This module under a name that other processes can import."""
-    monkeypatch.syspath_prepend(str(Path(__file__).parent))
-    return importlib.import_module(Path(__file__).stem)
-
-
-def test_a_failing_seed_is_named(importable):
-    def agent(spec, seed):
-        return importable.Learner(spec, seed, users=100, fail_at=2)
-
-    for workers in (1, 2):
-        with pytest.raises(SeedFailed, match="seed 2 failed: ZeroDivisionError: made to f") as f:
-            run_seeds(agent, importable.make_coins, range(4), workers=workers)
-        assert f.value.seed == 2
-
-
-def test_public_mistakes_of_several_runs_are_refused():
-    lock = threading.Lock()
-    with pytest.raises(InvalidArgument, match=r"cannot be sent to other processes.*lock"):
-        run_seeds(lambda spec, seed: (lock, Learner(spec, seed)), Coins(), [0, 1], workers=2)
-    with pytest.raises(InvalidArgument, match="seeds holds -1"):
-        run_seeds(make_learner, Coins(), [0, -1])
-    with pytest.raises(InvalidArgument, match="workers must be"):
-        run_seeds(make_learner, Coins(), [0], workers=0)
-    with pytest.raises(InvalidArgument, match="make_agent must be a function"):
-        run_seeds({"make": "tacit:UCBVI"}, Coins(), [0])
-    with pytest.raises(SeedFailed, match=r"make_world: .*must be a world"):
-        run_seeds(make_learner, lambda seed: None, [0], workers=1)
-    assert run_seeds(make_learner, Coins(), [], workers=2) == []
-
-
-def test_a_process_that_cannot_load_a_recipe_says_so():
-    from tacit.simulation import workers
-
-    foreign = b"cno_such_module\nthing\n."  # a pickle of something that is not here
-    words = "another process cannot load it: ModuleNotFoundError: No module named 'no_such"
-    assert workers._done(foreign, pickle.dumps(3)).startswith(words)
-    assert workers._done(pickle.dumps(abs), foreign).startswith(words)
-    assert workers._done(pickle.dumps(abs), pickle.dumps(-3)) == 3
-
-
-def test_a_process_that_dies_fails_its_seed(importable):
-    """At once: what fills the memory would fill it again."""
-    with pytest.raises(SeedFailed, match="its process died"):
-        run_seeds(importable.make_killed, importable.Coins(), range(3), workers=2)
 
 
 # Files and words.
@@ -607,21 +482,13 @@ def test_foreign_and_newer_files_are_refused(tmp_path, content, words):
     [
         *({"served": [0, 10]}, {"served": [10, 20, 30]}, {"served": [0, 20, 10]}),
         *({"values": [1.0, None, 2.0]}, {"values": "abc"}, {"values": [1.0, math.inf, 1.0]}),
-        *({"seed": -1}, {"agent": ""}, {"guarantee": {"format": "?"}}, {"extra": 1}),
+        *({"seed": -1}, {"agent": 3}, {"guarantee": {"format": "?"}}, {"extra": 1}),
         *({"seconds": {"total": "x"}}, {"seconds": 3}, {"baseline_value": None}),
     ],
 )
 def test_a_file_with_impossible_values_is_refused(change):
     with pytest.raises(CorruptFile):
         Result.from_dict(make_result().to_dict() | change)
-
-
-def test_results_cannot_be_changed():
-    result = make_result()
-    with pytest.raises(ValueError, match="read-only"):
-        result.values[0] = 2.0
-    with pytest.raises(AttributeError):
-        result.seed = 3
 
 
 # Figures.
@@ -645,7 +512,7 @@ def test_every_kind_of_result_can_be_drawn(tmp_path):
 
 def test_comparisons_can_be_drawn(tmp_path):
     path = tmp_path / "figure.png"
-    several = run_seeds(make_learner, Coins(), range(3), workers=1)
+    several = [run(Learner(Coins().spec, seed), Coins(), seed) for seed in range(3)]
     harder = [make_result(optimal_value=2.0), make_result(served=[0, 7, 70])]
     for results in ({"a": several}, {"a": several, "b": harder}, {"a": harder[:1], "b": harder}):
         path.unlink(missing_ok=True)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import signal
-import time
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pytest
 import tacit
 from tacit.privacy.errors import InvalidArgument
 from tacit.registry import choose_agent
-from tacit.simulation.sweep import Job, Sweep, SweepFailed, kept_at, sweep
+from tacit.simulation.sweep import Job, Sweep, SweepFailed, _done, kept_at, sweep
 from tests.cli.calls import call, one_line
 
 WORLD = "riverswim:states=3,horizon=4"
@@ -32,15 +33,22 @@ def test_a_sweep_is_its_runs():
         (budget, seed) for budget in BUDGETS for seed in (0, 1)
     ]
     for place, job in enumerate(made.jobs):
-        [alone] = tacit.run_seeds(
-            lambda spec, seed: choose_agent("ucbvi").build(spec, 500, job.privacy, seed),  # noqa: B023
-            tacit.registry.build_world(WORLD),
-            [job.seed],
-            progress=False,
-        )
+        world = tacit.registry.build_world(WORLD)
+        agent = choose_agent("ucbvi").build(world.spec, 500, job.privacy, job.seed)
+        alone = tacit.run(agent, world, job.seed, progress=False)
         assert made.results[place].values.tolist() == alone.values.tolist()
     assert list(made.labelled()) == ["ucbvi, epsilon 1", "ucbvi, no privacy"]
     assert [row[0] for row in made.table(WORLD)] == ["", *made.labelled()]
+
+
+def test_what_cannot_be_sent_is_refused_and_what_cannot_be_loaded_is_said():
+    lock = threading.Lock()
+    with pytest.raises(InvalidArgument, match=r"cannot be sent to other processes.*lock"):
+        small(agents=[lambda spec, **given: tacit.UCBVI(spec, **given) if lock else 0], workers=2)
+    foreign = b"cno_such_module\nthing\n."  # a pickle of something that is not here
+    words = "another process cannot load it: ModuleNotFoundError: No module named 'no_such"
+    assert _done(foreign, pickle.dumps(3)).startswith(words)
+    assert _done(pickle.dumps(abs), pickle.dumps(-3)) == 3
 
 
 def test_who_runs_it_does_not_matter():
@@ -105,7 +113,7 @@ def test_a_failure_does_not_cost_the_others():
     ("changes", "words"),
     [
         ({"agents": []}, "must not be empty"),
-        ({"seeds": [-1]}, "seeds holds -1"),
+        ({"seeds": [-1]}, "seeds must be an integer >= 0"),
         ({"users": 0}, "users"),
         ({"agents": ["ucbvi", "ucbvi:no=1"]}, "has no option 'no'"),
         ({"agents": ["ucbvi:epsilon=2"]}, "has a budget"),
@@ -147,32 +155,6 @@ def test_a_run_that_kills_its_process_does_not_cost_the_others():
         small(agents=[deadly], workers=2, budgets=BUDGETS[:1], seeds=range(8), users=50)
     # One that is suspected with it, and one that is at work beside it again.
     assert len(was.value.sweep.results) >= 5
-
-
-@pytest.mark.slow
-def test_a_cluster_that_loses_a_worker_gives_the_same_table():
-    """200 runs over three processes of a real Dask cluster, one of which is killed in between."""
-    distributed = pytest.importorskip("distributed")
-    many = {"seeds": range(50), "agents": ["ucbvi", "ucbpo"], "users": 2000}
-    here = small(**many, workers=2)
-    with (
-        distributed.LocalCluster(
-            n_workers=3, threads_per_worker=1, dashboard_address=None
-        ) as cluster,
-        distributed.Client(cluster) as client,
-    ):
-        pids = list(client.run(os.getpid).values())
-        finished = []
-
-        def kill(job, result):
-            finished.append(job)
-            if len(finished) == 20:
-                os.kill(pids[0], signal.SIGKILL)
-                time.sleep(0.1)
-
-        there = small(**many, executor=client.get_executor(), callback=kill)
-    assert len(there.results) == 200
-    assert repr(there.table(WORLD)).encode() == repr(here.table(WORLD)).encode()
 
 
 SWEEP = """

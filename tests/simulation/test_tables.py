@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import csv
 import xml.etree.ElementTree as ET
 
 import pytest
-from matplotlib.figure import Figure
 
 import tacit
 from tacit.privacy.errors import CorruptFile, InvalidArgument
 from tacit.simulation.plots import PALETTE, plot_results
 from tacit.simulation.result import Result
-from tacit.simulation.tables import columns, load_results, merged, save_results
+from tacit.simulation.tables import frame, load_results, merged, save_results
 
 
 def made(seed: int = 0, agent: str = "toy", best: float = 1.0) -> Result:
@@ -31,7 +29,8 @@ def made(seed: int = 0, agent: str = "toy", best: float = 1.0) -> Result:
 
 
 def test_a_row_per_release():
-    table = columns({"a": [made(0), made(1)], "b": [made(2)]})
+    table = frame({"a": [made(0), made(1)], "b": [made(2)]})
+    assert table.shape == (9, 12)
     assert table["label"].tolist() == ["a"] * 6 + ["b"] * 3
     assert table["seed"].tolist() == [0] * 3 + [1] * 3 + [2] * 3
     assert table["users"].tolist() == [0, 10, 100] * 3
@@ -39,36 +38,20 @@ def test_a_row_per_release():
     assert table["score"].tolist() == [0.0, 0.5, 1.0] * 3
 
 
-def test_a_frame_has_the_columns():
-    frame = made().to_frame()
-    assert frame.shape == (3, 12)
-    assert frame["regret"].iloc[-1] == 27.5
-
-
 @pytest.mark.parametrize("ending", [".json", ".JSON"])
 def test_what_is_saved_is_loaded(tmp_path, ending):
     results = {"a": [made(0), made(1)], "b": [made(2)]}
     save_results(results, tmp_path / f"runs{ending}")
-    assert load_results(tmp_path / f"runs{ending}") == results
-
-
-def test_one_result_by_its_end(tmp_path):
-    for ending in (".json", ".csv"):
-        made().save(tmp_path / f"one{ending}")
-    assert load_results(tmp_path / "one.json") == {"toy": [made()]}
+    made().save(tmp_path / "one.json")
     assert Result.load(tmp_path / "one.json") == made()
-    with open(tmp_path / "one.csv", newline="") as file:
-        lines = list(csv.DictReader(file))
-    assert [float(line["regret"]) for line in lines] == [0.0, 5.0, 27.5]
-    with pytest.raises(InvalidArgument, match="for other programs"):
-        load_results(tmp_path / "one.csv")
+    assert load_results(tmp_path / f"runs{ending}") == results
 
 
 def test_several_runs_are_not_one_result(tmp_path):
     save_results({"a": [made(0), made(1)]}, tmp_path / "runs.json")
     with pytest.raises(CorruptFile, match="has 2 runs"):
         Result.load(tmp_path / "runs.json")
-    with pytest.raises(InvalidArgument, match=r"must end in \.json, \.csv"):
+    with pytest.raises(InvalidArgument, match=r"must end in \.json"):
         made().save(tmp_path / "x.parquet")
 
 
@@ -114,10 +97,6 @@ def test_other_endings_are_refused(tmp_path):
             made().plot(tmp_path / name)
 
 
-def test_without_a_path_there_is_a_figure():
-    assert isinstance(made().plot(), Figure)
-
-
 def test_more_lines_than_colours_have_other_dashes():
     lines = {f"line {k}": [made(k)] for k in range(len(PALETTE) + 2)}
     figure = plot_results(lines)
@@ -126,11 +105,3 @@ def test_more_lines_than_colours_have_other_dashes():
         looks = {(line.get_color(), line.get_linestyle()) for line in drawn}
         assert len(looks) == len(drawn) == len(lines)
         assert set(lines) <= {text.get_text() for text in axes.get_legend().get_texts()}
-
-
-def test_lines_on_an_axes_of_ones_own():
-    ax = Figure().add_subplot()
-    assert plot_results({"a": [made()]}, ax=ax) is ax.figure
-    assert "a" in [text.get_text() for text in ax.get_legend().get_texts()]
-    with pytest.raises(InvalidArgument, match="means nothing on an ax"):
-        plot_results({"a": [made()]}, "x.png", ax=ax)

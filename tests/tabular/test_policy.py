@@ -178,7 +178,7 @@ def test_damaged_and_foreign_files_are_refused(tmp_path):
         ({"n_actions": None}, "'n_actions' is missing"),
         ({"actions": None}, "give actions or probabilities"),
         ({"actions": np.array([[5]])}, r"actions\[0, 0\]"),
-        ({"actions": np.array([[0.5]])}, "integers"),
+        ({"actions": np.array([[0.5]])}, "of kind iu"),
         ({"version": -4}, "version"),
     ],
 )

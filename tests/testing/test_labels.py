@@ -21,7 +21,7 @@ from tacit import UCBPO, UCBVI, JointDP, NonPrivate
 from tacit.core.world import Form, World
 from tacit.privacy.errors import CheckFailed, require
 from tacit.privacy.statistic import Block, Floats
-from tacit.simulation.permuted import PermutedWorld
+from tacit.simulation.run import PermutedWorld
 from tacit.tabular import riverswim
 from tacit.tabular.policy import Policy
 from tacit.testing.recording import SEED, Trial

@@ -84,7 +84,8 @@ _RUNS = {
 
 def compile_loops() -> None:
     """Runs a little of everything, so that what it compiles is on disk; says how much that was."""
-    from tacit.simulation.workers import outcomes, progress_bar
+    from tacit.simulation.run import progress_bar
+    from tacit.simulation.sweep import outcomes
 
     first, *others = _RUNS
     with progress_bar("compiling loops", len(_RUNS), True) as advance:

@@ -152,7 +152,7 @@ def store_name(where: str) -> str:
 def check_outputs(plot: str | None, save: str | None) -> None:
     """Refuses a picture or a file of results that cannot be written."""
     check_writable("the picture", plot, (".png", ".pdf", ".svg"))
-    check_writable("the file of results", save, (".json", ".csv"))
+    check_writable("the file of results", save, (".json",))
 
 
 def check_writable(name: str, text: str | None, endings: Sequence[str] = ()) -> None:

@@ -21,10 +21,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tacit.data.sizes import read_only
 from tacit.lq.policy import GainPolicy
 from tacit.lq.statistics import TrajectorySums
 from tacit.privacy.statistic import Floats
+from tacit.privacy.validation import read_only
 
 if TYPE_CHECKING:
     from tacit.lq.certainty_equivalence import LQConstants

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit.data.sizes import check_seed
 from tacit.lq.spec import check_array, check_number
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Floats
+from tacit.privacy.validation import whole_number
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -34,7 +34,7 @@ class GainPolicy:
         gains: ArrayLike = self.gains
         object.__setattr__(self, "gains", check_array("gains", gains, None, None, None))
         object.__setattr__(self, "noise", check_number("noise", self.noise))
-        object.__setattr__(self, "version", check_seed("version", self.version))
+        object.__setattr__(self, "version", whole_number("version", self.version, least=0))
 
     @classmethod
     def zero(cls, horizon: int, controls: int, states: int, version: int = 0) -> GainPolicy:

@@ -9,10 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit.data.sizes import ArraySpec, check_size, numbers
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Floats
-from tacit.privacy.validation import positive
+from tacit.privacy.validation import ArraySpec, numbers, positive, whole_number
 
 # What a symmetric or semidefinite matrix may lack by rounding, relative to its size.
 _ROUNDING = 1e-9
@@ -46,7 +45,7 @@ class LQSpec(ArraySpec):
 
     def __post_init__(self) -> None:
         for name in ("states", "controls", "horizon"):
-            object.__setattr__(self, name, check_size(name, getattr(self, name)))
+            object.__setattr__(self, name, whole_number(name, getattr(self, name)))
         n, d = self.states, self.controls
         checked: dict[str, Any] = {
             "state_cost": check_semidefinite("state_cost", self.state_cost, n),

@@ -1,12 +1,7 @@
 """How many users a budget needs, before any real user is touched.
 
-If the world is not known, take a random one of its sizes, as
-``random_mdp:states=10,actions=4,horizon=14,seed=0``; one in which reward is hard to find takes more
-users.
-
-What is declared for more users has more releases and a little more noise, and "90 % for good" means
-little at the end of a run. So, unless a number of users is given, it is multiplied by ten until the
-runs are ten times as long as the median run took. Beside it stands how few users could suffice.
+Unless a number of users is given, it is multiplied by ten until the runs are ten times as long as
+the median run took: "90 % for good" means little at the end of a run.
 """
 
 from __future__ import annotations
@@ -26,7 +21,7 @@ from tacit.privacy.validation import instance_of, whole_number
 from tacit.registry import AgentChoice, build_world
 from tacit.simulation.result import Result, median
 from tacit.simulation.run import require
-from tacit.simulation.sweep import run_seeds, seed_list
+from tacit.simulation.sweep import Job, run_jobs, seed_list
 from tacit.simulation.tables import privacy_dict
 
 BATCH_USERS = (10, 20, 50)
@@ -69,9 +64,7 @@ class Forecast:
     baseline: tuple[Result, ...]  # the same without privacy, one per seed
     noise_std: float | None  # of one sum in a single release; ``None`` if the agent does not say
     why: str  # what the agent chose, in its own words
-    # whether the agent learns from one batch of users, whom a fixed behaviour serves. Then the
-    # users needed are those of the smallest batch tried whose policy is good
-    offline: bool = False
+    offline: bool = False  # then the users needed are the smallest batch whose policy is good
     chosen: str = ""  # why it is this agent, where none was named
     seconds: float = 0.0
 
@@ -175,22 +168,18 @@ def plan(
             f"world {first.name} has no known optimum, so there is nothing to compare with: give "
             "it an optimal_value"
         )
-    text = world if isinstance(world, str) and workers > 1 else ""
-    places: Any = (lambda seed: build_world(text)) if text else first
+    place = world if workers > 1 else first  # a text is made anew in every process
 
     def simulate(model: Privacy, declared: int) -> Forecast:
         choice = agent.settled(first.spec, model)
         made = choice.build(first.spec, declared, model, seeds[0])
-
-        def make(spec: Any, seed: int) -> Any:
-            return choice.build(spec, declared, model, seed)
-
+        jobs = [Job(place, choice, model, declared, seed) for seed in seeds]
         return Forecast(
             world=first.name,
             agent=choice.text,
             privacy=model,
             users=declared,
-            results=tuple(run_seeds(make, places, seeds, workers=workers, progress=progress)),
+            results=tuple(run_jobs(jobs, workers=workers, progress=progress).results.values()),
             baseline=(),
             noise_std=None
             if (asked := getattr(made, "statistic", None)) is None

@@ -1,12 +1,8 @@
 """Learning curves: regret and the values of released policies against users served.
 
-Regret is exact: it grows linearly within a block, whose policy is fixed, so curves of different
-schedules can be compared at any number of users. Comparisons show the median over seeds and the
-band between the first and the last decile: how far runs differ.
-
-The palette is Okabe and Ito's, which stays apart for colour-blind readers; markers tell lines apart
-without any colour. Matplotlib is imported where it is used, because it is slow to import, and
-figures are drawn without its global state or a display.
+Regret is exact: it grows linearly within a block, whose policy is fixed. Comparisons show medians
+over seeds and the band between the first and the last decile. The palette is Okabe and Ito's;
+markers tell lines apart without any colour. Figures need no display, and no global state.
 """
 
 from __future__ import annotations
@@ -22,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit.data.sizes import Floats
 from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.validation import Floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,7 +30,6 @@ if TYPE_CHECKING:
 INK, PALE = "#222222", "#8a8a8a"
 
 STYLE = str(Path(__file__).with_name("tacit.mplstyle"))
-"""One look for all figures, as Matplotlib reads it."""
 
 FORMATS: dict[str, dict[str, None]] = {
     ".png": {"Software": None},
@@ -53,15 +48,8 @@ class Pen:
     dash: str = "-"
 
 
-PALETTE = (
-    Pen("#0072B2", "o"),
-    Pen("#D55E00", "s"),
-    Pen("#009E73", "D"),
-    Pen("#CC79A7", "^"),
-    Pen("#E69F00", "v"),
-    Pen("#56B4E9", "P"),
-    Pen("#222222", "X"),
-)
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#222222")
+PALETTE = tuple(map(Pen, _COLOURS, "osD^vPX"))
 # Points of a curve whose seeds do not share their releases, or have more than a picture can show.
 _GRID = 1000
 
@@ -82,7 +70,7 @@ def plot_result(result: Result, path: str | os.PathLike[str] | None = None) -> F
     It is written to ``path``, as PNG, PDF or SVG by the name's end, and returned, so that a
     notebook shows it.
     """
-    title = f"{result.agent} on {_world_words(result.world)}: {short(result.users)} users"
+    title = f"{result.agent} on {result.world}: {short(result.users)} users"
     return plot_results({"serves users": [result]}, path, title)
 
 
@@ -90,8 +78,6 @@ def plot_results(
     results: Mapping[str, Sequence[Result]],
     path: str | os.PathLike[str] | None = None,
     title: str | None = None,
-    *,
-    ax: Axes | None = None,
     by_world: bool = False,
 ) -> Figure:
     """Compares agents, worlds or budgets: one curve with its band per label.
@@ -104,17 +90,11 @@ def plot_results(
         results: Runs by label.
         path: Where to write it; see :func:`plot_result`.
         title: Made from the results by default.
-        ax: Axes of yours, on which values of the policies that serve users are drawn alone.
         by_world: Whether every world has a row of its own.
     """
     runs = [run for several in results.values() for run in several]
     if not runs or not all(results.values()):
         raise InvalidArgument("results must have at least one run for each label")
-    if ax is not None:
-        if path is not None:
-            raise InvalidArgument("path means nothing on an ax of yours: save its figure")
-        _draw_values(ax, results)
-        return ax.get_figure(root=True)  # type: ignore[return-value]  # never of none
     ending = ".png" if path is None else os.path.splitext(path)[1].lower()
     if ending not in FORMATS:
         raise InvalidArgument(f"{os.fspath(path or '')!r} must end in {', '.join(FORMATS)}")
@@ -124,7 +104,7 @@ def plot_results(
             group = groups.setdefault(run.world if by_world else "", {})
             group.setdefault(label, []).append(run)
     worlds = sorted({run.world for run in runs})
-    shown = title or (_world_words(worlds[0]) if len(worlds) == 1 else f"{len(worlds)} worlds")
+    shown = title or (worlds[0] if len(worlds) == 1 else f"{len(worlds)} worlds")
     lines = [several for group in groups.values() for several in group.values()]
     from matplotlib import style
 
@@ -134,7 +114,7 @@ def plot_results(
         figure.supxlabel(_caption(lines), x=0.012, ha="left", fontsize=10)
         panels = figure.subplots(len(groups), 2, squeeze=False)
         for (world, group), (left, right) in zip(groups.items(), panels, strict=True):
-            where = f"{_world_words(world)}: " if len(groups) > 1 else ""
+            where = f"{world}: " if len(groups) > 1 else ""
             _draw_regrets(left, group, where)
             right.set(title="Value of the policy that serves users")
             _draw_values(right, group)
@@ -176,10 +156,7 @@ def _draw_regrets(axes: Axes, results: Mapping[str, Sequence[Result]], where: st
     for (label, several), pen in zip(results.items(), _pens(results), strict=True):
         draw_regret(axes, curves(several, relative), label, pen)
     if not axes.lines:
-        known = math.isfinite(runs[0].optimal_value)
-        why = "no regret at all" if known else "the optimum is not known"
-        axes.text(0.5, 0.5, why, ha="center", transform=axes.transAxes)
-        axes.set_yticks([])
+        axes.text(0.5, 0.5, "none, or not known", ha="center", transform=axes.transAxes)
         return
     gap = runs[0].optimal_value - runs[0].baseline_value
     if not relative and gap > 0:
@@ -200,13 +177,9 @@ def _draw_values(axes: Axes, results: Mapping[str, Sequence[Result]]) -> None:
         if len(several) > 1:
             band: dict[str, Any] = {"step": "post", "color": pen.colour, "alpha": 0.18, "lw": 0}
             axes.fill_between(found.users, low, high, **band)
-        look: dict[str, Any] = {
-            "where": "post",
-            "color": pen.colour,
-            "ls": pen.dash,
-            "label": label,
-        }
-        axes.step(found.users, middle, **look, **marks(pen, found.users, len(several)))
+        look: dict[str, Any] = {"where": "post", "color": pen.colour, "ls": pen.dash}
+        look |= marks(pen, found.users, len(several))
+        axes.step(found.users, middle, label=label, **look)
     if len(runs) == 1:
         look = {"where": "post", "color": PALETTE[1].colour, "ls": "--", "label": "greedy"}
         axes.step(found.users, found.greedy[0], **look)
@@ -315,25 +288,12 @@ def marks(pen: Pen, x: Floats, runs: int) -> dict[str, Any]:
 
 def _caption(lines: Sequence[Sequence[Result]]) -> str:
     """Words on lines and bands, and the guarantee, if it is the same for all runs."""
-    promises = {run.guarantee.short if run.guarantee else "" for runs in lines for run in runs}
+    promises = {run.guarantee.short if run.guarantee else "none" for runs in lines for run in runs}
     promise = f" Guarantee: {min(promises)}." if len(promises) == 1 else ""
-    if promises == {""}:
-        promise = " Not private: nothing is guaranteed to the users."
     counts = sorted({len(several) for several in lines})
     if counts[-1] == 1:
         return f"{'One run' if len(lines) == 1 else 'One run each'}.{promise}"
-    runs = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-    return f"Lines: median of {runs} runs; bands: 10th to 90th percentile.{promise}"
-
-
-def _world_words(name: str) -> str:
-    """A world's name as a title has it.
-
-    >>> _world_words("riverswim:states=6,horizon=20"), _world_words("mine")
-    ('riverswim (states 6, horizon 20)', 'mine')
-    """
-    kind, _, options = name.partition(":")
-    return f"{kind} ({options.replace('=', ' ').replace(',', ', ')})" if options else name
+    return f"Lines: median of {counts[-1]} runs; bands: 10th to 90th percentile.{promise}"
 
 
 def short(number: float) -> str:

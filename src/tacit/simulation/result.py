@@ -16,6 +16,7 @@ import os
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import NoneType
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -24,6 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 from tacit.privacy.budget import Guarantee
 from tacit.privacy.errors import CorruptFile, InvalidArgument
 from tacit.privacy.files import MALFORMED, only_numbers
+from tacit.privacy.validation import instance_of, whole_number
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
@@ -126,29 +128,19 @@ class Result:
 
     def __post_init__(self) -> None:
         for name in ("agent", "world", "privacy"):
-            if not isinstance(value := getattr(self, name), str) or not value:
-                raise InvalidArgument(f"{name} is {value!r}, but must be a text that is not empty")
-        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
-            raise InvalidArgument(f"seed is {self.seed!r}, but must be an integer of at least 0")
-        if self.guarantee is not None and not isinstance(self.guarantee, Guarantee):
-            raise InvalidArgument(
-                f"guarantee is {self.guarantee!r}, but must be a Guarantee or None"
-            )
+            instance_of(name, getattr(self, name), str)
+        instance_of("guarantee", self.guarantee, (Guarantee, NoneType))
         fixed: dict[str, Any] = {"served": _served(self.served)}
+        fixed["seed"] = whole_number("seed", self.seed, least=0)
         for name in ("values", "greedy_values"):
             fixed[name] = _finite(name, getattr(self, name))
             if fixed[name].shape != fixed["served"].shape:
-                raise InvalidArgument(
-                    f"{name} has shape {fixed[name].shape}, but must have a value per release, "
-                    f"{fixed['served'].shape}"
-                )
-        for array in fixed.values():
-            array.flags.writeable = False
+                raise InvalidArgument(f"{name} must have a value for each of the releases served")
+            fixed[name].flags.writeable = False
         for name in WORLD_VALUES:
             value = getattr(self, name)
             # JSON has null for an optimum that nobody knows.
-            unknown = value is None or (isinstance(value, float) and math.isnan(value))
-            unknown = unknown and name == "optimal_value"
+            unknown = name == "optimal_value" and (value is None or value != value)
             fixed[name] = math.nan if unknown else float(_finite(name, value))
         seconds = self.seconds or {}
         fixed["seconds"] = {k: float(_finite("seconds", v)) for k, v in seconds.items()}
@@ -251,27 +243,21 @@ class Result:
         )
 
     def __str__(self) -> str:
-        guarantee = "none" if self.guarantee is None else self.guarantee.short
-        greedy = f"{self.greedy_value:.4g} in the end, served to nobody"
-        rows, regret = {"greedy policy": greedy}, self.regret[-1]
+        rows = {"greedy policy": f"{self.greedy_value:.4g} in the end, served to nobody"}
         if not math.isnan(self.optimal_value):
             rows["greedy policy"] += f" (score {self.greedy_score:.3f})"
-            rows |= {
-                "regret": f"{regret:,.4g}, or {regret / max(1, self.users):.4g} per user",
-                "users to 90 %": (
-                    f"{users_words(self.users_to_90)} (greedy policy: "
-                    f"{users_words(self.greedy_users_to_90)})"
-                ),
-            }
-        rows["guarantee"] = guarantee
+            regret = self.regret[-1]
+            rows["regret"] = f"{regret:,.4g}, or {regret / max(1, self.users):.4g} per user"
+            greedy = f"(greedy policy: {users_words(self.greedy_users_to_90)})"
+            rows["users to 90 %"] = f"{users_words(self.users_to_90)} {greedy}"
+        rows["guarantee"] = "none" if self.guarantee is None else self.guarantee.short
         if self.users_to_90 is not None and not self.settled:
             rows["users to 90 %"] += "; the run is shorter than 10 times that"
         if "total" in self.seconds:
             rows["time"] = f"{self.seconds['total']:.3g} s"
         rows["run"] = f"{self.releases:,} releases, seed {self.seed}"
-        return "\n".join(
-            [served_words([self]), *(f"  {name:<14}{text}" for name, text in rows.items())]
-        )
+        lines = (f"  {name:<14}{text}" for name, text in rows.items())
+        return "\n".join([served_words([self]), *lines])
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values: what was measured, and for readers what follows from it."""
@@ -327,16 +313,10 @@ class Result:
 
         return frame({self.agent: [self]})
 
-    def plot(self, path: str | os.PathLike[str] | None = None, ax: Any = None) -> Any:
-        """Draws regret and the values of the released policies against users.
+    def plot(self, path: str | os.PathLike[str] | None = None) -> Any:
+        """Draws regret and values; see :func:`tacit.simulation.plots.plot_result`."""
+        from tacit.simulation.plots import plot_result
 
-        See :func:`tacit.simulation.plots.plot_result`; on an ``ax`` of yours, values alone, see
-        :func:`tacit.simulation.plots.plot_results`.
-        """
-        from tacit.simulation.plots import plot_result, plot_results
-
-        if ax is not None:
-            return plot_results({self.agent: [self]}, path, ax=ax)
         return plot_result(self, path)
 
 
@@ -391,14 +371,11 @@ def served_words(results: Sequence[Result], label: str | None = None) -> str:
 
 def _served(served: ArrayLike) -> Ints:
     array = np.array(served)
-    if array.ndim != 1 or array.size < 1 or array.dtype.kind not in "iu":
-        raise InvalidArgument(
-            f"served has shape {array.shape} and dtype {array.dtype}, but must be a list of "
-            "whole numbers"
-        )
+    right = array.ndim == 1 and array.size > 0 and array.dtype.kind in "iu" and array[0] == 0
+    if not right or np.any(array[1:] <= array[:-1]):
+        raise InvalidArgument("served must be whole numbers from 0 on, growing at every release")
     ends = array.astype(np.int64)
-    if ends[0] != 0 or np.any(np.diff(ends) < 1):
-        raise InvalidArgument("served must begin with 0 and grow at every release")
+    ends.flags.writeable = False
     return ends
 
 

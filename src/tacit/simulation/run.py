@@ -11,23 +11,28 @@ While it goes on, a run tells public facts of each release, to a callback and to
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
 import math
+import sys
 import time
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tacit.core.world import World
+from tacit.core.world import Data, Form, World
+from tacit.data.episodes import Episodes, VectorEpisodes
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import Privacy
-from tacit.privacy.validation import whole_number
-from tacit.simulation.permuted import PermutedWorld
+from tacit.privacy.statistic import Block, StreamedBlock
+from tacit.privacy.validation import flag, whole_number
 from tacit.simulation.result import WORLD_VALUES, Result
-from tacit.simulation.workers import progress_bar
 
 LOGGER = logging.getLogger("tacit")
 LOGGER.addHandler(logging.NullHandler())
@@ -38,6 +43,8 @@ _LABELS, _WORLD, _NOISE = 1, 2, 3
 _USERS = 10**6
 # Simulated users who tell how long episodes are at random.
 _LOOKED_AT = 100
+# Arrays of aggregate blocks: (.., S, A, S) and (.., S, A).
+_ACTION_AXES = {"transitions": -2, "rewards": -1}
 
 
 @dataclass(frozen=True)
@@ -100,9 +107,10 @@ def run(
     clock = _Clock()
     labels = np.random.default_rng(np.random.SeedSequence([_LABELS, seed]))
     rng = np.random.default_rng(np.random.SeedSequence([_WORLD, seed]))
-    # A policy that is given names actions.
+    # A spec that says something about single actions, or a policy that is given, names them.
     options = getattr(getattr(agent, "algorithm", agent), "options", None)
-    permuted = _exchangeable(world) and getattr(options, "today", None) is None
+    free = getattr(options, "today", None) is None and getattr(world, "exchangeable_actions", True)
+    permuted = free and isinstance(getattr(world.spec, "actions", None), int)
     users_world = PermutedWorld.draw(world, labels) if permuted else world
     known: dict[bytes | None, float] = {}  # late releases often repeat a policy
     served, values, greedy_values = [0], list[float](), list[float]()
@@ -155,21 +163,20 @@ class _Clock:
     """Seconds of a run, by what it did."""
 
     def __init__(self) -> None:
-        self._start = self._since = time.perf_counter()
-        self._now = ""
-        self._spent: dict[str, float] = {}
+        self._now, self._since = "", time.perf_counter()
+        self._spent = defaultdict[str, float](float)
 
     def __call__(self, what: str) -> None:
         """Says what is done from now on."""
         before, self._since = self._since, time.perf_counter()
-        self._spent[self._now] = self._spent.get(self._now, 0.0) + self._since - before
+        self._spent[self._now] += self._since - before
         self._now = what
 
     def seconds(self) -> dict[str, float]:
         """By what was done, and in total."""
         self("")
-        spent = {what: seconds for what, seconds in self._spent.items() if what}
-        return {"total": self._since - self._start} | spent
+        total = sum(self._spent.values())
+        return {"total": total} | {what: spent for what, spent in self._spent.items() if what}
 
 
 def noise_seed(seed: int) -> int:
@@ -227,8 +234,7 @@ def _the_world(what: Any) -> World:
 def _check(agent: Any, world: World, seed: int) -> None:
     require("agent", agent, "an agent", "spec", "policy", "block_users", "learn")
     _check_match(agent, world)
-    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise InvalidArgument(f"seed is {seed!r}, but must be an integer of at least 0")
+    whole_number("seed", seed, least=0)
     if agent.block_users < 1:
         raise InvalidArgument(
             f"agent has served all {agent.users} users it was declared for; make a new one"
@@ -278,12 +284,6 @@ def _check_match(agent: Any, world: World) -> None:
             )
 
 
-def _exchangeable(world: World) -> bool:
-    """Whether the spec says nothing about single actions, so that their labels mean nothing."""
-    actions = getattr(world.spec, "actions", None)
-    return isinstance(actions, int) and getattr(world, "exchangeable_actions", True)
-
-
 def _name(agent: Any) -> str:
     return str(getattr(agent, "name", type(agent).__name__))
 
@@ -298,3 +298,89 @@ def _fingerprint(policy: Any) -> bytes | None:
             digest.update(f"{kind} {table.dtype} {table.shape}".encode())
             digest.update(np.ascontiguousarray(table).data)
     return digest.digest() if known else None
+
+
+class PermutedWorld:
+    """A world whose actions have other labels: what this one calls ``a``, it ``permutation[a]``."""
+
+    name: str
+    spec: Any
+    optimal_value: float
+    baseline_value: float
+    reference_value: float
+
+    def __init__(self, world: World, permutation: tuple[int, ...]) -> None:
+        actions = world.spec.actions
+        if sorted(permutation) != list(range(actions)):
+            raise InvalidArgument(
+                f"permutation is {permutation!r}, but must hold each of the {actions} actions once"
+            )
+        self.world, self.permutation = world, permutation
+
+    @classmethod
+    def draw(cls, world: World, rng: np.random.Generator) -> PermutedWorld:
+        """Labels in random order."""
+        return cls(world, tuple(rng.permutation(world.spec.actions).tolist()))
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in PermutedWorld.__annotations__:
+            raise AttributeError(f"a world with other labels has no attribute {name!r}")
+        return getattr(self.world, name)
+
+    def translate(self, policy: Any) -> Any:
+        """A policy in these labels as one in the world's own."""
+        return policy.relabelled(self.permutation)
+
+    def value(self, policy: Any) -> float:
+        """The value of a policy in these labels."""
+        return self.world.value(self.translate(policy))
+
+    def simulate(self, policy: Any, users: int, rng: np.random.Generator, form: Form) -> Data:
+        """Simulates users, in these labels.
+
+        Args:
+            policy: Serves them, in these labels.
+            users: How many.
+            rng: Source of randomness.
+            form: Form of the data; see :class:`~tacit.core.world.World`.
+        """
+        data = self.world.simulate(self.translate(policy), users, rng, form)
+        if isinstance(data, StreamedBlock):
+            parts = data.parts
+            return StreamedBlock(data.users, lambda: map(self._rows, parts()))
+        if isinstance(data, (Episodes, VectorEpisodes)):
+            return data.of_block(self._rows(data.block()), data.user_ids)
+        if not data.aggregate:
+            return self._rows(data)
+        arrays: dict[str, NDArray[Any]] = {}
+        for name, array in data.arrays.items():
+            arrays[name] = np.take(array, self.permutation, axis=_ACTION_AXES[name])
+        return Block(data.users, arrays, data.aggregate)
+
+    def _rows(self, block: Block) -> Block:
+        """Users one by one, in these labels."""
+        relabelled = {"actions": self._relabel(block["actions"])}
+        return Block(block.users, dict(block.arrays) | relabelled)
+
+    def _relabel(self, actions: NDArray[Any]) -> NDArray[Any]:
+        """The world's labels as these; what is no action stays as it is."""
+        inverse = np.argsort(self.permutation)
+        if actions.size and actions.min() >= 0 and actions.max() < len(inverse):
+            return np.take(inverse, actions)
+        valid = (actions >= 0) & (actions < len(inverse))
+        return np.where(valid, inverse[np.where(valid, actions, 0)], actions)
+
+
+@contextlib.contextmanager
+def progress_bar(title: str, total: int, progress: bool) -> Iterator[Callable[[int], None]]:
+    """A progress bar, where standard error is a terminal; yields what moves it on."""
+    if not flag("progress", progress) or not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich import progress as parts
+    from rich.console import Console
+
+    shown = parts.TextColumn("{task.description}"), parts.BarColumn(), parts.TaskProgressColumn()
+    times = parts.TimeElapsedColumn(), parts.TextColumn("left"), parts.TimeRemainingColumn()
+    with parts.Progress(*shown, *times, console=Console(stderr=True), transient=True) as bar:
+        yield partial(bar.advance, bar.add_task(title, total=total))

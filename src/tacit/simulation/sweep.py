@@ -12,15 +12,14 @@ import hashlib
 import itertools
 import json
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import Executor
+import pickle
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from concurrent.futures import Executor, as_completed
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, TypeAlias
-
-import numpy as np
+from typing import Any, TypeAlias, TypeVar
 
 from tacit.core.world import World
 from tacit.imports import fingerprint
@@ -29,31 +28,18 @@ from tacit.privacy.models import Privacy
 from tacit.privacy.validation import whole_number
 from tacit.registry import AgentChoice, build_world, choose_agent
 from tacit.simulation.result import Result
-from tacit.simulation.run import noise_seed, require, run
+from tacit.simulation.run import noise_seed, progress_bar, run
 from tacit.simulation.tables import frame, privacy_dict, privacy_words, rows, save_results
-from tacit.simulation.workers import DIED, outcomes, progress_bar
 
 AgentLike: TypeAlias = str | AgentChoice | Callable[..., Any]
 WorldLike: TypeAlias = str | World | Callable[[], World]
 
-WorldMaker: TypeAlias = World | Callable[[int], World]
-# How often jobs are started whose processes died.
-_TRIES = 3
-
-
-# More runs than this are a slip.
+_TRIES = 3  # how often jobs are started whose processes died
 _MOST_RUNS = 10**6
+DIED = "its process died (out of memory, or stopped from outside)"
+"""The outcome of what was at work, or waited, when a process died."""
 
-
-class SeedFailed(TacitError):
-    """One of several runs failed: that with this ``seed``."""
-
-    def __init__(self, seed: int, reason: str) -> None:
-        super().__init__(seed, reason)  # both, so that it can be pickled
-        self.seed, self.reason = seed, reason
-
-    def __str__(self) -> str:
-        return f"the run with seed {self.seed} failed: {self.reason}"
+T = TypeVar("T")
 
 
 class SweepFailed(TacitError):
@@ -168,12 +154,7 @@ class Sweep:
 
 
 def _budget_words(privacy: Privacy) -> str:
-    """The budget in a line's label; delta is the same for all.
-
-    >>> from tacit import JointDP, LocalDP
-    >>> _budget_words(JointDP(1.0, 1e-6)), _budget_words(LocalDP(2.0, 1e-6))
-    ('epsilon 1', 'local, epsilon 2')
-    """
+    """The budget in a line's label, as "local, epsilon 2"; delta is the same for all."""
     words = privacy_words(privacy).partition(", delta")[0]
     return words.removeprefix("joint privacy, ").replace(" privacy,", ",")
 
@@ -213,12 +194,8 @@ def sweep(
         SweepFailed: Runs failed; the others have been run, and are kept.
     """
     users, workers = whole_number("users", users), whole_number("workers", workers)
-    jobs = tuple(
-        Job(world, agent, budget, users, seed)
-        for world, agent, budget, seed in itertools.product(
-            list(worlds), list(agents), list(budgets), seed_list(seeds)
-        )
-    )
+    lines = itertools.product(worlds, agents, budgets, seed_list(seeds))
+    jobs = tuple(Job(world, agent, budget, users, seed) for world, agent, budget, seed in lines)
     if not jobs:
         raise InvalidArgument("worlds, agents, budgets and seeds must not be empty")
     _check(jobs)
@@ -290,75 +267,15 @@ def run_jobs(
     return whole
 
 
-def run_seeds(
-    make_agent: Callable[[Any, int], Any],
-    make_world: WorldMaker,
-    seeds: Sequence[int],
-    workers: int = 2,
-    progress: bool = True,
-) -> list[Result]:
-    """Runs one agent per seed, several at a time, each in a process of its own.
-
-    The results, in the order of the seeds, do not depend on the number of workers. With more than
-    one, scripts need the usual ``if __name__ == "__main__":`` around their own code; functions of a
-    notebook's cell are sent along.
-
-    Args:
-        make_agent: ``make_agent(spec, seed)``, which gives the agent a ``seed`` and, of
-            :func:`noise_seed`, a ``noise_seed``.
-        make_world: a world, or ``make_world(seed)``.
-        seeds: one run each.
-        workers: processes; 1 runs them in this one, one after another.
-        progress: whether to show a progress bar, on standard error.
-
-    Raises:
-        SeedFailed: A run failed; the message says which seed and why. No further runs are started.
-    """
-    if not callable(make_agent):
-        raise InvalidArgument(f"make_agent must be a function, got {make_agent!r}")
-    if not (callable(make_world) or hasattr(make_world, "simulate")):
-        raise InvalidArgument(f"make_world must be a world or a function, got {make_world!r}")
-    seeds, workers = seed_list(seeds), whole_number("workers", workers)
-    work, results = partial(_run_seed, make_agent, make_world), dict[int, Result]()
-    # A single one needs no other process.
-    finished = outcomes(work, dict(enumerate(seeds)), workers if len(seeds) > 1 else 1)
-    with progress_bar("seeds", len(seeds), progress) as advance, contextlib.closing(finished):
-        for place, outcome in finished:
-            if isinstance(outcome, SeedFailed):
-                raise outcome
-            if isinstance(outcome, str):
-                raise SeedFailed(seeds[place], outcome)
-            results[place] = outcome
-            advance(1)
-    return [results[place] for place in range(len(seeds))]
-
-
-def _run_seed(make_agent: Any, make_world: Any, seed: int) -> Result | SeedFailed:
-    what = "make_world: "
-    try:
-        # A world may be callable too; what simulates users is a world.
-        made: Any = make_world if hasattr(make_world, "simulate") else make_world(seed)
-        require("make_world(seed)", made, "a world", "simulate", "spec")
-        what = ""
-        return run(make_agent(made.spec, seed), made, seed, progress=False)
-    except Exception as error:
-        failed = SeedFailed(seed, f"{what}{type(error).__name__}: {error}")
-        failed.__cause__ = error
-        return failed
-
-
 def seed_list(seeds: Iterable[int]) -> list[int]:
     """Seeds as a list; they are a list, not a number of runs."""
-    single = isinstance(seeds, np.ndarray) and seeds.ndim == 0
-    if not isinstance(seeds, Iterable) or isinstance(seeds, (str, bytes)) or single:
+    listed = isinstance(seeds, Iterable) and getattr(seeds, "ndim", 1) == 1
+    if not listed or isinstance(seeds, (str, bytes)):
         raise InvalidArgument(f"seeds must be a list of integers, got {seeds!r}")
     found = list(itertools.islice(seeds, _MOST_RUNS + 1))
     if len(found) > _MOST_RUNS:
         raise InvalidArgument(f"seeds must be at most {_MOST_RUNS:,}, got more")
-    for seed in found:
-        if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-            raise InvalidArgument(f"seeds holds {seed!r}, but must hold integers of at least 0")
-    return found
+    return [whole_number("seeds", seed, least=0) for seed in found]
 
 
 def _check(jobs: Sequence[Job]) -> None:
@@ -401,3 +318,80 @@ def _known_as(what: Any) -> str:
     import cloudpickle
 
     return f"{_name(what)} {hashlib.sha256(cloudpickle.dumps(what)).hexdigest()[:16]}"
+
+
+def outcomes(
+    work: Callable[[Any], T],
+    items: Mapping[int, Any],
+    workers: int,
+    executor: Executor | None = None,
+) -> Generator[tuple[int, T | str], None, None]:
+    """Outcomes of all items as they come, each with its key.
+
+    Args:
+        work: Is called with every item.
+        items: By key.
+        workers: Processes, without an executor; 1 runs everything here.
+        executor: Of ``concurrent.futures``, or a Dask client's.
+
+    Yields:
+        The key, and what ``work`` returned, or in words why there is nothing.
+    """
+    if executor is None and workers == 1:
+        yield from ((place, work(item)) for place, item in items.items())
+        return
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+    from concurrent.futures.process import BrokenProcessPool
+
+    packed = _packed(work)
+    loads = {place: _packed(item) for place, item in items.items()}
+    others = set(multiprocessing.active_children())
+    with contextlib.ExitStack() as stack:
+        if executor is None:
+            # Spawned, not forked: a fork copies locks that other threads may hold.
+            spawned = multiprocessing.get_context("spawn")
+            pool = ProcessPoolExecutor(min(workers, len(items)), mp_context=spawned)
+            executor = stack.enter_context(pool)
+        futures = {executor.submit(_done, packed, load): i for i, load in loads.items()}
+        for future in futures:
+            stack.callback(future.cancel)
+        try:
+            for future in as_completed(futures):
+                try:
+                    outcome = future.result()
+                except BrokenProcessPool:
+                    outcome = DIED
+                yield futures[future], outcome
+        except BaseException:  # an interruption, or nobody asks any more: they would go on
+            for child in set(multiprocessing.active_children()) - others:
+                child.terminate()
+            raise
+
+
+def _packed(what: Any) -> bytes:
+    """Bytes; functions of a notebook or a script, which no module has, go along by value."""
+    import cloudpickle
+
+    try:
+        data: bytes = cloudpickle.dumps(what)
+    except Exception as error:
+        raise InvalidArgument(
+            "what makes agents and worlds cannot be sent to other processes; use workers=1: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+    return data
+
+
+@lru_cache(maxsize=1)
+def _work(data: bytes) -> Any:
+    """Once per process: worlds may be large."""
+    return pickle.loads(data)  # noqa: S301  # made by the caller a moment ago
+
+
+def _done(work: bytes, item: bytes) -> Any:
+    try:
+        make, what = _work(work), pickle.loads(item)  # noqa: S301  # as above
+    except Exception as error:
+        return f"another process cannot load it: {type(error).__name__}: {error}"
+    return make(what)

@@ -1,22 +1,14 @@
-"""Results as tables and files: medians for people, a row per release for frames and programs.
-
-JSON holds all of a result and can be read again; CSV is for other programs.
-"""
+"""Results as tables and files: medians for people, a row per release for frames, JSON."""
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import itertools
 import json
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
-
-import numpy as np
-from numpy.typing import NDArray
 
 from tacit.privacy.errors import CorruptFile, InvalidArgument, MissingExtra
 from tacit.privacy.files import MALFORMED, parse_json, read_file, write_atomic
@@ -31,9 +23,6 @@ _RUN = (
     *("regret", "users_to_90", "greedy_users_to_90", "served_value", "final_value", "score"),
     *("greedy_value", "greedy_score"),
 )
-
-
-# For people.
 
 
 def rows(results: Labelled) -> list[tuple[str, ...]]:
@@ -120,66 +109,41 @@ def number_words(number: float | None) -> str:
     return f"{number:,.0f}" if abs(number) >= 1000 else f"{number:.3g}"
 
 
-# For programs.
-
-
-def columns(results: Labelled) -> dict[str, NDArray[Any]]:
-    """A row per release of every run, by column.
+def frame(results: Labelled) -> Any:
+    """A row per release of every run, as a data frame of pandas.
 
     The value is that of the policy that the release serves users with; regret is of all users so
     far; loss and score are of the value.
     """
-    runs = [(label, run) for label, several in results.items() for run in several]
-    lengths = [len(run.served) for _, run in runs]
-
-    def joined(name: str) -> NDArray[Any]:
-        return np.concatenate([getattr(run, name) for _, run in runs])
-
-    return {
-        "label": np.repeat([label for label, _ in runs], lengths),
-        **{
-            name: np.repeat([getattr(run, name) for _, run in runs], lengths)
-            for name in ("agent", "world", "privacy", "seed")
-        },
-        "release": np.concatenate([np.arange(n) for n in lengths]),
-        "users": joined("served"),
-        "value": joined("values"),
-        "greedy_value": joined("greedy_values"),
-        "regret": joined("regret"),
-        "loss": joined("losses"),
-        "score": joined("scores"),
-    }
-
-
-def frame(results: Labelled) -> Any:
-    """The columns as a data frame of pandas."""
     try:
         import pandas  # type: ignore[import-untyped]
     except ImportError as error:
         raise MissingExtra("a frame needs pandas: pip install 'tacit[frames]'") from error
-    return pandas.DataFrame(columns(results))
+    named = ("agent", "world", "privacy", "seed")
+    arrays = {"users": "served", "value": "values", "greedy_value": "greedy_values"}
+    arrays |= {"regret": "regret", "loss": "losses", "score": "scores"}
+    parts = [
+        {"label": label}
+        | {name: getattr(run, name) for name in named}
+        | {"release": range(len(run.served))}
+        | {name: getattr(run, attribute) for name, attribute in arrays.items()}
+        for label, several in results.items()
+        for run in several
+    ]
+    return pandas.concat([pandas.DataFrame(part) for part in parts], ignore_index=True)
 
 
 def save_results(results: Labelled, path: str | os.PathLike[str]) -> None:
-    """Writes all of the results as JSON (``.json``), or a table of releases (``.csv``).
+    """Writes all of the results as JSON, which :func:`load_results` reads again.
 
     It is written atomically, readable by all: it has nothing of any user's data.
-    :func:`load_results` reads JSON again.
     """
-    ending = os.path.splitext(os.fspath(path))[1].lower() or ".json"
-    if ending not in (".json", ".csv"):
-        raise InvalidArgument(f"{os.fspath(path)!r} must end in .json, .csv")
-    if ending == ".csv":
-        text, table = io.StringIO(), columns(results)
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(table)
-        writer.writerows(zip(*(column.tolist() for column in table.values()), strict=True))
-        whole = text.getvalue()
-    else:
-        runs = {label: [run.to_dict() for run in several] for label, several in results.items()}
-        content = {"format": _FORMAT, "version": _VERSION, "results": runs}
-        content["sha256"] = digest(content)
-        whole = json.dumps(content, indent=1, allow_nan=False) + "\n"
+    if os.path.splitext(os.fspath(path))[1].lower() not in ("", ".json"):
+        raise InvalidArgument(f"{os.fspath(path)!r} must end in .json; tables: Result.to_frame()")
+    runs = {label: [run.to_dict() for run in several] for label, several in results.items()}
+    content = {"format": _FORMAT, "version": _VERSION, "results": runs}
+    content["sha256"] = digest(content)
+    whole = json.dumps(content, indent=1, allow_nan=False) + "\n"
     write_atomic(path, whole.encode(), 0o644)
 
 
@@ -191,8 +155,6 @@ def digest(content: Mapping[str, Any]) -> str:
 def load_results(path: str | os.PathLike[str]) -> dict[str, list[Result]]:
     """The results of each label in a JSON file; a CorruptFile is foreign, damaged, or newer."""
     name = os.fspath(path)
-    if name.lower().endswith(".csv"):
-        raise InvalidArgument(f"{name!r} is for other programs: load the .json of it")
     data = read_file(path, "result")
     try:
         content = parse_json(data)

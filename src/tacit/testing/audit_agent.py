@@ -37,7 +37,7 @@ from tacit.privacy.errors import CheckFailed, InvalidArgument
 from tacit.privacy.local import noise_scale, report
 from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Block, Floats, Layout, Part, Statistic
-from tacit.simulation.workers import progress_bar
+from tacit.simulation.run import progress_bar
 from tacit.testing.check_agent import Outcome, agent_outcomes, require_releases
 from tacit.testing.check_statistic import check_statistic
 from tacit.testing.mechanisms import EmpiricalAudit, audit_samples
