@@ -55,8 +55,7 @@ class Sums:
         return Sums(*sums, *(more * n for n in (self.noise, self.gram_noise, self.reward_noise)))
 
 
-Scales: TypeAlias = tuple[float, float]
-"""Of widths by sampling and noise, and by the bias of the ridge, which draws to the middle."""
+Scales: TypeAlias = tuple[float, float]  # of widths by sampling and noise, and by the ridge
 
 
 def width_of(scales: Scales, squares: Floats, of_ridge: Floats) -> Floats:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -52,8 +51,6 @@ class FeaturePolicies(PlannedPolicies):
 
     def expected(self, step: int, after: Floats) -> Floats:
         """Predictions, at least 1: moments are never less."""
-        if not math.isfinite(float(after.max())):
-            return np.full(self.allowed.shape, 1e100)
         means, _ = self.model.next_values(step, after[np.newaxis])
         ahead: Floats = np.maximum(means[0], 1.0)
         return ahead
@@ -75,7 +72,7 @@ class PessimisticLSVI(OfflineAlgorithm):
     for offline RL?") with the practical widths of :class:`tacit.LSVIUCB`, noise included, and at a
     price for leaving today's policy; what is proven of the result is its interval.
 
-    Cost: O(H S^2 A) per plan. It serves no users: those it learns from were served before.
+    Cost: O(H S^2 A) per plan.
     """
 
     name = "pessimistic_lsvi"
