@@ -22,7 +22,7 @@ def network_case(clip, rewards):
     """A batch of four users of five steps, all of them at one place: as bad as it can be."""
     Q = paper.Network((1, 4, 2), np.random.default_rng(0))
     steps = paper.StepBatch(np.full(20, 0.7), [1] * 20, rewards, np.full(20, 0.2))
-    return paper.td_gradient(Q, steps, 0.9, clip)
+    return paper._td_gradient(Q, steps, 0.9, clip)
 
 
 class TestNetwork:

@@ -524,7 +524,7 @@ def network_q(
         return int(rng.integers(len(known)) if uniform else np.argmax(known)), known
 
     for _ in range(batches):
-        gradient = td_gradient(Q, walk.batch(B, act), setting.discount, clip)
+        gradient = _td_gradient(Q, walk.batch(B, act), setting.discount, clip)
         Q.theta = Q.theta - setting.alpha * (gradient + std * noise.normal(gradient.shape))
     claim = "nothing: the paper compares with private gradients"
     reason = "only noised parameters are carried, looked at and returned"
@@ -534,7 +534,7 @@ def network_q(
     return walk.result("network state", Q, proof, named)
 
 
-def td_gradient(Q: Network, steps: StepBatch, discount: float, clip: float) -> Floats:
+def _td_gradient(Q: Network, steps: StepBatch, discount: float, clip: float) -> Floats:
     """The mean of TD errors times gradients, which are scaled back to length ``clip``."""
     h = Q.gradients(steps.states, steps.actions)
     h *= np.minimum(1.0, clip / np.maximum(np.linalg.norm(h, axis=1, keepdims=True), 1e-300))
