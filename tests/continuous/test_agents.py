@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from research.worlds import plane, trap
 from research.worlds.cartpole import cartpole
 from tacit import FittedFunctionalQ, JointDP, LocalDP, NonPrivate, check_statistic
-from tacit.continuous import BoxSpec, BoxWorld, fitted_functional_q, line
+from tacit.continuous import BoxSpec, fitted_functional_q, line
 from tacit.continuous.estimate import GRID, Posterior
 from tacit.continuous.fitted_functional_q import _turns
 from tacit.continuous.statistics import MeanRewards, ResidualSums
@@ -67,21 +67,14 @@ def test_keeps_all_promises(make: Any, three: None) -> None:
     check_agent(make, SHORT, users=3000 if make.keywords.get("serve") == "most" else 120)
 
 
-def test_serves_everybody_at_random() -> None:
-    agent = FittedFunctionalQ(LINE.spec, 20, JOINT, schedule="fixed:size=10", noise_seed=0)
-    played(agent, LINE)
-    assert agent.policy.epsilon == 1.0
-    assert agent.greedy_policy.epsilon == 0.0
-    assert agent.policy.version == agent.greedy_policy.version == 2
-    assert "gain nothing" in agent.why
-
-
 def test_spends_the_budget_to_the_last_bit() -> None:
     agent = FittedFunctionalQ(LINE.spec, 20, JOINT, noise_seed=0)
     with RecordingCurator().open() as recorder:
         played(agent, LINE)
     costs = [float(record.release.cost or 0.0) for record in recorder.records]
     assert len(costs) == agent.state.ahead.sweeps + 1
+    # Users are served at random.
+    assert (agent.policy.epsilon, agent.greedy_policy.epsilon) == (1.0, 0.0)
     assert math.fsum(cost**2 for cost in costs) == pytest.approx(JOINT.episode_limit, rel=1e-12)
 
 
@@ -152,14 +145,6 @@ def test_learns_with_noise_and_looks_ahead(make: Any, users: int) -> None:
     assert np.median(scores) > 0.95
 
 
-@pytest.mark.slow
-def test_balances_a_pole() -> None:
-    world = cartpole()
-    agent = played(FittedFunctionalQ(world.spec, 1000, NonPrivate(), seed=1), world)
-    assert score(world, agent) > 0.9
-    assert agent.algorithm.ends
-
-
 def test_several_blocks_carry_on_what_is_known(three: None) -> None:
     options: Any = {"schedule": "fixed:size=20", "noise_seed": 5}
     agent = played(FittedFunctionalQ(SHORT.spec, 40, JOINT, **options), SHORT)
@@ -196,13 +181,6 @@ def test_posterior_is_that_of_a_plain_gaussian_regression(three: None) -> None:
     ahead = ahead + constants.prior_drift**2 * index
     wanted = basis.prior @ (np.kron(ahead, across.T) @ np.linalg.solve(whole, seen))
     np.testing.assert_allclose(fit.targets(value)[0], wanted, rtol=1e-5, atol=1e-8)
-
-
-def test_labels_do_not_matter() -> None:
-    """With actions named the other way round, the same noise has the mirrored effect at most."""
-    world = BoxWorld(lambda s: s[..., 0], name="up", reward_range=(0.0, 1.0))
-    agent = played(FittedFunctionalQ(world.spec, 300, JointDP(8.0, 1e-6), noise_seed=0), world)
-    assert (agent.greedy_policy.greedy([[0.2], [0.5], [0.8]]) == 1).all()
 
 
 @pytest.mark.parametrize(
@@ -271,13 +249,9 @@ def test_asks_those_who_are_served_once() -> None:
     np.testing.assert_array_equal(agent.state.weights, before)
 
 
-def test_rewards_are_bounded() -> None:
+def test_mean_rewards_withstand_attacks() -> None:
     def sample(rng: np.random.Generator, users: int) -> Block:
         rewards = rng.choice([0.0, 0.5], (users, 1)) * np.ones((users, 8))
         return block(rng.random((users, 9, 1)), rewards=rewards)
 
     check_statistic(MeanRewards(SHORT.spec), sample, attained=0.99, users=60, rounds=12)
-    data = sample(np.random.default_rng(0), 4)
-    rewards = np.asarray(data["rewards"], dtype=float)
-    expected = rewards.mean(axis=1) / 0.5 - 0.5
-    np.testing.assert_allclose(MeanRewards(SHORT.spec).vectors(data)[:, 0], expected)

@@ -15,7 +15,6 @@ from tacit.continuous.estimate import bumps, root_of
 from tacit.continuous.statistics import ResidualSums, Units, VisitSums, steps_of
 from tacit.continuous.sum_loops import FINE
 from tacit.privacy.budget import Relation
-from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block
 from tests.continuous.blocks import random_users
 
@@ -141,10 +140,3 @@ def test_two_users_attain_the_sensitivity() -> None:
     arrays["lengths"] = np.full(2, 4)
     one, other = statistic.vectors(Block(2, arrays))
     assert np.linalg.norm(one - other) == pytest.approx(statistic.l2(Relation.REPLACE_ONE))
-
-
-def test_refuses_what_cannot_be() -> None:
-    with pytest.raises(InvalidArgument, match="root"):
-        residuals(root=np.zeros((4, 4)))
-    with pytest.raises(InvalidArgument, match="states"):
-        steps_of(Block(1, {"states": np.zeros((1, 3, 1))}), SPEC)
