@@ -20,7 +20,6 @@ LQ = LQConstants()
 GROWTH = sum_algorithm.SumOptions().growth
 MIRROR = ucbpo.MirrorOptions()
 NUMBERS = {2: "two", 4: "four", 8: "eight"}
-IMPROVEMENT = policy_improvement.ImprovementConstants()
 
 
 def bare(x: float) -> str:
@@ -66,8 +65,8 @@ QUOTED = {
         f"solves H S equations, up to {count_estimate._LARGEST_FLOW:,} of them",
     ],
     "algorithms/policy_improvement.md": [
-        f"a user's first {IMPROVEMENT.first} states get her return",
-        f"a length of at most {IMPROVEMENT.length:g} R",
+        f"a user's first {policy_improvement.FIRST} states get her return",
+        f"a length of at most {policy_improvement.LENGTH:g} R",
         f"Blocks of more than {policy_improvement._IN_MEMORY:,}",
     ],
     "algorithms/lsvi_ucb.md": [
