@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
+import tacit.gym  # noqa: F401  (registers ours)
 from tacit.linear import simplex, two_state
 from tacit.mixture import hard_mixture, mixture_of_models
 from tacit.tabular import deep_sea, grid, health_coach, random_mdp, riverswim
