@@ -162,7 +162,8 @@ def private_ofu_rl(
     values, estimates, best, inside = curves
     constants = level._asdict() | {"beta": beta, "norm_bound": S}
     run = name, printed, best, values, estimates, learner.gains, made.proof, constants, ERRATA
-    return PaperResult(*run, {"inside": inside, "beta": np.full(K, beta)})
+    more = {"inside": inside, "beta": np.full(K, beta)}
+    return PaperResult(*run, more, baseline_value=world.baseline_value)
 
 
 _CHUNK = 256  # episodes whose noise and users are drawn at once
