@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from research.study import RUNS, Parser, load, store, whole
-from tacit.data.sizes import Floats
 from tacit.privacy.budget import Budget
+from tacit.privacy.validation import Floats
 from tacit.simulation import plots
 from tacit.simulation.plots import FORMATS, INK, PALE, STYLE, Pen, curves, short
 

@@ -19,8 +19,8 @@ from research.figures import PALE, EndLabel, Pen, drawing, figure_main, label_en
 from research.study import markdown, run_all
 from research.wang_public_code import STATED, public_code
 from tacit.continuous import line
-from tacit.data.sizes import Floats
 from tacit.papers.result import PaperResult
+from tacit.privacy.validation import Floats
 from tacit.simulation.run import PermutedWorld, noise_seed
 
 if TYPE_CHECKING:

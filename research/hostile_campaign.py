@@ -9,7 +9,6 @@ What breaks an entry point:
 * a public mistake raises anything but a :class:`tacit.TacitError` (or an ``OSError``, for files),
   does not name the argument, or changes something although it is refused;
 * a wrong type is accepted where no reading of it makes sense;
-* a user's *values* raise or warn, or change what anybody else contributes;
 * a file that was corrupted, forged or holds a pickle is read as if it were whole, or executed;
 * after a failure a file is half-written, a temporary one is left, or a secret one is readable;
 * the command line shows a traceback, or says a mistake in anything but one line with exit code 2;
@@ -23,7 +22,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from research.hostile.arguments import argument_entries, value_entries
+from research.hostile.arguments import argument_entries
 from research.hostile.commands import command_entries
 from research.hostile.files import file_entries
 from research.hostile.fuzzing import HEADING, EntryPoint, fuzz
@@ -32,7 +31,7 @@ from research.study import Parser, whole
 
 def entry_points() -> list[EntryPoint]:
     """Everything that is attacked."""
-    return [*argument_entries(), *value_entries(), *file_entries(), *command_entries()]
+    return [*argument_entries(), *file_entries(), *command_entries()]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -16,8 +16,8 @@ import numpy as np
 
 from research.figures import PALE, EndLabel, Pen, drawing, figure_main, label_ends
 from research.study import DELTA, PLAIN, Case, joint, markdown, run_all, spread
-from tacit.data.sizes import Floats
 from tacit.privacy.models import LocalDP, Privacy
+from tacit.privacy.validation import Floats
 from tacit.simulation.plots import short, short_ticks
 from tacit.simulation.result import GOOD_LOSS, Result
 

@@ -34,9 +34,9 @@ from research.figures import (
     slope,
 )
 from research.study import DELTA, PLAIN, Case, joint, run_all
-from tacit.data.sizes import Floats
 from tacit.mixture.worlds import hard_mixture
 from tacit.privacy.models import LocalDP, Privacy
+from tacit.privacy.validation import Floats
 from tacit.simulation.plots import short
 
 if TYPE_CHECKING:

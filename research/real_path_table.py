@@ -48,7 +48,7 @@ def _clean(row: RealPathBug) -> bool:
 def looked(row: RealPathBug, repeat: int = 1) -> tuple[bool, str]:
     """Whether a bug is found each time, and a line about it."""
     # What differs between two rows of one agent is not part of the checks without a bug.
-    plain = row._replace(name="", kind="", what="", gain="", plant=contextlib.nullcontext)
+    plain = row._replace(name="", kind="", what="", plant=contextlib.nullcontext)
     if not _clean(plain):
         return False, f"{row.kind}  {row.name:24} fails without it"
     start, made = time.process_time(), list[dict[str, str]]()

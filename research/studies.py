@@ -30,7 +30,6 @@ from research.study import (
 )
 from tacit.privacy.models import DistributedDP, LocalDP, NonPrivate, Privacy
 from tacit.simulation.plan import fewest_users
-from tacit.simulation.plots import short
 from tacit.simulation.result import Result
 
 Cell = Callable[[Case, Runs], str]
@@ -135,11 +134,6 @@ def declared(case: Case, runs: Runs) -> str:
 def mean_score(run: Result) -> float:
     """Of all users, explorers included."""
     return float(np.average(run.scores[:-1], weights=np.diff(run.served)))
-
-
-def lost(run: Result) -> float:
-    """What served users lost on average, of what there was to gain."""
-    return float(run.regret[-1] / (run.users * (run.optimal_value - run.baseline_value)))
 
 
 USERS: Columns = {"users to 90 %": of(serving), "greedy": of(greedy)}
@@ -260,22 +254,6 @@ _OPTIMIST: Columns = {
     "ratio": ratio,
     "greedy score": of(lambda run: run.greedy_score, None, words=to_places(2)),
 }
-KNOWN = Study(
-    "worlds",
-    ("world",),
-    (
-        _optimist("riverswim, 8 states", "riverswim:states=8,horizon=20"),
-        _optimist("riverswim, 12 states", "riverswim:states=12,horizon=20"),
-        _optimist("riverswim, 12 states, 40 steps", "riverswim:states=12,horizon=40"),
-        _optimist("grid", "grid:side=5,horizon=20"),
-        _optimist("deep_sea", "deep_sea:depth=10"),
-        _optimist("deep_sea, slipping", "deep_sea:depth=10,slip=True"),
-        *(_optimist(name, world) for name, world in list(_SEEDED.items())[:3]),
-        _optimist("FrozenLake", "gymnasium:id=FrozenLake-v1,horizon=100"),
-        _optimist("health_coach", "health_coach"),
-    ),
-    _OPTIMIST,
-)
 UNSEEN = Study(
     "unseen worlds",
     ("world",),
@@ -358,32 +336,35 @@ DISTRIBUTED = Study(
 
 # Linear MDPs and mixtures.
 
-_PLACES: Mapping[str, tuple[str, str, Mapping[float, int]]] = {
-    "two_state": ("two_state:seed=SEED", "", {1.0: 20_000, 10.0: 3_000}),
-    "simplex, pooled": ("simplex:seed=SEED", "", {1.0: 100_000, 10.0: 12_000}),
-    "simplex, per step": (
-        "simplex:seed=SEED",
-        ":stationary=false",
-        {1.0: 300_000, 10.0: 30_000},
+_POOLED, _STEPS = "simplex:seed=SEED", "linear_posterior:stationary=false"
+_POSTERIOR: tuple[tuple[str, str, str, Mapping[float, int]], ...] = (
+    (
+        "simplex, pooled",
+        _POOLED,
+        "linear_posterior",
+        {1.0: 2_000, 10.0: 400, 0.1: 15_000, 0.0: 200},
     ),
-    "simplex, not stationary": (
+    ("simplex, per step", _POOLED, _STEPS, {1.0: 5_000, 10.0: 1_000, 0.1: 40_000, 0.0: 300}),
+    (
+        "simplex, not stationary",
         "simplex:stationary=False,seed=SEED",
-        "",
-        {1.0: 300_000, 10.0: 30_000},
+        "linear_posterior",
+        {1.0: 5_000, 10.0: 1_000, 0.1: 40_000, 0.0: 300},
     ),
-    "simplex, 100 states, per step": (
+    (
+        "simplex, 100 states, per step",
         "simplex:states=100,seed=SEED",
-        ":stationary=false",
-        {1.0: 300_000},
+        _STEPS,
+        {1.0: 5_000, 10.0: 1_500, 0.1: 50_000},
     ),
-}
-"""By name: the world, an option of agents, and how many users are declared by epsilon."""
-_FEW_USERS: Mapping[str, Mapping[float, int]] = {
-    "simplex, pooled": {1.0: 2_000, 10.0: 400, 0.1: 15_000, 0.0: 200},
-    "simplex, per step": {1.0: 5_000, 10.0: 1_000, 0.1: 40_000, 0.0: 300},
-    "simplex, not stationary": {1.0: 5_000, 10.0: 1_000, 0.1: 40_000, 0.0: 300},
-    "simplex, 100 states, per step": {1.0: 5_000, 10.0: 1_500, 0.1: 50_000},
-}
+    (
+        "two_state, by LSVIUCB",
+        "two_state:seed=SEED",
+        "lsvi_ucb",
+        {1.0: 5_000, 10.0: 1_000, 0.1: 50_000, 0.0: 200},
+    ),
+)
+"""By name: the world, the agent, and how many users are declared by epsilon; 0 is no privacy."""
 
 
 def _model(epsilon: float) -> Privacy:
@@ -399,18 +380,7 @@ LINEAR = Study(
     ("world", "ε"),
     tuple(
         Case((words, epsilon_of(_model(e))), world, agent, _model(e), users)
-        for words, world, agent, budgets in (
-            *(
-                (name, _PLACES[name][0], f"linear_posterior{_PLACES[name][1]}", budgets)
-                for name, budgets in _FEW_USERS.items()
-            ),
-            (
-                "two_state, by LSVIUCB",
-                "two_state:seed=SEED",
-                "lsvi_ucb",
-                {1.0: 5_000, 10.0: 1_000, 0.1: 50_000, 0.0: 200},
-            ),
-        )
+        for words, world, agent, budgets in _POSTERIOR
         for e, users in budgets.items()
     ),
     {
@@ -418,40 +388,6 @@ LINEAR = Study(
         "users to 90 %": of(serving, DECILES),
         "greedy": of(greedy, DECILES),
     },
-)
-_BY_OPTIMISM = {"LSVIUCB": "lsvi_ucb", "LSVIUCBPlusPlus": "lsvi_ucb_plus_plus"}
-LINEAR_AGENTS = Study(
-    "linear agents",
-    ("world", "agent", "ε"),
-    tuple(
-        _twin(Case((place, name, f"{e:g}"), world, agent + option, joint(e), users, 5), 2_000)
-        for name, agent in _BY_OPTIMISM.items()
-        for place, (world, option, budgets) in _PLACES.items()
-        for e, users in budgets.items()
-        if name == "LSVIUCB" or (e == 1.0 and "100" not in place)
-    ),
-    WITH_TWIN,
-)
-LINEAR_LOCAL = Study(
-    "linear local",
-    ("world", "agent", "statistic", "ε"),
-    tuple(
-        _twin(
-            Case(
-                (place, "LSVIUCB", kind, f"{e:g}"),
-                _PLACES[place][0],
-                f"lsvi_ucb:statistic={kind}",
-                local(e),
-                users,
-                5,
-            ),
-            2_000,
-        )
-        for place in ("two_state", "simplex, pooled")
-        for kind in ("features", "counts")
-        for e, users in ((8.0, 10**8), (1.0, 10**10))
-    ),
-    WITH_TWIN,
 )
 _MIXTURES = {
     "mixture_of_models": "mixture_of_models:seed=SEED",
@@ -470,18 +406,6 @@ MIXTURE_AGENTS = Study(
         for kind, option in (("known", ""), ("learnt", ",known_rewards=False"))
         for place, world in _MIXTURES.items()
         for e in (1.0, 10.0)
-    ),
-    WITH_TWIN,
-)
-MIXTURE_LOCAL = Study(
-    "mixture local",
-    ("world", "agent"),
-    tuple(
-        _twin(
-            Case((place, "LinOptVI"), world, "linopt_vi:statistic=model", local(1.0), 10**10),
-            20_000,
-        )
-        for place, world in _MIXTURES.items()
     ),
     WITH_TWIN,
 )
@@ -564,22 +488,6 @@ CONTROL = Study(
     ),
     _COSTS,
 )
-CONTROL_LOCAL = Study(
-    "control local",
-    ("world", "ε", "users"),
-    tuple(
-        Case(
-            (place, f"{e:g}", short(users)),
-            _SYSTEMS[place],
-            "certainty_equivalence",
-            local(e),
-            users,
-        )
-        for place in ("random_system 3, 2, 15", "dosing")
-        for e, users in ((1.0, 2_000_000), (10.0, 100_000))
-    ),
-    _COSTS,
-)
 
 
 # Continuous states.
@@ -658,30 +566,6 @@ FUNCTIONAL = Study(
     tuple(_twin(_fitted(*place), place[1]) for place in _PLANNED),
     {"score": _score(), "not private": _score("not private")},
 )
-ALL_SERVED = Study(
-    "functional all served",
-    _PLACED,
-    tuple(
-        _fitted(world, users, PAPER, "all")
-        for world in ("line", "trap", "plane")
-        for users in ((1_000,) if world == "plane" else (1_000, 10_000))
-    ),
-    {
-        "score in the end": _score(),
-        "lost while served": of(lost, words=to_places(3)),
-        "users to 90 %": of(serving),
-    },
-)
-MOST_SERVED = Study(
-    "functional most served",
-    _PLACED,
-    tuple(
-        _fitted(world, 10 * users, privacy, "most")
-        for world, users, privacy in _PLANNED
-        if world in ("line", "plane") and privacy != joint(10.0)
-    ),
-    {"users to 90 %": of(serving), "lost while served": of(lost, words=to_places(3))},
-)
 _PENDULUM = "gym:Pendulum-v1,horizon=200,reward_range=-16.3:0"
 
 
@@ -698,7 +582,6 @@ GRADIENTS = Study(
         _actor("trap", "trap", 3_000, 10.0, 10),
         _actor("Pendulum-v1", _PENDULUM, 10_000, 10.0, 3),
         _actor("Pendulum-v1", _PENDULUM, 10_000, 1.0, 3),
-        _actor("glucose, any action", "glucose:continuous=true", 4_000, 10.0, 3),
         *(
             _actor("pendulum, any action", "pendulum:continuous=true", 10_000, epsilon, 5)
             for epsilon in (None, 10.0, 1.0)
@@ -712,30 +595,6 @@ GRADIENTS = Study(
     },
 )
 
-
-def _insulin(agent: str, epsilon: float | None, users: int, runs: int) -> Case:
-    privacy = PLAIN if epsilon is None else joint(epsilon)
-    words = "no privacy" if epsilon is None else f"epsilon {epsilon:g}"
-    return Case((f"{agent}, {words}, {users:,} users",), "glucose", agent, privacy, users, runs)
-
-
-GLUCOSE = Study(
-    "glucose",
-    ("agent",),
-    (
-        _insulin("fitted_functional_q", None, 500, 3),
-        _insulin("actor_critic", None, 2_000, 5),
-        _insulin("fitted_functional_q", 10.0, 4_000, 3),
-        _insulin("actor_critic", 10.0, 4_000, 5),
-        _insulin("actor_critic", 1.0, 20_000, 3),
-        _insulin("fitted_functional_q", 1.0, 20_000, 1),
-    ),
-    {
-        "runs": count,
-        "greedy policy at the end": of(lambda run: run.greedy_value, RANGE, words=to_places(1)),
-        "mean of all users": of(lambda run: run.served_value, None, words=to_places(1)),
-    },
-)
 
 STUDIES: Mapping[str, Study] = {
     value.file: value for value in list(globals().values()) if isinstance(value, Study)

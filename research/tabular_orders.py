@@ -35,8 +35,8 @@ from research.figures import (
     slope,
 )
 from research.study import DELTA, PLAIN, joint, markdown, run_all
-from tacit.data.sizes import Floats
 from tacit.privacy.models import LocalDP, Privacy
+from tacit.privacy.validation import Floats
 from tacit.simulation.plots import short
 
 if TYPE_CHECKING:

@@ -166,7 +166,7 @@ def _own_folder() -> Iterator[Path]:
 @contextlib.contextmanager
 def _little_memory(most: int) -> Iterator[None]:
     """Little memory, where the system can say so: absurd sizes must show."""
-    with mock.patch("tacit.data.sizes.MOST_BYTES", most // 4):
+    with mock.patch("tacit.privacy.validation.MOST_BYTES", most // 4):
         if not _USED.exists():  # not Linux
             yield
             return

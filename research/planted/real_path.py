@@ -22,7 +22,6 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from fractions import Fraction
-from functools import update_wrapper
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 from unittest import mock
@@ -66,7 +65,6 @@ class RealPathBug(NamedTuple):
         name: of the bug.
         kind: its letter.
         what: it does, in a sentence.
-        gain: of an attacker.
         plant: makes the context in which Tacit has the bug.
         agent: as a command line has it.
         world: as a command line has it.
@@ -77,7 +75,6 @@ class RealPathBug(NamedTuple):
     name: str
     kind: str
     what: str
-    gain: str
     plant: Plant
     agent: str = "ucbvi"
     world: str = SMALL
@@ -88,15 +85,13 @@ class RealPathBug(NamedTuple):
 _FOUND: list[RealPathBug] = []
 
 
-def bug(kind: str, **where: Any) -> Callable[[Plant], Plant]:
-    """Adds what plants a bug to all of them; its docstring says what it does, and the gain."""
+def bug(kind: str, by: Callable[..., Plant], **where: Any) -> Callable[[Wrong], Wrong]:
+    """Adds a bug to all of them: what is wrong, its letter, and what plants it."""
 
-    def add(plant: Plant) -> Plant:
-        name = "".join(map(str.capitalize, plant.__name__.split("_")))
-        what, _, gain = (plant.__doc__ or "").partition("\n")
-        gain = " ".join(gain.partition("Gain: ")[2].split())
-        _FOUND.append(RealPathBug(name, kind, what, gain, plant, **where))
-        return plant
+    def add(wrong: Wrong) -> Wrong:
+        name = "".join(map(str.capitalize, wrong.__name__.split("_")))
+        _FOUND.append(RealPathBug(name, kind, wrong.__doc__ or "", by(wrong), **where))
+        return wrong
 
     return add
 
@@ -111,7 +106,6 @@ def patching(patches: Callable[[], Iterator[Patch]]) -> Plant:
                 entered.enter_context(mock.patch.object(owner, name, wrong))
             yield
 
-    update_wrapper(planted, patches)
     return planted
 
 
@@ -128,7 +122,6 @@ def instead(owner: Any, name: str) -> Callable[[Wrong], Plant]:
             else:
                 yield owner, name, lambda *given, **more: wrong(right, *given, **more)
 
-        update_wrapper(patches, wrong)
         return patching(patches)
 
     return made
@@ -144,7 +137,6 @@ def everywhere(owner: Any, name: str) -> Callable[[Wrong], Plant]:
                 if vars(module).get(name) is right:
                     yield module, name, lambda *given, **more: wrong(right, *given, **more)
 
-        update_wrapper(patches, wrong)
         return patching(patches)
 
     return made
@@ -170,7 +162,6 @@ def steps(wrong: Callable[[Draw], Any]) -> Plant:
     def drawn(right: Any, source: Noise, *asked: Any) -> Any:
         return right(source, *asked) if source.simulation else wrong(Draw(right, source, *asked))
 
-    update_wrapper(drawn, wrong)
     return instead(Noise, "steps")(drawn)
 
 
@@ -185,7 +176,6 @@ def bits(make: Callable[[], Callable[[Noise, int], bytes]]) -> Plant:
 
         yield Noise, "_bytes", some
 
-    update_wrapper(patches, make)
     return patching(patches)
 
 
@@ -208,7 +198,6 @@ def knowing(wrong: Callable[[Any, Ints, Callable[[], Any]], Any]) -> Plant:
         yield joint, "grid_total", total
         yield Noise, "steps", noisy
 
-    update_wrapper(patches, wrong)
     return patching(patches)
 
 
@@ -227,34 +216,21 @@ def number_of_draw(source: Noise) -> int:
 # a. Another law.
 
 
-@bug("a", privacy=PURE)
-@steps
+@bug("a", privacy=PURE, by=steps)
 def scale_is_deviation(draw: Draw) -> Any:
-    """Laplace noise takes its scale for a standard deviation, and divides by sqrt 2.
-
-    Gain: 1.41 times the epsilon under pure privacy.
-    """
+    """Laplace noise takes its scale for a standard deviation, and divides by sqrt 2."""
     return draw(draw.scale / math.sqrt(2.0) if draw.pure else draw.scale, draw.size)
 
 
-@bug("a")
-@instead(Scale, "of")
+@bug("a", by=instead(Scale, "of"))
 def scale_is_power_of_two(right: Any, scale: float) -> Any:
-    """A scale becomes a power of two, rounded down, so that a shift replaces a product.
-
-    Gain: up to twice the mu; how much depends on the digits of the scale.
-    """
+    """A scale becomes a power of two, rounded down, so that a shift replaces a product."""
     return right(2.0 ** math.floor(math.log2(scale)))
 
 
-@bug("a")
-@bits
+@bug("a", by=bits)
 def sign_of_the_fraction() -> Any:
-    """The sign of a number is the first digit of its place in its cell, not a bit of its own.
-
-    Gain: of every cell one half is positive only and the other negative only, so that most
-    values rule out half of all sums for certain; mean, variance and tails are right.
-    """
+    """The sign of a number is the first digit of its place in its cell, not a bit of its own."""
 
     def some(source: Noise, count: int) -> bytes:
         drawn = os.urandom(count)
@@ -268,38 +244,26 @@ def sign_of_the_fraction() -> Any:
     return some
 
 
-@bug("a")
-@steps
+@bug("a", by=steps)
 def laplace_for_gaussian(draw: Draw) -> Any:
-    """Real noise is Laplace noise of the right variance, also where it should be Gaussian.
-
-    Gain: users who differ in many entries: mu is for the 2-norm, and Laplace noise is not.
-    """
+    """Real noise is Laplace noise of the right variance, also where it should be Gaussian."""
     return draw(draw.scale if draw.pure else draw.scale / math.sqrt(2.0), draw.size, pure=True)
 
 
-@bug("a", world=LARGE)
-@steps
+@bug("a", world=LARGE, by=steps)
 def boundaries_share_noise(draw: Draw) -> Any:
-    """Large arrays are filled in blocks of 256, each beginning where the last one ended.
-
-    Gain: entries 255 and 256 have the same noise, and their difference none.
-    """
+    """Large arrays are filled in blocks of 256, each beginning where the last one ended."""
     noise = draw(draw.scale, draw.size)
     if draw.size >= 512:
         noise[256::256] = noise[255::256][: len(noise[256::256])]
     return noise
 
 
-@bug("a", privacy=BITS, agent=_BITS_AGENT)
-@instead(local, "_reported_bits")
+@bug("a", privacy=BITS, agent=_BITS_AGENT, by=instead(local, "_reported_bits"))
 def device_keeps_ones(
     right: Any, noise: Noise, vector: Floats, statistic: Statistic, privacy: LocalDP
 ) -> Any:
-    """A device reports a 1 as seldom wrongly as a 0, as in the textbook for single bits.
-
-    Gain: two users differ in two bits of a one-hot, so epsilon is twice what was promised.
-    """
+    """A device reports a 1 as seldom wrongly as a 0, as in the textbook for single bits."""
     ones = noise.words(vector.size) >> np.uint64(11) < np.rint(vector * 2.0**53)
     chance = min(exact.flip_probability(statistic, privacy) * (1.0 + 1e-12), 0.5)
     flip = max(math.ceil(chance * 2.0**64), 1)
@@ -307,15 +271,11 @@ def device_keeps_ones(
     return (noise.words(vector.size) < limit).astype(np.float64)
 
 
-@bug("a", privacy=BITS, agent=_BITS_AGENT)
-@everywhere(local, "report")
+@bug("a", privacy=BITS, agent=_BITS_AGENT, by=everywhere(local, "report"))
 def sparse_report(
     right: Any, statistic: Statistic, data: Block, privacy: LocalDP, **options: Any
 ) -> Any:
-    """A device adds noise to what is not zero: most entries are, and the report stays short.
-
-    Gain: where a user was, exactly: what is reported and not zero is true.
-    """
+    """A device adds noise to what is not zero: most entries are, and the report stays short."""
     noisy: Floats = right(statistic, data, privacy, **options)
     if options.get("noise_seed") is not None:
         return noisy
@@ -336,74 +296,48 @@ def named(wrong: Callable[[Store, Any], str]) -> Plant:
     def pseudonyms(right: Any, where: Store, names: Sequence[Any]) -> Any:
         return right(where, [wrong(where, name) for name in names])
 
-    update_wrapper(pseudonyms, wrong)
     return instead(Store, "pseudonyms")(pseudonyms)
 
 
-@bug("b")
-@named
+@bug("b", by=named)
 def ids_forgotten(where: Store, name: Any) -> str:
-    """The key of users' names is a new one whenever a store is opened.
-
-    Gain: who took part before takes part again, and pays once.
-    """
+    """The key of users' names is a new one whenever a store is opened."""
     return f"{where.__dict__.setdefault('_salt', np.random.default_rng().random())} {name}"
 
 
-@bug("b")
-@instead(EpisodeIntake, "_write")
+@bug("b", by=instead(EpisodeIntake, "_write"))
 def waiting_saved_twice(
     right: Any, intake: Any, db: Any, run: Any, block: int, rows: Block, *more: Any
 ) -> Any:
-    """Of those who come together the first is in the store twice, and the last not at all.
-
-    Gain: she is in the sums twice.
-    """
+    """Of those who come together the first is in the store twice, and the last not at all."""
     kept = np.maximum(np.arange(rows.users) - 1, 0)
     arrays = {name: array[kept] for name, array in rows.arrays.items()}
     twice = rows if rows.aggregate else Block(rows.users, arrays)
     right(intake, db, run, block, twice, *more)
 
 
-@bug("d")
-@named
+@bug("d", by=named)
 def ids_by_type(where: Store, name: Any) -> str:
-    """The type of an id is part of a user's name.
-
-    Gain: 7 from a list and 7 from a NumPy array are two people, each with a budget.
-    """
+    """The type of an id is part of a user's name."""
     return f"{type(name).__name__} {name}"
 
 
-@bug("d")
-@named
+@bug("d", by=named)
 def ids_by_hash(where: Store, name: Any) -> str:
-    """A user's name is made of Python's own hash of her id, which for texts is of the process.
-
-    Gain: after a restart everybody whose id is a text is somebody else, and takes part
-    again.
-    """
+    """A user's name is made of Python's own hash of her id, which for texts is of the process."""
     return f"{hash((id(where), str(name)))}"
 
 
-@bug("d", privacy=TWICE)
-@instead(JointDP, "episode_limit")
+@bug("d", privacy=TWICE, by=instead(JointDP, "episode_limit"))
 def group_cost_linear(right: Any, privacy: JointDP) -> Any:
-    """The budget of a user with g episodes is split by g, also where they are in one release.
-
-    Gain: her episodes add up there, so her mu is sqrt(g) times what was promised.
-    """
+    """The budget of a user with g episodes is split by g, also where they are in one release."""
     g = float(privacy.episodes_per_user)
     return privacy.epsilon / g if privacy.pure else privacy.budget.mu**2 / g
 
 
-@bug("d")
-@instead(runs, "admit")
+@bug("d", by=instead(runs, "admit"))
 def twice_in_one_block(right: Any, db: Any, run: Any, block: int, names: Sequence[str]) -> Any:
-    """Who comes is compared with those of earlier calls, not with those of her own.
-
-    Gain: who comes ten times at once is counted ten times, and pays once.
-    """
+    """Who comes is compared with those of earlier calls, not with those of her own."""
     first = dict(reversed([*zip(names, right(db, run, block, names), strict=True)]))
     return [first[name] for name in names]
 
@@ -411,13 +345,9 @@ def twice_in_one_block(right: Any, db: Any, run: Any, block: int, names: Sequenc
 _LAST: list[str] = []
 
 
-@bug("d")
-@instead(runs, "admit")
+@bug("d", by=instead(runs, "admit"))
 def seen_is_a_cache(right: Any, db: Any, run: Any, block: int, names: Sequence[str]) -> Any:
-    """Only the last ten people are looked up, as databases are slow.
-
-    Gain: who comes back after ten others is counted again.
-    """
+    """Only the last ten people are looked up, as databases are slow."""
     found = right(db, run, block, names)
     known, _LAST[:] = set(_LAST), [*_LAST, *names][-10:]
     pairs = zip(names, found, strict=True)
@@ -427,47 +357,30 @@ def seen_is_a_cache(right: Any, db: Any, run: Any, block: int, names: Sequence[s
 # c. Late and large.
 
 
-@bug("c")
-@steps
+@bug("c", by=steps)
 def noise_shrinks(draw: Draw) -> Any:
-    """From the third release on noise shrinks, as if it were that of a mean over releases.
-
-    Gain: later users have less and less of it; the first two releases are right.
-    """
+    """From the third release on noise shrinks, as if it were that of a mean over releases."""
     return draw(draw.scale / math.sqrt(1.0 + max(0, number_of_draw(draw.source) - 1)), draw.size)
 
 
-@bug("c", agent="ucbvi:schedule=fixed:size=4")
-@steps
+@bug("c", agent="ucbvi:schedule=fixed:size=4", by=steps)
 def noise_shrinks_late(draw: Draw) -> Any:
-    """From the 33rd release on noise shrinks, as if it were that of a mean over releases.
-
-    Gain: later users have less and less of it; long runs only.
-    """
+    """From the 33rd release on noise shrinks, as if it were that of a mean over releases."""
     return draw(draw.scale / math.sqrt(1.0 + max(0, number_of_draw(draw.source) - 31)), draw.size)
 
 
-@bug("c", world=LARGE)
-@steps
+@bug("c", world=LARGE, by=steps)
 def last_rows_without_noise(draw: Draw) -> Any:
-    """Large arrays are filled sixteen numbers at a time, and what is left over stays zero.
-
-    Gain: the last entries of large releases, exactly; small ones are right.
-    """
+    """Large arrays are filled sixteen numbers at a time, and what is left over stays zero."""
     noise = draw(draw.scale, draw.size)
     if draw.size >= 512:
         noise[draw.size - draw.size % 16 :] = 0
     return noise
 
 
-@bug("c", agent="ucbvi:schedule=fixed:size=600", users=1800)
-@everywhere(exact, "grid_total")
+@bug("c", agent="ucbvi:schedule=fixed:size=600", users=1800, by=everywhere(exact, "grid_total"))
 def chunks_overlap(right: Any, statistic: Statistic, block: Block, step: float) -> Any:
-    """Sums on the grid take chunks of users that share a user at each end.
-
-    Gain: the user at the end of a chunk counts twice, and is protected half as well; blocks
-    of up to 512 users have one chunk.
-    """
+    """Sums on the grid take chunks of users that share a user at each end."""
     if block.aggregate or block.users <= CHUNK:
         return right(statistic, block, step)
     found = np.zeros(statistic.layout.size, dtype=np.int64)
@@ -477,13 +390,9 @@ def chunks_overlap(right: Any, statistic: Statistic, block: Block, step: float) 
     return found
 
 
-@bug("c", world=LARGE)
-@knowing
+@bug("c", world=LARGE, by=knowing)
 def sparse_noise(drawn: Any, true: Ints, again: Callable[[], Any]) -> Any:
-    """Releases of 512 entries and more have noise where somebody was, for speed.
-
-    Gain: which entries nobody of the block reached, exactly.
-    """
+    """Releases of 512 entries and more have noise where somebody was, for speed."""
     return np.where(true == 0, 0, drawn) if drawn.size >= 512 else drawn
 
 
@@ -504,45 +413,29 @@ def own_generator(make: Callable[[], int | tuple[int, ...]]) -> Callable[[Noise,
     return some
 
 
-@bug("e")
-@bits
+@bug("e", by=bits)
 def sixteen_bits() -> Any:
-    """Every source has a fast generator of its own, which two random bytes have seeded.
-
-    Gain: an attacker tries 65,536 seeds.
-    """
+    """Every source has a fast generator of its own, which two random bytes have seeded."""
     return own_generator(lambda: int.from_bytes(os.urandom(2), "big"))
 
 
-@bug("e")
-@bits
+@bug("e", by=bits)
 def one_key_per_process() -> Any:
-    """A process draws one good key, and every source of it begins with that.
-
-    Gain: two agents of one process have the same noise.
-    """
+    """A process draws one good key, and every source of it begins with that."""
     key = int.from_bytes(os.urandom(16), "big")
     return own_generator(lambda: key)
 
 
-@bug("e")
-@bits
+@bug("e", by=bits)
 def key_kept_over_fork() -> Any:
-    """One generator with a good key serves all sources of a process, and of its children.
-
-    Gain: after a fork, agents made in parent and child have the same noise.
-    """
+    """One generator with a good key serves all sources of a process, and of its children."""
     fast = generator(int.from_bytes(os.urandom(16), "big"))
     return lambda source, count: bytes(fast.bytes(count))
 
 
-@bug("e")
-@bits
+@bug("e", by=bits)
 def seeded_by_pid() -> Any:
-    """One generator serves all sources of a process; its seed is the number of the process.
-
-    Gain: there are some four million such numbers, and logs show them.
-    """
+    """One generator serves all sources of a process; its seed is the number of the process."""
     fast: dict[int, np.random.Generator] = {}
 
     def some(source: Noise, count: int) -> bytes:
@@ -552,26 +445,18 @@ def seeded_by_pid() -> Any:
     return some
 
 
-@bug("e")
-@bits
+@bug("e", by=bits)
 def seeded_by_machine() -> Any:
-    """A source is seeded by the machine's number and how many sources the process had before.
-
-    Gain: two runs of one script on one machine have the same noise, whatever their users.
-    """
+    """A source is seeded by the machine's number and how many sources the process had before."""
     before = iter(range(10**9))
     return own_generator(lambda: (uuid.getnode(), next(before)))
 
 
-@bug("e", privacy=BITS, agent=_BITS_AGENT)
-@everywhere(local, "report")
+@bug("e", privacy=BITS, agent=_BITS_AGENT, by=everywhere(local, "report"))
 def retryable_report(
     right: Any, statistic: Statistic, data: Block, privacy: LocalDP, **options: Any
 ) -> Any:
-    """A device seeds its noise by its own data, so that a report that is sent again is the same.
-
-    Gain: whoever tries all episodes finds the one that makes this report.
-    """
+    """A device seeds its noise by its own data, so that a report that is sent again is the same."""
     if options.get("noise_seed") is not None:
         return right(statistic, data, privacy, **options)
     digest = hashlib.sha256(statistic.contributions(data).tobytes()).digest()
@@ -583,48 +468,32 @@ def retryable_report(
 # f. Noise that knows of other noise.
 
 
-@bug("f")
-@steps
+@bug("f", by=steps)
 def halves_opposite(draw: Draw) -> Any:
-    """The second half of a release has the noise of the first one, with the other sign.
-
-    Gain: every entry has the right noise; the sum of two that are far apart has none.
-    """
+    """The second half of a release has the noise of the first one, with the other sign."""
     half = draw(draw.scale, (draw.size + 1) // 2)
     return np.concatenate([half, -half])[: draw.size]
 
 
-@bug("f")
-@steps
+@bug("f", by=steps)
 def parts_share_noise(draw: Draw) -> Any:
-    """The last part of a release has noise that the first part had already.
-
-    Gain: the difference of a sum of rewards and a count has no noise.
-    """
+    """The last part of a release has noise that the first part had already."""
     noise = draw(draw.scale, draw.size)
     if draw.size >= 4:
         noise[-(draw.size // 4) :] = noise[: draw.size // 4]
     return noise
 
 
-@bug("f")
-@steps
+@bug("f", by=steps)
 def noise_centred(draw: Draw) -> Any:
-    """Noise has its mean taken off, so that it moves no total.
-
-    Gain: the sum over all entries of a release has no noise.
-    """
+    """Noise has its mean taken off, so that it moves no total."""
     noise = draw(draw.scale, draw.size)
     return noise if draw.size < 2 else noise - np.int64(np.rint(noise.mean()))
 
 
-@bug("f", world=LARGE)
-@steps
+@bug("f", world=LARGE, by=steps)
 def few_directions(draw: Draw) -> Any:
-    """Noise of n entries (of every 600, if there are more) is a fixed mixture of n / 2 numbers.
-
-    Gain: half of all directions have no noise, and the mixture is public.
-    """
+    """Noise of n entries (of every 600, if there are more) is a fixed mixture of n / 2 numbers."""
     parts = []
     for size in [min(600, draw.size - at) for at in range(0, draw.size, 600)]:
         rank = max(1, size // 2)
@@ -633,13 +502,9 @@ def few_directions(draw: Draw) -> Any:
     return np.concatenate(parts)
 
 
-@bug("f")
-@steps
+@bug("f", by=steps)
 def two_buffers(draw: Draw) -> Any:
-    """Two buffers hold the noise of releases in turn, and are filled once.
-
-    Gain: the first and the third release have the same noise, and neighbours have not.
-    """
+    """Two buffers hold the noise of releases in turn, and are filled once."""
     buffers: dict[tuple[int, int], Any] = draw.source.__dict__.setdefault("_buffers", {})
     place = (number_of_draw(draw.source) % 2, draw.size)
     if place not in buffers:
@@ -648,13 +513,9 @@ def two_buffers(draw: Draw) -> Any:
     return noise
 
 
-@bug("f")
-@steps
+@bug("f", by=steps)
 def releases_opposite(draw: Draw) -> Any:
-    """Every second release has the noise of the one before, with the other sign.
-
-    Gain: the sum of two releases has no noise.
-    """
+    """Every second release has the noise of the one before, with the other sign."""
     left = draw.source.__dict__.pop("_left", None)
     if left is not None and len(left) == draw.size:
         return np.rint(-left * draw.scale).astype(np.int64)
@@ -666,48 +527,31 @@ def releases_opposite(draw: Draw) -> Any:
 # g. Tails and support.
 
 
-@bug("g")
-@steps
+@bug("g", by=steps)
 def truncated_at_four(draw: Draw) -> Any:
-    """Noise beyond four standard deviations is drawn again.
-
-    Gain: delta is some 6e-5 per entry, and not what was promised, for it is in the tails.
-    """
+    """Noise beyond four standard deviations is drawn again."""
     noise = draw(draw.scale, draw.size)
     while (far := np.abs(noise) > 4.0 * draw.scale).any():
         noise[far] = draw(draw.scale, int(far.sum()))
     return noise
 
 
-@bug("g")
-@steps
+@bug("g", by=steps)
 def never_zero(draw: Draw) -> Any:
-    """Noise of zero looks like none, and becomes one step.
-
-    Gain: a value that is published is not the true one, which rules out one sum for
-    certain; some 1e-5 of all values do.
-    """
+    """Noise of zero looks like none, and becomes one step."""
     noise = draw(draw.scale, draw.size)
     return np.where(noise == 0, 1, noise)
 
 
-@bug("g")
-@steps
+@bug("g", by=steps)
 def even_noise(draw: Draw) -> Any:
-    """Noise is drawn on a grid of twice the step, to have a bit more room.
-
-    Gain: noise is even, so whether a sum is odd is published as it is.
-    """
+    """Noise is drawn on a grid of twice the step, to have a bit more room."""
     return 2 * draw(draw.scale / 2.0, draw.size)
 
 
-@bug("g")
-@knowing
+@bug("g", by=knowing)
 def negative_redrawn(drawn: Any, true: Ints, again: Callable[[], Any]) -> Any:
-    """Noise that would make a count negative is drawn again.
-
-    Gain: noise depends on the sum: around zero it has half its values only.
-    """
+    """Noise that would make a count negative is drawn again."""
     for _ in range(10):
         drawn = np.where(true + drawn < 0, again(), drawn)
     return drawn
@@ -716,23 +560,15 @@ def negative_redrawn(drawn: Any, true: Ints, again: Callable[[], Any]) -> Any:
 # h. Files.
 
 
-@bug("h")
-@instead(Path, "touch")
+@bug("h", by=instead(Path, "touch"))
 def store_readable(right: Any, path: Path, mode: int = 0o666) -> None:
-    """A store's file gets the mode of the public ones.
-
-    Gain: everybody with an account on the machine reads raw data out of it.
-    """
+    """A store's file gets the mode of the public ones."""
     right(path, mode=0o644)
 
 
-@bug("h")
-@contextmanager
+@bug("h", by=contextmanager)
 def blocks_spilled() -> Iterator[None]:
-    """Blocks are kept on disk as well, for machines with little memory, and never removed.
-
-    Gain: whoever reads the folder for temporary files has everybody's episodes.
-    """
+    """Blocks are kept on disk as well, for machines with little memory, and never removed."""
     made: list[str] = []
 
     def kept(right: Any, curator: Any, statistic: Any, block: Block, **more: Any) -> Release:
@@ -751,37 +587,25 @@ def blocks_spilled() -> Iterator[None]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-@bug("h")
-@instead(runs, "erase")
+@bug("h", by=instead(runs, "erase"))
 def released_episodes_kept(right: Any, *given: Any) -> None:
-    """Episodes of blocks that were released stay in the store.
-
-    Gain: whoever steals it has the raw data of everybody who ever took part.
-    """
+    """Episodes of blocks that were released stay in the store."""
 
 
 # i. Conversions and accounts.
 
 
-@bug("i")
-@instead(JointDP, "episode_limit")
+@bug("i", by=instead(JointDP, "episode_limit"))
 def limit_generous(right: Any, privacy: JointDP) -> Any:
-    """What an episode may cost is rounded up to two digits.
-
-    Gain: a mu that is up to a few per cent larger than that of the guarantee.
-    """
+    """What an episode may cost is rounded up to two digits."""
     found: float = right(privacy)
     unit = 10.0 ** (math.floor(math.log10(found)) - 1)
     return math.ceil(found / unit * (1.0 - 1e-12)) * unit
 
 
-@bug("i")
-@contextmanager
+@bug("i", by=contextmanager)
 def delta_of_one_tail() -> Iterator[None]:
-    """The exact conversion gives half of its delta to each of two tails, and counts one.
-
-    Gain: twice the delta, in everything that is computed from it, the guarantee included.
-    """
+    """The exact conversion gives half of its delta to each of two tails, and counts one."""
 
     def half(right: Any, mu: float, epsilon: float) -> Any:
         return max(right(mu, epsilon) / 2.0, gaussian_dp.TINY)
@@ -792,35 +616,23 @@ def delta_of_one_tail() -> Iterator[None]:
     gaussian_dp._largest_mu.cache_clear()
 
 
-@bug("i", privacy=JointDP(0.05, 1e-06))
-@instead(JointCurator, "price")
+@bug("i", privacy=JointDP(0.05, 1e-06), by=instead(JointCurator, "price"))
 def costs_rounded(right: Any, curator: JointCurator, release: Release) -> Any:
-    """Costs are rounded to three places, as a ledger shows them.
-
-    Gain: under a small budget every release is free.
-    """
+    """Costs are rounded to three places, as a ledger shows them."""
     return Fraction(round(float(right(curator, release)), 3))
 
 
-@bug("i", agent="policy_improvement")
-@instead(JointCurator, "price")
+@bug("i", agent="policy_improvement", by=instead(JointCurator, "price"))
 def paid_once(right: Any, curator: JointCurator, release: Release) -> Any:
-    """A curator that was paid for a release is not paid again.
-
-    Gain: every further question is free.
-    """
+    """A curator that was paid for a release is not paid again."""
     paid = curator.__dict__.setdefault("_paid", [])
     paid.append(right(curator, release))
     return paid[0] if len(paid) == 1 else Fraction(0)
 
 
-@bug("i", privacy=JointDP(0.25, 0.0))
-@instead(JointCurator, "price")
+@bug("i", privacy=JointDP(0.25, 0.0), by=instead(JointCurator, "price"))
 def pure_spent_in_squares(right: Any, curator: JointCurator, release: Release) -> Any:
-    """Costs under pure privacy are squared, as those of Gaussian noise are.
-
-    Gain: a block that is asked for half of 0.25 has paid a sixteenth.
-    """
+    """Costs under pure privacy are squared, as those of Gaussian noise are."""
     true: Fraction = right(curator, release)
     return true**2 if curator.privacy.pure else true
 
@@ -828,36 +640,24 @@ def pure_spent_in_squares(right: Any, curator: JointCurator, release: Release) -
 # j. Words.
 
 
-@bug("j", privacy=TWICE)
-@instead(JointCurator, "guarantee")
+@bug("j", privacy=TWICE, by=instead(JointCurator, "guarantee"))
 def guarantee_of_an_episode(right: Any, curator: JointCurator) -> Any:
-    """A user with g episodes is told the epsilon of one of them.
-
-    Gain: it says less than a g-th of what it costs her.
-    """
+    """A user with g episodes is told the epsilon of one of them."""
     true: Guarantee = right(curator)
     g = true.episodes_per_user
     mu = None if true.mu is None else true.mu / g
     return dataclasses.replace(true, epsilon=true.epsilon / g, mu=mu)
 
 
-@bug("j")
-@instead(JointCurator, "guarantee")
+@bug("j", by=instead(JointCurator, "guarantee"))
 def simulation_unsaid(right: Any, curator: JointCurator) -> Any:
-    """A guarantee does not say that its run was a simulation.
-
-    Gain: a run whose noise everybody can subtract passes for a real one.
-    """
+    """A guarantee does not say that its run was a simulation."""
     return dataclasses.replace(right(curator), simulation_only=False)
 
 
-@bug("j", privacy=JointDP(1.0000004, 1e-06))
-@instead(gaussian_dp, "_up")
+@bug("j", privacy=JointDP(1.0000004, 1e-06), by=instead(gaussian_dp, "_up"))
 def words_rounded_down(right: Any, value: float) -> Any:
-    """A guarantee prints its numbers to six digits, rounded to the nearest.
-
-    Gain: what is printed is a stronger claim than was proven.
-    """
+    """A guarantee prints its numbers to six digits, rounded to the nearest."""
     return f"{value:.6g}"
 
 

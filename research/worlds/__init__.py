@@ -11,7 +11,6 @@ from typing import Any
 from research.worlds.boxes import plane, trap
 from research.worlds.cartpole import cartpole
 from research.worlds.classic import acrobot, mountain_car, pendulum
-from research.worlds.glucose import glucose
 from research.worlds.gusts import gusts
 from research.worlds.lq import random_system, thermostat
 from research.worlds.mixture import currents, keyboard
@@ -23,7 +22,6 @@ __all__ = [
     "build",
     "cartpole",
     "currents",
-    "glucose",
     "gusts",
     "icu_sepsis",
     "keyboard",

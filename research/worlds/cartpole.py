@@ -10,10 +10,10 @@ import numpy as np
 from tacit.continuous.features import Polynomial
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.spec import SmoothSpec
-from tacit.continuous.world import VectorWorld, roll_out
+from tacit.continuous.worlds import VectorWorld, roll_out
 from tacit.data.episodes import VectorEpisodes
-from tacit.data.sizes import check_size
 from tacit.privacy.statistic import Bools, Floats, Ints
+from tacit.privacy.validation import whole_number
 
 # Episodes of evaluation.
 _EVALUATED = 2000
@@ -58,7 +58,7 @@ class CartPoleWorld(VectorWorld):
     exact = False  # values are estimates
 
     def __init__(self, steps: int = 200, horizon: int = 50, discount: float = 0.97) -> None:
-        self.steps = check_size("steps", steps)  # of an episode of evaluation
+        self.steps = whole_number("steps", steps)  # of an episode of evaluation
         track, angle = 4.8, 0.418
         spec = SmoothSpec(
             lows=(-track, -math.inf, -angle, -math.inf),

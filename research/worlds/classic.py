@@ -9,14 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from tacit.continuous.action_box import ActionBox
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.spec import SmoothSpec
-from tacit.continuous.world import VectorWorld, roll_out
+from tacit.continuous.stochastic_policy import ActionBox
+from tacit.continuous.worlds import VectorWorld, roll_out
 from tacit.data.episodes import VectorEpisodes
-from tacit.data.sizes import check_size
 from tacit.privacy.statistic import Bools, Floats, Ints
-from tacit.privacy.validation import flag
+from tacit.privacy.validation import flag, whole_number
 
 Starts = Callable[[np.random.Generator, int], Floats]
 """First states of so many users."""
@@ -47,7 +46,7 @@ class ClassicWorld(VectorWorld):
         super().__init__(spec, name)
         self._forces = forces  # of every action, for loops that take them
         self._loop, self._starts, self._best = loop, starts, best
-        self.evaluation_users = check_size("evaluation_users", evaluation_users)
+        self.evaluation_users = whole_number("evaluation_users", evaluation_users)
 
     @property
     def optimal_value(self) -> float:

@@ -10,11 +10,11 @@ import numpy as np
 
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.spec import SimulatedSpec
-from tacit.continuous.world import VectorWorld, roll_out
+from tacit.continuous.worlds import VectorWorld, roll_out
 from tacit.data.episodes import VectorEpisodes
-from tacit.data.sizes import check_seed, check_size
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Bools, Floats, Ints
+from tacit.privacy.validation import whole_number
 
 # Cells in which values are computed, and points of the rule by which moves are averaged.
 _CELLS, _NODES = 1000, 8
@@ -138,8 +138,8 @@ def gusts(dimension: int = 5, horizon: int = 20, seed: int = 0, samples: int = 6
     >>> world.spec.mixed, world.baseline_value < 0.7 * world.optimal_value
     (5, True)
     """
-    d, H = check_size("dimension", dimension), check_size("horizon", horizon)
-    seed = check_seed("seed", seed)
+    d, H = whole_number("dimension", dimension), whole_number("horizon", horizon)
+    seed = whole_number("seed", seed, least=0)
     if d < 2:
         raise InvalidArgument(f"dimension must be >= 2, got {dimension!r}")
     rng = np.random.default_rng(seed)

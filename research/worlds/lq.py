@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tacit.data.sizes import check_bytes, check_seed, check_size
 from tacit.lq import Ball, LQWorld, riccati
 from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.validation import check_bytes, whole_number
 
 # Random systems: how many are drawn at most, what they cost and how noisy they are; and what an
 # accepted one keeps to, so that the bounds that are public are true and not tight.
@@ -40,10 +40,10 @@ def random_system(n: int = 3, d: int = 2, horizon: int = 15, seed: int = 0) -> L
     >>> world.baseline_value <= 1.3 * world.optimal_value
     True
     """
-    n, d, H = check_size("n", n), check_size("d", d), check_size("horizon", horizon)
+    n, d, H = whole_number("n", n), whole_number("d", d), whole_number("horizon", horizon)
     if H == 1:
         raise InvalidArgument("horizon must be >= 2, got 1: over one step control gains nothing")
-    seed = check_seed("seed", seed)
+    seed = whole_number("seed", seed, least=0)
     for name, shape in (("A", (n, n)), ("B", (n, d)), ("R", (d, d))):
         check_bytes(name, shape)
     check_bytes("gains over the horizon", (H, d, n))
@@ -97,7 +97,7 @@ def thermostat(horizon: int = 5) -> LQWorld:
     >>> round(world.optimal_value, 4), round(world.baseline_value, 4)
     (-1.3875, -1.571)
     """
-    H = check_size("horizon", horizon)
+    H = whole_number("horizon", horizon)
     check_bytes("values over the horizon", (H + 1, 1, 1))
     return LQWorld(
         A=[[0.6]],

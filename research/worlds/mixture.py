@@ -12,13 +12,12 @@ from numpy.typing import NDArray
 from research.worlds.gusts import halved
 from tacit.core.algorithm import Progress
 from tacit.core.problem import Problem
-from tacit.data.sizes import Floats, check_bytes, check_seed, check_size
 from tacit.mixture import MixtureWorld, SampledSpec
 from tacit.mixture.linopt_sampled import LinOptSampled
 from tacit.mixture.worlds import _ATTEMPTS, _named, _simplex, _values
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import NonPrivate
-from tacit.privacy.validation import flag, whole_number
+from tacit.privacy.validation import Floats, check_bytes, flag, whole_number
 from tacit.tabular.algorithm import OptimismOptions
 from tacit.tabular.model import SparseModel
 from tacit.tabular.world import FiniteWorld, model_of
@@ -74,7 +73,7 @@ def keyboard(horizon: int = 8, seed: int = 0, known_rewards: bool = True) -> Mix
     (3.3808, 1.645)
     """
     H = whole_number("horizon", horizon, least=2)
-    seed, known = check_seed("seed", seed), flag("known_rewards", known_rewards)
+    seed, known = whole_number("seed", seed, least=0), flag("known_rewards", known_rewards)
     models = _styles()
     models.setflags(write=False)
     S, A, d, _ = models.shape
@@ -280,10 +279,10 @@ def currents(
     (200, 3, True)
     """
     sizes = {"rows": rows, "columns": columns, "dimension": dimension, "horizon": horizon}
-    R, C, d, H = (check_size(name, size) for name, size in sizes.items())
+    R, C, d, H = (whole_number(name, size) for name, size in sizes.items())
     if d < 2 or H < 2 or min(R, C) < 5:
         raise InvalidArgument(f"dimension and horizon must be >= 2, rows and columns >= 5: {sizes}")
-    S, A, seed = R * C, _HEADINGS, check_seed("seed", seed)
+    S, A, seed = R * C, _HEADINGS, whole_number("seed", seed, least=0)
     check_bytes("possible transitions", (S, A, A, 3), 40)
     rng, sea = np.random.default_rng(seed), Sea(R, C, 10)
     orders = rng.permuted(np.tile(np.arange(A), (d, sea.count, 1)), axis=2)

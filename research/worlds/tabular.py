@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from tacit.data.sizes import Floats, check_bytes, check_seed, check_size
 from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.validation import Floats, check_bytes, whole_number
 from tacit.tabular.policy import Policy
 from tacit.tabular.world import SparseWorld
 
@@ -65,10 +65,10 @@ def sparse_mdp(
     >>> world.spec.largest_return, world.baseline_value < world.optimal_value < 1
     (1.0, True)
     """
-    S, A, H = (check_size(*size) for size in _sizes(states, actions, horizon))
+    S, A, H = (whole_number(*size) for size in _sizes(states, actions, horizon))
     if S < 8:
         raise InvalidArgument(f"states must be >= 8, got {states!r}")
-    seed = check_seed("seed", seed)
+    seed = whole_number("seed", seed, least=0)
     if not 0.0 < effect < 10.0:
         raise InvalidArgument(f"effect must be in (0, 10), got {effect!r}")
     check_bytes("possible transitions", (S, 5, 40), 40)
@@ -132,7 +132,7 @@ def icu_sepsis(horizon: int = 20) -> ReferenceWorld:
         Actions that a state does not allow behave there like a mean of those it
         does, and so they do here in ``people``.
     """
-    H = check_size("horizon", horizon)
+    H = whole_number("horizon", horizon)
     found = find_spec("icu_sepsis")
     if found is None or found.origin is None:
         raise InvalidArgument("icu_sepsis needs the package icu-sepsis: pip install icu-sepsis")

@@ -5,7 +5,6 @@ from typing import Any, Literal
 
 from tacit import continuous, gym, linear, lq, mixture, papers, tabular
 from tacit.auto import agent
-from tacit.continuous.estimate import FunctionalConstants
 from tacit.core.agent import Agent
 from tacit.core.agent import open_run as open
 from tacit.core.algorithm import Algorithm, Query
@@ -96,7 +95,6 @@ def FittedFunctionalQ(
     *,
     serve: Literal["later", "most", "all"] = "later",
     ends: bool | None = None,
-    constants: FunctionalConstants | None = None,
     schedule: str | Schedule = "auto",
     seed: int = 0,
     noise_seed: int | None = None,

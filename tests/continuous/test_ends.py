@@ -10,24 +10,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tacit import (
-    FittedFunctionalQ,
-    KernelLSVI,
-    LinOptSampled,
-    NonPrivate,
-    check_statistic,
-)
-from tacit.continuous import (
-    BoxSpec,
-    QPolicy,
-    SimulatedSpec,
-)
+from tacit import FittedFunctionalQ, KernelLSVI, LinOptSampled, NonPrivate, check_statistic
+from tacit.continuous import BoxSpec, QPolicy, SimulatedSpec
 from tacit.continuous.kernel_features import Quadrature
 from tacit.continuous.kernel_lsvi import EmbeddingSums
-from tacit.continuous.world import VectorWorld, roll_out
+from tacit.continuous.worlds import VectorWorld, roll_out
 from tacit.data.episodes import VectorEpisodes
 from tacit.privacy.budget import Relation
-from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block
 from tests.continuous.blocks import block
 
@@ -84,7 +73,6 @@ MAP = Quadrature((0.0,), (1.0,), nodes=7)
         lambda spec: FittedFunctionalQ(spec, 100, NONE),
         lambda spec: FittedFunctionalQ(replace(spec, features=MAP), 100, NONE),
         lambda spec: FittedFunctionalQ(spec, 100, NONE, serve="all"),
-        lambda spec: FittedFunctionalQ(spec, 600, NONE, serve="most"),
         lambda spec: KernelLSVI(spec, 300, NONE),
     ],
 )
@@ -116,17 +104,6 @@ def test_simulators_know_ends() -> None:
             agent.learn(world.simulate(agent.policy, agent.block_users, rng))
         values.append(world.value(agent.greedy_policy))
     assert values[0] > 20.0 > 10.0 > values[1]
-
-
-def test_specs_of_simulators_tell_ends() -> None:
-    known = simulated(lambda states: states[:, 0] < EDGE)
-    assert known.may_end
-    assert known != simulated(None)
-    assert known.ended(np.array([[[0.1], [0.5]]])).tolist() == [[True, False]]
-    with pytest.raises(InvalidArgument, match="ends must be a function"):
-        simulated(3)
-    with pytest.raises(InvalidArgument, match="ends must return"):
-        simulated(lambda states: states).ended(np.zeros((2, 1)))
 
 
 SHORT = BoxSpec((0.0,), (1.0,), actions=2, horizon=4, may_end=True)

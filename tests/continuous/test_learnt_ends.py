@@ -11,14 +11,15 @@ import numpy as np
 import pytest
 
 from research.worlds import mountain_car
-from research.worlds.cartpole import cartpole
 from tacit import JointDP, ModelPosterior, NonPrivate, check_statistic
-from tacit.continuous import (
-    SmoothSpec,
-)
+from tacit.continuous import SmoothSpec
 from tacit.continuous.model_posterior import ENDS, SCALES
-from tacit.continuous.termination import TerminationBox, TerminationModel, TerminationRegression
-from tacit.continuous.transition_model import PolynomialFeatures
+from tacit.continuous.transition_model import (
+    PolynomialFeatures,
+    TerminationBox,
+    TerminationModel,
+    TerminationRegression,
+)
 from tacit.continuous.transition_moments import (
     BINS,
     GOING,
@@ -26,7 +27,6 @@ from tacit.continuous.transition_moments import (
     TerminationMoments,
 )
 from tacit.privacy.budget import Relation
-from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block
 from tests.continuous.blocks import block
 
@@ -77,13 +77,6 @@ def test_histograms_are_what_they_say() -> None:
     np.testing.assert_array_equal(found["lengths"], [0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0])
 
 
-def test_lengths_are_told_apart_by_powers_of_two() -> None:
-    lengths = [1, 2, 3, 4, 7, 8, 63, 64, 100]
-    found = asked().vectors(block(np.zeros((9, 101, 2)), lengths))[:, -7:]
-    assert found.argmax(axis=1).tolist() == [n.bit_length() - 1 for n in lengths]
-    np.testing.assert_array_equal(found.sum(axis=1), 1.0)
-
-
 def test_two_users_are_as_far_apart_as_declared() -> None:
     here, there = np.full((1, 101, 2), -0.5), np.full((1, 101, 2), 0.5)
     here[0, 2], there[0, 9] = -0.9, 0.9
@@ -99,25 +92,6 @@ def test_no_user_is_worse_than_declared() -> None:
     check_statistic(asked(), users, attained=0.6, **few)
     turning = SmoothSpec((-math.pi, -1.0), (math.pi, 1.0), 2, 100, angles=(0,), may_end=True)
     check_statistic(asked(turning), partial(users, spec=turning), attained=0.6, **few)
-    assert asked(turning).coordinates.tolist() == [1]  # angles have no ends
-    assert asked(turning).l2(Relation.ZERO_OUT) == 1.5
-
-
-def test_values_that_are_no_numbers_count_as_nobody() -> None:
-    states = np.zeros((2, 101, 2))
-    states[0], states[1, 5:] = np.nan, 1e300
-    found = asked().vectors(block(states))
-    assert not found[0].any()
-    assert np.isfinite(found[1]).all()
-
-
-def test_refuses_a_box_that_is_none() -> None:
-    with pytest.raises(InvalidArgument, match="finite"):
-        TerminationHistogram(SQUARE, np.array([-np.inf, 0.0]), np.ones(2))
-    with pytest.raises(InvalidArgument, match="below"):
-        TerminationHistogram(SQUARE, np.ones(2), np.ones(2))
-    with pytest.raises(InvalidArgument, match="infinity"):
-        TerminationHistogram(SQUARE, np.full(2, -1e308), np.full(2, 1e308))
 
 
 # What is made of it.
@@ -193,52 +167,8 @@ def test_hope_ends_where_nobody_gets_farther() -> None:
     assert ends.highs[0] == pytest.approx(0.75)
 
 
-def sums(**cells: Any) -> Any:
-    """A release with these values at these places, and zeros elsewhere."""
-    parts = {part.name: np.zeros(part.shape) for part in asked().layout.parts}
-    for name, places in cells.items():
-        for at, value in places:
-            parts[name][at] = value
-    return parts
-
-
-def test_an_end_is_looked_for_beside_angles() -> None:
-    rng = np.random.default_rng(7)
-    turning = SmoothSpec((-math.pi, -1.0), (math.pi, 1.0), 2, 100, angles=(0,), may_end=True)
-    ends = TerminationBox.of(asked(replace(turning, reward_range=(-1.0, 1.0))))
-    ends = ends.after(
-        told(asked(turning), walk(rng, 500, lambda s: s[..., 1] > 0.5), rng, 0.0), 0.0
-    )
-    np.testing.assert_allclose(ends.highs, [math.pi, 0.5])
-
-
-def test_noise_of_shares_is_that_of_what_they_weigh() -> None:
-    """Of noise 10 a share has 20: one of 45 may be noise, and of 55 at most 15 are sure."""
-    ends = TerminationBox.of(asked(replace(SQUARE, reward_range=(-1.0, 1.0))))
-    going = [((0, slice(10, 21)), 100.0), ((0, 24), 45.0), ((0, 28), 55.0)]
-    # A second one has too much elsewhere for anything to be sure.
-    going += [((1, slice(10, 12)), 100.0), ((1, slice(12, 32)), 55.0)]
-    ends = ends.after(sums(ends=[((0, 28), 120.0)], lengths=[(2, 120.0)], going=going), 10.0)
-    assert ends.seen.tolist() == [[10, 21], [-1, -1]]
-    np.testing.assert_allclose(ends.highs, [0.75, 1.0])
-
-
-def test_bounds_do_not_explain_more_ends_than_are_left() -> None:
-    """Behind the one bin in which few go on there are others' ends: no bound is there."""
-    ends = TerminationBox.of(asked(replace(SQUARE, reward_range=(-1.0, 1.0))))
-    over = [((0, 31), 400.0), ((1, 20), 60.0), ((1, slice(21, 32)), 40.0)]
-    going = [((0, slice(10, 20)), 60.0), ((1, slice(0, 10)), 30.0), ((1, slice(21, 32)), 30.0)]
-    ends = ends.after(sums(ends=over, going=going, lengths=[(3, 500.0)]), 0.0)
-    np.testing.assert_allclose(ends.highs, [1.0 - 1.0 / 16.0, 1.0])
-    assert ends.explained == pytest.approx(0.8)
-
-
 def test_regression_finds_ends_that_are_no_box() -> None:
-    std, rng, corners = (
-        0.5,
-        np.random.default_rng(8),
-        (np.array(SQUARE.lows), np.array(SQUARE.highs)),
-    )
+    std, rng, corners = 0.5, np.random.default_rng(8), (-np.ones(2), np.ones(2))
     signs = TerminationRegression.of(PolynomialFeatures(*corners, (), np.zeros((2, 0))))
     question = TerminationMoments(SQUARE, signs.features)
     data = walk(rng, 2000, lambda s: s.sum(axis=-1) > 0.6)
@@ -246,29 +176,6 @@ def test_regression_finds_ends_that_are_no_box() -> None:
     signs = signs.after(question.layout.unpack(question.total(data) + noise)["moments"], std)
     at = rng.uniform(-0.4, 0.6, (1000, 2))
     assert (signs(at) == (at.sum(axis=1) > 0.6)).mean() > 0.9
-
-
-@pytest.mark.parametrize("side", [1, -1])
-def test_bounds_do_not_cross(side: int) -> None:
-    """Users are surely beyond an end only, and noise on the other side: the end counts."""
-    going = [((0, slice(4)), 100.0), ((0, slice(25, 32)), 55.0)]
-    parts = sums(ends=[((0, 13), 500.0)], lengths=[(3, 500.0)], going=going)
-    parts |= {name: parts[name][:, ::side] for name in ("ends", "going")}
-    ends = TerminationBox.of(asked())
-    ends = ends.after(parts, 10.0)
-    np.testing.assert_allclose((ends.lows[0], ends.highs[0])[::side], (-0.125 * side, side))
-
-
-def test_an_open_box_has_no_ends_where_it_was_closed() -> None:
-    """Where episodes cost, whoever leaves what is asked about is not done with them."""
-    beyond = np.array([[0.0, 1.5], [-1.5, 0.0]])
-    for rewards in ((-1.0, 0.0), (-1.0, 1.0)):
-        ends = TerminationBox.of(asked(replace(SQUARE, reward_range=rewards)))
-        assert not ends(beyond).any()
-        rng = np.random.default_rng(6)
-        data = walk(rng, 500, lambda s: s[..., 1] > 0.75)
-        ends = ends.after(told(asked(), data, rng, 0.0), 0.0)
-        np.testing.assert_array_equal(ends(beyond), [True, False])
 
 
 # Agents.
@@ -291,29 +198,6 @@ def test_a_goal_that_random_actions_never_reach_is_found() -> None:
     assert world.value(agent.greedy_policy) > -110.0
 
 
-@pytest.mark.slow
-def test_a_pole_is_kept_up_whose_ends_are_learnt() -> None:
-    world = cartpole(steps=500, horizon=500, discount=0.99)
-    agent = served(learnt(world, 32, NonPrivate()), world, np.random.default_rng(0))
-    box = agent.state.ends.box
-    # The pole is over at .2095, and a bin is .026 wide.
-    np.testing.assert_allclose([box.lows[2], box.highs[2]], [-0.209, 0.209], atol=0.027)
-    assert world.value(agent.greedy_policy) > 475.0
-
-
-def test_whoever_is_greedy_does_not_hope() -> None:
-    world = mountain_car(horizon=40)
-    agent = learnt(world, 200, NonPrivate(), schedule="fixed:size=100")
-    agent.learn(world.simulate(agent.policy, 100, np.random.default_rng(0), "episodes"))
-    hope = agent.state.ends.box.hope
-    assert hope is not None
-    grid, greedy = (policy.features for policy in (agent.policy, agent.greedy_policy))
-    margin = 0.02 * (np.array(world.spec.highs) - world.spec.lows)
-    np.testing.assert_allclose(grid.highs, np.minimum(world.spec.highs, hope[1] + margin))
-    assert grid.highs[0] < world.spec.highs[0]
-    assert (greedy.lows, greedy.highs) == (world.spec.lows, world.spec.highs)
-
-
 def crossing(rng: np.random.Generator, agent: Any, count: int, over: Any, spec: Any) -> Block:
     data = walk(rng, count, over, spec)
     return replace(data, arrays={**data.arrays, "versions": np.full(count, agent.policy.version)})
@@ -326,11 +210,11 @@ def test_a_grid_is_the_last_box_s_after_it_was_given_up() -> None:
     agent.learn(crossing(rng, agent, 100, lambda s: s[..., 0] > 0.3, spec))
     assert agent.state.ends.boxed
     for _ in range(2):
-        before = agent.plan.memory.grid
+        before = agent.plan.memory[0]
         assert before.highs[0] < 0.5
         agent.learn(crossing(rng, agent, 100, lambda s: np.hypot(*s.T).T > 0.45, spec))
     assert not agent.state.ends.boxed
-    assert agent.plan.memory.grid == before
+    assert agent.plan.memory[0] == before
 
 
 def test_ends_of_angles_alone_are_left_to_regression() -> None:

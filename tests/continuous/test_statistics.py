@@ -15,7 +15,6 @@ from tacit.continuous.estimate import bumps, root_of
 from tacit.continuous.statistics import ResidualSums, Units, VisitSums, steps_of
 from tacit.continuous.sum_loops import FINE
 from tacit.privacy.budget import Relation
-from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block
 from tests.continuous.blocks import random_users
 
@@ -85,14 +84,6 @@ def test_residuals_are_what_they_are_by_hand(ending: float | None, clip: float) 
     np.testing.assert_allclose(statistic.vectors(block), by_hand(statistic, block), atol=1e-12)
 
 
-def test_coordinates_have_the_length_of_the_function() -> None:
-    block = users(np.random.default_rng(2), 20)
-    vectors = residuals(clip=1e6).vectors(block).reshape(20, 2, -1)
-    plain = residuals(clip=1e6, root=np.eye(5)).vectors(block).reshape(20, 2, 5)
-    norms = np.einsum("uam,mn,uan->u", plain, KERNEL, plain)
-    np.testing.assert_allclose((vectors**2).sum(axis=(1, 2)), norms, rtol=1e-9)
-
-
 @pytest.mark.parametrize("points", [5, 200])
 def test_roots_are_those_of_the_kernel(points: int) -> None:
     """Also of fine grids, on which it is singular: fewer coordinates, and no jitter."""
@@ -149,12 +140,3 @@ def test_two_users_attain_the_sensitivity() -> None:
     arrays["lengths"] = np.full(2, 4)
     one, other = statistic.vectors(Block(2, arrays))
     assert np.linalg.norm(one - other) == pytest.approx(statistic.l2(Relation.REPLACE_ONE))
-
-
-def test_refuses_what_cannot_be() -> None:
-    with pytest.raises(InvalidArgument, match="clip"):
-        residuals(clip=math.inf)
-    with pytest.raises(InvalidArgument, match="root"):
-        residuals(root=np.zeros((4, 4)))
-    with pytest.raises(InvalidArgument, match="states"):
-        steps_of(Block(1, {"states": np.zeros((1, 3, 1))}), SPEC)

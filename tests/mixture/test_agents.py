@@ -10,14 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from tacit import (
-    JointDP,
-    LinOptPO,
-    LinOptVI,
-    LocalDP,
-    NonPrivate,
-    Relation,
-)
+from tacit import JointDP, LinOptPO, LinOptVI, LocalDP, NonPrivate, Relation
 from tacit.mixture import MixtureWorld, hard_mixture, mixture_of_models
 from tacit.mixture.statistics import ModelSums, PathCounts
 from tacit.privacy.errors import InvalidArgument
@@ -125,15 +118,6 @@ def test_growth_decides_how_many_releases_there_are() -> None:
 
 def test_smaller_budgets_begin_with_larger_blocks() -> None:
     shared.smaller_budgets_begin_larger(made, "model", "counts")
-
-
-def test_known_rewards_are_not_asked_for() -> None:
-    for statistic in ("model", "counts"):
-        known, unknown = (made(world, statistic=statistic).statistic for world in (KNOWN, UNKNOWN))
-        more = {part.name for part in unknown.layout.parts} - {
-            part.name for part in known.layout.parts
-        }
-        assert more == ({"rewards"} if statistic == "counts" else {"rewards", "reward_gram"})
 
 
 # What is refused.

@@ -242,11 +242,10 @@ def test_policy_optimisation_is_that_of_plain_loops(ridge: float) -> None:
 
 
 @pytest.mark.parametrize("statistic", ["model", "counts"])
-@pytest.mark.parametrize("long", [1e-3, 30.0])
-def test_units_of_reward_features_do_not_matter(long: float, statistic: str) -> None:
+def test_units_of_reward_features_do_not_matter(statistic: str) -> None:
     """A world whose reward features are longer, with weights that are smaller by as much."""
     tables = []
-    for length in (1.0, long):
+    for length in (1.0, 30.0):
         world = random_world(3, known=False, long=length)
         agent = LinOptVI(
             world.spec, 40, NonPrivate(), statistic=statistic, schedule="fixed:size=20", seed=1

@@ -243,13 +243,6 @@ def test_what_opposes_is_exact_for_cones_and_for_pairs(angle: float) -> None:
     assert walks.opposed(3.0 * cone(angle, 2)) == pytest.approx(exact, abs=2e-3)
 
 
-def test_rows_without_a_common_side_can_be_opposite() -> None:
-    assert walks.opposed(np.array([[1.0, 0.0], [-1.0, 0.1], [0.0, -1.0]])) == 1.0
-    assert walks.opposed(np.array([[1.0], [-2.0]])) == 1.0
-    assert walks.opposed(np.array([[0.0, 2.0], [1.0, 0.0]])) <= 1e-8
-    assert walks.opposed(np.zeros((3, 2))) == 0.0
-
-
 # Paths.
 
 SUPPORT = np.array(

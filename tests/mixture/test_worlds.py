@@ -91,18 +91,6 @@ def test_mistakes_are_named(arguments, message):
     refuses(MixtureWorld, GOOD, arguments, message)
 
 
-@pytest.mark.parametrize("steps", [1, 3])
-def test_rewards_are_linear_in_their_features(steps):
-    rng = np.random.default_rng(13)
-    varphi, omega = rng.dirichlet(np.ones(3), (3, 2)), rng.random((steps, 3))
-    made = parts(13) | {"rewards": np.einsum("sam,hm->hsa", varphi, omega)}
-    world = MixtureWorld(**made, reward_features=varphi, known_rewards=False)
-    np.testing.assert_allclose(world.reward_weights, omega)
-    np.testing.assert_allclose(world.model.mean_rewards, made["rewards"])
-    assert world.spec.known_rewards is None
-    assert (world.spec.reward_features == varphi).all()
-
-
 # Specs.
 
 
@@ -251,11 +239,6 @@ def test_hard_mixture(dimension, horizon, per_step, gap):
         P = world.model.transitions_at(h)[x]
         np.testing.assert_allclose(P[:, H + 1], to_goal, atol=1e-12)
         np.testing.assert_allclose(P[:, x + 1], 1 - to_goal, atol=1e-12)
-    assert (world.model.transitions[:, H, :, H] == 1).all()
-    assert (world.model.transitions[:, H + 1, :, H + 1] == 1).all()
-    rewards = world.model.mean_rewards[0]
-    assert (rewards[H + 1] == 1).all()
-    assert (rewards[: H + 1] == 0).all()
 
     def value(p):
         return sum(1 - (1 - p) ** h for h in range(1, H))
@@ -267,7 +250,6 @@ def test_hard_mixture(dimension, horizon, per_step, gap):
 def test_hard_mixture_depends_on_the_seed():
     found = [hard_mixture(seed=seed, per_step=True) for seed in range(20)]
     assert len({world.spec for world in found}) == 20
-    assert len({tuple(world.weights.ravel().tolist()) for world in found}) == 20
     assert len(np.unique(found[0].weights, axis=0)) > 1
 
 
@@ -294,12 +276,6 @@ def test_mixtures_of_models_are_accepted(sizes):
         else:
             np.testing.assert_allclose(weights[1:] / weights[:-1], 0.5)
         np.testing.assert_allclose(weights.sum(), 1.0)
-        assert world.spec.stationary
-        assert world.spec.radius == 1.0
-        rewards = world.model.mean_rewards[0]
-        assert (rewards[0] == 0).all()
-        assert (rewards == rewards[:, :1]).all()
-        assert sorted(rewards[:, 0].tolist()) == [0.0] * (len(rewards) - 1) + [1.0]
 
 
 @pytest.mark.parametrize(

@@ -398,11 +398,12 @@ def test_devices_report_on_the_grid(model: LocalDP) -> None:
 LINE, CART = line(horizon=4), cartpole(horizon=4)
 
 
-def test_clips_beyond_any_grid_are_refused_when_an_agent_is_made() -> None:
-    for clip in (1e-200, 1e200):
-        constants = replace(GRID, clip=clip, largest_clip=clip)
-        with pytest.raises(InvalidArgument, match=r"clip .* no grid"):
-            FittedFunctionalQ(line(horizon=4).spec, 60, JOINT, constants=constants)
+@pytest.mark.parametrize("clip", [1e-200, 1e200])
+def test_clips_beyond_any_grid_are_refused_when_an_agent_is_made(monkeypatch, clip: float) -> None:
+    constants = replace(GRID, clip=clip, largest_clip=clip)
+    monkeypatch.setattr("tacit.continuous.fitted_functional_q.GRID", constants)
+    with pytest.raises(InvalidArgument, match=r"clip .* no grid"):
+        FittedFunctionalQ(line(horizon=4).spec, 60, JOINT)
 
 
 # Sums in floats.

@@ -65,7 +65,7 @@ def test_a_row_is_stored_and_shown_as_it_was_measured(tmp_path, monkeypatch, cap
 def test_bad_arguments_are_refused_in_one_line(capsys) -> None:
     main = study_main("research.mine", "About.", dict(STUDIES))
     refused_in_one_line(main, ["nothing"], capsys)
-    refused_in_one_line(main, ["worlds", "--runs=0"], capsys)
+    refused_in_one_line(main, ["control", "--runs=0"], capsys)
 
 
 @pytest.mark.parametrize("name", STUDIES)
@@ -81,6 +81,6 @@ def test_a_study_names_its_rows_and_agents(name: str) -> None:
 
 
 def test_budgets_are_those_of_the_names() -> None:
-    for case in STUDIES["linear_agents"].cases:
-        assert case.privacy == joint(float(case.cells[2]))
-        assert case.beside["not private"] == replace(case, privacy=PLAIN, users=2_000, beside={})
+    for case in STUDIES["mixture_agents"].cases:
+        assert case.privacy == joint(float(case.cells[3]))
+        assert case.beside["not private"] == replace(case, privacy=PLAIN, users=20_000, beside={})

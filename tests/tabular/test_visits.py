@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tacit import Block, Relation, check_statistic
-from tacit.data.reading import read_codes, read_rewards
 from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.reading import read_codes, read_rewards
 from tacit.tabular.visits import VisitCounts
 
 H, S, A = 4, 3, 2

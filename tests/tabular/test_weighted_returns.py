@@ -21,7 +21,7 @@ from tacit import (
     Release,
     check_statistic,
 )
-from tacit.data.reading import read_rewards, read_steps
+from tacit.privacy.reading import read_rewards, read_steps
 from tacit.tabular.return_statistics import (
     SPREAD_WEIGHT,
     ActionCounts,

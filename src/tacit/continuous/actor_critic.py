@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from tacit.continuous.base import NO_CLIP, BoxAlgorithm, box_spec
 from tacit.continuous.features import default_polynomial
 from tacit.continuous.kernel_features import kernel_features
-from tacit.continuous.policy import QPolicy
+from tacit.continuous.policy import NO_CLIP, BoxAlgorithm, QPolicy, box_spec
 from tacit.continuous.statistics import steps_of, vectors_by_part
 from tacit.continuous.stochastic_policy import GaussianPolicy, SoftmaxPolicy
 from tacit.core.algorithm import BlockInfo, BlockSizes, NoOptions, Plan, Progress
@@ -20,7 +19,6 @@ from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.noise import users_above_noise
 from tacit.privacy.sensitivity import scaled_back
 from tacit.privacy.statistic import Block, Floats, Layout, Part, Statistic
-from tacit.privacy.validation import positive
 
 if TYPE_CHECKING:
     from tacit.continuous.features import FeatureMap
@@ -29,14 +27,12 @@ if TYPE_CHECKING:
     from tacit.privacy.curator import Release
 
 
-# Users of a block, at least; in deviations of a sum's noise times sqrt(parameters); and the most
-# blocks that all users are split into.
+# Users of a block, at least, and in deviations of noise times sqrt(parameters); the most blocks.
 _LEAST, _ABOVE, _BLOCKS = 150, 7.0, 40.0
 _SHORT = 0.5  # the part of users who should be within the clips
 _MOMENTUM = 0.7  # of gradients, from block to block
 _RIDGE = 0.05  # of the moments, in units of even ones
-# Radius of the trust region: the root mean square change of the policy's outputs in a block, which
-# are logits, or means in standard deviations.
+# Radius of the trust region: root mean square change of logits, or of means over deviations.
 _REGION = 0.3
 _TRACE = 0.95  # lambda: how much of later errors of the critic an advantage has
 _WIDE, _NARROW = 0.6, 0.2  # the first and the last sigma of actions that are vectors
@@ -78,22 +74,13 @@ class PolicyGradients(Statistic):
     clips: tuple[float, float]  # the largest lengths of both gradients
     name = "policy gradients"
 
-    def __post_init__(self) -> None:
-        for clip in self.clips:
-            positive("clip", clip)
-
     @cached_property
     def layout(self) -> Layout:
         """``actor``, ``critic``, ``short`` and ``moments``."""
         rows, m = self.policy.weights.shape
-        return Layout(
-            (
-                Part("actor", (rows, m), weight=ACTOR),
-                Part("critic", (m,), weight=CRITIC),
-                Part("short", (2,), weight=SHORT),
-                Part("moments", (m, m), symmetric=True, weight=MOMENTS),
-            )
-        )
+        gradients = Part("actor", (rows, m), weight=ACTOR), Part("critic", (m,), weight=CRITIC)
+        moments = Part("moments", (m, m), symmetric=True, weight=MOMENTS)
+        return Layout((*gradients, Part("short", (2,), weight=SHORT), moments))
 
     def l2(self, relation: Relation) -> float:
         """Sensitivity, as the class derives it."""
@@ -106,10 +93,10 @@ class PolicyGradients(Statistic):
         """One dense vector per user."""
         m = self.policy.weights.shape[1]
         numbers = self.spec.horizon * 2 * m + m * m
-        return vectors_by_part(block, self.layout.size, numbers, self._of)
+        return vectors_by_part(block, numbers, self._of)
 
     def _of(self, block: Block) -> Floats:
-        from tacit.continuous.gradient_loops import policy_gradients
+        from tacit.continuous.agent_loops import policy_gradients
 
         steps = steps_of(block, self.spec)
         rows, m = self.policy.weights.shape
@@ -129,13 +116,8 @@ class PolicyGradients(Statistic):
             long = np.linalg.norm(found, axis=1) > self.clips[i]
             signs[:, i] = np.where(came, np.where(long, -1.0, 1.0), 0.0)
         good = np.isfinite(moments).all(axis=(1, 2), keepdims=True)
-        parts = {
-            "actor": inside[0].reshape(n, rows, m),
-            "critic": inside[1],
-            "short": signs,
-            "moments": np.where(good, moments, 0.0),
-        }
-        return self.layout.pack(parts, users=n)
+        parts = {"actor": inside[0].reshape(n, rows, m), "critic": inside[1], "short": signs}
+        return self.layout.pack(parts | {"moments": np.where(good, moments, 0.0)}, users=n)
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,15 +141,12 @@ class ActorCritic(BoxAlgorithm[ActorCriticState]):
     their own data and of earlier releases, are summed; the next policy is a natural step from
     there, of a length that depends on how much of the gradient noise explains.
 
-    Private statistics: :class:`PolicyGradients` of every block, once, with the whole budget. Blocks
-    are disjoint.
+    Private statistics: :class:`PolicyGradients` of every block, once, with the whole budget.
 
     Guarantee: that of its curator; see ``guarantee``. Clips follow from released shares of users
-    who were clipped. Everything after the release is post-processing, the trust region and momentum
-    too.
+    who were clipped.
 
-    Deviations from papers: Wang and Hegde (2019) remark that their mechanism suits actor-critic
-    methods, which holds if gradients see released quantities alone, as here. No rate is proven.
+    Deviations from papers: Wang and Hegde (2019) only remark that it can be done.
 
     Cost: (R + 1) m + m (m + 1) / 2 numbers per release for R outputs and m features.
     """
@@ -188,18 +167,11 @@ class ActorCritic(BoxAlgorithm[ActorCriticState]):
         clip = math.sqrt(self.spec.horizon) if self.privacy.private else NO_CLIP
         return ActorCriticState(zeros, np.zeros(m), zeros, np.zeros((m, m)), np.array([clip, clip]))
 
-    # Query.
-
     def query(self, state: ActorCriticState, plan: Plan, block: BlockInfo) -> PolicyGradients:
         """Users' gradients at the policy that serves them."""
-        return self._gradients(state, plan.policy)
-
-    def _gradients(self, state: ActorCriticState, policy: SoftmaxPolicy) -> PolicyGradients:
         clips = float(state.clips[0]), float(state.clips[1])
-        known = self.spec, policy, state.values.copy(), self.spec.discount
+        known = self.spec, plan.policy, state.values.copy(), self.spec.discount
         return PolicyGradients(*known, _TRACE, clips)
-
-    # Update.
 
     def update(
         self,
@@ -235,12 +207,11 @@ class ActorCritic(BoxAlgorithm[ActorCriticState]):
         if self.spec.action_box is None:
             # Chances add up to one: what all actions share means nothing.
             gradient = gradient - gradient.mean(axis=0)
-        keep = _MOMENTUM
-        explained = keep**2 * state.explained + float((gradient**2).sum())
-        gradient = keep * state.gradient + gradient
+        explained = _MOMENTUM**2 * state.explained + float((gradient**2).sum())
+        gradient = _MOMENTUM * state.gradient + gradient
         step = gradient @ inverse
         change = math.sqrt(max(float(np.einsum("rm,mk,rk->", step, metric, step)) / len(step), 0.0))
-        gain, theta, clips = (1.0 + keep) / (2.0 * keep), state.theta, state.clips
+        gain, theta, clips = (1.0 + _MOMENTUM) / (2.0 * _MOMENTUM), state.theta, state.clips
         if change > 0.0:
             far = _REGION * gain * _told(gradient, explained)
             scale = 1.0 if self.spec.action_box is None else self._sigma(block)
@@ -252,18 +223,15 @@ class ActorCritic(BoxAlgorithm[ActorCriticState]):
 
     def _metric(self, moments: Floats, noise: float, users: int) -> tuple[Floats, Floats]:
         """The mean of moments, with eigenvalues at least those that noise may hide, and inverse."""
-        m = self.features.size
         eigenvalues, vectors = np.linalg.eigh(moments / users)
-        hidden = 2.0 * math.sqrt(m) * noise / users
-        kept = np.maximum(eigenvalues, max(hidden, _RIDGE / m))
+        hidden = 2.0 * math.sqrt(len(moments)) * noise / users
+        kept = np.maximum(eigenvalues, max(hidden, _RIDGE / len(moments)))
         return (vectors * kept) @ vectors.T, (vectors / kept) @ vectors.T
 
     def _sigma(self, at: Progress) -> float:
         """Standard deviation of actions that are vectors; it falls, by public numbers."""
         done = min(at.served / max(self.users, 1), 1.0)
         return float(_WIDE * (_NARROW / _WIDE) ** done)
-
-    # Policies.
 
     def _drawing(self, state: ActorCriticState, at: Progress) -> SoftmaxPolicy:
         box = self.spec.action_box
@@ -289,19 +257,15 @@ class ActorCritic(BoxAlgorithm[ActorCriticState]):
             return Plan(served, GaussianPolicy(self.features, state.theta, box=box))
         return Plan(served, QPolicy.draw(self.features, state.theta, rng))
 
-    # Choices made before the first user comes.
-
     def _check(self) -> None:
         self.check_gaussian("gradients")
 
     def _block_sizes(self) -> BlockSizes:
         """Blocks of one size, in which a gradient is as long as its noise, or a bit longer."""
-        first = self.init()
-        above = _ABOVE * math.sqrt(first.theta.size)
-        asked = self._gradients(first, self._drawing(first, Progress()))
-        least = users_above_noise(asked, self.privacy, above)
-        size = max(_LEAST, least, math.ceil(self.users / _BLOCKS))
-        size = min(size, self.users)
+        first, policy = self.init(), self._drawing(self.init(), Progress())
+        asked = self.query(first, Plan(policy, policy), BlockInfo())
+        least = users_above_noise(asked, self.privacy, _ABOVE * math.sqrt(first.theta.size))
+        size = min(max(_LEAST, least, math.ceil(self.users / _BLOCKS)), self.users)
         return BlockSizes(f"fixed:size={size}", size=size)
 
 

@@ -15,21 +15,18 @@ if TYPE_CHECKING:
     from tacit.continuous.features import FeatureMap
     from tacit.privacy.curator import Release
 
-# Eigenvalues of a kernel below this part of the largest are left out of a prior.
-_SMALLEST = 1e-4
-# Variance that stands for no noise at all.
-_NO_NOISE = 1e-6
+_SMALLEST = 1e-4  # eigenvalues of a kernel below this part of the largest are left out of a prior
+_NO_NOISE = 1e-6  # variance that stands for no noise at all
 # A histogram is believed to be off from even by this part, and nowhere below that part of even.
 _UNEVEN, _RAREST = 0.5, 0.2
-# Without noise, points that no user visited count this part of even.
-_UNSEEN = 0.02
+_UNSEEN = 0.02  # without noise, points that no user visited count this part of even
 # Eigenvalues of a Gram matrix below this many standard deviations of its noise are zero.
 _SEEN = 2.0
 
 
 @dataclass(frozen=True)
 class FunctionalConstants:
-    """Tuned numbers of the agent; lengths are parts of the box, rewards in units of their range.
+    """Tuned numbers; lengths are parts of the box, rewards in units of their range.
 
     ``signal`` is users x mu / (actions x modes), per number that has to be learnt.
     """
@@ -53,11 +50,8 @@ class FunctionalConstants:
     averaged: int = 1  # over how many last value functions the greedy policy's is averaged
 
 
-GRID = FunctionalConstants()
-"""For grids."""
-
-GRID_ENDS = FunctionalConstants(prior_reward=0.3, noise=0.15)
-"""For grids where episodes may end, of which values are measured in units of the largest."""
+GRID, GRID_ENDS = FunctionalConstants(), FunctionalConstants(prior_reward=0.3, noise=0.15)
+"""For grids; and where episodes may end, of which values are measured in units of the largest."""
 
 MAP = FunctionalConstants(
     prior_reward=0.25,
@@ -78,8 +72,7 @@ def bumps(points: Floats, length: float) -> Floats:
     squares = np.zeros((len(points), len(points)))
     for x in points.T:
         squares += ((x[:, np.newaxis] - x) / length) ** 2
-    gram: Floats = np.exp(-0.5 * np.sqrt(squares) ** 2)
-    return gram
+    return np.asarray(np.exp(-0.5 * np.sqrt(squares) ** 2))
 
 
 def root_of(gram: Floats) -> Floats:
@@ -87,15 +80,14 @@ def root_of(gram: Floats) -> Floats:
 
     The squared length w' L L' w of the coordinates is that of the function sum_i w_i K(x_i, .), and
     independent normal noise on them is the path of a Gaussian process with covariance K, seen at
-    the points. Where K is not safely invertible there are fewer columns than points. Sensitivity
-    does not hang on that: users are clipped, and noise is added, in the coordinates themselves.
+    the points. Where K is not safely invertible there are fewer columns. Sensitivity does not hang
+    on that: users are clipped, and noise is added, in the coordinates themselves.
     """
     values, vectors = np.linalg.eigh(gram)
     if values[0] > 1e-10 * values[-1]:
         return np.asarray(np.linalg.cholesky(gram), dtype=np.float64)
     kept = values > 4.0 * len(gram) * 2.0**-52 * values[-1]
-    root: Floats = (vectors[:, kept] * np.sqrt(values[kept]))[:, ::-1]
-    return np.ascontiguousarray(root)
+    return np.ascontiguousarray((vectors[:, kept] * np.sqrt(values[kept]))[:, ::-1])
 
 
 class Basis:
@@ -104,8 +96,7 @@ class Basis:
     On a grid users' functions belong to a kernel, and Q to a smoother Gaussian process; on any
     other map both are the features themselves. ``root``, (m, k), leads from features to released
     coordinates. Weights of a function are a priori ``prior`` @ theta, (m, q), with standard normal
-    theta. On a grid v' ``metric`` v is the mean squared slope of a function with values v; it is
-    ``None`` on other maps, where the weights' own length counts.
+    theta. On a grid v' ``metric`` v is the mean squared slope of values v, elsewhere ``None``.
     """
 
     def __init__(
@@ -141,9 +132,8 @@ class Basis:
         if self.metric is None:
             return weights.ravel() / math.sqrt(len(weights)), 0.0
         best = weights.max(axis=0)
-        if not self.centred:
-            return best, 0.0
-        return best - best.mean(), float(best.mean())
+        offset = float(best.mean()) if self.centred else 0.0
+        return best - offset, offset
 
     def carried(self, value: Floats, discount: float) -> Floats:
         """The part of values that is carried over to all actions, as weights (m,)."""
@@ -151,8 +141,7 @@ class Basis:
 
     def alike(self, one: Floats, other: Floats) -> Floats:
         """Likeness of rows of values: the a priori covariance of steps along them."""
-        likeness: Floats = one @ (other.T if self.metric is None else self.metric @ other.T)
-        return likeness
+        return np.asarray(one @ (other.T if self.metric is None else self.metric @ other.T))
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,8 +156,8 @@ class SweepAnswer:
 
     def scaled(self, units: float, values: float) -> SweepAnswer:
         """The same in other units of rewards, about values in others."""
-        told, value = (units * self.sums, units * self.std), values * self.value
-        return SweepAnswer(*told, self.users, units * self.predictions, value)
+        told = units * self.sums, units * self.std, self.users, units * self.predictions
+        return SweepAnswer(*told, values * self.value)
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,8 +175,7 @@ def visible_gram(release: Release, basis: Basis, steps: int) -> Floats:
     if not basis.on_grid:
         values, vectors = np.linalg.eigh(visits)
         kept = np.where(values < _SEEN * noise + 1e-6, 0.0, values)
-        gram: Floats = (vectors * kept) @ vectors.T
-        return gram
+        return np.asarray((vectors * kept) @ vectors.T)
     if noise == 0.0:
         return np.diag(np.maximum(visits, _UNSEEN * max(visits.mean(), 1e-9)))
     even = steps / len(visits)
@@ -246,28 +234,22 @@ class Posterior:
 
     def targets(self, value: Floats) -> Floats:
         """The posterior mean of targets for values, as weights (actions, m)."""
-        modes = self._weights @ self._with(value)
-        targets: Floats = modes @ self._modes @ self._basis.prior.T
-        return targets
+        # The covariance of a target now with those that were asked about.
+        drift = self._constants.prior_drift**2 * np.arange(len(self._values))
+        covariance = self._reward_and_moves(value[np.newaxis], self._values)[0] + drift
+        modes = self._weights @ covariance
+        return np.asarray(modes @ self._modes @ self._basis.prior.T)
 
     def _reward_and_moves(self, one: Floats, other: Floats) -> Floats:
-        constants, discount = self._constants, self._discount
-        moves = (discount * constants.prior_moves) ** 2
-        return constants.prior_reward**2 + moves * self._basis.alike(one, other)
-
-    def _with(self, value: Floats) -> Floats:
-        """The covariance of a target now with those that were asked about."""
-        drift = self._constants.prior_drift**2 * np.arange(len(self._values))
-        covariance: Floats = self._reward_and_moves(value[np.newaxis], self._values)[0] + drift
-        return covariance
+        moves = (self._discount * self._constants.prior_moves) ** 2
+        return self._constants.prior_reward**2 + moves * self._basis.alike(one, other)
 
 
 @dataclass(frozen=True, eq=False)
 class Filter:
-    """A Kalman filter of targets: each batch of users corrects what is believed of them once.
+    """A Kalman filter of targets, which drift from batch to batch and are corrected by each once.
 
-    Targets drift from batch to batch, as Q does. Where users were is not asked: they are taken to
-    be everywhere equally often.
+    Where users were is not asked: they are taken to be everywhere equally often.
     """
 
     mean: Floats  # (actions, q), in modes of the prior

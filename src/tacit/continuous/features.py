@@ -1,11 +1,7 @@
 """Feature maps: a state of R^D as a vector of m numbers, on which values are linear.
 
-A map is public, and a frozen value: two maps that are equal do the same. States outside of its box
-are clipped first, and a state that is not finite has the zero vector as its features: a user's
-values never raise.
-
-Here are grids and polynomials; :mod:`tacit.continuous.kernel_features` has those of kernels, and
-functions of your own.
+A map is public, and a frozen value. States outside of its box are clipped first, and a state that
+is not finite has the zero vector as its features: a user's values never raise.
 """
 
 from __future__ import annotations
@@ -20,23 +16,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.data.sizes import check_seed, check_size, numbers
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Floats, Ints
-from tacit.privacy.validation import instance_of, positive
+from tacit.privacy.validation import fitting, instance_of, positive, whole_number
 
 if TYPE_CHECKING:
     from tacit.continuous.spec import BoxSpec
 
-# Features of a state; more are a mistake in a degree or a shape.
-_MOST_FEATURES = 1 << 20
-# A cell of a grid has 2^D corners.
-_MOST_GRID_COORDINATES = 12
-# A default polynomial is of degree two up to so many features.
-_MOST_BY_DEFAULT = 400
-
-
-# Arguments of maps and of their boxes.
+_MOST_FEATURES = 1 << 20  # features of a state; more are a mistake in a degree or a shape
+_MOST_BY_DEFAULT = 400  # a default polynomial is of degree two up to so many features
 
 
 def set_corners(box: Any, *, finite: bool) -> None:
@@ -47,8 +35,7 @@ def set_corners(box: Any, *, finite: bool) -> None:
     largest = 1e308 if finite else math.inf
     if len(lows) != len(highs) or not all(0.0 < size <= largest for size in sizes):
         raise InvalidArgument(
-            f"lows and highs must have the same length and lows be less than highs, "
-            f"got {box.lows!r} and {box.highs!r}"
+            f"lows must be less than highs, of the same length, got {box.lows!r}, {box.highs!r}"
         )
     object.__setattr__(box, "lows", lows)
     object.__setattr__(box, "highs", highs)
@@ -56,30 +43,45 @@ def set_corners(box: Any, *, finite: bool) -> None:
 
 def vector(name: str, values: Any, *, finite: bool = True) -> tuple[float, ...]:
     """Numbers, finite ones unless others will do."""
-    array = numbers(name, values)
+    array = _numbers(name, values)
     good = np.isfinite(array) if finite else ~np.isnan(array)
     if array.ndim != 1 or not array.size or not good.all():
         kind = "finite numbers" if finite else "numbers"
         raise InvalidArgument(f"{name} must be a sequence of {kind}, got {values!r}")
-    return tuple(array.astype(np.float64).tolist())
+    return tuple(array.tolist())
+
+
+def finite_array(name: str, values: Any, *shape: int | None) -> Floats:
+    """A read-only copy of finite public numbers of a shape; ``None`` stands for any size."""
+    array = _numbers(name, values)
+    alike = len(shape) == array.ndim and all(
+        n in (None, m) for n, m in zip(shape, array.shape, strict=True)
+    )
+    if not alike or not np.isfinite(array).all():
+        raise InvalidArgument(f"{name} must be finite, of shape {shape}, got {array.shape}")
+    array.setflags(write=False)
+    return array
+
+
+def _numbers(name: str, values: Any) -> Floats:
+    fitting(name, values)
+    try:
+        # In one order: how products are rounded depends on it, and a save keeps one only.
+        return np.array(values, dtype=np.float64, order="C")
+    except (TypeError, ValueError):
+        raise InvalidArgument(f"{name} must be an array of numbers") from None
 
 
 def check_count(name: str, count: int) -> None:
     """Refuses more features than can be meant."""
     if count > _MOST_FEATURES:
-        raise InvalidArgument(
-            f"{name} makes {count:,} features, but at most {_MOST_FEATURES:,} are allowed"
-        )
-
-
-# The maps.
+        raise InvalidArgument(f"{name} makes {count:,} features, more than {_MOST_FEATURES:,}")
 
 
 class FeatureMap(ABC):
     """A public map from states to vectors; states that are not finite have zeros for features."""
 
-    published_as: ClassVar[str | None] = None
-    """Its kind in published files; ``None`` for a map that is code."""
+    published_as: ClassVar[str | None] = None  # kind in published files; ``None`` for code
 
     if TYPE_CHECKING:  # a property, or a field
 
@@ -93,21 +95,15 @@ class FeatureMap(ABC):
         """How many coordinates a state has, D; ``None`` if the map takes any number."""
 
     @abstractmethod
-    def describe(self) -> str:
-        """The map in a few words."""
-
-    @abstractmethod
     def _evaluate(self, states: Floats) -> Floats:
         """The features, (n, m), of finite states, (n, D)."""
 
     def __call__(self, states: ArrayLike) -> Floats:
         """The features, (..., m), of states, (..., D)."""
         points, dimension = np.asarray(states, dtype=np.float64), self.dimension
-        if points.ndim == 0 or (dimension is not None and points.shape[-1] != dimension):
-            wanted = "the coordinates" if dimension is None else f"{dimension} coordinates"
+        if points.ndim == 0 or dimension not in (None, points.shape[-1]):
             raise InvalidArgument(
-                f"states must have {wanted} of a state along the last axis, got shape "
-                f"{points.shape}"
+                f"states must have the coordinates of a state as their last axis, {dimension or ''}"
             )
         rows = points.reshape(-1, points.shape[-1])
         good = np.isfinite(rows).all(axis=1)
@@ -159,15 +155,9 @@ class Grid(BoxMap):
     def __post_init__(self) -> None:
         super().__post_init__()
         instance_of("shape", self.shape, (tuple, list, np.ndarray))
-        shape, D = tuple(check_size("shape", n) for n in self.shape), len(self.lows)
-        if len(shape) != D or min(shape) < 2:
-            raise InvalidArgument(
-                f"shape must have {D} numbers >= 2, as lows has, got {self.shape!r}"
-            )
-        if D > _MOST_GRID_COORDINATES:
-            raise InvalidArgument(
-                f"a grid must have at most {_MOST_GRID_COORDINATES} coordinates, got {D}"
-            )
+        shape = tuple(whole_number("shape", n, least=2) for n in self.shape)
+        if len(shape) != len(self.lows):
+            raise InvalidArgument(f"shape must be as long as lows, got {self.shape!r}")
         check_count("shape", math.prod(shape))
         object.__setattr__(self, "shape", shape)
 
@@ -181,10 +171,6 @@ class Grid(BoxMap):
         """The points, (m, D), in the order of the features: the last coordinate runs fastest."""
         axes = list(map(np.linspace, self.lows, self.highs, self.shape))
         return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1).reshape(-1, len(axes))
-
-    def describe(self) -> str:
-        """The map in a few words."""
-        return f"interpolation on a grid of {' x '.join(map(str, self.shape))} points"
 
     def for_loops(self) -> tuple[Floats, Ints]:
         """For compiled loops: (3, D), the box and points per unit; (D, 2), shape and strides."""
@@ -202,16 +188,14 @@ class Grid(BoxMap):
         return np.array(found, dtype=np.int64)
 
     def _evaluate(self, states: Floats) -> Floats:
-        weights = np.ones((len(states), 1))
+        weights, rows = np.ones((len(states), 1)), np.arange(len(states))
         for i, (low, high, n) in enumerate(zip(self.lows, self.highs, self.shape, strict=True)):
             position = (np.clip(states[:, i], low, high) - low) * ((n - 1) / (high - low))
             # Rounding must not lead past the last point.
             cell = np.minimum(position.astype(np.int64), n - 2)
             part = np.minimum(position - cell, 1.0)
             along = np.zeros((len(states), n))
-            rows = np.arange(len(states))
-            along[rows, cell] = 1.0 - part
-            along[rows, cell + 1] = part
+            along[rows, cell], along[rows, cell + 1] = 1.0 - part, part
             weights = (weights[:, :, np.newaxis] * along[:, np.newaxis, :]).reshape(len(states), -1)
         return weights
 
@@ -237,12 +221,10 @@ class Polynomial(FeatureMap):
         if any(scale <= 0.0 for scale in self.scales):
             raise InvalidArgument(f"scales must be > 0, got {self.scales!r}")
         object.__setattr__(self, "clip", positive("clip", self.clip))
-        object.__setattr__(self, "degree", check_seed("degree", self.degree))
+        object.__setattr__(self, "degree", whole_number("degree", self.degree, least=0))
         check_count("degree", self.size)
         if 2 * self.degree * math.log2(max(self.clip, 1.0)) > 1000:
-            raise InvalidArgument(
-                f"clip is {self.clip!r}, whose powers up to {2 * self.degree} are not finite"
-            )
+            raise InvalidArgument(f"clip is {self.clip!r}, whose powers are not finite")
 
     @cached_property
     def size(self) -> int:
@@ -261,10 +243,6 @@ class Polynomial(FeatureMap):
         degrees = range(self.degree + 1)
         return tuple(found for k in degrees for found in several(range(self.dimension), k))
 
-    def describe(self) -> str:
-        """The map in a few words."""
-        return f"{self.size} monomials up to degree {self.degree} of {self.dimension} coordinates"
-
     def _evaluate(self, states: Floats) -> Floats:
         with np.errstate(over="ignore"):
             z = np.clip(states / np.array(self.scales), -self.clip, self.clip)
@@ -277,11 +255,7 @@ class Polynomial(FeatureMap):
 
 
 def default_polynomial(spec: BoxSpec) -> Polynomial:
-    """The map of states of many coordinates in a box, where none is given.
-
-    Coordinates are divided by the largest that they can be. Monomials are of degree two up to 26
-    coordinates, and of degree one beyond.
-    """
+    """Monomials of coordinates over the largest that they can be, of degree two if not too many."""
     scales = tuple(max(abs(a), abs(b)) for a, b in zip(spec.lows, spec.highs, strict=True))
     degree = 2 if math.comb(len(scales) + 2, 2) <= _MOST_BY_DEFAULT else 1
     return Polynomial(scales, 1.0, degree)

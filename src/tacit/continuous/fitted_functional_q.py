@@ -1,8 +1,7 @@
-"""Fitted Q with functional noise: all users are asked again and again about better values.
+"""Fitted Q with functional noise, after Wang and Hegde (2019).
 
-After Wang and Hegde (2019, "Privacy-preserving Q-learning with functional noise in continuous
-spaces"), whose Algorithm 1 adds noise to looks at a network that is itself never noisy. Here, as in
-the only variant of it that is private, the state from sweep to sweep is the published Q:
+All users are asked again and again about better values. As in the only variant of the paper's
+Algorithm 1 that is private, the state from sweep to sweep is the published Q:
 
     F_{j+1,a} = posterior mean, by all releases, of E[r + gamma max_a' F_{j,a'}(s') | s, a],
 
@@ -21,7 +20,6 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
-from tacit.continuous.base import NO_CLIP, BoxAlgorithm, box_spec
 from tacit.continuous.estimate import (
     GRID,
     GRID_ENDS,
@@ -29,31 +27,28 @@ from tacit.continuous.estimate import (
     Basis,
     Evidence,
     Filter,
-    FunctionalConstants,
     Posterior,
     SweepAnswer,
     visible_gram,
 )
 from tacit.continuous.features import Grid, default_polynomial
-from tacit.continuous.policy import QPolicy
+from tacit.continuous.policy import NO_CLIP, BoxAlgorithm, QPolicy, box_spec
 from tacit.continuous.statistics import MeanRewards, ResidualSums, Units, VisitSums
 from tacit.core.algorithm import BlockInfo, BlockSizes, Plan, Progress, Queries, Query
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.noise import check_question
 from tacit.privacy.statistic import Floats, Statistic
-from tacit.privacy.validation import flag, instance_of, one_of
+from tacit.privacy.validation import flag, one_of
 
 if TYPE_CHECKING:
     from tacit.continuous.features import FeatureMap
     from tacit.continuous.spec import BoxSpec
     from tacit.core.problem import Problem
 
-# Points of a grid along each coordinate, by the number of coordinates.
-_POINTS = (21, 9)
-# Uniform actions where all users are served.
-EPSILON = 0.3
-# Where most are served: how far the first explorers stand out of the noise, and at least so many;
-# later ones are at most this part of all users before them.
+_POINTS = (21, 9)  # points of a grid along each coordinate, by the number of coordinates
+EPSILON = 0.3  # uniform actions where all users are served
+# Where most are served: how far the first explorers stand out of the noise, at least so many, and
+# which part of all users before them later ones are at most.
 _SIGNAL, _LEAST, _EXPLORE = 4.0, 16, 0.03
 
 
@@ -66,19 +61,15 @@ class FittedFunctionalQOptions:
             ``"most"``, but for a few who explore before; or ``"all"``, who are asked once.
         ends: whether episodes may end early, which is then worth 0; by default if the spec says
             so, or has features that are no grid.
-        constants: ``GRID`` or ``MAP`` of :mod:`tacit.continuous.estimate` by default.
     """
 
     serve: Literal["later", "most", "all"] = "later"
     ends: bool | None = None
-    constants: FunctionalConstants | None = None
 
     def __post_init__(self) -> None:
         one_of("serve", self.serve, ("later", "most", "all"))
         if self.ends is not None:
             flag("ends", self.ends)
-        if self.constants is not None:
-            instance_of("constants", self.constants, FunctionalConstants)
 
 
 @dataclass(frozen=True)
@@ -107,29 +98,24 @@ class FittedFunctionalQ(BoxAlgorithm[FittedFunctionalQState]):
     """Fitted Q-iteration in which each sweep is one private release about all users of a block.
 
     A block's users are first asked where they were, then in every sweep for the sum of their
-    functions, clipped, which JointDP and NonPrivate allow and LocalDP does not. From all releases
-    so far follows the posterior mean of the next Q (:class:`~.estimate.Posterior`). Sweeps,
-    discount and clips follow from public numbers: users, budget, actions and dimension. Several
-    blocks carry on what is known.
+    functions, clipped. From all releases so far follows the posterior mean of the next Q
+    (:class:`~.estimate.Posterior`). Sweeps, discount and clips follow from public numbers: users,
+    budget, actions and dimension.
 
-    * ``serve="later"``: **the users it learns from gain nothing.** They are served at random, and
-      ``policy`` stays that; ``greedy_policy`` is for users who come later.
+    * ``serve="later"``: **the users it learns from gain nothing.** They are served at random;
+      ``greedy_policy`` is for users who come later.
     * ``serve="most"``: the first block is such a batch. Those after it follow what was learnt and
       are asked once for their mean reward, ``state.earned``. As soon as that is no more than 3 % of
       all so far, twice as many explore, as a batch of their own, whose plans look farther ahead.
     * ``serve="all"``: each batch, one for every sweep, follows the published Q, but for 30 %
-      uniform actions, and is asked once, with its whole budget, for the residuals of that Q, which
-      a Kalman filter takes in (:class:`~.estimate.Filter`). That suits LocalDP, and needs a grid
-      and far more users for the same policy.
+      uniform actions, and is asked once for the residuals of that Q, which a Kalman filter takes in
+      (:class:`~.estimate.Filter`). That suits LocalDP, and needs a grid and far more users.
 
     >>> from tacit import FittedFunctionalQ, JointDP
     >>> from tacit.continuous import line
     >>> agent = FittedFunctionalQ(line().spec, 100, JointDP(0.9, 1e-4), noise_seed=0)
     >>> agent.state.ahead.sweeps, round(agent.state.ahead.discount, 3)
     (11, 0.909)
-    >>> agent = FittedFunctionalQ(line().spec, 5000, JointDP(0.9, 1e-4), noise_seed=0, serve="most")
-    >>> agent.schedule.blocks
-    (84, 4916)
     """
 
     name: ClassVar[str] = "fitted_functional_q"
@@ -145,8 +131,7 @@ class FittedFunctionalQ(BoxAlgorithm[FittedFunctionalQState]):
         self.features = spec.features or _default_features(spec)
         on_grid = isinstance(self.features, Grid)
         self.ends = (spec.may_end or not on_grid) if options.ends is None else options.ends
-        usual = (GRID_ENDS if self.ends else GRID) if on_grid else MAP
-        self.constants = options.constants or usual
+        self.constants = (GRID_ENDS if self.ends else GRID) if on_grid else MAP
         spec.check_weights(self.features.size)
         self.basis = Basis(self.features, self.constants, not self.ends)
         self.ahead = self._look_ahead(self._first() if options.serve == "most" else self.users)
@@ -156,12 +141,9 @@ class FittedFunctionalQ(BoxAlgorithm[FittedFunctionalQState]):
         """Q is zero."""
         actions, m = self.spec.actions, self.features.size
         zeros, evidence = np.zeros((actions, m)), Evidence(np.zeros((m, m)))
-        known = None
-        if self.options.serve == "all":
-            known = Filter.prior(self.basis, self.constants, actions)
+        online = self.options.serve == "all"
+        known = Filter.prior(self.basis, self.constants, actions) if online else None
         return FittedFunctionalQState(self.ahead, zeros, zeros, evidence, known)
-
-    # Queries.
 
     def visits(self) -> VisitSums:
         """Query of where users were."""
@@ -178,7 +160,7 @@ class FittedFunctionalQ(BoxAlgorithm[FittedFunctionalQState]):
             ahead: Discount, and units of rewards and values.
             values: Q, (actions, m).
             predictions: The same shape.
-            progress: Part of all releases so far, in [0, 1]: the clip falls with it.
+            progress: Part of all releases so far: the clip falls with it.
         """
         clip, constants = NO_CLIP, self.constants
         if math.isfinite(self.mu):
@@ -188,8 +170,6 @@ class FittedFunctionalQ(BoxAlgorithm[FittedFunctionalQState]):
         known, tables = (self.spec, self.features), (self.basis.root, values, predictions)
         offset = self.basis.value(values)[1]
         return ResidualSums(*known, *tables, clip, ahead.discount, ahead.units, offset)
-
-    # Queries of a block, and updates.
 
     def learn(
         self, state: FittedFunctionalQState, plan: Plan, block: BlockInfo, rng: np.random.Generator
@@ -216,15 +196,13 @@ class FittedFunctionalQ(BoxAlgorithm[FittedFunctionalQState]):
             state = replace(begun, weights=state.weights, earned=state.earned)
         ahead, known, Q, users = state.ahead, state.evidence, state.last, block.users
         J, constants, gamma = ahead.sweeps, self.constants, ahead.discount
-        # mu^2, split: a part for visits, and sweeps that may cost ever more.
+        # mu^2 is split: a part for visits, and sweeps that cost ever more.
         parts = constants.growth ** np.arange(J)
         mu_sweeps = np.sqrt((1.0 - constants.visits) * parts / parts.sum()) * self.mu
         release = yield Query(self.visits(), mu=math.sqrt(constants.visits) * self.mu)
         gram = known.gram + visible_gram(release, self.basis, users * self.spec.horizon)
         known = Evidence(gram, known.users + users, known.answers)
-        posterior = None
-        if known.answers:
-            posterior = Posterior(self.basis, constants, gamma, known, J)
+        posterior = Posterior(self.basis, constants, gamma, known, J) if known.answers else None
         found: list[Floats] = []
         for j in range(J):
             # V = max_a Q_a, and what all answers so far say of its targets.
@@ -268,8 +246,6 @@ class FittedFunctionalQ(BoxAlgorithm[FittedFunctionalQState]):
         known = known.after(release, visits, self.basis, self.constants)
         return replace(state, weights=carried + known.targets(self.basis), filter=known)
 
-    # Policies.
-
     def plan(
         self,
         state: FittedFunctionalQState,
@@ -291,8 +267,7 @@ class FittedFunctionalQ(BoxAlgorithm[FittedFunctionalQState]):
         if self.options.serve == "all":
             served = QPolicy.draw(self.features, state.weights, rng, EPSILON)
             return Plan(served, QPolicy.draw(self.features, state.weights, rng))
-        greedy = QPolicy.draw(self.features, state.weights, rng)
-        ended = at.releases >= self.schedule.releases
+        greedy, ended = QPolicy.draw(self.features, state.weights, rng), self.block_users(at) == 0
         serves = self.options.serve == "most" and (not self.exploring(at) or ended)
         return Plan(greedy if serves else self.behaviour(), greedy)
 
@@ -301,13 +276,8 @@ class FittedFunctionalQ(BoxAlgorithm[FittedFunctionalQState]):
         return self.options.serve == "later" or at.releases % 2 == 0
 
     def q_mean(self, state: FittedFunctionalQState) -> Floats:
-        """The posterior mean of Q, in rewards: (actions, m), values at the points of a grid.
-
-        Where nothing ends it is up to a constant; elsewhere it is measured from the best there is.
-        """
+        """Posterior mean of Q in rewards, (actions, m); up to a constant, or below the best."""
         return state.weights * state.ahead.units.unit
-
-    # Choices made before the first user comes.
 
     @property
     def why(self) -> str:
@@ -315,17 +285,11 @@ class FittedFunctionalQ(BoxAlgorithm[FittedFunctionalQState]):
         blocks, serve, ahead = self.schedule.blocks, self.options.serve, self.ahead
         sweeps = f"{ahead.sweeps} sweeps and a discount of {ahead.discount:.3g}"
         if serve == "all":
-            return (
-                f"{len(blocks)} batches, whose users follow the published values and try a random "
-                f"action with probability {EPSILON:g}"
-            )
+            return f"{len(blocks)} batches, which follow the published values but for {EPSILON:g}"
         if serve == "most":
             explore = f"{sum(blocks[::2]):,} of {self.users:,} users explore"
             return f"{explore}, {blocks[0]:,} of them first; {sweeps}"
-        return (
-            f"{sweeps}, which is how far plans can look ahead of the noise; users are served at "
-            "random and gain nothing; the greedy policy is for later ones"
-        )
+        return f"{sweeps}; users are served at random and gain nothing"
 
     def _look_ahead(self, asked: int) -> Lookahead:
         """Sweeps and discount, if so many users are asked about values."""
@@ -357,20 +321,11 @@ class FittedFunctionalQ(BoxAlgorithm[FittedFunctionalQState]):
         for statistic in asked:
             check_question(statistic, self.privacy, "clip")
         if online and not self.basis.on_grid:
-            raise InvalidArgument(
-                "serve='all' needs a grid, on which it is known how often an action is tried: "
-                "leave features out of the spec of two coordinates at most, or leave serve out"
-            )
+            raise InvalidArgument("serve='all' needs a grid, of two coordinates at most")
         if not online and not self.privacy.asks_again:
-            raise InvalidArgument(
-                "FittedFunctionalQ asks users again and again, and a device reports once: "
-                "take serve='all', or JointDP"
-            )
+            raise InvalidArgument("a device reports once: take serve='all', or JointDP")
         if self.options.serve == "most" and not self.problem.own_schedule:
-            raise InvalidArgument(
-                "schedule means nothing with serve='most': who explores, and when, follows from "
-                "public numbers; leave it out"
-            )
+            raise InvalidArgument("schedule means nothing with serve='most': leave it out")
 
     def _block_sizes(self) -> BlockSizes:
         if self.options.serve == "most":
@@ -381,10 +336,7 @@ class FittedFunctionalQ(BoxAlgorithm[FittedFunctionalQState]):
         return BlockSizes(f"fixed:size={size}", size=size)
 
     def successor_state(self, state: FittedFunctionalQState) -> FittedFunctionalQState:
-        """Answers r / u + d P V of another unit u and discount d, in those of here.
-
-        (u / u') (r / u + d P V) = r / u' + d' P W, with W = (u d / (u' d')) V.
-        """
+        """Answers in other units: (u / u') (r / u + d P V) = r / u' + d' P (u d / (u' d')) V."""
         before, ahead = state.ahead, self.ahead
         units = before.units.unit / ahead.units.unit
         values = units * (before.discount / ahead.discount if ahead.discount else 1.0)
@@ -408,11 +360,8 @@ def _turns(users: int, first: int) -> tuple[int, ...]:
     blocks, served, explore = [], 0, first
     while served < users:
         # Until the next explorers are no more than that part of all before them.
-        following = 2 * explore
-        until = min(users, math.ceil(following / _EXPLORE))
+        until = min(users, math.ceil(2 * explore / _EXPLORE))
         size = min(explore, users - served)
-        blocks.append(size)
-        if until > served + size:
-            blocks.append(until - served - size)
-        served, explore = max(until, served + size), following
+        blocks += [size, until - served - size] if until > served + size else [size]
+        served, explore = max(until, served + size), 2 * explore
     return tuple(blocks)

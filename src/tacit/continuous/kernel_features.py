@@ -13,10 +13,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from tacit.continuous.features import BoxMap, FeatureMap, Grid, check_count
-from tacit.data.sizes import check_size
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Floats
-from tacit.privacy.validation import positive
+from tacit.privacy.validation import positive, whole_number
 
 if TYPE_CHECKING:
     from tacit.continuous.spec import BoxSpec
@@ -50,9 +49,7 @@ class Quadrature(BoxMap):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "lengthscale", positive("lengthscale", self.lengthscale))
-        object.__setattr__(self, "nodes", check_size("nodes", self.nodes))
-        if self.nodes > 100:
-            raise InvalidArgument(f"nodes must be at most 100, got {self.nodes!r}")
+        object.__setattr__(self, "nodes", whole_number("nodes", self.nodes, most=100))
         check_count("nodes", self.size)
 
     @cached_property
@@ -75,10 +72,6 @@ class Quadrature(BoxMap):
                 amplitudes.append(math.sqrt(q if first == 0.0 else 2.0 * q))
         return np.array(kept), np.array(amplitudes)
 
-    def describe(self) -> str:
-        """The map in a few words."""
-        return f"{self.size} quadrature Fourier features of lengthscale {self.lengthscale:g}"
-
     def _evaluate(self, states: Floats) -> Floats:
         frequencies, amplitudes = self.waves
         lows, highs = np.array(self.lows), np.array(self.highs)
@@ -92,9 +85,9 @@ def kernel_features(spec: BoxSpec) -> FeatureMap:
     """The spec's own features, or Fourier features of a kernel of half the width of the box."""
     if spec.features is not None:
         return spec.features
-    nodes, D = _NODES.get(spec.dimension, 3), spec.dimension
-    if nodes**D > 1000:
-        raise InvalidArgument(f"{nodes**D:,} features of {D} coordinates: give the spec features")
+    nodes = _NODES.get(spec.dimension, 3)
+    if nodes**spec.dimension > 1000:
+        raise InvalidArgument(f"give the spec features: {spec.dimension} coordinates are too many")
     return Quadrature(spec.lows, spec.highs, 0.5, nodes)
 
 
@@ -117,10 +110,8 @@ class Custom(FeatureMap):
 
     Non-finite states never reach the function, and non-finite features become the zero vector.
 
-    Attributes:
-        function: maps finite states, (n, D), to features, (n, size). It must treat every state on
-            its own and must not raise: else one user could change what is done to others.
-        size: how many features there are.
+    The function maps finite states, (n, D), to features, (n, size). It must treat every state on
+    its own and must not raise: else one user could change what is done to others.
 
     >>> Custom(lambda states: states**2, size=1)([[0.5], [3.0], [np.nan]]).tolist()
     [[0.25], [9.0], [0.0]]
@@ -132,17 +123,13 @@ class Custom(FeatureMap):
     def __post_init__(self) -> None:
         if not callable(self.function):
             raise InvalidArgument(f"function must be callable, got {self.function!r}")
-        object.__setattr__(self, "size", check_size("size", self.size))
+        object.__setattr__(self, "size", whole_number("size", self.size))
         check_count("size", self.size)
 
     @property
     def dimension(self) -> None:
         """Unknown: the function decides."""
         return
-
-    def describe(self) -> str:
-        """The map in a few words."""
-        return f"{self.size} features by {_named(self.function)}"
 
     def __repr__(self) -> str:
         # An address in memory would differ from one run to the next.
@@ -153,10 +140,8 @@ class Custom(FeatureMap):
         with np.errstate(all="ignore"):
             features = np.array(self.function(states), dtype=np.float64)
         if features.shape != (len(states), self.size):
-            raise InvalidArgument(
-                f"{_named(self.function)} must return an array of shape "
-                f"({len(states)}, {self.size}), got {features.shape}"
-            )
+            shape = len(states), self.size
+            raise InvalidArgument(f"{_named(self.function)} must return an array of shape {shape}")
         features[~np.isfinite(features).all(axis=1)] = 0.0
         return features
 

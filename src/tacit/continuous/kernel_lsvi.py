@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from tacit.continuous.base import NO_CLIP, BoxAlgorithm, box_spec
 from tacit.continuous.kernel_features import kernel_features, public_states, ridge_fit
-from tacit.continuous.policy import QPolicy
+from tacit.continuous.policy import NO_CLIP, BoxAlgorithm, QPolicy, box_spec
 from tacit.continuous.statistics import steps_of, vectors_by_part
 from tacit.core.algorithm import BlockInfo, BlockSizes, NoOptions, Plan, Progress
 from tacit.numerics.regression import BlockSums, ridge_inverse
@@ -20,7 +19,6 @@ from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.noise import users_above_noise
 from tacit.privacy.sensitivity import ACUTE, ball, scaled_back
 from tacit.privacy.statistic import Block, Floats, Layout, Part, Statistic
-from tacit.privacy.validation import positive
 
 if TYPE_CHECKING:
     from tacit.continuous.features import FeatureMap
@@ -29,8 +27,7 @@ if TYPE_CHECKING:
     from tacit.privacy.curator import Release
 
 
-# Chosen on other worlds than are reported.
-_BONUS = 0.1  # scale of widths
+_BONUS = 0.1  # scale of widths; chosen, as the others, on worlds that are not reported
 _CLIP = 0.8  # the longest user, in steps
 _SMOOTH = 3.0  # ridge of value functions, in units of the regression's own
 _UNIFORM = 0.1  # chance of a uniform action, over the number of releases
@@ -64,25 +61,13 @@ class EmbeddingSums(Statistic):
     clip: float
     name = "embedding sums"
 
-    def __post_init__(self) -> None:
-        positive("clip", self.clip)
-
     @cached_property
     def layout(self) -> Layout:
         """``gram``, ``moves`` and ``rewards``."""
         A, m = self.spec.actions, self.features.size
-        return Layout(
-            (
-                Part("gram", (A, m, m), symmetric=True),
-                Part("moves", (A, m, self.targets), weight=MOVING),
-                Part("rewards", (A, m), weight=PAYING),
-            )
-        )
-
-    @property
-    def targets(self) -> int:
-        """Coordinates of d."""
-        return self.features.size + int(self.spec.may_end)
+        gram = Part("gram", (A, m, m), symmetric=True)
+        moves = Part("moves", (A, m, m + int(self.spec.may_end)), weight=MOVING)
+        return Layout((gram, moves, Part("rewards", (A, m), weight=PAYING)))
 
     def l2(self, relation: Relation) -> float:
         """Sensitivity, as the class derives it."""
@@ -92,7 +77,7 @@ class EmbeddingSums(Statistic):
         """One dense vector per user."""
         m = self.features.size
         numbers = self.spec.actions * (2 * m + 1) ** 2 + self.spec.horizon * 4 * m
-        return vectors_by_part(block, self.layout.size, numbers, self._sums)
+        return vectors_by_part(block, numbers, self._sums)
 
     def _sums(self, block: Block) -> Floats:
         steps, A, m = steps_of(block, self.spec), self.spec.actions, self.features.size
@@ -111,37 +96,21 @@ class EmbeddingSums(Statistic):
             own = y * ((steps.actions == action) & valid)[..., np.newaxis]
             Y[:, action] = own.swapaxes(1, 2) @ own
         Y = scaled_back(Y.reshape(len(Y), A * y.shape[-1] ** 2), self.clip).reshape(Y.shape)
-        sums = {
-            "gram": Y[:, :, :m, :m],
-            "moves": Y[:, :, :m, m:-1] / a,
-            "rewards": Y[:, :, :m, -1] / b,
-        }
-        return self.layout.pack(sums, users=len(Y))
-
-
-class Regression(NamedTuple):
-    """Estimates at the public states, (n, A) each, and the standard deviations of their noise."""
-
-    rewards: Floats  # from the middle of their range
-    moves: Floats  # (n, A, targets), of features
-    leverage: Floats  # z' G^-1 z
-    length: Floats  # |G^-1 z|^2
-    noise: dict[str, float]
+        sums = {"gram": Y[:, :, :m, :m], "moves": Y[:, :, :m, m:-1] / a}
+        return self.layout.pack(sums | {"rewards": Y[:, :, :m, -1] / b}, users=len(Y))
 
 
 class KernelLSVI(BoxAlgorithm[BlockSums]):
     """Least squares on a kernel's features, for every value function at once.
 
     Idea: in a kernel MDP transitions, and values of actions, are linear in z, a kernel's features
-    of the state (:func:`~.kernel_features.kernel_features`). A regression of how features move
-    finds them for all value functions at once; fitted value iteration on public states plans, with
-    a bonus for what is uncertain by sampling or by noise. Moves are from where the user is, so that
-    what is not known yet stays where it is.
+    of the state. A regression of how features move finds them for all value functions at once;
+    fitted value iteration on public states plans, with a bonus for what is uncertain by sampling or
+    by noise. What is not known yet stays where it is.
 
-    Private statistics: :class:`EmbeddingSums` of every block, once, with the whole budget, pooled
-    over steps.
+    Private statistics: :class:`EmbeddingSums` of every block, once, with the whole budget.
 
-    Guarantee: that of its curator; see ``guarantee``. Frequencies and centres are public numbers.
+    Guarantee: that of its curator; see ``guarantee``.
 
     Deviations from papers: one model for all steps and discounted plans, which are for worlds that
     look the same at every step; the bonus is practical and is itself fitted to the features.
@@ -159,16 +128,14 @@ class KernelLSVI(BoxAlgorithm[BlockSums]):
             raise InvalidArgument("lows and highs must be finite: plans are made on their box")
         self.features = kernel_features(spec)
         spec.check_weights(self.features.size)
-        self.points = public_states(spec)
-        self._at = self.features(self.points)
+        self._at = self.features(public_states(spec))
+        self._half = (spec.reward_range[1] - spec.reward_range[0]) / 2.0
         self._fit = ridge_fit(self._at, 1e-6)
         super().__init__(problem, options)
 
     def init(self) -> BlockSums:
         """No sums; all will weigh alike."""
         return BlockSums(plain=True)
-
-    # Query and update.
 
     def query(self, state: BlockSums, plan: Plan, block: BlockInfo) -> EmbeddingSums:
         """Sums of users' transitions among features, and of their rewards."""
@@ -198,8 +165,6 @@ class KernelLSVI(BoxAlgorithm[BlockSums]):
         std = {name: float(np.max(value)) for name, value in release.std.items()}
         return state.added(release.parts, std, std["gram"], release.users)
 
-    # Estimates and plans.
-
     def plan(
         self, state: BlockSums, last: Plan | None, at: Progress, rng: np.random.Generator
     ) -> Plan:
@@ -219,13 +184,10 @@ class KernelLSVI(BoxAlgorithm[BlockSums]):
         ridge = 1.0 + noise["gram"] * math.sqrt(m)
         turned = np.einsum("nm,amk->nak", self._at, ridge_inverse(gram, ridge))
         rewards = np.einsum("nam,am->na", turned, state.scaled("rewards"))
-        known = Regression(
-            self._half * np.clip(rewards, -1.0, 1.0),
-            np.einsum("nam,amk->nak", turned, state.scaled("moves")),
-            np.maximum(np.einsum("nam,nm->na", turned, self._at), 0.0),
-            (turned**2).sum(axis=-1),
-            noise,
-        )
+        rewards = self._half * np.clip(rewards, -1.0, 1.0)
+        moves = np.einsum("nam,amk->nak", turned, state.scaled("moves"))
+        leverage = np.maximum(np.einsum("nam,nm->na", turned, self._at), 0.0)
+        known = rewards, moves, leverage, (turned**2).sum(axis=-1), noise
         steps = max(float(np.trace(gram, axis1=1, axis2=2).mean()), 1.0)
         # Values are as smooth as moves can be told: features that drown in the noise have no part.
         smooth = ridge_fit(self._at, max(1e-6, _SMOOTH * ridge / steps))
@@ -235,35 +197,30 @@ class KernelLSVI(BoxAlgorithm[BlockSums]):
             policies.append(QPolicy.draw(self.features, (self._fit @ Q).T, rng, uniform))
         return Plan(*policies)
 
-    @property
-    def _half(self) -> float:
-        """Half the range of rewards."""
-        return (self.spec.reward_range[1] - self.spec.reward_range[0]) / 2.0
-
-    def _iterated(self, known: Regression, bonus: float, smooth: Floats) -> Floats:
+    def _iterated(self, known: tuple[Any, ...], bonus: float, smooth: Floats) -> Floats:
         """Q (points, A), as far from the middle of what values can be.
 
         Q_a = r_a + discount (V + moves_a v) + width, cut to the range of values, with v the weights
         that V has on the features, and the value of an end, which is known: nothing is earned.
         """
-        discount, half, noise = self.spec.discount, self._half, known.noise
+        # At the public states: z' G^-1 z and |G^-1 z|^2 are leverage and length.
+        rewards, moves, leverage, length, noise = known
+        discount, half = self.spec.discount, self._half
         top = half / (1.0 - discount)
         middle = float(np.mean(self.spec.reward_range)) / (1.0 - discount)
         end = [-middle] if self.spec.may_end else []
-        Q: Floats = np.zeros(known.rewards.shape)
+        Q: Floats = np.zeros(rewards.shape)
         for _ in range(math.ceil(math.log(1e-3) / math.log(max(discount, 0.1)))):
             V: Floats = Q.max(axis=1)
             v: Floats = np.append(smooth @ V, end)
             least, most = min([V.min(), *end]), max([V.max(), *end])
-            ahead = np.clip(V[:, np.newaxis] + known.moves @ v, least, most)
+            ahead = np.clip(V[:, np.newaxis] + moves @ v, least, most)
             squares = noise["moves"] ** 2 * float(v @ v) + (half * noise["rewards"]) ** 2
             spread = float(V.var()) + half**2
-            width = bonus * np.sqrt(squares * known.length + spread * known.leverage)
-            Q = known.rewards + discount * ahead + width
+            width = bonus * np.sqrt(squares * length + spread * leverage)
+            Q = rewards + discount * ahead + width
             Q = np.clip(Q, min([-top, *end]), max([top, *end]))
         return Q
-
-    # Choices made before the first user comes.
 
     def _check(self) -> None:
         self.check_gaussian("embedding sums")

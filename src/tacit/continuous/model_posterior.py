@@ -11,11 +11,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.continuous.base import BoxAlgorithm, box_spec
 from tacit.continuous.features import Grid
-from tacit.continuous.policy import QPolicy
-from tacit.continuous.termination import TerminationBox, TerminationModel, TerminationRegression
-from tacit.continuous.transition_model import PolynomialFeatures, TransitionPosterior
+from tacit.continuous.policy import BoxAlgorithm, QPolicy, box_spec
+from tacit.continuous.transition_model import (
+    PolynomialFeatures,
+    TerminationBox,
+    TerminationModel,
+    TerminationRegression,
+    TransitionPosterior,
+)
 from tacit.continuous.transition_moments import (
     FIRST_POWER,
     ScaleHistogram,
@@ -35,19 +39,14 @@ if TYPE_CHECKING:
 SCALES, ENDS = 0.2, 0.3
 """Parts of mu^2 spent on scales, in the first block, and on ends, where they have to be learnt."""
 
-# Blocks above this size are simulated part by part.
-_IN_MEMORY = 4096
-# States at which it is looked how far the box of states before an end reaches.
-_LOOKED_AT = 1 << 16
-# A grid reaches so much of the box beyond where episodes go on.
-_MARGIN = 0.02
+_IN_MEMORY = 4096  # blocks above this size are simulated part by part
+_SEARCHED = 1 << 16  # states at which it is looked how far the box of states before an end reaches
+_MARGIN = 0.02  # a grid reaches so much of the box beyond where episodes go on
 Step = Callable[[Floats, Ints], tuple[Floats, Floats, Bools]]
 """Next states, rewards and which are at an end, of states (n, D) and actions (n,)."""
 
-# Points of a grid along each coordinate, by the number of coordinates.
-_POINTS = {1: 201, 2: 121, 3: 41, 4: 21}
-# Angles of four coordinates take fewer, so that others have more.
-_ANGLE = 15
+# Points of a grid along each coordinate, by their number; angles of four take fewer.
+_POINTS, _ANGLE = {1: 201, 2: 121, 3: 41, 4: 21}, 15
 MOST_COORDINATES = 4
 """Of a grid that is planned on."""
 # An action is held for at most so many steps, until most moves are half a cell long.
@@ -55,8 +54,7 @@ _HELD, _MOVED = 2, 0.5
 _LOOKED_AT = 300
 # Iterations end when a sweep changes values by less than this part of a step's largest reward.
 _SWEEPS, _PRECISION = 300, 5e-3
-# Points that are moved at a time: their features stay in the cache.
-_ROWS = 4096
+_ROWS = 4096  # points that are moved at a time: their features stay in the cache
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,39 +65,26 @@ class ModelPosteriorState:
     ends: TerminationModel | None = None
 
 
-@dataclass(frozen=True, eq=False)
-class ValueMemory:
-    """Values of states that the next plan begins with, at the points of a grid."""
-
-    grid: Grid
-    values: NDArray[np.float32]
-
-
 class ModelPosterior(BoxAlgorithm[ModelPosteriorState]):
     """Learns how states move, as a posterior from private moments, and plans with it.
 
     Idea: moves of smooth worlds are almost linear in a few dozen features of state and action, and
     one model of them serves every plan. So users are asked about moves, not about values, and what
-    is known of rewards and ends need not be asked at all. Half of the users try actions, held for
-    a while; the others follow the plan, but for bursts.
+    is known of rewards and ends is not asked. At first half of the users try actions, held for a
+    while; the others follow the plan, but for bursts.
 
     Private statistics: of the first block :class:`~.transition_moments.ScaleHistogram`, how far
     states move, with a fifth of its budget; of every block, once, the
     :class:`~.transition_moments.TransitionMoments` of steps, in a metric in which a step is as long
-    as what it could tell. Each step has length one, so that no user is clipped and none is farther
-    than sqrt(2) from another, however long episodes are. Where ends have to be learnt, a part of
-    every block's budget asks for them: ``TerminationHistogram``, along coordinates, as long as a
-    box explains where episodes end, or else ``TerminationMoments``, for a regression.
+    as what it could tell. Where ends have to be learnt, a part of every block's budget asks for
+    them: ``TerminationHistogram``, as long as a box explains where episodes end, or else
+    ``TerminationMoments``, for a regression.
 
     Plans: value iteration on a grid, of at most four coordinates and numbered actions.
 
-    Guarantee: that of the curator for a user's whole episode, under joint DP. Local DP is refused:
-    a device's own noise on a thousand numbers would drown what it says.
+    Guarantee: that of the curator for a user's whole episode, under joint DP.
 
-    Deviations from the paper: it follows none.
-
-    Cost: a sum of outer products per block, and value iteration on a grid of at most 194,481
-    points.
+    Cost: a sum of outer products per block, and value iteration on at most 194,481 points.
 
     >>> from tacit import JointDP, ModelPosterior
     >>> from tacit.continuous import line
@@ -119,8 +104,6 @@ class ModelPosterior(BoxAlgorithm[ModelPosteriorState]):
     def init(self) -> ModelPosteriorState:
         """No posterior yet, and no scales of moves."""
         return ModelPosteriorState()
-
-    # Queries, and updates.
 
     def learn(
         self, state: ModelPosteriorState, plan: Plan, block: BlockInfo, rng: np.random.Generator
@@ -149,8 +132,6 @@ class ModelPosterior(BoxAlgorithm[ModelPosteriorState]):
 
     def _how_far(self) -> ScaleHistogram:
         return ScaleHistogram(self.spec, self.learns_rewards)
-
-    # The model.
 
     def _prior(
         self, scales: Mapping[str, Floats]
@@ -197,12 +178,10 @@ class ModelPosterior(BoxAlgorithm[ModelPosteriorState]):
         over = spec.ended(nexts) if hasattr(spec, "ended") else np.zeros(len(nexts), np.bool_)
         return nexts, rewards, over
 
-    # Plans.
-
     def plan(
         self, state: ModelPosteriorState, last: Plan | None, at: Progress, rng: np.random.Generator
     ) -> Plan:
-        """The best actions by values in the model, which most follow, and explorers beside them.
+        """The best actions by values in the model, and the policy that serves, which explores.
 
         Args:
             state: What is known.
@@ -213,24 +192,25 @@ class ModelPosterior(BoxAlgorithm[ModelPosteriorState]):
         if state.moves is None:
             first = self.behaviour()
             return Plan(first, first)
-        before = None if last is None else last.memory
-        planner = self._planner(state, before)
+        # The grid and the values of states that the plan before ended with.
+        grid, values = (None, None) if last is None or last.memory is None else last.memory
+        planner = self._planner(state, grid)
         hoping = self._hoping(state, rng)
-        values = before.values if before is not None and before.grid == planner.grid else None
+        values = values if grid == planner.grid else None
         weights, values = planner.plan(partial(self.step, state), rng, values)
         greedy = QPolicy.draw(planner.grid, weights, rng)
         known = hoping or (greedy.features, greedy.weights)
         served = QPolicy(*known, 0.0, 0, greedy.preference, *state.moves.exploration())
-        return Plan(served, greedy, ValueMemory(planner.grid, values))
+        return Plan(served, greedy, (planner.grid, values))
 
-    def _planner(self, state: ModelPosteriorState, before: ValueMemory | None) -> GridPlanner:
+    def _planner(self, state: ModelPosteriorState, before: Grid | None) -> GridPlanner:
         """A grid where episodes go on, as far as is known; of a box given up it stays."""
         assert state.moves is not None  # noqa: S101
         if state.ends is not None and state.ends.boxed:
             box = state.ends.box
-            lows, highs = _with_margin(box, box.lows, box.highs)
+            lows, highs = _with_margin(box.edges, box.lows, box.highs)
         elif before is not None:
-            lows, highs = np.array(before.grid.lows), np.array(before.grid.highs)
+            lows, highs = np.array(before.lows), np.array(before.highs)
         else:
             features = state.moves.features
             lows, highs = _before_ends(self.spec, features.lows, features.highs)
@@ -249,14 +229,12 @@ class ModelPosterior(BoxAlgorithm[ModelPosteriorState]):
             nexts, rewards, over = self.step(state, states, actions)
             return nexts, rewards, over | ((nexts < lows) | (nexts > highs)).any(axis=1)
 
-        planner = GridPlanner(self.spec, *_with_margin(ends.box, lows, highs))
+        planner = GridPlanner(self.spec, *_with_margin(ends.box.edges, lows, highs))
         return planner.grid, planner.plan(step, rng)[0]
 
     def behaviour(self) -> QPolicy:
         """Random actions that are held for a while."""
         return replace(super().behaviour(), explorers=1.0)
-
-    # Choices made before the first user comes.
 
     def data_format(self, at: Progress) -> str:
         """One by one, unless memory is short."""
@@ -265,24 +243,22 @@ class ModelPosterior(BoxAlgorithm[ModelPosteriorState]):
     @property
     def why(self) -> str:
         """Which of rewards and ends are learnt and which are known, in words."""
-        said = [
-            "learnt" if learns else "known" for learns in (self.learns_rewards, self.learns_ends)
-        ]
-        known = f"{said[0]} rewards, {said[1]} ends"
-        if said == ["known", "known"]:
-            known = "known rewards and ends"
-        return f"{known}; {self.schedule.releases} blocks ({self.schedule.name})"
+        rewards, ends = (
+            "learnt" if x else "known" for x in (self.learns_rewards, self.learns_ends)
+        )
+        blocks = f"{self.schedule.releases} blocks ({self.schedule.name})"
+        return f"{rewards} rewards, {ends} ends; {blocks}"
 
     def _check(self) -> None:
         if self.spec.dimension > MOST_COORDINATES or self.spec.action_box is not None:
             raise InvalidArgument(
-                f"ModelPosterior plans on a grid of at most {MOST_COORDINATES} coordinates with "
-                "numbered actions: take actor_critic"
+                f"plans are for at most {MOST_COORDINATES} coordinates with numbered actions: take "
+                "actor_critic"
             )
         if self.privacy.local:
             raise InvalidArgument(
-                "ModelPosterior sums moments of a thousand numbers, and a device's own noise would "
-                "be a thousand times theirs: take fitted_functional_q:serve=all, or JointDP"
+                "a device's own noise would drown a thousand moments: take "
+                "fitted_functional_q:serve=all, or JointDP"
             )
         check_question(self._how_far(), self.privacy, "scales")
 
@@ -291,9 +267,11 @@ class ModelPosterior(BoxAlgorithm[ModelPosteriorState]):
         return BlockSizes(first=first, growth=2.0)
 
 
-def _with_margin(box: TerminationBox, lows: Floats, highs: Floats) -> tuple[Floats, Floats]:
-    """Bounds with a little more, as far as the box that is asked about reaches."""
-    first, last = box.edges
+def _with_margin(
+    edges: tuple[Floats, Floats], lows: Floats, highs: Floats
+) -> tuple[Floats, Floats]:
+    """Bounds with a little more, as far as a box reaches."""
+    first, last = edges
     margin = _MARGIN * (last - first)
     return np.maximum(first, lows - margin), np.minimum(last, highs + margin)
 
@@ -315,13 +293,11 @@ def _before_ends(spec: Any, lows: Floats, highs: Floats) -> tuple[Floats, Floats
     if getattr(spec, "ends", None) is None:
         return lows, highs
     rng = np.random.default_rng(0)
-    states = rng.uniform(lows, highs, (_LOOKED_AT, len(lows)))
+    states = rng.uniform(lows, highs, (_SEARCHED, len(lows)))
     going = states[~spec.ended(states)]
     if not len(going):
         return lows, highs
-    margin = _MARGIN * (highs - lows)
-    least, most = going.min(axis=0) - margin, going.max(axis=0) + margin
-    return np.maximum(lows, least), np.minimum(highs, most)
+    return _with_margin((lows, highs), going.min(axis=0), going.max(axis=0))
 
 
 class GridPlanner:
@@ -338,17 +314,16 @@ class GridPlanner:
         self, step: Step, rng: np.random.Generator, values: NDArray[np.float32] | None = None
     ) -> tuple[Floats, NDArray[np.float32]]:
         """Values of actions, (A, m), and of states, (m,), which iterations may begin with."""
-        from tacit.continuous.model_loops import iterate, locate
+        from tacit.continuous.agent_loops import iterate, locate
 
         A, m, D = self.spec.actions, self.grid.size, self.spec.dimension
         held = self._choose_held(step, rng)
         paid, kept = np.empty((2, m, A), dtype=np.float32)
-        cells, parts = np.empty((m, A), dtype=np.int32), np.empty((m, A, D), dtype=np.float32)
-        one_cell, one_part = np.empty(m, dtype=np.int32), np.empty((m, D), dtype=np.float32)
+        cells, parts = np.empty((A, m), dtype=np.int32), np.empty((A, m, D), dtype=np.float32)
         for action in range(A):
             ends, paid[:, action], kept[:, action] = self._hold(step, action, held)
-            locate(ends, self._box, self._table, one_cell, one_part)
-            cells[:, action], parts[:, action] = one_cell, one_part
+            locate(ends, self._box, self._table, cells[action], parts[action])
+        cells, parts = np.ascontiguousarray(cells.T), np.ascontiguousarray(parts.swapaxes(0, 1))
         best = np.empty((m, A), dtype=np.float32)
         precision = _PRECISION * (self.spec.reward_range[1] - self.spec.reward_range[0]) * held
         strides = np.ascontiguousarray(self._table[:, 1])
@@ -386,7 +361,7 @@ class GridPlanner:
 
 
 def _shape(dimension: int, angles: Bools) -> tuple[int, ...]:
-    """Points along each coordinate, about as many in all whatever is an angle.
+    """Points along each coordinate.
 
     >>> _shape(4, np.array([True, True, False, False]))
     (15, 15, 29, 29)

@@ -1,23 +1,28 @@
-"""Policies on states that are vectors: the best action by published values, with exploration."""
+"""Policies on vectors: the best action by published values; and the base of their algorithms."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.continuous.features import FeatureMap, Polynomial
-from tacit.data.sizes import check_seed, check_size, numbers
+from tacit.continuous.features import FeatureMap, Polynomial, finite_array
+from tacit.core.algorithm import Algorithm, BlockSizes, S
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Floats, Ints
-from tacit.privacy.validation import checked_number
+from tacit.privacy.validation import checked_number, instance_of, whole_number
 
-# Numbers of features that are in memory at a time.
-_CHUNK = 1 << 22
+if TYPE_CHECKING:
+    from tacit.continuous.spec import BoxSpec
+    from tacit.core.problem import Problem
+
+_CHUNK = 1 << 22  # numbers of features that are in memory at a time
+NO_CLIP = 1e9
+"""A clip beyond any user, for runs without privacy: it would only bias."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -25,12 +30,11 @@ class QPolicy:
     """The action with the largest value weights[a] @ features(state), at every step.
 
     With probability ``epsilon`` the action is uniform instead; ``epsilon=1`` is the uniform
-    policy. Where several values are exactly equal, the one that comes first in ``preference``
-    wins. An agent draws that order once, when it publishes (:meth:`draw`), so that no label is
-    favoured by its number. The arrays are copies and read-only: what was published cannot change.
+    policy. Among equal values the first of ``preference`` wins: an agent draws that order when it
+    publishes (:meth:`draw`), so that no label is favoured by its number. Arrays are read-only.
 
     With ``explorers`` or ``bursts`` random actions are held for a while: single random steps
-    explore little (:func:`tacit.continuous.world.exploration`). :meth:`act`, and readers of a
+    explore little (:func:`tacit.continuous.worlds.exploration`). :meth:`act`, and readers of a
     published file, which hold nothing, try as many actions, but each for one step: ``epsilon`` is
     then how often a user explores on average.
 
@@ -51,16 +55,8 @@ class QPolicy:
     kind: ClassVar[str] = "q"  # of its public file
 
     def __post_init__(self) -> None:
-        if not isinstance(self.features, FeatureMap):
-            raise InvalidArgument(f"features must be a feature map, got {self.features!r}")
-        weights = np.array(numbers("weights", self.weights), dtype=np.float64, order="C")
-        if weights.ndim != 2 or not len(weights) or weights.shape[1] != self.features.size:
-            raise InvalidArgument(
-                f"weights must have shape (actions, {self.features.size}), got {weights.shape}"
-            )
-        if not np.isfinite(weights).all():
-            raise InvalidArgument("weights must be finite")
-        weights.setflags(write=False)
+        instance_of("features", self.features, FeatureMap)
+        weights = finite_array("weights", self.weights, None, self.features.size)
         object.__setattr__(self, "weights", weights)
         for name in ("epsilon", "explorers", "bursts"):
             part = checked_number(name, getattr(self, name), "in [0, 1]", lambda x: 0.0 <= x <= 1.0)
@@ -69,9 +65,8 @@ class QPolicy:
             # A burst of n steps on average follows n / bursts greedy ones.
             resting = (1.0 - self.explorers) * self.bursts / (1.0 + self.bursts)
             object.__setattr__(self, "epsilon", self.explorers + resting)
-        if check_seed("version", self.version) >= 2**63:
-            raise InvalidArgument(f"version must be of 63 bits, got {self.version!r}")
-        object.__setattr__(self, "version", int(self.version))
+        version = whole_number("version", self.version, 0, 2**63 - 1)
+        object.__setattr__(self, "version", version)
         order = range(len(weights)) if self.preference is None else self.preference
         object.__setattr__(self, "preference", _order("preference", order, len(weights)))
 
@@ -91,20 +86,15 @@ class QPolicy:
             rng: Draws the preference.
             epsilon: The probability of a uniform action.
         """
-        table = numbers("weights", weights)
-        order = rng.permutation(len(table) if table.ndim else 0)
-        return cls(features, table, epsilon, preference=tuple(order.tolist()))
+        table = finite_array("weights", weights, None, features.size)
+        order = tuple(rng.permutation(len(table)).tolist())
+        return cls(features, table, epsilon, preference=order)
 
     @classmethod
     def uniform(cls, dimension: int, actions: int, version: int = 0) -> QPolicy:
-        """Every action with the same probability, in all states of so many coordinates.
-
-        >>> QPolicy.uniform(dimension=2, actions=4).probabilities([0.3, 0.1]).tolist()
-        [0.25, 0.25, 0.25, 0.25]
-        """
-        dimension, actions = check_size("dimension", dimension), check_size("actions", actions)
-        constant = Polynomial((1.0,) * dimension, 1.0, 0)
-        return cls(constant, np.zeros((actions, 1)), 1.0, version)
+        """Every action with the same probability, in all states of so many coordinates."""
+        constant = Polynomial((1.0,) * whole_number("dimension", dimension), 1.0, 0)
+        return cls(constant, np.zeros((whole_number("actions", actions), 1)), 1.0, version)
 
     @property
     def n_actions(self) -> int:
@@ -113,13 +103,10 @@ class QPolicy:
 
     def values(self, states: ArrayLike) -> Floats:
         """The values of all actions, (..., A), in states, (..., D)."""
-        points = np.asarray(states, dtype=np.float64)
-        if points.ndim == 0:
-            raise InvalidArgument("states must have the coordinates of a state as their last axis")
+        points = np.atleast_1d(np.asarray(states, dtype=np.float64))
         rows = points.reshape(-1, points.shape[-1])
         size = max(1, _CHUNK // self.features.size)
-        # Not a matrix product: that may round the same sum differently from column to column, and
-        # equal weights must have equal values.
+        # A matrix product may round the same sum differently from column to column.
         parts = [
             np.einsum("nm,am->na", self.features(rows[at : at + size]), self.weights)
             for at in range(0, max(len(rows), 1), size)
@@ -129,8 +116,7 @@ class QPolicy:
     def greedy(self, states: ArrayLike) -> Ints:
         """The action with the largest value, (...,), in states, (..., D)."""
         order = np.array(self.preference, dtype=np.int64)
-        actions: Ints = order[self.values(states)[..., order].argmax(axis=-1)]
-        return actions
+        return np.asarray(order[self.values(states)[..., order].argmax(axis=-1)])
 
     def probabilities(self, states: ArrayLike) -> Floats:
         """The probabilities of all actions, (..., A), in states, (..., D)."""
@@ -155,23 +141,14 @@ class QPolicy:
         return np.where(drawn < 0, greedy, drawn)
 
     def random_actions(self, coins: Floats) -> Ints:
-        """Uniform actions by uniform numbers of [0, 1), or -1 where the greedy one is taken.
-
-        A number below ``epsilon`` means a uniform action, and how far below says which one.
-        """
+        """Uniform actions by how far coins of [0, 1) are below ``epsilon``, else -1 for greedy."""
         A = self.n_actions
         # Rounding of a quotient just below 1 must not lead to an action that does not exist.
         drawn = np.minimum((coins / self.epsilon * A).astype(np.int64), A - 1)
         return np.where(coins < self.epsilon, drawn, -1)
 
     def relabelled(self, permutation: Sequence[int]) -> Self:
-        """The same policy where action ``a`` is called ``permutation[a]``.
-
-        >>> from tacit.continuous import Grid
-        >>> policy = QPolicy(Grid((0.0,), (1.0,), (2,)), [[1.0, 0.0], [0.0, 1.0]])
-        >>> policy.relabelled([1, 0]).greedy([[0.2], [0.9]]).tolist()
-        [1, 0]
-        """
+        """The same policy where action ``a`` is called ``permutation[a]``."""
         names = _order("permutation", permutation, self.n_actions)
         weights = np.empty_like(self.weights)
         weights[list(names)] = self.weights
@@ -188,9 +165,7 @@ class QPolicy:
 
         if self.features.published_as is None:
             raise InvalidArgument(
-                f"features are {self.features!r}, which are code and cannot be published as "
-                "numbers; take a Grid, a Polynomial or Quadrature, or distribute the code and the "
-                "weights yourself"
+                f"features are {self.features!r}, which are code and cannot be published as numbers"
             )
         kind = {"features": np.array(self.features.published_as)}
         stored = self._published() | kind | self.features.parameters()
@@ -202,10 +177,8 @@ class QPolicy:
 
     def __repr__(self) -> str:
         drawn = f", uniform with {self.epsilon:g}" if self.epsilon else ""
-        return (
-            f"<QPolicy version {self.version}: {self.n_actions} actions, "
-            f"{self.features.describe()}{drawn}>"
-        )
+        map_of = f"{self.features.size} features of a {type(self.features).__name__}"
+        return f"<QPolicy version {self.version}: {self.n_actions} actions, {map_of}{drawn}>"
 
 
 def uniforms(rng: np.random.Generator | None, size: int | tuple[int, ...]) -> Floats:
@@ -216,12 +189,42 @@ def uniforms(rng: np.random.Generator | None, size: int | tuple[int, ...]) -> Fl
 
 
 def _order(name: str, values: Any, actions: int) -> tuple[int, ...]:
-    try:
-        order = [int(a) for a in values]
-    except (TypeError, ValueError):
-        order = []
-    if sorted(order) != list(range(actions)):
+    order = np.asarray(values)
+    if order.shape != (actions,) or sorted(order.tolist()) != list(range(actions)):
         raise InvalidArgument(
             f"{name} must hold each of the {actions} actions once, got {values!r}"
         )
-    return tuple(order)
+    return tuple(order.tolist())
+
+
+class BoxAlgorithm(Algorithm[S]):
+    """An algorithm on vectors; a subclass first sets ``spec``, and ``features`` if it has any."""
+
+    spec: BoxSpec
+    features: FeatureMap | None = None
+
+    def behaviour(self) -> QPolicy:
+        """Every action with the same chance."""
+        return QPolicy.uniform(self.spec.dimension, self.spec.actions)
+
+    def check_gaussian(self, statistic: str) -> None:
+        """Refuses budgets that need sensitivities in the 1-norm, which a statistic has not."""
+        if self.privacy.needs_l1:
+            raise InvalidArgument(f"{statistic} need Gaussian noise: they have no 1-norm")
+
+    def _block_sizes(self) -> BlockSizes:
+        """All users in one block."""
+        return BlockSizes(f"fixed:size={self.users}", size=self.users)
+
+    @property
+    def code(self) -> tuple[Any, ...]:
+        """Its feature map, which may be a function."""
+        return () if self.features is None else (self.features,)
+
+
+def box_spec(problem: Problem) -> BoxSpec:
+    """The spec of a problem, if its states are vectors; others are refused."""
+    spec: BoxSpec = problem.spec
+    if not hasattr(spec, "bounded"):
+        raise InvalidArgument(f"spec must be a BoxSpec, got {type(spec).__name__}")
+    return spec

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit.continuous.action_box import ActionBox
 from tacit.continuous.features import FeatureMap, set_corners, vector
-from tacit.data.sizes import check_bytes, check_seed, check_size
+from tacit.continuous.stochastic_policy import ActionBox
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Bools, Floats, Ints
-from tacit.privacy.validation import checked_number, flag, instance_of
+from tacit.privacy.validation import check_bytes, checked_number, flag, instance_of, whole_number
 
 if TYPE_CHECKING:
     from tacit.continuous.vector_targets import VectorTargets
@@ -25,9 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BoxSpec:
-    """Public knowledge of a world with states in a box and a few actions.
-
-    All of it is public knowledge from before the first user. Specs are equal if all they say is.
+    """Public knowledge of a world with states in a box and a few actions, before the first user.
 
     >>> BoxSpec((0.0,), (1.0,), actions=2, horizon=50, reward_range=(0.0, 0.5)).dimension
     1
@@ -51,29 +48,27 @@ class BoxSpec:
         set_corners(self, finite=False)
         object.__setattr__(self, "may_end", flag("may_end", self.may_end))
         for name in ("actions", "horizon"):
-            object.__setattr__(self, name, check_size(name, getattr(self, name)))
+            object.__setattr__(self, name, whole_number(name, getattr(self, name)))
         if self.action_box is not None:
             instance_of("action_box", self.action_box, ActionBox)
             if self.actions != self.action_box.size:
-                raise InvalidArgument(
-                    f"actions must be {self.action_box.size}, the points of the mesh of "
-                    f"action_box, got {self.actions}"
-                )
+                raise InvalidArgument(f"actions must be {self.action_box.size}, as of action_box")
         ends = vector("reward_range", self.reward_range)
-        if len(ends) != 2 or not (ends[0] < ends[1] and math.isfinite(ends[1] - ends[0])):
-            raise InvalidArgument(
-                f"reward_range must be two finite numbers that increase, got {self.reward_range!r}"
-            )
+        if len(ends) != 2 or not 0.0 < ends[1] - ends[0] < math.inf:
+            raise InvalidArgument(f"reward_range must increase, got {self.reward_range!r}")
         object.__setattr__(self, "reward_range", ends)
         discount = checked_number("discount", self.discount, "in [0, 1)", lambda d: 0.0 <= d < 1.0)
         object.__setattr__(self, "discount", discount)
         if self.features is not None:
-            self.check_features(self.features)
+            # A class is no map either.
+            if isinstance(self.features, type) or not isinstance(self.features, FeatureMap):
+                raise InvalidArgument(f"features must be a feature map, got {self.features!r}")
+            if self.features.dimension not in (None, self.dimension):
+                raise InvalidArgument(
+                    f"features must take states with {self.dimension} coordinates"
+                )
         elif self.closed and not self.bounded:
-            raise InvalidArgument(
-                f"lows and highs must be finite unless there are features, got {self.lows} "
-                f"and {self.highs}"
-            )
+            raise InvalidArgument("lows and highs must be finite unless there are features")
 
     @cached_property
     def dimension(self) -> int:
@@ -84,15 +79,6 @@ class BoxSpec:
     def bounded(self) -> bool:
         """Whether the box is finite along every coordinate."""
         return all(map(math.isfinite, self.lows + self.highs))
-
-    def check_features(self, features: Any) -> None:
-        """Refuses what is no feature map, or one of other states; a class is no map either."""
-        if isinstance(features, type) or not isinstance(features, FeatureMap):
-            raise InvalidArgument(f"features must be a feature map, got {features!r}")
-        if features.dimension not in (None, self.dimension):
-            raise InvalidArgument(
-                f"features must take states with {self.dimension} coordinates, got {features!r}"
-            )
 
     def check_weights(self, size: int) -> None:
         """Refuses more weights of features, or more entries of their Gram matrix, than fit."""
@@ -106,16 +92,12 @@ MoveReward: TypeAlias = Callable[[Floats, Ints, Floats], ArrayLike]
 VectorSampler: TypeAlias = Callable[[Floats, Ints, np.random.Generator], ArrayLike]
 """A base model: next states (n, D) of states (n, D) and actions (n,), drawn one by one."""
 
-# States, and actions there, at which functions are looked at for a fingerprint.
-_LOOKED_AT = 64
+_LOOKED_AT = 64  # states, and actions there, at which functions are looked at for a fingerprint
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class _FunctionSpec(BoxSpec):
-    """A spec that has public functions, which take finite states and must not raise.
-
-    Specs are equal if they say the same, functions if they do the same at some states.
-    """
+    """A spec with public functions; these are equal if they do the same at some states."""
 
     said: ClassVar[tuple[str, ...]]  # what its text says beside the first fields of a BoxSpec
     ends: Callable[[Floats], ArrayLike] | None = field(default=None, kw_only=True)
@@ -151,21 +133,14 @@ class SmoothSpec(_FunctionSpec):
     """A :class:`BoxSpec` of states that move smoothly, with public functions and directions.
 
     The box may be open: an agent with a model finds out privately how large coordinates get.
-
     ``ends`` says at which states, (n, D), an episode is over, if that is known.
-
-    >>> spec = SmoothSpec((-3.1415926535, -8.0), (3.1415926535, 8.0), actions=3, horizon=200,
-    ...                   angles=(0,), pushes=((-1.0,), (0.0,), (1.0,)))
-    >>> spec.knows_rewards
-    False
     """
 
     closed: ClassVar[bool] = False
-    said = ("may_end", "action_box", "angles", "pushes", "knows_rewards", "digest")
+    said = ("may_end", "action_box", "angles", "pushes", "digest")
     # Coordinates that are angles, in [-pi, pi], where both ends are one place.
     angles: tuple[int, ...] = field(default=(), kw_only=True)
-    # A vector for each action, if it is known in which direction actions push and how much: moves
-    # of states are then believed to be linear in it.
+    # A vector for each action, if it is known where it pushes: moves are believed linear in it.
     pushes: tuple[tuple[float, ...], ...] | None = field(default=None, kw_only=True)
     reward: MoveReward | None = field(default=None, kw_only=True)  # if rewards are known
 
@@ -173,30 +148,19 @@ class SmoothSpec(_FunctionSpec):
         super().__post_init__()
         angles = tuple(int(i) for i in self.angles)
         if len(set(angles)) < len(angles) or not all(0 <= i < self.dimension for i in angles):
-            raise InvalidArgument(
-                f"angles must be different coordinates of {self.dimension}, got {self.angles!r}"
-            )
+            raise InvalidArgument(f"angles must be different coordinates, got {self.angles!r}")
         for i in angles:
             if abs(self.lows[i] + math.pi) > 1e-6 or abs(self.highs[i] - math.pi) > 1e-6:
-                raise InvalidArgument(
-                    f"an angle must be in [-pi, pi], got {self.lows[i]} to {self.highs[i]}"
-                )
+                raise InvalidArgument("an angle must be in [-pi, pi]")
         object.__setattr__(self, "angles", angles)
         if self.pushes is not None:
             instance_of("pushes", self.pushes, (tuple, list, np.ndarray))
             rows = tuple(vector("pushes", row) for row in self.pushes)
             if len(rows) != self.actions or len({len(row) for row in rows}) > 1:
-                raise InvalidArgument(
-                    f"pushes must be {self.actions} vectors of one length, got {self.pushes!r}"
-                )
+                raise InvalidArgument(f"pushes must be {self.actions} vectors of one length")
             object.__setattr__(self, "pushes", rows)
         if self.reward is not None and not callable(self.reward):
             raise InvalidArgument(f"reward must be a function, got {self.reward!r}")
-
-    @property
-    def knows_rewards(self) -> bool:
-        """Whether rewards are known, and need not be asked for."""
-        return self.reward is not None
 
     def rewards(self, states: Floats, actions: Ints, nexts: Floats) -> Floats:
         """Known rewards (n,) of moves, cut to their range."""
@@ -206,9 +170,11 @@ class SmoothSpec(_FunctionSpec):
     @cached_property
     def digest(self) -> str:
         """A fingerprint of the functions: what they say at some states."""
-        rng = np.random.default_rng(0)
-        lows, highs = np.maximum(self.lows, -10.0), np.minimum(self.highs, 10.0)
-        here, there = rng.uniform(lows, highs, (2, _LOOKED_AT, self.dimension))
+        rng, box = (
+            np.random.default_rng(0),
+            (np.maximum(self.lows, -10), np.minimum(self.highs, 10)),
+        )
+        here, there = rng.uniform(*box, (2, _LOOKED_AT, self.dimension))
         taken = rng.integers(self.actions, size=_LOOKED_AT)
         digest = hashlib.blake2b(self.ended(there).tobytes(), digest_size=8)
         if self.reward is not None:
@@ -223,20 +189,13 @@ class SimulatedSpec(_FunctionSpec):
     The d simulators P_i and the reward of a new state are public. The weights theta are not; they
     are at least 0 and add up to 1, the same at every step. Of each model, ``samples`` next states
     are drawn at public states, from ``sampling_seed``; users' data never meet a simulator.
-
-    >>> ahead = lambda states, actions, rng: states + 0.1
-    >>> stays = lambda states, actions, rng: states
-    >>> spec = SimulatedSpec((0.0,), (1.0,), actions=1, horizon=5, models=(ahead, stays),
-    ...                      reward=lambda states: states[:, 0])
-    >>> spec.drawn(np.array([[0.5], [0.95]]), 0, 0)[:, 0].round(2).tolist()
-    [[0.6], [1.0]]
     """
 
     said = ("mixed", "samples", "sampling_seed", "digest")
     models: tuple[VectorSampler, ...] = field(kw_only=True)  # d simulators
     # Known mean rewards, (n,), of new states, (n, D).
     reward: Callable[[Floats], ArrayLike] = field(kw_only=True)
-    # Next states drawn of every model, public state and action, and the seed of these draws.
+    # Next states drawn of every model, public state and action, and their seed.
     samples: int = field(default=64, kw_only=True)
     sampling_seed: int = field(default=0, kw_only=True)
 
@@ -246,8 +205,8 @@ class SimulatedSpec(_FunctionSpec):
         if len(models) < 2 or not all(callable(model) for model in (*models, self.reward)):
             raise InvalidArgument("models must be two functions or more, and reward a function")
         object.__setattr__(self, "models", models)
-        object.__setattr__(self, "samples", check_size("samples", self.samples))
-        check_seed("sampling_seed", self.sampling_seed)
+        object.__setattr__(self, "samples", whole_number("samples", self.samples))
+        whole_number("sampling_seed", self.sampling_seed, least=0)
 
     def targets(self) -> VectorTargets:
         """Plans and queries of :class:`tacit.LinOptSampled`."""
@@ -268,10 +227,7 @@ class SimulatedSpec(_FunctionSpec):
         found = self.models[model](here, actions, np.random.default_rng(seed))
         array = np.asarray(found, dtype=np.float64)
         if array.shape != (n * m, D) or not np.isfinite(array).all():
-            raise InvalidArgument(
-                f"models[{model}] must return finite states of shape {(n * m, D)}, got "
-                f"{array.shape}"
-            )
+            raise InvalidArgument(f"models[{model}] must return finite states, {(n * m, D)}")
         return np.clip(array, self.lows, self.highs).reshape(n, m, D)
 
     def rewards(self, states: Floats) -> Floats:

@@ -1,9 +1,4 @@
-"""Bounded sums over users' steps on vectors: visits, residuals of values, mean rewards.
-
-Sums over a user's steps of a function on features are clipped as a whole. In the coordinates
-``features(s) @ root`` Euclidean length is the norm of a user's function, so that the curator's
-noise is that of a Gaussian process (:func:`tacit.continuous.estimate.root_of`).
-"""
+"""Bounded sums over users' steps on vectors: visits, residuals of values, mean rewards."""
 
 from __future__ import annotations
 
@@ -17,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.continuous.features import Grid
+from tacit.continuous.features import Grid, finite_array
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.sensitivity import ACUTE, InBall, scaled_back
 from tacit.privacy.statistic import Block, Bools, Floats, Ints, Part, pack
@@ -26,13 +21,8 @@ if TYPE_CHECKING:
     from tacit.continuous.features import FeatureMap
     from tacit.continuous.spec import BoxSpec
 
-# Numbers of features that are in memory at a time.
-_CHUNK = 1 << 22
-# Users of a block on a grid that are summed at a time.
-_AT_ONCE = 1024
-
-
-# Steps.
+_CHUNK = 1 << 22  # numbers of features that are in memory at a time
+_AT_ONCE = 1024  # users of a block on a grid that are summed at a time
 
 
 class Steps(NamedTuple):
@@ -46,11 +36,7 @@ class Steps(NamedTuple):
 
 
 def steps_of(block: Block, spec: BoxSpec) -> Steps:
-    """Steps of a block's users. Shapes are public, and wrong ones are refused.
-
-    A step counts if its state, action, reward and next state are valid and the episode was not
-    over.
-    """
+    """Steps of a block's users, valid ones before the end. Wrong shapes, public, are refused."""
     H, arrays = spec.horizon, {}
     shapes = {"states": (H + 1, len(spec.lows)), "actions": (H,), "rewards": (H,), "lengths": ()}
     for name, shape in shapes.items():
@@ -76,33 +62,11 @@ def steps_of(block: Block, spec: BoxSpec) -> Steps:
     )
 
 
-def vectors_by_part(block: Block, size: int, numbers: int, of: Callable[[Block], Floats]) -> Floats:
-    """Vectors of a block's users, some users after the other.
-
-    Args:
-        block: The users.
-        size: Entries of a user's vector.
-        numbers: Floats that a user takes while hers is made; about 4 million are at a time.
-        of: Vectors of some of the users.
-    """
-    vectors, users = np.zeros((block.users, size)), max(1, _CHUNK // max(1, numbers))
-    for start in range(0, max(1, block.users), users):
-        rows = slice(start, min(block.users, start + users))
-        vectors[rows] = of(block.take(rows))
-    return vectors
-
-
-def finite_array(name: str, values: Any, *shape: int) -> Floats:
-    """A read-only copy of finite public numbers of a shape."""
-    # In one order: how products are rounded depends on it, and a save keeps one only.
-    array = np.array(values, dtype=np.float64, order="C")
-    if array.shape != shape or not np.isfinite(array).all():
-        raise InvalidArgument(f"{name} must be finite, of shape {shape}, got {array.shape}")
-    array.setflags(write=False)
-    return array
-
-
-# Clipped sums.
+def vectors_by_part(block: Block, numbers: int, of: Callable[[Block], Floats]) -> Floats:
+    """Vectors of a block's users, each of whom takes so many floats, 4 million floats at a time."""
+    users = max(1, _CHUNK // max(1, numbers))
+    parts = (slice(i, min(block.users, i + users)) for i in range(0, max(1, block.users), users))
+    return np.concatenate([of(block.take(part)) for part in parts])
 
 
 class ClippedSums(InBall):
@@ -123,7 +87,7 @@ class ClippedSums(InBall):
         """Each user's sums, scaled back."""
         if not isinstance(self.features, Grid):
             numbers = (self.spec.horizon + 1) * (self.features.size + self.layout.size)
-            return vectors_by_part(block, self.layout.size, numbers, self._scaled)
+            return vectors_by_part(block, numbers, self._scaled)
         vectors = np.zeros((block.users, self.layout.size))
         for rows, sums in self._on_grid(block):
             vectors[rows] = scaled_back(sums, self.clip)
@@ -167,11 +131,7 @@ class ClippedSums(InBall):
 
 
 def places(block: Block, spec: BoxSpec, grid: Grid) -> tuple[NDArray[Any], ...]:
-    """Cells of a grid that users' steps are in, with which all queries about them begin.
-
-    As ``Placed`` of the compiled loops; of one coordinate, rounded, with places and taken of
-    ``OnLine`` beside it.
-    """
+    """Cells of a grid that users' steps are in: ``Placed``, and on a line parts of ``OnLine``."""
     from tacit.continuous.sum_loops import FINE, placed
 
     steps = steps_of(block, spec)
@@ -216,12 +176,10 @@ class VisitSums(ClippedSums):
         """Visits of each point of a grid; no user has more than its length or the horizon."""
         if not isinstance(self.features, Grid):
             return {}
-        noise, m = float(np.max(release.std["visits"])), self.features.size
-        whole = self.clip >= self.spec.horizon
-        return ({} if whole else {"partial": (1.0, 0.0)}) | {
-            "visits": (release["visits"], np.full(m, noise)),
-            "reach": (min(self.clip, float(self.spec.horizon)), 0.0),
-        }
+        noise, H = float(np.max(release.std["visits"])), float(self.spec.horizon)
+        visits = release["visits"], np.full(self.features.size, noise)
+        found = {"visits": visits, "reach": (min(self.clip, H), 0.0)}
+        return found if self.clip >= H else found | {"partial": (1.0, 0.0)}
 
     def _sums(self, steps: Steps) -> Floats:
         here = self.features(steps.states[:, :-1]) * steps.valid[..., np.newaxis]
@@ -246,10 +204,9 @@ class Units:
 
     @classmethod
     def of(cls, spec: BoxSpec, discount: float, ends: bool) -> Units:
-        """Centred rewards, where nothing ends: only differences of values count.
+        """Centred rewards where nothing ends; else values are measured from the best that can be.
 
-        Where episodes may end, values are measured from the best that can be, so that an end,
-        which is worth 0, is one unit below it if rewards are positive.
+        So an end, which is worth 0, is one unit below it if rewards are positive.
         """
         low, high = spec.reward_range
         if not ends:
@@ -268,8 +225,9 @@ class ResidualSums(ClippedSums):
     with V(s) = max_b values[b] @ features(s) - offset, cut to the range of values; where the
     episode ended, the value of an end takes the place of V(s'), and the step is dropped if there is
     none. A user's function is the sum over steps of e times K(s, .) for the action that was taken.
-    One part, ``residuals``, of shape (actions, root.shape[1]): its coordinates. A user is scaled
-    back to norm ``clip``.
+    The part ``residuals`` has its coordinates features(s) @ root, (actions, k), in which Euclidean
+    length is its norm, so that the curator's noise is that of a Gaussian process
+    (:func:`tacit.continuous.estimate.root_of`). A user is scaled back to norm ``clip``.
 
     Formal guarantees:
         Sensitivity 2 clip, and clip against zero: the clipped user lies in a ball of radius clip.
@@ -356,5 +314,4 @@ class MeanRewards(InBall):
         """One number for each user."""
         steps, (low, high) = steps_of(block, self.spec), self.spec.reward_range
         units = np.where(steps.valid, (steps.rewards - low) / (high - low) - 0.5, 0.0)
-        means: Floats = units.mean(axis=1, keepdims=True)
-        return np.clip(means, -0.5, 0.5)
+        return np.asarray(np.clip(units.mean(axis=1, keepdims=True), -0.5, 0.5))

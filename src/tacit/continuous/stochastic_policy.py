@@ -1,4 +1,7 @@
-"""Policies that draw their actions: softmax over numbered ones, Gaussian in a box of vectors."""
+"""Policies that draw their actions: softmax over numbered ones, Gaussian in a box of vectors.
+
+Actions that are vectors are numbers of a fine public mesh: all else goes on counting actions.
+"""
 
 from __future__ import annotations
 
@@ -9,37 +12,88 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.continuous.action_box import ActionBox
+from tacit.continuous.features import set_corners
 from tacit.continuous.policy import QPolicy, uniforms
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Floats, Ints
-from tacit.privacy.validation import instance_of
+from tacit.privacy.validation import instance_of, whole_number
+
+_LEVELS = {1: 1001, 2: 201, 3: 41}  # points of a mesh along each coordinate, by their number
+
+
+@dataclass(frozen=True)
+class ActionBox:
+    """A box of actions, and a mesh on which every action has a number.
+
+    In units of the box its corners are -1 and 1, and the mesh goes from -2 to 2, so that what a
+    policy aims at beyond the box has a number too; :meth:`actions` cuts it to the box.
+
+    >>> box = ActionBox((-2.0,), (2.0,), levels=5)
+    >>> box.actions(np.arange(5)).ravel().tolist()
+    [-2.0, -2.0, 0.0, 2.0, 2.0]
+    >>> box.numbers([[0.4], [0.6], [9.0]]).tolist()
+    [2, 3, 4]
+    """
+
+    lows: tuple[float, ...]  # the lower corner, one to three numbers
+    highs: tuple[float, ...]  # its upper corner
+    levels: int = 0  # points of the mesh along each coordinate; 1001, 201 or 41 by default
+
+    def __post_init__(self) -> None:
+        set_corners(self, finite=True)
+        if self.dimension not in _LEVELS:
+            raise InvalidArgument(
+                f"actions must have 1 to {max(_LEVELS)} coordinates, got {self.dimension}"
+            )
+        levels = self.levels or _LEVELS[self.dimension]
+        object.__setattr__(self, "levels", whole_number("levels", levels, least=2))
+
+    @property
+    def dimension(self) -> int:
+        """How many coordinates an action has."""
+        return len(self.lows)
+
+    @property
+    def size(self) -> int:
+        """How many points the mesh has."""
+        return int(self.levels**self.dimension)
+
+    def aims(self, numbers: ArrayLike) -> Floats:
+        """Points, (..., k), that actions of these numbers, (...,), aim at, in units of the box."""
+        whole = np.clip(np.asarray(numbers, dtype=np.int64), 0, self.size - 1)
+        places = np.stack(np.unravel_index(whole, (self.levels,) * self.dimension), axis=-1)
+        return np.asarray(4.0 * places / (self.levels - 1) - 2.0)
+
+    def numbers(self, aims: ArrayLike) -> Ints:
+        """The numbers, (...,), of the points of the mesh that are nearest to aims, (..., k)."""
+        at = np.clip(np.nan_to_num(np.asarray(aims, dtype=np.float64)), -2.0, 2.0)
+        places = np.rint((at + 2.0) * (self.levels - 1) / 4.0).astype(np.int64)
+        weights = self.levels ** np.arange(self.dimension - 1, -1, -1)
+        return np.asarray((places * weights).sum(axis=-1))
+
+    def actions(self, numbers: ArrayLike) -> Floats:
+        """The actions, (..., k), of these numbers, in the box."""
+        low, high = np.array(self.lows), np.array(self.highs)
+        inside = np.clip(self.aims(numbers), -1.0, 1.0)
+        return np.asarray(low + (inside + 1.0) / 2.0 * (high - low))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SoftmaxPolicy(QPolicy):
-    """Every action with a chance proportional to exp(weights[a] @ features(state)).
-
-    >>> from tacit.continuous import Grid
-    >>> policy = SoftmaxPolicy(Grid((0.0,), (1.0,), (2,)), [[0.0, 0.0], [1.0, 1.0]])
-    >>> policy.probabilities([0.3]).round(3).tolist()
-    [0.269, 0.731]
-    """
+    """Every action with a chance proportional to exp(weights[a] @ features(state))."""
 
     kind: ClassVar[str] = "softmax"
 
     def probabilities(self, states: ArrayLike) -> Floats:
         """The probabilities of all actions, (..., A), in states, (..., D)."""
         values = self.values(states)
-        chances: Floats = np.exp(values - values.max(axis=-1, keepdims=True))
-        chances /= chances.sum(axis=-1, keepdims=True)
-        return chances
+        chances = np.exp(values - values.max(axis=-1, keepdims=True))
+        return np.asarray(chances / chances.sum(axis=-1, keepdims=True))
 
     def by_coins(self, states: ArrayLike, coins: Floats) -> Ints:
         """Actions, (n,), in states, (n, D), by a uniform number of [0, 1) for each of them."""
         below = np.cumsum(self.probabilities(states), axis=-1) <= coins[..., np.newaxis]
-        drawn: Ints = np.minimum(below.sum(axis=-1), self.n_actions - 1)
-        return drawn
+        return np.asarray(np.minimum(below.sum(axis=-1), self.n_actions - 1))
 
     def act_many(
         self, step: int, states: ArrayLike, rng: np.random.Generator | None = None
@@ -50,8 +104,7 @@ class SoftmaxPolicy(QPolicy):
     def scores(self, states: Floats, actions: Ints) -> Floats:
         """Derivatives, (..., A), of the logarithm of an action's chance by weights @ features."""
         taken = actions[..., np.newaxis] == np.arange(self.n_actions)
-        scores: Floats = taken - self.probabilities(states)
-        return scores
+        return np.asarray(taken - self.probabilities(states))
 
     def _published(self) -> dict[str, NDArray[Any]]:
         return {"weights": self.weights}
@@ -81,13 +134,12 @@ class GaussianPolicy(SoftmaxPolicy):
         good = len(self.weights) == self.box.dimension and 0.0 <= self.sigma < np.inf
         if not good or self.epsilon:
             raise InvalidArgument(
-                f"weights must have {self.box.dimension} rows, sigma be >= 0 and epsilon 0, got "
-                f"{len(self.weights)}, {self.sigma!r} and {self.epsilon!r}"
+                f"weights must have {self.box.dimension} rows, sigma be >= 0 and epsilon 0"
             )
 
     @property
     def n_actions(self) -> int:
-        """How many points the mesh has."""
+        """Points of the mesh."""
         return self.box.size
 
     def means(self, states: ArrayLike) -> Floats:
@@ -126,12 +178,9 @@ class GaussianPolicy(SoftmaxPolicy):
         return (self.box.aims(actions) - self.means(states)) / scale
 
     def _published(self) -> dict[str, NDArray[Any]]:
-        return super()._published() | {
-            "action_lows": np.array(self.box.lows),
-            "action_highs": np.array(self.box.highs),
-            "levels": np.array(self.box.levels),
-            "sigma": np.array(self.sigma),
-        }
+        box = {"action_lows": self.box.lows, "action_highs": self.box.highs}
+        numbers: dict[str, Any] = {**box, "levels": self.box.levels, "sigma": self.sigma}
+        return super()._published() | {name: np.array(value) for name, value in numbers.items()}
 
 
 def normals(coins: Floats, dimension: int) -> Floats:
@@ -145,5 +194,4 @@ def normals(coins: Floats, dimension: int) -> Floats:
     whole = (coins * 2.0**53).astype(np.uint64)
     shifts = np.arange(dimension, dtype=np.uint64) * np.uint64(bits)
     dealt = (whole[..., np.newaxis] >> shifts) & np.uint64(2**bits - 1)
-    drawn: Floats = ndtri((dealt.astype(np.float64) + 0.5) * math.ldexp(1.0, -bits))
-    return drawn
+    return np.asarray(ndtri((dealt.astype(np.float64) + 0.5) * math.ldexp(1.0, -bits)))

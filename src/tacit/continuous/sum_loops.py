@@ -14,20 +14,19 @@ from tacit.numerics.compiled import Floats, Ints, compiled, fused, inner
 Steps: TypeAlias = tuple[Floats, Ints, Floats, NDArray[np.bool_], NDArray[np.bool_]]
 """Users' steps; see ``statistics.Steps``."""
 Cells: TypeAlias = tuple[NDArray[np.int32], Floats, NDArray[np.int32]]
-"""Where users' steps are on a grid, which no query about them changes.
+"""Where users' steps are on a grid: cells, parts and taken.
 
-Cells (users, H + 1): the point at a state's lower corner, -1 for the state that an episode ended
-in. Parts (users, H + 1, D) of the way to the upper corner. Taken (users, H): action x points +
-cell, -1 for a step that does not count.
+Cells (users, H + 1): the point at a state's lower corner, -1 where an episode ended. Parts
+(users, H + 1, D) of the way to the upper corner. Taken (users, H): action x points + cell, -1 for
+a step that does not count.
 """
 Placed: TypeAlias = tuple[NDArray[np.int32], Floats, NDArray[np.int32], Floats]
 """The same, and rewards (users, H), cut to their range."""
 OnLine: TypeAlias = tuple[NDArray[np.int32], NDArray[np.int32], Floats]
-"""The same where states have one coordinate, which is rounded, so that tables have its values.
+"""The same on a line, where states are rounded, so that tables have their values.
 
 Places (users, H + 1): cell x ``FINE`` + how many of ``FINE`` - 1 parts of the way to the upper
-point, -1 for the state that an episode ended in. Taken (users, H): action x points x ``FINE`` +
-place. Rewards as above.
+point, -1 where an episode ended. Taken (users, H): action x points x ``FINE`` + place.
 """
 
 _BITS = 6

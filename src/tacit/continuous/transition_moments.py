@@ -1,18 +1,16 @@
-"""Statistics for a model of transitions: scales and moments of steps, and where episodes end.
-
-A step counts if it is valid and does not end on the edge of the box, where states are cut.
-"""
+"""Statistics for a model of transitions: scales and moments of steps, and where episodes end."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tacit.continuous.statistics import finite_array, steps_of, vectors_by_part
+from tacit.continuous.features import finite_array
+from tacit.continuous.statistics import steps_of, vectors_by_part
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.sensitivity import ACUTE, InBall, ball
@@ -24,31 +22,21 @@ if TYPE_CHECKING:
 
 FIRST_POWER, POWERS = -24, 36
 """Bins are powers of two: the first, and how many."""
+BINS, GOING = 32, 0.5
+"""Bins of a coordinate, for where episodes end; weight of steps that go on, beside an end's."""
 
-BINS = 32
-"""Bins of a coordinate, for where episodes end."""
-GOING = 0.5
-"""Weight of steps that go on, beside an end's."""
-
-# Steps of a user that count, spread over her episode: more add little but work.
-_COUNTED = 64
-# A residual beyond so many scales is cut there: products must stay finite.
-_FARTHEST = 1e6
+_COUNTED = 64  # steps of a user that count, spread over her episode: more add little but work
+_FARTHEST = 1e6  # A residual beyond so many scales is cut there: products must stay finite
 # A length below this counts as none: its square has lost digits, and ratios could exceed one.
 _SHORTEST = 1e-140
 
 
-class _Moves(NamedTuple):
-    """Users' steps that count, one after the other."""
+def _moves(block: Block, spec: BoxSpec, rewards: bool) -> tuple[Ints, Floats, Ints, Floats]:
+    """Users, states, actions, and what changed, (n, D), with the reward if that is asked for.
 
-    users: Ints  # whose they are, in increasing order
-    states: Floats
-    actions: Ints
-    targets: Floats  # what changed, (n, D), and the reward, if that is asked for
-
-
-def _moves(block: Block, spec: BoxSpec, rewards: bool) -> _Moves:
-    """Steps that count: valid, and none that ends on the edge of the box, where states are cut."""
+    Of steps that count, in the order of users: valid ones, of which none ends on the edge of the
+    box, where states are cut.
+    """
     steps = steps_of(block, spec)
     lows, highs, angles = np.array(spec.lows), np.array(spec.highs), angles_of(spec)
     inside = (steps.states > lows) & (steps.states < highs) | angles
@@ -64,7 +52,7 @@ def _moves(block: Block, spec: BoxSpec, rewards: bool) -> _Moves:
     if rewards:
         paid = steps.rewards[users, at] - 0.5 * sum(spec.reward_range)
         targets = np.concatenate([targets, paid[:, np.newaxis]], axis=1)
-    return _Moves(users, here, steps.actions[users, at], targets)
+    return users, here, steps.actions[users, at], targets
 
 
 def angles_of(spec: BoxSpec) -> Bools:
@@ -79,9 +67,9 @@ class ScaleHistogram(Statistic):
     """Histograms of how far users' states move in a step, and of their sizes in an open box.
 
     Part ``moves`` (outputs, 36): for every coordinate, and for the reward if ``rewards``, one 1 at
-    the power of two that is nearest to the root mean square of what changes in a step, from 2^-24
-    on. Part ``sizes`` (D, 36): for every coordinate that the box leaves open, one 1 at the power of
-    two above the largest value. A user without any valid step has zeros.
+    the power of two nearest to the root mean square of what changes in a step, from 2^-24 on. Part
+    ``sizes``: for every coordinate that the box leaves open, one 1 at the power of two above the
+    largest value. A user without any valid step has zeros.
 
     Formal guarantees:
         Sensitivity sqrt(2 g), and sqrt(g) against zero. Each of g groups holds one 1 at most: two
@@ -101,8 +89,7 @@ class ScaleHistogram(Statistic):
     @cached_property
     def unbounded(self) -> Bools:
         """Coordinates that the box leaves open, (D,)."""
-        found: Bools = ~np.isfinite(np.array([self.spec.lows, self.spec.highs])).all(axis=0)
-        return found
+        return np.asarray(~np.isfinite([self.spec.lows, self.spec.highs]).all(axis=0))
 
     @cached_property
     def layout(self) -> Layout:
@@ -119,26 +106,24 @@ class ScaleHistogram(Statistic):
 
     def vectors(self, block: Block) -> Floats:
         """One-hot rows."""
-        moves = _moves(block, self.spec, self.rewards)
-        counts = np.bincount(moves.users, minlength=block.users)
+        users, states, _, targets = _moves(block, self.spec, self.rewards)
+        counts = np.bincount(users, minlength=block.users)
         with np.errstate(all="ignore"):
-            cut = np.clip(moves.targets, -1e100, 1e100)
             squares = np.zeros((block.users, self.outputs))
-            np.add.at(squares, moves.users, cut**2)
+            np.add.at(squares, users, np.clip(targets, -1e100, 1e100) ** 2)
             means = np.sqrt(squares / np.maximum(counts, 1)[:, np.newaxis])
         powers: Floats = np.rint(np.log2(np.maximum(means, 1e-300)))
         parts = {"moves": _one_hot(powers - FIRST_POWER, counts > 0)}
         if self.unbounded.any():
             largest = np.zeros((block.users, self.spec.dimension))
-            np.maximum.at(largest, moves.users, np.abs(moves.states))
+            np.maximum.at(largest, users, np.abs(states))
             powers = np.ceil(np.log2(np.maximum(largest[:, self.unbounded], 1e-300)))
             parts["sizes"] = _one_hot(powers - FIRST_POWER, counts > 0)
         return self.layout.pack(parts, users=block.users)
 
 
 def _one_hot(bins: Floats, known: Bools) -> Floats:
-    whole = np.clip(bins, 0, POWERS - 1).astype(np.int64)
-    hot: Floats = (whole[..., np.newaxis] == np.arange(POWERS)).astype(np.float64)
+    hot = np.clip(bins, 0, POWERS - 1).astype(np.int64)[..., np.newaxis] == np.arange(POWERS)
     return np.where(known[:, np.newaxis, np.newaxis], hot, 0.0)
 
 
@@ -148,9 +133,8 @@ class TransitionMoments(InBall):
 
     A step is y = (metric f, (t - model' f) / scales), with f its features and t what it changed:
     every coordinate, and the reward from the middle of its range if ``rewards``. It is divided by
-    its length, and the part ``moments`` (p + outputs, p + outputs) is the mean of y y' over the
-    steps of a user that count: at most 64, evenly spread, none that ends on the edge of the box.
-    A user without any has zeros.
+    its length, and the part ``moments`` is the mean of y y' over the steps of a user that count: at
+    most 64, evenly spread, none that ends on the edge of the box; zeros if there is none.
 
     Formal guarantees:
         Sensitivity sqrt(2), and 1 against zero. A mean of y y' with |y| = 1 is positive
@@ -172,29 +156,25 @@ class TransitionMoments(InBall):
         p, n = self.features.size, self.spec.dimension + int(self.rewards)
         for name, shape in (("metric", (p, p)), ("model", (p, n)), ("scales", (n,))):
             object.__setattr__(self, name, finite_array(name, getattr(self, name), *shape))
-        if not (self.scales > 0.0).all():
-            raise InvalidArgument(f"scales must be > 0, got {self.scales}")
         self._sums_to(Part("moments", (p + n, p + n), symmetric=True))
 
     def vectors(self, block: Block) -> Floats:
         """One matrix for each user."""
         K, m = min(self.spec.horizon, _COUNTED), self.features.size + len(self.scales)
         numbers = max((self.spec.horizon + 1) * 8, 4 * K * m)
-        return vectors_by_part(block, self.layout.size, numbers, self._matrices)
+        return vectors_by_part(block, numbers, self._matrices)
 
     def _matrices(self, block: Block) -> Floats:
-        """Sums of users' steps, (users, 64, m), whose squared lengths add up to one for each user.
+        """Moments of users' steps, of which each user has 64, zero where there is none.
 
-        Every user has as many rows, zero where there is no step: how a product of matrices is
-        rounded depends on its shape, and must not depend on what others did.
+        How a product of matrices is rounded depends on its shape, and must not on what others did.
         """
-        users, p, K = block.users, self.features.size, min(self.spec.horizon, _COUNTED)
-        moves = _moves(block, self.spec, self.rewards)
-        counts = np.bincount(moves.users, minlength=users)
-        first = np.cumsum(counts) - counts
-        at = moves.users, np.arange(len(moves.users)) - first[moves.users]
-        own, told = np.zeros((users, K, p)), np.zeros((users, K, len(self.scales)))
-        own[at], told[at] = self.features(moves.states, moves.actions), moves.targets
+        n, p, K = block.users, self.features.size, min(self.spec.horizon, _COUNTED)
+        users, states, actions, targets = _moves(block, self.spec, self.rewards)
+        counts = np.bincount(users, minlength=n)
+        at = users, np.arange(len(users)) - (np.cumsum(counts) - counts)[users]
+        own, told = np.zeros((n, K, p)), np.zeros((n, K, len(self.scales)))
+        own[at], told[at] = self.features(states, actions), targets
         f, t = own.reshape(-1, p), told.reshape(-1, len(self.scales))
         with np.errstate(all="ignore"):
             y = np.concatenate([f @ self.metric.T, (t - f @ self.model) / self.scales], axis=1)
@@ -202,7 +182,7 @@ class TransitionMoments(InBall):
             lengths = np.sqrt((y**2).sum(axis=1) * np.repeat(np.maximum(counts, 1), K))
         good = np.isfinite(lengths) & (lengths > _SHORTEST)
         y = np.where(good[:, np.newaxis], y, 0.0) / np.where(good, lengths, 1.0)[:, np.newaxis]
-        y = y.reshape(users, K, y.shape[1])
+        y = y.reshape(n, K, y.shape[1])
         return pack(y.swapaxes(1, 2) @ y)
 
 
@@ -233,7 +213,7 @@ class TerminationMoments(InBall):
     def vectors(self, block: Block) -> Floats:
         """One matrix for each user."""
         numbers = self.spec.horizon * (self.features.size + self.spec.dimension + 3)
-        return vectors_by_part(block, self.layout.size, numbers, self._matrices)
+        return vectors_by_part(block, numbers, self._matrices)
 
     def _matrices(self, block: Block) -> Floats:
         steps = steps_of(block, self.spec)
@@ -276,12 +256,8 @@ class TerminationHistogram(Statistic):
         for name in ("lows", "highs"):
             array = finite_array(name, getattr(self, name), self.spec.dimension)
             object.__setattr__(self, name, array)
-        with np.errstate(over="ignore"):
-            sizes = self.highs - self.lows
-        if not ((sizes > 0.0) & np.isfinite(sizes)).all():
-            raise InvalidArgument(
-                f"lows must be below highs, by less than infinity, got {self.lows} and {self.highs}"
-            )
+        if not (self.lows < self.highs).all():
+            raise InvalidArgument(f"lows must be below highs, got {self.lows} and {self.highs}")
 
     @cached_property
     def coordinates(self) -> Ints:
@@ -303,7 +279,7 @@ class TerminationHistogram(Statistic):
         """Histograms of each user."""
         c, H = len(self.coordinates), self.spec.horizon
         numbers = H * (self.spec.dimension + 4 * c) + 2 * self.layout.size
-        return vectors_by_part(block, self.layout.size, numbers, self._histograms)
+        return vectors_by_part(block, numbers, self._histograms)
 
     def _histograms(self, block: Block) -> Floats:
         low, size = (part[self.coordinates] for part in (self.lows, self.highs - self.lows))
@@ -316,11 +292,8 @@ class TerminationHistogram(Statistic):
         users, at = np.nonzero(steps.ended)
         lengths = np.zeros((block.users, self.spec.horizon.bit_length()))
         lengths[users, np.floor(np.log2(at + 1.0)).astype(np.int64)] = 1.0
-        parts = {
-            "ends": _counts(steps.ended, bins),
-            "going": _counts(others, bins) * shares[:, np.newaxis, np.newaxis],
-            "lengths": lengths,
-        }
+        going = _counts(others, bins) * shares[:, np.newaxis, np.newaxis]
+        parts = {"ends": _counts(steps.ended, bins), "going": going, "lengths": lengths}
         return self.layout.pack(parts, users=block.users)
 
 

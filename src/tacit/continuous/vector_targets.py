@@ -47,7 +47,7 @@ class TargetedMoves(GramCross):
     def vectors(self, block: Block) -> Floats:
         """One dense vector per user."""
         numbers = (self.spec.horizon + 1) * 3 * self.features.size
-        return vectors_by_part(block, self.layout.size, numbers, self._sums)
+        return vectors_by_part(block, numbers, self._sums)
 
     def _sums(self, block: Block) -> Floats:
         steps = steps_of(block, self.spec)
@@ -73,9 +73,8 @@ class TargetedMoves(GramCross):
 class VectorTargets:
     """Fitted value iteration on what the models of a :class:`~.spec.SimulatedSpec` drew.
 
-    Value functions are linear in a kernel's features z. What each base model expects of the next
-    reward and value is a mean over public draws at public states, fitted to z, so that it is known
-    at every user's state without asking a simulator.
+    Value functions are linear in a kernel's features z, and so is what each base model expects of
+    the next reward and value: means over public draws at public states, fitted to z.
     """
 
     def __init__(self, spec: SimulatedSpec) -> None:
@@ -125,15 +124,11 @@ class VectorTargets:
         low, high = (end / (1.0 - discount) for end in self.spec.reward_range)
         if self.spec.may_end:
             low, high = min(low, 0.0), max(high, 0.0)
-        V, Q = np.full(len(self.points), (low + high) / 2.0), np.zeros(self._paid.shape[:2])
-        v = self._fit @ V
+        V = np.full(len(self.points), (low + high) / 2.0)
         for _ in range(math.ceil(math.log(1e-3) / math.log(max(discount, 0.1)))):
             v = self._fit @ V
             x, base = self._directed(v)
-            Q = base + x @ eta
-            if width is not None:
-                Q = Q + width(x)
-            Q = np.clip(Q, low, high)
+            Q = np.clip(base + x @ eta + (0.0 if width is None else width(x)), low, high)
             V = Q.max(axis=1)
         return Q, v
 

@@ -1,8 +1,4 @@
-"""Compiled loops of simulated users. Imported where they run: numba is slow to load.
-
-Loops run over users in compiled code: calling a function with arrays for every single user would
-cost ten times as much as what it computes.
-"""
+"""Compiled loops of simulated users. Imported where they run: numba is slow to load."""
 
 from __future__ import annotations
 
@@ -16,17 +12,13 @@ REACH = 0.25
 """The longest move along a coordinate of the box."""
 
 
-# Actions of policies.
-
-
 @compiled
 def best_on_grid(
     numbers: Floats, table: Ints, weights: Floats, preference: Ints, states: Floats, out: Ints
 ) -> None:
     """The best actions in states by values on a grid, the first in the preference among equals.
 
-    Numbers and table are those of ``Grid.for_loops``; weights, (m, A), are transposed, so that the
-    actions' are beside each other.
+    Numbers and table are those of ``Grid.for_loops``; weights are transposed, (m, A).
     """
     users, D = states.shape
     # The corners of a state's cell: their weights and which points they are.
@@ -86,9 +78,6 @@ def hold(
                 step += 1
 
 
-# Moves in a box.
-
-
 @compiled
 def move(states: Floats, actions: Ints, sizes: Floats) -> None:
     """One step of users, in place: action 2 i takes coordinate i down, 2 i + 1 takes it up."""
@@ -108,14 +97,10 @@ def add_up(paid: Floats, sums: Floats) -> None:
 
 @compiled
 def line_value(rewards: Floats, chances: Floats, best: bool, horizon: int) -> float:
-    """The expected return on the line from a uniform start.
+    """The expected return on the line from a uniform start, or the ``best`` of any policy.
 
-    The line is [0, 1], at n + 1 points with equal distances. n must be divisible by 4, so that a
-    longest move is a whole number of cells. A move that would end beyond an end of the line ends
-    there.
-
-    Rewards are at the points, (n + 1,), chances those of both actions there; ``best`` for the
-    largest value of any policy instead.
+    Rewards and chances of both actions are at n + 1 points of [0, 1]. n must be divisible by 4, so
+    that a longest move is a whole number of cells; moves end at the ends of the line.
     """
     n = len(rewards) - 1
     reach = n // 4

@@ -26,13 +26,13 @@ from tacit.core.release_loop import ReleaseLoop
 from tacit.core.stored_run import Checkpoint, StoredRun, warn_of_budget
 from tacit.core.world import Data
 from tacit.data.episodes import Episodes, VectorEpisodes
-from tacit.data.reading import as_numbers
 from tacit.privacy.budget import Guarantee
 from tacit.privacy.distributed import DistributedCurator
 from tacit.privacy.errors import HorizonExceeded, InvalidArgument
 from tacit.privacy.local import LocalCurator
 from tacit.privacy.models import Privacy, check_alike
 from tacit.privacy.noise import Uncopyable, new_lock, refuse_within
+from tacit.privacy.reading import as_numbers
 from tacit.privacy.statistic import Block, Statistic
 from tacit.privacy.validation import instance_of
 from tacit.store import ledger, runs, schema

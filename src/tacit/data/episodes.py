@@ -15,7 +15,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.data.reading import (
+from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.reading import (
     INVALID,
     UNKNOWN,
     Floats,
@@ -25,7 +26,6 @@ from tacit.data.reading import (
     optional_codes,
     require_shape,
 )
-from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, FiledBlock
 from tacit.privacy.validation import row_ids
 

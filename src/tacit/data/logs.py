@@ -21,7 +21,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.data.reading import (
+from tacit.privacy.errors import CorruptFile, InvalidArgument, MissingExtra, TacitError
+from tacit.privacy.files import open_regular
+from tacit.privacy.reading import (
     INVALID,
     UNKNOWN,
     UNREADABLE,
@@ -34,11 +36,8 @@ from tacit.data.reading import (
     code_of,
     require_shape,
 )
-from tacit.data.sizes import check_bytes
-from tacit.privacy.errors import CorruptFile, InvalidArgument, MissingExtra, TacitError
-from tacit.privacy.files import open_regular
 from tacit.privacy.statistic import Block, FiledBlock
-from tacit.privacy.validation import fitting, whole_number
+from tacit.privacy.validation import check_bytes, fitting, whole_number
 
 if TYPE_CHECKING:
     from tacit.data.episodes import Episodes

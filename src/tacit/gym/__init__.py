@@ -79,7 +79,7 @@ def from_gymnasium(
         features: a feature map that suits the world; this and what follows is for vectors.
         discount: what the agent should weigh the future with; .95 by default.
         levels: actions that are vectors stay vectors, of a mesh with so many points along each
-            coordinate, 0 for a fine one; see :class:`~tacit.continuous.action_box.ActionBox`.
+            coordinate, 0 for a fine one; see :class:`tacit.continuous.ActionBox`.
         angles: states have an angle for every cosine and sine that Gymnasium documents, which
             :class:`~tacit.ModelPosterior` knows how to plan with; of Acrobot and Pendulum.
         **kwargs: for ``gymnasium.make``.

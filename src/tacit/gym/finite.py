@@ -24,11 +24,10 @@ from gymnasium import spaces
 
 from tacit.core.world import Form
 from tacit.data.episodes import Episodes
-from tacit.data.sizes import check_bytes, check_size, check_users
 from tacit.gym.rules import Env, numbered, returns_of, rewards_of, transparent
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, Floats, Ints, StreamedBlock
-from tacit.privacy.validation import instance_of
+from tacit.privacy.validation import check_bytes, check_users, instance_of, whole_number
 from tacit.tabular.model import FiniteModel, check_policy
 from tacit.tabular.policy import AnyPolicy, MixedPolicy, Policy
 from tacit.tabular.simulate import FORMS
@@ -246,7 +245,7 @@ class SampledWorld:
         self._first_action = int(env.action_space.start)  # type: ignore[attr-defined]  # numbered
         self.reward_offset, self.reward_scale = low, high - low
         evaluated = _EVALUATED if evaluation_users is None else evaluation_users
-        self.evaluation_users = check_size("evaluation_users", evaluated)
+        self.evaluation_users = whole_number("evaluation_users", evaluated)
         self.optimal_value = math.nan if optimal_value is None else float(optimal_value)
         self.spec = FiniteSpec(
             states=math.prod(self._sizes.tolist()) + 1,

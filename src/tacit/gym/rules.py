@@ -19,8 +19,8 @@ import numpy as np
 from gymnasium import spaces
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
-from tacit.data.sizes import check_size
 from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.validation import whole_number
 
 Env: TypeAlias = gymnasium.Env[Any, Any]
 Ends: TypeAlias = tuple[float, float]
@@ -96,7 +96,7 @@ def limit_of(env: Env) -> int | None:
 def horizon_of(env: Env, given: int | None, assumed: list[str]) -> int:
     """Steps of an episode, by the rule; ``assumed`` gets a sentence where it was not given."""
     if given is not None:
-        return check_size("horizon", given)
+        return whole_number("horizon", given)
     limit = limit_of(env)
     if limit is None and (own := own_world(env)) is not None:
         limit = int(own.spec.horizon)
@@ -167,7 +167,7 @@ def numbered(env: Env, levels: int | None, assumed: list[str]) -> Env:
         parts = zip(space.nvec.ravel(), space.start.ravel(), strict=True)
         axes = [np.arange(size) + first for size, first in parts]
     elif isinstance(space, spaces.Box) and space.dtype is not None and space.dtype.kind in "iuf":
-        levels = LEVELS if levels is None else check_size("action_levels", levels)
+        levels = LEVELS if levels is None else whole_number("action_levels", levels)
         low = np.where(np.isfinite(space.low), space.low, -1.0).ravel()
         high = np.where(np.isfinite(space.high), space.high, 1.0).ravel()
         axes = [np.linspace(a, b, levels) for a, b in zip(low, high, strict=True)]

@@ -11,15 +11,15 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from tacit.continuous.action_box import ActionBox
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.spec import BoxSpec, SmoothSpec
-from tacit.continuous.world import VectorWorld, roll_out
+from tacit.continuous.stochastic_policy import ActionBox
+from tacit.continuous.worlds import VectorWorld, roll_out
 from tacit.data.episodes import VectorEpisodes
-from tacit.data.sizes import check_size
 from tacit.gym.rules import Env, NumberedActions, horizon_of, limit_of, numbered, rewards_of
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Bools, Floats, Ints
+from tacit.privacy.validation import whole_number
 
 END = 3.0  # where a coordinate ends that has no end
 _INFINITE = 1e9  # some spaces have the largest float for it
@@ -76,7 +76,7 @@ class GymnasiumWorld(VectorWorld):
         super().__init__(spec, name)
         self.assumed = tuple(assumed)  # what was taken by rule, in words
         users = _EVALUATED if evaluation_users is None else evaluation_users
-        self.evaluation_users = check_size("evaluation_users", users)
+        self.evaluation_users = whole_number("evaluation_users", users)
         self._optimal_value = math.nan if optimal_value is None else float(optimal_value)
         discrete = spec.action_box is None  # vectors have an order, which their numbers keep
         self.exchangeable_actions = discrete and getattr(spec, "pushes", None) is None

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.data.sizes import Floats
 from tacit.linear.statistics import FeatureSums
 from tacit.numerics.regression import BlockSums, positive_part, ridge_inverse
+from tacit.privacy.validation import Floats
 from tacit.tabular.count_estimate import CountEstimate, conserved
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 import numpy as np
 
 from tacit.core.algorithm import BlockInfo, Floats, Plan, Progress
-from tacit.data.sizes import check_bytes
 from tacit.linear.estimate import CellEstimator, FeatureEstimator, LinearModel, LinearWidths
 from tacit.linear.statistics import unit_features
 from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.validation import check_bytes
 from tacit.tabular.sum_algorithm import SumAlgorithm, SumOptions
 
 if TYPE_CHECKING:

@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit.data.reading import read_steps
-from tacit.data.sizes import check_size, numbers, read_only
 from tacit.linear.statistics import ROUNDING, told_of_features, unit_features
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.reading import read_steps
 from tacit.privacy.sensitivity import SHORTEST
 from tacit.privacy.statistic import Block, Floats, Layout, LoopSums, Part
+from tacit.privacy.validation import numbers, read_only, whole_number
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +60,7 @@ class OutcomeSums(LoopSums):
     def __post_init__(self) -> None:
         set_ = object.__setattr__
         set_(self, "features", unit_features(self.features))
-        set_(self, "horizon", check_size("horizon", self.horizon))
+        set_(self, "horizon", whole_number("horizon", self.horizon))
         if (self.features < 0.0).any():
             raise InvalidArgument("features must not be negative: distances would be larger")
         set_(self, "weights", _weights(self.weights, self.horizon))

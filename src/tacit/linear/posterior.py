@@ -17,9 +17,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from tacit.data.sizes import Floats
 from tacit.linear.outcome_sums import OutcomeSums
 from tacit.linear.statistics import weighted_grams
+from tacit.privacy.validation import Floats
 from tacit.tabular.model import FiniteModel
 from tacit.tabular.policy import AnyPolicy
 from tacit.tabular.simulate import simulate_episodes

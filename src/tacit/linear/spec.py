@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from tacit.data.sizes import Floats
 from tacit.linear.statistics import check_features
 from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.validation import Floats
 from tacit.tabular.spec import FeatureSpec, fingerprint
 
 

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit.data.reading import read_steps
-from tacit.data.sizes import check_bytes, check_size, numbers
 from tacit.numerics.regression import always_one
 from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.reading import read_steps
 from tacit.privacy.sensitivity import SHORTEST, BoundedSteps
 from tacit.privacy.statistic import Block, Floats, Layout, LoopSums, Part
+from tacit.privacy.validation import check_bytes, numbers, whole_number
 
 # The largest table of all phi phi' that is made.
 _OUTER = 1 << 22
@@ -125,7 +125,7 @@ class FeatureSums(LoopSums, BoundedSteps):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "features", unit_features(self.features))
-        object.__setattr__(self, "horizon", check_size("horizon", self.horizon))
+        object.__setattr__(self, "horizon", whole_number("horizon", self.horizon))
         object.__setattr__(self, "pooled", bool(self.pooled))
         for name, least in (("gram", 1e-12), ("reward", 0.0)):
             value = float(getattr(self, name))

@@ -11,11 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit.data.sizes import Floats, check_bytes, check_seed, check_size, numbers
 from tacit.linear.spec import LinearSpec
 from tacit.linear.statistics import check_features
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.validation import flag
+from tacit.privacy.validation import Floats, check_bytes, flag, numbers, whole_number
 from tacit.tabular.model import FiniteModel
 from tacit.tabular.spec import finite
 from tacit.tabular.world import (
@@ -67,7 +66,7 @@ class LinearWorld(FiniteWorld):
         known_rewards: bool = False,
         name: str | None = None,
     ) -> None:
-        horizon = check_size("horizon", horizon)
+        horizon = whole_number("horizon", horizon)
         self.features = check_features(features)
         S, A, d = self.features.shape
         self.measures = _factors("measures", measures, horizon, (d, S))
@@ -159,7 +158,7 @@ def two_state(
     >>> round(world.optimal_value, 4), world.spec.dimension, world.spec.stationary_transitions
     (19.8, 10, False)
     """
-    seed, H = check_seed("seed", seed), check_size("horizon", horizon)
+    seed, H = whole_number("seed", seed, least=0), whole_number("horizon", horizon)
     check_bytes("measures of all steps (horizon)", (H, _BITS + 2, 2))
     if isinstance(softness, bool) or not isinstance(softness, (int, float)):
         raise InvalidArgument(f"softness must be a number, got {softness!r}")
@@ -234,7 +233,7 @@ def simplex(
     d = _between(3, "dimension", dimension, _MOST_DIMENSION)
     S = _between(2, "states", states, _MOST_STATES if stationary else _MOST_STATES_PER_STEP)
     A = _between(2, "actions", actions, _MOST_ACTIONS)
-    H, seed = _between(2, "horizon", horizon, 10**6), check_seed("seed", seed)
+    H, seed = _between(2, "horizon", horizon, 10**6), whole_number("seed", seed, least=0)
     L = 1 if stationary else H
     check_bytes("transitions", (L, S, A, S))
     features, measures, rewards = _drawn(np.random.default_rng(seed), (S, A, d), L, H)
@@ -271,7 +270,7 @@ def linear_from_tabular(world: Any) -> LinearWorld:
 
 
 def _between(least: int, name: str, value: int, most: int) -> int:
-    size = check_size(name, value)
+    size = whole_number(name, value)
     if not least <= size <= most:
         limit = f">= {least}" if size < least else f"<= {most}"
         raise InvalidArgument(f"{name} must be {limit}, got {value!r}")

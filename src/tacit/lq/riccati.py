@@ -17,9 +17,9 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit.data.sizes import check_size, read_only
 from tacit.lq.spec import LQSpec, check_array, check_semidefinite
 from tacit.privacy.statistic import Floats
+from tacit.privacy.validation import read_only, whole_number
 
 
 def model(A: ArrayLike, B: ArrayLike) -> Floats:
@@ -56,7 +56,7 @@ def optimal_gains(
     theta = model(A, B)
     n, d = theta.shape[1], len(theta) - theta.shape[1]
     costs = check_semidefinite("Q", Q, n), check_semidefinite("R", R, d, definite=True)
-    horizon = check_size("H", H)
+    horizon = whole_number("H", H)
     P, K = np.empty((horizon + 1, n, n)), np.empty((horizon, d, n))
     riccati(read_only(theta), *costs, P, K)
     return P, K

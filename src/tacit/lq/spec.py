@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit.data.sizes import ArraySpec, check_seed, check_size, numbers
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Floats
-from tacit.privacy.validation import checked_number, positive, whole_number
+from tacit.privacy.validation import ArraySpec, checked_number, numbers, positive, whole_number
 
 # What a symmetric or semidefinite matrix may lack by rounding, relative to its size.
 _ROUNDING = 1e-9
@@ -47,7 +46,7 @@ class LQSpec(ArraySpec):
 
     def __post_init__(self) -> None:
         for name in ("states", "controls", "horizon"):
-            object.__setattr__(self, name, check_size(name, getattr(self, name)))
+            object.__setattr__(self, name, whole_number(name, getattr(self, name)))
         n, d = self.states, self.controls
         checked: dict[str, Any] = {
             "state_cost": check_semidefinite("state_cost", self.state_cost, n),
@@ -134,7 +133,7 @@ class GainPolicy:
         gains: ArrayLike = self.gains
         object.__setattr__(self, "gains", check_array("gains", gains, None, None, None))
         object.__setattr__(self, "noise", check_number("noise", self.noise))
-        object.__setattr__(self, "version", check_seed("version", self.version))
+        object.__setattr__(self, "version", whole_number("version", self.version, least=0))
 
     @classmethod
     def zero(cls, horizon: int, controls: int, states: int) -> GainPolicy:

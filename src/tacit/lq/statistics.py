@@ -8,13 +8,12 @@ from functools import cached_property, partial
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.data.reading import as_codes, as_numbers, require_shape
-from tacit.data.sizes import check_size
 from tacit.lq.spec import check_array, check_number
 from tacit.privacy.budget import Relation
+from tacit.privacy.reading import as_codes, as_numbers, require_shape
 from tacit.privacy.sensitivity import ACUTE, ball
 from tacit.privacy.statistic import Block, Floats, Layout, Part, Statistic, StreamedBlock
-from tacit.privacy.validation import positive
+from tacit.privacy.validation import positive, whole_number
 
 # Stands for an array that was not given, whose shape depends on other fields.
 _NOT_GIVEN = partial(np.empty, 0)
@@ -66,7 +65,7 @@ class TrajectorySums(Statistic):
 
     def __post_init__(self) -> None:
         for name in ("states", "controls", "steps"):
-            check_size(name, getattr(self, name))
+            whole_number(name, getattr(self, name))
         for name in ("tau", "weight"):
             positive(name, getattr(self, name))
         check_number("floor", self.floor)

@@ -12,12 +12,11 @@ from numpy.typing import ArrayLike
 
 from tacit.core.world import Form
 from tacit.data.episodes import VectorEpisodes
-from tacit.data.sizes import check_bytes, check_seed, check_size
 from tacit.lq import riccati
 from tacit.lq.spec import GainPolicy, LQSpec, check_array, check_number, check_semidefinite
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, Floats, StreamedBlock
-from tacit.privacy.validation import instance_of, positive
+from tacit.privacy.validation import check_bytes, instance_of, positive, whole_number
 
 FORMS: tuple[Form, ...] = ("episodes", "streamed")
 PART = 8192  # users of a part of a streamed block
@@ -93,7 +92,7 @@ class LQWorld:
         self.B = check_array("B", B, n, None)
         self.Q = check_semidefinite("Q", Q, n)
         self.R = check_semidefinite("R", R, self.B.shape[1], definite=True)
-        self.horizon = check_size("horizon", horizon)
+        self.horizon = whole_number("horizon", horizon)
         instance_of("start", start, Ball)
         if len(start.centre) != n:
             raise InvalidArgument(
@@ -140,7 +139,7 @@ class LQWorld:
             form: ``"episodes"``, all in memory, or ``"streamed"``: a block that makes them, some
                 thousand at a time, when it is asked for them.
         """
-        policy, count = self._checked(policy), check_seed("users", users)
+        policy, count = self._checked(policy), whole_number("users", users, least=0)
         if form not in FORMS:
             raise InvalidArgument(f"form must be one of {FORMS}, got {form!r}")
         drawn = int(rng.integers(2**63))

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from tacit.data.sizes import check_bytes, check_size
 from tacit.lq.spec import check_number
 from tacit.lq.world import Ball, LQWorld
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.validation import positive
+from tacit.privacy.validation import check_bytes, positive, whole_number
 
 
 def dosing() -> LQWorld:
@@ -75,7 +74,7 @@ def double_integrator(horizon: int = 20, step: float = 0.3, noise: float = 0.1) 
     >>> round(world.optimal_value, 4), round(world.baseline_value, 4)
     (-5.1136, -28.456)
     """
-    H, dt = check_size("horizon", horizon), positive("step", step)
+    H, dt = whole_number("horizon", horizon), positive("step", step)
     if dt > 1.0:
         raise InvalidArgument(f"step must be at most 1, got {step!r}")
     radius = check_number("noise", noise)

@@ -1,6 +1,6 @@
 """LinOptPO: optimistic policy optimisation for linear mixtures (Private-LinOpt-PO of Zhou, 2022).
 
-The paper's Algorithm 2 evaluates a policy optimistically and improves it by one mirror step.
+Algorithm 2 evaluates a policy optimistically and improves it by one mirror step.
 """
 
 from __future__ import annotations

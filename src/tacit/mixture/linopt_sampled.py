@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit.core.algorithm import BlockInfo, BlockSizes, Floats, Plan, Progress
-from tacit.data.reading import read_steps
 from tacit.mixture.estimate import NoisyRegression
 from tacit.numerics.regression import BlockSums, helmert, positive_part
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.noise import users_above_noise
+from tacit.privacy.reading import read_steps
 from tacit.privacy.standard import GramCross
 from tacit.privacy.statistic import Block
 from tacit.tabular.algorithm import FiniteAlgorithm, OptimismOptions

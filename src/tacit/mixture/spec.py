@@ -12,10 +12,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_matrix
 
-from tacit.data.sizes import ArraySpec, Floats, check_bytes, check_size, numbers, read_only
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.statistic import Bools
-from tacit.privacy.validation import positive, whole_number
+from tacit.privacy.statistic import Bools, Floats
+from tacit.privacy.validation import (
+    ArraySpec,
+    check_bytes,
+    numbers,
+    positive,
+    read_only,
+    whole_number,
+)
 from tacit.tabular.policy import settle
 from tacit.tabular.spec import FeatureSpec, FiniteSpec, check_mean_rewards, fingerprint
 
@@ -166,7 +172,7 @@ class SampledSpec(ArraySpec, FiniteSpec):
             raise InvalidArgument(f"models must be two functions or more, got {self.models!r}")
         if not self.stationary:
             raise InvalidArgument("stationary must be True: models and weights know no step")
-        settle(self, models=models, samples=check_size("samples", self.samples))
+        settle(self, models=models, samples=whole_number("samples", self.samples))
         whole_number("horizon", self.horizon, least=2)  # one step has no transition to learn from
         whole_number("sampling_seed", self.sampling_seed, least=0)
         check_bytes("draws of all models", (S, A, len(models), self.samples), 4)
@@ -246,10 +252,9 @@ def check_weight_set(
         radius: Bound on |eta|; sqrt(d) if not given.
     """
     check_bytes("directions", (d, d if directions is None else 1))
+    directions = np.eye(d) if directions is None else directions
     return {
         "center": check_table("center", np.zeros(d) if center is None else center, d),
-        "directions": check_table(
-            "directions", np.eye(d) if directions is None else directions, d, None
-        ),
+        "directions": check_table("directions", directions, d, None),
         "radius": positive("radius", math.sqrt(d) if radius is None else radius),
     }

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.data.reading import read_codes, read_steps
 from tacit.numerics.regression import always_one
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.reading import read_codes, read_steps
 from tacit.privacy.sensitivity import MOST_TILTED_PAIRS, ROUNDING, Walks, extremes, opposed
 from tacit.privacy.statistic import Block, Bools, Floats, Layout, LoopSums, Part, pack, packed_size
 

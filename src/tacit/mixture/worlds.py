@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit.data.sizes import Floats, check_bytes, check_seed, check_size, numbers, read_only
 from tacit.mixture.spec import MixtureSpec, check_table, check_weight_set
 from tacit.numerics.regression import helmert
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.validation import checked_number, flag, whole_number
+from tacit.privacy.statistic import Floats
+from tacit.privacy.validation import check_bytes, checked_number, flag, numbers, whole_number
 from tacit.tabular.model import FiniteModel
 from tacit.tabular.spec import check_mean_rewards
 from tacit.tabular.world import BERNOULLI, FiniteWorld, bernoulli, start_distribution, weighed
@@ -65,7 +65,7 @@ class MixtureWorld(FiniteWorld):
         radius: float | None = None,
         name: str = "mixture",
     ) -> None:
-        horizon = check_size("horizon", horizon)
+        horizon = whole_number("horizon", horizon)
         given = numbers("transition_features", transition_features)
         S = given.shape[0] if given.ndim else 0
         self.transition_features = check_table("transition_features", given, S, None, None, S)
@@ -75,12 +75,10 @@ class MixtureWorld(FiniteWorld):
         self.weights = check_table("weights", theta, steps, d)
         self.rewards = check_mean_rewards("rewards", rewards, horizon, (S, A))
         self.known_rewards = flag("known_rewards", known_rewards)
+        moves = (np.matmul(theta, self.transition_features) for theta in self.weights)
+        size = (len(self.weights), S, A, S)
         model = FiniteModel(
-            transitions=weighed(
-                "<transition_features, weights>",
-                (np.matmul(theta, self.transition_features) for theta in self.weights),
-                (len(self.weights), S, A, S),
-            ),
+            transitions=weighed("<transition_features, weights>", moves, size),
             reward_probabilities=bernoulli("rewards", self.rewards),
             reward_values=BERNOULLI,
             start=start_distribution(start, S),
@@ -122,15 +120,14 @@ def _check_coordinates(weights: Floats, center: Floats, directions: Floats, radi
         if away[h].max() > _TOLERANCE * (1.0 + np.abs(weights).max()):
             raise InvalidArgument(f"{wrong}, but the nearest differ by {away[h].max():.3g}")
         if length > radius * (1.0 + _TOLERANCE):
-            raise InvalidArgument(
-                f"{wrong} with |eta| <= radius = {radius:.6g}, but |eta| is {length:.6g}"
-            )
+            said = f"{wrong} with |eta| <= radius = {radius:.6g}, but |eta| is {length:.6g}"
+            raise InvalidArgument(said)
 
 
-def _solved(basis: Floats, rows: Floats) -> tuple[Floats, Floats]:
+def _solved(basis: Floats, rows: Floats) -> tuple[Any, Any]:
     """The nearest combinations of a basis to some rows, and how far these are."""
     found = np.linalg.lstsq(basis, rows.T, rcond=None)[0].T
-    return read_only(found), np.abs(found @ basis.T - rows)
+    return found, np.abs(found @ basis.T - rows)
 
 
 def hard_mixture(
@@ -177,7 +174,7 @@ def hard_mixture(
     (2.9712, 16, 5, 4)
     """
     d, H = whole_number("dimension", dimension, 2), whole_number("horizon", horizon, 2)
-    seed, per_step = check_seed("seed", seed), flag("per_step", per_step)
+    seed, per_step = whole_number("seed", seed, least=0), flag("per_step", per_step)
     known = flag("known_rewards", known_rewards)
     bits, S, A = d - 1, H + 2, 2 ** min(d - 1, 64)  # no more can be written down
     check_bytes("transition_features", (S, A, d, S))
@@ -254,7 +251,7 @@ def mixture_of_models(
     """
     sizes = {"dimension": dimension, "states": states, "actions": actions, "horizon": horizon}
     d, S, A, H = (whole_number(name, size, least=2) for name, size in sizes.items())
-    seed, known = check_seed("seed", seed), flag("known_rewards", known_rewards)
+    seed, known = whole_number("seed", seed, least=0), flag("known_rewards", known_rewards)
     check_bytes("transition_features", (S, A, d, S))
     check_bytes("values of all steps (horizon)", (H + 1, S))
     rng = np.random.default_rng(seed)

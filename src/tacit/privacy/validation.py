@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import contextlib
 import math
-import numbers
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import fields, is_dataclass
-from typing import Any, TypeAlias, TypeVar
+from numbers import Real
+from typing import Any, TypeAlias, TypeVar, cast
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
 
 from tacit.privacy.errors import InvalidArgument
 
 T = TypeVar("T")
 
+Floats: TypeAlias = NDArray[np.float64]
 FilePath: TypeAlias = str | os.PathLike[str]
 
 MOST_USERS = 10**18
@@ -28,6 +30,11 @@ MOST_USERS = 10**18
 
 MOST_ENTRIES = 1 << 28
 """Of a list that an array is made of: two gigabytes of numbers."""
+
+# Arrays above this are refused before they are allocated.
+MOST_BYTES = 4 * 2**30
+# Within this, samplers of binomials and sums in float64 are exact to the last user.
+MOST_SIMULATED = 10**12
 
 
 def whole_number(name: str, value: Any, least: int = 1, most: int | None = None) -> int:
@@ -49,7 +56,7 @@ def whole_number(name: str, value: Any, least: int = 1, most: int | None = None)
     if type(value) is int and value >= least and (most is None or value <= most):
         return value
     number: Any = value
-    if isinstance(value, numbers.Real) and not isinstance(value, bool):
+    if isinstance(value, Real) and not isinstance(value, bool):
         with contextlib.suppress(OverflowError, ValueError):  # infinities and NaN
             whole = int(number)
             if whole == number and whole >= least and (most is None or whole <= most):
@@ -60,7 +67,7 @@ def whole_number(name: str, value: Any, least: int = 1, most: int | None = None)
 
 def positive(name: str, value: Any) -> float:
     """A finite number above 0."""
-    if isinstance(value, numbers.Real) and not isinstance(value, bool):
+    if isinstance(value, Real) and not isinstance(value, bool):
         with contextlib.suppress(OverflowError):
             number = float(value)
             if math.isfinite(number) and number > 0:
@@ -89,7 +96,7 @@ def checked_number(
     ...
     tacit.privacy.errors.InvalidArgument: epsilon is -1, but must be positive
     """
-    if isinstance(value, numbers.Real) and not isinstance(value, bool):
+    if isinstance(value, Real) and not isinstance(value, bool):
         try:
             number = float(value)
         except OverflowError:
@@ -181,3 +188,60 @@ def steady_repr(value: object) -> str:
         return repr(value)
     shown = (f"{f.name}={steady_repr(getattr(value, f.name))}" for f in fields(value) if f.repr)
     return f"{type(value).__qualname__}({', '.join(shown)})"
+
+
+# Sizes and arrays of numbers.
+
+
+def check_bytes(name: str, shape: tuple[int, ...], itemsize: int = 8) -> None:
+    """Refuses an array that would not fit, before it is allocated."""
+    needed = math.prod(shape) * itemsize
+    if needed > MOST_BYTES:
+        words = f"{needed:,} bytes; at most {MOST_BYTES:,} are allowed"
+        raise InvalidArgument(f"{name} of shape {tuple(shape)} would need {words}")
+
+
+def check_users(users: int) -> int:
+    """A number of users, at most 10^12."""
+    return whole_number("users", users, least=0, most=MOST_SIMULATED)
+
+
+def numbers(name: str, values: ArrayLike) -> NDArray[Any]:
+    """An array of integers or floats."""
+    try:
+        array = np.asarray(fitting(name, values))
+    except ValueError as error:
+        raise InvalidArgument(f"{name} must be an array of numbers: {error}") from None
+    if array.dtype.kind not in "iufb":
+        raise InvalidArgument(f"{name} must be an array of numbers, got dtype {array.dtype}")
+    return array.astype(np.float64) if array.dtype.kind == "b" else array
+
+
+def read_only(values: ArrayLike) -> Floats:
+    """An array that cannot be changed: a copy, unless it is one already."""
+    if (
+        isinstance(values, np.ndarray)
+        and values.dtype == np.float64
+        and values.flags.owndata
+        and values.flags.c_contiguous
+        and not values.flags.writeable
+    ):
+        return values
+    array = np.array(values, dtype=np.float64, order="C")
+    array.setflags(write=False)
+    return array
+
+
+class ArraySpec:
+    """Equality of frozen dataclasses with arrays; their text, which is hashed, must say all."""
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return all(
+            np.array_equal(getattr(self, field.name), getattr(other, field.name))
+            for field in fields(cast(Any, self))
+        )
+
+    def __hash__(self) -> int:
+        return hash(repr(self))

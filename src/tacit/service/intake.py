@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit.data.reading import INVALID
+from tacit.privacy.reading import INVALID
 from tacit.privacy.statistic import Block
 from tacit.service.facts import trouble
 from tacit.store.store import StoreGone

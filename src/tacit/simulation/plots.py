@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit.data.sizes import Floats
 from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.validation import Floats
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

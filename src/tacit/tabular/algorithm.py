@@ -61,7 +61,7 @@ class CountingAlgorithm(FiniteAlgorithm[S]):
     spec: FiniteSpec
 
     def __init__(self, problem: Problem, options: Any) -> None:
-        from tacit.data.sizes import check_bytes
+        from tacit.privacy.validation import check_bytes
 
         spec: FiniteSpec = problem.spec
         if not hasattr(spec, "last_state"):

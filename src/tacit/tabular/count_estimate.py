@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.data.sizes import Floats
+from tacit.privacy.validation import Floats
 
 if TYPE_CHECKING:
     from tacit.privacy.curator import Release

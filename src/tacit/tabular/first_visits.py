@@ -160,7 +160,7 @@ class FirstVisits(LoopSums):
         return self.layout.pack(values | {"first_paid": np.zeros(cells)})
 
     def _sums(self, block: Block, separate: bool) -> Floats:
-        from tacit.data.reading import read_codes, read_steps
+        from tacit.privacy.reading import read_codes, read_steps
         from tacit.tabular.exploration_loops import count_first_visits
 
         free = self.cells[0] > 1 or self.horizon == 1

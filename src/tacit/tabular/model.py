@@ -17,9 +17,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_matrix
 
-from tacit.data.sizes import Floats, check_bytes, check_size, numbers
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.validation import fitting
+from tacit.privacy.validation import Floats, check_bytes, fitting, numbers, whole_number
 from tacit.tabular.policy import AnyPolicy, MixedPolicy, Policy, settle
 from tacit.tabular.spec import TOLERANCE, FiniteSpec, check_distributions, check_reward_values
 
@@ -41,7 +40,7 @@ class FiniteModel:
     actions: int = field(init=False)
 
     def __post_init__(self) -> None:
-        horizon = check_size("horizon", self.horizon)
+        horizon = whole_number("horizon", self.horizon)
         shape = np.shape(self.transitions)
         if len(shape) != 4 or shape[1] != shape[3] or shape[0] not in (1, horizon) or 0 in shape:
             raise InvalidArgument(
@@ -306,9 +305,8 @@ class SparseModel:
     largest_return: float | None = None  # see FiniteSpec
 
     def __post_init__(self) -> None:
-        sizes = {
-            name: check_size(name, getattr(self, name)) for name in ("states", "actions", "horizon")
-        }
+        names = ("states", "actions", "horizon")
+        sizes = {name: whole_number(name, getattr(self, name)) for name in names}
         S, A = sizes["states"], sizes["actions"]
         check_bytes("values of all steps (horizon)", (sizes["horizon"] + 1, S))
         check_bytes("cells", (S, A))

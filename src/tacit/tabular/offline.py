@@ -24,11 +24,11 @@ from tacit.core.algorithm import BlockInfo, BlockSizes, Floats, Plan, Progress, 
 from tacit.core.constructors import make_agent
 from tacit.core.problem import Schedule
 from tacit.data.episodes import Episodes
-from tacit.data.reading import as_numbers, require_shape
 from tacit.privacy.budget import Guarantee
 from tacit.privacy.errors import BudgetExceeded, InvalidArgument
 from tacit.privacy.models import Privacy
 from tacit.privacy.noise import ADDITIONS, CHUNK, grid_step
+from tacit.privacy.reading import as_numbers, require_shape
 from tacit.privacy.statistic import Block, Ints
 from tacit.privacy.validation import FilePath, checked_number, instance_of, whole_number
 from tacit.store.store import Store

@@ -20,7 +20,7 @@ from tacit.privacy.statistic import Floats, Ints
 from tacit.privacy.validation import fitting, whole_number
 
 if TYPE_CHECKING:
-    from tacit.data.reading import Labels
+    from tacit.privacy.reading import Labels
     from tacit.privacy.statistic import Block, Bools
     from tacit.tabular.spec import FiniteSpec
 
@@ -51,7 +51,7 @@ def check_labels(made: Any, states: int, actions: int) -> None:
     for name, size in (("state_labels", states), ("action_labels", actions)):
         labels = getattr(made, name)
         if labels is not None:
-            from tacit.data.reading import checked_labels
+            from tacit.privacy.reading import checked_labels
 
             settle(made, **{name: checked_labels(name, labels, size)})
 
@@ -197,10 +197,10 @@ class Policy(FinitePolicy):
     @classmethod
     def uniform(cls, horizon: int, states: int, actions: int) -> Policy:
         """Every action with the same probability, everywhere."""
-        from tacit.data.sizes import check_bytes, check_size
+        from tacit.privacy.validation import check_bytes, whole_number
 
         sizes = {"horizon": horizon, "states": states, "actions": actions}
-        shape = tuple(check_size(name, size) for name, size in sizes.items())
+        shape = tuple(whole_number(name, size) for name, size in sizes.items())
         check_bytes("a table of probabilities", shape)
         return cls(np.full(shape, 1.0 / actions), None)
 
@@ -355,7 +355,7 @@ def followed(block: Block, steps: tuple[Ints, Ints], statistic: Any) -> tuple[Bo
     not the policy's, (H, S), or that of the component, (M, H, S), which the user says that she
     drew. Nothing is counted of a user whose component is none, nor of an action -1.
     """
-    from tacit.data.reading import read_codes
+    from tacit.privacy.reading import read_codes
 
     (states, actions), tables = steps, statistic.policy.reshape(-1, *statistic.policy.shape[-2:])
     users, horizon = actions.shape

@@ -23,10 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv, ndtri
 
-from tacit.data.reading import read_rewards, read_steps
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.curator import Release
 from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.reading import read_rewards, read_steps
 from tacit.privacy.statistic import Block, Floats, Layout, LoopSums, Part, Statistic
 from tacit.privacy.validation import positive, whole_number
 from tacit.tabular.policy import settle

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from tacit.core.world import Form
 from tacit.data.episodes import Episodes
-from tacit.data.sizes import Floats, check_bytes, check_users
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, StreamedBlock
+from tacit.privacy.validation import Floats, check_bytes, check_users
 from tacit.tabular.model import (
     FiniteModel,
     SparseModel,

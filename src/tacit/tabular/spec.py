@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.data.sizes import ArraySpec, Floats, numbers, read_only
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.validation import fitting, flag, positive, whole_number
+from tacit.privacy.statistic import Floats
+from tacit.privacy.validation import ArraySpec, flag, numbers, positive, read_only, whole_number
 from tacit.tabular.policy import check_labels, settle
 
 if TYPE_CHECKING:
-    from tacit.data.reading import Labels
+    from tacit.privacy.reading import Labels
 
 TOLERANCE = 1e-8
 """How far sums of probabilities may be from 1."""
@@ -130,7 +130,7 @@ def _admissible(values: Any, states: int, actions: int) -> tuple[tuple[int, ...]
 def check_reward_values(values: ArrayLike) -> Floats:
     """A copy of the values that a reward can have: different numbers in [0, 1]."""
     try:
-        array = np.array(fitting("reward_values", values), dtype=np.float64)
+        array = np.array(numbers("reward_values", values), dtype=np.float64)
     except (ValueError, TypeError, OverflowError):
         array = np.zeros(0)
     good = array.ndim == 1 and bool(((array >= 0) & (array <= 1)).all())
@@ -141,7 +141,7 @@ def check_reward_values(values: ArrayLike) -> Floats:
 
 def check_distributions(name: str, values: ArrayLike, shape: tuple[int, ...]) -> Floats:
     """A copy whose last axis holds probabilities, with the rounding of their sums removed."""
-    array = np.asarray(fitting(name, values))
+    array = numbers(name, values)
     if array.shape != shape or array.dtype.kind not in "iuf":
         raise InvalidArgument(
             f"{name} must be numbers of shape {shape}, got {array.dtype} of shape {array.shape}"

@@ -189,7 +189,7 @@ class VisitCounts(LoopSums):
         }
 
     def _sums(self, block: Block, separate: bool) -> Floats:
-        from tacit.data.reading import read_steps
+        from tacit.privacy.reading import read_steps
         from tacit.tabular.count_loops import count_visits
 
         users, H = block.users, self.horizon

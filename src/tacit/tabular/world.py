@@ -19,10 +19,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from tacit.core.world import Form
 from tacit.data.episodes import Episodes
-from tacit.data.sizes import Floats, check_bytes, check_size, numbers
 from tacit.privacy.errors import CorruptFile, InvalidArgument
 from tacit.privacy.files import MALFORMED, only_numbers, parse_json, parse_toml, read_file
-from tacit.privacy.validation import fitting
+from tacit.privacy.validation import Floats, check_bytes, fitting, numbers, whole_number
 from tacit.tabular.model import FiniteModel, SparseModel, evaluate, optimal
 from tacit.tabular.policy import AnyPolicy, Policy, uniform_policy
 from tacit.tabular.simulate import simulate
@@ -198,7 +197,7 @@ class TabularWorld(FiniteWorld):
         start: int | ArrayLike = 0,
         name: str | None = None,
     ) -> None:
-        horizon = check_size("horizon", horizon)
+        horizon = whole_number("horizon", horizon)
         table = numbers("transitions", transitions)
         if table.ndim == 3:
             table = table[np.newaxis]

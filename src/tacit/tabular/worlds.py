@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from tacit.data.sizes import check_bytes, check_seed, check_size
 from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.validation import check_bytes, whole_number
 from tacit.tabular.world import TabularWorld
 
 
@@ -30,7 +30,7 @@ def riverswim(states: int = 6, horizon: int = 20) -> TabularWorld:
     >>> round(world.optimal_value, 4), round(world.baseline_value, 4)
     (3.0645, 0.0451)
     """
-    S, H = check_size("states", states), check_size("horizon", horizon)
+    S, H = whole_number("states", states), whole_number("horizon", horizon)
     if S < 3:
         raise InvalidArgument(f"states must be >= 3, got {states!r}")
     check_bytes("transitions", (1, S, 2, S))
@@ -66,7 +66,7 @@ def grid(side: int = 5, horizon: int = 20) -> TabularWorld:
     >>> round(world.optimal_value, 4), round(world.baseline_value, 4)
     (11.1111, 0.0981)
     """
-    N, H = check_size("side", side), check_size("horizon", horizon)
+    N, H = whole_number("side", side), whole_number("horizon", horizon)
     if N < 2:
         raise InvalidArgument(f"side must be >= 2, got {side!r}")
     S = N * N
@@ -107,7 +107,7 @@ def deep_sea(depth: int = 10, slip: bool = False) -> TabularWorld:
     >>> world.optimal_value, round(world.baseline_value, 6) == round(2**-10 + 0.005, 6)
     (1.0, True)
     """
-    N = check_size("depth", depth)
+    N = whole_number("depth", depth)
     if N < 2:
         raise InvalidArgument(f"depth must be >= 2, got {depth!r}")
     if not isinstance(slip, (bool, np.bool_)):
@@ -150,11 +150,11 @@ def random_mdp(states: int, actions: int, horizon: int, seed: int) -> TabularWor
     True
     """
     S, A, H = (
-        check_size("states", states),
-        check_size("actions", actions),
-        check_size("horizon", horizon),
+        whole_number("states", states),
+        whole_number("actions", actions),
+        whole_number("horizon", horizon),
     )
-    seed = check_seed("seed", seed)
+    seed = whole_number("seed", seed, least=0)
     check_bytes("transitions", (1, S, A, S))
     check_bytes("values of all steps (horizon)", (H + 1, S))
     rng = np.random.default_rng(seed)
