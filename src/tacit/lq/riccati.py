@@ -51,7 +51,7 @@ def optimal_gains(
     >>> P.ravel().round(12).tolist(), K.ravel().round(12).tolist()
     ([1.5, 1.0, 0.0], [-0.5, -0.0])
     """
-    from tacit.lq.loops import riccati
+    from tacit.lq.control_loops import riccati
 
     theta = model(A, B)
     n, d = theta.shape[1], len(theta) - theta.shape[1]
@@ -103,7 +103,7 @@ def expected_costs(
         models: (L, n + d, n).
         control_noise: One standard deviation for all gains, or one for each.
     """
-    from tacit.lq.loops import expected_costs as fill
+    from tacit.lq.control_loops import expected_costs as fill
 
     costs = np.empty((len(gains), len(models)))
     variances = np.square(np.broadcast_to(control_noise, len(gains)))
@@ -116,7 +116,7 @@ def expected_costs(
 
 def optimal_cost(spec: LQSpec, model: Floats) -> float:
     """Mean cost of an episode with the best gains of a model."""
-    from tacit.lq.loops import riccati
+    from tacit.lq.control_loops import riccati
 
     H, n, d = spec.horizon, spec.states, spec.controls
     P = np.empty((H + 1, n, n))

@@ -104,7 +104,7 @@ class TrajectorySums(Statistic):
         return self.layout.pack({"gram": grams[0], "cross": crosses[0]})
 
     def _sum(self, block: Block, separate: bool) -> tuple[Floats, Floats]:
-        from tacit.lq.loops import add_predictable
+        from tacit.lq.control_loops import add_predictable
 
         p, lead = self.rows, block.users if separate else 1
         grams, crosses = np.zeros((lead, p, p)), np.zeros((lead, p, self.states))

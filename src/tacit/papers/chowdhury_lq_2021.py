@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from tacit.lq.loops import cost_gradient, expected_costs, riccati, times
+from tacit.lq.control_loops import cost_gradient, expected_costs, riccati, times
 from tacit.numerics.compiled import Floats, compiled
 from tacit.papers.counters import (
     Counters,
