@@ -10,13 +10,13 @@ from tacit.continuous import estimate as functional_estimate
 from tacit.continuous import fitted_functional_q
 from tacit.continuous.estimate import GRID, MAP
 from tacit.linear import estimate, lsvi_ucb
-from tacit.lq.certainty_equivalence import LQConstants
+from tacit.lq import certainty_equivalence as lq
+from tacit.lq.estimate import MODEL_ERROR
 from tacit.mixture import estimate as mixture_estimate
 from tacit.mixture import statistics as mixture_statistics
 from tacit.tabular import count_estimate, policy_improvement, sum_algorithm, ucbpo, ucbvi
 
 DOCS = Path(__file__).parents[1] / "docs"
-LQ = LQConstants()
 GROWTH = sum_algorithm.SumOptions().growth
 MIRROR = ucbpo.MirrorOptions()
 NUMBERS = {2: "two", 4: "four", 8: "eight"}
@@ -92,16 +92,16 @@ QUOTED = {
         "noise give to an expected next value (once for counts)",
     ],
     "algorithms/certainty_equivalence.md": [
-        f"equal ones of {LQ.first:g} (n + d) / mu users, then {grown(LQ.growth)} of the users",
-        f"({100 * LQ.model_error:.0f} % error of the prediction)",
-        f"entries of {LQ.prior:g} norm_bound / sqrt(n (n + d))",
-        f"more than {LQ.surprise:g} standard deviations of a chi-square off",
-        f"{LQ.samples} models of the posterior, {LQ.caution:g} times as wide",
-        f"1 in {100 * LQ.confidence:.0f} % of them, and at most {LQ.worst:g} in all",
+        f"equal ones of {lq.FIRST:g} (n + d) / mu users, then {grown(lq.GROWTH)} of the users",
+        f"({100 * MODEL_ERROR:.0f} % error of the prediction)",
+        f"entries of {lq.PRIOR:g} norm_bound / sqrt(n (n + d))",
+        f"more than {lq.SURPRISE:g} standard deviations of a chi-square off",
+        f"{lq.SAMPLES} models of the posterior, {lq.CAUTION:g} times as wide",
+        f"1 in {100 * lq.CONFIDENCE:.0f} % of them, and at most {lq.WORST:g} in all",
     ],
     "lq.md": [
-        f"{LQ.samples} models, drawn from the posterior widened by {LQ.caution:g}",
-        f"they must beat zero control in {100 * LQ.confidence:.0f} % of them",
+        f"{lq.SAMPLES} models, drawn from the posterior widened by {lq.CAUTION:g}",
+        f"they must beat zero control in {100 * lq.CONFIDENCE:.0f} % of them",
     ],
     "algorithms/fitted_functional_q.md": [
         f"length {GRID.visits_clip:g} sqrt(H) (grid), {bare(MAP.visits_clip)} H (maps)",
