@@ -14,7 +14,6 @@ from tacit.core.monitor import monitor
 from tacit.core.problem import Schedule
 from tacit.data.episodes import Episodes, VectorEpisodes
 from tacit.data.episodes import validate_episodes as validate
-from tacit.lq.certainty_equivalence import LQConstants
 from tacit.privacy import distributed, local
 from tacit.privacy.budget import Budget, Guarantee, Relation
 from tacit.privacy.counters import counter
@@ -66,7 +65,8 @@ def CertaintyEquivalence(
     users: int,
     privacy: Privacy,
     *,
-    constants: LQConstants = ...,
+    control_noise: float = 3.0,
+    explore: float = 1.0,
     schedule: str | Schedule = "auto",
     seed: int = 0,
     noise_seed: int | None = None,

@@ -6,13 +6,12 @@ import json
 import sys
 from pathlib import Path
 
-import jsonschema
 import pytest
 
 import tacit
 from tacit import InvalidArgument
 from tacit.imports import fingerprint
-from tacit.tabular import load_world, world_schema
+from tacit.tabular import load_world
 from tests.cli.calls import BUDGET, call, content, entry, one_line
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
