@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 
-import jsonschema
 import pytest
 
 import tacit
 from tacit import InvalidArgument
 from tacit.imports import fingerprint
-from tacit.tabular import load_world, world_schema
+from tacit.tabular import load_world
 from tests.cli.calls import BUDGET, call, content, entry, one_line
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -245,23 +245,22 @@ def test_what_is_of_pythons_own_library_is_not_called(here, marked, text, place)
 # Files of tables.
 
 GOOD = {"transitions": [[[1.0], [1.0]]], "rewards": [[0.25, 0.75]], "horizon": 2}
+DRAWN = {"values": [0.0, 0.5], "probabilities": [[[0.5, 0.5], [1.0, 0.0]]]}
 WRONG = {
-    "unknown ['colour']": {"colour": 1},
+    "and may have ['name', 'start']": {"colour": 1},
     "horizon must be an integer >= 1, got 2.5": {"horizon": 2.5},
     "rewards must be numbers alone": {"rewards": [["a", 0.5]]},
     "state 0, action 0 must be in [0, 1]": {"rewards": [[1.4, 0.5]]},
+    "but the sum is 0.9": {"transitions": [[[0.9], [1.0]]]},
 }
 
 
-def test_a_file_is_read_if_the_schema_takes_it(tmp_path):
-    schema, path = jsonschema.Draft202012Validator(world_schema()), tmp_path / "mine.json"
-    schema.check_schema(world_schema())
-    for words, change in {"": {"name": "a", "start": [1.0]}, **WRONG}.items():
+def test_a_file_is_read_or_refused(tmp_path):
+    path = tmp_path / "mine.json"
+    for change in ({"name": "a", "start": [1.0]}, {"rewards": DRAWN}):
         path.write_text(json.dumps(GOOD | change))
-        assert schema.is_valid(GOOD | change) == (not words)
-        if not words:
-            assert load_world(path).spec.horizon == 2
-            continue
-        with pytest.raises(InvalidArgument, match="describes no world") as refused:
+        assert load_world(path).spec.horizon == 2
+    for words, change in WRONG.items():
+        path.write_text(json.dumps(GOOD | change))
+        with pytest.raises(InvalidArgument, match=f"describes no world.*{re.escape(words)}"):
             load_world(path)
-        assert words in str(refused.value)
