@@ -21,16 +21,12 @@ from pathlib import Path
 from typing import Any
 
 import tacit
-from research.study import Parser, whole
-from tacit.privacy.files import write_atomic
-from tacit.privacy.models import JointDP, NonPrivate, Privacy
+from research.study import DELTA, PLAIN, Parser, joint, load, store, whole
 from tacit.simulation.run import usual_users
 
-STORED = Path(__file__).with_suffix(".json")
 HERE = Path(__file__).parents[1]
 PEER = HERE / ".venv-sb3" / "bin" / "python"
 SCRIPT = HERE / "benchmarks" / "peers" / "sb3_agents.py"
-DELTA = 1e-6
 BUDGETS = {"not private": None, "epsilon 10": 10.0, "epsilon 1": 1.0}
 """Columns of ours, with what they spend."""
 
@@ -89,12 +85,6 @@ ROWS = (
 )
 
 
-def budget(column: str) -> Privacy:
-    """The budget of a column."""
-    epsilon = BUDGETS[column]
-    return NonPrivate() if epsilon is None else JointDP(epsilon, DELTA)
-
-
 def key(row: Row, column: str) -> str:
     """A cell, as stored."""
     return f"{row.name}; {column}"
@@ -104,7 +94,8 @@ def measured(row: Row, column: str, seeds: range) -> dict[str, Any]:
     """The runs of a cell; run k is what the command prints with ``--seed k``."""
     if column == SB3:
         return beside(row, [played(row, seed) for seed in seeds])
-    world, privacy, began = tacit.world(row.world), budget(column), time.process_time()
+    world, epsilon, began = tacit.world(row.world), BUDGETS[column], time.process_time()
+    privacy = PLAIN if epsilon is None else joint(epsilon)
     users = usual_users(world) if row.users is None else row.users
     results = [
         tacit.run("auto", world, seed, progress=False, users=users, privacy=privacy)
@@ -145,18 +136,6 @@ def beside(row: Row, runs: list[dict[str, Any]]) -> dict[str, Any]:
         "greedy": [round(run["greedy"], 4) for run in runs],
         "seconds": round(sum(run["seconds"] for run in runs), 1),
     }
-
-
-def load() -> dict[str, Any]:
-    """What was measured, by cell."""
-    stored: dict[str, Any] = json.loads(STORED.read_text()) if STORED.exists() else {}
-    return stored
-
-
-def store(name: str, found: dict[str, Any]) -> None:
-    """Writes a cell down; reads again, since several may run side by side."""
-    content = json.dumps(load() | {name: found}, indent=1, sort_keys=True)
-    write_atomic(STORED, f"{content}\n".encode(), 0o644)
 
 
 def number(value: float) -> str:
@@ -226,14 +205,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 print(f"{key(row, column)}: not run, make peers-sb3 is needed", file=sys.stderr)
                 continue
             runs = chosen.runs or (row.peer_runs if column == SB3 else row.runs)
-            there = load().get(key(row, column), {"greedy": []})["greedy"]
+            there = load("gymnasium").get(key(row, column), {"greedy": []})["greedy"]
             if len(there) >= runs and not chosen.again:
                 continue
             found = measured(row, column, range(runs))
-            store(key(row, column), found)
+            store("gymnasium", load("gymnasium") | {key(row, column): found})
             words = f"{found['agent']}, {cell(found)}, {found['seconds']} s"
             print(f"{key(row, column)}: {words}", flush=True)
-    print(table(load()))
+    print(table(load("gymnasium")))
 
 
 if __name__ == "__main__":

@@ -6,8 +6,7 @@ first states are as long as each other, so that one policy is optimistic for eve
 when the users have grown by a twentieth, where the paper plans for every user; regret is exact.
 
 While the set holds a system that needs no control, the most favourable system is that one, and
-nobody is controlled: regret is linear. Only then the orders of the bound begin. ``widths`` says how
-many users that takes, whatever they do.
+nobody is controlled: regret is linear. Only then the orders of the bound begin.
 
 ``python -m research.lq_orders`` stores its runs in ``research/lq_orders.json`` and uses what is
 there.
@@ -30,7 +29,7 @@ from research.worlds import thermostat
 from tacit.lq import dosing
 from tacit.numerics.compiled import Floats, compiled
 from tacit.papers import chowdhury_lq_2021 as paper
-from tacit.papers.counters import Regularizer, Ridge, tree_nodes
+from tacit.papers.counters import Regularizer, Ridge
 from tacit.papers.result import Sizes
 from tacit.privacy.budget import Budget
 from tacit.privacy.noise import Noise
@@ -139,38 +138,6 @@ def run(
     return Curve(found[0], found[1], found[2], inside)
 
 
-# How wide the proven set is.
-
-
-def widths(world: LQWorld, gamma: float, epsilon: float, users: int) -> dict[str, float]:
-    """Half the width of the set where it is widest, in units of |(A, B)|, at best.
-
-    ``any users``: the trace of the sums is at most K H (1 + gamma^2), so that their least
-    eigenvalue is at most that over n + d. ``own users``: as all but the first are served who get no
-    control, in the direction that they tell most of. ``noise alone``: the root mean square of what
-    the noise of both counters does to the estimate, with the first of these sums.
-    """
-    spec = world.spec
-    levels = (epsilon, DELTA, FAILURE, False, Noise(0))
-    sizes = Sizes(users, spec.horizon, (spec.states, spec.controls), *levels)
-    (made,) = paper.private(sizes, gamma).of
-    beta = paper.radius(sizes, made.level, (gamma, spec.noise_bound, spec.norm_bound))
-    true, p, nodes = float(np.linalg.norm(world.theta)), made.rows, tree_nodes(users - 1)
-    most = users * spec.horizon * (1.0 + gamma**2) / p
-    moment, own = np.array(spec.start_moment), np.zeros_like(world.A)
-    for _ in range(spec.horizon):
-        own, moment = own + moment, world.A @ moment @ world.A.T + spec.noise_covariance
-    best = users * float(np.linalg.eigvalsh(own)[-1])
-    gram, cross = made.gram, made.cross
-    noise = math.sqrt(nodes * spec.states * p) * math.hypot(cross, gram * true / math.sqrt(p))
-    shifted = 3.0 * made.level.lambda_min
-    return {
-        "any users": beta / math.sqrt(most + shifted) / true,
-        "own users": beta / math.sqrt(best + shifted) / true,
-        "noise alone": noise / most / true,
-    }
-
-
 # What is stored.
 
 
@@ -262,18 +229,6 @@ def table(found: Mapping[str, Any]) -> str:
     return markdown(heads, rows_of)
 
 
-def width_table(_: object = None) -> str:
-    """Half widths, in Markdown."""
-    at = [10**power for power in range(3, 9)]
-    heads = ["half width, in units of the truth", *(f"K = {short(k)}" for k in at)]
-    lines = []
-    for place, (world, gamma, _) in PLACES.items():
-        rows = [widths(world, gamma, 1.0, k) for k in at]
-        for name in rows[0]:
-            lines.append([f"{place}, {name}", *(f"{row[name]:.2g}" for row in rows)])
-    return markdown(heads, lines)
-
-
 def words(found: Mapping[str, Any]) -> str:
     """What was seen, in sentences."""
     rows = found["dosing"]["epsilon 1"]
@@ -299,17 +254,16 @@ PENS |= {100.0: Pen("#009E73", "D")}
 
 
 def paint(path: Path, found: Mapping[str, Any]) -> None:
-    """Regret by users, by epsilon, and how wide the set is."""
+    """Regret by users and by epsilon."""
     runs = len(found["thermostat"]["not private"])
     with drawing(
         path,
         "Private-OFU-RL where its assumptions are true",
         f"Corrected, thermostat. Lines: medians of {runs} runs; bands: 10th to 90th percentile. "
         "δ = 1e-6. Numbers: slopes on logarithmic axes.",
-        panels=3,
-        size=(17, 5.6),
+        size=(13, 5.6),
         sharey=False,
-    ) as (by_users, by_budget, by_width):
+    ) as (by_users, by_budget):
         labels = [_draw(by_users, found, epsilon) for epsilon in (None, *SHOWN)]
         x = points("thermostat")
         world = PLACES["thermostat"][0]
@@ -323,11 +277,10 @@ def paint(path: Path, found: Mapping[str, Any]) -> None:
             title=f"Regret of {short(x[-1])} users: {order_of_epsilon(found):.2f}; the bound: -1/2",
             xlabel="epsilon",
         )
-        ends = _widths(by_width)
-        for axes in (by_users, by_budget, by_width):
+        for axes in (by_users, by_budget):
             axes.set(xscale="log", yscale="log")
             short_ticks(axes.xaxis)
-        for axes, some in ((by_users, labels), (by_budget, [end]), (by_width, ends)):
+        for axes, some in ((by_users, labels), (by_budget, [end])):
             label_ends(axes, some)
 
 
@@ -338,21 +291,7 @@ def _draw(axes: Axes, found: Mapping[str, Any], epsilon: float | None) -> EndLab
     return band(axes, points("thermostat"), rows, PENS[epsilon], text)
 
 
-def _widths(axes: Axes) -> list[EndLabel]:
-    x = [round(10**power) for power in np.arange(3.0, 8.01, 0.25)]
-    labels = []
-    for place, colour in (("thermostat", "#0072B2"), ("dosing", "#D55E00")):
-        world, gamma, _ = PLACES[place]
-        for name, dash in (("any users", "-"), ("noise alone", "--")):
-            y = [widths(world, gamma, 1.0, users)[name] for users in x]
-            axes.plot(x, y, dash, color=colour)
-            labels.append(EndLabel(x[-1], y[-1], f"{place}, {name}", colour))
-    axes.axhline(1.0, color=PALE, ls=":", lw=1.3)
-    axes.set(title="Half the set's width, in |(A, B)|, ε = 1", xlabel="users K")
-    return labels
-
-
-main = figure_main("research.lq_orders", __doc__, measure, paint, table, width_table, words)
+main = figure_main("research.lq_orders", __doc__, measure, paint, table, words)
 
 
 if __name__ == "__main__":

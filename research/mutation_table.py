@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from research.planted_bugs import BUGS, HOSTS, IMPOSSIBLE, Planted, audit
+from research.planted_bugs import BUGS, HOSTS, Planted, audit
 from research.study import Parser, whole
 from tacit.simulation.run import progress_bar
 
@@ -60,14 +60,6 @@ def lines(made: Sequence[FoundBug]) -> Iterator[str]:
         missed = "; ".join(row.planted.host for row in same if not row.caught)
         found = f"{checks}; NOT AS IT SHOULD in {missed}" if missed else checks
         yield f"| {first.what} | {first.gain} | {agents} | {found} |"
-
-
-def impossible() -> Iterator[str]:
-    """A table in Markdown of what can no longer be written, and of what is left of it."""
-    yield "| what one would write | bugs | what stops it | what is left |\n|---|---|---|---|"
-    for one in IMPOSSIBLE:
-        bugs = ", ".join(one.bugs) or "-"
-        yield f"| {one.way} | {bugs} | {one.why} | {one.left or 'nothing'} |"
 
 
 def false_alarms(audits: int, host: str = "UCBVI", runs: int = 25) -> list[tuple[int, str]]:
@@ -134,7 +126,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for row in rows():
             made.append(row)
             advance(1)
-    print("\n".join([HEADER, *lines(made), "", *impossible()]))
+    print("\n".join([HEADER, *lines(made)]))
     caught, kinds = sum(row.caught for row in made), len({row.planted.bug for row in made})
     print(
         f"\n{caught} of {len(made)} planted bugs found: {kinds} different ones, in "

@@ -5,31 +5,27 @@
 were chosen on sparse_mdp with other seeds, and nothing on ICU-Sepsis.
 
 - *coverage*: 1,000 runs, each with users and noise of its own, in worlds whose values are known.
-- *width*: a log of 10^6 users, once with noise and once without.
 - *icu*: 10^6 episodes of the clinicians' policy mixed half and half with uniform. 100 runs share 10
   simulated logs; each run splits its log anew and draws its own noise.
 """
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from statistics import median
 from typing import Any
 
 import numpy as np
 
 import tacit
-from research.study import Parser
+from research.study import Parser, load, store
 from research.worlds import build
 from tacit.tabular.policy import Policy
 from tacit.tabular.world import TabularWorld
 
-TABLE = Path(__file__).with_suffix(".json")
 PRIVATE = tacit.JointDP(1.0, 1e-6)
 RUNS, USERS = 1000, 20_000
 MANY = 10**6
@@ -96,36 +92,6 @@ def coverage(world_name: str, behaviour: str, method: str) -> dict[str, Any]:
     return {"runs": RUNS, "users": USERS, **tally, **shown}
 
 
-def width(world_name: str, behaviour: str) -> dict[str, Any]:
-    """Widths of the intervals of the same tilts, with noise and without."""
-    world = world_of(world_name)
-    people = people_of(world)
-    log = world.simulate(people, MANY, np.random.default_rng(72))
-    found = {}
-    for name, privacy in (("private", PRIVATE), ("not private", tacit.NonPrivate())):
-        agent = tacit.PessimisticImprovement(
-            world.spec,
-            users=MANY,
-            privacy=privacy,
-            behaviour="unknown" if behaviour == "unknown" else people,
-            noise_seed=1,
-        )
-        agent.learn(log)
-        algorithm: Any = agent.algorithm
-        found[name] = algorithm.recommendation(agent.state)
-    private, free = found["private"], found["not private"]
-    best = private.candidates.index(private.value)
-    pairs = zip(private.candidates, free.candidates, strict=False)
-    return {
-        "users": MANY,
-        "value": round(private.value.width, 5),
-        "value, not private": round(free.candidates[best].width, 5),
-        "today": round(private.today.width, 5),
-        "today, not private": round(free.today.width, 5),
-        "largest ratio": round(max(a.width / b.width for a, b in pairs), 3),
-    }
-
-
 def icu(world_name: str = "icu_sepsis") -> dict[str, Any]:
     """Policies learnt from clinicians' episodes, and what is proven of them."""
     world: Any = build(world_name)
@@ -168,11 +134,6 @@ SMALL, SPARSE = (
 CASES: dict[str, Callable[[], dict[str, Any]]] = {
     "icu": icu,
     **{
-        f"width, {name}, {behaviour}": partial(width, world, behaviour)
-        for name, world in (("random", SMALL), ("bandit", "bandit"), ("sparse", SPARSE))
-        for behaviour in ("known", "unknown")
-    },
-    **{
         f"coverage, {name}, {behaviour}, {method}": partial(coverage, world, behaviour, method)
         for name, world in (("random", SMALL), ("bandit", "bandit"), ("sparse", SPARSE))
         for behaviour in ("known", "unknown")
@@ -191,43 +152,27 @@ def line(name: str, row: Mapping[str, Any]) -> str:
         )
         evidence = f"{_band(row['lows'])} | {row['valid']} | {row['above clinicians']}"
         return f"| {row['runs']} | {shown} | {evidence} |"
-    if name.startswith("coverage"):
-        shares = [f"{row[key] / row['runs']:.3f}" for key in ("all", "value", "low", "today")]
-        verdicts = f"{row['better'] / row['runs']:.2f} | {row['wrong']}"
-        widths = f"{row['value width']:.3f} | {row['today width']:.3f}"
-        return f"| {words} | {' | '.join(shares)} | {verdicts} | {widths} |"
-    value, free = row["value"], row["value, not private"]
-    today = f"{row['today']:.4f} / {row['today, not private']:.4f}"
-    return f"| {words} | {value:.4f} / {free:.4f} | {today} | {row['largest ratio']:.2f} |"
+    shares = [f"{row[key] / row['runs']:.3f}" for key in ("all", "value", "low", "today")]
+    verdicts = f"{row['better'] / row['runs']:.2f} | {row['wrong']}"
+    widths = f"{row['value width']:.3f} | {row['today width']:.3f}"
+    return f"| {words} | {' | '.join(shares)} | {verdicts} | {widths} |"
 
 
 def _band(values: Sequence[float]) -> str:
     return f"{median(values):.4f} [{min(values):.4f}, {max(values):.4f}]"
 
 
-def stored() -> dict[str, dict[str, Any]]:
-    """What was measured last, by the names of cases."""
-    rows: dict[str, dict[str, Any]] = json.loads(TABLE.read_text()) if TABLE.exists() else {}
-    return rows
-
-
-def store(rows: Mapping[str, Any]) -> None:
-    """In the order of the cases."""
-    kept = {name: rows[name] for name in CASES if name in rows}
-    TABLE.write_text(json.dumps(kept, indent=1) + "\n")
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command."""
-    parser = Parser("research.offline", "learning from logs")
-    parser.add_argument("--only", default=None, help="cases whose name has this in it")
+    parser = Parser("research.offline", __doc__)
+    parser.add_argument("--only", default="", help="cases whose name has this in it")
     given = parser.parse_args(arguments)
     for name, case in CASES.items():
-        if given.only is None or given.only in name:
+        if given.only in name:
             row = case()
-            store(stored() | {name: row})
-            short = {k: v for k, v in row.items() if not isinstance(v, list)}
-            print(name, short, flush=True)
+            rows = load("offline") | {name: row}
+            store("offline", {key: rows[key] for key in CASES if key in rows})
+            print(name, {k: v for k, v in row.items() if not isinstance(v, list)}, flush=True)
     return 0
 
 

@@ -9,7 +9,7 @@ Some are the papers' own: noise that is drawn once, widths from raw data, a sens
 the horizon. They are here so that nobody has to believe in the audit. Never use one.
 
 What cannot be written at all, because an agent is final and its algorithm sees releases only, is in
-:data:`IMPOSSIBLE`, with what is left of it.
+:data:`IMPOSSIBLE`.
 """
 
 from __future__ import annotations
@@ -242,27 +242,6 @@ BUGS: tuple[Planted, ...] = (
 """All that are audited."""
 
 
-@dataclass(frozen=True)
-class Impossible:
-    """A way to write bugs that no longer exists.
-
-    Attributes:
-        way: what one would write.
-        bugs: which bugs were written like that, by name.
-        why: what stops it.
-        left: how the same can still be had, and is planted; empty where it cannot.
-        attempt: tries it.
-        error: what that raises.
-    """
-
-    way: str
-    bugs: tuple[str, ...]
-    why: str
-    left: str
-    attempt: Callable[[], Any]
-    error: type[Exception]
-
-
 def _override(name: str) -> type[Any]:
     """An agent with a method of its own."""
     return type("Overriding", (Agent,), {name: lambda *_: None})
@@ -296,6 +275,11 @@ def _with(**options: Any) -> Any:
     return host.make()(host.world().spec, users=USERS, noise_seed=0, **options)
 
 
+def _call(make: Any, *given: Any, **options: Any) -> Any:
+    """A call with an argument that there is not."""
+    return make(*given, **options)
+
+
 def _changed_entry() -> None:
     """An entry of a ledger that is written again."""
     agent = _with()
@@ -303,136 +287,23 @@ def _changed_entry() -> None:
         db.execute(entries.update().values(event="nothing"))
 
 
-_FINAL = "an agent is final: a subclass of it raises TypeError"
-_REMEMBERS = "a statistic that remembers whom it summed"
-_RAW: tuple[str, ...] = ("RawWidth", "RawWeights", "RawClip", "RawTau", "RawEnergy", "RawSwitch")
-_RAW += ("RawMomentum", "PreTrainedOnUsers")
-_SHOWN = ("RawAttribute", "RawLog", "RawProgress", "RawProperty")
-
-IMPOSSIBLE: tuple[Impossible, ...] = (
-    Impossible(
-        "learn() of an agent returns raw data",
-        ("RawReturned",),
-        f"{_FINAL}, and what learns is never asked for something to return",
-        "",
-        partial(_override, "learn"),
-        TypeError,
-    ),
-    Impossible(
-        "learn() of an agent raises on values",
-        ("ValueInException",),
-        _FINAL,
-        "a statistic that raises",
-        partial(_override, "learn"),
-        TypeError,
-    ),
-    Impossible(
-        "an agent takes each block to its curator, and looks at it on the way",
-        (*_RAW, "RawStop", *_SHOWN),
-        f"{_FINAL}; an algorithm is handed releases and numbers of users",
-        _REMEMBERS,
-        partial(_override, "_take"),
-        TypeError,
-    ),
-    Impossible(
-        "an agent lets other users, or other ids, into its curator than those who came",
-        ("TwoLeaves", "WarmUpReused", "IdsDropped", "IdsSorted"),
-        _FINAL,
-        "another curator",
-        partial(_override, "_take"),
-        TypeError,
-    ),
-    Impossible(
-        "an agent states another guarantee than its curator's",
-        ("TwiceTheBudget",),
-        _FINAL,
-        "another curator",
-        partial(_override, "guarantee"),
-        TypeError,
-    ),
-    Impossible(
-        "an agent publishes more than its policy",
-        ("RawPublished",),
-        f"{_FINAL}, and publishes the policy of its store, of which only fields are saved",
-        "",
-        partial(_override, "publish"),
-        TypeError,
-    ),
-    Impossible(
-        "an agent prints what it holds",
-        ("RawRepr",),
-        _FINAL,
-        f"an algorithm that prints itself, and {_REMEMBERS}",
-        partial(_override, "__repr__"),
-        TypeError,
-    ),
-    Impossible(
-        "a release is masked by where its own users were",
-        ("RawMask",),
-        "a question has no mask, and is asked before anybody looks at its users",
-        f"counts that leave out what nobody did in the block before, and {_REMEMBERS}",
-        partial(Query, None, mask={}),  # type: ignore[call-arg, arg-type]
-        TypeError,
-    ),
-    Impossible(
-        "an algorithm reads the blocks of its agent's curator",
-        (),
-        "nothing leads from it to an agent, a curator or a block",
-        "",
-        partial(_learn, _Looking),
-        AttributeError,
-    ),
-    Impossible(
-        "an algorithm asks for protected arrays as if they were public",
-        (),
-        "a question is a statistic and its price, and brings nothing else along",
-        "",
-        partial(Query, None, public=("rewards",)),  # type: ignore[call-arg, arg-type]
-        TypeError,
-    ),
-    Impossible(
-        "a block is weighed, or released together with others",
-        ("WeightsSquaredTwice",),
-        "a release is of one block, and all of its users count alike",
-        "",
-        partial(_ask_curator, weights=[1.0]),
-        TypeError,
-    ),
-    Impossible(
-        "entries are left out of a release by where its users were",
-        (),
-        "a release is of all entries, and has no mask",
-        f"counts that leave out what nobody did in the block before, and {_REMEMBERS}",
-        partial(_ask_curator, mask={}),
-        TypeError,
-    ),
-    Impossible(
-        "a save is late, left out, lacks something, or is read as somebody else's",
-        ("AutosaveIgnored", "AutosaveLate", "SpendingForgotten", "WaitingNamesHashedAgain"),
-        "there are no saves: a run is what its store says, and every call begins there",
-        "",
-        partial(_with, autosave="state"),
-        InvalidArgument,
-    ),
-    Impossible(
-        "a charge is written later than its release, or a file beside it stays",
-        ("LedgerLinesBuffered", "TemporaryKept"),
-        "a release, its charge and the end of its episodes are one transaction, and entries of the "
-        "ledger are only added",
-        "",
-        _changed_entry,
-        DatabaseError,
-    ),
-    Impossible(
-        "real noise is drawn in floats, or by another sampler than was said",
-        ("FloatsCalledExact",),
-        "there is one sampler, and nothing to choose it by",
-        "",
-        partial(JointDP, 1.0, 1e-6, sampler="floating-point"),  # type: ignore[call-arg]
-        TypeError,
-    ),
-)
-"""What the wall between agents and algorithms, and the one noise path, have closed."""
+IMPOSSIBLE: dict[str, tuple[Callable[[], Any], type[Exception]]] = {
+    **{
+        f"an agent with another {name}": (partial(_override, name), TypeError)
+        for name in ("learn", "_take", "guarantee", "publish", "__repr__")
+    },
+    "an algorithm that reads its agent's curator": (partial(_learn, _Looking), AttributeError),
+    "a masked query": (partial(_call, Query, None, mask={}), TypeError),
+    "a query of public arrays": (partial(_call, Query, None, public=("rewards",)), TypeError),
+    "a weighted release": (partial(_ask_curator, weights=[1.0]), TypeError),
+    "a masked release": (partial(_ask_curator, mask={}), TypeError),
+    "a save": (partial(_with, autosave="state"), InvalidArgument),
+    "another charge than was written": (_changed_entry, DatabaseError),
+    "another sampler": (partial(_call, JointDP, 1.0, 1e-6, sampler="float"), TypeError),
+}
+"""What the wall between agents and algorithms, and the one noise path, have closed: ways to write
+bugs that are refused, with what tries them and what is raised. Of most of them something is left
+that is planted above, as another curator, or a statistic that remembers whom it summed."""
 
 
 def audit(planted: Planted | str, **options: Any) -> Any:

@@ -42,7 +42,7 @@ def _headed(head: str, lines: Iterable[str], names: int = 1) -> str:
 
 
 def _offline(kind: str, head: str, names: int) -> str:
-    rows = {n: row for n, row in offline.stored().items() if n.partition(",")[0] == kind}
+    rows = {n: row for n, row in load("offline").items() if n.partition(",")[0] == kind}
     return _headed(head, [offline.line(name, row) for name, row in rows.items()], names)
 
 
@@ -63,7 +63,6 @@ _ICU_LOG = (
     "runs | behaviour | clinicians | true value of the best policy found | above the clinicians"
     " | its lower bound | valid | above the clinicians"
 )
-_WIDTHS = "world | behaviour | best policy, private / not | today, private / not | largest ratio"
 
 TABLES: dict[str, Callable[[], str]] = {
     **{study.name: study.table for study in STUDIES.values()},
@@ -72,14 +71,12 @@ TABLES: dict[str, Callable[[], str]] = {
     "linear rivals": partial(_text, "linear_comparison"),
     "linear budgets": partial(_text, "linear_budgets"),
     "mixture orders": partial(_text, "mixture_orders"),
-    "gymnasium": lambda: gymnasium.table(gymnasium.load()),
+    "gymnasium": lambda: gymnasium.table(load("gymnasium")),
     "offline icu": partial(_offline, "icu", _ICU_LOG, 0),
     "offline coverage": partial(_offline, "coverage", _COVERAGE, 3),
-    "offline widths": partial(_offline, "width", _WIDTHS, 2),
     "audits": _audits,
     "paper control": lambda: lq_orders.table(load("lq_orders")),
     "paper control words": lambda: lq_orders.words(load("lq_orders")),
-    "paper control width": lq_orders.width_table,
     "paper curves": lambda: functional_curves.table(load("functional_curves")),
     "paper values": lambda: functional_curves.value_table(load("functional_curves")),
 }

@@ -2,7 +2,8 @@
 
 ``unit`` of a guarantee says what it protects. ``values`` of a result are those of the policies that
 users were served by, exactly; ``policy`` is the greedy one in the end. Their fourth baseline,
-private gradients of a network, is :func:`network_q`, whose values are what users got.
+private gradients of a network, is ``tacit.papers.wang_functional_2019.network_q``, whose values are
+what users got.
 """
 
 from __future__ import annotations
@@ -17,19 +18,12 @@ from tacit.continuous.policy import QPolicy
 from tacit.continuous.worlds import line
 from tacit.numerics.compiled import Floats, Ints
 from tacit.papers.result import PaperResult, proven
-from tacit.papers.wang_functional_2019 import (
-    REWARDS,
-    Network,
-    Setting,
-    StepBatch,
-    Walk,
-    whole_episodes,
-)
+from tacit.papers.wang_functional_2019 import REWARDS, Setting, network_q
 from tacit.privacy.budget import Budget
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.noise import Noise
 from tacit.privacy.sensitivity import scaled_back
-from tacit.privacy.validation import checked_number, positive, whole_number
+from tacit.privacy.validation import whole_number
 
 if TYPE_CHECKING:
     from tacit.continuous.worlds import BoxWorld
@@ -211,75 +205,3 @@ def _begin(
     if world.spec.dimension != 1 or world.spec.may_end:
         raise InvalidArgument("world must have states in [0, 1], and no ends")
     return Budget(epsilon, delta), _Run(world, seed)
-
-
-def network_q(
-    world: BoxWorld,
-    *,
-    epsilon: float,
-    delta: float,
-    setting: Setting = Setting(T=5000, B=500, alpha=0.3),  # noqa: B008
-    clip: float = 1.0,
-    exploration: float = 0.3,
-    sigma: float | None = None,
-    seed: int = 0,
-) -> PaperResult:
-    """Q-learning of a private network: theta itself is noised, so any look at Q_theta is free.
-
-    The paper names the wish, a network that may be queried without limit; this is what meets it,
-    without functional noise. With whole episodes in a batch, of B steps of U users,
-
-        theta <- theta - alpha [(1/B) sum_t (Q_theta(s_t, a_t) - y_t) h_t + N(0, sigma^2 I)]
-
-    where h_t is the gradient of Q_theta(s_t, a_t), scaled back to length G. Only r_t is private in
-    it: theta is released, and states and actions are public. So if one user's H rewards change,
-    each by at most their range R, the sum moves by at most R H G, the mean by R G / U, and TD
-    errors need no bound. Each user is in one batch: the mechanism is (R G / (U sigma))-GDP in all.
-
-    Args:
-        world: on [0, 1].
-        epsilon: with ``delta``, the privacy target, from which sigma follows.
-        delta: see ``epsilon``.
-        setting: T, B, alpha, the discount and the hidden layers; k, L and J mean nothing here.
-        clip: G.
-        exploration: how often an action is uniform.
-        sigma: another noise; the guarantee is that of the noise drawn.
-        seed: of the users, the network and the noise (that of a simulation).
-
-    >>> from tacit.continuous import line
-    >>> result = network_q(line(), epsilon=3.0, delta=1e-4, setting=Setting(T=1000, B=500))
-    >>> round(result.guarantee.epsilon, 6), result.guarantee.unit
-    (3.0, "one user's rewards; states and actions are public")
-    """
-    budget, H = Budget(epsilon, delta), world.spec.horizon
-    (low, high), clip = world.spec.reward_range, positive("clip", clip)
-    chance = checked_number("exploration", exploration, "in [0, 1]", lambda x: 0.0 <= x <= 1.0)
-    users, batches = whole_episodes(setting, H)
-    distance, B = (high - low) * clip / users, users * H
-    std = distance / budget.mu if sigma is None else positive("sigma", sigma)
-    rng, noise = np.random.default_rng([seed, 1]), Noise(seed)
-    Q, walk = Network((1, *setting.hidden, world.spec.actions), rng), Walk(world, rng)
-
-    def act(s: float) -> tuple[int, Floats]:
-        known, uniform = Q(np.array([s]))[0], rng.random() < chance
-        return int(rng.integers(len(known)) if uniform else np.argmax(known)), known
-
-    for _ in range(batches):
-        gradient = td_gradient(Q, walk.batch(B, act), setting.discount, clip)
-        Q.theta = Q.theta - setting.alpha * (gradient + std * noise.normal(gradient.shape))
-    claim = "nothing: the paper compares with private gradients"
-    reason = "only noised parameters are carried, looked at and returned"
-    words = {"mu": distance / std, "delta": budget.delta, "releases": batches, "unit": REWARDS}
-    proof = proven(claim, reason, mechanism="Gaussian noise on mean gradients", **words)
-    named = {"sigma": std, "clip": clip, "batches": float(batches)}
-    return walk.result("network state", Q, proof, named)
-
-
-def td_gradient(Q: Network, steps: StepBatch, discount: float, clip: float) -> Floats:
-    """The mean of TD errors times gradients, which are scaled back to length ``clip``."""
-    h = Q.gradients(steps.states, steps.actions)
-    h *= np.minimum(1.0, clip / np.maximum(np.linalg.norm(h, axis=1, keepdims=True), 1e-300))
-    y = steps.rewards + discount * Q(steps.nexts).max(axis=1)
-    errors = Q(steps.states)[np.arange(len(y)), steps.actions] - y
-    gradient: Floats = errors @ h / len(y)
-    return gradient

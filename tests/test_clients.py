@@ -97,8 +97,8 @@ def asked(name: str, policy: Any, n: int) -> list[list[Any]]:
 def answers(policy: Any, questions: list[list[Any]]) -> list[Any]:
     found = []
     for step, state, uniforms, component in questions:
-        more = [] if component is None else [component]
-        found.append(policy.act(step, state, Given(uniforms), *more))
+        one = policy if component is None else policy.components[component]
+        found.append(one.act(step, state, Given(uniforms)))
     return [action.tolist() if isinstance(action, np.ndarray) else action for action in found]
 
 
@@ -172,13 +172,12 @@ def test_a_mixed_policy_is_drawn_once_for_an_episode_in_every_reader(tmp_path: P
     policy = policies()["mixed"]
     text, u = text_of(policy, tmp_path), 0.6
     read = published.load(tmp_path / "policy.json")
-    with pytest.raises(ValueError, match=r"component must be in 0\.\.2"):
+    with pytest.raises(ValueError, match="draw a component first"):
         read.act(0, 0)
     for one, given in ((read, Given([u])), (plain().parse(text), Given([u]).random)):
         mine = one.drawn(given)
         assert mine.component == 1
-        assert mine.act(1, 2) == one.act(1, 2, None, 1) == policy.act(1, 2, None, 1)
-        assert mine.act(1, 2, None, 0) == policy.act(1, 2, None, 0)
+        assert mine.act(1, 2) == policy.components[1].act(1, 2)
         assert one.component is None
     program = shutil.which("node")
     if program is None:
@@ -191,15 +190,13 @@ def test_a_mixed_policy_is_drawn_once_for_an_episode_in_every_reader(tmp_path: P
     done = subprocess.run(
         [program, "--input-type=module", "-e", code], capture_output=True, text=True, check=True
     )
-    assert json.loads(done.stdout) == [1, policy.act(1, 2, None, 1), 5]
+    assert json.loads(done.stdout) == [1, policy.components[1].act(1, 2), 5]
 
 
 def test_both_forms_hold_the_same(tmp_path: Path) -> None:
     for name, policy in policies().items():
-        paths, questions = (
-            [tmp_path / "policy.npz", tmp_path / "policy.json"],
-            asked(name, policy, 50),
-        )
+        paths = [tmp_path / "policy.npz", tmp_path / "policy.json"]
+        questions = asked(name, policy, 50)
         for path in paths:
             policy.publish(path)
         one, two = map(published.about, paths)
@@ -240,7 +237,6 @@ def test_a_file_that_was_changed_is_refused(tmp_path: Path) -> None:
         '{"tacit": "policy"}',
         '{"tacit": "policy", "arrays": {"format": {"dtype": "int", "shape": [], "data": [NaN]}}}',
         '{"tacit": "policy", "arrays": {"format": {"dtype": "int", "shape": [2], "data": [1]}}}',
-        '{"tacit": "policy", "arrays": {"format": {"dtype": "int", "shape": [], "data": ["1"]}}}',
         '{"tacit": "policy", "arrays": {"format": {"dtype": "int", "shape": [], "data": [1.5]}}}',
         '{"tacit": "policy", "arrays": []}',
         "[" * 100_000,
@@ -291,13 +287,13 @@ def test_only_what_draws_needs_a_generator(tmp_path: Path) -> None:
     for name, policy in policies().items():
         policy.publish(tmp_path / "policy.npz")
         state: Any = 1 if isinstance(policy, (Policy, MixedPolicy)) else [0.1, 0.2]
-        more = [0] if isinstance(policy, MixedPolicy) else []
         for one in (policy, published.load(tmp_path / "policy.npz")):
+            one = one.components[0] if isinstance(policy, MixedPolicy) else one
             if name in ("drawn", "noisy gains") or name.startswith("values"):
                 with pytest.raises(ValueError, match="draws its actions: give rng"):
-                    one.act(0, state, None, *more)
+                    one.act(0, state)
             else:
-                one.act(0, state, None, *more)
+                one.act(0, state)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,6 @@ from tacit.core.monitor import monitor
 from tacit.core.problem import Schedule
 from tacit.data.episodes import Episodes, VectorEpisodes
 from tacit.data.episodes import validate_episodes as validate
-from tacit.linear.linear_posterior import LinearPosteriorConstants
 from tacit.lq.certainty_equivalence import LQConstants
 from tacit.privacy import distributed, local
 from tacit.privacy.budget import Budget, Guarantee, Relation
@@ -193,7 +192,6 @@ def LinearPosterior(
     privacy: Privacy,
     *,
     stationary: bool | None = None,
-    constants: LinearPosteriorConstants = ...,
     schedule: str | Schedule = "auto",
     seed: int = 0,
     noise_seed: int | None = None,

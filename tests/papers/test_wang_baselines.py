@@ -22,7 +22,7 @@ def network_case(clip, rewards):
     """A batch of four users of five steps, all of them at one place: as bad as it can be."""
     Q = paper.Network((1, 4, 2), np.random.default_rng(0))
     steps = paper.StepBatch(np.full(20, 0.7), [1] * 20, rewards, np.full(20, 0.2))
-    return baselines.td_gradient(Q, steps, 0.9, clip)
+    return paper._td_gradient(Q, steps, 0.9, clip)
 
 
 class TestNetwork:
@@ -60,11 +60,11 @@ class TestNetwork:
     def test_guarantee_is_that_of_the_noise_drawn(self):
         """sigma from the budget; another sigma, another guarantee; and that much is drawn."""
         setting = paper.Setting(T=500, B=500, alpha=0.3)
-        usual = baselines.network_q(line(), **BUDGET, setting=setting)
+        usual = paper.network_q(line(), **BUDGET, setting=setting)
         sigma = usual.constants["sigma"]
         assert sigma == pytest.approx(0.5 / 10 / MU)
         assert usual.guarantee.epsilon == pytest.approx(0.9)
-        double = baselines.network_q(line(), **BUDGET, setting=setting, sigma=2 * sigma)
+        double = paper.network_q(line(), **BUDGET, setting=setting, sigma=2 * sigma)
         assert double.guarantee.mu == pytest.approx(MU / 2)
         assert double.guarantee.epsilon == pytest.approx(epsilon_from_mu(MU / 2, 1e-4))
         drawn = Noise(0).normal(usual.policy.theta.shape)
@@ -73,7 +73,7 @@ class TestNetwork:
 
     def test_each_user_is_in_one_batch(self):
         setting = paper.Setting(T=2600, B=500)
-        result = baselines.network_q(line(), **BUDGET, setting=setting, clip=2.0)
+        result = paper.network_q(line(), **BUDGET, setting=setting, clip=2.0)
         assert (result.episodes, result.guarantee.releases) == (50, 5)
         assert result.constants["sigma"] == pytest.approx(2.0 * 0.5 / 10 / MU)
         assert result.guarantee.unit == "one user's rewards; states and actions are public"

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
 import pytest
 
-from research import gymnasium
+from research import gymnasium, study
+from research.study import load
 from tacit.cli.app import app
 
 
 def test_ten_environments_at_three_budgets():
-    stored = gymnasium.load()
+    stored = load("gymnasium")
     cells = {gymnasium.key(row, c) for row in gymnasium.ROWS for c in gymnasium.COLUMNS}
     assert len(gymnasium.ROWS) == 10
     assert stored.keys() == cells
@@ -35,7 +35,7 @@ def test_a_cells_command_is_one_that_the_program_takes(row):
         _, name, *arguments = row.command(column).split()
         context = group.commands[name].make_context(name, arguments, resilient_parsing=False)
         assert context.params["world"] == row.world
-        assert context.params["users"] == (None if row.users is None else str(row.users))
+        assert context.params["users"] == row.users
 
 
 def test_a_cell_is_what_the_command_prints():
@@ -62,16 +62,16 @@ def test_the_peer_runs_in_its_own_environment(monkeypatch, tmp_path):
     )
     monkeypatch.setattr(gymnasium, "PEER", Path(sys.executable))
     monkeypatch.setattr(gymnasium, "SCRIPT", script)
-    monkeypatch.setattr(gymnasium, "STORED", tmp_path / "stored.json")
+    monkeypatch.setattr(study, "HERE", tmp_path)
     gymnasium.main(["CliffWalking-v1", "--columns", gymnasium.SB3, "--runs", "2"])
-    found = json.loads((tmp_path / "stored.json").read_text())["CliffWalking-v1; Stable-Baselines3"]
+    found = load("gymnasium")["CliffWalking-v1; Stable-Baselines3"]
     assert (found["agent"], found["steps"], found["users"]) == ("CliffWalking-v1", 100, 7)
     assert (found["served"], found["greedy"]) == ([0, 1], [2.0, 2.0])
 
 
 def test_without_it_the_others_are_measured(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(gymnasium, "PEER", tmp_path / "nowhere")
-    monkeypatch.setattr(gymnasium, "STORED", tmp_path / "stored.json")
+    monkeypatch.setattr(study, "HERE", tmp_path)
     gymnasium.main(["CliffWalking-v1", "--columns", gymnasium.SB3])
     assert "make peers-sb3 is needed" in capsys.readouterr().err
-    assert not (tmp_path / "stored.json").exists()
+    assert not (tmp_path / "gymnasium.json").exists()

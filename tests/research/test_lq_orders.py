@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 import pytest
 
@@ -69,20 +67,3 @@ def test_what_a_curve_says() -> None:
     assert curve.helped == 4
     still = lq_orders.Curve(np.array([1.0]), np.array([1.0]), np.array([1.0]), True)
     assert still.helped is None
-
-
-def test_no_set_is_narrower_than_its_noise() -> None:
-    for world, gamma, _ in lq_orders.PLACES.values():
-        rows = [lq_orders.widths(world, gamma, 1.0, 10**power) for power in (4, 6, 8)]
-        for row in rows:
-            assert row["noise alone"] < row["any users"] < row["own users"]
-        # The set shrinks like K^(-1/2), what noise does to the estimate like 1 / K.
-        assert rows[1]["any users"] / rows[2]["any users"] == pytest.approx(10.0, rel=0.25)
-        assert rows[1]["noise alone"] / rows[2]["noise alone"] > 70
-        wider = lq_orders.widths(world, gamma, 0.1, 10**6)
-        assert wider["any users"] > rows[1]["any users"]
-
-
-def test_slopes() -> None:
-    assert lq_orders.slope([1, 10, 100], [3.0, 30.0, 300.0]) == pytest.approx(1.0)
-    assert math.isclose(lq_orders.points("thermostat")[-1], 3_000_000)

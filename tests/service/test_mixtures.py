@@ -16,7 +16,6 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_devices_draw_and_what_they_drew_counts(tmp_path: Path) -> None:
-    """By themselves, or as whoever calls them says; nobody's values decide anything."""
     rng = np.random.default_rng(4)
     with running(make_app(tmp_path, agent="concurrent_psrl", size=12, window=1)) as run:
         device, other = run.client(), run.client()
@@ -24,15 +23,13 @@ def test_devices_draw_and_what_they_drew_counts(tmp_path: Path) -> None:
         drawn = set()
         for user in range(12):
             policy = device.policy()
-            mine = whole.draw(rng) if user % 2 else policy.component
-            drawn.add(mine)
+            drawn.add(policy.component)
             states, actions = ["new"], []
             for step in range(3):
-                given = {"component": mine} if user % 2 else {}
-                actions.append(policy.act(step, states[-1], rng, **given))
-                assert actions[-1] == whole.components[mine].act(step, states[-1])
+                actions.append(policy.act(step, states[-1], rng))
+                assert actions[-1] == whole.components[policy.component].act(step, states[-1])
                 states.append(str(rng.choice(["idle", "busy"])))
-            sent = device.send(f"user {user}", states, actions, [0, 1, 0], **given)
+            sent = device.send(f"user {user}", states, actions, [0, 1, 0])
             assert sent["accepted"], sent
         state = run.wait(lambda state: state["served"] >= 12)
         after = device.policy()

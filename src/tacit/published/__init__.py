@@ -39,11 +39,10 @@ from .policies import (
     PublishedMixed,
     PublishedPolicy,
     PublishedValues,
-    choose,
     draw,
 )
 from .reading import FORMAT, MOST_BYTES, about, check, check_mixed, digest, load
 
-__all__ = ["FORMAT", "MOST_BYTES", "about", "check", "check_mixed", "choose", "digest", "draw"]
+__all__ = ["FORMAT", "MOST_BYTES", "about", "check", "check_mixed", "digest", "draw"]
 __all__ += ["Published", "PublishedDraws", "PublishedGains", "PublishedMixed", "PublishedPolicy"]
 __all__ += ["PublishedValues", "load"]

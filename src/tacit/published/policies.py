@@ -27,15 +27,16 @@ class PublishedPolicy:
 
     def act(self, step: int, state: int | str, rng: Rng = None) -> int | str:
         """The action at a step (from 0) in a state, by its label where the state is given so."""
-        table = self.probabilities if self.actions is None else self.actions
-        if table is None:
-            raise ValueError("a policy needs actions or probabilities")
-        if not isinstance(state, str):
-            return choose(table, (step, state), rng)
-        if self.state_labels is None or state not in self.state_labels:
-            raise ValueError(f"state must be one of {self.state_labels}, got {state!r}")
-        action = choose(table, (step, self.state_labels.index(state)), rng)
-        return action if self.action_labels is None else self.action_labels[action]
+        table = np.asarray(self.probabilities if self.actions is None else self.actions)
+        (horizon, states), labels = table.shape[:2], self.state_labels or ()
+        at = labels.index(state) if isinstance(state, str) and state in labels else state
+        # A negative index would silently mean another step or state.
+        if isinstance(at, str) or not (0 <= step < horizon and 0 <= at < states):
+            allowed = f"step must be below {horizon} and state below {states}, or one of {labels}"
+            raise ValueError(f"{allowed}, got step {step!r} and state {state!r}")
+        action = int(table[step, at]) if table.ndim == 2 else draw(table[step, at], rng)
+        named = self.action_labels if isinstance(state, str) else None
+        return action if named is None else named[action]
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,14 +117,10 @@ class PublishedDraws:
     stored: Arrays  # what the features are made of, and for vectors sigma and the box
     version: int  # which policy of its agent it is
 
-    def outputs(self, state: ArrayLike) -> NDArray[np.float64]:
-        """Logits of actions, or what a vector aims at, in a state."""
-        values = PublishedValues(self.weights, 0.0, (), self.stored, self.version)
-        return values.values(state)
-
     def act(self, step: int, state: ArrayLike, rng: Rng = None) -> int | NDArray[np.float64]:
         """The action in a state. The step does not matter; no ``rng`` is needed if sigma is 0."""
-        outputs = self.outputs(state)
+        # Logits of actions, or what a vector aims at.
+        outputs = PublishedValues(self.weights, 0.0, (), self.stored, self.version).values(state)
         if "sigma" not in self.stored:
             chances = np.exp(outputs - outputs.max())
             return draw(chances / chances.sum(), rng)
@@ -187,16 +184,6 @@ def kernel_features(x: NDArray[np.float64], stored: dict[str, NDArray[Any]]) -> 
             cosines.append(size * math.cos(phase))
             sines += [size * math.sin(phase)] if first else []
     return np.array(cosines + sines)
-
-
-def choose(table: NDArray[Any], at: tuple[int, int], rng: Rng) -> int:
-    """The action at a step and state, drawn where the table is of probabilities."""
-    (step, state), (horizon, states) = at, table.shape[:2]
-    # A negative index would silently mean another step or state.
-    if not (0 <= step < horizon and 0 <= state < states):
-        got = f"got step {step!r} and state {state!r}"
-        raise ValueError(f"step must be in 0..{horizon - 1} and state in 0..{states - 1}, {got}")
-    return int(table[step, state]) if table.ndim == 2 else draw(table[step, state], rng)
 
 
 def drawing(rng: Rng) -> np.random.Generator:

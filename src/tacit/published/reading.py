@@ -32,10 +32,8 @@ File = str | os.PathLike[str] | bytes
 MOST_BYTES = 1 << 27
 """What the arrays of a file, and acting by it, may take in memory, by default: 128 MiB each."""
 
-# What names and shapes may add to the arrays themselves.
-_HEADERS = 1 << 16
+_HEADERS = 1 << 16  # what names and shapes may add to the arrays themselves
 _TOO_LARGE = "too large: its arrays take more than {} bytes (see most_bytes)"
-# More than any published policy has.
 _MOST_ARRAYS, _MOST_COMPONENTS, _MOST_COORDINATES = 64, 4096, 4096
 _TOLERANCE = 1e-8
 
@@ -115,26 +113,20 @@ def _array(data: bytes) -> NDArray[Any]:
 
 
 def _mixed(stored: Arrays, version: int) -> PublishedMixed:
-    probabilities, actions = stored.get("probabilities"), stored.get("actions")
-    tables = probabilities if actions is None else actions
-    if (probabilities is None) == (actions is None) or tables is None or tables.ndim < 1:
-        raise ValueError("give actions or probabilities, and not both")
-    if not 0 < len(tables) <= _MOST_COMPONENTS:
-        raise ValueError(f"there must be 1 to {_MOST_COMPONENTS} components, got {len(tables)}")
-    parts = []
-    for table in tables:
-        chances, taken = (table, None) if actions is None else (None, table)
-        parts.append(_table(stored, chances, taken, version))
-    return PublishedMixed(tuple(parts), check_mixed(len(parts), stored["weights"]), version)
+    name = "actions" if "actions" in stored else "probabilities"
+    tables = stored[name]
+    if tables.ndim < 1 or not 0 < len(tables) <= _MOST_COMPONENTS:
+        raise ValueError(f"there must be 1 to {_MOST_COMPONENTS} components")
+    parts = tuple(_table(stored | {name: table}, version) for table in tables)
+    return PublishedMixed(parts, check_mixed(len(parts), stored["weights"]), version)
 
 
 def _decode(stored: Arrays, most_bytes: int) -> Published:
-    form = whole(stored, "format")
-    if form != FORMAT:
+    if (form := whole(stored, "format")) != FORMAT:
         raise ValueError(f"its format is {form}; this loader reads {FORMAT}")
     kind, version = str(stored.get("kind", "table")), whole(stored, "version")
     if kind == "table":
-        return _table(stored, stored.get("probabilities"), stored.get("actions"), version)
+        return _table(stored, version)
     if kind == "mixed":
         return _mixed(stored, version)
     if kind == "gains":
@@ -160,11 +152,12 @@ def _decode(stored: Arrays, most_bytes: int) -> Published:
     return PublishedDraws(weights, stored, version)
 
 
-def _table(stored: Arrays, chances: Any, actions: Any, version: int) -> PublishedPolicy:
+def _table(stored: Arrays, version: int) -> PublishedPolicy:
     """One table, with the labels of the file."""
     n_actions = whole(stored, "n_actions")
+    chances, actions = stored.get("probabilities"), stored.get("actions")
     check(chances, actions, n_actions)
-    states, labels = (actions if chances is None else chances).shape[1], list[Any]()
+    states, labels = np.asarray(actions if chances is None else chances).shape[1], list[Any]()
     for name, size in (("state_labels", states), ("action_labels", n_actions)):
         found = stored.get(name)
         texts = () if found is None else tuple(map(str, found.ravel().tolist()))
@@ -284,6 +277,8 @@ def check_features(stored: Arrays, actions: int, most_bytes: int) -> None:
             raise ValueError("shape must be a number of points along each coordinate")
         size = math.prod(points.tolist())
     elif kind == "polynomial":
+        if not (stored["scales"] > 0).all() or number(stored, "clip") < 0:
+            raise ValueError("scales must be positive")
         # There are more features than the degree, so a number beyond them need not be counted.
         degree = min(whole(stored, "degree"), count)
         size = _monomials(dimension, degree, count)
@@ -296,11 +291,7 @@ def check_features(stored: Arrays, actions: int, most_bytes: int) -> None:
         size = int(nodes**dimension)
     else:
         raise ValueError(f"its features are {kind!r}; this loader does not know them")
-    if kind == "polynomial":
-        if not (stored["scales"] > 0).all():
-            raise ValueError("scales must be positive")
-        number(stored, "clip")
-    elif not (stored["lows"] < stored["highs"]).all():
+    if kind != "polynomial" and not (stored["lows"] < stored["highs"]).all():
         raise ValueError("lows must be less than highs")
     if (actions, size) != stored["weights"].shape:
         raise ValueError(f"weights of shape {stored['weights'].shape} do not fit the features")

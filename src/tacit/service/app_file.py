@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.files import parse_toml, read_file
+from tacit.privacy.validation import flag, one_of, whole_number
 
 if TYPE_CHECKING:
     from tacit.core.agent import Agent
@@ -21,9 +22,7 @@ if TYPE_CHECKING:
     from tacit.store.store import Store
     from tacit.tabular.spec import FiniteSpec
 
-_BATCH = 1 << 18
 _FILES = {"store": "app.db", "name": "run", "policy": "policy.npz", "report": ""}
-_GONE = {("files", "state"), ("files", "ledger"), ("serve", "database")}
 # Keys of a table that must be there, and those that may.
 _TABLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "world": (
@@ -85,18 +84,15 @@ class App:
             self.check_after(after)
             serving = {"schedule": self.schedule, "name": self.name}
             return after.agent(opened).successor(self.users, self.privacy, **serving)
-        options = dict(self.choice.options) | {"schedule": self.schedule}
-        kept = {"store": opened, "name": self.name}
-        made: Agent = self.choice.make(self.spec, self.users, self.privacy, **options, **kept)
+        options = {**self.choice.options, "schedule": self.schedule, "name": self.name}
+        made: Agent = self.choice.make(self.spec, self.users, self.privacy, **options, store=opened)
         return made
 
     def check_after(self, old: App) -> None:
         """Refuses an app that cannot go on after another; nothing is touched."""
         if (old.store, old.folder) != (self.store, self.folder) or old.name == self.name:
-            raise InvalidArgument(
-                "[files] a successor has its predecessor's folder and store, where people have "
-                "their accounts, and a name of its own"
-            )
+            words = "a successor has its predecessor's folder and store, and a name of its own"
+            raise InvalidArgument(f"[files] {words}")
         if not old.begun:
             raise InvalidArgument(f"the store has no run {old.name!r} to go on from")
 
@@ -129,14 +125,13 @@ class App:
     def episodes(self, name: str) -> Iterator[Episodes]:
         """The episodes of one file, batch by batch."""
         assert self.log is not None  # noqa: S101
-        return self.log.file_episodes(name, _BATCH, self.grouped)
+        return self.log.file_episodes(name, 1 << 18, self.grouped)
 
 
 def read_app(path: str, *, logs: bool = True, allow_code: bool = False) -> App:
     """Reads and checks the file of an app; every mistake names the table and the key.
 
-    With ``logs`` it must say where they are; a service needs none. Its agent is a registered one,
-    unless it may name code that is imported.
+    With ``logs`` it must say where they are; only with ``allow_code`` it may name code.
     """
     from tacit.data.logs import LogFormat
     from tacit.imports import names_of
@@ -168,8 +163,7 @@ def read_app(path: str, *, logs: bool = True, allow_code: bool = False) -> App:
         with _of("log"):
             made = _log(held["log"], spec)
     with _of("files"):
-        names = {kind: _text(kind, name) for kind, name in held["files"].items()}
-        names = _FILES | names
+        names = _FILES | {kind: _text(kind, name) for kind, name in held["files"].items()}
         store = names["store"] if "://" in names["store"] else os.fspath(folder / names["store"])
         files = {kind: folder / names[kind] for kind in ("policy", "report") if names[kind]}
     with _of("privacy"):
@@ -178,9 +172,9 @@ def read_app(path: str, *, logs: bool = True, allow_code: bool = False) -> App:
         raise InvalidArgument("[privacy] model: logs hold raw data; devices report to tacit serve")
     with _of("serve"):
         serving = _serving(held["serve"])
-    what = folder, spec, choice, users, schedule, budget
-    kept = store, names["name"], files
-    return App(*what, made[0], folder / made[1], made[2], *kept, serving)
+    log_format, logs_at, grouped = made
+    what = folder, spec, choice, users, schedule, budget, log_format, folder / logs_at, grouped
+    return App(*what, store, names["name"], files, serving)
 
 
 @contextlib.contextmanager
@@ -195,12 +189,6 @@ def _of(table: str) -> Iterator[None]:
 def _check_keys(
     table: str, held: Mapping[str, Any], needed: tuple[str, ...], more: tuple[str, ...]
 ) -> None:
-    for key in held:
-        if (table, key) in _GONE:
-            raise InvalidArgument(
-                f"[{table}] {key} is of release 0.1, whose files this release does not read: "
-                "everything is in one database now, [files] store"
-            )
     if wrong := sorted(set(held) - {*needed, *more}):
         allowed = ", ".join((*needed, *more))
         raise InvalidArgument(f"[{table}] has no key {wrong[0]!r}; it has {allowed}")
@@ -228,7 +216,6 @@ def _spec(held: dict[str, Any]) -> FiniteSpec:
 
 
 def _agent(held: dict[str, Any]) -> tuple[AgentChoice, int, str]:
-    from tacit.privacy.validation import whole_number
     from tacit.registry import choose_agent
 
     users = whole_number("users", held["users"])
@@ -241,16 +228,12 @@ def _agent(held: dict[str, Any]) -> tuple[AgentChoice, int, str]:
 def _privacy(held: dict[str, Any]) -> JointDP | LocalDP:
     from tacit.privacy.models import JointDP, LocalDP
 
-    models = {"joint": JointDP, "local": LocalDP}
-    model = held.pop("model", "joint")
-    if model not in models:
-        raise InvalidArgument(f"model is {model!r}, but must be joint or local")
-    return models[model](**held)  # type: ignore[no-any-return]
+    model = one_of("model", held.pop("model", "joint"), ("joint", "local"))
+    return JointDP(**held) if model == "joint" else LocalDP(**held)
 
 
 def _log(held: dict[str, Any], spec: FiniteSpec) -> tuple[LogFormat, str, bool]:
     from tacit.data.logs import format_of
-    from tacit.privacy.validation import flag
 
     path, grouped = _text("path", held.pop("path")), flag("grouped", held.pop("grouped", False))
     # TOML has no word for nothing.
@@ -260,16 +243,11 @@ def _log(held: dict[str, Any], spec: FiniteSpec) -> tuple[LogFormat, str, bool]:
 
 
 def _serving(held: dict[str, Any]) -> Serving:
-    from tacit.privacy.validation import flag, whole_number
-
-    kinds = {item.name: type(item.default) for item in fields(Serving)}
     for key, value in held.items():
-        if kinds[key] is bool:
-            flag(key, value)
-        elif kinds[key] is int:
+        if isinstance(getattr(Serving, key), int):
             whole_number(key, value, least=0 if key == "port" else 1)
-        elif not isinstance(value, str):
-            raise InvalidArgument(f"{key} is {value!r}, but must be a text")
+        else:
+            _text(key, value)
     made = Serving(**held)
     if bool(made.certificate) != bool(made.certificate_key):
         raise InvalidArgument("certificate and certificate_key go together")

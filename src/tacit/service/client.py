@@ -16,10 +16,8 @@ import http.client
 import json
 import secrets
 import ssl
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -67,7 +65,7 @@ class Client:
         self._made = "", list[float]()  # event of the last report, and the report
 
     def policy(self) -> Any:
-        """The policy that serves now, as :mod:`tacit.published` reads it; its hash is checked.
+        """The policy that serves now, as :mod:`tacit.published` reads it.
 
         Call it once per episode: it takes a place in a block for what is sent next, and a component
         of a mixed policy is drawn anew each time. An unused place is kept, while it is fresh.
@@ -76,11 +74,7 @@ class Client:
         address = f"/v1/policy?place={int(wanted)}"
         code, headers, body = self.request("GET", address, {"If-None-Match": self._etag})
         if code == 200:
-            with tempfile.TemporaryDirectory() as folder:
-                path = Path(folder) / "policy.json"
-                path.write_bytes(body)
-                published.about(path)
-                self._read = published.load(path)
+            self._read = published.load(body)
             self._etag = headers["ETag"]
         elif code != 304:
             raise Refused(code, _content(body))
@@ -105,8 +99,6 @@ class Client:
         states: Sequence[int | str],
         actions: Sequence[int | str],
         rewards: Sequence[float],
-        *,
-        component: int | None = None,
         event: str = "",
     ) -> dict[str, Any]:
         """An episode under the policy that was read last; the service's receipt.
@@ -116,19 +108,15 @@ class Client:
             states: One per step.
             actions: One per step.
             rewards: One per step.
-            component: Drawn component of a mixed policy; by default the one that the policy drew.
             event: Id of the episode: give one if it may be sent again by another process.
         """
         if self._policy is None:
             raise InvalidArgument("read the policy first: an episode says which it followed")
-        component = getattr(self._policy, "component", None) if component is None else component
+        component = getattr(self._policy, "component", None)
         if not self._ticket:
             return {"status": "unasked", "accepted": False, "words": _UNASKED}
-        body: dict[str, Any] = {
-            "user": user,
-            "event": event or secrets.token_hex(16),
-            "ticket": self._ticket,
-        }
+        body: dict[str, Any] = {"user": user, "ticket": self._ticket}
+        body["event"] = event or secrets.token_hex(16)
         self._spent = True
         if self.task()["model"] == "local":
             # What is reported depends on the version.
@@ -220,12 +208,9 @@ class Client:
 
     def _connect(self) -> http.client.HTTPConnection:
         host, port = self._place
+        made = http.client.HTTPConnection(host, port, timeout=30.0)
         if self._tls:
-            made: http.client.HTTPConnection = http.client.HTTPSConnection(
-                host, port, timeout=30.0, context=self._context
-            )
-        else:
-            made = http.client.HTTPConnection(host, port, timeout=30.0)
+            made = http.client.HTTPSConnection(host, port, timeout=30.0, context=self._context)
         self._connection = made
         return made
 

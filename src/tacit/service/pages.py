@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import hmac
 import re
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from fastapi.responses import HTMLResponse, RedirectResponse, Response
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from sqlalchemy import func, select
 
+from tacit import published
 from tacit.service import http
 from tacit.service.facts import public_state
 from tacit.store import ledger
@@ -53,12 +53,16 @@ def rendered(template: str, title: str, who: Visitor | None = None, **values: An
     return _made.get_template(f"{template}.html").render(given)
 
 
+def _missing(*given: Any) -> Any:
+    raise HTTPException(404, "this installation has no such page")
+
+
 @dataclass(frozen=True)
 class Tools:
     """Texts of pages about the ledger and policies, shared with the command line."""
 
-    report: Callable[[Store, Sequence[str]], str]  # of a store, with policies, as a page
-    differences: Callable[[Any, Any], dict[str, Any]]
+    report: Callable[[Store, Sequence[bytes]], str] = _missing  # of a store, with policies
+    differences: Callable[[Any, Any], dict[str, Any]] = _missing
 
 
 @dataclass(frozen=True)
@@ -73,8 +77,8 @@ class Visitor:
 class Pages:
     """Dependencies of the pages."""
 
-    def __init__(self, service: http.Service, tools: Tools | None) -> None:
-        self.service, self.tools = service, tools
+    def __init__(self, service: http.Service, tools: Tools) -> None:
+        self.service, self.tools, self._run = service, tools, service.app.name
 
     # Who looks.
 
@@ -112,33 +116,20 @@ class Pages:
             raise HTTPException(403, "this form is not from here: load the page again")
         return who, held
 
-    # What is there.
-
-    @property
-    def _run(self) -> str:
-        return self.service.app.name
-
     def overview(self, who: Visitor) -> str:
         """Budget, users and values."""
         state = public_state(self.service.agent)
-        monitoring = state["monitoring"]
-        numbers = monitoring.get("version", [])
-        means, errors = monitoring.get("return", []), monitoring.get("return_error", [])
-        steps = monitoring.get("steps") or [None] * len(numbers)
-        told = {v: row for v, *row in zip(numbers, means, errors, steps, strict=True)}
+        said = state["monitoring"]
+        columns = (said.get(name, []) for name in ("version", "return", "return_error"))
+        told = {
+            v: f"{x:.4g} ± {2 * e:.2g}" for v, x, e in zip(*columns, strict=True) if x is not None
+        }
         query = select(events.c.version, func.count())
         query = query.where(events.c.run == self._run, events.c.fate == "counted")
         query = query.group_by(events.c.version).order_by(events.c.version.desc())
-        rows = []
         with self.service.store.read() as db:
-            for version, users in db.execute(query):
-                mean, error, counted = told.get(version) or (None, 0.0, None)
-                value = "not known" if mean is None else f"{mean:.4g} ± {2 * error:.2g}"
-                of = "not known" if counted is None else f"{counted:.2f}"
-                rows.append((version, f"{int(users):,}", value, of))
-        given: dict[str, Any] = {"state": state, "versions": rows}
-        given |= {"chart": chart(numbers, means, errors)}
-        return rendered("overview", "Overview", who, here="/", **given)
+            rows = [(v, f"{int(n):,}", told.get(v, "not known")) for v, n in db.execute(query)]
+        return rendered("overview", "Overview", who, here="/", state=state, versions=rows)
 
     def policies(self, who: Visitor) -> str:
         """All versions, what can be done with them, and what was."""
@@ -154,11 +145,7 @@ class Pages:
 
     def compare(self, who: Visitor, first: int, second: int) -> str:
         """Where two versions act differently."""
-        loaded = []
-        for version in (first, second):
-            loaded.append(_loaded(self.service.policy_body(version)[0]))
-        if self.tools is None:
-            raise HTTPException(404, "this installation compares nothing")
+        loaded = [published.load(self.service.policy_body(v)[0]) for v in (first, second)]
         given = {"found": self.tools.differences(*loaded), "first": first, "second": second}
         return rendered("compare", f"Versions {first} and {second}", who, **given)
 
@@ -166,8 +153,6 @@ class Pages:
         """A user who asks to be forgotten."""
         given = {"told": told, "remains": http.REMAINS}
         return rendered("people", "Forget a user", who, here="/people", **given)
-
-    # The officer.
 
     def officer(self, who: Visitor) -> str:
         """Verification of every entry and account, and the way to the report."""
@@ -178,59 +163,20 @@ class Pages:
             count, users = db.execute(
                 select(func.count(), func.coalesce(func.sum(blocks.c.users), 0)).where(*done)
             ).one()
-            paid = func.count().label("paid")
-            counted = select(paid).where(events.c.run == self._run, events.c.fate == "counted")
-            given: dict[str, Any] = {"paid": db.scalar(counted)}
-        given |= {"wrong": wrong, "reports": self.tools is not None, "state": state}
-        return rendered("officer", "Officer", who, here="/officer", blocks=count, users=users,
-                        **given)  # fmt: skip
+            counted = select(func.count().label("paid"))
+            paid = db.scalar(counted.where(events.c.run == self._run, events.c.fate == "counted"))
+        given = {"wrong": wrong, "state": state, "blocks": count, "users": users, "paid": paid}
+        return rendered("officer", "Officer", who, here="/officer", **given)
 
     def report(self) -> str:
         """The ledger's report with the policy that serves."""
-        if self.tools is None:
-            raise HTTPException(409, "this installation writes no reports")
         seen = self.service.seen
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / f"policy-{seen.run.version}.json"
-            path.write_bytes(seen.policies[seen.run.version][0])
-            return self.tools.report(self.service.store, [str(path)])
-
-
-def chart(versions: Sequence[int], values: Sequence[Any], errors: Sequence[Any]) -> dict[str, Any]:
-    """Where values with two standard errors are in a picture."""
-    found = [
-        {"version": v, "value": x, "error": 2.0 * e}
-        for v, x, e in zip(versions, values, errors, strict=True)
-        if x is not None and e is not None
-    ]
-    width, height, left, low = 420, 200, 52, 24
-    down = min((p["value"] - p["error"] for p in found), default=0.0)
-    up = max((p["value"] + p["error"] for p in found), default=0.0)
-
-    def above(x: float) -> float:
-        return float(10 + (height - low - 20) * (1 - (x - down) / ((up - down) or 1.0)))
-
-    for i, p in enumerate(found):
-        p["x"] = left + (width - left - 16) * (i + 0.5) / len(found)
-        p["y"], ends = above(p["value"]), (p["value"] - p["error"], p["value"] + p["error"])
-        p["low"], p["high"] = map(above, ends)
-    ticks = [(x, above(x)) for x in (down, (down + up) / 2, up)]
-    sizes = {"width": width, "height": height, "left": left}
-    return {"points": found, "ticks": ticks, "every": max(1, len(found) // 12)} | sizes
-
-
-def _loaded(body: bytes) -> Any:
-    from tacit import published
-
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "policy.json"
-        path.write_bytes(body)
-        return published.load(path)
+        return self.tools.report(self.service.store, [seen.policies[seen.run.version][0]])
 
 
 def add(app: FastAPI, service: http.Service, tools: Tools | None) -> None:
     """Adds the pages."""
-    pages = Pages(service, tools)
+    pages = Pages(service, tools or Tools())
     get = partial(app.get, include_in_schema=False)
     post = partial(app.post, include_in_schema=False)
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import hmac
 import secrets
 import time
-from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy import insert, select, update
 
 from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.validation import one_of
 from tacit.store.schema import tokens
-from tacit.store.store import Store, hashed
+from tacit.store.store import Store
 
 ROLES = ("device", "curator", "officer")
 
@@ -21,14 +21,10 @@ class Keys:
     """Keyed hashes by a store's secret, and who has which token."""
 
     def __init__(self, store: Store, db: sa.Connection) -> None:
-        self._key = _key(store, db)
+        self.mark = store.keyed  # a MAC of texts
         rows = db.execute(select(tokens).where(tokens.c.revoked == 0))
         self._tokens = {row.name: (row.role, row.digest) for row in rows}
         self._known: dict[str, str] = {}  # roles of whole tokens that were right
-
-    def mark(self, *words: str) -> str:
-        """A keyed hash (MAC) of texts."""
-        return hashed(self._key, *words)
 
     def marked(self, mark: str, *words: str) -> bool:
         """Whether a mark is ours."""
@@ -52,13 +48,11 @@ class Keys:
 
 def new_token(store: Store, role: str) -> str:
     """A new token, which is shown once; the store keeps a hash of it."""
-    if role not in ROLES:
-        raise InvalidArgument(f"role={role!r} must be one of {', '.join(ROLES)}")
+    one_of("role", role, ROLES)
     name, secret = secrets.token_hex(4), secrets.token_urlsafe(32)
     with store.write() as db:
-        digest = hashed(_key(store, db), "token", secret)
-        row = {"name": name, "role": role, "digest": digest, "at": time.time(), "revoked": 0}
-        db.execute(insert(tokens).values(**row))
+        named = {"name": name, "role": role, "digest": store.keyed("token", secret)}
+        db.execute(insert(tokens).values(**named, at=time.time(), revoked=0))
     return f"tacit-{role}-{name}-{secret}"
 
 
@@ -68,7 +62,3 @@ def revoke_token(store: Store, name: str) -> None:
         done = db.execute(update(tokens).where(tokens.c.name == name).values(revoked=1))
         if done.rowcount != 1:
             raise InvalidArgument(f"there is no token {name!r}")
-
-
-def _key(store: Store, db: sa.Connection) -> Any:
-    return store.secret(db, "", "people")
