@@ -86,7 +86,7 @@ class VectorWorld(ABC):
         check_bytes("episodes of a block", (users, (H + 1) * D + 2 * H + 2))
         blocks = [part.block().arrays for part in parts()]
         arrays = {name: np.concatenate([arrays[name] for arrays in blocks]) for name in blocks[0]}
-        return VectorEpisodes.of_block(Block(users, arrays))
+        return VectorEpisodes(**arrays)
 
     def value(self, policy: QPolicy) -> float:
         """The expected sum of rewards of an episode under a policy; see the world for how exact."""

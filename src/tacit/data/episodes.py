@@ -69,12 +69,6 @@ class UserRows:
         actions.flags.writeable = False
         return found
 
-    @classmethod
-    def of_block(cls, block: Block, user_ids: Sequence[int | str] | None = None) -> Self:
-        """The inverse of :meth:`block`."""
-        columns = {name: block[name] for name in cls._COLUMNS if name in block.arrays}
-        return cls(**columns, user_ids=user_ids)  # type: ignore[call-arg]
-
     @property
     def users(self) -> int:
         """How many rows there are."""

@@ -172,7 +172,7 @@ class LQWorld:
         check_bytes("states", (count, self.horizon + 1, len(self.A)))
         made = list(parts())
         arrays = {name: np.concatenate([part[name] for part in made]) for name in made[0].arrays}
-        return VectorEpisodes.of_block(Block(count, arrays))
+        return VectorEpisodes(**arrays)
 
     def value(self, policy: GainPolicy) -> float:
         """Minus the expected cost of an episode under a policy, its noise included, exactly."""
