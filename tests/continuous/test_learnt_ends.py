@@ -75,6 +75,9 @@ def test_histograms_are_what_they_say() -> None:
     np.testing.assert_array_equal(found["ends"], ends)
     np.testing.assert_allclose(found["going"], going)
     np.testing.assert_array_equal(found["lengths"], [0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0])
+    # A box beyond floats raises nothing.
+    wide = TerminationHistogram(SQUARE, np.full(2, -1e308), np.full(2, 1e308))
+    assert np.isfinite(wide.vectors(block(1e308 * np.sign(states)))).all()
 
 
 def test_two_users_are_as_far_apart_as_declared() -> None:
