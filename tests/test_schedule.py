@@ -82,17 +82,3 @@ def test_a_name_rebuilds_its_schedule(users, text):
 def test_other_names_are_refused(text):
     with pytest.raises(InvalidArgument, match="must be"):
         Schedule.parse(text, users=10)
-
-
-def test_public_mistakes_are_refused():
-    for users in (0, -1, 1.5, True, "10"):
-        with pytest.raises(InvalidArgument, match="users"):
-            geometric(users)
-    with pytest.raises(InvalidArgument, match="for 30 users, but must be for all 31"):
-        Problem(None, 31, NonPrivate(), Schedule("mine", [10, 20])).scheduled(BlockSizes)
-    with pytest.raises(InvalidArgument, match="block"):
-        Schedule("mine", (3, 0))
-    with pytest.raises(InvalidArgument, match="empty"):
-        Schedule("mine", ())
-    with pytest.raises(InvalidArgument, match="must be str or Schedule"):
-        Problem(None, 7, NonPrivate(), (3, 4))

@@ -13,7 +13,7 @@ import pytest
 
 import tacit
 from tacit import published
-from tacit.lq.policy import GainPolicy
+from tacit.lq.spec import GainPolicy
 from tacit.tabular.spec import FiniteSpec
 from tests.cli.calls import call, content, one_line
 

@@ -8,7 +8,6 @@ import pytest
 import tacit
 from tacit import InvalidArgument, JointDP, LocalDP, NonPrivate
 from tacit.core.monitor import Record, _monitoring
-from tacit.numerics.regression import always_one
 from tacit.privacy.curator import Release
 from tacit.privacy.statistic import Block
 from tacit.store import ledger
@@ -77,18 +76,6 @@ def test_a_store_keeps_it_and_it_costs_nothing(tmp_path) -> None:
 
 
 # Other families.
-
-
-def test_features_that_are_shares_tell_what_users_got() -> None:
-    world = tacit.linear.simplex(dimension=3, states=10, actions=4, horizon=5)
-    agent, blocks = served(tacit.LSVIUCB, world=world, users=300, schedule="fixed:size=100")
-    found = tacit.monitor(agent)
-    assert found.partial == (False,) * 3
-    for i, (_, data) in enumerate(blocks):
-        assert found.returns[i] == pytest.approx(data.rewards.sum() / 100)
-        after = np.bincount(data.states[:, 1:].ravel(), minlength=10) / 100
-        assert found.occupancy[i] == pytest.approx(after)
-    assert always_one(np.random.default_rng(0).normal(size=(5, 3, 2))) is None
 
 
 @pytest.mark.parametrize(

@@ -165,18 +165,6 @@ def test_each_user_of_a_block_is_asked_by_the_version_that_she_followed(kind: st
     assert ledger.verify(agent.store) == []
 
 
-def test_an_agent_that_knows_one_policy_of_a_block_alone_says_so() -> None:
-    world = tacit.linear.simplex()
-    agent = tacit.LSVIUCB(
-        world.spec, 400, PRIVACY, noise_seed=0, schedule="fixed:size=20", statistic="counts"
-    )
-    rng, first = np.random.default_rng(6), agent.policy
-    agent.learn(world.simulate(first, 20, rng, "episodes"))
-    late = world.simulate(first, 5, rng, "episodes")
-    with pytest.warns(TacitWarning, match="5 of these users followed none of the policies 1 to 1"):
-        assert agent.learn(late).retired == 5
-
-
 # Roll back.
 
 

@@ -69,12 +69,6 @@ def in_curator(change: Change) -> tuple[Any, str, Change]:
     return Curator, "release_block", release_block
 
 
-def test_a_curator_that_asks_for_too_little_is_found(tmp_path: Path) -> None:
-    defect = in_curator(lambda f, self, scale, size: f(self, scale * (1 - 1e-6), size))
-    with planted(*defect):
-        assert "asked for noise of 0.99999900" in str(failures(noise_outcomes(trial_of(tmp_path))))
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -113,17 +107,6 @@ def test_a_report_of_a_wrong_scale_is_found(tmp_path: Path) -> None:
     with planted(local, "noise_scale", lambda f, *a: f(*a) * 0.98):
         made = noise_outcomes(trial_of(tmp_path, MODELS["local"]))
     assert "real noise: law" in failures(made)
-
-
-def test_reports_that_share_their_noise_are_found(tmp_path: Path) -> None:
-    kept: dict[tuple[bool, float, int], Any] = {}
-
-    def cached(f: Change, self: Noise, pure: bool, scale: float, count: int) -> Any:
-        return kept.setdefault((pure, scale, count), f(self, pure, scale, count)).copy()
-
-    with planted(Noise, "steps", cached):
-        made = noise_outcomes(trial_of(tmp_path, MODELS["local"]))
-    assert "real noise: sharing" in failures(made)
 
 
 # Defects of the sampler.
