@@ -28,9 +28,9 @@ from research.worlds import random_system
 from tacit import Agent, CertaintyEquivalence
 from tacit.core.algorithm import BlockInfo, Plan
 from tacit.data.episodes import VectorEpisodes
-from tacit.lq.policy import GainPolicy
+from tacit.lq.spec import GainPolicy
 from tacit.lq.statistics import TrajectorySums
-from tacit.lq.world import LQWorld, Sphere
+from tacit.lq.world import LQWorld
 from tacit.privacy.models import JointDP
 from tacit.privacy.statistic import Block
 from tacit.simulation.result import Result
@@ -114,7 +114,7 @@ class _CLoop:
         world, policy = self._world, self._policy
         n, d = world.B.shape
         H = world.horizon
-        assert isinstance(world.start, Sphere)  # noqa: S101
+        assert world.start.surface  # noqa: S101
         assert not any(world.start.centre)  # noqa: S101
         return self._sums(
             self._library.stream,

@@ -1,6 +1,5 @@
-"""Experiments that run the library for real and draw what comes out.
+"""Experiments that run the library for real, and what comes out: tables, figures, campaigns.
 
-Each is one file with a command line: what is run, how it is drawn. They share
-:mod:`~research.command_lines` (command lines that refuse in one line) and
-:mod:`~research.figures` (one look for all figures).
+Tables are cases and columns on top of :mod:`~research.study`, in :mod:`~research.studies`; figures
+share :mod:`~research.figures`. Pages are filled from stored results by :mod:`~research.results`.
 """

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from research.figures import PALE, drawing, figure_main
 from research.study import joint, markdown
 from tacit.data.episodes import VectorEpisodes
-from tacit.lq.policy import GainPolicy
+from tacit.lq.spec import GainPolicy
 from tacit.lq.world import LQWorld
 from tacit.lq.worlds import dosing
 from tacit.registry import choose_agent

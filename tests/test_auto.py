@@ -13,7 +13,6 @@ from tacit import InvalidArgument, JointDP, LocalDP, NonPrivate
 from tacit.auto import MANY_CELLS, MODELS, RULES, agent, choose
 from tacit.registry import BUILT_IN, agent_entry, build_world, choose_agent
 from tacit.tabular.spec import FiniteSpec
-from tests.cli.calls import BUDGET, call, entry
 
 JOINT, PURE, NONE = JointDP(1.0, 1e-6), JointDP(1.0, 0.0), NonPrivate()
 LOCAL, LOCAL_PURE = LocalDP(4.0, 1e-6), LocalDP(4.0, 0.0)
@@ -102,18 +101,6 @@ def test_what_nothing_fits_is_refused(world, privacy, words):
         choose(build_world(world).spec, privacy)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        ((object(), JOINT), "no agent fits object and joint DP, but there are none for such"),
-        ((tacit.tabular.riverswim().spec, "joint"), "privacy"),
-    ],
-)
-def test_wrong_arguments(arguments, words):
-    with pytest.raises(InvalidArgument, match=words):
-        choose(*arguments)
-
-
 def test_options_are_passed_on_or_refused():
     spec = build_world(SMALL).spec
     assert agent(spec, 100, NONE, seed=3, scale=2.0).algorithm.options.scale == 2.0
@@ -139,19 +126,6 @@ def test_auto_is_a_name_of_the_command_line():
     settled = choice.settled(spec, NONE)
     assert (settled.text, settled.why) == ("ucbvi:privacy=none", choose(spec, NONE).why)
     assert settled.settled(spec, JOINT) is settled
-
-
-def test_a_run_says_what_was_chosen():
-    common = ("--world", SMALL, "--users", 1000, "--workers", 1)
-    made = entry(call("run", *common, *BUDGET, "--json"))
-    assert made["agent"] == "concurrent_psrl"
-    assert made["chosen"].startswith("finite world, joint DP: ")
-    words = " ".join(call("run", *common, "--privacy", "none").stdout.split())
-    assert "Chosen: ucbvi; finite world, no privacy: " in words
-    both = ("--agent", "auto", "--agent", "ucbvi", "--seeds", 1)
-    words = " ".join(call("run", *common, *BUDGET, *both).stdout.split())
-    assert "Chosen: concurrent_psrl; " in words
-    assert words.count("Chosen") == 1
 
 
 def test_a_chosen_agent_learns():

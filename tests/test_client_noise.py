@@ -15,11 +15,10 @@ import pytest
 from scipy.special import ndtr
 from scipy.stats import chi2
 
-from tacit import Block, InvalidArgument, LocalDP
+from tacit import Block, LocalDP
 from tacit.privacy.deviates import Deviates, Scale, curve
 from tacit.privacy.local import noise_scale
 from tacit.privacy.noise import grid_step, grid_total
-from tacit.privacy.standard import ClippedSum
 from tacit.tabular.visits import VisitCounts, question
 
 JS = Path(__file__).parents[1] / "clients" / "js"
@@ -196,28 +195,3 @@ def test_a_question_with_too_little_noise_is_refused() -> None:
             assert len(answer["report"]) == 6 * 3 + 6
         else:
             assert words in answer["error"], change
-
-
-@pytest.mark.parametrize(
-    ("statistic", "model", "words"),
-    [
-        (ClippedSum(2), LocalDP(1.0, 1e-6), "visit counts"),
-        (VisitCounts(2, 2, 2), LocalDP(1.0, 0.0, "randomised response"), "Gaussian or Laplace"),
-    ],
-)
-def test_what_other_languages_cannot_report_is_refused(statistic, model, words: str) -> None:
-    with pytest.raises(InvalidArgument, match=words):
-        question(statistic, model)
-
-
-def test_a_report_under_a_mixed_policy_needs_its_component() -> None:
-    """It is schema: a device that never says what it drew would report noise alone."""
-    statistic, model = asked()[-1], LocalDP(1.0, 1e-6)
-    episode = episodes(1)[0]
-    del episode["component"]
-    case = {"question": question(statistic, model), "episode": episode, "bytes": ""}
-    (answer,) = node("check_report.mjs", [case])
-    assert "the policy is mixed" in answer["error"]
-    arrays = {k: v for k, v in block(episodes(1)[0]).arrays.items() if k != "components"}
-    with pytest.raises(InvalidArgument, match="components"):
-        statistic.contributions(Block(1, arrays))

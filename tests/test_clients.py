@@ -20,7 +20,7 @@ import tacit
 from tacit import published
 from tacit.continuous.features import Grid, Polynomial
 from tacit.continuous.policy import QPolicy
-from tacit.lq.policy import GainPolicy
+from tacit.lq.spec import GainPolicy
 from tacit.privacy.errors import InvalidArgument
 from tacit.store import ledger
 from tacit.tabular.policy import MixedPolicy, Policy

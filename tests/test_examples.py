@@ -13,11 +13,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-import tacit
-import tacit.lq
 from tacit import published
 from tacit.store import ledger
 from tacit.store.store import Store
@@ -70,18 +67,6 @@ def test_the_store_is_secret_and_the_policies_are_public(app):
         assert stat.S_IMODE((folder / name).stat().st_mode) == 0o644
 
 
-def test_a_week_follows_the_policy_and_says_which(tmp_path, monkeypatch):
-    monkeypatch.syspath_prepend(APP.parent)
-    import app as example  # the file that is run above
-
-    table = np.tile([0, 1, 0, 1], (5, 1))
-    tacit.Policy.deterministic(table, 2, version=7).publish(tmp_path / "policy.npz")
-    week = example.week_of(3, published.load(tmp_path / "policy.npz"))
-    assert week.versions.tolist() == [7]
-    assert week.actions[0].tolist() == [s % 2 for s in week.states[0, :-1].tolist()]
-    assert np.abs(np.diff(week.states[0])).max() <= 1
-
-
 @pytest.fixture(scope="module")
 def recommender(tmp_path_factory):
     """One run of the example: its folder and what it printed."""
@@ -108,49 +93,6 @@ def test_the_recommender_learns_from_logs_under_real_noise(recommender):
     assert enjoyed["learnt, epsilon 1"] <= enjoyed["best in the long run"]
 
 
-def test_the_recommender_publishes_a_policy_for_its_readers(recommender):
-    folder, printed = recommender
-    policy = published.load(folder / "policy.npz")
-    assert policy.actions is not None
-    assert policy.actions.shape == (6, 20)
-    assert policy.n_actions == 12
-    assert stat.S_IMODE((folder / "policy.npz").stat().st_mode) == 0o644
-    visit = printed.split("One reader's visit with it:\n")[1].splitlines()
-    assert len(visit) == 6
-    assert visit[0].startswith("  little patience after gossip")
-
-
-def test_hand_made_features_are_weights_of_factors(monkeypatch):
-    monkeypatch.syspath_prepend(RECOMMENDER.parent)
-    import recommender as example  # the file that is run above
-
-    features = example.hand_made_features()
-    assert features.shape == (20, 12, 8)
-    assert (features >= 0).all()
-    np.testing.assert_allclose(features.sum(axis=-1), 1.0)
-    world, spec = example.the_readers(), example.what_is_known()
-    assert spec.features.tobytes() == world.spec.features.tobytes()
-    assert (spec.states, spec.actions, spec.horizon) == (20, 12, 6)
-    # What the agent is told holds nothing of what readers are like.
-    assert spec.known_rewards is None
-    assert spec.weight_bound is None
-
-
-def test_a_log_has_a_line_per_offer_and_follows_the_policy(monkeypatch):
-    monkeypatch.syspath_prepend(RECOMMENDER.parent)
-    import recommender as example
-
-    world, rng = example.the_readers(), np.random.default_rng(0)
-    policy = tacit.Policy.deterministic(rng.integers(0, 12, (6, 20)), 12, version=3)
-    log = example.visits(policy, world, ["ann", "bob"], rng)
-    episodes = tacit.Episodes.from_frame(log, horizon=6, version="version")
-    assert episodes.user_ids == ("ann", "bob")
-    assert episodes.versions.tolist() == [3, 3]
-    assert (episodes.states[:, 0] == example.START).all()
-    assert (episodes.actions == policy.actions[np.arange(6), episodes.states[:, :-1]]).all()
-    assert tacit.validate(episodes, world.spec)["affected_users"] == 0
-
-
 def test_a_regulariser_of_ones_own_makes_a_papers_algorithm_private():
     command = [sys.executable, str(REGULARISER), "--episodes=200"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
@@ -161,29 +103,6 @@ def test_a_regulariser_of_ones_own_makes_a_papers_algorithm_private():
     assert rows[0][2] == "not private"
     assert rows[1][2] == rows[2][2]
     assert rows[2][2].startswith("(1, 1e-06)-JDP per user, replace-one, 199 releases")
-
-
-def test_its_constants_bound_what_it_adds(monkeypatch):
-    """Assumption 2: lambda_min <= Z <= lambda_max, and |z| in the norm of Z^-1 at most nu."""
-    monkeypatch.syspath_prepend(REGULARISER.parent)
-    import own_regulariser as example  # the file that is run above
-
-    from tacit.papers.result import Sizes
-    from tacit.privacy.noise import Noise
-
-    K, H, d1, d2 = 300, 3, 4, 2
-    made = example.Fresh(Sizes(K, H, (d1, d2), 1.0, 1e-6, 0.1, False, Noise(0)))
-    scale = np.sqrt(9 * H * (K - 1)) / tacit.Budget(1.0, 1e-6).mu
-    assert made.sums[1].gram == pytest.approx(scale)
-    Zp, zp, Zr, zr = made.regularize(0, K)
-    for Z, z, level in ((Zp, zp, made.levels[0]), (Zr, zr, made.levels[1])):
-        eigenvalues = np.linalg.eigvalsh(Z)
-        assert eigenvalues.min() >= level.lambda_min
-        assert eigenvalues.max() <= level.lambda_max
-        lengths = np.sqrt((z * np.linalg.solve(Z, z[..., np.newaxis])[..., 0]).sum(axis=-1))
-        assert lengths.max() <= level.nu
-        # Of 900 matrices, the largest noise comes near its bound.
-        assert np.abs(eigenvalues - 2.0 * level.lambda_min).max() > 0.3 * level.lambda_min
 
 
 def test_the_pendulum_is_balanced_under_real_noise(tmp_path):
@@ -206,25 +125,3 @@ def test_the_pendulum_is_balanced_under_real_noise(tmp_path):
     assert isinstance(gains, published.PublishedGains)
     assert gains.gains.shape == (25, 1, 2)
     assert gains.noise == 0.0
-
-
-def test_the_pendulum_is_told_true_bounds_and_what_a_line_misses_is_below_the_noise(monkeypatch):
-    monkeypatch.syspath_prepend(PENDULUM.parent)
-    import pendulum as example  # the file that is run above
-
-    spec = example.what_is_known()
-    A, B = example.linearised(length=1.0, mass=1.0)
-    assert np.hypot(np.linalg.norm(A), np.linalg.norm(B)) < spec.norm_bound
-    env = example.gymnasium.make("Pendulum-v1")
-    pushed = tacit.lq.GainPolicy(np.zeros((25, 1, 2)), noise=0.4)
-    data, costs = example.episodes(env, pushed, 20, np.random.default_rng(0))
-    counted = np.arange(25) < data.lengths[:, np.newaxis]
-    missed = data.states[:, 1:] - data.states[:, :-1] @ A.T - data.actions @ B.T
-    assert 10 * 20 < counted.sum() < 25 * 20
-    assert np.linalg.norm(missed[counted], axis=-1).max() < 0.5 * spec.noise_bound
-    # The costs of the spec are the environment's own, as long as no rod has turned round.
-    own = np.einsum("uhi,ij,uhj->uh", data.states[:, :-1], spec.state_cost, data.states[:, :-1])
-    own += spec.control_cost[0, 0] * data.actions[..., 0] ** 2
-    upright = np.abs(data.states[..., 0]).max(axis=1) * example.UNITS[0] < np.pi
-    np.testing.assert_allclose(own.sum(axis=1)[upright], costs[upright], rtol=1e-6)
-    assert upright.any()

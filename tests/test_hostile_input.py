@@ -17,7 +17,6 @@ import pytest
 import tacit
 from research.hostile.arguments import (
     Call,
-    Small,
     argument_entries,
     junk,
     small_agents,
@@ -26,8 +25,6 @@ from research.hostile.commands import command, command_entries
 from research.hostile.files import file_entries
 from research.hostile.fuzzing import EntryPoint, fuzz
 from tacit import InvalidArgument, LocalDP, registry
-from tacit.core.problem import Schedule
-from tacit.data.episodes import Episodes
 from tacit.privacy.errors import TacitError
 from tacit.testing.recording import difference, snapshot
 
@@ -113,38 +110,6 @@ def test_the_campaign_sees_changes_and_names() -> None:
 
 
 # Mistakes that were once accepted, or answered with a traceback.
-
-
-@pytest.mark.parametrize("small", small_agents(), ids=lambda small: small.name)
-@pytest.mark.parametrize("value", ["no", 1, [], 0.0])
-def test_a_flag_is_true_or_false(small: Small, value) -> None:
-    if "stationary" not in small.options:
-        pytest.skip("it has no such option")
-    with pytest.raises(InvalidArgument, match="stationary must be True or False"):
-        small(stationary=value)
-
-
-@pytest.mark.parametrize("small", small_agents(), ids=lambda small: small.name)
-def test_constants_are_constants(small: Small) -> None:
-    if "constants" not in small.options or small.family in SLOW:
-        pytest.skip("it has no such option")
-    with pytest.raises(InvalidArgument, match="constants"):
-        small(constants=3)
-
-
-def test_a_slow_schedule_does_not_fill_the_memory() -> None:
-    with pytest.raises(InvalidArgument, match="growth is 1"):
-        Schedule.parse("geometric:growth=1.0000000001", 10**12)
-    assert Schedule.parse("geometric:growth=1.0000000001", 1000).releases == 1000
-    assert Schedule.parse("geometric:growth=1.001", 10**12).users == 10**12
-
-
-def test_one_odd_entry_changes_nobody_elses() -> None:
-    """Lists get one type for all: a text next to True would turn True into a text."""
-    rewards = [[True, 0.5], ["x", 1j]]
-    episodes = Episodes([[0, 1, 0]] * 2, [[0, 0]] * 2, rewards)
-    assert episodes.rewards[0].tolist() == [1.0, 0.5]
-    assert np.isnan(episodes.rewards[1]).all()
 
 
 def test_one_huge_report_does_not_lose_the_others() -> None:

@@ -8,12 +8,7 @@ be off by more than the whole distance between the users it is given and the cla
 
 from __future__ import annotations
 
-import gc
 import math
-import random
-import sys
-import time
-from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -21,26 +16,19 @@ import pytest
 
 import tacit
 from research import mutation_table, planted_bugs
-from research.mutation_table import FoundBug
 from research.planted import agents as of_noise
 from research.planted import leaks as of_leaks
 from research.planted.agents import Curated, Drawing
 from research.planted_bugs import BITS, BUGS, HOSTS, IMPOSSIBLE, RUNNING, Planted, audit
-from tacit.core.agent import Agent
-from tacit.data.episodes import Episodes, VectorEpisodes
 from tacit.privacy import curator as joint
-from tacit.privacy.curator import Curator
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.noise import Noise
-from tacit.privacy.statistic import Block
-from tacit.store.store import Store
 from tacit.testing.audit_agent import audit_agent
 from tacit.testing.check_agent import agent_outcomes
 from tacit.testing.check_statistic import check_statistic
-from tacit.testing.recording import RecordingCurator, overheard
-from tacit.testing.release_noise import grid_sum, measured, noise_failures
+from tacit.testing.recording import RecordingCurator
+from tacit.testing.release_noise import measured, noise_failures
 from tacit.testing.sample_users import raw_block, sampler_of
-from tests.own_path.runs import frozen_world
 
 FIRST = [*{planted.bug: planted for planted in reversed(BUGS)}.values()][::-1]
 """Each bug once."""
@@ -83,10 +71,6 @@ def test_planted_bugs_are_found_by_all_that_should(planted: Planted) -> None:
     assert_found(planted)
 
 
-def hosts(*fast: str) -> list[Any]:
-    return [h if h in fast else pytest.param(h, marks=pytest.mark.slow) for h in HOSTS]
-
-
 def test_an_agent_without_a_bug_passes() -> None:
     found = audit("UCBVI", behaviour=False)
     assert found.passed, found.failures
@@ -122,42 +106,6 @@ def test_what_is_impossible_is_refused(way: str) -> None:
     attempt, error = IMPOSSIBLE[way]
     with pytest.raises(error):
         attempt()
-
-
-class Reaches:
-    """Plans, and notes what leads from it to raw data."""
-
-    def plan(self, *known: Any) -> Any:
-        policies = super().plan(*known)  # type: ignore[misc]
-        raw = (Agent, Curator, Store, Block, Episodes, VectorEpisodes)
-        self.reached = reachable([self, *known, policies], raw)
-        return policies
-
-
-def reachable(start: object, kinds: tuple[type[Any], ...]) -> list[object]:
-    """Objects of these kinds that attributes and containers lead to; code is left out."""
-    left_out = (type, ModuleType, FunctionType, MethodType, BuiltinFunctionType, str, bytes)
-    seen, waiting, found = {id(start)}, [start], []
-    while waiting:
-        for other in gc.get_referents(waiting.pop()):
-            if id(other) in seen or isinstance(other, left_out):
-                continue
-            seen.add(id(other))
-            waiting.append(other)
-            found += [other] if isinstance(other, kinds) else []
-    return found
-
-
-@pytest.mark.parametrize("host", hosts("UCBVI", "LSVI-UCB", "policy gradients"))
-def test_nothing_leads_from_an_algorithm_to_raw_data(host: str) -> None:
-    known = HOSTS[host]
-    world = known.world()
-    agent = known.make(Reaches)(world.spec, users=planted_bugs.USERS, seed=0, noise_seed=0)
-    rng = np.random.default_rng(0)
-    for _ in range(2):
-        agent.learn(world.simulate(agent.policy, agent.block_users, rng, "episodes"))
-        assert agent.algorithm.reached == []
-    assert reachable(agent, (Curator,))
 
 
 # Noise by itself.
@@ -242,29 +190,6 @@ def test_noise_that_was_drawn_before_is_found() -> None:
     assert_checked(Planted(NoiseBeginsAnew, "UCBVI", ("noise",)))
 
 
-def test_no_time_passes_in_a_frozen_world() -> None:
-    state = np.random.get_state(legacy=False)  # noqa: NPY002
-    drawn = []
-    for _ in range(2):
-        with frozen_world():
-            shared = np.random.normal(), random.random()  # noqa: NPY002
-            drawn.append((time.time_ns(), time.monotonic(), *shared))
-    assert drawn[0] == drawn[1]
-    assert time.time_ns() != drawn[0][0]
-    after = np.random.get_state(legacy=False)  # noqa: NPY002
-    np.testing.assert_equal(after, state)
-
-
-@pytest.mark.slow
-def test_runs_in_which_policies_are_asked_about_pass() -> None:
-    """What gradients are of differs from run to run, and nothing of one run is taken for another's.
-
-    Statistics that differ in a policy's numbers may have one fingerprint.
-    """
-    found = audit("policy gradients", behaviour=False)
-    assert found.passed, found.failures
-
-
 def test_bits_that_flip_too_seldom_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """On the device and in the estimate: nothing looks wrong but for the bits themselves."""
     right = audit(BITS, behaviour=False)
@@ -278,34 +203,11 @@ def test_bits_that_flip_too_seldom_are_found(monkeypatch: pytest.MonkeyPatch) ->
     assert any("bits that are 0" in words for words in found.failures)
 
 
-@pytest.mark.parametrize("host", ["UCBVI", "LSVI-UCB", "policy gradients"])
-def test_sums_are_those_of_the_curator(host: str) -> None:
-    world = HOSTS[host].world()
-    agent = HOSTS[host].make()(world.spec, users=160, seed=0, noise_seed=0)
-    statistic = agent.statistic
-    block = raw_block(world.simulate(agent.policy, 40, np.random.default_rng(0), "episodes"))
-    whole, is_open = grid_sum(statistic, block, 2.0**-12)
-    expected = joint.grid_total(statistic, block, 2.0**-12)
-    assert (np.abs(whole - expected) <= is_open).all()
-
-
 def test_sums_on_another_grid_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """To the last step, below what noise shows."""
     true = joint.grid_total
     monkeypatch.setattr(joint, "grid_total", lambda *asked: true(*asked) + 1)
     assert "entries are not the sum" in noise_of("UCBVI", runs=1)[0]
-
-
-def test_what_is_said_is_overheard(capsys: pytest.CaptureFixture[str]) -> None:
-    import logging
-
-    with overheard() as said:
-        logging.getLogger("somebody").debug("value %d", 7)
-        logging.getLogger("numba.core").debug("nothing of interest")
-        print("aloud")  # noqa: T201
-        print("aside", file=sys.stderr)  # noqa: T201
-    assert said == ["somebody: value 7", "aloud\naside\n"]
-    assert capsys.readouterr() == ("", "")
 
 
 # What an audit says.
@@ -354,26 +256,6 @@ def test_the_attack_finds_users_who_attain_the_bounds(host: str) -> None:
 
 
 # The command.
-
-
-def test_the_table(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    some = [p for p in BUGS if p.bug is of_leaks.RawLog]
-    monkeypatch.setattr(
-        mutation_table,
-        "rows",
-        lambda: [FoundBug(p, p.caught) for p in some] + [FoundBug(BUGS[0], ())],
-    )
-    assert mutation_table.main([]) == 1
-    out = capsys.readouterr().out
-    assert "| It logs the mean reward of every block, to see how things go. |" in out
-    assert f"| {'; '.join(p.host for p in some)} | data flow |" in out
-    assert "| UCBVI | ; NOT AS IT SHOULD in UCBVI |" in out
-    assert f"{len(some)} of {len(some) + 1} planted bugs found: 2 different ones, in " in out
-
-
-@pytest.mark.slow
-def test_few_false_alarms() -> None:
-    assert mutation_table.false_alarms(3) == []
 
 
 @pytest.mark.slow

@@ -37,19 +37,6 @@ def test_growing_blocks_cover_all_users_and_none_is_tiny(users, first, growth):
     assert min(blocks) >= min(users, first / 2)
 
 
-def test_geometric_releases_are_few_where_users_are_many():
-    assert len(geometric(10**9, growth=1.2)) < 115
-    assert len(geometric(10**18, growth=2.0)) < 62
-
-
-def test_a_small_remainder_joins_the_block_before_it():
-    assert geometric(59, 2.0, 10) == (10, 10, 20, 19)
-    assert geometric(49, 2.0, 10) == (10, 10, 29)
-    assert geometric(14, 10.0, 10) == (14,)
-    assert geometric(5, 2.0, 10) == (5,)
-    assert geometric(1) == (1,)
-
-
 @given(users=st.integers(1, 400), size=st.integers(1, 500))
 def test_fixed_blocks_behave_like_the_tuple_they_stand_for(users, size):
     blocks = Even(users, size)
@@ -62,12 +49,6 @@ def test_fixed_blocks_behave_like_the_tuple_they_stand_for(users, size):
     assert (schedule.users, schedule.releases) == (users, len(plain))
     with pytest.raises(IndexError):
         blocks[len(plain)]
-
-
-def test_every_episode_takes_no_memory_per_user():
-    schedule = Schedule.parse("every", users=10**15)
-    assert (schedule.releases, schedule.users) == (10**15, 10**15)
-    assert schedule.blocks[10**14] == 1
 
 
 @given(
@@ -101,17 +82,3 @@ def test_a_name_rebuilds_its_schedule(users, text):
 def test_other_names_are_refused(text):
     with pytest.raises(InvalidArgument, match="must be"):
         Schedule.parse(text, users=10)
-
-
-def test_public_mistakes_are_refused():
-    for users in (0, -1, 1.5, True, "10"):
-        with pytest.raises(InvalidArgument, match="users"):
-            geometric(users)
-    with pytest.raises(InvalidArgument, match="for 30 users, but must be for all 31"):
-        Problem(None, 31, NonPrivate(), Schedule("mine", [10, 20])).scheduled(BlockSizes)
-    with pytest.raises(InvalidArgument, match="block"):
-        Schedule("mine", (3, 0))
-    with pytest.raises(InvalidArgument, match="empty"):
-        Schedule("mine", ())
-    with pytest.raises(InvalidArgument, match="must be str or Schedule"):
-        Problem(None, 7, NonPrivate(), (3, 4))

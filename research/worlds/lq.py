@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tacit.lq import LQWorld, Sphere, riccati
+from tacit.lq import Ball, LQWorld, riccati
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.validation import check_bytes, whole_number
 
@@ -50,7 +50,7 @@ def random_system(n: int = 3, d: int = 2, horizon: int = 15, seed: int = 0) -> L
     check_bytes("values over the horizon", (H + 1, n, n))
     name = f"research.worlds.random_system:n={n},d={d},horizon={H},seed={seed}"
     Q, R = np.eye(n), _CONTROL_COST * np.eye(d)
-    noise, start = _NOISE, Sphere(1.0, (0.0,) * n)
+    noise, start = _NOISE, Ball(1.0, (0.0,) * n, surface=True)
     rng = np.random.default_rng(seed)
     for _ in range(_ATTEMPTS):
         A = rng.standard_normal((n, n))
@@ -106,7 +106,7 @@ def thermostat(horizon: int = 5) -> LQWorld:
         R=[[1.5]],
         horizon=H,
         noise=0.1,
-        start=Sphere(1.0, (0.0,)),
+        start=Ball(1.0, (0.0,), surface=True),
         norm_bound=1.0,
         gain_bound=0.5,
         name=f"research.worlds.thermostat:horizon={H}",

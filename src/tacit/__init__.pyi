@@ -14,8 +14,6 @@ from tacit.core.monitor import monitor
 from tacit.core.problem import Schedule
 from tacit.data.episodes import Episodes, VectorEpisodes
 from tacit.data.episodes import validate_episodes as validate
-from tacit.linear.linear_posterior import LinearPosteriorConstants
-from tacit.lq.certainty_equivalence import LQConstants
 from tacit.privacy import distributed, local
 from tacit.privacy.budget import Budget, Guarantee, Relation
 from tacit.privacy.counters import counter
@@ -44,7 +42,6 @@ from tacit.store.store import Conflict, Store, StoreGone
 from tacit.store.values import record
 from tacit.tabular.offline import Recommendation, learn_offline
 from tacit.tabular.policy import MixedPolicy, Policy
-from tacit.tabular.policy_improvement import ImprovementConstants
 from tacit.testing.audit_agent import audit_agent
 from tacit.testing.check_agent import check_agent
 from tacit.testing.check_statistic import check_statistic
@@ -68,7 +65,8 @@ def CertaintyEquivalence(
     users: int,
     privacy: Privacy,
     *,
-    constants: LQConstants = ...,
+    control_noise: float = 3.0,
+    explore: float = 1.0,
     schedule: str | Schedule = "auto",
     seed: int = 0,
     noise_seed: int | None = None,
@@ -193,7 +191,6 @@ def LinearPosterior(
     privacy: Privacy,
     *,
     stationary: bool | None = None,
-    constants: LinearPosteriorConstants = ...,
     schedule: str | Schedule = "auto",
     seed: int = 0,
     noise_seed: int | None = None,
@@ -262,7 +259,6 @@ def PolicyImprovement(
     privacy: Privacy,
     *,
     growth: float = 4.0,
-    constants: ImprovementConstants = ...,
     schedule: str | Schedule = "auto",
     seed: int = 0,
     noise_seed: int | None = None,

@@ -131,12 +131,9 @@ def test_a_limit_is_set_once_and_kept(tmp_path):
 
 
 def test_limits_that_do_not_fit_are_refused(path):
-    for budget, words in (
-        ((0.1, "1e-6"), "somebody has spent more than that already"),
-        ((1.0, 0), "accounts of this store are in mu^2, not in epsilon"),
-    ):
-        epsilon, delta = budget
-        assert words in call("limit", path, "--epsilon", epsilon, "--delta", delta, code=2)
+    words = call("limit", path, "--epsilon", 0.1, "--delta", "1e-6", code=2)
+    assert "somebody has spent more than that already" in words
+    assert "in mu^2, not in epsilon" in call("limit", path, "--epsilon", 1, "--delta", 0, code=2)
     assert found("show", path)["most"] is None
 
 
@@ -233,8 +230,8 @@ def test_mistakes_are_one_line_and_make_nothing(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "budget.ledger").write_text('{"format": "tacit-ledger", "version": 2}\n')
     (tmp_path / "empty.db").touch()
-    other = sqlite3.connect(tmp_path / "service.db")
-    other.execute("CREATE TABLE serving (version INTEGER)")
+    with sqlite3.connect(tmp_path / "service.db") as other:
+        other.execute("CREATE TABLE serving (version INTEGER)")
     other.close()
     there = sorted(tmp_path.iterdir())
     for words, said in (
@@ -245,7 +242,6 @@ def test_mistakes_are_one_line_and_make_nothing(tmp_path, monkeypatch):
         (("verify", "service.db", "--expect", "xyz"), "neither a hash of 64 digits nor a policy"),
         (("export", "service.db", "--output", "no/such/file"), "which cannot be written"),
         (("limit", "none.db", "--epsilon", "x", "--delta", "0"), "'x' must be a number"),
-        (("limit", "none.db", "--epsilon", "1"), "--delta"),
     ):
         output = call(*words, code=2)
         assert said in output

@@ -4,43 +4,31 @@ from __future__ import annotations
 
 import pytest
 
-from tacit import Result
 from tests.cli.calls import BUDGET, call, one_line, run
 from tests.cli.fakes import Scripted
 
 MISTAKES = {
     "unknown world": (("--world", "riverswin"), "did you mean 'riverswim'"),
-    "missing file": (("--world", "no/such.toml"), "'no/such.toml': No such file"),
     "too long a horizon": (("--world", "gym:CartPole-v1,horizon=501"), "must be at most 500"),
-    "no range": (("--world", "gym:CartPole-v1,reward_range=1:0"), "finite numbers that increase"),
     "a wrong optimum": (("--world", "wrong"), "optimal_value of 0.25, but acting at random has"),
-    "no such file of code": (("--world", "no.py:make"), "'no.py:make' cannot be imported"),
     "unknown agent": (("--agent", "script"), "did you mean 'scripted'"),
     "unknown agent option": (
         ("--agent", "scripted:x=1"),
         "has no option 'x'; it takes never, fail",
     ),
-    "zero epsilon": (("--epsilon", "0"), "epsilon is 0.0, but must be a positive"),
     "no number": (("--epsilon", "one"), "'--epsilon': 'one' must be a number"),
     "wrong delta": (("--delta", "1"), "delta is 1.0, but must be 0, or from"),
     "no users": (("--users", "0"), "'--users': it must be an integer in 1..1"),
     "wrong seed": (("--seed", "-1"), "'--seed': it must be an integer in 0..1"),
     "wrong privacy": (("--privacy", "total"), "privacy must be joint or local"),
     "unknown option": (("--colour", "red"), "No such option: --colour"),
-    "no value": (("--plot",), "--plot"),
-    "too much": (("more",), "more"),
-    "another format": (("--plot", "x.gif"), "is 'x.gif', but must end in .png, .pdf, .svg"),
     "no folder for a save": (("--save", "no/such/x.json"), "x.json', which cannot be written"),
     "a folder as a save": (("--save", "folder.json"), "folder.json', which cannot be written"),
     "twice": (("--agent", "scripted", "--agent", "scripted"), "'scripted' is there twice"),
 }
 OTHERS = {
-    "nothing to plot": (("plot", "--output", "x.png"), "FILE..."),
-    "no such run": (("plot", "none.json", "--output", "x.png"), "'none.json': No such file"),
     "a table to plot": (("plot", "runs.csv", "--output", "x.png"), "not a file of runs"),
     "no runs": (("plot", "file", "--output", "x.png"), "'file': not a file of runs"),
-    "other JSON": (("plot", "other.json", "--output", "x.png"), "'other.json': not a file of runs"),
-    "no picture": (("plot", "other.json", "--output", "x.jpeg"), "must end in .png, .pdf, .svg"),
     "no kind": (("show", "thing", "x"), "what to show must be"),
     "no sweep": (("sweep", "file"), "'file' is not TOML"),
     "a sweep's key": (("sweep", "keys.toml"), "has 'colour'; it may have worlds"),
@@ -72,10 +60,6 @@ def files(tmp_path_factory, monkeypatch):
     (folder / "keys.toml").write_text("colour = 1\n")
     lines = 'worlds = ["two_coins"]\nagents = ["scripted"]\nprivacy = "none"\nseeds = [-1]\n'
     (folder / "seeds.toml").write_text(lines)
-    curve = {"served": [0, 1], "values": [0.0, 1.0], "greedy_values": [0.0, 1.0]}
-    ends = {"optimal_value": 1.0, "baseline_value": 0.0, "reference_value": 0.0}
-    names = {"agent": "a", "world": "w", "privacy": "p", "seed": 0}
-    Result(**names, **curve, **ends).save(folder / "one.json")
 
 
 def test_returns_are_reported_where_no_optimum_is_known():
@@ -85,9 +69,6 @@ def test_returns_are_reported_where_no_optimum_is_known():
     assert "got 0.995 each, the last of them 1; the optimum is not known" in words
     assert "returns are reported, regret is not" in words
     assert "90 %" not in words
-    twice = ("--agent", "scripted", "--agent", "scripted:never=9")
-    both = call("run", "--world", "unknown", *twice, *BUDGET, "--seeds", 1, "--workers", 1)
-    assert "the optimum is not known" in " ".join(both.stdout.split())
 
 
 def test_a_budget_has_no_default():

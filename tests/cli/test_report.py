@@ -83,14 +83,10 @@ def test_what_is_spent_never_reads_as_more_than_what_may_be(tmp_path):
 
 
 def test_where_devices_add_the_noise_nothing_is_on_accounts(tmp_path):
-    path = tmp_path / "local.db"
-    agent_of(path, privacy=tacit.LocalDP(1.0, 0.0)).store.close()
-    text = call(path)
-    assert "pure local differential privacy" in text
-    assert "nothing to account for" in text
-    pure = tmp_path / "pure.db"
-    agent_of(pure, privacy=JointDP(1.0, 0.0)).store.close()
-    assert "| run | 1 | 0 | 1 | epsilon at delta = 0 |" in call(pure)
+    agent_of(tmp_path / "local.db", privacy=tacit.LocalDP(1.0, 0.0)).store.close()
+    assert "nothing to account for" in call(tmp_path / "local.db")
+    agent_of(tmp_path / "pure.db", privacy=JointDP(1.0, 0.0)).store.close()
+    assert "| run | 1 | 0 | 1 | epsilon at delta = 0 |" in call(tmp_path / "pure.db")
 
 
 def test_a_limit_for_people_is_in_the_table(tmp_path):

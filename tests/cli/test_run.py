@@ -8,7 +8,6 @@ import pytest
 
 from tacit import Guarantee
 from tacit.privacy.errors import CorruptFile
-from tacit.simulation.result import Result
 from tacit.simulation.tables import load_results
 from tests.cli.calls import BUDGET, call, content, entry, run
 
@@ -38,7 +37,6 @@ def test_one_object_with_hand_computed_values():
     assert made["runs"] == expected
     assert (made["world"], made["agent"]) == ("two_coins:best=1.0", "scripted")
     assert made["users"] == 10_000
-    assert isinstance(made["users"], int)
     assert (made["optimal_value"], made["baseline_value"], made["reference_value"]) == (1, 0.5, 0)
     assert made["users_to_90_median"] == 200
     assert made["greedy_users_to_90_median"] == 100
@@ -53,14 +51,9 @@ def test_one_object_with_hand_computed_values():
 def test_what_is_never_reached_counts_as_infinity():
     made = entry(run(*BUDGET, "--seeds", 4, "--json", agent="scripted:never=3"))
     assert [r["users_to_90"] for r in made["runs"]] == [100, 200, 300, None]
-    assert made["users_to_90_median"] == 250
-    assert made["greedy_users_to_90_median"] == 150
-    assert [r["score"] for r in made["runs"]] == [1.0, 1.0, 1.0, 0.0]
+    assert (made["users_to_90_median"], made["greedy_users_to_90_median"]) == (250, 150)
     made = entry(run(*BUDGET, "--seeds", 4, "--json", agent="scripted:never=2"))
-    assert made["users_to_90_median"] is None
-    assert made["score_median"] == 0.5
-    made = entry(run(*BUDGET, "--seeds", 1, "--json", agent="scripted:never=0"))
-    assert made["users_to_90_median"] is made["runs"][0]["users_to_90"] is None
+    assert (made["users_to_90_median"], made["score_median"]) == (None, 0.5)
 
 
 def test_seeds_count_from_the_first_and_an_agents_own_budget_wins():
@@ -112,15 +105,11 @@ def test_the_headline_is_what_served_users_got():
 
 def test_results_are_saved_and_drawn(tmp_path):
     picture, file = tmp_path / "a.png", tmp_path / "a.json"
-    for seeds in (1, 2):
-        outcome = run(*BUDGET, "--seeds", seeds, "--plot", picture, "--save", file)
-        assert outcome.exit_code == 0
-        assert str(picture) in outcome.stdout
-        assert picture.read_bytes().startswith(b"\x89PNG")
-        picture.unlink()
-        results = load_results(file)["scripted"]
-        assert [r.seed for r in results] == list(range(seeds))
-        assert all(isinstance(r, Result) for r in results)
+    outcome = run(*BUDGET, "--seeds", 2, "--plot", picture, "--save", file)
+    assert outcome.exit_code == 0
+    assert str(picture) in outcome.stdout
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert [r.seed for r in load_results(file)["scripted"]] == [0, 1]
     quiet = run(*BUDGET, "--plot", picture, "--json")
     assert json.loads(quiet.stdout)["users"] == 10_000
     for text in ("{", "[]", '{"format": "tacit-runs", "version": 99}'):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tacit import registry
+import pytest
+
+from tacit import papers, registry
 from tests.cli.calls import call, content, one_line
 
 
@@ -31,16 +33,42 @@ def test_show_a_world():
     assert content(call("show", "world", "unknown", "--json"))["optimal_value"] is None
 
 
-def test_a_paper_and_its_algorithms():
-    words = call("paper").stdout
-    assert "ucb_po, ucb_vi" in words
-    assert "lin_opt_po, lin_opt_vi" in words
-    assert "To run: tacit paper sahu_linear_2025" in call("paper", "sahu_linear_2025").stdout
-    given = ("--world", "riverswim:states=3,horizon=4", "--users", "100", "--epsilon", 1)
-    ran = call("paper", "chowdhury_tabular_2021.ucb_vi:privatizer=local", *given, "--delta", 0)
+@pytest.mark.parametrize(
+    ("algorithm", "more"),
+    [
+        ("ucb-vi", ()),
+        ("ucb-vi:privatizer=local", ("--corrected",)),
+        ("ucb-po", ()),
+        ("ucb-po:privatizer=local", ()),
+        ("dp-lsvi-ucb++", ("--corrected",)),
+        ("linopt-vi", ()),
+        ("linopt-po:regularizer=local", ("--corrected",)),
+        ("ofu-rl", ()),
+        ("functional-q", ()),
+        ("chowdhury_tabular_2021.ucb_vi:privatizer=local", ("--epsilon", 1, "--delta", 0)),
+    ],
+)
+def test_every_algorithm_of_every_paper_runs(algorithm, more):
+    short = algorithm.partition(":")[0]
+    world = papers.ALGORITHMS["ucb-vi" if "." in short else short][1]
+    ran = call("paper", algorithm, "--world", world, "--users", 3, "--printed", *more)
     assert ran.exit_code == 0, ran.stderr
-    assert "needs an algorithm" in one_line(call("paper", "sahu_linear_2025", *given))
-    assert "the paper must be" in one_line(call("paper", "nobody_1999"))
+    who = "no control       loses" if short == "ofu-rl" else "random actions   lose"
+    assert who in ran.stdout
+    assert "nan" not in ran.stdout
+    assert "proven" in ran.stdout
+
+
+def test_papers_by_name():
+    everything = call("paper", "list").stdout
+    assert call("paper").stdout == everything
+    assert all(name in everything for name in (*papers.ALGORITHMS, *papers.__all__))
+    again = "To run: tacit paper dp-lsvi-ucb++ --world two_state"
+    assert again in call("paper", "dp-lsvi-ucb++").stdout
+    assert again in call("paper", "sahu_linear_2025").stdout
+    assert "the algorithm must be" in one_line(call("paper", "nobody_1999"))
+    wrong = call("paper", "linopt-vi", "--world", "riverswim")
+    assert "another kind, as hard_mixture" in one_line(wrong)
 
 
 def test_show_an_agent():

@@ -69,12 +69,14 @@ def test_histograms_are_what_they_say() -> None:
     states = np.full((1, 101, 2), 0.01)
     states[0, 3] = 0.99, -0.99  # where the third step leads is where it ends
     found = asked().layout.unpack(asked().vectors(block(states, [3]))[0])
-    ends, going = np.zeros((2, BINS)), np.zeros((2, BINS))
+    ends, going = np.zeros((2, 2, BINS))
     ends[0, BINS - 1] = ends[1, 0] = 1.0
     going[:, BINS // 2] = 1.0
     np.testing.assert_array_equal(found["ends"], ends)
     np.testing.assert_allclose(found["going"], going)
     np.testing.assert_array_equal(found["lengths"], [0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0])
+    wide = TerminationHistogram(SQUARE, np.full(2, -1e308), np.full(2, 1e308))
+    assert np.isfinite(wide.vectors(block(1e308 * np.sign(states)))).all()
 
 
 def test_two_users_are_as_far_apart_as_declared() -> None:

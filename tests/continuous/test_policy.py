@@ -120,7 +120,7 @@ def test_code_is_not_published(tmp_path):
         (lambda: QPolicy(GRID, np.full((2, 3), np.nan)), "finite"),
         (lambda: QPolicy(GRID, np.zeros((2, 3)), epsilon=math.nan), "epsilon"),
         (lambda: QPolicy(GRID, np.zeros((2, 3)), version=-1), "version"),
-        (lambda: QPolicy(GRID, np.zeros((2, 3)), preference=(0, 0)), "each of the 2 actions once"),
+        (lambda: QPolicy(GRID, np.zeros((2, 3)), preference=(0, 0)), "each of 2 actions once"),
         (lambda: QPolicy(GRID, np.zeros((2, 3))).relabelled([0, 2]), "permutation must hold"),
         (lambda: QPolicy.uniform(0, 2), "dimension"),
     ],

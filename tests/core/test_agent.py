@@ -82,11 +82,6 @@ def test_other_arguments_are_refused_by_name(tmp_path: Path) -> None:
         Adds(SPEC, 40, PRIVATE, store=tmp_path / "app.db", name="nudges")
 
 
-def test_what_an_algorithm_does_not_offer_is_refused() -> None:
-    with pytest.raises(InvalidArgument, match="AddsRewards has no option 'calibration'"):
-        Adds(SPEC, 30, PRIVATE, calibration="as_printed")
-
-
 # The two commits.
 
 
@@ -212,19 +207,6 @@ def test_a_disk_that_is_full_takes_nobody(tmp_path: Path, monkeypatch: Any) -> N
     assert agent.learn(block_of(3), people(4, 3)).waiting == 3
 
 
-@pytest.mark.parametrize("with_ids", [False, True])
-def test_a_buffer_that_is_used_again_changes_nobody_who_waits(with_ids: bool) -> None:
-    apart = Adds(SPEC, 20, PRIVATE, noise_seed=1)
-    whole, buffer = block_of(10), block_of(5)
-    for start in (0, 5):
-        for name, array in buffer.arrays.items():
-            array[:] = whole[name][start : start + 5]
-        apart.learn(buffer, people(start, 5) if with_ids else None)
-    together = Adds(SPEC, 20, PRIVATE, noise_seed=1)
-    together.learn(whole, people(0, 10) if with_ids else None)
-    np.testing.assert_array_equal(apart.state.rewards, together.state.rewards)
-
-
 @pytest.mark.parametrize(
     "ids", [np.arange(700, 705), [f"patient-{i}" for i in range(5)], range(700, 705)]
 )
@@ -234,12 +216,6 @@ def test_names_are_kept_as_keyed_hashes(ids: Any, tmp_path: Path) -> None:
     agent.store.erase_traces()
     assert b"patient-" not in (tmp_path / "runs.db").read_bytes()
     assert agent.learn(block_of(5, seed=1), ids).refused == 5
-
-
-def test_lists_of_ids_within_ids_are_refused() -> None:
-    agent = Adds(SPEC, 20, PRIVATE, noise_seed=1)
-    with pytest.raises(InvalidArgument, match="user_ids must be"):
-        agent.learn(block_of(2), [1, [2, 3]])  # type: ignore[list-item]
 
 
 def test_an_event_counts_once(tmp_path: Path) -> None:
@@ -326,19 +302,6 @@ def test_two_agents_of_one_run_fill_blocks_together(tmp_path: Path) -> None:
         rows = db.execute(sa.select(schema.blocks).order_by(schema.blocks.c.block)).all()
     assert [row.users for row in rows] == [10] * 12 + [0]
     assert ledger.verify(agents[0].store) == []
-
-
-@pytest.mark.parametrize("store", ["", "runs.db"])
-def test_a_simulated_block_costs_the_same_however_many_users_it_stands_for(
-    store: str, tmp_path: Path
-) -> None:
-    world = tacit.tabular.riverswim(4, 6)
-    agent = tacit.UCBVI(
-        world.spec, 10**12, PRIVATE, schedule="fixed:size=500000000000", noise_seed=0,
-        store=tmp_path / store if store else "",
-    )  # fmt: skip
-    tacit.run(agent, world, seed=0, progress=False)
-    assert (agent.served, agent.releases) == (10**12, 2)
 
 
 # Warnings, before anything has happened.

@@ -6,16 +6,13 @@ import numpy as np
 import pytest
 
 import tacit
-from research.worlds import sparse_mdp
 from tacit import InvalidArgument, JointDP, LocalDP, NonPrivate
 from tacit.core.monitor import Record, _monitoring
-from tacit.numerics.regression import always_one
 from tacit.privacy.curator import Release
 from tacit.privacy.statistic import Block
 from tacit.store import ledger
 from tacit.tabular.first_visits import FirstVisits
 from tacit.tabular.model import policy_values
-from tacit.tabular.visits import VisitCounts
 
 WORLD = tacit.tabular.riverswim(4, 6)
 HARD = tacit.mixture.hard_mixture(dimension=3, horizon=4)
@@ -46,15 +43,6 @@ def test_without_noise_it_is_what_users_got() -> None:
     assert found.partial == (False,) * 4
 
 
-def test_capped_steps_are_said_to_be_a_part() -> None:
-    agent, blocks = served(users=1000)
-    found = tacit.monitor(agent)
-    for i, (_, data) in enumerate(blocks):
-        assert found.returns[i] <= data.rewards.sum() / found.users[i] + 1e-9
-        full = found.returns[i] == pytest.approx(data.rewards.sum() / found.users[i])
-        assert found.partial[i] or full
-
-
 @pytest.mark.parametrize("privacy", [JointDP(1.0, 1e-6), LocalDP(8.0, 1e-6)])
 def test_errors_are_as_large_as_they_say(privacy) -> None:
     """Of the true value: 5 versions, none off by 5 standard errors (3e-6 if they are normal)."""
@@ -68,16 +56,6 @@ def test_errors_are_as_large_as_they_say(privacy) -> None:
     assert found.occupancy.sum(axis=1) == pytest.approx(
         6.0, abs=6 * 4 * found.occupancy_errors.max()
     )
-
-
-def test_returns_by_state_tell_where_people_are() -> None:
-    world = sparse_mdp(states=12, actions=4, horizon=4)
-    agent, _ = served(tacit.PolicyImprovement, users=500, world=world)
-    found = tacit.monitor(agent)
-    assert len(found.versions) == agent.releases
-    assert np.isnan(found.returns).all()
-    assert found.occupancy.shape == (agent.releases, 12)
-    assert (found.occupancy <= 1.0 + 1e-9).all()  # first visits
 
 
 def test_a_store_keeps_it_and_it_costs_nothing(tmp_path) -> None:
@@ -97,62 +75,7 @@ def test_a_store_keeps_it_and_it_costs_nothing(tmp_path) -> None:
         assert [entry.event for entry in ledger.read(db)].count("release") == 3
 
 
-def test_columns_and_text() -> None:
-    agent, _ = served(privacy=JointDP(1.0, 1e-6), schedule="fixed:size=1000")
-    found = tacit.monitor(agent)
-    columns = found.columns()
-    assert list(columns)[:4] == ["version", "users", "return", "return_error"]
-    assert {len(column) for column in columns.values()} == {4}
-    assert columns["version"] == [0, 1, 2, 3]
-    assert len(str(found).splitlines()) == 6
-    with pytest.raises(InvalidArgument, match="agent must be"):
-        tacit.monitor("agent")
-
-
-COUNTS = VisitCounts(2, 2, 3)
-
-
-def answered(reward=1.0, counts=COUNTS):
-    zeros = {"transitions": np.zeros((counts.size, 2)), "rewards": np.full(counts.size, reward)}
-    return tacit.Release(0, "x", zeros, {"transitions": 0.0, "rewards": 0.0}, 5, None)
-
-
-def heard(versions) -> Record:
-    record = Record()
-    for version in versions:
-        record = record.extended(version, 5, [COUNTS], [answered(version)], running=False)
-    return record
-
-
-def test_old_versions_go() -> None:
-    record = heard(range(2500))
-    assert record.rows["version"].tolist() == [*range(1500, 2500)]
-    assert (record.rows["rewards"] == COUNTS.size * np.arange(1500, 2500)).all()
-
-
-def test_what_a_statistic_tells_wrongly_costs_no_block() -> None:
-    class Told(VisitCounts):
-        def monitored(self, release):
-            return {"visits": (np.zeros(3), np.zeros(2))}
-
-    record = heard([0]).extended(1, 5, [Told(2, 2, 3)], [answered()], running=False)
-    record = record.extended(2, 5, [COUNTS], [answered()], running=False)
-    assert record.rows["version"].tolist() == [0, 2]
-
-
 # Other families.
-
-
-def test_features_that_are_shares_tell_what_users_got() -> None:
-    world = tacit.linear.simplex(dimension=3, states=10, actions=4, horizon=5)
-    agent, blocks = served(tacit.LSVIUCB, world=world, users=300, schedule="fixed:size=100")
-    found = tacit.monitor(agent)
-    assert found.partial == (False,) * 3
-    for i, (_, data) in enumerate(blocks):
-        assert found.returns[i] == pytest.approx(data.rewards.sum() / 100)
-        after = np.bincount(data.states[:, 1:].ravel(), minlength=10) / 100
-        assert found.occupancy[i] == pytest.approx(after)
-    assert always_one(np.random.default_rng(0).normal(size=(5, 3, 2))) is None
 
 
 @pytest.mark.parametrize(

@@ -105,25 +105,6 @@ def test_from_a_frame_to_policies_nobody_is_lost_silently() -> None:
     assert ledger.verify(agent.store) == []
 
 
-def test_a_batch_that_spans_a_publication_is_one_block() -> None:
-    agent, rng = make(size=50), np.random.default_rng(1)
-    data = episodes(night(agent.policy, [f"user {i}" for i in range(230)], rng))
-    asked = agent.statistic
-    receipt = agent.learn(data)
-    assert receipt == Receipt(230, counted=230, version=1, published=(1,))
-    assert visits(agent) == pytest.approx(steps(data, asked), abs=1)
-    assert (agent.served, agent.releases, agent.taken) == (230, 1, 230)
-
-
-def test_where_all_users_teach_something_those_of_older_versions_are_kept() -> None:
-    agent, rng = make(size=50, kind="PolicyImprovement"), np.random.default_rng(1)
-    data = tacit.Episodes(
-        rng.integers(0, 4, (120, H + 1)), rng.integers(0, 2, (120, H)), np.ones((120, H))
-    )
-    receipt = agent.learn(data)
-    assert (receipt.counted, receipt.waiting, receipt.published) == (100, 20, (1, 2))
-
-
 def test_people_beyond_their_episodes_are_refused_and_said_so() -> None:
     agent, rng = make(size=10), np.random.default_rng(2)
     first = episodes(night(agent.policy, [f"user {i}" for i in range(10)], rng))
@@ -182,37 +163,6 @@ def test_each_user_of_a_block_is_asked_by_the_version_that_she_followed(kind: st
     assert visits(agent) - before > 1.5 * alone, "those of the first version count, too"
     assert agent.policy.version == 2
     assert ledger.verify(agent.store) == []
-
-
-def test_counts_of_two_versions_are_the_sum_of_both() -> None:
-    agent, rng = make(size=40), np.random.default_rng(5)
-    agent.learn(episodes(night(agent.policy, [f"user {i}" for i in range(40)], rng)))
-    seen = dict[int, Any]()
-    for _ in range(3):
-        plan = agent.plan
-        seen[plan.policy.version] = (plan, agent.statistic)
-        names = [f"{agent.policy.version}-{i}" for i in range(40)]
-        agent.learn(episodes(night(agent.policy, names, rng)))
-    parts = {
-        v: episodes(night(seen[v][0].policy, [f"{v}+{i}" for i in range(20)], rng)) for v in (1, 3)
-    }
-    expected = sum(steps(parts[v], seen[v][1]) for v in parts)
-    before = visits(agent)
-    for data in parts.values():
-        agent.learn(data)
-    assert visits(agent) - before == pytest.approx(expected, abs=1)
-
-
-def test_an_agent_that_knows_one_policy_of_a_block_alone_says_so() -> None:
-    world = tacit.linear.simplex()
-    agent = tacit.LSVIUCB(
-        world.spec, 400, PRIVACY, noise_seed=0, schedule="fixed:size=20", statistic="counts"
-    )
-    rng, first = np.random.default_rng(6), agent.policy
-    agent.learn(world.simulate(first, 20, rng, "episodes"))
-    late = world.simulate(first, 5, rng, "episodes")
-    with pytest.warns(TacitWarning, match="5 of these users followed none of the policies 1 to 1"):
-        assert agent.learn(late).retired == 5
 
 
 # Roll back.

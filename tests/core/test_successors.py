@@ -169,22 +169,6 @@ def test_what_users_of_both_are_promised_must_be_known() -> None:
     assert agent.successor(100, tacit.JointDP(0.5, 1e-7), noise_seed=1).guarantee.epsilon == 0.5
 
 
-def test_what_cannot_start_another_says_what_to_do() -> None:
-    agent = make("pessimistic_vi", RIVER, 100)
-    with pytest.raises(InvalidArgument, match="serve what it recommends"):
-        agent.successor(100)
-    with pytest.raises(InvalidArgument, match="no option colour"):
-        make("ucbvi", RIVER, 100).successor(100, colour="red")
-
-
-@pytest.mark.parametrize("privacy", [tacit.LocalDP(20.0, 1e-6), tacit.NonPrivate()], ids=repr)
-def test_other_models_go_on_too(privacy: Any) -> None:
-    agent = tacit.agent(RIVER.spec, 20_000, privacy, noise_seed=0)
-    serve(agent, RIVER, 10**6)
-    heir = agent.successor(20_000, noise_seed=1)
-    assert score(RIVER, heir.greedy_policy) == score(RIVER, agent.greedy_policy) > 0.5
-
-
 def test_there_is_one_successor_and_the_old_run_takes_nobody(tmp_path: Path) -> None:
     options = {"schedule": "fixed:size=2", "store": tmp_path / "runs.db"}
     agent = tacit.UCBVI(RIVER.spec, 10, PRIVACY, **options)
@@ -200,11 +184,3 @@ def test_there_is_one_successor_and_the_old_run_takes_nobody(tmp_path: Path) -> 
     with heir.store.read() as db:
         assert [entry.event for entry in ledger.read(db, "run")][-1] == "successor"
     assert ledger.verify(heir.store) == []
-
-
-def test_a_successor_that_is_refused_ends_nothing() -> None:
-    agent = make("ucbvi", RIVER, 100, schedule="fixed:size=50")
-    for wrong in ({"name": "run", "noise_seed": 1}, {"noise_seed": None}):
-        with pytest.raises(InvalidArgument):
-            agent.successor(10, **wrong)
-    assert agent.learn(night(agent, ["a"], 0)).waiting == 1

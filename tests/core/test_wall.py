@@ -14,7 +14,6 @@ import gc
 import sys
 import types
 import weakref
-from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -23,7 +22,6 @@ import pytest
 import tacit
 from research.audit_table import WORLDS
 from tacit import Block, Episodes, JointDP, registry
-from tacit.core.algorithm import Query
 from tacit.data.episodes import VectorEpisodes
 from tacit.tabular.ucbvi import UCBVI
 
@@ -177,23 +175,8 @@ def test_no_agent_hands_its_algorithm_anything_raw(
         again.append((second, ids))
     assert agent.releases >= 1
     found = reachable(agent.algorithm, agent.state, agent.plan, agent.record)
-    public = getattr(agent.algorithm.options, "protect", "") == "rewards"
     for data, names in again:
-        if public:
-            # States and actions are not what it protects.
-            data = Block(data.block().users, {"rewards": data.block()["rewards"]})
-            data = _Rewards(data)
         assert raw_in(found, data, names) == []
-
-
-class _Rewards:
-    """Rewards alone, as the search takes them."""
-
-    def __init__(self, block: Block) -> None:
-        self._block = block
-
-    def block(self) -> Block:
-        return self._block
 
 
 # Somebody who looks while he is asked.
@@ -274,21 +257,3 @@ def test_the_search_would_find_what_is_there() -> None:
     assert raw_in(reachable(f"user {IDS} came"), data, ids)
     assert raw_in(reachable(np.array([IDS])), data, ids)
     assert not raw_in(reachable({"sum": float(raw.sum())}), data, ids)
-
-
-# What cannot be written any more.
-
-
-def test_nobody_can_subclass_who_holds_people() -> None:
-    with pytest.raises(TypeError, match="final: write an Algorithm"):
-        type("Mine", (tacit.Agent,), {})
-
-
-def test_nothing_raw_can_be_asked_for() -> None:
-    """A query is a statistic and its price; no argument brings anything else along."""
-    with pytest.raises(TypeError, match="public"):
-        Query(None, public=("rewards",))  # type: ignore[call-arg,arg-type]
-    assert {field.name for field in fields(Query)} == {"statistic", "mu", "share"}
-    assert {field.name for field in fields(tacit.Release)} == {
-        *("index", "statistic", "parts", "std", "users", "cost"),
-    }

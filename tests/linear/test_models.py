@@ -29,7 +29,7 @@ from tacit import (
 from tacit.core.agent import Agent
 from tacit.core.algorithm import Plan
 from tacit.linear import LinearWorld, estimate, lsvi_ucb_plus_plus
-from tacit.linear.estimate import LinearWidths, Sums
+from tacit.linear.estimate import Scales, Sums
 from tacit.linear.statistics import FeatureSums
 from tacit.privacy import noise as exact
 from tacit.privacy.noise import Noise
@@ -124,9 +124,9 @@ def middle_of(value: Sequence[float]) -> tuple[float, float, float]:
     return middle, half, sum((v - middle) ** 2 for v in value) / len(value) + 1e-18
 
 
-def practical_width(widths: LinearWidths, squares: float, of_ridge: float) -> float:
+def practical_width(widths: Scales, squares: float, of_ridge: float) -> float:
     """From variances by sampling and noise, and by what the ridge hides."""
-    return math.sqrt(widths.scale**2 * squares + widths.bias**2 * of_ridge)
+    return math.sqrt(widths[0] ** 2 * squares + widths[1] ** 2 * of_ridge)
 
 
 @dataclass
@@ -173,7 +173,7 @@ class SlowSums:
     features: Floats
     sums: Sums
     reward_sums: Sums
-    widths: LinearWidths
+    widths: Scales
     H: int
 
     def ridge(self, sums: Sums) -> float:
@@ -229,7 +229,7 @@ class SlowCells:
 
     features: Floats
     counts: Counts
-    widths: LinearWidths
+    widths: Scales
     pooled: tuple[bool, bool]
     variances: Floats | None = None
 
@@ -337,14 +337,6 @@ def step_weights(variances: Floats) -> Floats:
     return weights
 
 
-# Models.
-
-H = 3
-
-
-PRACTICAL = LinearWidths(scale=0.7, bias=0.6)
-
-
 # Agents.
 
 SIGNS = {LSVIUCB: (1, 0), LSVIUCBPlusPlus: (1, 0, -1)}
@@ -364,7 +356,7 @@ def made(
 
 def values_of(agent: Agent, variances: Floats | None = None) -> Floats:
     """Values by what is known, with the variances that the plan before this one left."""
-    model = agent.algorithm.model(agent.state, variances)
+    model = agent.algorithm.estimator.model(agent.state, variances)
     Q: Floats = agent.algorithm.backward_induction(model)[0]
     return Q
 
@@ -400,10 +392,6 @@ WORLDS = {
 }
 PRIVACY = st.sampled_from([NonPrivate(), JOINT])
 KINDS = st.sampled_from([*SIGNS])
-
-
-def practical() -> LinearWidths:
-    return LinearWidths(0.8 * 0.3, 0.8)
 
 
 def of_all_agents(test: Any) -> Any:
@@ -444,7 +432,7 @@ def test_features_plan_what_the_slow_reference_plans(
             features,
             scaled.sums(stationary, pooled),
             scaled.sums(same_rewards, pooled),
-            practical(),
+            (0.8 * 0.3, 0.8),
             H,
         )
         Q, variances = plan(model, H, SIGNS[cls], known)
@@ -497,7 +485,7 @@ def test_counts_plan_what_the_slow_reference_plans(
         model = SlowCells(
             features,
             counts,
-            practical(),
+            (0.8 * 0.3, 0.8),
             (stationary, same_rewards),
             guessed,
         )

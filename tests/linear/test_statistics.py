@@ -15,13 +15,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from tacit import Block, Relation, check_statistic
-from tacit.linear import simplex, statistics, sum_loops, two_state
+from tacit.linear import sum_loops
 from tacit.linear.statistics import (
     FeatureSums,
     unit_features,
-    weighted_grams,
 )
-from tacit.privacy import sensitivity as of_features
 from tacit.privacy.errors import CheckFailed, InvalidArgument
 from tacit.privacy.statistic import Statistic
 from tests.tabular.samples import all_episodes, largest_gap, users_of
@@ -95,14 +93,6 @@ def test_sensitivities_hold_and_are_attained(statistic: Statistic) -> None:
     check_statistic(statistic, sample_of(S, A, H), users=150, rounds=80, attained=0.95)
 
 
-def test_built_in_worlds_are_attained() -> None:
-    for world, options in ((two_state(horizon=5), {}), (simplex(horizon=5), {"pooled": True})):
-        spec = world.spec
-        statistic = FeatureSums(spec.features, 5, **options)
-        sample = sample_of(spec.states, spec.actions, 5)
-        check_statistic(statistic, sample, users=300, rounds=60, attained=0.95)
-
-
 def test_numbers_by_hand() -> None:
     one_hot = np.eye(6).reshape(3, 2, 6)
     per_step = FeatureSums(one_hot, H)
@@ -168,31 +158,6 @@ def test_enumeration(case: tuple[Floats, int, dict[str, Any]], share: float | No
     assert longest == pytest.approx(zero, rel=1e-8)
     if horizon == 1 or not (statistic.pooled or statistic.clips):
         assert farthest == pytest.approx(replace, rel=1e-8)
-
-
-@settings(max_examples=60, deadline=None)
-@given(case=tiny(), share=st.sampled_from([None, 0.5]))
-def test_bounds_without_pairs(
-    case: tuple[Floats, int, dict[str, Any]], share: float | None
-) -> None:
-    features, horizon, options = case
-    statistic = made(features, horizon, **options)
-    if statistic is None:
-        return
-    options["clip"] = None if share is None else share * statistic.bound
-    few = FeatureSums(features, horizon, **options)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(of_features, "MOST_PAIRS", 0)
-        many = FeatureSums(features, horizon, **options)
-        assert bounds(many)[0] == bounds(few)[0]
-        assert bounds(few)[1] <= bounds(many)[1] <= 2.0 * bounds(many)[0]
-
-
-def test_large_tables_have_bounds() -> None:
-    rng = np.random.default_rng(0)
-    features = rng.normal(size=(9_000, 2, 3))
-    statistic = FeatureSums(features, 2)
-    assert bounds(statistic) == pytest.approx((math.sqrt(6.0), 4.0), rel=1e-6)
 
 
 # Hostile values.
@@ -325,14 +290,6 @@ def test_aggregates_equal_episodes(options: dict[str, Any], form: dict[str, Any]
     assert np.allclose(wide.total(summed), statistic.total(summed))
 
 
-def test_grams_of_large_tables_equal_those_of_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
-    weights = np.random.default_rng(8).random((5, H, S, A))
-    expected = weighted_grams(SIGNED, weights)
-    assert np.allclose(expected, np.einsum("nhsa,sai,saj->nhij", weights, SIGNED, SIGNED))
-    monkeypatch.setattr(statistics, "_OUTER", 0)
-    assert np.allclose(weighted_grams(SIGNED, weights), expected)
-
-
 def test_long_features_are_cut() -> None:
     statistic = FeatureSums(3.0 * PLAIN, H)
     assert bounds(statistic)[0] == pytest.approx(math.sqrt(3 * H))
@@ -345,12 +302,6 @@ def test_long_features_are_cut() -> None:
     huge = unit_features([[[1.7e308, -1.7e308], [5e-324, 0.0], [0.0, 0.0]]])
     assert huge[0, 0] == pytest.approx([math.sqrt(0.5), -math.sqrt(0.5)])
     assert np.array_equal(huge[0, 1:], [[5e-324, 0.0], [0.0, 0.0]])
-
-
-def test_weights_are_cut() -> None:
-    wild = FeatureSums(SIGNED, H, weights=10.0 * (STEPWISE - 0.5))
-    tame = FeatureSums(SIGNED, H, weights=(10.0 * (STEPWISE - 0.5)).clip(0.0, 1.0))
-    assert wild.fingerprint == tame.fingerprint
 
 
 @pytest.mark.parametrize(

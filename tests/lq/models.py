@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tacit.lq import LQSpec, riccati, riccati_loops
+from tacit.lq import LQSpec, control_loops, riccati
 from tacit.lq.riccati import expected_costs
 from tacit.papers import chowdhury_lq_2021 as search_loops
 
@@ -25,7 +25,7 @@ def cost_gradient(theta, Q, R, H, start_moment, noise_covariance):
     p, n = theta.shape
     gradient, room = np.empty((p, n)), (np.empty((H + 1, n, n)), np.empty((H, p - n, n)))
     costs = start_moment, noise_covariance, np.asarray(Q), np.asarray(R)
-    return riccati_loops.cost_gradient(theta.copy(), *costs, *room, gradient), gradient
+    return control_loops.cost_gradient(theta.copy(), *costs, *room, gradient), gradient
 
 
 def project_ellipsoid(theta, centre, V, beta):

@@ -8,18 +8,8 @@ import pytest
 from scipy import stats
 from scipy.signal import StateSpace
 
-from research.worlds import random_system
 from tacit import InvalidArgument
-from tacit.data.episodes import VectorEpisodes
-from tacit.lq import (
-    Ball,
-    GainPolicy,
-    LQSpec,
-    LQWorld,
-    Sphere,
-    dosing,
-    double_integrator,
-)
+from tacit.lq import Ball, GainPolicy, LQSpec, LQWorld, dosing, double_integrator
 from tacit.lq.world import PART
 from tacit.privacy.statistic import StreamedBlock
 
@@ -36,7 +26,7 @@ def make(n=3, d=2, horizon=4, noise=None, start=None, seed=0, **options):
         0.1 * np.eye(d),
         horizon,
         0.3 if noise is None else noise,
-        Sphere(1.0, (0.0,) * n) if start is None else start,
+        Ball(1.0, (0.0,) * n, surface=True) if start is None else start,
         **options,
     )
 
@@ -79,16 +69,16 @@ def test_noise_is_bounded_and_has_its_covariance(n):
 
 
 @pytest.mark.parametrize("n", [1, 2, 6])
-@pytest.mark.parametrize(("kind", "radius"), [(Sphere, 0.7), (Ball, 0.7), (Ball, 0.0)])
-def test_starts_are_where_they_say_and_have_their_moment(kind, radius, n):
+@pytest.mark.parametrize(("surface", "radius"), [(True, 0.7), (False, 0.7), (False, 0.0)])
+def test_starts_are_where_they_say_and_have_their_moment(surface, radius, n):
     centre = tuple(np.linspace(-0.5, 0.8, n))
-    start = kind(radius, centre)
+    start = Ball(radius, centre, surface)
     world = make(n=n, d=1, horizon=1, start=start)
     first = world.simulate(some_policy(world), 20_000, np.random.default_rng(3)).states[:, 0]
     distance = np.linalg.norm(first - centre, axis=1)
     if radius == 0.0:
         np.testing.assert_array_equal(first, np.broadcast_to(centre, first.shape))
-    elif kind is Sphere:
+    elif surface:
         np.testing.assert_allclose(distance, radius, rtol=1e-12)
     else:
         assert stats.kstest((distance / radius) ** n, "uniform").pvalue > ALARM
@@ -155,35 +145,6 @@ def test_streamed_users_are_those_of_the_episodes_every_time():
     assert (episodes.lengths == world.horizon + 1).all()  # no episode ends early
 
 
-def test_simulation_is_decided_by_the_generator():
-    world = make()
-    policy = some_policy(world)
-    a, b, c = (world.simulate(policy, 100, np.random.default_rng(s)).states for s in (1, 1, 2))
-    np.testing.assert_array_equal(a, b)
-    assert (a != c).all()
-    rng = np.random.default_rng(1)
-    world.simulate(policy, 100, rng)
-    assert (world.simulate(policy, 100, rng).states != a).all()
-
-
-def test_parts_of_sixty_four_do_not_depend_on_who_else_is_there():
-    world = make()
-    few, more = (
-        world.simulate(some_policy(world), users, np.random.default_rng(8)).states
-        for users in (70, 200)
-    )
-    np.testing.assert_array_equal(few, more[:70])
-
-
-def test_no_users_are_no_problem():
-    world = make()
-    episodes = world.simulate(some_policy(world), 0, np.random.default_rng(0))
-    assert isinstance(episodes, VectorEpisodes)
-    assert episodes.users == 0
-    streamed = world.simulate(some_policy(world), 0, np.random.default_rng(0), "streamed")
-    assert sum(part.users for part in streamed.parts()) == 0
-
-
 def test_values_of_a_world_in_one_dimension_by_hand():
     # x' = x + u + w, two steps, cost x^2 + u^2: u = -x/2 at first, then nothing.
     noise = 0.6
@@ -196,17 +157,6 @@ def test_values_of_a_world_in_one_dimension_by_hand():
     noisy = GainPolicy(world.optimal_policy.gains, 0.5)
     # Both controls cost .25 more, and the first moves the second state.
     assert world.value(noisy) == pytest.approx(world.optimal_value - 3 * 0.25)
-
-
-def test_no_policy_is_better_than_the_optimal_one():
-    world = random_system(seed=500)
-    rng = np.random.default_rng(9)
-    gains = world.optimal_policy.gains
-    assert world.value(GainPolicy(gains, 0.01)) < world.optimal_value
-    for size in (1e-3, 1e-2, 0.1, 1.0):
-        for _ in range(20):
-            away = GainPolicy(gains + size * rng.normal(size=gains.shape))
-            assert world.value(away) <= world.optimal_value
 
 
 def test_spec_says_what_is_public_and_nothing_of_the_system():
@@ -235,14 +185,6 @@ def test_text_of_a_spec_rebuilds_it_exactly():
     assert spec != "spec"
 
 
-def test_bounds_that_nobody_gave_are_above_the_truth():
-    world = make()
-    norm = np.hypot(np.linalg.norm(world.A), np.linalg.norm(world.B))
-    assert world.spec.norm_bound == pytest.approx(1.25 * norm)
-    largest = max(np.linalg.norm(gain, 2) for gain in world.optimal_policy.gains)
-    assert world.spec.gain_bound == pytest.approx(max(1.0, 1.25 * largest))
-
-
 GOOD = {
     "A": np.eye(2),
     "B": np.ones((2, 1)),
@@ -259,38 +201,20 @@ GOOD = {
     [
         ({"A": np.ones((2, 3))}, "A must have shape"),
         ({"B": np.ones((3, 1))}, "B must have shape"),
-        ({"B": np.ones((2, 0))}, "B must have shape"),
         ({"Q": -np.eye(2)}, "Q must be positive semidefinite"),
         ({"Q": [[1.0, 1.0], [0.0, 1.0]]}, "Q must be symmetric"),
         ({"R": np.zeros((1, 1))}, "R must be positive definite"),
         ({"horizon": 0}, "horizon must be an integer >= 1"),
-        ({"horizon": 2.5}, "horizon must be an integer >= 1"),
-        ({"noise": -1.0}, "noise must be a finite number >= 0"),
-        ({"noise": math.inf}, "noise must be a finite number >= 0"),
+        ({"noise": -1.0}, "noise is -1.0, but must be a finite number >= 0"),
         ({"start": (0.0, 0.0)}, "start must be Ball"),
         ({"start": Ball(0.0, (1.0,))}, "the centre of start must have 2 coordinates, got 1"),
         ({"norm_bound": 0.1}, r"norm_bound must be at least 2, got 0.1"),
         ({"gain_bound": 1e-9}, "gain_bound must be at least"),
-        ({"norm_bound": -1.0}, "norm_bound must be > 0 and finite"),
     ],
 )
 def test_wrong_worlds_are_refused(change, words):
     with pytest.raises(InvalidArgument, match=words):
         LQWorld(**(GOOD | change))
-
-
-@pytest.mark.parametrize(
-    ("make_one", "words"),
-    [
-        (lambda: Ball(-1.0, (0.0,)), "radius must be a finite number >= 0"),
-        (lambda: Sphere(1.0, ()), "centre must have shape"),
-        (lambda: Ball(1.0, (math.nan,)), "centre.* must be finite"),
-        (lambda: Ball(0.0, 3.0), "centre must have shape"),
-    ],
-)
-def test_wrong_starts_are_refused(make_one, words):
-    with pytest.raises(InvalidArgument, match=words):
-        make_one()
 
 
 def test_wrong_simulations_are_refused():
@@ -302,27 +226,40 @@ def test_wrong_simulations_are_refused():
         world.simulate(policy, -1, rng)
     with pytest.raises(InvalidArgument, match=r"policy must have gains of shape \(3, 1, 2\)"):
         world.simulate(GainPolicy.zero(2, 1, 2), 1, rng)
-    with pytest.raises(InvalidArgument, match="policy must be a GainPolicy"):
+    with pytest.raises(InvalidArgument, match="policy must be GainPolicy"):
         world.value(policy.gains)
 
 
+def policy(noise=0.25, version=7):
+    gains = np.random.default_rng(0).normal(size=(3, 2, 4))
+    return GainPolicy(gains, noise, version)
+
+
+def test_act_is_the_gain_times_the_state_plus_signs():
+    p, rng = policy(), np.random.default_rng(1)
+    x = np.arange(4.0)
+    seen = set()
+    for _ in range(200):
+        away = (p.act(2, x, rng) - p.gains[2] @ x) / p.noise
+        np.testing.assert_allclose(np.abs(away), 1.0, rtol=1e-12)
+        seen.add(tuple(np.sign(away)))
+    # Each of the four is missed with probability .75^200.
+    assert len(seen) == 4
+    quiet = policy(noise=0.0)
+    np.testing.assert_array_equal(quiet.act(0, x, rng), quiet.gains[0] @ x)
+    for step, state, words in (
+        (3, x, "step must be an integer in 0..2"),
+        (-1, x, "step must be an integer in 0..2"),
+        (0, np.zeros(3), r"state must have shape \(4,\)"),
+    ):
+        with pytest.raises(InvalidArgument, match=words):
+            p.act(step, state, rng)
+    for wrong in ({"gains": [[[np.inf]]]}, {"noise": -0.1}, {"version": -1}):
+        with pytest.raises(InvalidArgument, match=next(iter(wrong))):
+            GainPolicy(**({"gains": np.zeros((1, 1, 1))} | wrong))
+
+
 # Built-in worlds.
-
-
-def test_dosing_is_the_documented_world():
-    world = dosing()
-    assert world.A.tolist() == [[0.70, 0.08, 0.0], [0.20, 0.85, 0.0], [0.0, 0.18, 0.78]]
-    assert world.B.tolist() == [[0.5], [0.0], [0.0]]
-    assert world.Q.tolist() == np.diag([0.05, 0.05, 1.0]).tolist()
-    assert world.R.tolist() == [[0.1]]
-    spec = world.spec
-    assert (spec.horizon, spec.noise_bound, spec.norm_bound, spec.gain_bound) == (24, 0.08, 2, 2)
-    centre = np.array([0.3, 0.3, 0.6])
-    np.testing.assert_allclose(
-        spec.start_moment, np.outer(centre, centre) + 0.25**2 / 5.0 * np.eye(3)
-    )
-    np.testing.assert_allclose(spec.noise_covariance, 0.08**2 / 5.0 * np.eye(3))
-    assert world.name == "dosing"
 
 
 @pytest.mark.parametrize("options", [{}, {"horizon": 60, "step": 1.0}, {"step": 0.05}])
@@ -334,20 +271,6 @@ def test_double_integrator_is_the_exact_motion_of_a_pushed_cart(options):
     np.testing.assert_allclose(world.B, held.B, rtol=1e-14)
     assert world.optimal_value > world.baseline_value
     assert (world.spec.norm_bound, world.spec.gain_bound) == (2.5, 3.0)
-
-
-@pytest.mark.parametrize(
-    ("make", "words"),
-    [
-        (lambda: double_integrator(step=0.0), "step must be > 0 and finite"),
-        (lambda: double_integrator(step=1.5), "step must be at most 1"),
-        (lambda: double_integrator(noise=-0.1), "noise must be a finite number >= 0"),
-        (lambda: double_integrator(horizon=0), "horizon must be an integer >= 1"),
-    ],
-)
-def test_wrong_arguments_of_built_in_worlds_are_named(make, words):
-    with pytest.raises(InvalidArgument, match=words):
-        make()
 
 
 def test_importing_the_family_does_not_import_numba():

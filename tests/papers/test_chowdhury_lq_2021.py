@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tacit.lq import dosing
-from tacit.lq.world import LQWorld, Sphere
+from tacit.lq.world import Ball, LQWorld
 from tacit.papers import chowdhury_lq_2021 as paper
 from tacit.papers.result import Proof
 from tacit.privacy.budget import mu_from_budget
@@ -18,7 +18,7 @@ from tacit.privacy.noise import Noise
 def small_world() -> LQWorld:
     """Two states and a control, as Assumption 1 has it."""
     A, B = [[0.5, 0.1], [0.0, 0.4]], [[0.3], [0.2]]
-    noise, start = 0.1, Sphere(0.8, (0.0, 0.0))
+    noise, start = 0.1, Ball(0.8, (0.0, 0.0), surface=True)
     Q, R = np.eye(2), [[0.05]]
     return LQWorld(A, B, Q, R, horizon=4, noise=noise, start=start, norm_bound=1.0)
 

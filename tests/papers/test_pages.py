@@ -31,9 +31,9 @@ def test_page_names_the_lines_where_they_are(name: str) -> None:
 
 
 PLUMBING = {
-    *("finite_loops", "result", "counters", "compiled", "riccati_loops", "world_loops"),
+    *("finite_loops", "result", "counters", "compiled", "control_loops", "world_loops"),
     *("budget", "errors", "noise", "sensitivity", "statistic", "validation"),
-    *("features", "kernel_features", "policy", "world", "worlds"),
+    *("features", "kernel_features", "policy", "spec", "world", "worlds"),
 }
 """What files of papers import: users, noise, arithmetic and results; nothing of an algorithm."""
 

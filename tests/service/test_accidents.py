@@ -16,10 +16,9 @@ from sqlalchemy import select, update
 import tacit
 from tacit.core import release_loop
 from tacit.core.agent import Agent
-from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block
 from tacit.store import ledger
-from tacit.store.schema import accounts, blocks, releases, runs, stores, versions
+from tacit.store.schema import accounts, blocks, releases, runs, stores
 from tacit.store.store import Store
 from tacit.store.values import load
 from tacit.tabular.spec import FiniteSpec
@@ -34,14 +33,6 @@ SPEC = FiniteSpec(3, 2, H, stationary=False)
 LITTLE = tacit.JointDP(4e6, 1e-7)  # so little noise that sums can be compared
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    pgserver = pytest.importorskip("pgserver", reason="needs pgserver, which ships a PostgreSQL")
-    made = pgserver.get_server(tmp_path_factory.mktemp("pg") / "data", cleanup_mode="delete")
-    yield made.get_uri()
-    made.cleanup()
-
-
 @pytest.fixture(params=["sqlite", "postgresql"])
 def where(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -50,7 +41,7 @@ def where(
     if request.param == "sqlite":
         yield os.fspath(tmp_path / "app.db")
         return
-    url = sa.make_url(request.getfixturevalue("server")).set(drivername="postgresql+psycopg")
+    url = sa.make_url(request.getfixturevalue("database")).set(drivername="postgresql+psycopg")
     engine = sa.create_engine(url, isolation_level="AUTOCOMMIT")
     name = f"t{abs(hash(request.node.name)) % 10**9}"
     with engine.connect() as db:
@@ -116,19 +107,28 @@ def well(agent: Agent) -> None:
     assert ledger.verify(agent.store) == []
 
 
+def finish(agent: Agent) -> None:
+    while agent.step():
+        pass
+
+
+def during(agent: Agent, what: Callable[[], Any]) -> None:
+    """Does something whenever the agent has summed a block, before it commits."""
+    answer = agent._run.curator.release_block
+
+    def meanwhile(*args: Any, **more: Any) -> Any:
+        what()
+        return answer(*args, **more)
+
+    agent._run.curator.release_block = meanwhile
+
+
 def test_who_is_forgotten_while_her_block_is_summed_is_in_no_release(both: Any) -> None:
     one, two = both()
     fill(one, "u")
-    answer, told = one._run.curator.release_block, list[Any]()
-
-    def meanwhile(*args: Any, **more: Any) -> Any:
-        if not told:
-            told.append(two.forget("u3"))
-        return answer(*args, **more)
-
-    one._run.curator.release_block = meanwhile
-    while one.step():
-        pass
+    told = list[Any]()
+    during(one, lambda: told or told.append(two.forget("u3")))
+    finish(one)
     assert told == [{"removed": 1, "released": 0}]
     with one.store.read() as db:
         (name,) = one.store.pseudonyms(["u3"])
@@ -145,26 +145,16 @@ def test_a_stream_of_forgetting_does_not_keep_a_block_from_its_release(both: Any
     one, two = both()
     fill(one, "u")
     fill(one, "next", 3)
-    answer, plan, left = (
-        one._run.curator.release_block,
-        type(one.algorithm).plan,
-        ["u0", "u1", "u2"],
-    )
-
-    def meanwhile(*args: Any, **more: Any) -> Any:
-        if left:
-            two.forget(left.pop())
-        return answer(*args, **more)
+    plan, left = type(one.algorithm).plan, ["u0", "u1", "u2"]
 
     def long(self: Any, *args: Any) -> Any:
         assert two.forget("next0")["removed"] + two.forget("next1")["removed"] == 2
         return plan(self, *args)
 
-    one._run.curator.release_block = meanwhile
+    during(one, lambda: left and two.forget(left.pop()))
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(type(one.algorithm), "plan", long)
-        while one.step():
-            pass
+        finish(one)
     assert one.run_row().latest == 1
     assert sums(two)[0] == near(PAID[3])
     assert send(two, "last") == "waiting"
@@ -222,14 +212,12 @@ def test_rolling_back_between_the_commits_loses_nobody(both: Any) -> None:
     assert sums(one) == before
     for k in range(2):
         assert send(one, f"late{k}") == "waiting"  # they follow version 1, in the same block
-    while one.step():
-        pass
+    finish(one)
     assert sums(two)[1] == near(4 * 0.5)
     assert (two.run_row().version, two.run_row().latest) == (1, 2)
     two.unpin()
     fill(two, "v")
-    while two.step():
-        pass
+    finish(two)
     assert two.run_row().version == two.run_row().latest
     well(one)
 
@@ -265,31 +253,6 @@ def test_a_counter_does_not_tell_how_many_sent(both: Any) -> None:
     well(two)
 
 
-def test_a_first_plan_does_not_hold_the_lock_of_a_store(where: str) -> None:
-    plan, wrote = tacit.tabular.ucbvi.UCBVI.plan, list[int]()
-
-    def slow(self: Any, *args: Any) -> Any:
-        with Store(where) as other, other.write() as db:
-            wrote.append(db.execute(update(stores).values(witness="")).rowcount)
-        return plan(self, *args)
-
-    with pytest.MonkeyPatch.context() as patched, Store(where) as store:
-        patched.setattr(tacit.tabular.ucbvi.UCBVI, "plan", slow)
-        agent = tacit.UCBVI(SPEC, 1000, LITTLE, store=store, schedule=f"fixed:size={SIZE}")
-        assert wrote == [1]
-        assert agent.run_row().latest == 0
-
-
-def test_a_stopped_process_loses_the_lock_of_a_database(where: str) -> None:
-    """What an idle transaction has time for is far less than what a device waits."""
-    if not where.startswith("postgresql"):
-        pytest.skip("a file's lock goes with its process alone")
-    with Store(where) as store, store.read() as db:
-        seconds = db.scalar(sa.text("SHOW idle_in_transaction_session_timeout"))
-        assert seconds == "5s"
-        assert db.scalar(sa.text("SHOW lock_timeout")) == "10s"
-
-
 def test_two_runs_do_not_both_take_a_last_budget(where: str) -> None:
     with Store(where) as store:
         given = {"schedule": f"fixed:size={SIZE}", "store": store}
@@ -303,27 +266,6 @@ def test_two_runs_do_not_both_take_a_last_budget(where: str) -> None:
         fill(one, "u", SIZE - 1)
         one._loop.close()
         assert ledger.verify(store) == []
-
-
-def test_a_clock_that_was_set_back_holds_nothing_up(
-    both: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    one, two = both()
-    now = release_loop.time.time()
-    monkeypatch.setattr(release_loop.time, "time", lambda: now + 86400.0)
-    assert one.lead("one")
-    one.intake.window = two.intake.window = 10.0
-    fill(one, "u", SIZE - 1)
-    assert one.intake.ticket()
-    one.intake.flush()
-    monkeypatch.setattr(release_loop.time, "time", lambda: now)
-    assert two.lead("two")
-    assert not two.step()
-    monkeypatch.setattr(release_loop.time, "time", lambda: now + 10.0)
-    assert two.step()
-    with two.store.read() as db:
-        assert len(db.execute(select(versions)).all()) == 2
-    assert len(sums(two)) == 1
 
 
 def reported(agent: Agent, user: str, odd: float | None = None) -> None:
@@ -345,36 +287,9 @@ def test_a_report_that_no_device_makes_costs_nobody_else_theirs(both: Any) -> No
     one, two = both(privacy=tacit.LocalDP(4e6, 1e-7))
     for k, odd in enumerate((None, np.nan, 1e300, -np.inf)):
         reported(one, f"{k}", odd)
-    while two.step():
-        pass
+    finish(two)
     assert two.run_row().latest == 1
     assert sums(two) == {0: near(0.5)}
-
-
-def test_reports_on_which_every_plan_fails_are_left_out_by_rolling_back(both: Any) -> None:
-    one, two = both(privacy=tacit.LocalDP(4e6, 1e-7))
-    with pytest.MonkeyPatch.context() as patched:
-
-        def fails(*_: Any) -> Any:
-            raise ZeroDivisionError
-
-        patched.setattr(type(one.algorithm), "plan", fails)
-        for k in range(SIZE):
-            reported(one, f"{k}")
-        for agent in (one, two):
-            with pytest.raises(ZeroDivisionError):
-                agent.step()
-    two.roll_back(0)
-    assert not one.step()
-    reported(one, "next")
-    with pytest.raises(InvalidArgument, match="no way back"):
-        two.roll_back(0)  # she reports for the version that serves
-    for k in range(1, SIZE):
-        reported(two, f"next{k}")
-    assert one.step()
-    row = two.run_row()
-    assert (row.version, row.latest, row.releases) == (2, 2, 2)
-    well(two)
 
 
 @pytest.mark.parametrize("forgotten", [False, True])
@@ -385,16 +300,14 @@ def test_a_ticket_that_was_lost_with_its_process_counts_by_its_version(
     one, two = both()
     fill(one, "u")
     policy, lost = one.policy, one.intake.ticket()  # in the next block; its process is killed
-    while two.step():
-        pass
+    finish(two)
     assert [two.intake.ticket() for _ in range(SIZE - 1)]  # of version 1, and nobody sends
     two.intake.flush()
     two.intake.window = 0.0
     assert send(two, "ann", 0.96, lost, policy) == "waiting"
     if forgotten:
         two.forget("ann")
-    while two.step():
-        pass
+    finish(two)
     with two.store.read() as db:
         versions_ = db.scalar(select(blocks.c.versions).where(blocks.c.block == 1))
     assert json.loads(versions_) == {"0": 1, "1": SIZE - 1}
@@ -408,8 +321,7 @@ def test_reports_of_one_version_are_summed_though_places_are_of_two(both: Any) -
     before, size = one._run.look(), one.statistic.layout.size
     for k in range(SIZE):
         reported(two, f"{k}")
-    while two.step():
-        pass
+    finish(two)
     one._run.view = one._run.look(fresh=True)._replace(row=before.row)
     early = one.intake.ticket()
     one.intake.flush()
@@ -428,21 +340,13 @@ def test_a_sealed_block_whose_reports_are_all_forgotten_is_filled_again(both: An
     one, two = both(privacy=tacit.LocalDP(4e6, 1e-7))
     for k in range(SIZE):
         reported(one, f"{k}")
-    answer, left = one._run.curator.release_block, [f"{k}" for k in range(SIZE)]
-
-    def meanwhile(*args: Any, **more: Any) -> Any:
-        while left:
-            two.forget(left.pop())
-        return answer(*args, **more)
-
-    one._run.curator.release_block = meanwhile
-    while one.step():
-        pass
+    left = [f"{k}" for k in range(SIZE)]
+    during(one, lambda: [two.forget(left.pop()) for _ in [*left]])
+    finish(one)
     for k in range(SIZE):
         reported(two, f"next{k}")
     two.intake.window = 0.0  # places of who is forgotten stay empty
-    while two.step():
-        pass
+    finish(two)
     assert (two.run_row().latest, two.run_row().releases) == (1, 1)
     assert sums(two)[0] == near(0.5 * SIZE)
     well(two)

@@ -60,7 +60,6 @@ def test_tokens_are_made_and_revoked(tmp_path: Path) -> None:
     ("line", "words"),
     [
         ("porte = 1", "porte"),
-        ('port = "x"', "port"),
         ('body = "long"', "body"),
         ('certificate = "a.pem"', "certificate_key"),
     ],

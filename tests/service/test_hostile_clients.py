@@ -28,14 +28,13 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         yield made
 
 
-def try_everything(run: Running, examples: int) -> int:
-    """So many requests to each address; how many addresses there are."""
+def test_whatever_is_sent(run: Running) -> None:
     schema = schemathesis.openapi.from_url(f"{run.address}/v1/openapi.json")
     operations = [found.ok() for found in schema.get_all_operations()]
     for operation in operations:
 
         @settings(
-            max_examples=examples,
+            max_examples=5,
             deadline=None,
             derandomize=True,
             database=None,
@@ -49,16 +48,7 @@ def try_everything(run: Running, examples: int) -> int:
                 assert response.status_code not in (500, 502, 504)
 
         try_it()
-    return len(operations)
-
-
-def test_whatever_is_sent(run: Running) -> None:
-    assert try_everything(run, 5) >= 10
-
-
-@pytest.mark.slow
-def test_much_is_sent(run: Running) -> None:
-    try_everything(run, 300)
+    assert len(operations) >= 10
 
 
 def test_nothing_was_taken(run: Running) -> None:

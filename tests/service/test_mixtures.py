@@ -44,7 +44,7 @@ def test_an_episode_without_its_component_is_refused(tmp_path: Path) -> None:
         device = run.client()
         policy = device.policy()
         good = episode(policy, device._ticket)
-        for more in ({}, {"component": None}, {"component": "0"}, {"component": True}):
+        for more in ({}, {"component": "0"}, {"component": True}):
             with pytest.raises(Refused, match="component must be a whole number") as raised:
                 device.post("/v1/episodes", good | more)
             assert raised.value.code == 422

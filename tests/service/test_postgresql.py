@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,14 +15,6 @@ from tests.service.test_service import wait_for
 from tests.service.world import come, episode, make_app, reads
 
 pytestmark = pytest.mark.filterwarnings("ignore:XDG_RUNTIME_DIR")
-pgserver = pytest.importorskip("pgserver", reason="needs pgserver, which ships a PostgreSQL")
-
-
-@pytest.fixture(scope="module")
-def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    server = pgserver.get_server(tmp_path_factory.mktemp("pg") / "data", cleanup_mode="delete")
-    yield server.get_uri()
-    server.cleanup()
 
 
 def test_two_services_release_a_block_once(tmp_path: Path, database: str) -> None:

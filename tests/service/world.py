@@ -38,23 +38,13 @@ rate = 1000000
 """
 
 
-def write_app(
-    folder: Path,
-    *,
-    agent: str = "ucbvi",
-    users: int = 100000,
-    size: int = 8,
-    privacy: str = "",
-    serve: str = "",
-    store: str = "app.db",
-    name: str = "run",
-    file: str = "app.toml",
-    horizon: int = 3,
-    window: int = 60,
-) -> Path:
+USUAL = {"agent": "ucbvi", "users": 100000, "size": 8, "privacy": "", "serve": ""}
+USUAL |= {"store": "app.db", "name": "run", "horizon": 3, "window": 60}
+
+
+def write_app(folder: Path, file: str = "app.toml", **options: Any) -> Path:
     path = folder / file
-    given = {"agent": agent, "users": users, "size": size, "privacy": privacy, "serve": serve}
-    path.write_text(APP.format(**given, store=store, name=name, horizon=horizon, window=window))
+    path.write_text(APP.format(**USUAL | options))
     return path
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from tacit.cli import terminal
-from tacit.cli.terminal import command, count, flag, given, print_json, print_table, say
+from tacit.cli.terminal import amount, command, count, flag, given, print_json, print_table, say
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.validation import one_of
 
@@ -114,11 +114,11 @@ def _plain(document: str) -> str:
 
 @command()
 def _paper(
-    name: Annotated[str, given("PAPER[.ALGORITHM[:key=value,...]]", "Which one.")] = "",
+    name: Annotated[str, given("ALGORITHM[:key=value,...]", "Which one; list names all.")] = "list",
     world: terminal.OptionalWorld = None,
-    users: Annotated[int, count("Users; Algorithm 1 of 2019 has 20,000 steps.")] = 1000,
-    epsilon: terminal.Epsilon = None,
-    delta: terminal.Delta = None,
+    users: Annotated[int | None, count("How many. \\[default: 1000; functional-q 100]")] = None,
+    epsilon: Annotated[float, amount("Budget of one user.")] = 1.0,
+    delta: Annotated[float | None, amount("As --epsilon. \\[default: 1e-6; ucb 0]")] = None,
     printed: Annotated[
         bool, flag("Constants and noise as printed, or as proven.", "--printed/--corrected")
     ] = True,
@@ -128,38 +128,37 @@ def _paper(
     from tacit.registry import NamedMaker, build_world
 
     text, _, rest = name.partition(":")
-    paper, _, algorithm = text.partition(".")
-    if not paper:
-        print_table(
-            ("paper", "algorithms"), [(p, ", ".join(_algorithms(p))) for p in papers.__all__]
-        )
-        return
-    one_of("the paper", paper, papers.__all__)
-    if algorithm:
-        one_of("the algorithm", algorithm, list(_algorithms(paper)))
-    if world is None:
-        about = _algorithms(paper)[algorithm] if algorithm else getattr(papers, paper)
-        say(_plain(inspect.getdoc(about) or "").partition("\n>>>")[0].rstrip(), as_it_is=True)
-        say(f"To run: tacit paper {paper}.ALGORITHM --world ..., of {[*_algorithms(paper)]}")
-        return
-    if not algorithm or epsilon is None or delta is None:
-        raise InvalidArgument("a run needs an algorithm, --epsilon and --delta; see tacit paper")
-    maker = NamedMaker(text, f"tacit.papers.{paper}:{algorithm}", (*_GIVEN, "episodes"))
-    more: dict[str, Any] = maker.read(rest) | {"printed": printed, "seed": seed}
-    if _takes(maker.make, {"episodes"}):
-        more["episodes"] = users
-    typer.echo(maker.make(build_world(world), epsilon=epsilon, delta=delta, **more))
+    known = papers.ALGORITHMS
+    full = {target.replace(":", "."): short for short, (target, _) in known.items()}
+    text = full.get(text, text)
+    if text == "list":
+        rows = [(short, target.partition(":")[0], at) for short, (target, at) in known.items()]
+        print_table(("algorithm", "paper", "a world"), rows)
+    elif text in papers.__all__:
+        _say_doc(getattr(papers, text))
+        for short, (target, at) in known.items():
+            if target.startswith(text):
+                say(f"To run: tacit paper {short} --world {at}")
+    elif world is None:
+        target, at = known[one_of("the algorithm", text, ["list", *known])]
+        _say_doc(NamedMaker(text, f"tacit.papers.{target}").make)
+        say(f"To run: tacit paper {text} --world {at}")
+    else:
+        target, at = known[one_of("the algorithm", text, list(known))]
+        maker = NamedMaker(text, f"tacit.papers.{target}", (*_GIVEN, "episodes"))
+        more: dict[str, Any] = maker.read(rest) | {"printed": printed, "seed": seed}
+        built = build_world(world)
+        if not isinstance(built, type(build_world(at))):
+            raise InvalidArgument(f"{text} needs a world of another kind, as {at}")
+        if "setting" in inspect.signature(maker.make).parameters:
+            steps = (users or 100) * getattr(built.spec, "horizon")  # noqa: B009
+            more["setting"] = papers.wang_functional_2019.Setting(T=steps)
+        else:
+            more["episodes"] = users or 1000
+        if delta is None:
+            delta = 0.0 if text.startswith("ucb") else 1e-6
+        typer.echo(maker.make(built, epsilon=epsilon, delta=delta, **more))
 
 
-def _algorithms(paper: str) -> dict[str, Callable[..., Any]]:
-    """The functions of a paper that run in a world, by name."""
-    from tacit import papers
-
-    found = inspect.getmembers(getattr(papers, paper), inspect.isfunction)
-    return {name: f for name, f in found if name[0] != "_" and _takes(f, {*_GIVEN})}
-
-
-def _takes(function: Callable[..., Any], names: set[str]) -> bool:
-    parameters = inspect.signature(function).parameters
-    more = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
-    return "world" in parameters and (more or names <= parameters.keys())
+def _say_doc(about: object) -> None:
+    say(_plain(inspect.getdoc(about) or "").partition("\n>>>")[0].rstrip(), as_it_is=True)

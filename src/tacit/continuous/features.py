@@ -57,7 +57,7 @@ def finite_array(name: str, values: Any, *shape: int | None) -> Floats:
     alike = len(shape) == array.ndim and all(
         n in (None, m) for n, m in zip(shape, array.shape, strict=True)
     )
-    if not alike or not np.isfinite(array).all():
+    if not alike or not array.size or not np.isfinite(array).all():
         raise InvalidArgument(f"{name} must be finite, of shape {shape}, got {array.shape}")
     array.setflags(write=False)
     return array
@@ -68,7 +68,7 @@ def _numbers(name: str, values: Any) -> Floats:
     try:
         # In one order: how products are rounded depends on it, and a save keeps one only.
         return np.array(values, dtype=np.float64, order="C")
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InvalidArgument(f"{name} must be an array of numbers") from None
 
 
@@ -102,9 +102,7 @@ class FeatureMap(ABC):
         """The features, (..., m), of states, (..., D)."""
         points, dimension = np.asarray(states, dtype=np.float64), self.dimension
         if points.ndim == 0 or dimension not in (None, points.shape[-1]):
-            raise InvalidArgument(
-                f"states must have the coordinates of a state as their last axis, {dimension or ''}"
-            )
+            raise InvalidArgument(f"states must have {dimension or 'the'} coordinates as last axis")
         rows = points.reshape(-1, points.shape[-1])
         good = np.isfinite(rows).all(axis=1)
         # None may be left: a function need not take an empty array.

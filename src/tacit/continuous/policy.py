@@ -189,12 +189,13 @@ def uniforms(rng: np.random.Generator | None, size: int | tuple[int, ...]) -> Fl
 
 
 def _order(name: str, values: Any, actions: int) -> tuple[int, ...]:
-    order = np.asarray(values)
-    if order.shape != (actions,) or sorted(order.tolist()) != list(range(actions)):
-        raise InvalidArgument(
-            f"{name} must hold each of the {actions} actions once, got {values!r}"
-        )
-    return tuple(order.tolist())
+    try:
+        order = tuple(int(a) for a in values)
+    except (TypeError, ValueError, OverflowError):
+        order = ()
+    if sorted(order) != list(range(actions)):
+        raise InvalidArgument(f"{name} must hold each of {actions} actions once, got {values!r}")
+    return order
 
 
 class BoxAlgorithm(Algorithm[S]):

@@ -282,11 +282,11 @@ class TerminationHistogram(Statistic):
         return vectors_by_part(block, numbers, self._histograms)
 
     def _histograms(self, block: Block) -> Floats:
-        low, size = (part[self.coordinates] for part in (self.lows, self.highs - self.lows))
         steps = steps_of(block, self.spec)
         with np.errstate(all="ignore"):
+            low, size = (part[self.coordinates] for part in (self.lows, self.highs - self.lows))
             along = (steps.states[:, 1:, self.coordinates] - low) / size * BINS
-        bins = np.clip(along, 0, BINS - 1).astype(np.int64)
+        bins = np.clip(np.nan_to_num(along), 0, BINS - 1).astype(np.int64)
         others = steps.valid & ~steps.ended
         shares = 1.0 / np.maximum(others.sum(axis=1), 1)
         users, at = np.nonzero(steps.ended)

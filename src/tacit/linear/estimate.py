@@ -21,7 +21,7 @@ from tacit.privacy.validation import Floats
 from tacit.tabular.count_estimate import CountEstimate, conserved
 
 if TYPE_CHECKING:
-    from tacit.linear.spec import LinearSpec
+    from tacit.linear.worlds import LinearSpec
     from tacit.privacy.curator import Release
     from tacit.tabular.count_estimate import Counts
     from tacit.tabular.policy import Policy
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 # Rewards in [0, 1] have at most this variance.
 _REWARD_VARIANCE = 0.25
-# Rows of probabilities are projected where there are at most this many in all.
-_MOST_PROBABILITIES = 1 << 22
 # The ridge of a reward regression on counts, in units of the variance of rewards.
 _REWARD_RIDGE = 4.0
 # The longest vector of a user, in typical lengths of one with steps apart; and for pooled sums.
@@ -52,25 +50,17 @@ class Sums:
 
     def pooled(self) -> Sums:
         """Summed over steps."""
-        if len(self.gram) == 1:
-            return self
-        arrays = (self.gram, self.following, self.rewards)
-        gram, following, rewards = (array.sum(axis=0, keepdims=True) for array in arrays)
-        noises = (self.noise, self.gram_noise, self.reward_noise)
-        return Sums(gram, following, rewards, *(math.sqrt(len(self.gram)) * n for n in noises))
+        arrays, more = (self.gram, self.following, self.rewards), math.sqrt(len(self.gram))
+        sums = (array.sum(axis=0, keepdims=True) for array in arrays)
+        return Sums(*sums, *(more * n for n in (self.noise, self.gram_noise, self.reward_noise)))
 
 
-@dataclass(frozen=True)
-class LinearWidths:
-    """Scales of the two sources of a width."""
+Scales: TypeAlias = tuple[float, float]  # of widths by sampling and noise, and by the ridge
 
-    scale: float  # of sampling and noise
-    bias: float  # of the ridge, which draws what is unknown to the middle
 
-    def practical(self, squares: Floats, of_ridge: Floats) -> Floats:
-        """Widths from variances by sampling and noise, and by the bias of the ridge."""
-        widths: Floats = np.sqrt(self.scale**2 * squares + self.bias**2 * of_ridge)
-        return widths
+def width_of(scales: Scales, squares: Floats, of_ridge: Floats) -> Floats:
+    """Widths from variances by sampling and noise, and by the bias of the ridge."""
+    return np.asarray(np.sqrt(scales[0] ** 2 * squares + scales[1] ** 2 * of_ridge))
 
 
 def middle_of(value: Floats) -> tuple[float, float]:
@@ -88,8 +78,7 @@ def distributions(rows: Floats) -> Floats:
     """Distributions nearest to estimated rows of probabilities."""
     from tacit.tabular.count_loops import project
 
-    S = rows.shape[1]
-    level = rows + (1.0 - rows.sum(axis=1, keepdims=True)) / S
+    level = rows + (1.0 - rows.sum(axis=1, keepdims=True)) / rows.shape[1]
     out: Floats = np.empty(level.shape)
     project(np.ascontiguousarray(level), np.ones(len(level), dtype=bool), out)
     return out
@@ -105,17 +94,16 @@ class SumModel:
         var(V) phi'x + (e_U^2 |V - c|^2 + e_G^2 min(|w|^2, d R^2)) |x|^2,
 
     its three terms being sampling, noise in the targets and noise in the Gram matrix (of which w
-    is the derivative). Predicted rows of probabilities are projected to distributions where they
-    are not too many.
+    is the derivative). Predicted rows of probabilities are projected to distributions.
     """
 
-    def __init__(self, features: Floats, sums: Sums, rewards: Sums, widths: LinearWidths) -> None:
+    def __init__(self, features: Floats, sums: Sums, rewards: Sums, widths: Scales) -> None:
         self._features = features.reshape(-1, features.shape[2])
         self._shape, self._dimension = features.shape[:2], int(features.shape[2])
         self._sums, self._reward_sums, self._widths = sums, rewards, widths
         self.ridge = self._ridge_of(sums)
         self.inverse = ridge_inverse(sums.gram, self.ridge)  # Lambda^-1, (L, d, d)
-        self._known: dict[int, tuple[Floats, Floats, Floats | None]] = {}
+        self._known: dict[int, tuple[Floats, Floats, Floats]] = {}
 
     def _ridge_of(self, sums: Sums) -> float:
         return 1.0 + sums.gram_noise * math.sqrt(self._dimension)
@@ -136,7 +124,7 @@ class SumModel:
         spread = np.minimum((weights**2).sum(axis=-1), self._dimension)
         noise = sums.reward_noise**2 + sums.gram_noise**2 * spread
         squares = _REWARD_VARIANCE * leverage + noise[:, np.newaxis] * length
-        widths = self._widths.practical(squares, _REWARD_VARIANCE * ridge**2 * length)
+        widths = width_of(self._widths, squares, _REWARD_VARIANCE * ridge**2 * length)
         shape = (len(weights), *self._shape)
         return (weights @ self._features.T).reshape(shape), widths.reshape(shape)
 
@@ -155,27 +143,20 @@ class SumModel:
             middle, half = middle_of(value)
             centred = value - middle
             weights = self.inverse[at] @ (sums.following[at] @ centred)
-            if probabilities is not None:
-                mean = probabilities @ centred
-            else:
-                mean = np.clip(self._features @ weights, -half, half)
-            means.append(mean + middle)
+            means.append(probabilities @ centred + middle)
             variance = spread_of(centred, half)
             from_gram = sums.gram_noise**2 * min(weights @ weights, self._dimension * half**2)
             noise = sums.noise**2 * (centred @ centred) + from_gram
             squares = variance * leverage + noise * length
-            widths.append(self._widths.practical(squares, variance * self.ridge**2 * length))
+            widths.append(width_of(self._widths, squares, variance * self.ridge**2 * length))
         shape = (len(values), *self._shape)
         return np.array(means).reshape(shape), np.array(widths).reshape(shape)
 
-    def _row(self, at: int) -> tuple[Floats, Floats, Floats | None]:
-        """Lengths, and predicted distributions (S A, S); ``None`` where they are too many."""
+    def _row(self, at: int) -> tuple[Floats, Floats, Floats]:
+        """Lengths, and predicted distributions (S A, S)."""
         if at not in self._known:
-            rows = None
-            if len(self._features) * self._shape[0] <= _MOST_PROBABILITIES:
-                raw = self._features @ (self.inverse[at] @ self._sums.following[at])
-                rows = distributions(raw)
-            self._known[at] = *self._lengths(self.inverse[at]), rows
+            raw = self._features @ (self.inverse[at] @ self._sums.following[at])
+            self._known[at] = *self._lengths(self.inverse[at]), distributions(raw)
         return self._known[at]
 
     def precision(self) -> Floats:
@@ -196,7 +177,7 @@ class CellModel:
         self,
         features: Floats,
         counts: Counts,
-        widths: LinearWidths,
+        widths: Scales,
         pooled: tuple[bool, bool],
         variances: Floats | None = None,
     ) -> None:
@@ -238,7 +219,7 @@ class CellModel:
         x = self._table @ inverse
         leverage = np.maximum(np.einsum("nd,nd->n", x, self._table), 0.0)
         of_ridge = ridge * np.einsum("nd,nd->n", x, x)
-        width = self._widths.practical(np.maximum(leverage - of_ridge, 0.0), of_ridge)
+        width = width_of(self._widths, np.maximum(leverage - of_ridge, 0.0), of_ridge)
         return weights, width.reshape(self._shape), precision
 
     def rewards(self, step: int) -> tuple[Floats, Floats]:
@@ -268,7 +249,6 @@ class CellModel:
 
 
 LinearModel: TypeAlias = SumModel | CellModel
-"""Estimated rewards and transitions, with widths."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -278,7 +258,7 @@ class LinearEstimator:
     spec: LinearSpec
     features: Floats  # phi, (S, A, d), of length at most 1
     stationary: bool  # one transition model for all steps
-    widths: LinearWidths
+    widths: Scales
     plain: bool = False  # whether all blocks weigh the same
 
     @property
@@ -306,25 +286,18 @@ class FeatureEstimator(LinearEstimator):
         return self._sums(False, None), self._sums(True, None)
 
     def _sums(self, one_by_one: bool, weights: Floats | None) -> FeatureSums:
-        return FeatureSums(
-            self.features,
-            self.spec.horizon,
-            pooled=self.pooled,
-            clip=self._clip if one_by_one else None,
-            reward=0.0 if self.spec.known_rewards is not None else 1.0,
-            weights=weights,
-        )
+        clip, reward = self._clip if one_by_one else None, float(self.spec.known_rewards is None)
+        sizes = self.features, self.spec.horizon, self.pooled
+        return FeatureSums(*sizes, clip=clip, reward=reward, weights=weights)
 
     @property
     def _clip(self) -> float | None:
         """Bound on typical users' vectors; features are public."""
-        q = (self.features**2).sum(axis=-1)
-        rewards = 0.0 if self.spec.known_rewards is not None else 0.25
+        q, rewards = (self.features**2).sum(axis=-1), 0.25 * (self.spec.known_rewards is None)
         typical = math.sqrt(self.spec.horizon * float((q * q + (1.0 + rewards) * q).mean()))
         if not self.pooled:
             return _CLIP * typical
-        # Pooled sums of signed features are protected by the triangle inequality, at a price that
-        # a clip must first earn back.
+        # Of signed features they pay for the triangle inequality, which a clip hardly earns back.
         return _POOLED_CLIP * typical if self.spec.nonnegative else None
 
     def clips(self, one_by_one: bool) -> bool:
@@ -364,16 +337,9 @@ class CellEstimator(LinearEstimator):
         """Counts along a policy; those that are pooled over steps have a cap."""
         from tacit.tabular.visits import VisitCounts
 
-        spec = self.spec
-        return VisitCounts(
-            spec.states,
-            spec.actions,
-            spec.horizon,
-            pooled=self.pooled,
-            cap=min(_CAP, spec.horizon) if self.clips(one_by_one) else None,
-            policy=policy.actions,
-            version=policy.version,
-        )
+        cap = min(_CAP, self.spec.horizon) if self.clips(one_by_one) else None
+        sizes = self.spec.states, self.spec.actions, self.spec.horizon, self.pooled, cap
+        return VisitCounts(*sizes, policy=policy.actions, version=policy.version)
 
     def clips(self, one_by_one: bool) -> bool:
         """Whether users must be summed one by one."""

@@ -8,23 +8,22 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 import numpy as np
 
 from tacit.core.algorithm import BlockInfo, Floats, Plan, Progress
-from tacit.linear.estimate import CellEstimator, FeatureEstimator, LinearModel, LinearWidths
-from tacit.linear.statistics import unit_features
+from tacit.linear.estimate import CellEstimator, FeatureEstimator, LinearModel
+from tacit.linear.statistics import need_features, unit_features
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.validation import check_bytes
+from tacit.privacy.validation import check_bytes, one_of
 from tacit.tabular.sum_algorithm import SumAlgorithm, SumOptions
 
 if TYPE_CHECKING:
     from tacit.core.problem import Problem
-    from tacit.linear.spec import LinearSpec
+    from tacit.linear.worlds import LinearSpec
     from tacit.privacy.curator import Release
     from tacit.privacy.models import Privacy
 
 # Scale of widths by sampling and noise; those by what the ridge hides are taken as they are.
 _BONUS = 0.3
 
-State: TypeAlias = Any
-"""Weighted sums over all blocks: BlockSums of features, or a CountEstimate of cells."""
+State: TypeAlias = Any  # weighted sums of all blocks: BlockSums, or a CountEstimate of cells
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,9 +39,7 @@ class LinearOptions(SumOptions):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.statistic not in ("auto", "features", "counts"):
-            words = "statistic must be auto, features or counts"
-            raise InvalidArgument(f"{words}, got {self.statistic!r}")
+        one_of("statistic", self.statistic, ("auto", "features", "counts"))
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,18 +81,13 @@ class LSVIUCB(SumAlgorithm[State]):
 
     def __init__(self, problem: Problem, options: LinearOptions) -> None:
         spec: LinearSpec = problem.spec
-        if not hasattr(spec, "weight_bound"):
-            raise InvalidArgument(
-                "this agent needs features: spec must be a LinearSpec, as of simplex or two_state, "
-                "or of tacit.linear.linear_from_tabular(world) for any finite world; got "
-                f"{type(spec).__name__}"
-            )
+        need_features(spec)
         given = options.stationary
         self.stationary = spec.stationary_transitions if given is None else given
         # One factor for all keeps them linear; statistics cut to length 1 whatever comes.
         longest = max(1.0, float(np.sqrt((spec.features**2).sum(axis=-1).max())))
         self.features = unit_features(spec.features / longest)
-        widths = LinearWidths(options.scale * _BONUS, options.scale)
+        widths = (options.scale * _BONUS, options.scale)
         self.statistic_kind, self._reason = choose_statistic(spec, problem.privacy, options)
         kind = CellEstimator if self.statistic_kind == "counts" else FeatureEstimator
         plain = not problem.privacy.joint
@@ -115,8 +107,6 @@ class LSVIUCB(SumAlgorithm[State]):
         """No sums."""
         return self.estimator.empty()
 
-    # Query: every user once, with the whole budget.
-
     def statistic(self, plan: Plan, one_by_one: bool) -> Any:
         """Sums of features, weighted by the plan's variances, or counts along its policy."""
         return self.estimator.statistic(plan.policy, plan.memory.variances, one_by_one)
@@ -124,8 +114,6 @@ class LSVIUCB(SumAlgorithm[State]):
     def data_format(self, at: Progress) -> Literal["episodes", "counts"]:
         """Episodes where a clip or a cap must see users one by one, else sums."""
         return "episodes" if self.estimator.clips(self.one_by_one(at)) else "counts"
-
-    # Update.
 
     def update(
         self,
@@ -146,8 +134,6 @@ class LSVIUCB(SumAlgorithm[State]):
         """
         return self.estimator.added(state, release, self.query(state, plan, block))
 
-    # Plan.
-
     def plan(self, state: State, last: Plan | None, at: Progress, rng: np.random.Generator) -> Plan:
         """Best actions by optimistic and by expected values; random actions at the start.
 
@@ -160,14 +146,9 @@ class LSVIUCB(SumAlgorithm[State]):
         if last is None:
             first = self.first_policy(rng)
             return Plan(first, first, LinearMemory())
-        Q, _ = self.backward_induction(self.model(state, None))
+        Q, _ = self.backward_induction(self.estimator.model(state, None))
         memory = LinearMemory(last.memory.switches + 1)
         return Plan(self.best(Q[0], rng), self.best(Q[1], rng), memory)
-
-    def model(self, state: State, variances: Floats | None) -> LinearModel:
-        """Regressions on all blocks; those on cells are weighted by variances of next values."""
-        model: LinearModel = self.estimator.model(state, variances)
-        return model
 
     def backward_induction(self, model: LinearModel) -> tuple[Floats, Floats]:
         """Action values by least squares, from the last step to the first, and variances.
@@ -190,7 +171,9 @@ class LSVIUCB(SumAlgorithm[State]):
             if h < H - 1:
                 PV, width = model.next_values(h, np.vstack([V, V[:1] ** 2]) if self.weighted else V)
                 if self.weighted:
-                    variances[h] = next_variance(PV)
+                    # On the safe side: the difference of both bounds counts as spread.
+                    variances[h] = np.maximum(PV[k] - PV[0] ** 2, 0.0)
+                    variances[h] += np.maximum(PV[0] - PV[2], 0.0) ** 2
             Q[:, h] = np.clip(r + PV[:k] + signs * (r_width + width[:k]), 0.0, float(H - h))
             V = Q[:, h].max(axis=2)
         return Q, variances
@@ -204,17 +187,6 @@ class LSVIUCB(SumAlgorithm[State]):
         return np.clip(means, 0.0, 1.0), np.minimum(widths, 1.0)
 
 
-def next_variance(means: Floats) -> Floats:
-    """Estimated variance of the next optimistic value (S, A), on the safe side.
-
-    ``means`` (4, S, A) are expected next values of the optimistic, the greedy and the pessimistic
-    value function, whose difference counts as spread, and of the square of the first.
-    """
-    optimistic, _, pessimistic, square = means
-    variance = np.maximum(square - optimistic**2, 0.0)
-    return np.asarray(variance + np.maximum(optimistic - pessimistic, 0.0) ** 2)
-
-
 def choose_statistic(spec: LinearSpec, privacy: Privacy, options: LinearOptions) -> tuple[str, str]:
     """Kind of statistic, and why."""
     n, d = spec.states, spec.dimension
@@ -222,10 +194,6 @@ def choose_statistic(spec: LinearSpec, privacy: Privacy, options: LinearOptions)
         return options.statistic, "as asked"
     if privacy.needs_l1:
         return "counts", "of these only counts have a sensitivity in the 1-norm"
-    if not privacy.private:
-        return "features", "sums of features answer every question, and cost nothing extra"
-    if n <= 2 * d:
-        few = f"{n} states are few beside {d} features"
-        return "counts", f"{few}, and a policy reaches one action in each"
-    few = f"{d} features are few beside {n} states"
-    return "features", f"{few}, and one release serves every value function"
+    if privacy.private and n <= 2 * d:
+        return "counts", f"{n} states are few beside {d} features"
+    return "features", "one release serves every value function"

@@ -41,7 +41,7 @@ class LSVIUCBPlusPlus(LSVIUCB):
         """
         if last is None:
             return super().plan(state, last, at, rng)
-        model = self.model(state, last.memory.variances)
+        model = self.estimator.model(state, last.memory.variances)
         precision = model.precision()
         if not enough_was_learnt(last.memory.precision, precision):
             return last

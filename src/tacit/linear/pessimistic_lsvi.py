@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tacit.core.algorithm import Floats, Queries, Query
-from tacit.linear.estimate import LinearWidths, SumModel, Sums
-from tacit.linear.spec import LinearSpec
-from tacit.linear.statistics import FeatureSums
-from tacit.privacy.validation import instance_of
+from tacit.linear.estimate import SumModel, Sums
+from tacit.linear.statistics import FeatureSums, need_features
 from tacit.tabular.offline import OfflineAlgorithm, OfflineOptions, PlannedPolicies
 
 if TYPE_CHECKING:
     from tacit.core.problem import Problem
+    from tacit.linear.worlds import LinearSpec
 
 
 class FeaturePolicies(PlannedPolicies):
@@ -33,7 +31,7 @@ class FeaturePolicies(PlannedPolicies):
             self.algorithm.features,
             sums.pooled() if spec.stationary_transitions else sums,
             sums.pooled() if spec.stationary_rewards else sums,
-            LinearWidths(scale=self.caution, bias=min(1.0, 2.0 * self.caution)),
+            (self.caution, min(1.0, 2.0 * self.caution)),
         )
 
     def lower_values(self, step: int, after: Floats, left: float) -> Floats:
@@ -53,8 +51,6 @@ class FeaturePolicies(PlannedPolicies):
 
     def expected(self, step: int, after: Floats) -> Floats:
         """Predictions, at least 1: moments are never less."""
-        if not math.isfinite(float(after.max())):
-            return np.full(self.allowed.shape, 1e100)
         means, _ = self.model.next_values(step, after[np.newaxis])
         ahead: Floats = np.maximum(means[0], 1.0)
         return ahead
@@ -76,7 +72,7 @@ class PessimisticLSVI(OfflineAlgorithm):
     for offline RL?") with the practical widths of :class:`tacit.LSVIUCB`, noise included, and at a
     price for leaving today's policy; what is proven of the result is its interval.
 
-    Cost: O(H S^2 A) per plan. It serves no users: those it learns from were served before.
+    Cost: O(H S^2 A) per plan.
     """
 
     name = "pessimistic_lsvi"
@@ -84,28 +80,18 @@ class PessimisticLSVI(OfflineAlgorithm):
     spec: LinearSpec
 
     def __init__(self, problem: Problem, options: OfflineOptions) -> None:
-        instance_of("spec", problem.spec, LinearSpec)
+        need_features(problem.spec)
         longest = float(np.linalg.norm(problem.spec.features, axis=2).max())
         self.features: Floats = problem.spec.features / max(longest, 1.0)
         super().__init__(problem, options)
 
-    def sums_asked(self) -> FeatureSums:
-        """Features, what followed them and what they paid, by step or of all steps together."""
-        unknown = self.spec.known_rewards is None
-        return FeatureSums(
-            self.features,
-            self.spec.horizon,
-            pooled=self.spec.stationary,
-            reward=1.0 if unknown else 0.0,
-        )
-
     def first_queries(self, behaviour: Floats) -> Queries[Sums]:
         """Sums of features, with the whole budget."""
-        statistic = self.sums_asked()
+        sizes, unknown = (self.features, self.spec.horizon), self.spec.known_rewards is None
+        statistic = FeatureSums(*sizes, pooled=self.spec.stationary, reward=float(unknown))
         release = yield Query(statistic)
         names = ("next", "gram", "rewards")
         noises = (float(np.max(release.std.get(name, 0.0))) for name in names)
-        rewards = np.zeros((statistic.rows, self.features.shape[2]))
-        if statistic.reward > 0.0:
-            rewards = release["rewards"]
+        nothing = np.zeros((statistic.rows, self.features.shape[2]))
+        rewards = release.parts.get("rewards", nothing)
         return Sums(release["gram"], release["next"], rewards, *noises)

@@ -13,43 +13,175 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from functools import cached_property
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from tacit.linear.outcome_sums import OutcomeSums
-from tacit.linear.statistics import weighted_grams
-from tacit.privacy.validation import Floats
+from tacit.linear.statistics import (
+    ROUNDING,
+    told_of_features,
+    unit_features,
+    unit_weights,
+    weighted_grams,
+)
+from tacit.privacy.budget import Relation
+from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.reading import read_steps
+from tacit.privacy.sensitivity import SHORTEST
+from tacit.privacy.statistic import Block, Floats, Layout, LoopSums, Part
+from tacit.privacy.validation import whole_number
 from tacit.tabular.model import FiniteModel
 from tacit.tabular.policy import AnyPolicy
 from tacit.tabular.simulate import simulate_episodes
 from tacit.tabular.world import BERNOULLI
 
-# Draws from a prior that leaps choose from.
-_DRAWS = 4096
-# How often the model and the Grams that it expects are estimated in turn, and the simulated users.
-_TURNS, _SIMULATED = 3, 2000
-# Sweeps that are left out, and those that are kept.
-_SKIP, _KEEP = 30, 60
+# Prior of measures, Dirichlet(spread, ..., spread), and of factors' rewards, Beta; and draws from
+# it that leaps choose from.
+SPREAD, _EXTREME, _DRAWS = 0.15, 0.3, 4096
+# How often model and Grams are estimated in turn, simulated users, sweeps left out and kept.
+_TURNS, _SIMULATED, _SKIP, _KEEP = 3, 2000, 30, 60
 
 
-@dataclass(frozen=True)
-class Prior:
-    """Distribution of measures and rewards before the first release."""
+@dataclass(frozen=True, eq=False)
+class OutcomeSums(LoopSums):
+    """Sums over a user's steps of w phi e_{s'}' and v r phi, for features that are not negative.
 
-    spread: float = 0.15  # of measures: Dirichlet(spread, ..., spread)
-    extreme: float = 0.3  # of factors' rewards: Beta(extreme, extreme)
+    No Gram matrix: it follows from the policy and an estimate of where that leads, so the whole
+    budget goes to the outcomes. :meth:`visits` are the weights that steps of simulated users have,
+    from which an expected Gram is made.
 
-    def length(self, states: int) -> float:
-        """Root of the expected sum of squares of a measure."""
-        return math.sqrt((1.0 + self.spread) / (1.0 + states * self.spread))
+    Reads ``states`` (users, H + 1), ``actions`` and ``rewards`` (users, H). A step counts if its
+    state, action, next state and reward are valid; rewards are cut to [0, 1]. Parts: ``next``
+    (L, d, S), where L is the number of ``weights``, 1 or H, and ``rewards`` (M, d), M =
+    ``reward_rows``, with weight b; with b = 0 they are left out.
 
-    def draws(self) -> tuple[Floats, Floats]:
-        """Shares and rewards from the prior, always the same."""
-        rng = np.random.default_rng(0)
-        found = (rng.beta(a, a, _DRAWS) for a in (self.spread, self.extreme))
-        shares, rewards = (np.clip(draws, 1e-12, 1.0 - 1e-12) for draws in found)
-        return shares, rewards
+    The weights w_h >= 0 of steps are public; w and v are lowered, to w_h at most and to 1, where
+    the sum of phi e_{s'}' could become longer than ``clip`` *whatever the next state turns out to
+    be*, and that of r phi longer than ``reward_clip`` whatever the reward. So they depend on the
+    past and the present state and action only, and what follows is an unbiased sample.
+
+    Sensitivity. Let U and z be a user's two sums. |U| <= C_U, the clip, or what the longest steps
+    add up to if that is less: sqrt(sum w_h^2) max |phi| per step and sum w_h max |phi| where all
+    steps share a row, here H w max |phi|; |z| <= C_R likewise. Features, weights and rewards are
+    not negative, so neither is any entry of Y = (U, b z), and
+
+        |Y - Y'|^2 = |Y|^2 + |Y'|^2 - 2 <Y, Y'> <= |Y|^2 + |Y'|^2 <= 2 (C_U^2 + b^2 C_R^2).
+
+    Against zero it is half of that, squared. Attained where two users can go to different states
+    with features as long as any that are orthogonal, and are paid for all steps.
+    """
+
+    features: Floats  # phi, (S, A, d), cut to length 1
+    horizon: int  # steps of an episode
+    weights: Floats  # w, (1,) where steps share a row of ``next``, else (H,)
+    clip: float | None = None  # the longest U, or ``None`` for what steps can add up to
+    reward_clip: float | None = None  # the same for z
+    reward: float = 1.0  # b
+    reward_rows: int = 1  # 1 where steps share a row of ``rewards``, else H
+    nonnegative = True
+
+    def __post_init__(self) -> None:
+        set_ = object.__setattr__
+        set_(self, "features", unit_features(self.features))
+        set_(self, "horizon", whole_number("horizon", self.horizon))
+        if (self.features < 0.0).any():
+            raise InvalidArgument("features must not be negative: distances would be larger")
+        set_(self, "weights", unit_weights(self.weights, (1,), (self.horizon,)))
+        for clip in (self.clip, self.reward_clip):
+            if clip is not None and not SHORTEST < clip < math.inf:
+                raise InvalidArgument(f"clips must be > 0, got {clip!r}")
+        if not 0.0 <= self.reward <= 1e12 or self.reward_rows not in (1, self.horizon):
+            raise InvalidArgument("reward must be in [0, 1e12], and reward_rows 1 or H")
+        if not self._longest > SHORTEST:
+            raise InvalidArgument("all features or weights are zero: there is nothing to learn")
+        set_(self, "name", "outcome sums")
+
+    @cached_property
+    def layout(self) -> Layout:
+        """``next`` and perhaps ``rewards``."""
+        S, _, d = self.features.shape
+        parts = [Part("next", (len(self.weights), d, S))]
+        if self.reward > 0.0:
+            parts.append(Part("rewards", (self.reward_rows, d), weight=self.reward))
+        return Layout(tuple(parts))
+
+    def monitored(self, release: Any) -> dict[str, tuple[Any, Any]]:
+        """Rewards, and visits of next states, where some combination of features is always 1."""
+        found = told_of_features(self.features, release, self.weights)
+        clips = self.clip is not None or self.reward_clip is not None
+        whole = not clips and bool((self.weights > 0.0).all())
+        return found if whole or not found else found | {"partial": (1.0, 0.0)}
+
+    @cached_property
+    def _lengths(self) -> Floats:
+        """|phi|^2, (S, A)."""
+        return np.asarray((self.features**2).sum(axis=-1))
+
+    @cached_property
+    def _longest(self) -> float:
+        """Norm of the longest steps' sum in ``next``."""
+        longest = math.sqrt(float(self._lengths.max()))
+        if len(self.weights) == 1:
+            return self.horizon * float(self.weights[0]) * longest
+        return longest * math.sqrt(float((self.weights**2).sum()))
+
+    @property
+    def bound(self) -> float:
+        """C_U."""
+        return self._longest if self.clip is None else min(self.clip, self._longest)
+
+    @property
+    def reward_bound(self) -> float:
+        """C_R."""
+        times = self.horizon if self.reward_rows == 1 else math.sqrt(self.horizon)
+        most = times * math.sqrt(float(self._lengths.max()))
+        return most if self.reward_clip is None else min(self.reward_clip, most)
+
+    def l2(self, relation: Relation) -> float:
+        """C = |(C_U, b C_R)| against zero, else sqrt(2) C."""
+        most = math.hypot(self.bound, self.reward * self.reward_bound)
+        return most if relation is Relation.ZERO_OUT else math.sqrt(2.0) * most
+
+    def visits(self, block: Block) -> tuple[Floats, Floats]:
+        """The weights of all steps by cell, of ``next`` (L, S, A) and of ``rewards`` (M, S, A).
+
+        Raw where users are: for simulated ones only.
+        """
+        _, visits, paying = self._loop(block, separate=False)
+        return visits, paying
+
+    def _loop(self, block: Block, separate: bool) -> tuple[Floats, Floats, Floats]:
+        from tacit.linear.posterior_loops import sum_outcomes
+
+        S, A, d = self.features.shape
+        rows = block.users if separate else 1
+        following = np.zeros((rows, len(self.weights), d, S))
+        paid = np.zeros((rows, self.reward_rows, d))
+        visits = np.zeros((len(self.weights), S, A))
+        paying = np.zeros((self.reward_rows, S, A))
+        limit, reward_limit = ((C * (1.0 - ROUNDING)) ** 2 for C in (self.bound, self.reward_bound))
+        tables = self.features, self.weights, self._lengths
+        sums = following, paid, visits, paying
+        free = len(self.weights) == self.horizon
+        steps = read_steps(block, self.horizon, np.zeros((S, A), dtype=np.int64) if free else None)
+        sum_outcomes(*steps, *tables, limit, reward_limit, separate, *sums)
+        values = {"next": following, "rewards": paid}
+        return self.layout.pack(values, users=rows), visits, paying
+
+    def _sums(self, block: Block, separate: bool) -> Floats:
+        return self._loop(block, separate)[0]
+
+
+def prior_length(states: int) -> float:
+    """Root of the expected sum of squares of a measure, before anything is known."""
+    return math.sqrt((1.0 + SPREAD) / (1.0 + states * SPREAD))
+
+
+def _draws() -> list[Floats]:
+    """Shares and rewards from the prior, always the same."""
+    rng = np.random.default_rng(0)
+    return [np.clip(rng.beta(a, a, _DRAWS), 1e-12, 1.0 - 1e-12) for a in (SPREAD, _EXTREME)]
 
 
 @dataclass(frozen=True)
@@ -83,8 +215,7 @@ class Worlds:
         return Worlds(self.measures[at], self.rewards[at])
 
 
-Grams: TypeAlias = tuple[Floats, Floats]
-"""Sums of w phi phi', (L, d, d), and of v phi phi', (M, d, d)."""
+Grams: TypeAlias = tuple[Floats, Floats]  # of w phi phi', (L, d, d), and of v phi phi', (M, d, d)
 
 
 class OutcomePosterior:
@@ -95,15 +226,10 @@ class OutcomePosterior:
     """
 
     def __init__(
-        self,
-        statistic: OutcomeSums,
-        start: Floats,
-        prior: Prior,
-        known_rewards: Floats | None = None,
+        self, statistic: OutcomeSums, start: Floats, known_rewards: Floats | None = None
     ) -> None:
         self.statistic, self.features, self._start = statistic, statistic.features, start
-        self._prior, self._known = prior, known_rewards
-        self._shares, self._rewards = prior.draws()
+        self._known, (self._shares, self._rewards) = known_rewards, _draws()
         S, _, d = self.features.shape
         L, M = len(statistic.weights), statistic.reward_rows
         self.first = Worlds(np.full((1, L, d, S), 1.0 / S), np.full((1, M, d), 0.5))
@@ -112,10 +238,7 @@ class OutcomePosterior:
         """Mean rewards (..., M, S, A) of factors' rewards (..., M, d), or those that are known."""
         if self._known is not None:
             return np.broadcast_to(self._known, (*rewards.shape[:-2], *self._known.shape))
-        means: Floats = np.einsum("sad,...md->...msa", self.features, rewards)
-        return means
-
-    # Estimation.
+        return np.asarray(np.einsum("sad,...md->...msa", self.features, rewards))
 
     def worlds(
         self, blocks: Sequence[ReleasedOutcomes], before: Worlds, rng: np.random.Generator
@@ -143,8 +266,10 @@ class OutcomePosterior:
             rng: Of the simulation.
         """
         means = np.clip(self._means(world.rewards[0]), 0.0, 1.0)
-        believed = world.measures[0], means, self._start
-        model = believed_model(self.features, believed, self.statistic.horizon)
+        P = np.einsum("sai,lij->lsaj", self.features, world.measures[0], optimize=True)
+        P /= P.sum(axis=-1, keepdims=True)
+        chances = np.stack([1.0 - means, means], axis=-1)
+        model = FiniteModel(P, chances, BERNOULLI, self._start, self.statistic.horizon)
         block = simulate_episodes(model, policy, _SIMULATED, rng).block()
         of_next, of_paid = (
             users * (weighted_grams(self.features, visits) / _SIMULATED)
@@ -191,7 +316,7 @@ class OutcomePosterior:
         from tacit.linear.posterior_loops import sample_distributions
 
         samples, chain = np.empty((_KEEP, *linear.shape)), np.array(begin)
-        prior = self._shares, self._prior.spread
+        prior = self._shares, SPREAD
         sample_distributions(rng, precision, linear, *prior, _SKIP, chain, samples)
 
         def deviance(X: Floats) -> Floats:
@@ -206,11 +331,9 @@ class OutcomePosterior:
         from tacit.linear.posterior_loops import sample_box
 
         samples, chain = np.empty((_KEEP, *linear.shape)), np.array(begin)
-        prior = self._rewards, self._prior.extreme
+        prior = self._rewards, _EXTREME
         sample_box(rng, precision, linear, *prior, _SKIP, chain, samples)
         return samples
-
-    # Planning.
 
     def values(self, worlds: Worlds, policy: Floats | None = None) -> tuple[Floats, Floats]:
         """Action values (K, H, S, A) of every world's best policy, or of this one, (H, S, A).
@@ -229,21 +352,6 @@ class OutcomePosterior:
             Q[:, h] += np.einsum("sai,ki->ksa", self.features, factors, optimize=True)
             V = Q[:, h].max(axis=-1) if policy is None else (Q[:, h] * policy[h]).sum(axis=-1)
         return Q, V @ self._start
-
-
-def believed_model(
-    features: Floats, world: tuple[Floats, Floats, Floats], horizon: int
-) -> FiniteModel:
-    """A model of measures (L, d, S), mean rewards (M, S, A) and first states (S,)."""
-    measures, means, start = world
-    P = np.einsum("sai,lij->lsaj", features, measures, optimize=True)
-    return FiniteModel(
-        transitions=P / P.sum(axis=-1, keepdims=True),
-        reward_probabilities=np.stack([1.0 - means, means], axis=-1),
-        reward_values=BERNOULLI,
-        start=start,
-        horizon=horizon,
-    )
 
 
 def d_optimal(features: Floats, turns: int = 300) -> Floats:

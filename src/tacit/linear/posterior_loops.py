@@ -196,7 +196,7 @@ def sum_outcomes(
     visits: Floats,
     paying: Floats,
 ) -> None:
-    """Adds users' weighted steps; see :class:`tacit.linear.outcome_sums.OutcomeSums`.
+    """Adds users' weighted steps; see :class:`tacit.linear.posterior.OutcomeSums`.
 
     ``following`` (rows, L, d, S) takes weight times feature under the next state and ``paid``
     (rows, M, d) weight times feature times reward; row 0 takes all users, or each user her own row

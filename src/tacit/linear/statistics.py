@@ -18,10 +18,8 @@ from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.reading import read_steps
 from tacit.privacy.sensitivity import SHORTEST, BoundedSteps
 from tacit.privacy.statistic import Block, Floats, Layout, LoopSums, Part
-from tacit.privacy.validation import check_bytes, numbers, whole_number
+from tacit.privacy.validation import check_bytes, numbers, read_only, whole_number
 
-# The largest table of all phi phi' that is made.
-_OUTER = 1 << 22
 ROUNDING = 1e-9
 """Of the running length, a billionth of the budget."""
 
@@ -60,47 +58,39 @@ def told_of_features(features: Floats, release: Any, weights: Floats) -> dict[st
         return found
     length = float(np.linalg.norm(one))
     noise = {name: float(np.max(std)) for name, std in release.std.items()}
-    if "next" in release.parts:
-        heard = weights > 0.0
-        rows = np.einsum("d,lds->ls", one, release["next"])[heard] / weights[heard, np.newaxis]
-        spread = noise["next"] * length * math.sqrt(float((1.0 / weights[heard] ** 2).sum()))
-        found["visits"] = rows.sum(axis=0), np.full(rows.shape[1], spread)
+    heard = weights > 0.0
+    rows = np.einsum("d,lds->ls", one, release["next"])[heard] / weights[heard, np.newaxis]
+    spread = noise["next"] * length * math.sqrt(float((1.0 / weights[heard] ** 2).sum()))
+    found["visits"] = rows.sum(axis=0), np.full(rows.shape[1], spread)
     if "rewards" in release.parts:
         paid = release["rewards"]
-        found["rewards"] = (
-            float((paid @ one).sum()),
-            noise["rewards"] * length * math.sqrt(len(paid)),
-        )
+        spread = noise["rewards"] * length * math.sqrt(len(paid))
+        found["rewards"] = float((paid @ one).sum()), spread
     return found
 
 
 def weighted_grams(features: Floats, weights: Floats) -> Floats:
     """Sums over states and actions of w(s, a) phi phi', for weights (..., S, A)."""
-    d = features.shape[2]
-    table = features.reshape(-1, d)
+    table = features.reshape(-1, features.shape[2])
     flat = weights.reshape(*weights.shape[:-2], len(table))
-    if table.size * d <= _OUTER:
-        outer = (table[:, :, np.newaxis] * table[:, np.newaxis]).reshape(len(table), -1)
-        summed: Floats = (flat @ outer).reshape(*flat.shape[:-1], d, d)
-        return summed
-    grams = np.empty((*flat.shape[:-1], d, d))
-    for index in np.ndindex(flat.shape[:-1]):
-        grams[index] = (table.T * flat[index]) @ table
-    return grams
+    return np.asarray((table.T * flat[..., np.newaxis, :]) @ table)
 
 
-def _unit_weights(weights: ArrayLike, features: Floats, horizon: int) -> Floats:
-    """Weights (1 or H, S, A), read-only, cut to [0, 1]."""
+def unit_weights(weights: ArrayLike, *shapes: tuple[int, ...]) -> Floats:
+    """Weights of one of some shapes, read-only, cut to [0, 1]."""
     table = numbers("weights", weights)
-    shape = features.shape[:2]
-    if table.shape not in ((1, *shape), (horizon, *shape)) or not np.isfinite(table).all():
+    if table.shape not in shapes or not np.isfinite(table).all():
+        raise InvalidArgument(f"weights must be finite, of a shape in {shapes}, got {table.shape}")
+    return read_only(np.clip(table, 0.0, 1.0))
+
+
+def need_features(spec: Any) -> None:
+    """Refuses specs without features."""
+    if not hasattr(spec, "weight_bound"):
         raise InvalidArgument(
-            f"weights must be finite, of shape (1 or {horizon}, {shape[0]}, {shape[1]}), "
-            f"got {table.shape}"
+            "spec must be a LinearSpec, as of tacit.linear.linear_from_tabular(world) for any "
+            f"finite world, got {type(spec).__name__}"
         )
-    cut: Floats = np.clip(table, 0.0, 1.0).astype(np.float64)
-    cut.setflags(write=False)
-    return cut
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,19 +117,15 @@ class FeatureSums(LoopSums, BoundedSteps):
         object.__setattr__(self, "features", unit_features(self.features))
         object.__setattr__(self, "horizon", whole_number("horizon", self.horizon))
         object.__setattr__(self, "pooled", bool(self.pooled))
-        for name, least in (("gram", 1e-12), ("reward", 0.0)):
-            value = float(getattr(self, name))
-            if not least <= value <= 1e12:
-                raise InvalidArgument(f"{name} must be in [{least:g}, 1e12], got {value!r}")
-            object.__setattr__(self, name, value)
-        if self.clip is not None:
-            if not (math.isfinite(self.clip) and self.clip > SHORTEST):
-                raise InvalidArgument(f"clip must be > 0, got {self.clip!r}")
-            object.__setattr__(self, "clip", float(self.clip))
-        weights = np.ones((1, *self.features.shape[:2])) if self.weights is None else self.weights
-        object.__setattr__(self, "weights", _unit_weights(weights, self.features, self.horizon))
-        if self.pooled and len(self._weights) > 1:
-            raise InvalidArgument("pooled sums have one table of weights for all steps")
+        if not (1e-12 <= self.gram <= 1e12 and 0.0 <= self.reward <= 1e12):
+            raise InvalidArgument("gram must be in [1e-12, 1e12], and reward in [0, 1e12]")
+        if self.clip is not None and not SHORTEST < self.clip < math.inf:
+            raise InvalidArgument(f"clip must be > 0, got {self.clip!r}")
+        shape = self.features.shape[:2]
+        weights = np.ones((1, *shape)) if self.weights is None else self.weights
+        steps = 1 if self.pooled else self.horizon
+        weights = unit_weights(weights, (1, *shape), (steps, *shape))
+        object.__setattr__(self, "weights", weights)
         if not self._longest > SHORTEST:
             raise InvalidArgument("all features or weights are zero: there is nothing to learn")
         object.__setattr__(self, "name", "feature sums")
@@ -159,8 +145,6 @@ class FeatureSums(LoopSums, BoundedSteps):
         found = told_of_features(self.features, release, np.ones(self.rows))
         whole = not self.clips and bool((self._weights == 1.0).all())
         return found if whole or not found else found | {"partial": (1.0, 0.0)}
-
-    # Sums.
 
     def aggregate(self, block: Block) -> Floats:
         """From transitions (H, S, A, S) and rewards (H, S, A) of a simulated block."""

@@ -1,22 +1,30 @@
-"""Linear MDPs: simulated users in a finite world whose probabilities are linear in features.
+"""Linear MDPs: finite worlds whose probabilities are linear in known features.
 
 Rewards of the built-in worlds are Bernoulli, so they all lie in {0, 1}.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from tacit.linear.spec import LinearSpec
 from tacit.linear.statistics import check_features
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.validation import Floats, check_bytes, flag, numbers, whole_number
+from tacit.privacy.validation import (
+    Floats,
+    check_bytes,
+    checked_number,
+    flag,
+    numbers,
+    positive,
+    whole_number,
+)
 from tacit.tabular.model import FiniteModel
-from tacit.tabular.spec import finite
+from tacit.tabular.spec import FeatureSpec, fingerprint, finite
 from tacit.tabular.world import (
     BERNOULLI,
     ROUNDING,
@@ -26,6 +34,66 @@ from tacit.tabular.world import (
     start_distribution,
     weighed,
 )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LinearSpec(FeatureSpec):
+    """Public description of a finite linear MDP.
+
+    Next states and mean rewards are linear in d known features phi(s, a):
+    P_h(s' | s, a) = <phi(s, a), mu_h(s')> and r_h(s, a) = <phi(s, a), theta_h>, with unknown
+    mu and theta. It has what a :class:`~tacit.tabular.spec.FiniteSpec` has, and:
+
+    Attributes:
+        features: phi, (S, A, d).
+        stationary_transitions: whether mu is the same at every step.
+        stationary_rewards: whether theta is the same at every step.
+        known_rewards: mean rewards, (1 or H, S, A), where they are known, else ``None``.
+        weight_bound: |sum_s' mu_h(s') v(s')| <= weight_bound for all |v| <= 1, and |theta_h| <= it;
+            for bounds that are proven, which take sqrt(d) where it is ``None``.
+
+    >>> spec = LinearSpec(states=1, actions=2, horizon=3, features=[[[1.0, 0.0], [0.5, 0.5]]],
+    ...                   stationary_transitions=True, stationary_rewards=False)
+    >>> spec.dimension, spec.nonnegative, spec.stationary
+    (2, True, False)
+    """
+
+    stationary: bool = field(init=False)
+    features: Floats = field(kw_only=True)
+    stationary_transitions: bool = field(kw_only=True)
+    stationary_rewards: bool = field(kw_only=True)
+    known_rewards: Floats | None = field(default=None, kw_only=True)
+    weight_bound: float | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        features = check_features(self.features)
+        if features.shape[:2] != (self.states, self.actions):
+            raise InvalidArgument(
+                f"features must have shape ({self.states}, {self.actions}, d), got {features.shape}"
+            )
+        object.__setattr__(self, "features", features)
+        self._check_known_rewards()
+        if self.weight_bound is not None:
+            positive("weight_bound", self.weight_bound)
+
+    @property
+    def dimension(self) -> int:
+        """Number of features, d."""
+        return int(self.features.shape[2])
+
+    @cached_property
+    def nonnegative(self) -> bool:
+        """Whether no feature is negative."""
+        return bool((self.features >= 0).all())
+
+    @cached_property
+    def digest(self) -> str:
+        """A fingerprint of features, start, reward values and known rewards."""
+        return fingerprint(self.features, self.start, self.reward_values, self.known_rewards)
+
+    def __repr__(self) -> str:
+        return self._text(self.digest, dimension=self.dimension)
 
 
 class LinearWorld(FiniteWorld):
@@ -44,8 +112,6 @@ class LinearWorld(FiniteWorld):
         start: the first state, or the distribution of it, (S,).
         known_rewards: whether agents are told the mean rewards.
         name: what it is called; the built-in worlds have names that rebuild them.
-
-    What is given are attributes too, read-only; ``model`` are the probabilities that they make.
 
     >>> world = LinearWorld(features=[[[1.0, 0.0], [0.0, 1.0]]] * 2, measures=[np.eye(2)],
     ...                     rewards=[[0.1, 0.9]], horizon=3)
@@ -72,17 +138,10 @@ class LinearWorld(FiniteWorld):
         self.measures = _factors("measures", measures, horizon, (d, S))
         self.rewards = _factors("rewards", rewards, horizon, (d,))
         self.known_rewards = flag("known_rewards", known_rewards)
-        model = FiniteModel(
-            transitions=weighed(
-                "<features, measures>",
-                (self.features @ measure for measure in self.measures),
-                (len(self.measures), S, A, S),
-            ),
-            reward_probabilities=_rewards(self.features, self.rewards),
-            reward_values=BERNOULLI,
-            start=start_distribution(start, S),
-            horizon=horizon,
-        )
+        steps, shape = (self.features @ m for m in self.measures), (len(self.measures), S, A, S)
+        P = weighed("<features, measures>", steps, shape)
+        R, first = _rewards(self.features, self.rewards), start_distribution(start, S)
+        model = FiniteModel(P, R, BERNOULLI, first, horizon)
         super().__init__(model, "linear" if name is None else str(name))
 
     @cached_property
@@ -103,9 +162,8 @@ def _factors(name: str, values: ArrayLike, horizon: int, shape: tuple[int, ...])
     """A read-only copy of what belongs to the factors, with an axis of steps in front."""
     array = numbers(name, values)
     if array.ndim != len(shape) + 1 or array.shape[1:] != shape or len(array) not in (1, horizon):
-        sizes = ", ".join(map(str, shape))
         raise InvalidArgument(
-            f"{name} must have shape (1 or horizon={horizon}, {sizes}), got {array.shape}"
+            f"{name} must have shape (1 or horizon={horizon}, *{shape}), got {array.shape}"
         )
     return finite(name, array, "step")
 
@@ -117,12 +175,8 @@ def _rewards(features: Floats, rewards: Floats) -> Floats:
     return bernoulli("<features, rewards>", near)
 
 
-_CODES, _BITS = 100, 8
-# In the name of a world only where it is not as usual.
-_KNOWN = ",known_rewards=True"
-# Up to these sizes accepted worlds are common enough to be found by drawing.
-_MOST_STATES, _MOST_STATES_PER_STEP, _MOST_ACTIONS, _MOST_DIMENSION = 100, 50, 20, 20
-_ATTEMPTS = 2000
+_CODES, _BITS, _ATTEMPTS = 100, 8, 2000
+_KNOWN = ",known_rewards=True"  # in the name of a world only where it is not as usual
 
 
 def two_state(
@@ -150,7 +204,7 @@ def two_state(
 
     Args:
         seed: Draws codes, star and bits.
-        softness: Probability of state 0 after a right action, where the step's bit is 0.
+        softness: Probability of state 0 after a right action.
         horizon: Steps of an episode.
         known_rewards: Whether agents know the mean rewards.
 
@@ -160,10 +214,7 @@ def two_state(
     """
     seed, H = whole_number("seed", seed, least=0), whole_number("horizon", horizon)
     check_bytes("measures of all steps (horizon)", (H, _BITS + 2, 2))
-    if isinstance(softness, bool) or not isinstance(softness, (int, float)):
-        raise InvalidArgument(f"softness must be a number, got {softness!r}")
-    if not 0 <= softness <= 1:
-        raise InvalidArgument(f"softness must be in [0, 1], got {softness!r}")
+    softness = checked_number("softness", softness, "in [0, 1]", lambda p: 0.0 <= p <= 1.0)
     rng = np.random.default_rng(seed)
     drawn = rng.choice(2**_BITS, size=_CODES, replace=False)
     codes = 2.0 * (drawn[:, np.newaxis] >> np.arange(_BITS) & 1) - 1.0
@@ -213,8 +264,7 @@ def simplex(
         Invented for this library. Simplex features are those of Jin, Yang, Wang and Jordan, 2020
         (Provably efficient reinforcement learning with linear function approximation).
 
-    Worlds are drawn until one is accepted by that criterion. They have at most 100 states (50
-    unless ``stationary``), 20 actions and dimension 20: larger ones are hardly ever accepted.
+    Worlds are drawn until one is accepted by that criterion; larger ones hardly ever are.
 
     Args:
         dimension: Latent factors, d.
@@ -230,10 +280,11 @@ def simplex(
     True
     """
     stationary, known = flag("stationary", stationary), flag("known_rewards", known_rewards)
-    d = _between(3, "dimension", dimension, _MOST_DIMENSION)
-    S = _between(2, "states", states, _MOST_STATES if stationary else _MOST_STATES_PER_STEP)
-    A = _between(2, "actions", actions, _MOST_ACTIONS)
-    H, seed = _between(2, "horizon", horizon, 10**6), whole_number("seed", seed, least=0)
+    # Up to these sizes accepted worlds are common enough to be found by drawing.
+    d = whole_number("dimension", dimension, 3, 20)
+    S = whole_number("states", states, 2, 100 if stationary else 50)
+    A, H = whole_number("actions", actions, 2, 20), whole_number("horizon", horizon, 2, 10**6)
+    seed = whole_number("seed", seed, least=0)
     L = 1 if stationary else H
     check_bytes("transitions", (L, S, A, S))
     features, measures, rewards = _drawn(np.random.default_rng(seed), (S, A, d), L, H)
@@ -269,22 +320,10 @@ def linear_from_tabular(world: Any) -> LinearWorld:
     return made
 
 
-def _between(least: int, name: str, value: int, most: int) -> int:
-    size = whole_number(name, value)
-    if not least <= size <= most:
-        limit = f">= {least}" if size < least else f"<= {most}"
-        raise InvalidArgument(f"{name} must be {limit}, got {value!r}")
-    return size
-
-
-_Parts = tuple[Floats, Floats, Floats]
-"""Features (S, A, d), measures (L, d, S) and factor rewards (d,)."""
-
-
 def _drawn(
     rng: np.random.Generator, shape: tuple[int, int, int], steps: int, horizon: int
-) -> _Parts:
-    """First accepted world."""
+) -> tuple[Floats, Floats, Floats]:
+    """First accepted world: features (S, A, d), measures (L, d, S) and factor rewards (d,)."""
     S, A, d = shape
     for _ in range(_ATTEMPTS):
         features = rng.dirichlet(np.full(d, 0.2), (S, A))
@@ -296,10 +335,7 @@ def _drawn(
         features /= features.sum(axis=-1, keepdims=True)
         if _accepted(features, measures, rewards, horizon):
             return features, measures, rewards
-    raise InvalidArgument(
-        f"no world with dimension={d}, states={S}, actions={A}, horizon={horizon} was found whose "
-        "uniform and myopic policies are far enough below the optimum: take three actions"
-    )
+    raise InvalidArgument("no world of these sizes was accepted: take three actions")
 
 
 def _accepted(features: Floats, measures: Floats, rewards: Floats, horizon: int) -> bool:
@@ -319,5 +355,4 @@ def _accepted(features: Floats, measures: Floats, rewards: Floats, horizon: int)
     return bool(of_uniform[0] < 0.5 * best[0] and of_myopic[0] < 0.88 * best[0])
 
 
-WORLDS = ("simplex", "two_state")
-"""Names of worlds that a command line knows."""
+WORLDS = ("simplex", "two_state")  # that a command line knows

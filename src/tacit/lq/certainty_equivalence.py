@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit.core.algorithm import Algorithm, BlockInfo, BlockSizes, Floats, Plan, Progress
-from tacit.lq.estimate import BlockEvidence, ModelRegression, SystemPosterior, next_sums
-from tacit.lq.policy import GainPolicy
+from tacit.lq.estimate import BlockEvidence, ModelRegression, SystemPosterior
 from tacit.lq.riccati import bounded_gains, cautious_gains, expected_costs, optimal_cost
+from tacit.lq.spec import GainPolicy
 from tacit.lq.statistics import TrajectorySums
 from tacit.privacy.curator import Release
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.noise import users_above_noise
-from tacit.privacy.validation import instance_of
+from tacit.privacy.validation import positive
 
 if TYPE_CHECKING:
     from tacit.core.problem import Problem
@@ -35,34 +35,18 @@ if TYPE_CHECKING:
 _IN_MEMORY = 1 << 15
 
 
-@dataclass(frozen=True)
-class LQConstants:
-    """Constants of the agent, chosen on other seeds of the worlds than are reported."""
-
-    first: float = 7.0  # users of the first block, times (n + d) / mu
-    # The number of users served grows by at most this factor from block to block.
-    growth: float = 1.3
-    # Energy of the first users' controls, over the whole episode and divided by sqrt(d), in that of
-    # first states. Noise adds up over an episode, so with a fixed size per step it would cost the
-    # more the longer episodes are.
-    control_noise: float = 3.0
-    noise_price: float = 0.5  # largest cost of the noise of later users, in costs of zero control
-    largest_noise: float = 0.3  # and its largest size, in first noises, per root of the horizon
-    # It may cost so many times what the gains are expected to lack of the optimum.
-    explore: float = 1.0
-    prior: float = 0.6  # standard deviation of all entries of (A, B) together, in norm bounds
-    model_error: float = 0.1  # see :class:`~tacit.lq.estimate.ModelRegression`
-    cap: float = 0.8  # where residuals are cut, in standard deviations of the posterior
-    first_cap: float = 1.2  # the same for the first block, in those of the prior
-    steps: float = 4.0  # how many steps of the first users count
-    shape: float = 0.3  # inputs are scaled by this negative power of the Gram
-    gram_share: float = 0.3  # how much the noise of the Gram counts in the choice of the weight
-    # Earlier blocks are doubted when a new one is so many standard deviations off.
-    surprise: float = 1.5
-    samples: int = 128  # models that gains are tried on
-    caution: float = 1.4  # how much wider than the posterior they are
-    confidence: float = 0.9  # in which share of them gains must beat zero control
-    worst: float = 2.0  # and how much more than it they may cost in any of them
+# Constants, chosen on other seeds of the worlds than are reported.
+FIRST = 7.0  # users of the first block, times (n + d) / mu
+GROWTH = 1.3  # largest factor by which the number of users served grows from block to block
+PRIOR = 0.6  # standard deviation of all entries of (A, B) together, in norm bounds
+STEPS = 4.0  # how many steps of the first users count
+SURPRISE = 1.5  # earlier blocks are doubted when a new one is so many standard deviations off
+NOISE_PRICE = 0.5  # largest cost of the noise of later users, in costs of zero control
+LARGEST_NOISE = 0.3  # and its largest size, in first noises, per root of the horizon
+SAMPLES = 128  # models that gains are tried on
+CAUTION = 1.4  # how much wider than the posterior they are
+CONFIDENCE = 0.9  # in which share of them gains must beat zero control
+WORST = 2.0  # and how much more than it they may cost in any of them
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,13 +54,19 @@ class CertaintyEquivalenceOptions:
     """Options of :class:`CertaintyEquivalence`.
 
     Attributes:
-        constants: of the practical recipe.
+        control_noise: energy of the first users' controls, over the whole episode and divided by
+            sqrt(d), in that of first states. Noise adds up over an episode, so with a fixed size
+            per step it would cost the more the longer episodes are.
+        explore: the noise of later users may cost so many times what the gains are expected to
+            lack of the optimum.
     """
 
-    constants: LQConstants = LQConstants()
+    control_noise: float = 3.0
+    explore: float = 1.0
 
     def __post_init__(self) -> None:
-        instance_of("constants", self.constants, LQConstants)
+        for name in ("control_noise", "explore"):
+            object.__setattr__(self, name, positive(name, getattr(self, name)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,18 +110,13 @@ class CertaintyEquivalence(Algorithm[CertaintyEquivalenceState]):
                 "this agent is for linear-quadratic control: spec must be an LQSpec, as of "
                 f"dosing, got {type(spec).__name__}"
             )
-        chosen, p, n = options.constants, spec.states + spec.controls, spec.states
-        prior_std = chosen.prior * spec.norm_bound / math.sqrt(n * p)
-        self.regression = ModelRegression(spec, prior_std, chosen.model_error)
+        entries = spec.states * (spec.states + spec.controls)
+        prior_std = PRIOR * spec.norm_bound / math.sqrt(entries)
+        self.regression = ModelRegression(spec, prior_std)
         super().__init__(problem, options)
 
     def init(self) -> CertaintyEquivalenceState:
-        """The prior: independent normal entries.
-
-        A posterior is measured, not proven: with true public bounds the squared distance of the
-        truth is on average within a factor of 2 of what it should be, from the first thousand users
-        to a million.
-        """
+        """The prior: independent normal entries; posteriors were measured, not proven."""
         return CertaintyEquivalenceState(self.regression.prior)
 
     # Query, and update of the posterior.
@@ -140,10 +125,9 @@ class CertaintyEquivalence(Algorithm[CertaintyEquivalenceState]):
         self, state: CertaintyEquivalenceState, plan: Plan, block: BlockInfo
     ) -> TrajectorySums:
         """Second moments of users' steps; see :mod:`tacit.lq.estimate`."""
-        constants = self.options.constants
         # While nothing is known of the model, a few steps of a user are to count.
-        steps = None if state.evidence else min(float(self.spec.horizon), constants.steps)
-        asked = next_sums(self.regression, state.posterior, plan.policy, steps, constants)
+        steps = None if state.evidence else min(float(self.spec.horizon), STEPS)
+        asked = self.regression.next_query(state.posterior, plan.policy, steps)
         # Without privacy a clip would only lose data.
         return asked if self.privacy.private else replace(asked, tau=asked.tau * 1e3)
 
@@ -168,7 +152,7 @@ class CertaintyEquivalence(Algorithm[CertaintyEquivalenceState]):
         found = BlockEvidence(release, self.query(state, plan, block), block.users, plan.policy)
         if state.evidence:
             surprise = self.regression.surprise(found, before)
-            usual = 1.0 + self.options.constants.surprise * math.sqrt(2.0 / before.mean.size)
+            usual = 1.0 + SURPRISE * math.sqrt(2.0 / before.mean.size)
             if surprise > usual:
                 trust = tuple(share / surprise for share in trust)
         evidence, trust = (*state.evidence, found), (*trust, 1.0)
@@ -234,14 +218,11 @@ class CertaintyEquivalence(Algorithm[CertaintyEquivalenceState]):
 
     def _optimal_gains(self, theta: Floats, covariance: Floats) -> Floats:
         """Gains of least average cost, within the bound; see :func:`~.riccati.cautious_gains`."""
-        spec = self.spec
-        gains = cautious_gains(theta, covariance, spec.state_cost, spec.control_cost, spec.horizon)
-        return bounded_gains(gains, spec.gain_bound)
+        return bounded_gains(cautious_gains(self.spec, theta, covariance), self.spec.gain_bound)
 
     def models(self, known: SystemPosterior, rng: np.random.Generator) -> Floats:
         """Models that are possible by the posterior, and a margin, within the public bound."""
-        chosen = self.options.constants
-        models = known.draw(rng, chosen.samples, chosen.caution)
+        models = known.draw(rng, SAMPLES, CAUTION)
         norms = np.linalg.norm(models, axis=(1, 2))
         models *= np.minimum(1.0, self.spec.norm_bound / norms)[:, np.newaxis, np.newaxis]
         return models
@@ -255,32 +236,29 @@ class CertaintyEquivalence(Algorithm[CertaintyEquivalenceState]):
         # Where zero control exceeds all numbers, nothing is known of what is better.
         ratios = np.where(np.isfinite(costs), costs, np.inf) / np.maximum(costs[0], 1e-300)
         ratios[np.isnan(ratios)] = np.inf
-        fails = np.quantile(ratios, self.options.constants.confidence, axis=1) > 1.0
-        fails |= ratios.max(axis=1) > self.options.constants.worst
+        fails = np.quantile(ratios, CONFIDENCE, axis=1) > 1.0
+        fails |= ratios.max(axis=1) > WORST
         fails[0] = False
         return np.where(fails, np.inf, ratios.mean(axis=1))
 
     @property
     def first_noise(self) -> float:
-        """Size of the noise in each coordinate of the first users' controls.
-
-        In the energy of first states.
-        """
+        """Size of the noise in each coordinate of the first users' controls."""
         spec = self.spec
         energy = float(np.trace(spec.start_moment)) or spec.noise_bound**2 or 1.0
-        share = self.options.constants.control_noise / (spec.horizon * math.sqrt(spec.controls))
+        share = self.options.control_noise / (spec.horizon * math.sqrt(spec.controls))
         return math.sqrt(share * energy)
 
     def _largest_noise(self, models: Floats) -> float:
         """The first noise, or more where that is known to cost little in comparison."""
-        spec, chosen, first = self.spec, self.options.constants, self.first_noise
+        spec, first = self.spec, self.first_noise
         still = np.zeros((2, spec.horizon, spec.controls, spec.states))
         costs = expected_costs(spec, still, models, np.array([0.0, 1.0]))
         price = float(np.median(costs[1] / np.maximum(costs[0], 1e-300))) - 1.0
         if not (math.isfinite(price) and price > 0.0):
             return first
-        largest = chosen.largest_noise * first * math.sqrt(spec.horizon)
-        return max(first, min(largest, math.sqrt(chosen.noise_price / price)))
+        largest = LARGEST_NOISE * first * math.sqrt(spec.horizon)
+        return max(first, min(largest, math.sqrt(NOISE_PRICE / price)))
 
     def _worthwhile_noise(self, gains: Floats, mean: Floats, models: Floats) -> float:
         """Noise for users of these gains, less and less as the model becomes known.
@@ -301,7 +279,7 @@ class CertaintyEquivalence(Algorithm[CertaintyEquivalenceState]):
         lack, price = float(np.mean(costs) - np.mean(best)), float(one[1, 0] - one[0, 0])
         if not (math.isfinite(lack) and math.isfinite(price)):
             return math.inf
-        return math.sqrt(self.options.constants.explore * max(lack, 0.0) / price)
+        return math.sqrt(self.options.explore * max(lack, 0.0) / price)
 
     # Choices made before the first user comes.
 
@@ -325,8 +303,8 @@ class CertaintyEquivalence(Algorithm[CertaintyEquivalenceState]):
     def _block_sizes(self) -> BlockSizes:
         # Blocks that are large enough for residuals to become shorter by them.
         n, d, H = self.spec.states, self.spec.controls, self.spec.horizon
-        chosen, first = self.options.constants, max(8, n + d)
+        first = max(8, n + d)
         if self.privacy.private:
             one = TrajectorySums(n, d, H, tau=math.sqrt(0.5))
-            first = users_above_noise(one, self.privacy, chosen.first * (n + d))
-        return BlockSizes(first=first, growth=chosen.growth)
+            first = users_above_noise(one, self.privacy, FIRST * (n + d))
+        return BlockSizes(first=first, growth=GROWTH)

@@ -21,13 +21,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tacit.lq.policy import GainPolicy
+from tacit.lq.spec import GainPolicy
 from tacit.lq.statistics import TrajectorySums
 from tacit.privacy.statistic import Floats
-from tacit.privacy.validation import read_only
 
 if TYPE_CHECKING:
-    from tacit.lq.certainty_equivalence import LQConstants
     from tacit.lq.spec import LQSpec
     from tacit.privacy.curator import Release
 
@@ -37,6 +35,13 @@ _MOST = 50.0
 _LEAST = 1e-6
 # A tau that cuts no steps.
 _WHOLE = 1e300
+
+# Relative standard deviation of predicted Grams. Predictions take all users to be average, so they
+# are a few per cent off where clips are at work.
+MODEL_ERROR = 0.1
+CAP, FIRST_CAP = 0.8, 1.2  # where residuals are cut, in standard deviations of what is known
+SHAPE = 0.3  # inputs are scaled by this negative power of the Gram
+GRAM_SHARE = 0.3  # how much the noise of the Gram counts in the choice of the weight
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,11 +53,6 @@ class SystemPosterior:
 
     mean: Floats  # (n + d, n)
     covariance: Floats  # of every column, (n + d, n + d)
-
-    def mahalanobis(self, theta: Floats) -> float:
-        """Squared distance in standard deviations: chi-square, n (n + d) degrees, at the truth."""
-        error = theta - self.mean
-        return float((error * np.linalg.solve(self.covariance, error)).sum())
 
     def draw(self, rng: np.random.Generator, count: int, caution: float = 1.0) -> Floats:
         """Models at random, (count, n + d, n), ``caution`` times as far from the mean."""
@@ -82,9 +82,6 @@ class ModelRegression:
 
     spec: LQSpec  # what is public of the world
     prior_std: float  # of every entry of Theta, before anything is known
-    # Relative standard deviation of predicted Grams. Predictions take all users to be average, so
-    # they are a few per cent off where clips are at work.
-    model_error: float = 0.1
 
     @property
     def prior(self) -> SystemPosterior:
@@ -95,16 +92,31 @@ class ModelRegression:
     def expected(
         self, known: SystemPosterior, policy: GainPolicy, asked: TrajectorySums
     ) -> tuple[Floats, Floats]:
-        """The Gram of one user, (p, p), and energies by step, (H, 2); see ``expected_gram``."""
-        from tacit.lq.sum_loops import expected_gram
+        """The Gram of inputs that one user adds, (p, p), and energies by step, (H, 2).
 
-        spec, moments = self.spec, (self.spec.start_moment, self.spec.noise_covariance)
-        energies = np.empty((spec.horizon, 2))
+        Second moments move by the mean model, no further than ``most`` in trace. Steps are weighted
+        as if every user had average energies: of inputs, and of squared caps.
+        """
+        spec, theta, M = self.spec, known.mean, asked.inputs
+        n, p = spec.states, spec.states + spec.controls
         added = float(np.trace(spec.noise_covariance)) + spec.controls * policy.noise**2
         most = _MOST * (float(np.trace(spec.start_moment)) + spec.horizon * added)
-        model = read_only(known.mean), policy.gains, policy.noise**2, *moments, most
-        units = asked.inputs, asked.spread, asked.floor, 0.5 * asked.weight**2, asked.tau
-        return expected_gram(*model, *units, energies), energies
+        caps, moment, left = asked.spread @ asked.spread.T, spec.start_moment, asked.tau
+        gram, energies = np.zeros((p, p)), np.empty((spec.horizon, 2))
+        explored = np.diag(np.r_[np.zeros(n), np.full(p - n, policy.noise**2)])
+        for h, gain in enumerate(policy.gains):
+            both = np.concatenate([np.eye(n), gain])
+            step = both @ moment @ both.T + explored
+            if not (size := float(step.trace())) <= most:
+                step = step * (most / size) if math.isfinite(size) else most / p * np.eye(p)
+            moved, reach = M @ step @ M.T, math.sqrt(max(float((step @ caps).trace()), 0.0))
+            energies[h] = moved.trace(), (asked.floor + reach) ** 2
+            cost = energies[h, 0] + 0.5 * asked.weight**2 * energies[h, 1]
+            share = min(1.0, left / max(cost, 1e-300))
+            left -= share * cost
+            gram += share * moved
+            moment = theta.T @ step @ theta + spec.noise_covariance
+        return gram, energies
 
     def posterior(
         self, evidence: Sequence[BlockEvidence], trust: Sequence[float], known: SystemPosterior
@@ -129,6 +141,45 @@ class ModelRegression:
             known = SystemPosterior(np.ascontiguousarray(mean), symmetric)
         return known
 
+    def next_query(
+        self, known: SystemPosterior, policy: GainPolicy, first_steps: float | None
+    ) -> TrajectorySums:
+        """The query of the next block, which follows a policy.
+
+        Residuals are those of the posterior mean, cut where the posterior and the bound of the
+        noise end. Directions that are seldom visited weigh more. The weight of residuals is that
+        which leaves least noise. ``first_steps`` of a user count while nothing is known.
+        """
+        spec, cap = self.spec, CAP if first_steps is None else FIRST_CAP
+        root = np.asarray(np.linalg.cholesky(known.covariance), dtype=np.float64)
+        spread, sizes = (
+            cap * math.sqrt(spec.states) * root,
+            (spec.states, spec.controls, spec.horizon),
+        )
+        floor, centre = spec.noise_bound, known.mean
+        whole = TrajectorySums(*sizes, tau=_WHOLE, centre=centre, floor=floor, spread=spread)
+        if first_steps is None:
+            steps = float(spec.horizon)
+            gram, _ = self.expected(known, policy, whole)
+            inputs = scaled_inputs(gram / spec.horizon, SHAPE)
+            _, energies = self.expected(known, policy, replace(whole, inputs=inputs))
+            of_inputs, of_caps = (float(energy) for energy in energies.mean(axis=0))
+        else:
+            # Only of first states is it known where they are.
+            n, steps = spec.states, first_steps
+            gram = np.zeros((n + spec.controls, n + spec.controls))
+            gram[:n, :n] = spec.start_moment
+            gram[n:, n:] = policy.noise**2 * np.eye(spec.controls)
+            inputs = scaled_inputs(gram, SHAPE)
+            reach = float(np.trace(spread.T @ gram @ spread))
+            of_inputs = float(np.trace(inputs @ gram @ inputs.T))
+            of_caps = (spec.noise_bound + math.sqrt(reach)) ** 2
+        back = np.linalg.inv(inputs)
+        share = GRAM_SHARE * 0.5 * float(np.trace(back @ known.covariance @ back.T))
+        weight = best_weight(of_inputs, of_caps, share)
+        tau = max(steps * (of_inputs + 0.5 * weight**2 * of_caps), 1e-9)
+        return replace(whole, tau=tau, weight=weight, inputs=inputs)
+
     def surprise(self, block: BlockEvidence, before: SystemPosterior) -> float:
         """Squared distance of C~ from its expectation before: 1 on average if that was right."""
         asked, gram = block.asked, block.users * self.expected(before, block.policy, block.asked)[0]
@@ -152,7 +203,7 @@ class ModelRegression:
         predicted = block.users * self.expected(known, block.policy, asked)[0]
         if std > 0:
             diagonal = np.diag(predicted)
-            off = self.model_error**2 + float(np.trace(known.covariance)) / p
+            off = MODEL_ERROR**2 + float(np.trace(known.covariance)) / p
             of_model = off * (np.outer(diagonal, diagonal) + predicted**2)
             of_noise = std**2 * (0.5 + 0.5 * np.eye(p))
             gram = (of_model * gram + of_noise * predicted) / (of_model + of_noise)
@@ -165,54 +216,6 @@ class ModelRegression:
         spread = back @ (error @ error.T / n + known.covariance) @ back.T
         noise = self._noise(block, gram) + np.diag(unsure @ np.diag(spread))
         return gram @ back, noise
-
-
-def next_sums(
-    regression: ModelRegression,
-    known: SystemPosterior,
-    policy: GainPolicy,
-    first_steps: float | None,
-    constants: LQConstants,
-) -> TrajectorySums:
-    """The query of the next block.
-
-    Residuals are those of the posterior mean, cut where the posterior and the bound of the noise
-    end. Directions that are seldom visited weigh more. The weight of residuals is that which leaves
-    least noise.
-
-    Args:
-        regression: Predicts Grams.
-        known: The posterior.
-        policy: That the block follows.
-        first_steps: Steps of a user that count while nothing is known; then ``None``.
-        constants: Of the agent.
-    """
-    spec, cap = regression.spec, constants.cap if first_steps is None else constants.first_cap
-    root = np.asarray(np.linalg.cholesky(known.covariance), dtype=np.float64)
-    spread, sizes = cap * math.sqrt(spec.states) * root, (spec.states, spec.controls, spec.horizon)
-    floor, centre = spec.noise_bound, known.mean
-    whole = TrajectorySums(*sizes, tau=_WHOLE, centre=centre, floor=floor, spread=spread)
-    if first_steps is None:
-        steps = float(spec.horizon)
-        gram, _ = regression.expected(known, policy, whole)
-        inputs = scaled_inputs(gram / spec.horizon, constants.shape)
-        _, energies = regression.expected(known, policy, replace(whole, inputs=inputs))
-        of_inputs, of_caps = (float(energy) for energy in energies.mean(axis=0))
-    else:
-        # Only of first states is it known where they are.
-        n, steps = spec.states, first_steps
-        gram = np.zeros((n + spec.controls, n + spec.controls))
-        gram[:n, :n] = spec.start_moment
-        gram[n:, n:] = policy.noise**2 * np.eye(spec.controls)
-        inputs = scaled_inputs(gram, constants.shape)
-        reach = float(np.trace(spread.T @ gram @ spread))
-        of_inputs = float(np.trace(inputs @ gram @ inputs.T))
-        of_caps = (spec.noise_bound + math.sqrt(reach)) ** 2
-    back = np.linalg.inv(inputs)
-    share = constants.gram_share * 0.5 * float(np.trace(back @ known.covariance @ back.T))
-    weight = best_weight(of_inputs, of_caps, share)
-    tau = max(steps * (of_inputs + 0.5 * weight**2 * of_caps), 1e-9)
-    return replace(whole, tau=tau, weight=weight, inputs=inputs)
 
 
 def scaled_inputs(gram: Floats, shape: float) -> Floats:

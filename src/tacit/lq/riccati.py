@@ -6,9 +6,8 @@ of x'Qx + u'Ru; nothing is paid for x_{H+1}. With P_{H+1} = 0, backwards in h,
     K_h = -(R + B'P_{h+1}B)^{-1} B'P_{h+1}A,        u = K_h x is optimal,
     P_h = Q + A'P_{h+1}A + A'P_{h+1}B K_h,
 
-and the optimal cost is tr(P_1 E[x_1 x_1']) + sum_{h=1}^H tr(P_{h+1} Cov(w)). Other gains cost what
-the second moments of the closed loop say (:func:`expected_costs`). Theta =
-[A, B]' is (n + d, n) throughout. All of it is about public numbers: models, not people.
+and the optimal cost is tr(P_1 E[x_1 x_1']) + sum_{h=1}^H tr(P_{h+1} Cov(w)). Theta = [A, B]' is
+(n + d, n) throughout. All of it is about public numbers: models, not people.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ def optimal_gains(
     >>> P.ravel().round(12).tolist(), K.ravel().round(12).tolist()
     ([1.5, 1.0, 0.0], [-0.5, -0.0])
     """
-    from tacit.lq.riccati_loops import riccati
+    from tacit.lq.control_loops import riccati
 
     theta = model(A, B)
     n, d = theta.shape[1], len(theta) - theta.shape[1]
@@ -63,24 +62,17 @@ def optimal_gains(
     return P, K
 
 
-def cautious_gains(theta: Floats, covariance: Floats, Q: Floats, R: Floats, horizon: int) -> Floats:
+def cautious_gains(spec: LQSpec, theta: Floats, covariance: Floats) -> Floats:
     """The gains of least average cost where the model is drawn anew at every step.
 
     Its columns are independent around those of theta, all with the same covariance C, so that
-    the mean of [A, B]' P [A, B] is theta P theta' + tr(P) C.
-
-    Args:
-        theta: The mean model.
-        covariance: C; zero for Riccati's gains.
-        Q: Cost of states.
-        R: Cost of controls.
-        horizon: Steps.
+    the mean of [A, B]' P [A, B] is theta P theta' + tr(P) C; with C = 0 they are Riccati's.
     """
-    n = theta.shape[1]
-    gains = np.empty((horizon, len(theta) - n, n))
+    n, Q, R = theta.shape[1], spec.state_cost, spec.control_cost
+    gains = np.empty((spec.horizon, len(theta) - n, n))
     P = np.zeros((n, n))
     transposed = np.ascontiguousarray(theta.T)
-    for h in range(horizon - 1, -1, -1):
+    for h in range(spec.horizon - 1, -1, -1):
         M = theta @ P @ transposed + np.trace(P) * covariance
         gains[h] = -np.linalg.solve(R + M[n:, n:], M[n:, :n])
         P = Q + M[:n, :n] + np.ascontiguousarray(M[:n, n:]) @ gains[h]
@@ -111,7 +103,7 @@ def expected_costs(
         models: (L, n + d, n).
         control_noise: One standard deviation for all gains, or one for each.
     """
-    from tacit.lq.riccati_loops import expected_costs as fill
+    from tacit.lq.control_loops import expected_costs as fill
 
     costs = np.empty((len(gains), len(models)))
     variances = np.square(np.broadcast_to(control_noise, len(gains)))
@@ -124,7 +116,7 @@ def expected_costs(
 
 def optimal_cost(spec: LQSpec, model: Floats) -> float:
     """Mean cost of an episode with the best gains of a model."""
-    from tacit.lq.riccati_loops import riccati
+    from tacit.lq.control_loops import riccati
 
     H, n, d = spec.horizon, spec.states, spec.controls
     P = np.empty((H + 1, n, n))

@@ -1,9 +1,10 @@
-"""Specs of linear-quadratic worlds: costs, noise and bounds, but not (A, B); and their checks."""
+"""Specs of linear-quadratic worlds, which say all but (A, B); their policies, a gain per step."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields
+import os
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Floats
-from tacit.privacy.validation import ArraySpec, numbers, positive, whole_number
+from tacit.privacy.validation import ArraySpec, checked_number, numbers, positive, whole_number
 
 # What a symmetric or semidefinite matrix may lack by rounding, relative to its size.
 _ROUNDING = 1e-9
@@ -109,7 +110,72 @@ def check_semidefinite(
 
 def check_number(name: str, value: float) -> float:
     """A finite number of at least zero."""
-    good = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
-    if not good or not 0.0 <= value < math.inf:
-        raise InvalidArgument(f"{name} must be a finite number >= 0, got {value!r}")
-    return float(value)
+    return checked_number(name, value, "a finite number >= 0", lambda x: 0.0 <= x < math.inf)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class GainPolicy:
+    """The control u = K_h x + noise * e at step h, where e has independent random signs.
+
+    It is public and the same for all users: it does not depend on first states. The array is a
+    read-only copy.
+
+    >>> policy = GainPolicy([[[-0.5, 0.0]], [[-0.25, 0.0]]])
+    >>> policy.act(1, [2.0, 1.0]).tolist()
+    [-0.5]
+    """
+
+    gains: Floats  # K, (H, d, n)
+    noise: float = 0.0  # how far every coordinate of the control is moved up or down, for exploring
+    version: int = 0  # which policy of its agent it is; episodes name the version they followed
+
+    def __post_init__(self) -> None:
+        gains: ArrayLike = self.gains
+        object.__setattr__(self, "gains", check_array("gains", gains, None, None, None))
+        object.__setattr__(self, "noise", check_number("noise", self.noise))
+        object.__setattr__(self, "version", whole_number("version", self.version, least=0))
+
+    @classmethod
+    def zero(cls, horizon: int, controls: int, states: int) -> GainPolicy:
+        """No control at all, for H steps, d controls and n states."""
+        return cls(np.zeros((horizon, controls, states)))
+
+    @property
+    def horizon(self) -> int:
+        """How many steps it prescribes, H."""
+        return int(self.gains.shape[0])
+
+    def act(self, step: int, state: ArrayLike, rng: np.random.Generator | None = None) -> Floats:
+        """The control at a step (from 0) in a state; ``rng`` is used where there is noise."""
+        # A negative index would silently mean another step.
+        step = whole_number("step", step, least=0, most=self.horizon - 1)
+        x, (_, controls, states) = np.asarray(state, dtype=np.float64), self.gains.shape
+        if x.shape != (states,):
+            raise InvalidArgument(f"state must have shape ({states},), got {x.shape}")
+        control: Floats = self.gains[step] @ x
+        if self.noise > 0.0:
+            if rng is None:
+                raise InvalidArgument(
+                    "this policy draws its actions: give rng, np.random.default_rng()"
+                )
+            signs = 2.0 * rng.integers(2, size=controls) - 1.0
+            control = control + self.noise * signs
+        return control
+
+    def as_version(self, version: int) -> GainPolicy:
+        """The same policy by another number."""
+        return replace(self, version=version)
+
+    def publish(self, path: str | os.PathLike[str]) -> None:
+        """Writes the public file, atomically (mode 0644); :mod:`tacit.published` reads it."""
+        from tacit.core.public_file import write_published
+
+        arrays = {"gains": self.gains, "noise": np.array(self.noise)}
+        write_published(path, self.version, arrays, kind="gains")
+
+    def __repr__(self) -> str:
+        H, d, n = self.gains.shape
+        return (
+            f"<GainPolicy version {self.version}: {H} steps, {n} states, {d} controls, "
+            f"noise {self.noise:g}>"
+        )

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from tacit.lq.spec import check_array, check_number
 from tacit.privacy.budget import Relation
-from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.reading import as_codes, as_numbers, require_shape
 from tacit.privacy.sensitivity import ACUTE, ball
 from tacit.privacy.statistic import Block, Floats, Layout, Part, Statistic, StreamedBlock
 from tacit.privacy.validation import positive, whole_number
@@ -104,7 +104,7 @@ class TrajectorySums(Statistic):
         return self.layout.pack({"gram": grams[0], "cross": crosses[0]})
 
     def _sum(self, block: Block, separate: bool) -> tuple[Floats, Floats]:
-        from tacit.lq.sum_loops import add_predictable
+        from tacit.lq.control_loops import add_predictable
 
         p, lead = self.rows, block.users if separate else 1
         grams, crosses = np.zeros((lead, p, p)), np.zeros((lead, p, self.states))
@@ -122,21 +122,10 @@ def _read_steps(
     block: Block, states: int, controls: int, steps: int
 ) -> tuple[Floats, Floats, NDArray[np.int64]]:
     """States, controls and lengths of a block's users; shapes are public and may be refused."""
-    wanted = {"states": (steps + 1, states), "actions": (steps, controls), "lengths": ()}
-    arrays = []
-    for name, shape in wanted.items():
-        array = np.asarray(block[name])
-        if array.shape != (block.users, *shape):
-            raise InvalidArgument(
-                f"{name!r} must have shape {('users', *shape)}, got {array.shape}"
-            )
-        arrays.append(array)
-    lengths = arrays[2]
-    if lengths.dtype.kind == "f":
-        # What is no number of steps is none.
-        lengths = np.where(np.abs(lengths) <= steps + 1, lengths, 0.0)
-    return (
-        np.ascontiguousarray(arrays[0], dtype=np.float64),
-        np.ascontiguousarray(arrays[1], dtype=np.float64),
-        np.clip(lengths, 0, steps).astype(np.int64),
-    )
+    shapes = {"states": (steps + 1, states), "actions": (steps, controls), "lengths": ()}
+    for name, shape in shapes.items():
+        require_shape(name, block[name], (block.users, *shape))
+    # What is no number of steps is none.
+    lengths = np.clip(as_codes("lengths", block["lengths"]), 0, steps)
+    moved = (np.ascontiguousarray(as_numbers(name, block[name])) for name in ("states", "actions"))
+    return *moved, lengths  # type: ignore[return-value]

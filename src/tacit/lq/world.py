@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,30 +13,26 @@ from numpy.typing import ArrayLike
 from tacit.core.world import Form
 from tacit.data.episodes import VectorEpisodes
 from tacit.lq import riccati
-from tacit.lq.policy import GainPolicy
-from tacit.lq.spec import LQSpec, check_array, check_number, check_semidefinite
+from tacit.lq.spec import GainPolicy, LQSpec, check_array, check_number, check_semidefinite
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, Floats, StreamedBlock
 from tacit.privacy.validation import check_bytes, instance_of, positive, whole_number
 
 FORMS: tuple[Form, ...] = ("episodes", "streamed")
-"""Forms of blocks: all episodes at once, or part by part."""
-
-PART = 8192
-"""Users of a part of a streamed block."""
+PART = 8192  # users of a part of a streamed block
 
 
 @dataclass(frozen=True)
 class Ball:
-    """Starts that are uniform in a ball; of radius 0, all in one point.
+    """Starts that are uniform in a ball, or on its surface; of radius 0, all in one point.
 
     >>> Ball(2.0, (1.0, 0.0)).moment().tolist()
     [[2.0, 0.0], [0.0, 1.0]]
     """
 
-    _more: ClassVar[int] = 2
     radius: float
     centre: tuple[float, ...]
+    surface: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "radius", check_number("radius", self.radius))
@@ -45,24 +40,10 @@ class Ball:
         object.__setattr__(self, "centre", tuple(centre.tolist()))
 
     def moment(self) -> Floats:
-        """The mean of x x': ``radius^2 / (n + 2)`` times the identity, and the centre's.
-
-        Of a sphere, ``radius^2 / n`` times the identity.
-        """
+        """Mean of x x': the centre's, and radius^2 / (n + 2), or / n, times the identity."""
         n = len(self.centre)
-        spread = self.radius**2 / (n + self._more)
+        spread = self.radius**2 / (n if self.surface else n + 2)
         return np.outer(self.centre, self.centre) + spread * np.eye(n)
-
-
-@dataclass(frozen=True)
-class Sphere(Ball):
-    """Starts that are uniform on a sphere.
-
-    >>> Sphere(1.0, (0.0, 0.0)).moment().tolist()
-    [[0.5, 0.0], [0.0, 0.5]]
-    """
-
-    _more: ClassVar[int] = 0
 
 
 class LQWorld:
@@ -77,7 +58,7 @@ class LQWorld:
         R: (d, d), symmetric and positive definite.
         horizon: H, steps of an episode.
         noise: radius of the ball in which the noise w of every step is uniform.
-        start: first states: :class:`Ball` or :class:`Sphere`.
+        start: first states, a :class:`Ball`.
         norm_bound: agents are told that the Frobenius norm of (A, B) is at most this; 1.25 times
             what it is if not given.
         gain_bound: agents are told that no gain worth using has a larger spectral norm; 1.25
@@ -211,8 +192,7 @@ class LQWorld:
         return riccati.optimal_gains(self.A, self.B, self.Q, self.R, self.horizon)[1]
 
     def _checked(self, policy: GainPolicy) -> GainPolicy:
-        if not isinstance(policy, GainPolicy):
-            raise InvalidArgument(f"policy must be a GainPolicy, got {type(policy).__name__}")
+        instance_of("policy", policy, GainPolicy)
         n, d = self.B.shape
         if policy.gains.shape != (self.horizon, d, n):
             raise InvalidArgument(
@@ -226,9 +206,9 @@ class LQWorld:
         n, d = self.B.shape
         states, actions = np.empty((users, self.horizon + 1, n)), np.empty((users, self.horizon, d))
         seed = np.random.SeedSequence([drawn, part]).generate_state(4, np.uint64)
-        sphere, centre = isinstance(self.start, Sphere), np.array(self.start.centre)
+        centre = np.array(self.start.centre)
         system = self.A, self.B, policy.gains, policy.noise, self.noise
-        start = sphere, self.start.radius, centre
+        start = self.start.surface, self.start.radius, centre
         world_loops.roll_out(seed.astype(np.uint64), *system, *start, states, actions)
         versions = np.full(users, policy.version, dtype=np.int64)
         return VectorEpisodes(states, actions, versions=versions).block()

@@ -20,6 +20,17 @@ __all__ = [
     "zhou_mixture_2022",
 ]
 
+ALGORITHMS = {
+    "ucb-vi": ("chowdhury_tabular_2021:ucb_vi", "riverswim"),
+    "ucb-po": ("chowdhury_tabular_2021:ucb_po", "riverswim"),
+    "dp-lsvi-ucb++": ("sahu_linear_2025:dp_lsvi_ucb_plus_plus", "two_state"),
+    "linopt-vi": ("zhou_mixture_2022:lin_opt_vi", "hard_mixture"),
+    "linopt-po": ("zhou_mixture_2022:lin_opt_po", "hard_mixture"),
+    "ofu-rl": ("chowdhury_lq_2021:private_ofu_rl", "dosing"),
+    "functional-q": ("wang_functional_2019:functional_q", "line"),
+}
+"""Names of ``tacit paper``: the function, and a world that it runs in."""
+
 
 def __getattr__(name: str) -> ModuleType:
     # Compiled loops load numba: a paper is loaded by those who ask for it.

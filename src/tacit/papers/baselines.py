@@ -150,7 +150,8 @@ def pucb(
     reason = "two users are 6H apart in their counts of all steps together"
     proof = dataclasses.replace(made.proof, claim=claim, reason=reason)
     what = name, False, world.optimal_value, values, estimates, last
-    return PaperResult(*what, proof, constants, RECONSTRUCTED)
+    base = world.baseline_value
+    return PaperResult(*what, proof, constants, RECONSTRUCTED, baseline_value=base)
 
 
 def ldp_ob(world: FiniteWorld, **options: Any) -> PaperResult:
@@ -250,7 +251,8 @@ def batched_lsvi_ucb(
     constants = {"lambda": shift, "beta": beta, "gram_noise": gram_noise, "updates": updates}
     name = f"LSVI-UCB{', adaptive' if adaptive else ' in batches'}, reconstructed"
     what = name, False, world.optimal_value, values, estimates, policy, proof
-    return PaperResult(*what, constants, RECONSTRUCTED, {"switches": switches})
+    more, base = {"switches": switches}, world.baseline_value
+    return PaperResult(*what, constants, RECONSTRUCTED, more, baseline_value=base)
 
 
 def adaptive_lsvi_ucb(world: LinearWorld, **options: Any) -> PaperResult:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from tacit.lq.riccati_loops import cost_gradient, expected_costs, riccati, times
+from tacit.lq.control_loops import cost_gradient, expected_costs, riccati, times
 from tacit.numerics.compiled import Floats, compiled
 from tacit.papers.counters import (
     Counters,
@@ -170,7 +170,8 @@ def private_ofu_rl(
     values, estimates, best, inside = curves
     constants = level._asdict() | {"beta": beta, "norm_bound": S}
     run = name, printed, best, values, estimates, learner.gains, made.proof, constants, ERRATA
-    return PaperResult(*run, {"inside": inside, "beta": np.full(K, beta)})
+    more = {"inside": inside, "beta": np.full(K, beta)}
+    return PaperResult(*run, more, baseline_value=world.baseline_value)
 
 
 _CHUNK = 256  # episodes whose noise and users are drawn at once
@@ -179,7 +180,7 @@ _STEPS = 30  # of the search for an optimistic model, from each place
 
 def _users(world: LQWorld, count: int, rng: np.random.Generator) -> tuple[Floats, Floats]:
     """First states (count, n) and noise (count, H, n) of users, as the world draws them."""
-    from tacit.lq.policy import GainPolicy
+    from tacit.lq.spec import GainPolicy
 
     n, d = world.B.shape
     idle = world.simulate(GainPolicy.zero(world.horizon, d, n), count, rng)

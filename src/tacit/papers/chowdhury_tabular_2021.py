@@ -264,6 +264,7 @@ def ucb_po(
     PRIVATE-UCB-PO, as printed
     episodes         1,000
     regret           345.779
+    random actions   lose 345.779
     value at the end 0.0501413 of 0.39592
     claimed          1-JDP
     proven           (2.00687, 0)-JDP per user, replace-one, 999 releases, ...
@@ -299,9 +300,10 @@ def ucb_po(
             work.cells[:] = np.concatenate([np.ravel(part) for part in given])
     constants = {"E1": float(E[0, -1]), "E2": float(E[1, -1]), "L_c": Lc, "L_p": Lp, "eta": eta}
     last = Policy.deterministic(work.at.greedy, A) if vi else Policy.stochastic(work.at.pi)
-    run = f"PRIVATE-UCB-{'VI' if vi else 'PO'}", printed, world.optimal_value
     values, estimates = map(world.returns, work.curves)
-    return PaperResult(*run, values, estimates, last, made.proof, constants, ERRATA)
+    name, best = f"PRIVATE-UCB-{'VI' if vi else 'PO'}", world.optimal_value
+    run = name, printed, best, values, estimates, last, made.proof, constants, ERRATA
+    return PaperResult(*run, baseline_value=world.baseline_value)
 
 
 def ucb_vi(world: FiniteWorld, **options: Any) -> PaperResult:

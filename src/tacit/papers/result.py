@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -47,6 +48,7 @@ class PaperResult:
         constants: what the run was set by, under the paper's names.
         errata: which misprints were corrected to have something that can be run.
         more: other curves of the algorithm, by name, (K,).
+        baseline_value: the value of random actions, of no control in LQ control; from the world.
     """
 
     algorithm: str
@@ -59,6 +61,7 @@ class PaperResult:
     constants: Mapping[str, float]
     errata: tuple[str, ...] = field(repr=False)
     more: Mapping[str, Floats] = field(default_factory=dict, repr=False)
+    baseline_value: float = field(default=math.nan, kw_only=True)
 
     @property
     def episodes(self) -> int:
@@ -84,10 +87,13 @@ class PaperResult:
     def __str__(self) -> str:
         proven = "none" if self.guarantee is None else self.guarantee.short
         last, best = max(1, self.episodes // 10), np.broadcast_to(self.optimal_value, self.episodes)
+        idle = np.sum(best - self.baseline_value)
+        who = "no control       loses" if "OFU" in self.algorithm else "random actions   lose"
         lines = [
             f"{self.algorithm}, {'as printed' if self.printed else 'corrected'}",
             f"episodes         {self.episodes:,}",
             f"regret           {self.regret[-1]:,.6g}",
+            f"{who} {idle:,.6g}",
             f"value at the end {self.values[-last:].mean():.6g} of {best[-last:].mean():.6g}",
             f"claimed          {self.proof.claim}",
             f"proven           {proven}",

@@ -260,7 +260,8 @@ def dp_lsvi_ucb_plus_plus(
     numbers = {name: float(value) for name, value in named.items()}
     what = "DP-LSVI-UCB++", printed, world.optimal_value, values, estimates
     last, more = Policy.stochastic(work.at.pi), {"lower": lower, "switches": switches}
-    return PaperResult(*what, last, proof, numbers, ERRATA, more)
+    rest = last, proof, numbers, ERRATA, more
+    return PaperResult(*what, *rest, baseline_value=world.baseline_value)
 
 
 _READINGS = ("fresh", "once")

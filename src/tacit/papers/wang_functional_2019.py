@@ -294,7 +294,8 @@ class Walk:
         values = np.array(self.returns)
         first = np.array(self.estimates[: len(values)])
         printed, best = proof.guarantee is None, self.world.optimal_value
-        return PaperResult(name, printed, best, values, first, policy, proof, named, ERRATA)
+        run = name, printed, best, values, first, policy, proof, named, ERRATA
+        return PaperResult(*run, baseline_value=self.world.baseline_value)
 
     def batch(self, size: int, act: Callable[[float], tuple[int, Floats]]) -> StepBatch:
         """So many steps; ``act`` gives the action in a state and what actions are worth there.

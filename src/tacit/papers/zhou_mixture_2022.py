@@ -188,7 +188,8 @@ def lin_opt_po(
     last, best = Policy.stochastic(work.at.pi), world.optimal_value
     named = {"lambda_p": p.lambda_min, "lambda_r": r.lambda_min, "nu_p": p.nu, "nu_r": r.nu}
     constants, name = of._asdict() | named, "LinOpt-PO-Reg" if eta else "LinOpt-VI-Reg"
-    return PaperResult(name, printed, best, values, estimates, last, made.proof, constants, ERRATA)
+    run = name, printed, best, values, estimates, last, made.proof, constants, ERRATA
+    return PaperResult(*run, baseline_value=world.baseline_value)
 
 
 class LinOptWork(NamedTuple):

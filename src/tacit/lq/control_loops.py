@@ -1,7 +1,6 @@
-"""Compiled loops of linear-quadratic control. Imported only where they run: numba is slow to load.
+"""Compiled loops: costs of gains, and sums over users. Imported only where they run.
 
-Matrices are small, so plain loops beat calls of linear algebra. Theta = [A, B]' is (n + d, n):
-row j says what the coordinate j of z = (x, u) adds to the next state.
+Matrices are small, so plain loops beat calls of linear algebra. Theta = [A, B]' is (n + d, n).
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ import math
 
 import numpy as np
 
-from tacit.numerics.compiled import Floats, compiled, inner
+from tacit.numerics.compiled import Floats, Ints, compiled, inner
 
 
 @compiled
@@ -188,3 +187,96 @@ def cost_gradient(
                     gradient[n + a, j] += K[h, a, i] * M[i, j]
         _move(LS, L, noise, S)
     return cost
+
+
+@compiled
+def add_predictable(
+    states: Floats,
+    actions: Floats,
+    lengths: Ints,
+    centre: Floats,
+    inputs: Floats,
+    spread: Floats,
+    floor: float,
+    half_weight: float,
+    tau: float,
+    separate: bool,
+    grams: Floats,
+    crosses: Floats,
+) -> None:
+    """Adds weighted outer products of users' steps to ``grams`` and ``crosses``.
+
+    To row ``user`` if ``separate``, else all to row 0. A user's sums are made on their own first,
+    so that no rounding depends on who came before, and are of length tau at most when they
+    are added; nothing is added of one whose are not finite. Upper triangles only, of the Gram.
+    """
+    users, steps, d = actions.shape
+    p, n = centre.shape
+    z, moved, r = np.empty(p), np.empty(p), np.empty(n)
+    gram, cross = np.empty((p, p)), np.empty((p, n))
+    for user in range(users):
+        gram[:] = 0.0
+        cross[:] = 0.0
+        left = tau
+        for h in range(min(steps, max(lengths[user], 0))):
+            if left <= 0.0:
+                break
+            for i in range(n):
+                z[i] = states[user, h, i]
+            for i in range(d):
+                z[n + i] = actions[user, h, i]
+            energy, reach = 0.0, 0.0
+            for i in range(p):
+                a, b = 0.0, 0.0
+                for j in range(p):
+                    a += inputs[i, j] * z[j]
+                    b += spread[j, i] * z[j]
+                moved[i] = a
+                energy += a * a
+                reach += b * b
+            cap = floor + math.sqrt(reach)
+            energy += half_weight * cap * cap
+            # How far the next state is from what the centre says, free of overflow.
+            largest = 0.0
+            for i in range(n):
+                a = states[user, h + 1, i]
+                for j in range(p):
+                    a -= centre[j, i] * z[j]
+                r[i] = a
+                if not math.isfinite(a):
+                    largest = math.inf
+                largest = max(largest, abs(a))
+            if not (math.isfinite(energy) and math.isfinite(largest)) or energy <= 0.0:
+                continue
+            if largest > 0.0:
+                length = 0.0
+                for i in range(n):
+                    r[i] /= largest
+                    length += r[i] * r[i]
+                length = math.sqrt(length)
+                scale = largest if largest * length <= cap else cap / length
+                for i in range(n):
+                    r[i] *= scale
+            s = min(1.0, left / energy)
+            left -= s * energy
+            for i in range(p):
+                a = s * moved[i]
+                for j in range(i, p):
+                    gram[i, j] += a * moved[j]
+                for j in range(n):
+                    cross[i, j] += a * r[j]
+        square = 0.0
+        for i in range(p):
+            for j in range(i, p):
+                square += (1.0 if i == j else 2.0) * gram[i, j] * gram[i, j]
+            for j in range(n):
+                square += 2.0 * half_weight * cross[i, j] * cross[i, j]
+        if not math.isfinite(square):
+            continue
+        scale = tau / math.sqrt(square) if square > tau * tau else 1.0
+        row = user if separate else 0
+        for i in range(p):
+            for j in range(i, p):
+                grams[row, i, j] += scale * gram[i, j]
+            for j in range(n):
+                crosses[row, i, j] += scale * cross[i, j]
