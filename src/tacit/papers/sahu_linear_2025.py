@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 ERRATA = (
     "line 9 clips w phi to [0, H^2] and squares it; Lemma B.3 clips to [0, H]",
+    "lines 11, 12: Q-hat may fall below 0, Q-check rise above H; sensitivities need both in [0, H]",
     "line 12 prints min{r + w phi + beta |phi|, Q, 0} for max{r + w phi - beta |phi|, Q, 0}",
     "line 13 sets k_last within the loop over h; the test is made once per episode",
     "line 24: the root is read as that of the whole sum",
@@ -66,6 +67,7 @@ class LSVIConstants(NamedTuple):
     most_switches: int
     every_episode: bool  # vectors are released in every episode, not at switches alone
     tree: bool  # Gram matrices come from a tree
+    coefficient: float  # 2 d^3 H^2 in line 25; half of it in D of Lemma B.3
 
 
 class LSVIWork(NamedTuple):
@@ -103,7 +105,8 @@ def printed_constants(sizes: Sizes, rho: float) -> LSVIConstants:
     beta_bar = H**2 * L**2 * math.sqrt(d * lambda_) + math.sqrt(d**3 * H**4) * log_term
     gram_noise = math.sqrt(1.0 / (2.0 * rho0))  # K_1 = (Z + Z') / sqrt 2, Z of variance 1/(4 rho_0)
     noises = gram_noise, math.sqrt(2.0 * H**2 / rho0), math.sqrt(2.0 * H**4 / rho0)
-    return LSVIConstants(lambda_, beta, beta_bar, *noises, float(H), K, True, False)
+    rest = float(H), K, True, False, 2.0 * d**3 * H**2
+    return LSVIConstants(lambda_, beta, beta_bar, *noises, *rest)
 
 
 def cost(of: LSVIConstants, H: int, releases: int, nodes: int) -> float:
@@ -165,7 +168,8 @@ def corrected_constants(sizes: Sizes, weight: float) -> LSVIConstants:
     each = Regressions(K, d, lambda_, c, log_term, weight)
     beta, beta_bar = (each.radius(H**n, H ** (n - 1) * vector_noise * width) for n in (1, 2))
     noises = gram_noise, vector_noise, H * vector_noise
-    return LSVIConstants(lambda_, beta, beta_bar, *noises, math.sqrt(H), switches, False, True)
+    rest = math.sqrt(H), switches, False, True, 2.0 * d**3 * H**2
+    return LSVIConstants(lambda_, beta, beta_bar, *noises, *rest)
 
 
 def unit_features(world: LinearWorld) -> Floats:
@@ -308,10 +312,10 @@ def _update(h: int, users: loops.Users, phi: Floats, of: LSVIConstants, work: LS
             width = of.beta * loops.inverse_norm(work.factor[h], phi[s, a], work.buffer[0])
             # Alg. 1, line 11.
             high = r[s, a] + loops.dot(work.w[h, 0], phi[s, a]) + width
-            work.Q[0, h, s, a] = min(high, work.Q[0, h, s, a], float(H))
+            work.Q[0, h, s, a] = max(min(high, work.Q[0, h, s, a], float(H)), 0.0)
             # Alg. 1, line 12.
             low = r[s, a] + loops.dot(work.w[h, 1], phi[s, a]) - width
-            work.Q[1, h, s, a] = max(low, work.Q[1, h, s, a], 0.0)
+            work.Q[1, h, s, a] = min(max(low, work.Q[1, h, s, a], 0.0), float(H))
         # Alg. 1, line 18; Alg. 1, line 19.
         work.V[0, h, s], work.V[1, h, s] = work.Q[0, h, s].max(), work.Q[1, h, s].max()
 
@@ -319,7 +323,7 @@ def _update(h: int, users: loops.Users, phi: Floats, of: LSVIConstants, work: LS
 @inner
 def _sigma(h: int, x: Floats, of: LSVIConstants, work: LSVIWork) -> float:
     """sigma-bar of a user's step."""
-    H, d = work.gram.shape[:2]
+    H, c = len(work.gram), of.coefficient
     now = loops.inverse_norm(work.factor[h], x, work.buffer[0])
     norm = now if of.every_episode else loops.inverse_norm(work.held[h], x, work.buffer[0])
     # Alg. 1, line 9.
@@ -329,11 +333,11 @@ def _sigma(h: int, x: Floats, of: LSVIConstants, work: LSVIWork) -> float:
     # Lemma B.3.
     E = min(of.beta_bar * norm, float(H * H)) + min(2.0 * H * of.beta * norm, float(H * H))
     gap = loops.dot(work.w[h, 0], x) - loops.dot(work.w[h, 1], x) + 2.0 * of.beta * norm
-    D = min(4.0 * d**3 * H**2 * gap, float(d**3 * H**3))
+    D = min(2.0 * c * gap, c * H / 2.0)
     # Alg. 1, line 24.
     sigma = math.sqrt(max(variance + E + D + H, 0.0))
     # Alg. 1, line 25.
-    return float(max(sigma, of.least_sigma, 2.0 * d**3 * H**2 * math.sqrt(now)))
+    return float(max(sigma, of.least_sigma, c * math.sqrt(now)))
 
 
 @inner
