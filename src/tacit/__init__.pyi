@@ -42,7 +42,6 @@ from tacit.store.store import Conflict, Store, StoreGone
 from tacit.store.values import record
 from tacit.tabular.offline import Recommendation, learn_offline
 from tacit.tabular.policy import MixedPolicy, Policy
-from tacit.tabular.policy_improvement import ImprovementConstants
 from tacit.testing.audit_agent import audit_agent
 from tacit.testing.check_agent import check_agent
 from tacit.testing.check_statistic import check_statistic
@@ -260,7 +259,6 @@ def PolicyImprovement(
     privacy: Privacy,
     *,
     growth: float = 4.0,
-    constants: ImprovementConstants = ...,
     schedule: str | Schedule = "auto",
     seed: int = 0,
     noise_seed: int | None = None,

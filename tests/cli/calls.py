@@ -32,10 +32,6 @@ def entry(outcome):
     return made | one
 
 
-def without_times(values):
-    return {key: value for key, value in values.items() if key != "seconds"}
-
-
 def one_line(outcome, code=2):
     """The complaint: one line on standard error, nothing on standard output."""
     assert (outcome.exit_code, outcome.stdout) == (code, "")

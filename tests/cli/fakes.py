@@ -26,13 +26,6 @@ def unknown_optimum() -> TabularWorld:
     return world
 
 
-def wrong_optimum() -> TabularWorld:
-    class Wrong(TabularWorld):
-        optimal_value = 0.25
-
-    return Wrong([[[1.0], [1.0]]], [[0.0, 1.0]], horizon=1, name="wrong")
-
-
 class Scripted:
     """Blocks of 100 users. Tosses either coin until (seed + 1) blocks are through, then the best.
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from pathlib import Path
 
-import jsonschema
 import pytest
 
 import tacit
 from tacit import InvalidArgument
 from tacit.imports import fingerprint
-from tacit.tabular import load_world, world_schema
+from tacit.tabular import load_world
 from tests.cli.calls import BUDGET, call, content, entry, one_line
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -27,23 +27,12 @@ def here(tmp_path, monkeypatch):
     return tmp_path
 
 
-def ran(*arguments):
+def test_an_agent_and_a_world_of_files(here):
     world = f"{CORRIDOR}:corridor:length=3"
     options = ("--agent", f"{FOLLOWS}:first=50", *BUDGET, "--users", "2000", "--json")
-    return entry(call("run", "--world", world, *options, *arguments))
-
-
-def test_an_agent_and_a_world_of_files(here):
-    made = ran()
+    made = entry(call("run", "--world", world, *options))
     assert (made["world"], made["agent"]) == ("corridor of 3", f"{FOLLOWS}:first=50")
-    assert made["optimal_value"] == pytest.approx(
-        tacit.world(f"{CORRIDOR}:corridor:length=3").optimal_value
-    )
-
-
-@pytest.mark.slow
-def test_processes_of_their_own_find_files(here):
-    assert ran("--seeds", 2, "--workers", 2)["runs"][0] == ran()["runs"][0]
+    assert made["optimal_value"] == pytest.approx(tacit.world(world).optimal_value)
 
 
 def test_an_environment_of_a_file_is_a_world(here):
@@ -99,9 +88,7 @@ def test_a_store_knows_a_file_by_its_content(here):
 @pytest.mark.parametrize(
     ("agent", "words"),
     [
-        ("none.py:Mine", "'none.py:Mine' cannot be imported: "),
         ("fails.py:Mine", "cannot be imported: ZeroDivisionError: "),
-        ("empty.py:Mine", "has no attribute 'Mine'"),
         ("empty.py:number", "must be a class or a function, got 3"),
         (f"{FOLLOWS}:fast=3", "has no option 'fast'; it takes first"),
         (f"{FOLLOWS}:", "has a colon, but no options behind it"),
@@ -233,14 +220,6 @@ def test_the_file_of_an_app_has_no_code_imported(here, marked, text, module):
     assert (here / "victim").is_dir()
 
 
-def test_the_file_of_an_app_may_name_code_that_is_allowed(here, marked):
-    (here / "app.toml").write_text(APP.format(agent="marker_of_this_test.Other"))
-    (here / "logs").mkdir()
-    made = call("learn", "app.toml", "--dry-run", "--allow-code", "--json")
-    assert content(made)["agent"] == "marker_of_this_test.Other"
-    assert marked.exists()
-
-
 def test_saved_runs_have_no_code_imported(here, marked):
     """Their names are words."""
     made = tacit.run("ucbvi", "riverswim:states=3", users=100, privacy=tacit.NonPrivate())
@@ -267,34 +246,21 @@ def test_what_is_of_pythons_own_library_is_not_called(here, marked, text, place)
 
 GOOD = {"transitions": [[[1.0], [1.0]]], "rewards": [[0.25, 0.75]], "horizon": 2}
 DRAWN = {"values": [0.0, 0.5], "probabilities": [[[0.5, 0.5], [1.0, 0.0]]]}
-FILES = {
-    "all keys": (GOOD | {"name": "a", "start": [1.0], "$schema": "x"}, None),
-    "values": (GOOD | {"rewards": DRAWN}, None),
-    "missing": ({"horizon": 3}, "missing ['rewards', 'transitions']"),
-    "unknown": (GOOD | {"colour": 1}, "unknown ['colour']"),
-    "half a step": (GOOD | {"horizon": 2.5}, "horizon must be an integer >= 1, got 2.5"),
-    "words": (GOOD | {"rewards": [["a", 0.5]]}, "rewards must be numbers alone"),
-    "a large reward": (GOOD | {"rewards": [[1.4, 0.5]]}, "state 0, action 0 must be in [0, 1]"),
-    "nothing": (GOOD | {"transitions": None}, "transitions must be numbers alone"),
+WRONG = {
+    "and may have ['name', 'start']": {"colour": 1},
+    "horizon must be an integer >= 1, got 2.5": {"horizon": 2.5},
+    "rewards must be numbers alone": {"rewards": [["a", 0.5]]},
+    "state 0, action 0 must be in [0, 1]": {"rewards": [[1.4, 0.5]]},
+    "but the sum is 0.9": {"transitions": [[[0.9], [1.0]]]},
 }
-BEYOND = {
-    "a row": (GOOD | {"transitions": [[[0.9], [1.0]]]}, "but the sum is 0.9"),
-    "a shape": (GOOD | {"rewards": [[0.1]]}, "rewards must be means of shape (1, 2)"),
-}
-"""What a schema cannot say."""
 
 
-@pytest.mark.parametrize("case", [*FILES, *BEYOND])
-def test_a_file_is_read_if_the_schema_takes_it(tmp_path, case):
-    described, words = (FILES | BEYOND)[case]
+def test_a_file_is_read_or_refused(tmp_path):
     path = tmp_path / "mine.json"
-    path.write_text(json.dumps(described))
-    jsonschema.Draft202012Validator.check_schema(world_schema())
-    valid = jsonschema.Draft202012Validator(world_schema()).is_valid(described)
-    assert valid == (words is None or case in BEYOND)
-    if words is None:
+    for change in ({"name": "a", "start": [1.0]}, {"rewards": DRAWN}):
+        path.write_text(json.dumps(GOOD | change))
         assert load_world(path).spec.horizon == 2
-        return
-    with pytest.raises(InvalidArgument, match="describes no world") as refused:
-        load_world(path)
-    assert words in str(refused.value)
+    for words, change in WRONG.items():
+        path.write_text(json.dumps(GOOD | change))
+        with pytest.raises(InvalidArgument, match=f"describes no world.*{re.escape(words)}"):
+            load_world(path)

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from tacit import Guarantee
-from tacit.privacy.errors import CorruptFile
 from tacit.simulation.tables import load_results
 from tests.cli.calls import BUDGET, call, content, entry, run
 
@@ -89,7 +86,6 @@ def test_the_headline_is_what_served_users_got():
     made = entry(run(*BUDGET, "--json", **small))
     (got,) = made["runs"]
     assert got["final_value"] < got["greedy_value"]
-    assert got["score"] < got["greedy_score"]
     words = " ".join(run(*BUDGET, **small).stdout.split())
     assert words.startswith(
         "ucbvi:scale=20 on riverswim:states=4,horizon=8: 20,000 users got "
@@ -97,10 +93,7 @@ def test_the_headline_is_what_served_users_got():
         f"(score {got['score']:.3f}); possible {made['optimal_value']:.4g}, without learning"
     )
     batch = run(*BUDGET, agent="fitted_functional_q", world="line:horizon=8", users=60)
-    words = " ".join(batch.stdout.split())
-    assert "(score 0.000)" in words
-    assert "Served users gained nothing" in words
-    assert "The greedy policy, learnt from them, has a value of" in words
+    assert "Served users gained nothing" in " ".join(batch.stdout.split())
 
 
 def test_results_are_saved_and_drawn(tmp_path):
@@ -112,10 +105,6 @@ def test_results_are_saved_and_drawn(tmp_path):
     assert [r.seed for r in load_results(file)["scripted"]] == [0, 1]
     quiet = run(*BUDGET, "--plot", picture, "--json")
     assert json.loads(quiet.stdout)["users"] == 10_000
-    for text in ("{", "[]", '{"format": "tacit-runs", "version": 99}'):
-        file.write_text(text)
-        with pytest.raises(CorruptFile, match=r"a\.json"):
-            load_results(file)
 
 
 # Several agents or budgets: one table.
@@ -152,12 +141,3 @@ def test_agents_times_budgets(tmp_path):
     assert {label: len(runs) for label, runs in load_results(file).items()} == dict.fromkeys(
         seen, 2
     )
-
-
-def test_a_comparison_for_people():
-    outcome = compare("--agent", "scripted", "--agent", "scripted:privacy=none", *BUDGET)
-    assert outcome.exit_code == 0
-    words = " ".join(outcome.stdout.split())
-    assert "scripted:privacy=none on two_coins:best=1.0: 10,000 users got" in words
-    assert "1e-06)-JDP" in words
-    assert "scripted:privacy=none: After 150 users" in words

@@ -29,7 +29,6 @@ def test_show_a_world():
     assert "``" not in words
     assert "optimal_value" not in content(call("show", "world", "random_mdp", "--json"))
     assert "must be given" in call("show", "world", "random_mdp").stdout
-    assert "horizon" in call("show", "world", "gym").stdout
     assert content(call("show", "world", "unknown", "--json"))["optimal_value"] is None
 
 

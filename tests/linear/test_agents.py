@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy.linalg import eigh
 
 from tacit import (
@@ -25,8 +24,6 @@ from tacit.simulation.run import noise_seed, run
 from tacit.tabular import riverswim
 from tacit.testing.check_agent import check_agent
 from tests.tabular import agent_checks as shared
-
-Floats = NDArray[np.float64]
 
 SIMPLEX = simplex(dimension=3, states=8, actions=3, horizon=4)
 KNOWN = simplex(dimension=3, states=8, actions=3, horizon=4, known_rewards=True)
@@ -127,10 +124,6 @@ def test_it_says_what_it_chose(spec: Any, options: Any, kind: str, reason: str) 
     assert "3 releases (fixed:size=80)" in agent.why
 
 
-def test_growth_decides_how_many_releases_there_are() -> None:
-    shared.growth_decides(made, "features", "counts")
-
-
 def test_smaller_budgets_begin_with_larger_blocks() -> None:
     shared.smaller_budgets_begin_larger(made, "features", "counts")
 
@@ -189,10 +182,6 @@ def test_users_may_come_one_by_one(statistic: str) -> None:
             alone.learn(block.take(slice(user, user + 1)))
             left -= 1
     assert shared.known(together) == shared.known(alone)
-
-
-def test_wrong_data_changes_nothing() -> None:
-    shared.wrong_data_changes_nothing(made(schedule=FEW), SIMPLEX, "counts")
 
 
 @pytest.mark.parametrize(
@@ -260,14 +249,3 @@ def test_private_agents_learn(name: str, statistic: str) -> None:
     assert result.guarantee.epsilon == pytest.approx(10.0)
     assert world.baseline_value < 0.5 * world.optimal_value
     assert world.value(agent.greedy_policy) > 0.95 * world.optimal_value
-
-
-def test_chance_alone_explains_no_learning() -> None:
-    """The same run at a budget that drowns everything in noise."""
-    world = simplex(3, 12, 4, 5, seed=600)
-    values = []
-    for seed in range(3):
-        agent = LSVIUCB(world.spec, 20_000, JointDP(1e-4, 1e-6), seed=seed, noise_seed=seed)
-        run(agent, world, seed, progress=False)
-        values.append(world.value(agent.greedy_policy))
-    assert np.median(values) < 0.9 * world.optimal_value

@@ -15,8 +15,6 @@ from tacit.linear.posterior import (
     OutcomeSums,
     ReleasedOutcomes,
     Worlds,
-    d_optimal,
-    prior_length,
 )
 from tacit.linear.posterior_loops import sample_box, sample_distributions
 from tacit.linear.statistics import weighted_grams
@@ -150,16 +148,6 @@ def test_one_model_for_all_steps_is_found_where_there_is_one(stationary: bool) -
     assert bool((found.measures[:, 0] == found.measures[:, 5]).all()) == stationary
 
 
-def test_the_design_has_the_larger_determinant() -> None:
-    chosen = d_optimal(SMALL.features)
-    assert chosen.sum(axis=1) == pytest.approx(1.0)
-    designed, uniform = (
-        np.linalg.slogdet(weighted_grams(SMALL.features, p))[1]
-        for p in (chosen, np.full((8, 3), 1 / 3))
-    )
-    assert designed > uniform + 0.1
-
-
 # The agent.
 
 
@@ -208,17 +196,3 @@ def test_a_larger_budget_needs_a_smaller_first_block() -> None:
     ]
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[0] > 5 * sizes[1] > 20 * sizes[3]
-
-
-def test_measures_are_as_long_as_the_prior_expects() -> None:
-    """And the shorter they are, the larger the first block is."""
-    drawn = np.random.default_rng(0).dirichlet(np.full(50, 0.15), 20_000)
-    assert prior_length(50) == pytest.approx(math.sqrt((drawn**2).sum(axis=1).mean()), rel=0.02)
-    sizes = [
-        LinearPosterior(
-            simplex(states=S, seed=501).spec, 10**6, JointDP(1.0, 1e-6), noise_seed=0
-        ).schedule.blocks[0]
-        for S in (20, 100)
-    ]
-    longer = prior_length(20) / prior_length(100)
-    assert sizes[1] / sizes[0] == pytest.approx(longer, rel=0.1)

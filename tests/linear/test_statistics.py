@@ -20,7 +20,6 @@ from tacit.linear.statistics import (
     FeatureSums,
     unit_features,
 )
-from tacit.privacy import sensitivity as of_features
 from tacit.privacy.errors import CheckFailed, InvalidArgument
 from tacit.privacy.statistic import Statistic
 from tests.tabular.samples import all_episodes, largest_gap, users_of
@@ -159,31 +158,6 @@ def test_enumeration(case: tuple[Floats, int, dict[str, Any]], share: float | No
     assert longest == pytest.approx(zero, rel=1e-8)
     if horizon == 1 or not (statistic.pooled or statistic.clips):
         assert farthest == pytest.approx(replace, rel=1e-8)
-
-
-@settings(max_examples=60, deadline=None)
-@given(case=tiny(), share=st.sampled_from([None, 0.5]))
-def test_bounds_without_pairs(
-    case: tuple[Floats, int, dict[str, Any]], share: float | None
-) -> None:
-    features, horizon, options = case
-    statistic = made(features, horizon, **options)
-    if statistic is None:
-        return
-    options["clip"] = None if share is None else share * statistic.bound
-    few = FeatureSums(features, horizon, **options)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(of_features, "MOST_PAIRS", 0)
-        many = FeatureSums(features, horizon, **options)
-        assert bounds(many)[0] == bounds(few)[0]
-        assert bounds(few)[1] <= bounds(many)[1] <= 2.0 * bounds(many)[0]
-
-
-def test_large_tables_have_bounds() -> None:
-    rng = np.random.default_rng(0)
-    features = rng.normal(size=(9_000, 2, 3))
-    statistic = FeatureSums(features, 2)
-    assert bounds(statistic) == pytest.approx((math.sqrt(6.0), 4.0), rel=1e-6)
 
 
 # Hostile values.

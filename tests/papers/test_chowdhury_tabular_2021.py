@@ -56,14 +56,42 @@ class Tree:
         return total
 
 
-def transcribed(world: Any, vi: bool, K: int, eps: float, delta: float, which: str, seed: int):
-    """Algorithms 1 and 2 as they are printed, in plain loops; h, k, s, a count from 0."""
+def corrected_noise(which: str, H: int, K: int, eps: float, delta: float, share: float):
+    """Law, scale and precisions by hand: 6H in L1 and in squared L2, m nodes, Chernoff's bound."""
+    m, quantile, log = (
+        math.ceil(math.log2(K)),
+        -NormalDist().inv_cdf(share / 2),
+        math.log(2 / share),
+    )
+
+    def chernoff(n):
+        return (log + n * math.log(1 + log / n)) * math.sqrt((log + n) / log)
+
+    if which == "central" and not delta:
+        size = 6 * H * m / eps
+        return "laplace", size, [size * chernoff(m)] * K
+    if which == "central":
+        size = math.sqrt(6 * H * m) / mu_from_budget(eps, delta)
+        return "gaussian", size, [size * math.sqrt(m) * quantile] * K
+    if which == "local":
+        size = 6 * H / eps
+        return "laplace", size, [0.0, *(size * chernoff(k) for k in range(1, K))]
+    size = math.sqrt(6 * H) / mu_from_budget(eps, delta)
+    return "gaussian", size, [size * math.sqrt(k) * quantile for k in range(K)]
+
+
+def transcribed(
+    world: Any, vi: bool, K: int, eps: float, delta: float, which: str, seed: int, printed: bool
+):
+    """Algorithms 1 and 2 in plain loops; h, k, s, a count from 0."""
     model = world.model
     H, S, A = model.horizon, model.states, model.actions
     T, conf, n_cells = K * H, 0.5, model.horizon * model.states * model.actions * (2 + model.states)
-    share = conf / 3 / (n_cells * K)
+    share, each = conf / 3 / (n_cells * K), [0.0] * K
     E1 = E2 = 0.0
-    if which == "central":
+    if not printed:
+        law, size, each = corrected_noise(which, H, K, eps, delta, share)
+    elif which == "central":
         law, size = "laplace", 3 * H * math.log2(K) / eps
         E1 = 3 * H / eps * math.sqrt(8 * math.log2(K) ** 3 * math.log(6 * S * A * T / conf))
         E2 = 3 * H / eps * math.sqrt(8 * math.log2(K) ** 3 * math.log(6 * S**2 * A * T / conf))
@@ -78,8 +106,9 @@ def transcribed(world: Any, vi: bool, K: int, eps: float, delta: float, which: s
         law, size = "none", 0.0
     units = make_units(law, K, n_cells, seed) if law != "none" else np.zeros((K, n_cells))
     tree, private = Tree(), np.zeros(n_cells)
-    Lc = math.sqrt(2 * math.log(4 * S * A * T / conf))
-    Lp = math.sqrt(4 * S * math.log(6 * S * A * T / conf))
+    fails = conf if printed else conf / 3
+    Lc = math.sqrt(2 * math.log(4 * S * A * T / fails))
+    Lp = math.sqrt(4 * S * math.log(6 * S * A * T / fails))
     eta = math.sqrt(2 * math.log(A) / (H**2 * K))
     rng = np.random.default_rng([seed, 1])
     pi = np.full((H, S, A), 1 / A)
@@ -88,6 +117,8 @@ def transcribed(world: Any, vi: bool, K: int, eps: float, delta: float, which: s
         N = private[: H * S * A].reshape(H, S, A)
         C = private[H * S * A : 2 * H * S * A].reshape(H, S, A)
         M = private[2 * H * S * A :].reshape(H, S, A, S)
+        if not printed:
+            M, E1, E2 = np.maximum(M, 0), each[k], each[k]
         V = np.zeros((H + 1, S))
         Q = np.zeros((H, S, A))
         for h in reversed(range(H)):
@@ -144,20 +175,24 @@ def transcribed(world: Any, vi: bool, K: int, eps: float, delta: float, which: s
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "which", "K"),
+    ("algorithm", "which", "K", "delta", "printed"),
     [
-        *((paper.ucb_vi, which, 1300) for which in MAKERS),
-        (paper.ucb_po, "central", 3000),
+        *((paper.ucb_vi, which, 1300, 1e-6 * (which == MAKERS[2]), True) for which in MAKERS),
+        (paper.ucb_po, "central", 3000, 0.0, True),
+        *((paper.ucb_vi, which, 1300, 1e-6 * (which == MAKERS[2]), False) for which in MAKERS[:3]),
+        (paper.ucb_vi, "central", 1300, 1e-6, False),
+        (paper.ucb_po, "central", 3000, 0.0, False),
     ],
 )
-def test_printed_algorithms_are_the_papers_text(algorithm, which: str, K: int) -> None:
+def test_algorithms_are_the_papers_text(
+    algorithm, which: str, K: int, delta: float, printed: bool
+) -> None:
+    """Printed and corrected: every noise, radius and step is the one computed by hand."""
     world, seed, vi = small_world(), 3, algorithm is paper.ucb_vi
-    delta = 1e-6 if which == "local-gaussian" else 0.0
     # With an enormous epsilon noise is small beside the counts and the bonus leaves room to learn.
-    values, estimates = transcribed(world, vi, K, 1e5, delta, which, seed)
-    result = algorithm(
-        world, episodes=K, epsilon=1e5, delta=delta, privatizer=which, failure=0.5, seed=seed
-    )
+    values, estimates = transcribed(world, vi, K, 1e5, delta, which, seed, printed)
+    options = {"privatizer": which, "failure": 0.5, "seed": seed, "printed": printed}
+    result = algorithm(world, episodes=K, epsilon=1e5, delta=delta, **options)
     np.testing.assert_allclose(result.values, values, rtol=1e-9)
     np.testing.assert_allclose(result.estimates, estimates, rtol=1e-7)
     assert len(np.unique(np.round(estimates, 9))) > 20, "the estimates say nothing"
@@ -294,21 +329,53 @@ def test_guarantee_is_what_is_proven(which, delta, printed, proven) -> None:
     assert result.guarantee.model == ("joint" if which == "central" else "local")
 
 
-@pytest.mark.parametrize("which", ["central", "local"])
-def test_likelihood_ratio_of_the_worst_pair_is_the_guarantee(which: str) -> None:
-    """Two users who differ in every entry they can: the sum over nodes attains what is proven."""
+def counts_of(sizes: paper.Sizes, states, actions, rewards) -> np.ndarray:
+    """What one user adds to the counts, by the run's own code."""
+    work = paper.work_of(sizes)
+    work.at.states[0], work.at.actions[0], work.at.rewards[0] = states, actions, rewards
+    paper._count.py_func(work)
+    return work.raw
+
+
+@pytest.mark.parametrize("printed", [True, False])
+@pytest.mark.parametrize(
+    ("which", "delta"),
+    [("central", 0.0), ("local", 0.0), ("central", 1e-6), ("local-gaussian", 1e-6)],
+)
+def test_likelihood_ratio_of_the_worst_pair_is_the_guarantee(which, delta, printed) -> None:
+    """Two users who differ in every entry they can attain what is proven; no hostile pair is worse.
+
+    The ratio is that of the noise which is drawn: units of a seed, times the scale, in every node.
+    """
+    if printed and which == "central" and delta:
+        return  # not in the paper
     K, H, S, A = 17, 3, 2, 2
-    sizes, pairs = paper.Sizes(K, H, (S, A), 1.0, 0.0, 0.1, True, Noise(0)), H * S * A
-    made = paper.PRIVATIZERS[which](sizes)
-    here, there = np.zeros((2, paper.cells_of(sizes)))
-    for h in range(H):
-        for user, s, a in ((here, 0, 0), (there, 1, 1)):
-            pair = (h * S + s) * A + a
-            user[[pair, pairs + pair, 2 * pairs + pair * S + s]] = 1.0
+    sizes = paper.Sizes(K, H, (S, A), 1.0, delta, 0.1, printed, Noise(0))
+    made, rng = paper.PRIVATIZERS[which](sizes), np.random.default_rng(0)
+    drawn = made.units(2000)
+    spread = np.abs(drawn).mean() if made.law == "laplace" else drawn.std()
+    assert spread == pytest.approx(1.0, abs=0.02)
+    scale, proven = made.scale, made.proof.guarantee
     nodes = sum(1 for length in (1, 2, 4, 8, 16) if length < K) if made.tree else 1
-    ratio = nodes * np.abs(here - there).sum() / made.scale
-    assert made.proof.guarantee is not None
-    assert ratio == pytest.approx(made.proof.guarantee.epsilon, rel=1e-12)
+    assert proven is not None
+
+    def ratio(here, there) -> float:
+        moved = np.abs(here - there)
+        if made.law == "laplace":
+            return nodes * moved.sum() / scale
+        return math.sqrt(nodes * (moved**2).sum()) / scale
+
+    users = [counts_of(sizes, [x] * (H + 1), [x] * H, [-math.inf] * H) for x in (0, 1)]
+    for odd in (7.0, -3.0, 1e300, math.inf, math.nan):
+        for _ in range(20):
+            s, a = rng.integers(0, S, H + 1), rng.integers(0, A, H)
+            users.append(counts_of(sizes, s, a, np.where(rng.random(H) < 0.5, odd, rng.random(H))))
+    found = [ratio(here, there) for here in users for there in users]
+    assert max(found) == ratio(users[0], users[1])
+    bound = proven.epsilon if made.law == "laplace" else proven.mu
+    assert max(found) == pytest.approx(bound, rel=1e-12)
+    if not printed:
+        assert proven.epsilon == pytest.approx(1.0, rel=1e-6)
 
 
 def test_refusals() -> None:

@@ -42,6 +42,7 @@ QUICK = {
     "research.linear_budgets": "two_state, 2,000 users",
     "research.lq_budget": "| Models of privacy at ε = 1: joint DP |",
     "research.lq_orders": "Order in epsilon: -0.41",
+    "research.paper_regret": "| random actions |  | 450 | 900 | - | - |",
 }
 SLOW = {
     "research.functional_baselines": "| printed, no guarantee | 0.9 |",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from dataclasses import replace
 from typing import Any
 
@@ -11,11 +10,9 @@ import pytest
 
 import tacit
 from tacit import ConcurrentPSRL, InvalidArgument, JointDP, LocalDP, NonPrivate, check_agent
-from tacit.simulation.run import noise_seed
 from tacit.tabular import TabularWorld, concurrent_psrl, grid, riverswim
 from tacit.tabular.concurrent_psrl import ExplorationPlanner, GreedyPolicy
 from tacit.tabular.first_visits import FirstVisits
-from tacit.tabular.policy import occupancy
 from tacit.tabular.posterior import LENT, SpikeSlabPosterior, VisitEstimate
 
 SMALL, RNG = riverswim(3, 4), np.random.default_rng
@@ -221,30 +218,6 @@ def test_counters_are_told_apart_by_blocks() -> None:
     assert found["optimal", "alone"] > 0.85 * found[None, "alone"]
 
 
-def test_without_noise_counts_are_counts() -> None:
-    estimate = VisitEstimate.empty((1, 3, 2), noisy=False)
-    for _ in range(3):
-        estimate = added(estimate, np.full((1, 3, 2, 3), 4.0), 0.0, np.ones((1, 3, 2)))
-    assert np.array_equal(estimate.entries, np.full((1, 3, 2, 3), 12.0))
-
-
-def test_whole_worlds_lack_nothing() -> None:
-    """Known rows are as they are; what is unknown leads to one state, and pays at most 1."""
-    rng, rows = RNG(0), np.eye(3)[:, np.newaxis]
-    known, unknown = posterior_of(rows, visits=500.0, noise=1.0), empty((1, 3, 1))
-    P, _ = known.sample_whole(rng)
-    np.testing.assert_allclose(P[0], rows, atol=1e-6)
-    seen = np.zeros((3, 3))
-    for _ in range(2000):
-        P, r = unknown.sample_whole(rng)
-        np.testing.assert_array_equal(np.sort(P, axis=-1)[0, :, 0], [[0.0, 0.0, 1.0]] * 3)
-        assert r.min() >= 0.0
-        assert r.max() <= 1.0
-        seen += P[0, :, 0]
-    # Of itself 1 + 1/3 of 2 parts; six standard errors of 6000 draws.
-    assert abs(np.trace(seen) / 6000.0 - 2.0 / 3.0) < 6.0 * np.sqrt(2.0 / 9.0 / 6000.0)
-
-
 def test_explorers_are_asked_what_others_cannot_tell(monkeypatch: Any) -> None:
     """On the way of all are eight cells that are known; explorers alone come to the ninth."""
     way = np.eye(11)[np.minimum(np.arange(11) + 1, 10)]
@@ -299,13 +272,6 @@ def test_strong_entries_are_real_and_noise_is_not() -> None:
     assert weak.transitions.max() < 0.01
 
 
-def test_known_rows_become_whole_and_unknown_ones_lack_mass() -> None:
-    posterior = empty((1, 3, 2))
-    assert posterior.unknown(np.array([0.0, 3.0, 300.0])).round(6).tolist() == [1.0, 0.5, 0.0]
-    assert not posterior.transitions.any()
-    np.testing.assert_allclose(posterior.whole_rows(), 1.0 / 3.0)
-
-
 def steps_of(rows: list[Any], visits: Any) -> SpikeSlabPosterior:
     """What is known of two steps of three states, one action, after exact counts of noise 1."""
     moves = np.stack([np.array(row, dtype=float)[:, np.newaxis] for row in rows])
@@ -350,19 +316,6 @@ def test_plans_equal_a_slow_reference() -> None:
         V = q.max(axis=1)
     assert value == pytest.approx(V[0])
     assert planner.value(P, r, actions) == pytest.approx(V[0])
-
-
-def test_covering_policies_share_the_work() -> None:
-    """In a known world where nothing is visited often, each covers what others left."""
-    world = grid(side=3, horizon=6)
-    model = world.model
-    posterior = posterior_of(model.transitions[0], visits=400.0, noise=5.0)
-    posterior.known = np.full(posterior.known.shape, 0.5)
-    planner = ExplorationPlanner(posterior, model.start, 6, RNG(0))
-    policies = planner.covering(16, 100.0, None)
-    came = sum(occupancy(posterior.transitions, model.start, p) for p in policies)
-    one = occupancy(posterior.transitions, model.start, policies[0])
-    assert (came > 0.05).sum() > 1.5 * (one > 0.05).sum()
 
 
 def test_what_may_improve_the_greedy_policy_is_covered_first() -> None:
@@ -428,16 +381,3 @@ def test_exploring_costs_what_two_plans_expect_to_be_lost() -> None:
         known = replace(agent.plan.memory, changed_at=served, suboptimality=before)
         found, _ = agent.algorithm._exploration_budget(known, agent.progress, True, value, lost)
         assert found == pytest.approx(spent)
-
-
-@pytest.mark.slow
-def test_few_users_suffice() -> None:
-    """Half of what UCBVI needs on riverswim(6), in the median of five seeds."""
-    world, users = riverswim(6, 20), []
-    for seed in range(20, 25):
-        agent = ConcurrentPSRL(
-            world.spec, 30_000, JointDP(1.0, 1e-6), seed=seed, noise_seed=noise_seed(seed)
-        )
-        result = tacit.run(agent, world, seed=seed, progress=False)
-        users.append(result.users_to_90 or 10**9)
-    assert statistics.median(users) < 2200

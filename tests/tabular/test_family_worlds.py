@@ -13,11 +13,9 @@ from tacit import InvalidArgument
 from tacit.simulation.run import run
 from tacit.tabular.policy import Policy
 from tacit.tabular.spec import FiniteSpec
-from tests.tabular.families import FAMILIES, LINEAR, imported_by, refuses, taught
+from tests.tabular.families import FAMILIES, taught
 
 # Every statistical test here has a fixed seed and would alarm falsely with about this probability.
-ALARM = 1e-6
-
 pytestmark = pytest.mark.parametrize("family", FAMILIES)
 
 
@@ -120,18 +118,6 @@ def test_an_agent_for_other_features_is_refused(family):
         tacit.run(agent, world)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"horizon": 0}, "horizon must be an integer >= 1, got 0"),
-        ({"start": 2}, "start must be a state in 0..1, got 2"),
-        ({"start": [0.5, 0.4]}, "start must be probabilities with sum 1"),
-    ],
-)
-def test_mistakes_are_named(family, arguments, message):
-    refuses(family.world, family.made_of(states=2), arguments, message)
-
-
 # Specs.
 
 
@@ -177,19 +163,3 @@ def test_a_tabular_worlds_rewards_need_not_be_bernoulli(family):
     assert (episodes.rewards == 0.5).all()
     again = tabular.simulate(policy, 100, np.random.default_rng(0))
     assert (episodes.states == again.states).all()
-
-
-def test_losses_are_those_of_the_imported_world(family):
-    name = "CliffWalking-v1" if family is LINEAR else "FrozenLake-v1"
-    imported = tacit.gym.from_gymnasium(name, horizon=5)
-    world = family.from_tabular(imported)
-    assert world.reference_value == imported.reference_value == imported.baseline_value
-
-
-def test_importing_the_family_is_cheap(family):
-    slow = {"numba", "gymnasium", "matplotlib", "scipy.stats", "scipy.optimize"}
-    if family is LINEAR:
-        assert imported_by("tacit.linear.simplex().optimal_value", slow) == []
-    else:
-        made = "tacit.mixture.mixture_of_models().optimal_value"
-        assert imported_by(made, {*slow, "tacit.linear"}) == []

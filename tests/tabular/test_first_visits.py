@@ -189,15 +189,6 @@ def test_users_who_differ_in_their_draw_only_are_no_farther_than_others() -> Non
     assert np.linalg.norm(first) <= statistic.l2(Relation.ZERO_OUT)
 
 
-def test_sums_need_a_whole_block() -> None:
-    sums = {"transitions": np.zeros((1, S, A, S)), "rewards": np.zeros((1, S, A))}
-    with pytest.raises(InvalidArgument, match="one by one"):
-        DESIGNS[0].total(Block(3, sums, True))
-    wrong = Block(3, sums | {"transitions": np.zeros((2, S, A, S))}, True)
-    with pytest.raises(InvalidArgument, match="transitions must be"):
-        DESIGNS[5].total(wrong)
-
-
 def test_whole_is_attained_by_a_user_who_stays() -> None:
     statistic = FirstVisits(EVERYWHERE, 1, np.zeros((1, H, S), dtype=int), weight=0.5, whole=True)
     stays = {

@@ -12,7 +12,6 @@ import pytest
 import tacit
 from tacit import Episodes, JointDP
 from tacit.linear.statistics import FeatureSums
-from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block
 from tacit.service.app_file import read_app
 
@@ -73,24 +72,6 @@ def test_counts_of_a_log_that_was_collected_elsewhere_have_the_last_step() -> No
     assert offline.state.learnt.rewards[1, 0, 1] > 2 * offline.state.learnt.rewards[1, 0, 0]
 
 
-def test_releases_say_how_many_steps_a_value_is_of() -> None:
-    """Sessions that end early are not in it, and nobody counts them but the releases."""
-    world = garden()
-    agent = tacit.UCBVI(world.spec, 4000, tacit.NonPrivate(), schedule="fixed:size=2000")
-    made = world.simulate(agent.policy, 2000, np.random.default_rng(0))
-    states, actions, rewards = (np.array(a) for a in (made.states, made.actions, made.rewards))
-    states[::2, 3:], actions[::2, 2:], rewards[::2, 2:] = -1, -1, np.nan
-    agent.learn(Episodes(states, actions, rewards, made.versions))
-    found = tacit.monitor(agent)
-    assert found.steps.tolist() == [(H + 2) / 2]
-    assert found.returns[0] == pytest.approx(np.nansum(rewards) / 2000)
-    assert found.columns()["steps"] == [3.0]
-    text = str(found).splitlines()
-    assert text[0].split()[-3] == "steps"
-    assert text[1].split()[-3] == "3.00"
-    assert "of the steps that count" in text[-1]
-
-
 def test_an_app_whose_log_has_no_next_states_counts_the_last_step(tmp_path: Path) -> None:
     """From a CSV file to what a release tells, as tacit learn does it."""
     head = "[world]\nstates = 2\nactions = 2\nhorizon = 3\n"
@@ -120,13 +101,6 @@ version = "version"
     # Whoever began without is not forced to begin anew.
     (tmp_path / "app.toml").write_text(head + "last_state = true\n" + rest)
     assert read_app(str(tmp_path / "app.toml")).spec.last_state
-
-
-def test_stores_tell_the_two_apart(tmp_path: Path) -> None:
-    spec, given = garden().spec, {"users": 100, "privacy": tacit.NonPrivate()}
-    tacit.UCBVI(replace(spec, last_state=True), **given, store=tmp_path / "runs.db")
-    with pytest.raises(InvalidArgument, match="other arguments"):
-        tacit.UCBVI(replace(spec, last_state=False), **given, store=tmp_path / "runs.db")
 
 
 def test_linear_sums_of_single_steps_need_no_last_state() -> None:

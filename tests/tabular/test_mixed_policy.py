@@ -52,16 +52,6 @@ def test_refusals(make, message):
         make()
 
 
-def test_nothing_published_changes():
-    mixed = MixedPolicy(parts(), WEIGHTS, version=7)
-    assert {part.version for part in mixed.components} == {7}
-    with pytest.raises(AttributeError):
-        mixed.version = 3
-    for array in (mixed.weights, mixed.tables):
-        with pytest.raises(ValueError, match="read-only"):
-            array[0] = 1
-
-
 def test_draws_have_the_weights():
     mixed, n = MixedPolicy(parts(), WEIGHTS), 4000
     rng = np.random.default_rng(3)
@@ -93,26 +83,6 @@ def test_published_file(mixed, tmp_path):
         component, drawn = mixed.draw(first), device.drawn(second)
         assert drawn.component == component
         assert mixed.components[component].act(1, 2, first) == drawn.act(1, 2, second)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"weights": np.array([0.5, 0.5])},
-        {"weights": np.array([2.0, -1.0, 0.0, 0.0])},
-        {"actions": np.zeros((0, 3, 4), dtype=np.int64)},
-        {"actions": np.full((4, 3, 4), 9)},
-        {"actions": np.zeros((4, 3))},
-    ],
-)
-def test_damaged_files(change, tmp_path):
-    path = tmp_path / "policy.npz"
-    MixedPolicy(parts(), WEIGHTS).publish(path)
-    with np.load(path) as stored:
-        arrays = dict(stored)
-    np.savez(path, **(arrays | change))
-    with pytest.raises(ValueError, match="no published policy"):
-        published.load(path)
 
 
 def test_value_is_the_mean_of_values():
@@ -260,11 +230,3 @@ def test_nobody_is_asked_for_a_component_that_decides_nothing(kind):
     agent.learn(data.take(slice(10, 20)))
     agent.learn(silent(data).take(slice(20, 40)))
     assert agent.state.sum() == 3 * 40
-
-
-def test_labels():
-    mixed = MixedPolicy(parts(), WEIGHTS)
-    turned = mixed.relabelled([2, 0, 1])
-    assert np.array_equal(turned.tables, np.array([2, 0, 1])[mixed.tables])
-    assert np.array_equal(turned.weights, mixed.weights)
-    assert mixed.table().sum(axis=-1) == pytest.approx(np.ones((3, 4)))

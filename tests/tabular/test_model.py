@@ -1,7 +1,6 @@
 import itertools
 from collections import Counter
 
-import numba
 import numpy as np
 import pytest
 from scipy.special import chdtrc, ndtr
@@ -10,7 +9,6 @@ from tacit import InvalidArgument
 from tacit.tabular.model import FiniteModel, evaluate, optimal, policy_values
 from tacit.tabular.policy import Policy
 from tacit.tabular.simulate import simulate, simulate_episodes
-from tacit.tabular.spec import FiniteSpec
 
 # Every statistical test here has a fixed seed and would alarm falsely with about this probability.
 ALARM = 1e-6
@@ -98,21 +96,6 @@ def test_the_optimum_is_that_of_all_policies(stationary):
     assert evaluate(model, policy) == pytest.approx(best, abs=1e-12)
 
 
-def test_rewards_may_depend_on_the_step_alone():
-    stationary = random_model(4, stationary=True)
-    R = random_model(5).reward_probabilities
-    mixed = FiniteModel(stationary.transitions, R, stationary.reward_values, stationary.start, 3)
-    assert not mixed.stationary
-    policy = random_policy(6, mixed, False)
-    assert evaluate(mixed, policy) == pytest.approx(brute_value(mixed, policy), abs=1e-12)
-    n = 10**6
-    rng = np.random.default_rng(7)
-    for pooled in (True, False):
-        total = simulate_counts(mixed, policy, n, rng, pooled)["rewards"].sum()
-        # A return is in [0, 3], so its deviation is at most 1.5.
-        assert abs(total / n - brute_value(mixed, policy)) < 5 * 1.5 / np.sqrt(n)
-
-
 # Simulation.
 
 
@@ -180,33 +163,6 @@ def test_rewards_that_transitions_decide_have_that_distribution_too():
     assert same_distribution(*draws) > ALARM
 
 
-def test_tables_may_lie_in_memory_in_any_order():
-    model = random_model(38)
-    arrays = (model.transitions, model.reward_probabilities)
-    turned = FiniteModel(*map(np.asfortranarray, arrays), model.reward_values, model.start, 3)
-    policy = random_policy(39, model, False)
-    e, same = (
-        simulate_episodes(one, policy, 50, np.random.default_rng(1)) for one in (model, turned)
-    )
-    assert (e.states == same.states).all()
-    assert (e.rewards == same.rewards).all()
-
-
-def test_the_test_of_whole_blocks_sees_correlations():
-    """Rewards decided by the next state have the same means as independent ones, and fail."""
-    P, R = np.full((1, 2, 1, 2), 0.5), np.full((1, 2, 1, 2), 0.5)
-    decided = np.array([[[0.0, 1.0]], [[1.0, 0.0]]])
-    start, policy = np.array([1.0, 0.0]), Policy.uniform(2, 2, 1)
-    models = [FiniteModel(P, R, np.array([0.0, 1.0]), start, 2, how) for how in (None, decided)]
-    rng = np.random.default_rng(11)
-    draws = [
-        [outcome_of_counts(model, policy, 2, rng, True) for _ in range(5000)] for model in models
-    ]
-    assert same_distribution(*draws) < ALARM
-    again = [outcome_of_episodes(models[1], policy, 2, rng, True) for _ in range(5000)]
-    assert same_distribution(draws[1], again) > ALARM
-
-
 def assert_binomial(counts, probabilities, n):
     """Every cell, by a z-test at ALARM over all of them; impossible cells are empty."""
     assert (counts[probabilities <= 0] == 0).all()
@@ -237,23 +193,6 @@ def test_counts_have_the_exact_means(users, deterministic):
     second = model.reward_probabilities @ model.reward_values**2
     z = (block["rewards"] - visits * mean) / np.sqrt(visits * (second - mean**2) + 1e-9)
     assert ndtr(-np.abs(z).max()) * 2 * z.size > ALARM
-
-
-def test_counts_have_the_exact_spread():
-    """The variance of a count over many blocks, which a wrong sampler of counts would miss."""
-    model = random_model(14, stationary=True)
-    policy = random_policy(15, model, False)
-    rng = np.random.default_rng(16)
-    n, blocks = 10**9, 4000
-    p = brute_counts(model, policy)[2]
-    draws = np.array(
-        [simulate_counts(model, policy, n, rng)["transitions"][2] for _ in range(blocks)]
-    )[:, p > 0]
-    p = p[p > 0]
-    z = (draws - n * p) / np.sqrt(n * p * (1 - p))
-    # Sums of squares are chi-square, whose normal approximation is good at 4000.
-    excess = ((z**2).sum(axis=0) - blocks) / np.sqrt(2 * blocks)
-    assert ndtr(-np.abs(excess).max()) * 2 * excess.size > ALARM
 
 
 def test_wide_rows_are_searched_correctly():
@@ -302,20 +241,6 @@ def test_rewards_decided_by_the_transition():
         FiniteModel(P, R, np.array([0.0, 1.0]), np.array([1.0, 0.0]), 4, np.zeros((2, 1, 2)))
 
 
-def test_loops_work_where_nothing_can_be_cached(monkeypatch):
-    from tacit.numerics.compiled import compiled
-
-    njit = numba.njit
-
-    def refuse(*args, cache=False, **options):
-        if cache:
-            raise RuntimeError("cannot cache function: no locator available")
-        return njit(*args, **options)
-
-    monkeypatch.setattr(numba, "njit", refuse)
-    assert compiled(lambda x: x + 1)(1) == 2
-
-
 # Mistakes.
 
 
@@ -332,15 +257,6 @@ def test_a_policy_for_another_world_is_refused():
             use()
     with pytest.raises(InvalidArgument, match="policy must be"):
         evaluate(model, np.zeros((3, 3)))
-
-
-@pytest.mark.parametrize("users", [-1, 1.5, True, 10**12 + 1, "3"])
-def test_users_are_checked(users):
-    model = random_model(28)
-    policy = random_policy(29, model, True)
-    for draw in (simulate_counts, simulate_episodes):
-        with pytest.raises(InvalidArgument, match="users must be"):
-            draw(model, policy, users, np.random.default_rng(0))
 
 
 @pytest.mark.parametrize(
@@ -365,25 +281,6 @@ def test_errors_name_the_row(change, message):
         FiniteModel(**arrays, horizon=3)
 
 
-def test_shapes_are_checked():
-    model = random_model(31)
-    with pytest.raises(InvalidArgument, match=r"\(1 or 4, S, A, S\), got \(3, 3, 2, 3\)"):
-        FiniteModel(
-            model.transitions, model.reward_probabilities, model.reward_values, model.start, 4
-        )
-    with pytest.raises(InvalidArgument, match=r"reward_probabilities must have shape"):
-        FiniteModel(
-            model.transitions, model.transitions[..., :2], model.reward_values, model.start, 3
-        )
-
-
-def test_models_cannot_change():
-    model = random_model(32)
-    for array in (model.transitions, model.mean_rewards, model.start):
-        with pytest.raises(ValueError, match="read-only"):
-            array[0] = 0
-
-
 def test_what_would_not_fit_is_refused_before_it_is_allocated():
     shape = (1, 30_000, 1, 30_000)
     with pytest.raises(InvalidArgument, match="7,200,000,000 bytes"):
@@ -401,21 +298,3 @@ def test_what_would_not_fit_is_refused_before_it_is_allocated():
     assert simulate_counts(model, policy, 1, rng, pooled=True)["transitions"][0, 0, 0, 0] == H
     with pytest.raises(InvalidArgument, match="episodes of a block"):
         simulate_episodes(model, policy, 10**6, rng)
-
-
-def test_spec():
-    model = random_model(33)
-    spec = model.spec
-    assert (spec.states, spec.actions, spec.horizon, spec.stationary) == (3, 2, 3, False)
-    assert spec.reward_values == (0.0, 0.25, 1.0)
-    assert spec.start == tuple(model.start.tolist())
-    assert hash(spec) == hash(random_model(33).spec)
-    for wrong, message in (
-        ({"states": 0}, "states must be an integer in 1..*, got 0"),
-        ({"horizon": 2.5}, "horizon"),
-        ({"reward_values": (0.0, 2.0)}, "reward_values"),
-        ({"start": (1.0,)}, "start"),
-    ):
-        arguments = {"states": 2, "actions": 2, "horizon": 2, "stationary": True} | wrong
-        with pytest.raises(InvalidArgument, match=message):
-            FiniteSpec(**arguments)

@@ -135,28 +135,6 @@ def test_nothing_to_gain_is_no_recommendation(kind) -> None:
     assert 1.0 in found.today
 
 
-def test_intervals_are_wider_under_less_budget_and_for_more_confidence() -> None:
-    world = bandit()
-    widths = [
-        recommended(learnt(KINDS[0], world, 4000, **options)).today.width
-        for options in (
-            {"privacy": NonPrivate()},
-            {},
-            {"privacy": JointDP(0.2, 1e-6)},
-            {"privacy": JointDP(0.2, 1e-6), "confidence": 0.999},
-        )
-    ]
-    assert widths == sorted(widths)
-    assert widths[0] < widths[1]
-
-
-def test_bold_policies_come_after_careful_ones() -> None:
-    agent = learnt(tacit.PessimisticImprovement, riverswim(4, 5), 30_000)
-    moments = agent.state.judged.moments
-    assert (np.diff(moments) > 0).all()
-    assert len(recommended(agent).candidates) == len(moments)
-
-
 # One call.
 
 
@@ -185,15 +163,6 @@ def test_one_call_splits_users_and_keeps_one_budget(tmp_path) -> None:
         assert paid <= budget.episode_limit * (1 + 1e-9)
         assert paid > 0.9 * budget.episode_limit
     assert str(found).count("joint differential privacy") == 1
-
-
-def test_one_call_is_reproducible_and_its_seed_splits() -> None:
-    world = bandit()
-    log = world.simulate(Policy.uniform(1, 4, 3), 2000, np.random.default_rng(0))
-    call = partial(tacit.learn_offline, log, world.spec, BUDGET, "uniform", noise_seed=3)
-    one, same, other = call(), call(), call(seed=1)
-    assert str(one) == str(same)
-    assert one.today != other.today
 
 
 def test_mistakes_are_refused_in_words() -> None:

@@ -93,13 +93,6 @@ def test_act_never_takes_an_impossible_action():
     assert policy.act(0, 0, Highest()) == 9
 
 
-@pytest.mark.parametrize(("step", "state"), [(3, 0), (-1, 0), (0, 4), (0, -1)])
-def test_act_refuses_what_is_out_of_range(step, state):
-    rng = np.random.default_rng(0)
-    with pytest.raises(InvalidArgument, match=r"step must be below 3 and state below 4"):
-        stochastic().act(step, state, rng)
-
-
 @pytest.mark.parametrize(
     "policy",
     [stochastic(version=5), Policy.deterministic([[0, 1], [2, 0]], 4, version=9)],
@@ -168,68 +161,3 @@ def test_damaged_and_foreign_files_are_refused(tmp_path):
         published.load(tmp_path / "array.npy")
     with pytest.raises(FileNotFoundError):
         published.load(tmp_path / "missing.npz")
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"format": 2}, "format is 2; this loader reads 1"),
-        ({"format": None}, "'format' is missing"),
-        ({"n_actions": None}, "'n_actions' is missing"),
-        ({"actions": None}, "give actions or probabilities"),
-        ({"actions": np.array([[5]])}, r"actions\[0, 0\]"),
-        ({"actions": np.array([[0.5]])}, "of kind iu"),
-        ({"version": -4}, "version"),
-    ],
-)
-def test_wrong_contents_are_refused(tmp_path, changes, message):
-    contents = {"format": 1, "version": 0, "n_actions": 2, "actions": np.array([[1]])} | changes
-    path = tmp_path / "policy.npz"
-    np.savez(path, **{name: value for name, value in contents.items() if value is not None})
-    with pytest.raises(ValueError, match=message):
-        published.load(path)
-
-
-def vector_policies():
-    from tacit.continuous import Grid, Polynomial, QPolicy, Quadrature
-    from tacit.lq import GainPolicy
-
-    rng = np.random.default_rng(1)
-    yield GainPolicy(rng.normal(size=(3, 2, 2)), noise=0.3, version=2)
-    for features in (
-        Grid((0.0, -1.0), (1.0, 2.0), (4, 3)),
-        Polynomial((1.0, 2.0), clip=1.5, degree=3),
-        Quadrature((0.0, -1.0), (1.0, 2.0), nodes=3),
-    ):
-        yield QPolicy.draw(features, rng.normal(size=(3, features.size)), rng).as_version(2)
-    yield QPolicy(Grid((0.0,) * 2, (1.0,) * 2, (2, 2)), np.ones((3, 4)), preference=(1, 2, 0))
-
-
-@pytest.mark.parametrize("number", range(5))
-def test_published_policies_of_vectors_act_as_they_do(tmp_path, number):
-    """Gains, values on three maps, and ties, by NumPy alone."""
-    policy = list(vector_policies())[number]
-    policy.publish(tmp_path / "policy.npz")
-    read = published.load(tmp_path / "policy.npz")
-    assert read.version == policy.version
-    states = np.random.default_rng(3).uniform(-2.0, 3.0, (40, 2))
-    for seed, state in enumerate([*states, [0.0, -1.0], [1.0, 2.0]]):
-        one, two = (np.random.default_rng(seed) for _ in range(2))
-        first, second = policy.act(seed % 3, state, one), read.act(seed % 3, state, two)
-        np.testing.assert_array_equal(first, second)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"kind": np.str_("tree")}, "does not know it"),
-        ({"gains": np.zeros((2, 2))}, "3 axes"),
-        ({"gains": np.full((1, 1, 1), np.nan)}, "finite"),
-        ({"gains": np.zeros((1, 1, 1), dtype=np.int64)}, "floats"),
-    ],
-)
-def test_wrong_gains_are_refused(tmp_path, changes, message):
-    stored = {"format": 1, "kind": np.str_("gains"), "version": 0, "noise": np.float64(0.0)}
-    np.savez(tmp_path / "bad.npz", **(stored | {"gains": np.zeros((1, 1, 1))} | changes))
-    with pytest.raises(ValueError, match=message):
-        published.load(tmp_path / "bad.npz")

@@ -186,10 +186,3 @@ def test_mistakes_are_named(change, message) -> None:
 def test_admissible_actions_are_checked(admissible) -> None:
     with pytest.raises(InvalidArgument, match="admissible"):
         FiniteSpec(2, 2, 3, stationary=True, admissible=admissible)
-
-
-def test_returns_are_bounded_by_what_is_known() -> None:
-    whole = FiniteSpec(2, 2, 3, stationary=True, reward_values=(0.0, 0.5))
-    assert whole.most_return == 1.5
-    assert FiniteSpec(2, 2, 3, stationary=True, largest_return=1).most_return == 1.0
-    assert FiniteSpec(2, 2, 3, stationary=True, largest_return=99.0).most_return == 3.0

@@ -5,17 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from importlib.util import find_spec
 
-import gymnasium
 import numpy as np
 import pytest
 
 import tacit
 from research.worlds import build, icu_sepsis, sparse_mdp
-from research.worlds import tabular as sparse_worlds
 from tacit import InvalidArgument
-from tacit.gym.finite import FiniteEnv
 from tacit.registry import build_world
-from tacit.tabular import SparseWorld
 from tacit.tabular.policy import uniform_policy
 
 needs_package = pytest.mark.skipif(
@@ -55,12 +51,6 @@ def test_what_is_public_of_icu_sepsis() -> None:
     assert abs(returns.mean() - world.baseline_value) < 5 * 0.5 / np.sqrt(20_000)
 
 
-def test_a_missing_package_is_named(monkeypatch) -> None:
-    monkeypatch.setattr(sparse_worlds, "find_spec", lambda name: None)
-    with pytest.raises(InvalidArgument, match="pip install icu-sepsis"):
-        icu_sepsis()
-
-
 def test_sparse_mdp_is_what_its_page_says() -> None:
     world = sparse_mdp()
     assert world.optimal_value == pytest.approx(0.7318, abs=5e-5)
@@ -78,17 +68,6 @@ def test_sums_are_refused_and_labels_kept() -> None:
         with pytest.raises(InvalidArgument, match="in this world"):
             world.simulate(policy, 3, np.random.default_rng(0), form)
     assert not world.exchangeable_actions
-
-
-def test_it_is_an_environment_too() -> None:
-    world = SparseWorld(
-        3, 2, 4, [0, 0, 1, 2], [0, 1, 1, 0], [1, 2, 2, 2], np.ones(4), [0.0, 0.25, 1.0, 0.0]
-    )
-    env = FiniteEnv(world)
-    assert isinstance(env, gymnasium.Env)
-    env.reset(seed=0)
-    assert env.step(np.int64(0))[:2] == (1, 0.0)
-    assert env.step(np.int64(1))[:2] == (2, 1.0)
 
 
 def test_agents_without_such_sets_are_for_another_world() -> None:

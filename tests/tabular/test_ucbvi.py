@@ -205,31 +205,6 @@ def test_it_learns_riverswim_with_a_thousand_users() -> None:
     assert users_to_90(JointDP(10.0, 1e-6), 10_000, stationary=True) <= 1_200
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("epsilon", "stationary", "users", "bound"),
-    [
-        (10.0, True, 1_000_000, 1_200),
-        (1.0, True, 1_000_000, 8_500),
-        (0.1, True, 1_000_000, 90_000),
-        (10.0, False, 1_000_000, 47_000),
-        (1.0, False, 10_000_000, 290_000),
-        (0.1, False, 100_000_000, 2_000_000),
-    ],
-)
-def test_learning_thresholds(epsilon: float, stationary: bool, users: int, bound: int) -> None:
-    assert users_to_90(JointDP(epsilon, 1e-6), users, stationary) <= bound
-
-
-def test_privacy_costs_users_and_less_noise_needs_fewer() -> None:
-    needed = [
-        users_to_90(privacy, 20_000, stationary=True, seeds=1)
-        for privacy in (NonPrivate(), JointDP(10.0, 1e-6), JointDP(1.0, 1e-6))
-    ]
-    assert needed == sorted(needed)
-    assert needed[0] < needed[2]
-
-
 # Arguments, and going on.
 
 
@@ -272,8 +247,3 @@ def test_a_run_with_other_arguments_is_not_gone_on_with(other: Any, tmp_path: An
     with pytest.raises(InvalidArgument, match="other arguments"):
         make(store=path, **other)
     assert make(store=path).releases == 0
-
-
-def test_it_says_what_it_chose() -> None:
-    assert "3 releases (fixed:size=30)" in make().why
-    assert "each block is released once, with its whole budget" in make().why

@@ -216,18 +216,6 @@ def test_rewards_are_cut_or_invalid(dtype: str, values: list, expected: list) ->
     assert rewards.dtype == np.float64
 
 
-def test_readers_refuse_other_shapes_and_leave_the_block_alone() -> None:
-    array = np.array([[0.5, np.nan], [7.0, -1.0]])
-    block = Block(2, {"x": array.copy()})
-    for read in (read_codes, read_rewards):
-        with pytest.raises(InvalidArgument, match="x has shape"):
-            read(block, "x", (2, 3))
-        with pytest.raises(InvalidArgument, match="no array 'y'"):
-            read(block, "y", (2, 2))
-        read(block, "x", (2, 2))
-        assert np.array_equal(block["x"], array, equal_nan=True)
-
-
 def test_refusals() -> None:
     for options in (
         {"cap": 1},

@@ -14,11 +14,9 @@ from scipy.stats import binom
 from tacit import (
     Block,
     CheckFailed,
-    InvalidArgument,
     JointCurator,
     JointDP,
     Relation,
-    Release,
     check_statistic,
 )
 from tacit.privacy.reading import read_rewards, read_steps
@@ -28,7 +26,6 @@ from tacit.tabular.return_statistics import (
     WeightedReturns,
     mean_bounds,
     propensities,
-    value_intervals,
 )
 from tests.tabular.samples import users_of
 
@@ -179,17 +176,6 @@ def test_the_attack_finds_a_ratio_that_overflows_on_every_seed(seed: int) -> Non
         check_statistic(broken, with_propensities, users=100, rounds=0, seed=seed)
 
 
-def test_wrong_arguments_are_refused() -> None:
-    for table, most, match in (
-        (np.ones((S, A)), [1.0], "ratios must have shape"),
-        (np.full((1, 1, S, A), np.inf), [1.0], "finite"),
-        (np.ones((1, 1, S, A)), [0.0], "most must be"),
-        (np.ones((1, 2, S, A)), [1.0], "ratios must have shape"),
-    ):
-        with pytest.raises(InvalidArgument, match=match):
-            WeightedReturns(table, most, 1.0, H)
-
-
 # Intervals.
 
 
@@ -214,14 +200,6 @@ def test_bounds_hold_and_are_near(noise: float) -> None:
     usual = 1.64 * math.sqrt(mean * (1 - mean) / users)
     # sampling, range, and noise: never more than three times what has to be
     assert far < 3.0 * (usual + 3.0 / users + 2.0 * noise / users)
-
-
-def test_noise_that_hides_everything_leaves_the_whole_range() -> None:
-    statistic = extreme(1)
-    parts = {"sums": np.full((1, 2), 5.0), "spreads": np.zeros((1, 2))}
-    release = Release(0, "w", parts, {"sums": 1e6, "spreads": 1e6}, 100, 0.1)
-    (found,) = value_intervals(release, statistic, 0.05)
-    assert (found.low, found.high) == (0.0, 1.0)
 
 
 # What people do.
@@ -268,21 +246,3 @@ def test_bounds_of_propensities_hold_all_at_once() -> None:
         assert estimates.sum(axis=1) == pytest.approx(1.0)
     assert failed <= binom.ppf(1 - 1e-4, 300, 0.1)
     assert 1.0 < loose < 2.5
-
-
-def test_a_state_that_nobody_visited_says_nothing() -> None:
-    allowed = np.array([[True, True, False]])
-    estimates, bounds = propensities(np.array([-3.0, 1.0]), 4.0, allowed, 0.05)
-    assert bounds.tolist() == [[1.0, 1.0, 0.0]]
-    assert estimates[0, 2] == 0.0
-
-
-def test_real_noise_goes_through_the_gate() -> None:
-    """Exact noise on a grid: the sums of 1,000 users are within 6 standard deviations."""
-    statistic, block = extreme(2), sample(np.random.default_rng(0), 1000)
-    curator = JointCurator(JointDP(1.0, 1e-6), users=1000)
-    curator.add(block)
-    release = curator.release(statistic)
-    truth = statistic.layout.unpack(statistic.total(block))
-    for name in ("sums", "spreads"):
-        assert np.abs(release[name] - truth[name]).max() < 6 * float(release.std[name])

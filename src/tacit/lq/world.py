@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -151,9 +152,9 @@ class LQWorld:
         if form == "streamed":
             return StreamedBlock(count, parts)
         check_bytes("states", (count, self.horizon + 1, len(self.A)))
-        made = list(parts())
-        arrays = {name: np.concatenate([part[name] for part in made]) for name in made[0].arrays}
-        return VectorEpisodes.of_block(Block(count, arrays))
+        made, arrays = list(parts()), dict[str, Any]()
+        arrays |= {name: np.concatenate([part[name] for part in made]) for name in made[0].arrays}
+        return VectorEpisodes(**arrays)
 
     def value(self, policy: GainPolicy) -> float:
         """Minus the expected cost of an episode under a policy, its noise included, exactly."""

@@ -55,15 +55,22 @@ ERRATA = (
 Make = Callable[[Sizes], Regularizer]
 
 
+def distance(sizes: Sizes, gamma: float, w: float) -> float:
+    """How far two users are apart in sum z z' and w sum z x', together: sqrt(2) H (B^2 + w^2 / 2).
+
+    B^2 = 1 + gamma^2 bounds |z|^2, and 1 bounds |x'|. With y = (z, w x' / sqrt(2)) the norm is at
+    most that of sum y y', which is positive semidefinite with a trace of at most H (B^2 + w^2 / 2).
+    """
+    return math.sqrt(2.0) * sizes.horizon * (1.0 + gamma**2 + w**2 / 2.0)
+
+
 def private(sizes: Sizes, gamma: float = 1.0) -> Counters:
     """The counters B_1 and B_2 of Algorithm 1, with the shift eta = 2 Lambda.
 
     As printed: sigma = Delta sqrt(8 m ln(2 / delta)) / eps on every node, the whole upper triangle
-    in B_1, with Delta_1 = H (1 + gamma)^2 and Delta_2 = H (1 + gamma), m = ceil(log2 K). With
-    B^2 = 1 + gamma^2 and w = sigma_1 / sigma_2 two users are at most
-    sqrt(2) H (B^2 + w^2 / 2) / sigma_1 apart in both counters together, on every node: this is what
-    is proven. Corrected: w = B, that mu^2 times m is the budget's, variances off the diagonal are
-    halved, and Lambda and nu are bounds for such noise.
+    in B_1, with Delta_1 = H (1 + gamma)^2 and Delta_2 = H (1 + gamma), m = ceil(log2 K). Proven is
+    what :func:`distance` by sigma_1 gives on m nodes, w = sigma_1 / sigma_2. Corrected: w = B,
+    sigma_1 by the budget, variances off the diagonal halved, Lambda and nu bounds of such noise.
     """
     K, H, (n, d), alpha = sizes.episodes, sizes.horizon, sizes.shape, sizes.failure
     p, nodes, square = n + d, tree_nodes(max(1, K - 1)), 1.0 + gamma**2
@@ -73,15 +80,16 @@ def private(sizes: Sizes, gamma: float = 1.0) -> Counters:
         size = 4.0 * math.sqrt(p) + math.sqrt(8.0 * math.log(4.0 * K / alpha))
         length = math.sqrt(2.0 * n * p) + math.sqrt(4.0 * math.log(2.0 * K / alpha))
     else:
-        gram = math.sqrt(2.0 * nodes) * H * 1.5 * square / sizes.budget.mu
-        cross = gram / math.sqrt(square)
+        w = math.sqrt(square)
+        gram = math.sqrt(nodes) * distance(sizes, gamma, w) / sizes.budget.mu
+        cross = gram / w
         size, length = operator_width(p, alpha / (4.0 * K)), vector_width(n * p, alpha / (4.0 * K))
     made = NoisySums.shifted((p, n), (gram, cross), nodes, size, length)
     proof = proven(
         f"{sizes.budget}-JDP",
         "both counters are accounted for together, under replace-one",
         mechanism="two binary trees, Gaussian noise",
-        mu=math.sqrt(2.0 * nodes) * H * (square + (gram / cross) ** 2 / 2.0) / gram,
+        mu=math.sqrt(nodes) * distance(sizes, gamma, gram / cross) / gram,
         delta=sizes.delta,
         releases=max(1, K - 1),
     )
@@ -285,12 +293,13 @@ def _roll_out(
                 x[1, i] += true[j, i] * x[0, j]
             for a in range(d):
                 x[1, i] += true[n + a, i] * u[a]
-        longest = max(1.0, (x[0] ** 2).sum(), (x[1] ** 2).sum(), (u**2).sum() / gamma**2)
-        square = 1.0 / longest if longest < math.inf else 0.0  # of the common factor
-        # Alg. 1, line 9.
-        z = np.concatenate((x[0], u))
-        gram += np.outer(square * z, z)
-        cross += np.outer(square * z, x[1])
+        lengths = (x[0] ** 2).sum(), (x[1] ** 2).sum(), (u**2).sum() / gamma**2
+        # Alg. 1, line 9. A step that is not finite enters nothing.
+        if math.isfinite(lengths[0] + lengths[1] + lengths[2]):
+            square = 1.0 / max(1.0, lengths[0], lengths[1], lengths[2])  # of the common factor
+            z = np.concatenate((x[0], u))
+            gram += np.outer(square * z, z)
+            cross += np.outer(square * z, x[1])
         x[0] = x[1]
 
 

@@ -51,6 +51,14 @@ def share(sizes: Sizes) -> float:
     return sizes.failure / 3.0 / (cells_of(sizes) * sizes.episodes)
 
 
+def distance(sizes: Sizes) -> float:
+    """L1 and squared L2 distance of two users' counts: 6H, as each of N, C, M moves 1 at each step.
+
+    First states are users' data; where they are fixed, as in the paper, 6H - 3 is attained.
+    """
+    return 6.0 * sizes.horizon
+
+
 class Privatizer(Protocol):
     """The paper's PRIVATIZER (Assumption 1): bring your own, made from :class:`Sizes`.
 
@@ -116,23 +124,22 @@ def central(sizes: Sizes) -> Additive:
         scale = 3.0 * H * math.log2(K) / sizes.epsilon
         E1, E2 = 3.0 * H / sizes.epsilon * np.sqrt(8.0 * math.log2(K) ** 3 * lemma_logs(sizes))
         E1, E2 = (np.broadcast_to(E, (K,)) for E in (E1, E2))
-        proof = _pure_proof(sizes, 6.0 * H * nodes / scale, nodes)
-        return Additive(sizes, "laplace", True, scale, E1, E2, proof)
+        return Additive(sizes, "laplace", True, scale, E1, E2, _pure_proof(sizes, scale, nodes))
     if sizes.delta > 0.0:
-        scale = math.sqrt(6.0 * H * nodes) / sizes.budget.mu
+        scale = math.sqrt(distance(sizes) * nodes) / sizes.budget.mu
         width = math.sqrt(nodes) * normal_width(share(sizes))
         proof = proven(
             f"{sizes.epsilon:g}-JDP with Laplace noise",
             f"squared L2 distance 6H, {nodes} nodes per user",
             mechanism="binary tree, Gaussian noise",
-            mu=math.sqrt(6.0 * H * nodes) / scale,
+            mu=math.sqrt(distance(sizes) * nodes) / scale,
             delta=sizes.delta,
             releases=K - 1,
         )
     else:
-        scale = 6.0 * H * nodes / sizes.epsilon
+        scale = distance(sizes) * nodes / sizes.epsilon
         width = float(laplace_width(float(nodes), share(sizes)))
-        proof = _pure_proof(sizes, 6.0 * H * nodes / scale, nodes)
+        proof = _pure_proof(sizes, scale, nodes)
     E = np.broadcast_to(scale * width, (K,))
     law: Literal["gaussian", "laplace"] = "gaussian" if sizes.delta > 0.0 else "laplace"
     return Additive(sizes, law, True, scale, E, E, proof)
@@ -153,10 +160,9 @@ def local(sizes: Sizes) -> Additive:
         scale = 3.0 * H / sizes.epsilon
         E1, E2 = scale * np.sqrt(8.0 * K * np.outer(lemma_logs(sizes), np.ones(K)))
     else:
-        scale = 6.0 * H / sizes.epsilon
+        scale = distance(sizes) / sizes.epsilon
         E1 = E2 = scale * np.append(0.0, laplace_width(np.arange(1.0, K), share(sizes)))
-    proof = _pure_proof(sizes, 6.0 * H / scale)
-    return Additive(sizes, "laplace", False, scale, E1, E2, proof)
+    return Additive(sizes, "laplace", False, scale, E1, E2, _pure_proof(sizes, scale))
 
 
 def local_gaussian(sizes: Sizes) -> Additive:
@@ -165,15 +171,15 @@ def local_gaussian(sizes: Sizes) -> Additive:
     ``printed`` takes the paper's own count of what a user changes, 3H, for the squared L2 distance;
     corrected it is 6H.
     """
-    H = sizes.horizon
-    scale = math.sqrt((3.0 if sizes.printed else 6.0) * H) / sizes.budget.mu
+    counted = 3.0 * sizes.horizon if sizes.printed else distance(sizes)
+    scale = math.sqrt(counted) / sizes.budget.mu
     E = scale * normal_width(share(sizes)) * _roots(sizes)
     proof = proven(
         f"({sizes.epsilon:g}, {sizes.delta:g})-LDP",
         "the squared L2 distance of two trajectories is 6H",
         mechanism=f"{_REPORTS}, Gaussian noise",
         model="local",
-        mu=math.sqrt(6.0 * H) / scale,
+        mu=math.sqrt(distance(sizes)) / scale,
         delta=sizes.delta,
         releases=1,
     )
@@ -208,14 +214,15 @@ def lemma_logs(sizes: Sizes) -> Floats:
     return np.array([first, first + math.log(S)])
 
 
-def _pure_proof(sizes: Sizes, epsilon: float, nodes: int = 0) -> Proof:
-    """Of noise on the nodes of trees, or of reports where there are none."""
+def _pure_proof(sizes: Sizes, scale: float, nodes: int = 0) -> Proof:
+    """Of Laplace noise of this scale on the nodes of trees, or on reports where there are none."""
     claim, how = f"{sizes.epsilon:g}-JDP", ("joint", sizes.episodes - 1, "binary tree")
     if not nodes:
         claim, how = f"{sizes.epsilon:g}-LDP", ("local", 1, _REPORTS)
     changed = f"a replaced user changes up to 6H entries by 1, in {nodes or 1} nodes"
-    words = dict(zip(("model", "releases", "mechanism"), how, strict=True))
-    return proven(claim, f"{changed}; the paper counts 3H", epsilon=epsilon, **words)
+    words: dict[str, Any] = dict(zip(("model", "releases", "mechanism"), how, strict=True))
+    words["epsilon"] = distance(sizes) * max(1, nodes) / scale
+    return proven(claim, f"{changed}; the paper counts 3H", **words)
 
 
 def _refuse_delta(sizes: Sizes, why: str) -> None:

@@ -104,7 +104,7 @@ def run(
     elif users is not None or privacy is not None:
         raise InvalidArgument("users and privacy are for an agent of a text; this one has its own")
     _check(agent, world, seed)
-    clock = _Clock()
+    clock, name = _Clock(), str(getattr(agent, "name", type(agent).__name__))
     labels = np.random.default_rng(np.random.SeedSequence([_LABELS, seed]))
     rng = np.random.default_rng(np.random.SeedSequence([_WORLD, seed]))
     # A spec that says something about single actions, or a policy that is given, names them.
@@ -126,14 +126,14 @@ def run(
         clock("evaluate")
         policies = agent.policy, agent.greedy_policy
         found = value(policies[0]), value(policies[1])
-        facts = _name(agent), world.name, seed, len(values), served[-1]
+        facts = name, world.name, seed, len(values), served[-1]
         words = "%s on %s, seed %d: release %d after %d users, value %.4g, greedy %.4g"
         LOGGER.info(words, *facts, *found)
         if callback is not None:
             callback(Event(*facts, *policies, *found))
         return found
 
-    with progress_bar(f"{_name(agent)} on {world.name}", agent.users, progress) as advance:
+    with progress_bar(f"{name} on {world.name}", agent.users, progress) as advance:
         while (block := agent.block_users) > 0:
             policy, form = agent.policy, agent.data_format
             for kept, found in zip((values, greedy_values), published(), strict=True):
@@ -146,7 +146,7 @@ def run(
             advance(block)
     last, last_greedy = published()
     return Result(
-        agent=_name(agent),
+        agent=name,
         world=world.name,
         privacy=repr(agent.privacy),
         seed=seed,
@@ -284,10 +284,6 @@ def _check_match(agent: Any, world: World) -> None:
             )
 
 
-def _name(agent: Any) -> str:
-    return str(getattr(agent, "name", type(agent).__name__))
-
-
 def _fingerprint(policy: Any) -> bytes | None:
     """Hash of a policy's tables, whatever its version; ``None`` for policies that have none."""
     digest, known = hashlib.blake2b(digest_size=16), False
@@ -349,7 +345,7 @@ class PermutedWorld:
             parts = data.parts
             return StreamedBlock(data.users, lambda: map(self._rows, parts()))
         if isinstance(data, (Episodes, VectorEpisodes)):
-            return data.of_block(self._rows(data.block()), data.user_ids)
+            return data.with_actions(self._relabel(data.actions))
         if not data.aggregate:
             return self._rows(data)
         arrays: dict[str, NDArray[Any]] = {}

@@ -37,8 +37,7 @@ from tacit.store.schema import (
 from tacit.store.store import Conflict, change_rows, delete_rows, parts, rows_of
 from tacit.store.values import dump, load
 
-UNIT = 10**12
-"""Parts of one mu^2 (or epsilon, under pure DP) in accounts."""
+UNIT = 10**12  # parts of one mu^2 (or epsilon, under pure DP) in accounts
 _MOST = 2**62  # whatever it is, it hides nothing
 
 

@@ -34,7 +34,6 @@ from tacit.store.schema import stores
 PEOPLE = 5000  # rows in one statement
 _DIALECTS: Any = (sqlite.dialect(), postgresql.dialect())  # type: ignore[no-untyped-call]
 _lock = select(stores.c.seq, stores.c.head).with_for_update()
-_NAMES = "SELECT name FROM sqlite_master WHERE type = 'table'"
 
 
 class StoreGone(TacitError):
@@ -179,12 +178,14 @@ class Store:
                 for name in ("fsync", "synchronous_commit", "full_page_writes"):
                     if db.scalar(sa.text(f"SHOW {name}")) == "off":
                         raise InvalidArgument(f"PostgreSQL has {name}=off: it may lose a charge")
-            elif (names := [*db.exec_driver_sql(_NAMES).scalars()]) and "stores" not in names:
-                raise InvalidArgument(
-                    f"{self.where!r} is a database of something else, or of release 0.1, whose "
-                    "files this release does not read"
-                )
-            for text in schema.statements(_DIALECTS[self.postgres]):
+            names = sa.inspect(db).get_table_names()
+            if names and "stores" not in names and not self.postgres:
+                said = "is a database of something else, or of release 0.1, which is not read"
+                raise InvalidArgument(f"{self.where!r} {said}")
+            # What is there is left alone: statements that make it would wait for its writers.
+            for text in (
+                schema.statements(_DIALECTS[self.postgres]) if "stores" not in names else ()
+            ):
                 db.exec_driver_sql(text)
             found = db.scalar(select(stores.c.schema_version))
             if found is None:

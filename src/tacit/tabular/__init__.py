@@ -1,6 +1,6 @@
 """Tabular worlds: finite numbers of states and actions."""
 
-from tacit.tabular.world import SparseWorld, TabularWorld, load_world, world_schema
+from tacit.tabular.world import SparseWorld, TabularWorld, load_world
 from tacit.tabular.worlds import deep_sea, grid, health_coach, random_mdp, riverswim
 
 __all__ = [
@@ -12,5 +12,4 @@ __all__ = [
     "load_world",
     "random_mdp",
     "riverswim",
-    "world_schema",
 ]

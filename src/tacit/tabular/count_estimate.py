@@ -1,19 +1,13 @@
 """Weighted sums of released counts, each block weighed by how much it can know of a cell.
 
-A block measures the visits of a cell with noise of standard deviation s. If m visits are expected
-of it, the best linear combination of such measurements weights each by w = m / s^2. What is
-expected comes from the policy and the model that were public before the block, so a large block
-that hardly visits a cell does not drown what is known about it. A model can be wrong, so every
-block counts as if it had a few visits more: five standard deviations of a cell's noise. Kept are
-the weighted sums and their variances, sum w^2 s^2, over the blocks in which the cell could be
-reached. Under local DP s^2 grows with the users of a block, and without privacy s is 0: there all
-weights are the same, and the sums are plain.
+If m visits of a cell are expected of a block with noise of standard deviation s, by what was public
+before it, the best linear combination of blocks weights each by w = m / s^2. A model can be wrong,
+so every block counts as if it had a few visits more: five standard deviations of a cell's noise.
+Under local DP, and without privacy, all weights are the same, and the sums are plain.
 
-Per-step counts of episodes of fixed length obey linear equations that noise breaks: the users in
-a state at step h + 1 are those who went there at step h, and all of them start somewhere. The
-nearest counts that obey them are better counts, at no cost in privacy. Nearest is in the Euclidean
-norm, since every entry has the same noise. Users with dropped steps break the equations a little,
-and the result is no longer unbiased noise, so this is for practical use, not for proven bounds.
+Per-step counts obey linear equations that noise breaks: the users in a state at step h + 1 are
+those who went there at step h. The nearest counts that obey them are better, at no cost in privacy,
+but no longer unbiased: this is for practical use, not for proven bounds.
 """
 
 from __future__ import annotations

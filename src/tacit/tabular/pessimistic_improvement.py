@@ -9,7 +9,7 @@ import numpy as np
 
 from tacit.core.algorithm import Floats, Queries
 from tacit.tabular.offline import OfflineAlgorithm, OfflineOptions, TiltedPolicies
-from tacit.tabular.policy_improvement import ImprovementConstants, ReturnEstimator, ReturnPosterior
+from tacit.tabular.policy_improvement import ReturnEstimator, ReturnPosterior
 
 if TYPE_CHECKING:
     from tacit.core.problem import Problem
@@ -63,8 +63,7 @@ class PessimisticImprovement(OfflineAlgorithm):
 
     def __init__(self, problem: Problem, options: OfflineOptions) -> None:
         super().__init__(problem, options)
-        given = self.spec, self.allowed, self.privacy, ImprovementConstants()
-        self.estimator = ReturnEstimator(*given)
+        self.estimator = ReturnEstimator(self.spec, self.allowed, self.privacy)
 
     def first_queries(self, behaviour: Floats) -> Queries[ReturnPosterior]:
         """Values of what people do, then advantages of single actions."""

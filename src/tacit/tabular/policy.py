@@ -99,10 +99,10 @@ class FinitePolicy:
         Of a mixed policy, that of the component which was drawn for the episode.
         """
         with _checked() as published:
-            action: int | str = self._read(published).act(step, state, rng, *component)
+            action: int | str = self._read(published, *component).act(step, state, rng)
             return action
 
-    def _read(self, published: Any) -> Any:
+    def _read(self, published: Any, *component: int) -> Any:
         """The policy as a device reads it."""
         raise NotImplementedError
 
@@ -230,7 +230,7 @@ class Policy(FinitePolicy):
         """The same policy by another number."""
         return self if version == self.version else self._with(version=version)
 
-    def _read(self, published: Any) -> Any:
+    def _read(self, published: Any, *component: int) -> Any:
         labels = self.state_labels, self.action_labels
         tables = self.probabilities, self.actions
         return published.PublishedPolicy(*tables, self.n_actions, self.version, *labels)
@@ -303,9 +303,9 @@ class MixedPolicy(FinitePolicy):
         """The same policy with names of states and actions."""
         return self._with(components=tuple(p.labelled(states, actions) for p in self.components))
 
-    def _read(self, published: Any) -> Any:
+    def _read(self, published: Any, *component: int) -> Any:
         parts = tuple(part._read(published) for part in self.components)
-        return published.PublishedMixed(parts, self.weights, self.version)
+        return published.PublishedMixed(parts, self.weights, self.version, *component)
 
     def draw(self, rng: np.random.Generator) -> int:
         """The component that a user follows, drawn once, before her first step."""

@@ -31,18 +31,13 @@ if TYPE_CHECKING:
     from tacit.privacy.models import Privacy
 
 
-@dataclass(frozen=True)
-class ImprovementConstants:
-    """Constants of what is asked, chosen as those of the posterior were."""
-
-    first: int = 10  # a user's first states that tell about values
-    share: float = 0.25  # of the budget that goes to values; the rest goes to advantages
-    trace: float = 0.5  # how much of later residuals an advantage has
-    length: float = 0.35  # of all of a user's residuals, at most, in units of the largest return
-    block: float = 60.0  # size of the first block, in units of noise over visits per user and cell
-    phases: int = 8  # of a horizon, at most
-    phased: float = 8.0  # smallest blocks, times the square of the phases, that a block needs
-    sharpness: float = 1.0  # how fast an action is given up, by standard deviations
+FIRST = 10  # a user's first states that tell about values
+SHARE = 0.25  # of the budget that goes to values; the rest goes to advantages
+TRACE = 0.5  # how much of later residuals an advantage has
+LENGTH = 0.35  # of all of a user's residuals, at most, in units of the largest return
+BLOCK = 60.0  # size of the first block, in units of noise over visits per user and cell
+PHASES = 8  # of a horizon, at most
+PHASED = 8.0  # smallest blocks, times the square of the phases, that a block needs
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,8 +71,6 @@ class ReturnPosterior:
         """Whether there was a release."""
         return bool(self.value_precision.any())
 
-    # With a release.
-
     def with_values(self, returns: Floats, visits: Floats, noise: float) -> ReturnPosterior:
         """With sums of returns less R / 2, and of visits, by phase and state, (F, S)."""
         R, n = self.largest, np.maximum(visits, 1.0)
@@ -110,8 +103,6 @@ class ReturnPosterior:
         advantages = self.advantages + new * (gap - offset) / precision
         return replace(self, advantages=advantages, precision=precision)
 
-    # Policies.
-
     def greedy(self, ties: Floats) -> Ints:
         """The best actions, (F, S); random numbers ``ties`` (F, S, A) decide between equals."""
         scores = np.where(self.allowed, self.advantages, -np.inf)
@@ -119,13 +110,13 @@ class ReturnPosterior:
         best: Ints = np.where(top, ties, -1.0).argmax(axis=-1)
         return best
 
-    def exploring(self, sharpness: float = 1.0) -> Floats:
+    def exploring(self) -> Floats:
         """Actions with probabilities that fall with how surely they are worse than the best."""
         at = self.greedy(np.zeros(self.advantages.shape))[..., np.newaxis]
         lead = self.advantages - np.take_along_axis(self.advantages, at, axis=-1)
         variance: Floats = 1.0 / self.precision
         deviation = np.sqrt(variance + np.take_along_axis(variance, at, axis=-1))
-        logits = np.where(self.allowed, sharpness * lead / deviation, -np.inf)
+        logits = np.where(self.allowed, lead / deviation, -np.inf)
         return np.asarray(softmax(logits, axis=-1))
 
     def under(self, old: Floats, new: Floats) -> ReturnPosterior:
@@ -167,18 +158,14 @@ class ReturnEstimator:
     long an episode is. A behaviour has probabilities (F, S, A), the same at all steps of a phase.
     """
 
-    def __init__(
-        self, spec: FiniteSpec, allowed: Bools, privacy: Privacy, constants: ImprovementConstants
-    ) -> None:
-        self.spec, self.allowed, self.privacy, self.constants = spec, allowed, privacy, constants
+    def __init__(self, spec: FiniteSpec, allowed: Bools, privacy: Privacy) -> None:
+        self.spec, self.allowed, self.privacy = spec, allowed, privacy
         self.largest = spec.most_return
         self.smallest_block = self._smallest_block()
 
     def prior(self) -> ReturnPosterior:
         """Prior, before any release."""
         return ReturnPosterior.prior(self.allowed, self.largest)
-
-    # What is asked.
 
     def phase(self, phases: int) -> Ints:
         """The phase of every step, (H,), if there are so many."""
@@ -194,18 +181,18 @@ class ReturnEstimator:
         return ReturnSums(
             cells=np.where(self.allowed, cells, -1),
             centre=np.full((H, S), R / 2.0),
-            first=min(self.constants.first, H),
+            first=min(FIRST, H),
             most=R / 2.0,
             weight=R / 2.0,
         )
 
     def advantage_sums(self, values: Floats) -> ReturnSums:
         """Returns after an action less ``values`` (F, S), where there is something to decide."""
-        longest, phase = self.constants.length * self.largest, self.phase(len(values))
+        longest, phase = LENGTH * self.largest, self.phase(len(values))
         return ReturnSums(
             cells=self._decisions(len(values))[phase],
             centre=values[phase],
-            trace=self.constants.trace,
+            trace=TRACE,
             first=self.spec.horizon,
             most=longest,
             length=longest,
@@ -224,7 +211,7 @@ class ReturnEstimator:
 
     def learn(self, known: ReturnPosterior, behaviour: Floats) -> Queries[ReturnPosterior]:
         """Queries for the values of a block's behaviour, then for advantages over them."""
-        share, phases = self.constants.share, len(behaviour)
+        share, phases = SHARE, len(behaviour)
         release = yield Query(self.value_sums(phases), share=share)
         returns, visits = (
             release.parts[name].reshape(behaviour.shape[:2]) for name in ("returns", "visits")
@@ -235,23 +222,21 @@ class ReturnEstimator:
         sums = np.where(cells >= 0, release.parts["returns"][np.maximum(cells, 0)], 0.0)
         return known.with_advantages(sums, behaviour, float(np.max(release.std["returns"])))
 
-    # How it plans.
-
     def exploring(self, known: ReturnPosterior, users: int) -> Floats:
         """Actions that may be the best: the behaviour of the next block, of so many users."""
-        new = known.exploring(self.constants.sharpness)
+        new = known.exploring()
         # Twice as many phases need more than twice as many users.
-        many = math.sqrt(users / (self.constants.phased * self.smallest_block))
-        finest = min(self.constants.phases, max(1, self.spec.horizon // 2))
+        many = math.sqrt(users / (PHASED * self.smallest_block))
+        finest = min(PHASES, max(1, self.spec.horizon // 2))
         times = min(1 << max(0, int(math.log2(max(many, 1.0)))), finest) // len(new)
         return np.repeat(new, max(times, 1), axis=0)
 
     def _smallest_block(self) -> int:
         """How many users it takes for decisions to stand out of their noise."""
-        constants, R = self.constants, self.largest
+        R = self.largest
         statistic = self.advantage_sums(np.full((1, self.spec.states), R / 2.0))
-        noise = release_noise(statistic, self.privacy, 1) / math.sqrt(1.0 - constants.share) / R
-        return math.ceil(constants.block * max(noise, 0.1) * statistic.size / self.spec.horizon)
+        noise = release_noise(statistic, self.privacy, 1) / math.sqrt(1.0 - SHARE) / R
+        return math.ceil(BLOCK * max(noise, 0.1) * statistic.size / self.spec.horizon)
 
 
 # Larger blocks are made part by part, where users are simulated.
@@ -264,14 +249,11 @@ class ImprovementOptions:
 
     Attributes:
         growth: by how much the users served grow from block to block.
-        constants: the constants of what is asked.
     """
 
     growth: float = 4.0
-    constants: ImprovementConstants = ImprovementConstants()
 
     def __post_init__(self) -> None:
-        instance_of("constants", self.constants, ImprovementConstants)
         if not (math.isfinite(self.growth) and self.growth > 1.0):
             raise InvalidArgument(f"growth must be above 1, got {self.growth!r}")
 
@@ -312,20 +294,17 @@ class PolicyImprovement(FiniteAlgorithm[ImprovementState]):
         spec: FiniteSpec = problem.spec
         if problem.privacy.local or problem.privacy.pure:
             raise InvalidArgument(
-                f"privacy must be JointDP with delta > 0, or NonPrivate, got {problem.privacy!r}: "
-                "a block is asked two questions, whose costs add up under Gaussian noise"
+                f"privacy must be JointDP with delta > 0, or NonPrivate, got {problem.privacy!r}"
             )
         allowed = spec.allowed
         self.allowed = np.ones((spec.states, spec.actions), bool) if allowed is None else allowed
-        self.estimator = ReturnEstimator(spec, self.allowed, problem.privacy, options.constants)
+        self.estimator = ReturnEstimator(spec, self.allowed, problem.privacy)
         super().__init__(problem, options)
 
     def init(self) -> ImprovementState:
         """Nothing is known; users do what states allow, all alike."""
         behaviour = (self.allowed / self.allowed.sum(axis=1, keepdims=True))[np.newaxis]
         return ImprovementState(self.estimator.prior(), behaviour)
-
-    # What is asked, and what is made of it.
 
     def learn(
         self, state: ImprovementState, plan: Plan, block: BlockInfo, rng: np.random.Generator
@@ -367,8 +346,6 @@ class PolicyImprovement(FiniteAlgorithm[ImprovementState]):
         behaviour = self.estimator.exploring(known, self.block_users(at))
         serving = Policy.stochastic(behaviour[phase(len(behaviour))])
         return Plan(self.named(serving), greedy, behaviour)
-
-    # When.
 
     def _block_sizes(self) -> BlockSizes:
         """Blocks that grow alike up to the last one, which is not to be a small rest."""

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv, ndtri
 
-from tacit.privacy.budget import Relation, checked_relation
+from tacit.privacy.budget import Relation
 from tacit.privacy.curator import Release
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.reading import read_rewards, read_steps
@@ -77,19 +77,15 @@ class ReturnSums(LoopSums):
             raise InvalidArgument(
                 "cells must be whole numbers of shape (S, A) or (H, S, A), some of them >= 0"
             )
-        S = cells.shape[1]
-        if centre.ndim != 2 or centre.shape[0] < 1 or centre.shape[1] != S:
-            raise InvalidArgument(f"centre must have shape (H, {S}), got {centre.shape}")
-        if len(cells) not in (1, len(centre)):
-            raise InvalidArgument(f"cells must be for {len(centre)} steps as centre is")
-        if not ((centre >= 0) & (centre <= len(centre))).all():
-            raise InvalidArgument("centre must be from 0 to H, as returns are")
-        if not 0.0 <= self.trace <= 1.0:
-            raise InvalidArgument(f"trace must be in [0, 1], got {self.trace!r}")
-        if not (math.isfinite(self.weight) and self.weight >= 0.0):
-            raise InvalidArgument(f"weight must be >= 0, got {self.weight!r}")
-        if not self.length > 0.0:
-            raise InvalidArgument(f"length must be > 0, got {self.length!r}")
+        steps, right = len(centre), centre.shape == (len(centre), cells.shape[1])
+        if (
+            not right
+            or len(cells) not in (1, steps)
+            or not ((centre >= 0) & (centre <= steps)).all()
+        ):
+            raise InvalidArgument("centre must be from 0 to H, of shape (H, S), and cells be for H")
+        if not (0.0 <= self.trace <= 1.0 and 0.0 <= self.weight < math.inf and self.length > 0.0):
+            raise InvalidArgument("trace must be in [0, 1], weight >= 0 and length > 0")
         positive("most", self.most)
         whole_number("first", self.first)
         settle(self, name="return sums", cells=cells.astype(np.int64), centre=centre)
@@ -123,7 +119,7 @@ class ReturnSums(LoopSums):
     def l2(self, relation: Relation) -> float:
         """L2 sensitivity; the class has the proof."""
         k, w2, L2 = self._kept, self.weight**2, self._longest**2
-        if checked_relation(relation) is Relation.ZERO_OUT:
+        if relation is Relation.ZERO_OUT:
             return math.sqrt(L2 + w2 * k)
         apart = max(
             2.0 * min(L2, j * self.most**2) + w2 * min(2 * (k - j), self.size - j)
@@ -135,7 +131,7 @@ class ReturnSums(LoopSums):
         """L1 sensitivity; the class has the proof."""
         k = self._kept
         longest = min(math.sqrt(k) * self._longest, k * self.most)
-        if checked_relation(relation) is Relation.ZERO_OUT:
+        if relation is Relation.ZERO_OUT:
             return longest + self.weight * k
         return 2.0 * longest + self.weight * min(2 * k, self.size)
 
@@ -234,7 +230,6 @@ class WeightedReturns(Statistic):
 
     def l2(self, relation: Relation) -> float:
         """L2 sensitivity; the class has the proof."""
-        checked_relation(relation)
         return math.sqrt(2.0 * self.policies)
 
     def vectors(self, block: Block) -> Floats:
@@ -381,7 +376,7 @@ class ActionCounts(LoopSums):
         return min(self.first, self.horizon, int(self.allowed.any(axis=1).sum()))
 
     def _apart(self, relation: Relation) -> int:
-        zero_out = checked_relation(relation) is Relation.ZERO_OUT
+        zero_out = relation is Relation.ZERO_OUT
         return self._kept if zero_out else min(2 * self._kept, int(self.allowed.sum()))
 
     def l2(self, relation: Relation) -> float:

@@ -6,7 +6,6 @@ they are described and in what an agent may know of them.
 
 from __future__ import annotations
 
-import json
 import os
 import textwrap
 from collections.abc import Iterable
@@ -279,8 +278,7 @@ def load_world(path: str | os.PathLike[str]) -> TabularWorld:
     The file has ``transitions``, ``rewards`` and ``horizon``, and may have ``start`` and ``name``,
     all as :class:`TabularWorld` takes them, with arrays as nested lists. Rewards that are not
     Bernoulli are a table with ``values`` and ``probabilities``. An InvalidArgument says why a file
-    is no such description; :func:`world_schema` is for editors, which find a file's mistakes while
-    it is written.
+    is no such description.
     """
     file = Path(path)
     try:
@@ -294,32 +292,17 @@ def load_world(path: str | os.PathLike[str]) -> TabularWorld:
         raise InvalidArgument(f"{os.fspath(path)!r} describes no world: {reason}") from error
 
 
-def world_schema() -> dict[str, Any]:
-    """The JSON schema of files that describe a world."""
-    schema: dict[str, Any] = json.loads(Path(__file__).with_name("world.schema.json").read_text())
-    return schema
-
-
 def _from_description(described: Any, default_name: str) -> TabularWorld:
-    required, optional = {"transitions", "rewards", "horizon"}, {"start", "name", "$schema"}
-    if not isinstance(described, dict):
-        raise InvalidArgument(f"it must be a table, got {type(described).__name__}")
-    missing, unknown = required - set(described), set(described) - required - optional
-    if missing or unknown:
-        raise InvalidArgument(
-            f"it must have {sorted(required)} and may have {sorted(optional)}; "
-            f"missing {sorted(missing)}, unknown {sorted(unknown)}"
-        )
+    required, optional = {"transitions", "rewards", "horizon"}, {"start", "name"}
+    if not isinstance(described, dict) or not required <= {*described} <= required | optional:
+        raise InvalidArgument(f"it must have {sorted(required)} and may have {sorted(optional)}")
     arguments = {"name": default_name, **described}
-    arguments.pop("$schema", None)
     if not isinstance(arguments["name"], str):
         raise InvalidArgument(f"name must be a text, got {arguments['name']!r}")
     rewards = arguments["rewards"]
     if isinstance(rewards, dict):
         if set(rewards) != {"values", "probabilities"}:
-            raise InvalidArgument(
-                f"rewards must have 'values' and 'probabilities', got {sorted(rewards)}"
-            )
+            raise InvalidArgument("rewards must have 'values' and 'probabilities'")
         rewards = [rewards["values"], rewards["probabilities"]]
         arguments["rewards"] = tuple(rewards)
     tables = {"transitions": arguments["transitions"], "rewards": rewards}

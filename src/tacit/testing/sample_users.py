@@ -34,8 +34,9 @@ def joined(blocks: Sequence[Block]) -> Block:
 
 def with_ids(block: Block, ids: Sequence[int]) -> Episodes | VectorEpisodes:
     """The users of a block as episodes, with ids."""
-    kind = VectorEpisodes if "lengths" in block.arrays else Episodes
-    return kind.of_block(block, ids)
+    kind: Any = VectorEpisodes if "lengths" in block.arrays else Episodes
+    found: Episodes | VectorEpisodes = kind(**block.arrays, user_ids=ids)
+    return found
 
 
 def some_rows(block: Block, rows: NDArray[np.int64]) -> Block:
