@@ -285,7 +285,8 @@ def test_hostile_users_and_any_noise_keep_the_sensitivities(sign, printed_, monk
     world, H, d = small_world(), 2, 2
     at = sizes(100, H, d)
     of = paper.printed_constants(at, 0.5) if printed_ else paper.corrected_constants(at, 1.0)
-    work, c = paper._work(100, H, 2, 3, d, of), of.least_sigma**-2
+    of, c = of._replace(coefficient=2.0 * d**3 * H**2), of.least_sigma**-2
+    work = paper._work(100, H, 2, 3, d, of)
     assert c == pytest.approx(1 / H ** (2 if printed_ else 1))
     for factor in (1e9, 1e-9):
         work.factor[:] = work.held[:] = factor * np.eye(d)
@@ -313,7 +314,8 @@ def test_longer_features_are_refused() -> None:
         paper.unit_features(SimpleNamespace(features=long))
 
 
-def test_coefficient_of_line_25_and_of_the_variance() -> None:
-    at = sizes(100, 3, 2)
-    for of in (paper.printed_constants(at, 0.5), paper.corrected_constants(at, 1.0)):
-        assert of.coefficient == 2 * 2**3 * 3**2
+@pytest.mark.parametrize("printed_", [True, False])
+def test_coefficient_of_line_25_and_of_the_variance(printed_: bool) -> None:
+    given = {"episodes": 10, "epsilon": 1.0, "delta": 1e-6, "printed": printed_}
+    made = paper.dp_lsvi_ucb_plus_plus(small_world(), **given)
+    assert made.constants["coefficient"] == 2 * 2**3 * 2**2

@@ -67,7 +67,7 @@ class LSVIConstants(NamedTuple):
     most_switches: int
     every_episode: bool  # vectors are released in every episode, not at switches alone
     tree: bool  # Gram matrices come from a tree
-    coefficient: float  # 2 d^3 H^2 in line 25; half of it in D of Lemma B.3
+    coefficient: float = math.nan  # of line 25, and twice that of D in Lemma B.3: 2 d^3 H^2
 
 
 class LSVIWork(NamedTuple):
@@ -105,8 +105,7 @@ def printed_constants(sizes: Sizes, rho: float) -> LSVIConstants:
     beta_bar = H**2 * L**2 * math.sqrt(d * lambda_) + math.sqrt(d**3 * H**4) * log_term
     gram_noise = math.sqrt(1.0 / (2.0 * rho0))  # K_1 = (Z + Z') / sqrt 2, Z of variance 1/(4 rho_0)
     noises = gram_noise, math.sqrt(2.0 * H**2 / rho0), math.sqrt(2.0 * H**4 / rho0)
-    rest = float(H), K, True, False, 2.0 * d**3 * H**2
-    return LSVIConstants(lambda_, beta, beta_bar, *noises, *rest)
+    return LSVIConstants(lambda_, beta, beta_bar, *noises, float(H), K, True, False)
 
 
 def cost(of: LSVIConstants, H: int, releases: int, nodes: int) -> float:
@@ -168,8 +167,7 @@ def corrected_constants(sizes: Sizes, weight: float) -> LSVIConstants:
     each = Regressions(K, d, lambda_, c, log_term, weight)
     beta, beta_bar = (each.radius(H**n, H ** (n - 1) * vector_noise * width) for n in (1, 2))
     noises = gram_noise, vector_noise, H * vector_noise
-    rest = math.sqrt(H), switches, False, True, 2.0 * d**3 * H**2
-    return LSVIConstants(lambda_, beta, beta_bar, *noises, *rest)
+    return LSVIConstants(lambda_, beta, beta_bar, *noises, math.sqrt(H), switches, False, True)
 
 
 def unit_features(world: LinearWorld) -> Floats:
@@ -210,7 +208,7 @@ def dp_lsvi_ucb_plus_plus(
         noise: drawn "fresh" for every episode and step, or "once" as in line 1 (printed only).
         failure: the paper's delta.
         printed: the paper's constants, or those that are proven.
-        constants: other constants than those of ``printed``, at your own risk: no guarantee.
+        constants: other constants than those of ``printed``, for a tuned reading: no guarantee.
         seed: of the users, and of the noise (that of a simulation).
 
     >>> from tacit.linear import two_state
@@ -236,6 +234,8 @@ def dp_lsvi_ucb_plus_plus(
         told = of.most_switches, nodes
         how = "binary tree of Gram matrices, capped releases of vectors, Gaussian noise"
         reason = f"exact accounting of {nodes} nodes and {of.most_switches} switches"
+    if math.isnan(of.coefficient):
+        of = of._replace(coefficient=2.0 * d**3 * H**2)
     if constants is not None:
         proof = Proof(_CLAIM, None, "constants are the caller's own")
     elif once:
