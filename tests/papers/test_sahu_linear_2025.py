@@ -315,7 +315,9 @@ def test_longer_features_are_refused() -> None:
 
 
 @pytest.mark.parametrize("printed_", [True, False])
-def test_coefficient_of_line_25_and_of_the_variance(printed_: bool) -> None:
+def test_coefficient_of_line_25_and_of_the_variance(printed_: bool, monkeypatch) -> None:
+    seen: list[tuple] = []
+    monkeypatch.setattr(paper, "_learn", lambda *given: seen.append(given))
     given = {"episodes": 10, "epsilon": 1.0, "delta": 1e-6, "printed": printed_}
-    made = paper.dp_lsvi_ucb_plus_plus(small_world(), **given)
-    assert made.constants["coefficient"] == 2 * 2**3 * 2**2
+    paper.dp_lsvi_ucb_plus_plus(small_world(), **given)
+    assert seen[0][5].coefficient == 2 * 2**3 * 2**2

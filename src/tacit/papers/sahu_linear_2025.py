@@ -261,7 +261,7 @@ def dp_lsvi_ucb_plus_plus(
         _learn(first, n, rng, users, phi, of, work, grams, targets)
     values, estimates, lower, switches = work.curves
     named = {"rho": rho, "lambda": of.lambda_} | of._asdict()
-    numbers = {name: float(value) for name, value in named.items()}
+    numbers = {name: float(value) for name, value in named.items() if name != "coefficient"}
     what = "DP-LSVI-UCB++", printed, world.optimal_value, values, estimates
     last, more = Policy.stochastic(work.at.pi), {"lower": lower, "switches": switches}
     rest = last, proof, numbers, ERRATA, more
