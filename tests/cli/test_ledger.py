@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import sqlite3
@@ -54,10 +55,13 @@ def path(tmp_path):
     return file
 
 
+DROPS = [f"DROP TRIGGER IF EXISTS entries_{verb}" for verb in ("delete", "update")]
+
+
 def change(file, *texts, **values):
     """What somebody does to the database behind our back; entries are only ever added to."""
     db = sqlite3.connect(file)
-    for text in ("DROP TRIGGER entries_delete", "DROP TRIGGER entries_update", *texts):
+    for text in (*DROPS, *texts):
         db.execute(text, values)
     db.commit()
     db.close()
@@ -144,9 +148,8 @@ def test_accounts_only_go_up(path):
     told = found("repair", path)
     assert (told["accounts"], told["ended"], told["left"]) == (3, [], [])
     assert found("verify", path)["well"]
-    db = sqlite3.connect(path)
-    spent = dict(db.execute("SELECT person, spent FROM accounts").fetchall())
-    db.close()
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        spent = dict(db.execute("SELECT person, spent FROM accounts").fetchall())
     assert spent[low] == spent[gone] == spent[high] // 2 > 0
     assert "is well: nothing was changed" in call("repair", path)
     agent = agent_of(path)  # and the run goes on
@@ -210,9 +213,8 @@ def test_what_cannot_be_repaired_is_said_for_ever(path):
 def test_mistakes_are_one_line_and_make_nothing(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "budget.ledger").write_text('{"format": "tacit-ledger", "version": 2}\n')
-    with sqlite3.connect(tmp_path / "service.db") as other:
+    with contextlib.closing(sqlite3.connect(tmp_path / "service.db")) as other:
         other.execute("CREATE TABLE serving (version INTEGER)")
-    other.close()
     there = sorted(tmp_path.iterdir())
     for words, said in (
         (("show", "none.db"), "No such file"),
@@ -231,5 +233,4 @@ def test_a_password_is_not_printed():
     from tacit.cli.terminal import store_name
 
     shown = store_name("postgresql://ann:secret@db.example.org/app")
-    assert "secret" not in shown
-    assert "db.example.org/app" in shown
+    assert ("secret" in shown, "db.example.org/app" in shown) == (False, True)

@@ -1,4 +1,4 @@
-"""``tacit run``: its numbers by hand, its words, its files, its noise."""
+"""``tacit run`` and ``tacit plan``: numbers by hand, words, files, noise."""
 
 from __future__ import annotations
 
@@ -11,11 +11,6 @@ from tests.cli.calls import BUDGET, call, content, entry, run
 
 def test_one_object_with_hand_computed_values():
     made = entry(run(*BUDGET, "--seeds", 3, "--json"))
-    assert list(made) == [
-        *("world", "users", "optimal_value", "baseline_value", "reference_value", "assumed"),
-        *("seconds", "label", "agent", "chosen", "why", "privacy", "guarantee", "runs"),
-        *("users_to_90_median", "greedy_users_to_90_median", "score_median", "greedy_score_median"),
-    ]
     # Seed k serves (k + 1) blocks of 100 users at half of the value, and all others well.
     expected = [
         {
@@ -33,7 +28,6 @@ def test_one_object_with_hand_computed_values():
     ]
     assert made["runs"] == expected
     assert (made["world"], made["agent"]) == ("two_coins:best=1.0", "scripted")
-    assert made["users"] == 10_000
     assert (made["optimal_value"], made["baseline_value"], made["reference_value"]) == (1, 0.5, 0)
     assert made["users_to_90_median"] == 200
     assert made["greedy_users_to_90_median"] == 100
@@ -141,3 +135,47 @@ def test_agents_times_budgets(tmp_path):
     assert {label: len(runs) for label, runs in load_results(file).items()} == dict.fromkeys(
         seen, 2
     )
+
+
+# Plans.
+
+
+def planned(*arguments, agent="scripted"):
+    return call("plan", "--agent", agent, *arguments)
+
+
+def test_a_plan_tries_more_users_until_it_is_enough():
+    made = content(planned("--world", "two_coins", *BUDGET, "--seeds", 3, "--json"))
+    assert (made["users"], made["users_to_90_median"], made["settled"]) == (10_000, 200, True)
+    assert (made["users_to_90_range"], made["price"]) == ([100, 300], 1.0)
+    assert made["noise_std"] is None  # it does not say what it asks for
+    # Seeds 20 to 22 take 2,100 to 2,300 users, so 10,000 are too few to be sure.
+    late = ("--world", "two_coins", *BUDGET, "--seed", 20, "--seeds", 3, "--json")
+    assert content(planned(*late))["users"] == 100_000
+    short = content(planned(*late, "--most", "1e4"))
+    assert (short["users"], short["settled"]) == (10_000, False)
+    given = content(planned(*late, "--users", "2000"))
+    assert (given["users"], given["users_to_90_median"]) == (2000, None)
+
+
+def test_plans_for_people_say_what_is_uncertain():
+    words = " ".join(planned("--world", "two_coins", *BUDGET).stdout.split())
+    assert "users to 90 %, median of 5 runs 300" in words
+    assert "It chose: as scripted." in words
+    words = " ".join(planned("--world", "two_coins", *BUDGET, "--users", 1000).stdout.split())
+    assert "the number is uncertain" in words
+    never = planned("--world", "two_coins", *BUDGET, "--users", 1000, agent="scripted:never=0")
+    assert "1,000 users are not enough" in " ".join(never.stdout.split())
+
+
+def test_a_plan_chooses_its_agent_and_says_how_few_could_suffice():
+    given = ("--world", "riverswim:states=3,horizon=6", "--epsilon", 10, "--delta", "1e-3")
+    more = ("--seeds", 1, "--users", 5000)
+    made = content(call("plan", *given, *more, "--json"))
+    assert made["agent"] == "concurrent_psrl"
+    assert made["chosen"].startswith("finite world, joint DP: ")
+    assert 1 <= made["least_users"] < made["users_to_90_median"]
+    # Without privacy it is another one.
+    assert made["non_private_users_to_90_median"] < made["users_to_90_median"]
+    words = " ".join(call("plan", *given, *more).stdout.split())
+    assert f"that any private method needs {made['least_users']}" in words
