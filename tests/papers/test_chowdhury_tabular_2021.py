@@ -263,17 +263,18 @@ def test_corrected_precision_holds(which: str) -> None:
 
 def test_bernsteins_part_of_lemma_2_holds() -> None:
     """2,000 estimates with errors of any sign within E, none farther off than the width."""
-    rng, E = np.random.default_rng(0), (3.0, 2.0)
+    rng, E = np.random.default_rng(0), np.array([[3.0], [2.0]])
     sizes = paper.Sizes(1000, 2, (4, 2), 1.0, 0.0, 0.1, True, Noise(0))
+    made = paper.Additive(sizes, "none", False, 0.0, *E, paper.NO_NOISE)
     log = math.log(6 * 4 * 2 * 2000 / 0.1)
-    width = paper.bernstein_width(sizes, np.array([0.25]), np.array([100.0]), E)
+    width = paper.bernstein_width(made, np.array([0.25]), np.array([100.0]))
     assert width == pytest.approx(2 * math.sqrt(log * 0.25 / 100) + (2 * log + 6 + 2) / 100)
     largest = 0.0
     for _ in range(2000):
         P, N = rng.dirichlet(np.full(4, 0.3)), int(rng.integers(1, 500))
-        n = max(1.0, N + E[0] * rng.choice([-1, 1]) + E[0])
-        found = (rng.multinomial(N, P) + E[1] * rng.choice([-1, 1], 4)) / n
-        ratio = np.abs(found - P) / paper.bernstein_width(sizes, P, np.array(n), E)
+        n = max(1.0, N + 3.0 * rng.choice([-1, 1]) + 3.0)
+        found = (rng.multinomial(N, P) + 2.0 * rng.choice([-1, 1], 4)) / n
+        ratio = np.abs(found - P) / paper.bernstein_width(made, P, np.array(n))
         largest = max(largest, float(ratio.max()))
     assert 0.2 < largest <= 1.0
 

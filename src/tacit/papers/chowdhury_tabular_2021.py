@@ -214,13 +214,13 @@ def lemma_logs(sizes: Sizes) -> Floats:
     return np.array([first, first + math.log(S)])
 
 
-def bernstein_width(sizes: Sizes, P: Floats, n: Floats, E: tuple[float, float]) -> Floats:
+def bernstein_width(made: Additive, P: Floats, n: Floats) -> Floats:
     """Lemma 2, part 3: how far an estimate of P(s' | s, a) is off, n = max(1, N + E1).
 
     C sqrt(L' P / n) + (C L' + 2 E1 + E2) / n, L' = log(6 S A T / delta); only analysed with.
     C is not printed. Bernstein's inequality with x = log(2 S^2 A T / delta) <= 2 L' proves C = 2.
     """
-    log_term, (E1, E2) = lemma_logs(sizes)[0], E
+    log_term, E1, E2 = lemma_logs(made.sizes)[0], made.E1[-1], made.E2[-1]
     width: Floats = 2.0 * np.sqrt(log_term * P / n) + (2.0 * log_term + 2.0 * E1 + E2) / n
     return width
 
