@@ -1,10 +1,8 @@
 """Bounds of the five papers' theorems at given sizes, with printed and with corrected constants.
 
-A theorem is an order. Its expression is evaluated with O read as 1, and where it hides logarithms
-(a tilde over the O) without them: a number to compare with others and with K H, which no regret in
-finite worlds exceeds, and no bound. What depends on noise (E1, E2, lambda, nu, sigma) is the
-paper's own constant, or the corrected one for the same kind of privacy: pure beside pure. The
-tabular paper prints Laplace noise, for delta = 0; what Gaussian noise promises there is told apart.
+A theorem is an order: O is read as 1, hidden logarithms are left out. It is a number to compare
+with others and with K H, which no regret in finite worlds exceeds. What depends on noise (E1, E2,
+lambda, nu, sigma) is the paper's own constant, or the corrected one for the same kind of privacy.
 """
 
 from __future__ import annotations
@@ -84,7 +82,7 @@ def promises(of: TheoremSizes) -> list[Promise]:
 def _tabular(of: TheoremSizes) -> Iterator[Promise]:
     """Theorems 1 and 2 with E1 and E2 of Lemmas 3 and 4, pure; corrected also with Gaussian noise.
 
-    Pure, what is corrected is larger than what is printed: the printed noise is about half of it.
+    Table 1 has orders in S, A, H, T and epsilon alone.
     """
     S, A, H, T = of.states, of.actions, of.horizon, of.most
 
@@ -109,9 +107,8 @@ def _tabular(of: TheoremSizes) -> Iterator[Promise]:
         if delta:
             spread = math.sqrt(6.0 * H * of.episodes) / Budget(of.epsilon, delta).mu
             return (spread * normal_width(tabular.share(sizes)),) * 2
-        return (
-            6.0 * H / of.epsilon * float(laplace_width(of.episodes - 1.0, tabular.share(sizes))),
-        ) * 2
+        width = float(laplace_width(of.episodes - 1.0, tabular.share(sizes)))
+        return (6.0 * H / of.epsilon * width,) * 2
 
     for model in ("joint", "local"):
         for name, rule in (("Theorem 1, PRIVATE-UCB-PO", po), ("Theorem 2, PRIVATE-UCB-VI", vi)):
@@ -120,7 +117,6 @@ def _tabular(of: TheoremSizes) -> Iterator[Promise]:
             if of.delta:
                 gaussian = rule(*precision(model, printed=False, delta=of.delta))
                 yield Promise(paper, f"{theorem}, Gaussian noise", None, gaussian)
-    # Table 1: orders in S, A, H, T and epsilon alone.
     wide, narrow = math.sqrt(S**2 * A * H**3 * T), math.sqrt(S * A * H**3 * T)
     joint, local = S**2 * A * H**3 / of.epsilon, S**2 * A * math.sqrt(H**5 * T) / of.epsilon
     for name, exact, costs in (

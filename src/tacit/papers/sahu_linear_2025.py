@@ -7,14 +7,9 @@ K episodes, H steps, features phi(s, a) of dimension d and norm at most 1, known
 a world's mean rewards. Worlds have finitely many states, so sums over users of phi V(s') are kept
 as sums of phi e_s' and multiplied by V: the same numbers.
 
-``printed=True`` has the printed noise, radii and switching test, in one of two readings:
-``noise="fresh"`` draws for every episode and step, as the proof needs it; ``noise="once"`` draws
-before the loop, as line 1 says, and is not private. ``printed=False`` releases the Gram matrices by
-a binary tree and the regression vectors at switches alone, whose number is capped, with radii that
-are proven for finitely many states.
-
-A simulation, whose loop sees raw trajectories. ``docs/papers/sahu_linear_2025.md`` has the paper's
-lines beside the code's.
+``printed=False`` releases the Gram matrices by a binary tree and the regression vectors at switches
+alone, whose number is capped, with radii that are proven for finitely many states. A simulation,
+whose loop sees raw trajectories. ``docs/papers/sahu_linear_2025.md`` has the paper's lines.
 """
 
 from __future__ import annotations
@@ -263,8 +258,8 @@ def dp_lsvi_ucb_plus_plus(
     named = {"rho": rho, "lambda": of.lambda_} | of._asdict()
     numbers = {name: float(value) for name, value in named.items() if name != "coefficient"}
     what = "DP-LSVI-UCB++", printed, world.optimal_value, values, estimates
-    last, more = Policy.stochastic(work.at.pi), {"lower": lower, "switches": switches}
-    rest = last, proof, numbers, ERRATA, more
+    more = {"lower": lower, "switches": switches}
+    rest = Policy.stochastic(work.at.pi), proof, numbers, ERRATA, more
     return PaperResult(*what, *rest, baseline_value=world.baseline_value)
 
 

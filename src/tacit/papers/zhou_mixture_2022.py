@@ -6,12 +6,9 @@ ACM Meas. Anal. Comput. Syst. 6(1), 2022. LinOpt-VI-Reg (Algorithm 1) and LinOpt
 Private-LinOpt-VI and Private-LinOpt-PO; its local form (Remark 6.9); a fixed ridge, which is not
 private; or your own.
 
-K episodes, H steps, P_h(s' | s, a) = <psi(s' | s, a), theta_p>, d1 weights; mean rewards
-<varphi(s, a), theta_r>, d2 weights. Where a world's rewards are known and have no features, varphi
-is the mean reward itself, and its one weight is estimated as the paper does.
-
-A simulation, whose loop sees raw trajectories and plans with what its REGULARIZER makes of them.
-``docs/papers/zhou_mixture_2022.md`` has the paper's lines beside the code's.
+P_h(s' | s, a) = <psi(s' | s, a), theta_p>, d1 weights; mean rewards <varphi(s, a), theta_r>, d2
+weights. Known rewards without features are their own varphi, with one weight. A simulation, whose
+loop sees raw trajectories. ``docs/papers/zhou_mixture_2022.md`` has the paper's lines.
 """
 
 from __future__ import annotations
