@@ -162,6 +162,29 @@ def test_counters_are_the_papers_text(printed: bool) -> None:
         np.testing.assert_allclose(Lk[k], s2 * total[6:], rtol=1e-9, atol=1e-12)
 
 
+def test_theorem_3_by_hand() -> None:
+    """H = 4, K = 100, n = 2, d = 1, alpha = 0.1, (2, 1e-5); the cost falls like 1 / sqrt(eps)."""
+    sizes = paper.Sizes(100, 4, (2, 1), 2.0, 1e-5, 0.1, True, Noise(0))
+    exact, cost = paper.theorem_3(sizes)
+    assert exact == pytest.approx(8 * 10 * (6 * math.log(100) + math.log(10)))
+    level = math.log(1e5) ** 0.25 / math.sqrt(2)
+    by_hand = 8 * 10 * math.log(100) * (6 + math.sqrt(math.log(1000))) * level
+    assert cost == pytest.approx(by_hand)
+    more = paper.Sizes(100, 4, (2, 1), 8.0, 1e-5, 0.1, True, Noise(0))
+    assert paper.theorem_3(more)[1] == pytest.approx(cost / 2)
+
+
+def test_lemma_3_has_a_constant() -> None:
+    """Without control P_h is at most C (H - h + 1) where |A| <= 1, so with control it is, too."""
+    rng, H = np.random.default_rng(5), 6
+    Q, R = np.diag([0.7, 0.2]), np.array([[0.4]])
+    for _ in range(200):
+        theta = rng.normal(size=(3, 2))
+        _, P = gains_of(theta / np.linalg.norm(theta), Q, R, H)
+        for h, one in enumerate(P[:-1]):
+            assert np.linalg.norm(one, 2) <= 0.7 * (H - h) + 1e-12
+
+
 def test_corrected_sets_hold_the_truth() -> None:
     """Theta_* in C_k and optimism in every episode of 2 runs, though the sets become small."""
     for seed in range(2):

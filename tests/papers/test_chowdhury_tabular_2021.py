@@ -261,6 +261,38 @@ def test_corrected_precision_holds(which: str) -> None:
     assert largest > 1 / 3
 
 
+def test_bernsteins_part_of_lemma_2_holds() -> None:
+    """2,000 estimates with errors of any sign within E, none farther off than the width."""
+    rng, E = np.random.default_rng(0), np.array([[3.0], [2.0]])
+    sizes = paper.Sizes(1000, 2, (4, 2), 1.0, 0.0, 0.1, True, Noise(0))
+    made = paper.Additive(sizes, "none", False, 0.0, *E, paper.NO_NOISE)
+    log = math.log(6 * 4 * 2 * 2000 / 0.1)
+    width = paper.bernstein_width(made, np.array([0.25]), np.array([100.0]))
+    assert width == pytest.approx(2 * math.sqrt(log * 0.25 / 100) + (2 * log + 6 + 2) / 100)
+    largest = 0.0
+    for _ in range(2000):
+        P, N = rng.dirichlet(np.full(4, 0.3)), int(rng.integers(1, 500))
+        n = max(1.0, N + 3.0 * rng.choice([-1, 1]) + 3.0)
+        found = (rng.multinomial(N, P) + 2.0 * rng.choice([-1, 1], 4)) / n
+        ratio = np.abs(found - P) / paper.bernstein_width(made, P, np.array(n))
+        largest = max(largest, float(ratio.max()))
+    assert 0.2 < largest <= 1.0
+
+
+def test_what_the_noise_of_the_public_code_costs() -> None:
+    """Lap(1 / eps) on every count, anew in every episode: 6 H eps for one release, K times that.
+
+    From the law alone: the ratio of densities of all K releases of the first user's counts.
+    """
+    K, H, eps = 50, 3, 1.0
+    sizes = paper.Sizes(K, H, (2, 2), eps, 0.0, 0.1, False, Noise(0))
+    here, there = (counts_of(sizes, [x] * (H + 1), [x] * H, [0.0] * H) for x in (0, 1))
+    seen = np.tile(here, (K, 1))  # outputs at which the ratio is largest
+    loss = (np.abs(seen - there) - np.abs(seen - here)).sum() * eps
+    assert loss == pytest.approx(6 * H * K * eps)
+    assert 6 * 1 * 5000 == 30_000, "per step of an episode at 5,000 users, on the paper's page"
+
+
 @pytest.mark.parametrize("algorithm", [paper.ucb_vi, paper.ucb_po])
 def test_corrected_estimates_are_optimistic(algorithm) -> None:
     """In every one of 8 runs and every episode, though the estimates are far from H at the end."""

@@ -111,6 +111,15 @@ def radius(sizes: Sizes, level: Level, bounds: tuple[float, float, float]) -> fl
     return sampling + norm_bound * math.sqrt(level.lambda_max) + level.nu
 
 
+def theorem_3(sizes: Sizes) -> tuple[float, float]:
+    """Theorem 3's two terms with O read as 1: regret without privacy, and its cost."""
+    K, (n, d), alpha, log = sizes.episodes, sizes.shape, sizes.failure, math.log(sizes.episodes)
+    scale, size = sizes.horizon**1.5 * math.sqrt(K), n * (n + d)
+    level = math.log(1.0 / sizes.delta) ** 0.25 / math.sqrt(sizes.epsilon)
+    cost = scale * log * (size + math.sqrt(math.log(K / alpha))) * level
+    return scale * (size * log + math.log(1.0 / alpha)), cost
+
+
 def private_ofu_rl(
     world: LQWorld,
     *,

@@ -214,6 +214,17 @@ def lemma_logs(sizes: Sizes) -> Floats:
     return np.array([first, first + math.log(S)])
 
 
+def bernstein_width(made: Additive, P: Floats, n: Floats) -> Floats:
+    """Lemma 2, part 3: how far an estimate of P(s' | s, a) is off, n = max(1, N + E1).
+
+    C sqrt(L' P / n) + (C L' + 2 E1 + E2) / n, L' = log(6 S A T / delta); only analysed with.
+    C is not printed. Bernstein's inequality with x = log(2 S^2 A T / delta) <= 2 L' proves C = 2.
+    """
+    log_term, E1, E2 = lemma_logs(made.sizes)[0], made.E1[-1], made.E2[-1]
+    width: Floats = 2.0 * np.sqrt(log_term * P / n) + (2.0 * log_term + 2.0 * E1 + E2) / n
+    return width
+
+
 def _pure_proof(sizes: Sizes, scale: float, nodes: int = 0) -> Proof:
     """Of Laplace noise of this scale on the nodes of trees, or on reports where there are none."""
     claim, how = f"{sizes.epsilon:g}-JDP", ("joint", sizes.episodes - 1, "binary tree")

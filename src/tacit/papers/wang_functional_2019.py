@@ -300,7 +300,7 @@ class Walk:
     def batch(self, size: int, act: Callable[[float], tuple[int, Floats]]) -> StepBatch:
         """So many steps; ``act`` gives the action in a state and what actions are worth there.
 
-        Rewards are clipped to their range: the bound is enforced, for any input.
+        Rewards are clipped to their range, and nan is its lower end: the bound holds for any input.
         """
         low, high = self.world.spec.reward_range
         states, actions, rewards, nexts = (
@@ -314,7 +314,8 @@ class Walk:
             action, known = act(self.state)
             rewards[t], nexts[t] = self.step(action, known)
             actions.append(action)
-        return StepBatch(states, actions, np.clip(rewards, low, high), nexts)
+        rewards = np.clip(np.nan_to_num(rewards, nan=low), low, high)
+        return StepBatch(states, actions, rewards, nexts)
 
 
 def functional_q(
