@@ -16,9 +16,10 @@ from sqlalchemy import select, update
 import tacit
 from tacit.core import release_loop
 from tacit.core.agent import Agent
+from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block
 from tacit.store import ledger
-from tacit.store.schema import accounts, blocks, releases, runs, stores
+from tacit.store.schema import accounts, blocks, releases, runs, stores, versions
 from tacit.store.store import Store
 from tacit.store.values import load
 from tacit.tabular.spec import FiniteSpec
@@ -349,4 +350,76 @@ def test_a_sealed_block_whose_reports_are_all_forgotten_is_filled_again(both: An
     finish(two)
     assert (two.run_row().latest, two.run_row().releases) == (1, 1)
     assert sums(two)[0] == near(0.5 * SIZE)
+    well(two)
+
+
+def test_a_first_plan_does_not_hold_the_lock_of_a_store(where: str) -> None:
+    plan, wrote = tacit.tabular.ucbvi.UCBVI.plan, list[int]()
+
+    def slow(self: Any, *args: Any) -> Any:
+        with Store(where) as other, other.write() as db:
+            wrote.append(db.execute(update(stores).values(witness="")).rowcount)
+        return plan(self, *args)
+
+    with pytest.MonkeyPatch.context() as patched, Store(where) as store:
+        patched.setattr(tacit.tabular.ucbvi.UCBVI, "plan", slow)
+        agent = tacit.UCBVI(SPEC, 1000, LITTLE, store=store, schedule=f"fixed:size={SIZE}")
+        assert wrote == [1]
+        assert agent.run_row().latest == 0
+
+
+def test_a_stopped_process_loses_the_lock_of_a_database(where: str) -> None:
+    """What an idle transaction has time for is far less than what a device waits."""
+    if not where.startswith("postgresql"):
+        pytest.skip("a file's lock goes with its process alone")
+    with Store(where) as store, store.read() as db:
+        seconds = db.scalar(sa.text("SHOW idle_in_transaction_session_timeout"))
+        assert seconds == "5s"
+        assert db.scalar(sa.text("SHOW lock_timeout")) == "10s"
+
+
+def test_a_clock_that_was_set_back_holds_nothing_up(
+    both: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = both()
+    now = release_loop.time.time()
+    monkeypatch.setattr(release_loop.time, "time", lambda: now + 86400.0)
+    assert one.lead("one")
+    one.intake.window = two.intake.window = 10.0
+    fill(one, "u", SIZE - 1)
+    assert one.intake.ticket()
+    one.intake.flush()
+    monkeypatch.setattr(release_loop.time, "time", lambda: now)
+    assert two.lead("two")
+    assert not two.step()
+    monkeypatch.setattr(release_loop.time, "time", lambda: now + 10.0)
+    assert two.step()
+    with two.store.read() as db:
+        assert len(db.execute(select(versions)).all()) == 2
+    assert len(sums(two)) == 1
+
+
+def test_reports_on_which_every_plan_fails_are_left_out_by_rolling_back(both: Any) -> None:
+    one, two = both(privacy=tacit.LocalDP(4e6, 1e-7))
+    with pytest.MonkeyPatch.context() as patched:
+
+        def fails(*_: Any) -> Any:
+            raise ZeroDivisionError
+
+        patched.setattr(type(one.algorithm), "plan", fails)
+        for k in range(SIZE):
+            reported(one, f"{k}")
+        for agent in (one, two):
+            with pytest.raises(ZeroDivisionError):
+                agent.step()
+    two.roll_back(0)
+    assert not one.step()
+    reported(one, "next")
+    with pytest.raises(InvalidArgument, match="no way back"):
+        two.roll_back(0)  # she reports for the version that serves
+    for k in range(1, SIZE):
+        reported(two, f"next{k}")
+    assert one.step()
+    row = two.run_row()
+    assert (row.version, row.latest, row.releases) == (2, 2, 2)
     well(two)

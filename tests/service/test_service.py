@@ -19,9 +19,10 @@ import numpy as np
 import pytest
 
 from tacit.core.agent import Agent
+from tacit.privacy.errors import InvalidArgument
 from tacit.service import intake
 from tacit.service.client import Client, Refused
-from tacit.service.http import forgotten
+from tacit.service.http import Service, forgotten
 from tacit.service.tokens import new_token
 from tacit.store import ledger
 from tacit.store.store import Store, StoreGone
@@ -489,3 +490,41 @@ def test_the_command_serves_by_tls_with_two_workers(tmp_path: Path) -> None:
         device.close()
         process.terminate()
         process.wait(60)
+
+
+def test_another_file_is_refused_by_name_and_stops_nothing(tmp_path: Path) -> None:
+    other = make_app(tmp_path, file="other.toml", horizon=4)
+    with running(make_app(tmp_path)) as run:
+        with pytest.raises(InvalidArgument, match="'run' in this store has other arguments"):
+            Service(other)
+        come(run.client(), 8)
+        run.wait(lambda s: s["version"] == 1)
+        assert run.client().request("GET", "/readyz")[0] == 200
+
+
+def test_a_report_is_drawn_once_for_an_event(tmp_path: Path) -> None:
+    app = make_app(tmp_path, privacy='model = "local"', size=5)
+    with running(app) as run:
+        device, sent = run.client(), []
+        made, post = episode(device.policy(), ""), device.post
+        device.post = lambda path, body: sent.append(body) or post(path, body)  # type: ignore
+        for _ in range(2):
+            given = made["states"], made["actions"], made["rewards"]
+            assert device.send("ann", *given, event="1")["status"] == "waiting"
+    assert sent[0] == sent[1]
+
+
+def test_scripts_of_named_origins_may_ask(tmp_path: Path) -> None:
+    with running(make_app(tmp_path, serve='origins = "https://app.example.org"')) as run:
+        device = run.client()
+        for origin, allowed in (("https://app.example.org", True), ("https://other.org", False)):
+            code, headers, _ = device.request("GET", "/v1/policy", {"Origin": origin})
+            assert code == 200
+            assert (headers["access-control-allow-origin"] == origin) == allowed
+        assert "Tacit-Ticket" in headers["access-control-expose-headers"]
+
+
+def test_metrics_are_public_facts(running_once: Any) -> None:
+    text = running_once.client().request("GET", "/metrics")[2].decode()
+    assert "tacit_version 0" in text
+    assert all(token not in text for token in running_once.tokens.values())
