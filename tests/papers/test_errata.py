@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -117,3 +118,31 @@ def test_noise_of_public_code_from_its_law() -> None:
     assert f"{mu:.4f}-GDP for a nominal epsilon 1" in page
     assert f"epsilon {epsilon_from_mu(mu, delta):.3f} at its delta = 0.01" in page
     assert f"could be {less:.0f} times smaller" in page
+
+
+def test_pages_have_the_stored_regrets() -> None:
+    """Figures of two pages are those of the stored table."""
+    text = json.loads((DOCS.parent / "research/linear_paper_regret.json").read_text())
+    lines = [line.strip("| ").split(" | ") for line in text["table"]["text"].splitlines()[2:]]
+    rows = {(along.partition(",")[0], line): rest for along, line, *rest in lines}
+    mixture_page, linear_page = (
+        " ".join((DOCS / f"papers/{name}.md").read_text().split())
+        for name in ("zhou_mixture_2022", "sahu_linear_2025")
+    )
+    vi, po, local = (rows["users K", line][-1] for line in ("VI, joint", "PO, joint", "VI, local"))
+    assert vi == po
+    assert f"order {vi} in K for VI and for PO at epsilon 10,000" in mixture_page
+    assert f"with {local} under local DP" in mixture_page
+    vi, po = rows["epsilon", "VI, joint"], rows["epsilon", "PO, joint"]
+    assert f"it is {vi[-1]} and {po[-1]} from 100 to 100,000" in mixture_page
+    assert f"VI loses {vi[0]} where random actions lose {vi[2]}" in mixture_page
+    growth = math.log(Budget(1e5, 1e-6).mu / Budget(1e2, 1e-6).mu) / math.log(1e3)
+    assert f"mu grows like epsilon^{growth:.2f}" in mixture_page
+    first, some, lost, *_ = rows["epsilon", "LSVI, tuned"]
+    last, _, most = some.replace("[", "").removesuffix("]").split(" ")
+    assert f"the 90th percentile is {most}" in linear_page
+    words = f"{first} at epsilon 1 and {last} at epsilon 1,000, where random actions lose {lost}"
+    assert words in linear_page
+
+
+DOCS = Path(__file__).parents[2] / "docs"

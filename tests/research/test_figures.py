@@ -40,6 +40,7 @@ QUICK = {
     "research.functional_curves": "| Proposition 10 | 5.05 |",
     "research.functional_q_pictures": "| line | 20 |",
     "research.linear_budgets": "two_state, 2,000 users",
+    "research.linear_paper_regret": "| epsilon, 1 to 1000 | LSVI, tuned |",
     "research.lq_budget": "| Models of privacy at ε = 1: joint DP |",
     "research.lq_orders": "Order in epsilon: -0.41",
     "research.paper_regret": "| random actions |  | 450 | 900 | - | - |",
