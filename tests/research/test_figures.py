@@ -112,7 +112,7 @@ class TestOrders:
         assert Point(10).gap == 1.0 / 12.0
 
     def test_the_papers_page_has_the_stored_slopes(self):
-        """Privacy adds a term flat but for logarithms under joint DP, like sqrt(K) under local DP."""
+        """Privacy costs about the same at any K under joint DP, like sqrt(K) under local DP."""
         rows = [
             row.strip("| ").split(" | ") for row in results.TABLES["paper regret"]().split("\n")
         ]
