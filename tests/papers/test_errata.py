@@ -126,3 +126,15 @@ def test_corrected_trees_at_the_pages_sizes() -> None:
     laplace = 6 * H * m * math.sqrt(2 * m)
     gaussian = math.sqrt(6 * H * m) / Budget(1.0, 1e-6).mu * math.sqrt(m)
     assert f"(eps = 1, delta = 0) {laplace:.0f}, Gaussian tree {gaussian:.0f}," in " ".join(PAGE)
+
+
+def test_noise_of_public_code_from_its_law() -> None:
+    """LDP-UCRL-VTR: |p| and |q| at most H, both with noise sigma, in each step of a report."""
+    H, delta = 6, 0.01
+    sigma = 4 * H**3 * math.sqrt(2 * math.log(2.5 * H / delta))
+    mu = math.sqrt(H * 2 * (H**2 + H**2 / 2) ** 2) / sigma
+    less = Budget(1.0, delta).mu / mu
+    page = (Path(__file__).parents[2] / "docs/papers/sahu_linear_2025.md").read_text()
+    assert f"{mu:.4f}-GDP for a nominal epsilon 1" in page
+    assert f"epsilon {epsilon_from_mu(mu, delta):.3f} at its delta = 0.01" in page
+    assert f"could be {less:.0f} times smaller" in page

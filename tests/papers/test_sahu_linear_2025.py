@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,10 +12,18 @@ from tacit.linear import two_state
 from tacit.linear.worlds import LinearWorld
 from tacit.papers import sahu_linear_2025 as paper
 from tacit.privacy.budget import Budget
+from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.noise import Noise
 from tacit.tabular.model import evaluate
 from tacit.tabular.policy import Policy
 from tacit.tabular.simulate_loops import roll_out
+
+
+def in_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loops without their compiler, so that a test can call one of them."""
+    for module in (paper, paper.loops):
+        for name, found in vars(module).copy().items():
+            monkeypatch.setattr(module, name, getattr(found, "py_func", found))
 
 
 def small_world() -> LinearWorld:
@@ -76,8 +85,8 @@ def printed(world: LinearWorld, K: int, of: paper.LSVIConstants, once: bool, see
                         x = phi[s, a]
                         width = of.beta * math.sqrt(x @ np.linalg.solve(Lambda[h], x))
                         r = model.mean_rewards_at(h)[s, a]
-                        Qhat[h, s, a] = min(r + w[h, 0] @ x + width, Qhat[h, s, a], H)
-                        Qcheck[h, s, a] = max(r + w[h, 1] @ x - width, Qcheck[h, s, a], 0)
+                        Qhat[h, s, a] = max(min(r + w[h, 0] @ x + width, Qhat[h, s, a], H), 0)
+                        Qcheck[h, s, a] = min(max(r + w[h, 1] @ x - width, Qcheck[h, s, a], 0), H)
             Vhat[h], Vcheck[h] = Qhat[h].max(axis=1), Qcheck[h].max(axis=1)
         if switch:
             last_det, switches = dets, switches + 1
@@ -98,7 +107,8 @@ def printed(world: LinearWorld, K: int, of: paper.LSVIConstants, once: bool, see
             norm = math.sqrt(x @ np.linalg.solve(Lambda[h], x))
             variance = np.clip(w[h, 2] @ x, 0, H**2) - np.clip(w[h, 0] @ x, 0, H) ** 2
             E = min(of.beta_bar * norm, H**2) + min(2 * H * of.beta * norm, H**2)
-            D = min(4 * d**3 * H**2 * ((w[h, 0] - w[h, 1]) @ x + 2 * of.beta * norm), d**3 * H**3)
+            gap = (w[h, 0] - w[h, 1]) @ x + 2 * of.beta * norm
+            D = min(4 * d**3 * H**2 * gap, d**3 * H**3)
             sigma = math.sqrt(max(0.0, variance + E + D + H))
             sigma = max(sigma, of.least_sigma, 2 * d**3 * H**2 * math.sqrt(norm))
             past[h].append((x, int(states[0, h + 1]), sigma**-2))
@@ -107,7 +117,9 @@ def printed(world: LinearWorld, K: int, of: paper.LSVIConstants, once: bool, see
 
 def gentle(every_episode: bool = True) -> paper.LSVIConstants:
     """Constants with which something happens within a few episodes."""
-    return paper.LSVIConstants(1e-6, 5e-4, 5e-4, 1e-7, 2e-8, 2e-8, 2.0, 60, every_episode, False)
+    return paper.LSVIConstants(
+        1e-6, 5e-4, 5e-4, 1e-7, 2e-8, 2e-8, 2.0, 60, every_episode, False, 64.0
+    )
 
 
 @pytest.mark.parametrize("noise", ["fresh", "once"])
@@ -212,3 +224,100 @@ def test_guarantees() -> None:
     assert right.guarantee.epsilon == pytest.approx(1.0)
     # With the printed radii nothing is ever learnt: ties of all actions, broken at random.
     assert (fresh.values == fresh.values[0]).all()
+
+
+def test_corrected_constants_by_hand() -> None:
+    """K = 1000, H = 4, S = 5, d = 3, epsilon 1, failure 0.1, |sum mu v| <= 1.5."""
+    of, mu = paper.corrected_constants(sizes(1000, 4, 3), 1.5), Budget(1.0, 1e-6).mu
+    assert of.gram_noise == pytest.approx(math.sqrt(2) / 4 * math.sqrt(2 * 4 * 10) / mu)
+    width = math.sqrt(6) + math.sqrt(2 * math.log(2 * 3 * 4 * 1000 / 0.1))
+    lam = of.gram_noise * math.sqrt(10) * width
+    assert of.lambda_ == pytest.approx(lam)
+    switches = math.ceil(12 * math.log2(1 + 250 / (6 * lam))) + 4
+    assert of.most_switches == switches
+    vector = 2 * math.sqrt(6 * 4 * switches) / mu
+    assert (of.vector_noise, of.square_noise) == pytest.approx((vector, 4 * vector))
+    sampling = 2 * math.log(9 * 4 / 0.1) + 2 * 5 * math.log(1001)
+    sampling = math.sqrt(sampling + 3 * math.log(1 + 250 / (3 * lam)))
+    long = math.sqrt(3) + math.sqrt(2 * math.log(9 * 4 * switches / 0.1))
+    for R, noise, radius in ((4, vector, of.beta), (16, 4 * vector, of.beta_bar)):
+        small = (noise * long + 2 * R / 4) / math.sqrt(lam)
+        assert radius == pytest.approx(R / 4 * sampling + small + 4.5 * math.sqrt(lam) * R)
+
+
+@pytest.mark.parametrize("printed_", [True, False])
+def test_noise_that_is_drawn_has_the_scales_that_are_accounted(printed_, monkeypatch) -> None:
+    """What reaches the loop, in units of the seed's normals; the guarantee is of these scales."""
+    world, K, seen = small_world(), 40, []
+    monkeypatch.setattr(paper, "_learn", lambda *given: seen.append(given))
+    given = {"episodes": K, "epsilon": 1.0, "delta": 1e-6, "printed": printed_, "seed": 3}
+    result = paper.dp_lsvi_ucb_plus_plus(world, **given)
+    of, grams, targets = seen[0][5], seen[0][7], seen[0][8]
+    source, H, d = Noise(3), 2, 2
+    first = source.normal((0 if printed_ else of.most_switches, H, 3, d))
+    units = source.normal((K, H * 3))[1].reshape(H, 3)
+    fresh = source.normal((K, H, 3, d)) if printed_ else first
+    np.testing.assert_array_equal(targets, fresh)
+    for h in range(H):
+        a, b, c = of.gram_noise * units[h] * (1, math.sqrt(0.5), 1)
+        np.testing.assert_allclose(grams[1, h], [[a, b], [b, c]])
+    in_python(monkeypatch)
+    work = paper._work(K, H, 2, 3, d, of)
+    work.factor[:] = np.eye(d)
+    paper._regress(0, of, work, np.ones((H, 3, d)))
+    scales = work.w[0, :, 0].tolist()
+    assert scales == pytest.approx([of.vector_noise, of.vector_noise, of.square_noise])
+    # mu of the worst pair of users in each release, from these scales.
+    c, often = of.least_sigma**-2, K - 1 if printed_ else of.most_switches
+    total = H * (K - 1 if printed_ else 6) * (math.sqrt(2) * c / of.gram_noise) ** 2
+    total += (
+        H * often * sum((2 * c * H**n / x) ** 2 for n, x in zip((1, 1, 2), scales, strict=True))
+    )
+    assert result.guarantee is not None
+    assert result.guarantee.mu == pytest.approx(math.sqrt(total))
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+@pytest.mark.parametrize("printed_", [True, False])
+def test_hostile_users_and_any_noise_keep_the_sensitivities(sign, printed_, monkeypatch) -> None:
+    """Whatever was released: values in [0, H], weights at most c, Gram terms c, cross terms c."""
+    in_python(monkeypatch)
+    world, H, d = small_world(), 2, 2
+    at = sizes(100, H, d)
+    of = paper.printed_constants(at, 0.5) if printed_ else paper.corrected_constants(at, 1.0)
+    of, c = of._replace(coefficient=2.0 * d**3 * H**2), of.least_sigma**-2
+    work = paper._work(100, H, 2, 3, d, of)
+    assert c == pytest.approx(1 / H ** (2 if printed_ else 1))
+    for factor in (1e9, 1e-9):
+        work.factor[:] = work.held[:] = factor * np.eye(d)
+        for other in (1.0, -1.0):
+            work.w[:, :2], work.w[:, 2] = sign * 1e12, other * 1e12
+            users = paper.loops.users_of(world.model)
+            for h in (1, 0):
+                paper._update(h, users, world.features, of._replace(beta=0.0), work)
+            assert work.V.min() >= 0
+            assert work.V.max() <= H
+            for s in (0, 1):
+                for a in range(3):
+                    work.at.states[:], work.at.actions[:] = s, a
+                    work.gram[:] = work.moves[:] = 0.0
+                    paper._insert(world.features, of, work)
+                    assert np.linalg.norm(work.gram, axis=(1, 2)).max() <= c * (1 + 1e-12)
+                    assert np.linalg.norm(work.moves, axis=(1, 2)).max() <= c * (1 + 1e-12)
+
+
+def test_longer_features_are_refused() -> None:
+    world = small_world()
+    long = np.array(world.features)
+    long[0, 0] = 1.1, 0.0
+    with pytest.raises(InvalidArgument, match="norm at most 1"):
+        paper.unit_features(SimpleNamespace(features=long))
+
+
+@pytest.mark.parametrize("printed_", [True, False])
+def test_coefficient_of_line_25_and_of_the_variance(printed_: bool, monkeypatch) -> None:
+    seen: list[tuple] = []
+    monkeypatch.setattr(paper, "_learn", lambda *given: seen.append(given))
+    given = {"episodes": 10, "epsilon": 1.0, "delta": 1e-6, "printed": printed_}
+    paper.dp_lsvi_ucb_plus_plus(small_world(), **given)
+    assert seen[0][5].coefficient == 2 * 2**3 * 2**2

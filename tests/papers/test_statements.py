@@ -9,9 +9,14 @@ import pytest
 from tests.papers import pages
 
 
-def numbered(kind: str, *numbers: int) -> list[str]:
+def numbered(kind: str, *numbers: int | str) -> list[str]:
     """Names of statements."""
     return [f"{kind} {number}" for number in numbers]
+
+
+def lemmas(part: str, most: int) -> list[str]:
+    """Those of a section or an appendix."""
+    return numbered("Lemma", *(f"{part}.{i}" for i in range(1, most + 1)))
 
 
 STATEMENTS = {
@@ -42,6 +47,23 @@ STATEMENTS = {
         *numbered("Lemma", 6, 8, 11, 14, 16),
         *numbered("Corollary", 7),
         *numbered("Claim", 12, 13, 15, 17),
+    ],
+    "sahu_linear_2025": [
+        *numbered("Algorithm", 1),
+        *numbered("Figure", 1),
+        *numbered("Definition", "2.1", "2.2", "2.3", "2.4"),
+        *numbered("Theorem", "3.1", "3.2", "A.1"),
+        *(one for part in ("24", "A1", "B6", "C5") for one in lemmas(part[0], int(part[1]))),
+        *(one for part in ("D2", "E3", "F4", "G9") for one in lemmas(part[0], int(part[1]))),
+    ],
+    "zhou_mixture_2022": [
+        *numbered("Algorithm", 1, 2),
+        *numbered("Assumption", 1, 2),
+        *numbered("Definition", "2.1", "2.2", "2.3", "6.2", "6.3", "7.1"),
+        *numbered("Lemma", "3.1", "6.1", "7.2"),
+        *lemmas("B", 5),
+        *numbered("Theorem", "4.1", "5.1", "6.4", "6.5"),
+        *numbered("Remark", "4.2", "5.2", "6.6", "6.7", "6.8", "6.9"),
     ],
 }
 """From the papers' texts."""

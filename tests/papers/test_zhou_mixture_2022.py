@@ -10,11 +10,28 @@ import pytest
 from tacit.mixture import hard_mixture
 from tacit.mixture.worlds import MixtureWorld
 from tacit.papers import zhou_mixture_2022 as paper
-from tacit.papers.result import Proof
+from tacit.papers.result import Proof, Sizes
+from tacit.privacy.budget import Budget
 from tacit.privacy.noise import Noise
 from tacit.tabular.model import evaluate
 from tacit.tabular.policy import Policy
 from tacit.tabular.simulate_loops import roll_out
+
+CORRECTED = [(False, "private"), (False, "local")]
+# Width of symmetric noise of two rows: K = 9, H = 2, a third of 0.3 over 4 K H statements.
+LOCAL = math.sqrt(4) + math.sqrt(2 * math.log(2 * 4 * 9 * 2 / 0.1))
+
+
+def groups(given):
+    """Z of both regressions, and z."""
+    return given[::2], given[1::2]
+
+
+def in_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Loops without their compiler, so that a test can call one of them."""
+    for module in (paper, paper.loops):
+        for name, found in vars(module).copy().items():
+            monkeypatch.setattr(module, name, getattr(found, "py_func", found))
 
 
 def small_world(known: bool = False) -> MixtureWorld:
@@ -232,3 +249,92 @@ def test_two_users_are_as_far_apart_as_is_accounted() -> None:
         cross = one[0] * one[1] - other[0] * other[1]
         best = max(best, np.sum(gram**2) + w**2 * np.sum(cross**2))
     assert 0.97 * 4.5 * B**4 < best <= 4.5 * B**4 * (1 + 1e-12)
+
+
+class Ones(Noise):
+    """Noise of which every draw is 1, to see what multiplies it."""
+
+    def normal(self, shape):
+        return np.ones(shape)
+
+
+@pytest.mark.parametrize(("printed", "which"), [(True, "private"), *CORRECTED])
+def test_likelihood_ratio_of_the_worst_pair_is_the_guarantee(printed: bool, which: str) -> None:
+    """From the noise that is drawn: p' at 120 degrees of p attains 4.5 B^4 where it is isotropic.
+
+    As printed, noise off the diagonal is larger, so that the pair stays below the guarantee.
+    """
+    K, H, d = 20, 2, 2
+    made = paper.REGULARIZERS[which](Sizes(K, H, (d, d), 1.0, 1e-5, 0.1, printed, Ones(0)))
+    assert made.proof.guarantee is not None
+    t = math.sqrt(9 * H * (1 if which == "local" else 5)) / Budget(1.0, 1e-5).mu
+    Zp, zp, Zr, zr = (part[1] - part[0] for part in made.regularize(0, 3))
+    total = 0.0
+    for Z, z, B, X in ((Zp, zp, math.sqrt(d) * H, H), (Zr, zr, 1.0, 1.0)):
+        if not printed:
+            assert (Z[0, 0, 0], z[0, 0]) == pytest.approx((t * B**2, t * B * X))
+            assert Z[0, 0, 1] == pytest.approx(t * B**2 / math.sqrt(2))
+        here, there = np.array([B, 0.0]), -B * np.array([0.5, math.sqrt(0.75)])
+        gram = (np.outer(here, here) - np.outer(there, there)) / Z[0]
+        total += np.triu(gram**2).sum() + np.sum(((here - there) * X / z[0]) ** 2)
+    mu = math.sqrt(total * H * (1 if which == "local" else 5))
+    if printed:
+        assert 0.8 * made.proof.guarantee.mu < mu <= made.proof.guarantee.mu
+    else:
+        assert mu == pytest.approx(made.proof.guarantee.mu, rel=1e-12)
+        assert mu == pytest.approx(Budget(1.0, 1e-5).mu)
+
+
+def test_reports_noise_adds_up() -> None:
+    """Local: episode k has the noise of k - 1 reports, and the shift bounds that of all of them."""
+    made = paper.REGULARIZERS["local"](Sizes(9, 2, (2, 2), 1.0, 1e-5, 0.3, False, Ones(0)))
+    t, shift = math.sqrt(18) / Budget(1.0, 1e-5).mu, math.sqrt(9) * LOCAL
+    for Z, z, level, size in zip(
+        *groups(made.regularize(0, 9)), made.levels, (8.0, 1.0), strict=True
+    ):
+        assert level.lambda_min == pytest.approx(t * size * shift)
+        assert np.diff(Z[:, 0, 0, 0]) == pytest.approx(np.full(8, t * size))
+        assert z[8, 0, 0] == pytest.approx(8 * t * (math.sqrt(2) * 4 if size > 1 else 1.0))
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_hostile_users_and_any_noise_keep_the_sensitivities(sign: float, monkeypatch) -> None:
+    """Rewards of any size, plans of any noise: sums move by d1 H^2, sqrt(d1) H^2, 1, 1 at most."""
+    in_python(monkeypatch)
+    world, H, d = small_world(), 2, 2
+    psi, varphi = paper._features(world)
+    Z, z = np.tile(np.eye(d), (1, H, 1, 1)), np.full((1, H, d), sign * 1e12)
+    for eta in (0.0, 0.1):
+        work = paper._work(4, H, psi, varphi)
+        paper._plan(0, paper.Regularizers(Z, z, Z, z), paper.LinOptConstants(1.0, 1.0, eta), work)
+        assert work.at.V.min() >= 0
+        assert work.at.V.max() <= H
+        work.at.rewards[:] = sign * 1e9
+        for s, a in ((0, 0), (0, 1), (1, 0), (1, 1)):
+            work.at.states[:], work.at.actions[:] = s, a
+            for part in (work.Gp, work.gp, work.Gr, work.gr):
+                part[:] = 0.0
+            paper._insert(work)
+            for part, bound in zip(
+                (work.Gp, work.gp, work.Gr, work.gr),
+                (d * H**2, math.sqrt(d) * H**2, 1.0, 1.0),
+                strict=True,
+            ):
+                assert np.linalg.norm(part.reshape(H, -1), axis=1).max() <= bound
+
+
+@pytest.mark.parametrize(("printed", "alpha"), [(True, 0.1), (False, 0.1 / 3)])
+def test_radii_and_step_by_hand(printed: bool, alpha: float) -> None:
+    K, H, d1, d2 = 50, 3, 4, 2
+    at = Sizes(K, H, (d1, d2), 1.0, 1e-5, 0.1, printed, Noise(0))
+    p, r = paper.Level(2.0, 6.0, 0.7), paper.Level(1.5, 4.5, 0.3)
+    log = 2 * math.log(H / alpha)
+    beta_p = 1.5 * math.sqrt(log + 4 * math.log(1 + 50 * 9 / 2)) + math.sqrt(24) + 0.7
+    beta_r = 0.5 * math.sqrt(log + 2 * math.log(1 + 50 / 3)) + 3.0 + 0.3
+    assert paper.radii(at, p, r) == pytest.approx((beta_p, beta_r))
+    given = {"episodes": K, "epsilon": 1.0, "delta": 1e-5, "printed": printed}
+    made = paper.lin_opt_po(small_world(), **given)
+    assert made.constants["eta"] == pytest.approx(math.sqrt(2 * math.log(2) / (4 * K)))
+    own = Sizes(K, 2, (2, 2), 1.0, 1e-5, 0.1, printed, Noise(0))
+    both = paper.radii(own, *paper.private(own).levels)
+    assert (made.constants["beta_p"], made.constants["beta_r"]) == pytest.approx(both)

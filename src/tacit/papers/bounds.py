@@ -1,10 +1,8 @@
 """Bounds of the five papers' theorems at given sizes, with printed and with corrected constants.
 
-A theorem is an order. Its expression is evaluated with O read as 1, and where it hides logarithms
-(a tilde over the O) without them: a number to compare with others and with K H, which no regret in
-finite worlds exceeds, and no bound. What depends on noise (E1, E2, lambda, nu, sigma) is the
-paper's own constant, or the corrected one for the same kind of privacy: pure beside pure. The
-tabular paper prints Laplace noise, for delta = 0; what Gaussian noise promises there is told apart.
+A theorem is an order: O is read as 1, hidden logarithms are left out. It is a number to compare
+with others and with K H, which no regret in finite worlds exceeds. What depends on noise (E1, E2,
+lambda, nu, sigma) is the paper's own constant, or the corrected one for the same kind of privacy.
 """
 
 from __future__ import annotations
@@ -12,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from tacit.papers import chowdhury_lq_2021 as lq
 from tacit.papers import chowdhury_tabular_2021 as tabular
@@ -83,7 +82,7 @@ def promises(of: TheoremSizes) -> list[Promise]:
 def _tabular(of: TheoremSizes) -> Iterator[Promise]:
     """Theorems 1 and 2 with E1 and E2 of Lemmas 3 and 4, pure; corrected also with Gaussian noise.
 
-    Pure, what is corrected is larger than what is printed: the printed noise is about half of it.
+    Table 1 has orders in S, A, H, T and epsilon alone.
     """
     S, A, H, T = of.states, of.actions, of.horizon, of.most
 
@@ -108,9 +107,8 @@ def _tabular(of: TheoremSizes) -> Iterator[Promise]:
         if delta:
             spread = math.sqrt(6.0 * H * of.episodes) / Budget(of.epsilon, delta).mu
             return (spread * normal_width(tabular.share(sizes)),) * 2
-        return (
-            6.0 * H / of.epsilon * float(laplace_width(of.episodes - 1.0, tabular.share(sizes))),
-        ) * 2
+        width = float(laplace_width(of.episodes - 1.0, tabular.share(sizes)))
+        return (6.0 * H / of.epsilon * width,) * 2
 
     for model in ("joint", "local"):
         for name, rule in (("Theorem 1, PRIVATE-UCB-PO", po), ("Theorem 2, PRIVATE-UCB-VI", vi)):
@@ -119,14 +117,25 @@ def _tabular(of: TheoremSizes) -> Iterator[Promise]:
             if of.delta:
                 gaussian = rule(*precision(model, printed=False, delta=of.delta))
                 yield Promise(paper, f"{theorem}, Gaussian noise", None, gaussian)
+    wide, narrow = math.sqrt(S**2 * A * H**3 * T), math.sqrt(S * A * H**3 * T)
+    joint, local = S**2 * A * H**3 / of.epsilon, S**2 * A * math.sqrt(H**5 * T) / of.epsilon
+    for name, exact, costs in (
+        ("PRIVATE-UCB-PO", wide, {"joint": joint, "local": local}),
+        ("PRIVATE-UCB-VI", narrow, {"joint": joint, "local": local}),
+        ("PUCB (Vietri et al.)", wide, {"joint": joint}),
+        ("LDP-OBI (Garcelon et al.)", wide, {"local": local}),
+    ):
+        for model, cost in costs.items():
+            words = f"Table 1, {name}, {model}"
+            yield Promise("chowdhury_tabular_2021", words, exact + cost, None, "an order")
 
 
 def _mixture(of: TheoremSizes) -> Iterator[Promise]:
-    """Theorems 4.1 and 5.1 with the constants of Theorem 6.5."""
+    """Theorems 4.1 and 5.1 with the constants of Theorem 6.5; its (4), (5); Remarks 6.6 and 6.9."""
     K, H, d, T = of.episodes, of.horizon, of.dimension, of.most
 
-    def rule(printed: bool, actions: int) -> float:
-        p, r = mixture.private(of.sizes((d, d), printed)).levels
+    def rule(printed: bool, actions: int, **how: Any) -> float:
+        p, r = mixture.private(of.sizes((d, d), printed), **how).levels
         least, most = min(p.lambda_min, r.lambda_min), p.lambda_max
         nu, kappa = max(p.nu, r.nu), math.log(1.0 + K * H**2 / least)
         exact = math.sqrt(T * H**3) * (math.log(H / of.failure) + d * kappa)
@@ -135,6 +144,18 @@ def _mixture(of: TheoremSizes) -> Iterator[Promise]:
 
     yield _both("zhou_mixture_2022", "Theorem 4.1, LinOpt-VI", lambda flag: rule(flag, 1))
     yield _both("zhou_mixture_2022", "Theorem 5.1, LinOpt-PO", lambda flag: rule(flag, of.actions))
+    name = "Remark 6.6, LinOpt-VI, |phi| <= H"
+    yield _both("zhou_mixture_2022", name, lambda flag: rule(flag, 1, norm=1.0))
+    local = rule(False, 1, local=True)
+    yield Promise(
+        "zhou_mixture_2022", "Remark 6.9, LinOpt-VI, local", None, local, "of order K^3/4"
+    )
+    long = math.log(T / of.failure)
+    cost = math.log(H / of.delta) ** 0.25 / math.sqrt(of.epsilon) * d**1.75
+    four = d * math.sqrt(T * H**3) * long + cost * math.sqrt(T * H**4) * math.log(T) * long**0.25
+    five = four + math.sqrt(T * H**3) * math.log(of.actions)
+    for theorem, value in (("Theorem 6.5, (4), VI", four), ("Theorem 6.5, (5), PO", five)):
+        yield Promise("zhou_mixture_2022", theorem, value, None, "an order")
 
 
 def _lq(of: TheoremSizes) -> Iterator[Promise]:
@@ -152,7 +173,7 @@ def _lq(of: TheoremSizes) -> Iterator[Promise]:
 
 
 def _linear(of: TheoremSizes) -> Iterator[Promise]:
-    """Theorem 3.2, which its own constants do not give."""
+    """Theorem 3.2, which its own constants do not give, and the bounds that it is compared with."""
     K, H, d = of.episodes, of.horizon, of.dimension
     private = H**4.5 * d ** (7 / 6) * math.sqrt(K) * math.log(1.0 / of.delta) / of.epsilon
     yield Promise(
@@ -162,6 +183,15 @@ def _linear(of: TheoremSizes) -> Iterator[Promise]:
         None,
         "its own radii give K^(5/4), sharper ones K^(3/4): sqrt(K) is not proven",
     )
+    K2, eps = math.sqrt(K), of.epsilon
+    cited = math.sqrt(d**3 * H**4 * K)
+    for name, value in (
+        ("abstract", d * math.sqrt(H**3 * K) + H**4.5 * d ** (7 / 6) * K2 / eps),
+        ("conclusion", math.sqrt(H**3 * K) + H ** (19 / 8) * d ** (15 / 8) * K**0.75 / eps),
+        ("Ngo et al., as cited", cited + H**3 * d**1.25 * K2 / math.sqrt(eps)),
+        ("Luyo et al., as cited", cited + H**2.2 * d**1.6 * K**0.6 / eps**0.4),
+    ):
+        yield Promise("sahu_linear_2025", f"{name}", value, None, "an order")
 
 
 def _functional(of: TheoremSizes) -> Iterator[Promise]:

@@ -7,14 +7,9 @@ K episodes, H steps, features phi(s, a) of dimension d and norm at most 1, known
 a world's mean rewards. Worlds have finitely many states, so sums over users of phi V(s') are kept
 as sums of phi e_s' and multiplied by V: the same numbers.
 
-``printed=True`` has the printed noise, radii and switching test, in one of two readings:
-``noise="fresh"`` draws for every episode and step, as the proof needs it; ``noise="once"`` draws
-before the loop, as line 1 says, and is not private. ``printed=False`` releases the Gram matrices by
-a binary tree and the regression vectors at switches alone, whose number is capped, with radii that
-are proven for finitely many states.
-
-A simulation, whose loop sees raw trajectories. ``docs/papers/sahu_linear_2025.md`` has the paper's
-lines beside the code's.
+``printed=False`` releases the Gram matrices by a binary tree and the regression vectors at switches
+alone, whose number is capped, with radii that are proven for finitely many states. A simulation,
+whose loop sees raw trajectories. ``docs/papers/sahu_linear_2025.md`` has the paper's lines.
 """
 
 from __future__ import annotations
@@ -45,6 +40,7 @@ if TYPE_CHECKING:
 
 ERRATA = (
     "line 9 clips w phi to [0, H^2] and squares it; Lemma B.3 clips to [0, H]",
+    "lines 11, 12: Q-hat may fall below 0, Q-check rise above H; sensitivities need both in [0, H]",
     "line 12 prints min{r + w phi + beta |phi|, Q, 0} for max{r + w phi - beta |phi|, Q, 0}",
     "line 13 sets k_last within the loop over h; the test is made once per episode",
     "line 24: the root is read as that of the whole sum",
@@ -66,6 +62,7 @@ class LSVIConstants(NamedTuple):
     most_switches: int
     every_episode: bool  # vectors are released in every episode, not at switches alone
     tree: bool  # Gram matrices come from a tree
+    coefficient: float = math.nan  # of line 25, and twice that of D in Lemma B.3: 2 d^3 H^2
 
 
 class LSVIWork(NamedTuple):
@@ -206,7 +203,7 @@ def dp_lsvi_ucb_plus_plus(
         noise: drawn "fresh" for every episode and step, or "once" as in line 1 (printed only).
         failure: the paper's delta.
         printed: the paper's constants, or those that are proven.
-        constants: other constants than those of ``printed``, at your own risk: no guarantee.
+        constants: other constants than those of ``printed``, for a tuned reading: no guarantee.
         seed: of the users, and of the noise (that of a simulation).
 
     >>> from tacit.linear import two_state
@@ -232,6 +229,8 @@ def dp_lsvi_ucb_plus_plus(
         told = of.most_switches, nodes
         how = "binary tree of Gram matrices, capped releases of vectors, Gaussian noise"
         reason = f"exact accounting of {nodes} nodes and {of.most_switches} switches"
+    if math.isnan(of.coefficient):
+        of = of._replace(coefficient=2.0 * d**3 * H**2)
     if constants is not None:
         proof = Proof(_CLAIM, None, "constants are the caller's own")
     elif once:
@@ -257,10 +256,10 @@ def dp_lsvi_ucb_plus_plus(
         _learn(first, n, rng, users, phi, of, work, grams, targets)
     values, estimates, lower, switches = work.curves
     named = {"rho": rho, "lambda": of.lambda_} | of._asdict()
-    numbers = {name: float(value) for name, value in named.items()}
+    numbers = {name: float(value) for name, value in named.items() if name != "coefficient"}
     what = "DP-LSVI-UCB++", printed, world.optimal_value, values, estimates
-    last, more = Policy.stochastic(work.at.pi), {"lower": lower, "switches": switches}
-    rest = last, proof, numbers, ERRATA, more
+    more = {"lower": lower, "switches": switches}
+    rest = Policy.stochastic(work.at.pi), proof, numbers, ERRATA, more
     return PaperResult(*what, *rest, baseline_value=world.baseline_value)
 
 
@@ -308,10 +307,10 @@ def _update(h: int, users: loops.Users, phi: Floats, of: LSVIConstants, work: LS
             width = of.beta * loops.inverse_norm(work.factor[h], phi[s, a], work.buffer[0])
             # Alg. 1, line 11.
             high = r[s, a] + loops.dot(work.w[h, 0], phi[s, a]) + width
-            work.Q[0, h, s, a] = min(high, work.Q[0, h, s, a], float(H))
+            work.Q[0, h, s, a] = max(min(high, work.Q[0, h, s, a], float(H)), 0.0)
             # Alg. 1, line 12.
             low = r[s, a] + loops.dot(work.w[h, 1], phi[s, a]) - width
-            work.Q[1, h, s, a] = max(low, work.Q[1, h, s, a], 0.0)
+            work.Q[1, h, s, a] = min(max(low, work.Q[1, h, s, a], 0.0), float(H))
         # Alg. 1, line 18; Alg. 1, line 19.
         work.V[0, h, s], work.V[1, h, s] = work.Q[0, h, s].max(), work.Q[1, h, s].max()
 
@@ -319,7 +318,7 @@ def _update(h: int, users: loops.Users, phi: Floats, of: LSVIConstants, work: LS
 @inner
 def _sigma(h: int, x: Floats, of: LSVIConstants, work: LSVIWork) -> float:
     """sigma-bar of a user's step."""
-    H, d = work.gram.shape[:2]
+    H, c = len(work.gram), of.coefficient
     now = loops.inverse_norm(work.factor[h], x, work.buffer[0])
     norm = now if of.every_episode else loops.inverse_norm(work.held[h], x, work.buffer[0])
     # Alg. 1, line 9.
@@ -329,11 +328,11 @@ def _sigma(h: int, x: Floats, of: LSVIConstants, work: LSVIWork) -> float:
     # Lemma B.3.
     E = min(of.beta_bar * norm, float(H * H)) + min(2.0 * H * of.beta * norm, float(H * H))
     gap = loops.dot(work.w[h, 0], x) - loops.dot(work.w[h, 1], x) + 2.0 * of.beta * norm
-    D = min(4.0 * d**3 * H**2 * gap, float(d**3 * H**3))
+    D = min(2.0 * c * gap, c * H / 2.0)
     # Alg. 1, line 24.
     sigma = math.sqrt(max(variance + E + D + H, 0.0))
     # Alg. 1, line 25.
-    return float(max(sigma, of.least_sigma, 2.0 * d**3 * H**2 * math.sqrt(now)))
+    return float(max(sigma, of.least_sigma, c * math.sqrt(now)))
 
 
 @inner

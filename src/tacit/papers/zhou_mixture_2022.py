@@ -6,12 +6,9 @@ ACM Meas. Anal. Comput. Syst. 6(1), 2022. LinOpt-VI-Reg (Algorithm 1) and LinOpt
 Private-LinOpt-VI and Private-LinOpt-PO; its local form (Remark 6.9); a fixed ridge, which is not
 private; or your own.
 
-K episodes, H steps, P_h(s' | s, a) = <psi(s' | s, a), theta_p>, d1 weights; mean rewards
-<varphi(s, a), theta_r>, d2 weights. Where a world's rewards are known and have no features, varphi
-is the mean reward itself, and its one weight is estimated as the paper does.
-
-A simulation, whose loop sees raw trajectories and plans with what its REGULARIZER makes of them.
-``docs/papers/zhou_mixture_2022.md`` has the paper's lines beside the code's.
+P_h(s' | s, a) = <psi(s' | s, a), theta_p>, d1 weights; mean rewards <varphi(s, a), theta_r>, d2
+weights. Known rewards without features are their own varphi, with one weight. A simulation, whose
+loop sees raw trajectories. ``docs/papers/zhou_mixture_2022.md`` has the paper's lines.
 """
 
 from __future__ import annotations
@@ -66,20 +63,23 @@ class Regularizers(NamedTuple):
 Make = Callable[[Sizes], Regularizer]
 
 
-def private(sizes: Sizes, local: bool = False) -> Counters:
+def private(sizes: Sizes, local: bool = False, norm: float | None = None) -> Counters:
     """Section 6.1, the PRIVATIZER: noise of four counters per step, and a shift.
 
     As printed: standard deviations (H Delta / eps) sqrt(32 m ln(4H / delta)) on every node, on the
     whole upper triangle of Gram matrices, with Delta = d1 H^2, sqrt(d1) H^2, 1, 1 and m =
-    ceil(log2 K). All four counters of all steps together cost mu^2 = 9 H m / t^2, t the multiplier
-    of Delta: per step and pair of counters the squared distance of two users is 4.5 Delta^2.
+    ceil(log2 K). Per step the Gram matrix and vector of two users, |p| <= B and |q| <= X, in units
+    of their noise s and s / w, have a squared distance of at most 2 (B^2 + w^2 X^2 / 2)^2 / s^2;
+    mu^2 is its sum over steps, nodes and both regressions: 9 H m / t^2, t the multiplier of Delta.
     Corrected: t = sqrt(9 H m) / mu, halved variances off the diagonal, and Sigma from the bound for
     such noise. ``local``: each device adds its own noise to its report, t = sqrt(9 H) / mu, and
-    sums have that of all reports (Remark 6.9, which prints no noise).
+    sums have that of all reports (Remark 6.9, which prints no noise). ``norm`` bounds |phi| / H:
+    sqrt(d1) by default; Remark 6.6 has 1.
     """
     if local and sizes.printed:
         raise InvalidArgument("printed must be False: Remark 6.9 prints no local noise")
     K, H, (d1, d2) = sizes.episodes, sizes.horizon, sizes.shape
+    norm = math.sqrt(d1) if norm is None else norm
     nodes = 1 if local else tree_nodes(max(1, K - 1))
     if sizes.printed:
         t = H / sizes.epsilon * math.sqrt(32.0 * nodes * math.log(4.0 * H / sizes.delta))
@@ -91,17 +91,21 @@ def private(sizes: Sizes, local: bool = False) -> Counters:
         share = sizes.failure / 3.0 / (4.0 * K * H)
         widths = [operator_width(d, share) for d in (d1, d2)]
     # Standard deviations of the nodes of Gram matrices and vectors, for p and for r.
-    scales = (t * d1 * H**2, t * math.sqrt(d1) * H**2), (t, t)
+    scales = (t * norm**2 * H**2, t * norm * H**2), (t, t)
     made = [
         NoisySums.shifted((d, 1), two, K if local else nodes, width, vector_width(d, share))
         for two, width, d in zip(scales, widths, (d1, d2), strict=True)
     ]
+    # Bounds that are enforced, of |phi| and V, of |varphi| and rewards.
+    bounds = (norm * H, float(H)), (1.0, 1.0)
+    pairs = zip(made, bounds, strict=True)
+    parts = [(B**2 + (one.gram / one.cross * X) ** 2 / 2.0) / one.gram for one, (B, X) in pairs]
     proof = proven(
         f"O{sizes.budget}-JDP" if sizes.printed else "nothing more precise than O(eps, delta)",
         "all steps and counters of a user are accounted for together",
         mechanism="reports" if local else "binary trees, Gaussian noise",
         model="local" if local else "joint",
-        mu=math.sqrt(9.0 * H * nodes) / t,
+        mu=math.sqrt(2.0 * H * nodes * sum(part**2 for part in parts)),
         delta=sizes.delta,
         releases=1 if local else max(1, K - 1),
     )
