@@ -408,7 +408,7 @@ def _plain_calls() -> dict[str, tuple[Callable[..., Any], dict[str, Any]]]:
             {"actions": [[0, 1]], "n_actions": 2, "version": 0},
         ),
         "Policy.stochastic": (policy.stochastic, {"probabilities": [[[0.5, 0.5]]], "version": 0}),
-        "Policy.uniform": (policy.uniform, {"horizon": 2, "states": 2, "actions": 2, "version": 0}),
+        "Policy.uniform": (policy.uniform, {"horizon": 2, "states": 2, "actions": 2}),
         "Guarantee": (
             tacit.Guarantee,
             _BUDGET

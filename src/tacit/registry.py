@@ -13,9 +13,12 @@ import contextlib
 import importlib
 import inspect
 import math
+import os
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib.metadata import distributions
 from pathlib import PurePath
 from types import NoneType
 from typing import Any, TypeAlias
@@ -52,6 +55,8 @@ BUILT_IN = {
 
 Options: TypeAlias = dict[str, inspect.Parameter]
 WORLD_FILES = (".toml", ".json")
+AGENTS, WORLDS = "tacit.agents", "tacit.worlds"  # entry points of other packages
+
 _FAMILIES = ("tabular", "linear", "mixture", "lq", "continuous")
 _AUTO_TARGET = "tacit.auto:agent"
 _GIVEN = ("spec", "users", "privacy", "seed", "noise_seed", "store", "name")
@@ -156,11 +161,18 @@ def number(text: str) -> int | float:
 # Worlds.
 
 
+def plugged(group: str) -> dict[str, str]:
+    """Targets by name of what installed packages bring; what lies in a current folder is not."""
+    found = distributions(path=[path for path in sys.path if path not in ("", os.getcwd())])
+    points = [point for packet in found for point in packet.entry_points.select(group=group)]
+    return {point.name: point.value for point in reversed(points)}  # the first, as imports are
+
+
 def worlds() -> dict[str, str]:
-    """Targets of the built-in worlds, by name."""
+    """Targets of the built-in worlds, and of those of other packages, by name."""
     modules = [f"tacit.{family}.worlds" for family in _FAMILIES]
     found = {name: f"{m}:{name}" for m in modules for name in importlib.import_module(m).WORLDS}
-    return dict(sorted(found.items()))
+    return dict(sorted((plugged(WORLDS) | found).items()))
 
 
 def world_entry(name: str) -> NamedMaker:
@@ -236,7 +248,7 @@ def _environment(entry: NamedMaker, text: str) -> World:
 
 def agent_entry(name: str) -> NamedMaker:
     """The constructor of an agent's name; ``auto`` is the one that :mod:`tacit.auto` chooses."""
-    known = BUILT_IN | {"auto": _AUTO_TARGET}
+    known = plugged(AGENTS) | BUILT_IN | {"auto": _AUTO_TARGET}
     if (target := known.get(name) or target_of(name)) is not None:
         return NamedMaker(name, target, _GIVEN)
     raise _unknown("agent", name, [*known], "a class of yours, as my_file.py:MyAgent")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import tacit
-from tacit import InvalidArgument
+from tacit import InvalidArgument, registry
 from tacit.imports import fingerprint
 from tacit.tabular import load_world
 from tests.cli.calls import BUDGET, call, content, entry, one_line
@@ -240,3 +240,18 @@ def test_a_file_is_read_or_refused(tmp_path):
         path.write_text(json.dumps(GOOD | change))
         with pytest.raises(InvalidArgument, match=f"describes no world.*{re.escape(words)}"):
             load_world(path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("compare", "run"), ("list", "show"), ("bounds", "paper")]
+)
+def test_old_names_of_commands_answer_with_the_new_ones(old: str, new: str) -> None:
+    assert f"{old} is called {new}: tacit {new}" in one_line(call(old))
+
+
+def test_other_packages_name_agents_and_worlds(monkeypatch: pytest.MonkeyPatch) -> None:
+    brought = {"tacit.agents": {"mine": "tacit.tabular.ucbvi:UCBVI"}}
+    brought |= {"tacit.worlds": {"pond": "tacit.tabular.worlds:riverswim"}}
+    monkeypatch.setattr(registry, "plugged", brought.__getitem__)
+    assert registry.choose_agent("mine:scale=0.5").make is tacit.UCBVI
+    assert registry.build_world("pond:states=4").spec.states == 4

@@ -126,7 +126,7 @@ def marked(data: Any, rng: np.random.Generator) -> Any:
         low, high = float(np.nanmin(arrays["rewards"])), float(np.nanmax(arrays["rewards"]))
         spread = (high - low) or 0.5
         arrays["rewards"] = low + spread * rng.uniform(0.01, 0.99, arrays["rewards"].shape)
-    return type(data).of_block(Block(block.users, arrays), data.user_ids)
+    return type(data)(**arrays, user_ids=data.user_ids)
 
 
 # Every agent there is.

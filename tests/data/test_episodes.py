@@ -250,7 +250,7 @@ def vectors(users=4, steps=3):
 
 def test_vector_episodes_become_a_block_and_come_back():
     episodes = vectors()
-    again = VectorEpisodes.of_block(episodes.block(), ["a", "b", "c", "d"])
+    again = VectorEpisodes(**episodes.block().arrays, user_ids=["a", "b", "c", "d"])
     for name in ("states", "actions", "rewards", "lengths", "versions"):
         assert np.array_equal(getattr(again, name), getattr(episodes, name))
     assert again.take(np.array([2, 0])).user_ids == ("c", "a")

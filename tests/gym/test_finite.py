@@ -136,7 +136,7 @@ def test_names_rebuild_imported_worlds():
     assert again.name == world.name
     assert (again.model.transitions == world.model.transitions).all()
     assert world.name == "gym:FrozenLake-v1,horizon=9,is_slippery=false"
-    for name in ("gymnasium:FrozenLake-v1", "gym:FrozenLake-v1"):
+    for name in ("gym:FrozenLake-v1",):
         assert build_world(name).spec.horizon == 100
 
 

@@ -162,7 +162,7 @@ def test_names_rebuild_worlds():
         "CartPole-v1",
         20,
         (0.0, 1.0),
-        optimal_value=20.0,
+        optimal_value=20.5,
         discount=0.9,
         evaluation_users=7,
         sutton_barto_reward=False,
@@ -170,7 +170,7 @@ def test_names_rebuild_worlds():
     again = build_world(world.name)
     assert again.name == world.name
     assert again.spec == world.spec
-    assert again.optimal_value == 20.0
+    assert again.optimal_value == 20.5
     assert again.baseline_value == world.baseline_value
     assert "features=..." in pole().name
 

@@ -13,6 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tacit.papers import chowdhury_tabular_2021 as tabular
+from tacit.papers import wang_functional_2019 as functional
 from tacit.papers import zhou_mixture_2022 as mixture
 from tacit.papers.result import Sizes
 from tacit.privacy.budget import Budget, epsilon_from_mu
@@ -98,6 +99,26 @@ def test_no_learner_can_hide_the_reward_function(N: int) -> None:
     """p <= (e^eps + (N - 1) delta) / (e^eps + N - 1), with the paper's delta."""
     bounds = [(math.exp(eps) + (N - 1) * 1e-4) / (math.exp(eps) + N - 1) for eps in (0.9, 0.45)]
     assert cells(f"| N = {N} |")[1:] == [f"{bound:.3f}" for bound in bounds]
+
+
+def test_e3_and_the_range_of_theorem_5() -> None:
+    """What the page says of 8.6, 3.5 and 13; test_wang_functional_2019 has each by a second way."""
+    (row,) = [line for line in PAGE if line.startswith("| 9 | P | E.3")]
+    v = functional.Setting(k=23.0).v
+    sigma = math.sqrt(2 * 5000 / 64 * math.log(0.9 / 5e-5)) * v * 16 / 0.9
+    coefficient = 8.68 * sigma / math.sqrt(v * 24)
+    room = math.sqrt(-2 * math.log(1 - (1 - 5e-5) ** (1 / 78)))
+    assert f"2k - {coefficient:.1f} sqrt(k+1)" in row
+    assert f"3.5 is {room:.2f}" in row
+    holds = []
+    for epsilon in range(1, 21):
+        mu = epsilon / math.sqrt(2 * math.log(math.e + epsilon / 5e-5))
+        holds += [epsilon] if epsilon_from_mu(mu, 5e-5) <= epsilon else []
+    assert holds == [*range(1, holds[-1] + 1)]
+    words = (
+        f"epsilon up to {holds[-1]} (at delta = 5e-5; at {holds[-1] + 1} its sigma is too small)"
+    )
+    assert words in " ".join(PAGE)
 
 
 def test_corrected_trees_at_the_pages_sizes() -> None:

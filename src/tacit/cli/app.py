@@ -28,6 +28,8 @@ from tacit.privacy.errors import TacitError
 
 __all__ = ["app", "main"]
 
+# Old names, answered with the new ones.
+_RENAMED = {"bounds": "paper", "compare": "run", "list": "show", "version": "--version"}
 # Typer's own complaints about arguments, whichever copy of click it brings.
 _Complaint: Any = typer.BadParameter.__mro__[2]
 
@@ -47,6 +49,12 @@ class Commands(TyperGroup):
         if standalone_mode:
             sys.exit(code)
         return code
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of a name; of an old name, the new one is said."""
+        if new := _RENAMED.get(cmd_name):
+            raise _Complaint(f"{cmd_name} is called {new}: tacit {new}")
+        return super().get_command(ctx, cmd_name)
 
 
 def _guarded(command: Callable[[], Any], show_traceback: bool) -> int:

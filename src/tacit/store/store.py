@@ -182,11 +182,9 @@ class Store:
             if names and "stores" not in names and not self.postgres:
                 said = "is a database of something else, or of release 0.1, which is not read"
                 raise InvalidArgument(f"{self.where!r} {said}")
-            # What is there is left alone: statements that make it would wait for its writers.
-            for text in (
-                schema.statements(_DIALECTS[self.postgres]) if "stores" not in names else ()
-            ):
-                db.exec_driver_sql(text)
+            for text in schema.statements(_DIALECTS[self.postgres]):
+                if not (self.postgres and "stores" in names):  # or it would wait for writers
+                    db.exec_driver_sql(text)
             found = db.scalar(select(stores.c.schema_version))
             if found is None:
                 first = {"id": 0, "schema_version": schema.VERSION, "seq": 0, "head": ""}

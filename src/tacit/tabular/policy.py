@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Floats, Ints
-from tacit.privacy.validation import fitting, whole_number
+from tacit.privacy.validation import fitting, numbers, whole_number
 
 if TYPE_CHECKING:
     from tacit.privacy.reading import Labels
@@ -187,11 +187,12 @@ class Policy(FinitePolicy):
     @classmethod
     def stochastic(cls, probabilities: ArrayLike, version: int = 0) -> Policy:
         """Probabilities of shape (horizon, states, actions); rounding of their sums is removed."""
-        table = np.asarray(fitting("probabilities", probabilities))
-        if table.ndim == 3 and table.dtype.kind in "iuf":
-            sums = table.sum(axis=2, keepdims=True)
-            # Anything farther from 1 is a mistake that the constructor reports.
-            table = np.where(np.abs(sums - 1.0) <= 1e-8, table / np.where(sums > 0, sums, 1), table)
+        table = numbers("probabilities", probabilities)
+        if table.ndim != 3:
+            raise InvalidArgument(f"probabilities must have three axes, got {table.ndim}")
+        sums = table.sum(axis=2, keepdims=True)
+        # Anything farther from 1 is a mistake that the constructor reports.
+        table = np.where(np.abs(sums - 1.0) <= 1e-8, table / np.where(sums > 0, sums, 1), table)
         return cls(table, None, version)
 
     @classmethod

@@ -20,7 +20,7 @@ from tacit.core.algorithm import BlockInfo, BlockSizes, Floats, Plan, Progress, 
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.noise import release_noise
 from tacit.privacy.statistic import Bools, Ints
-from tacit.privacy.validation import instance_of
+from tacit.privacy.validation import checked_number, instance_of
 from tacit.tabular.algorithm import FiniteAlgorithm
 from tacit.tabular.policy import Policy, uniform_policy
 from tacit.tabular.return_statistics import ReturnSums
@@ -254,8 +254,7 @@ class ImprovementOptions:
     growth: float = 4.0
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.growth) and self.growth > 1.0):
-            raise InvalidArgument(f"growth must be above 1, got {self.growth!r}")
+        checked_number("growth", self.growth, "above 1", lambda growth: growth > 1.0)
 
 
 @dataclass(frozen=True, eq=False)
