@@ -32,8 +32,8 @@ FIGURES: Mapping[str, str] = {
     for name in (
         *("counter_errors", "dosing_trajectories", "epsilon_cost", "first_agent"),
         *("functional_baselines", "functional_curves", "functional_noise"),
-        *("functional_q_pictures", "linear_budgets", "linear_comparison", "lq_budget"),
-        *("lq_orders", "mixture_orders", "paper_regret", "tabular_orders"),
+        *("functional_q_pictures", "linear_budgets", "linear_comparison", "linear_paper_regret"),
+        *("lq_budget", "lq_orders", "mixture_orders", "paper_regret", "tabular_orders"),
     )
 }
 """By name. Each is a module whose ``main(["--output=FILE"])`` draws it into a PNG."""

@@ -76,6 +76,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "offline coverage": partial(_offline, "coverage", _COVERAGE, 3),
     "audits": _audits,
     "paper regret": partial(_text, "paper_regret"),
+    "linear paper regret": partial(_text, "linear_paper_regret"),
     "paper control": lambda: lq_orders.table(load("lq_orders")),
     "paper control words": lambda: lq_orders.words(load("lq_orders")),
     "paper curves": lambda: functional_curves.table(load("functional_curves")),

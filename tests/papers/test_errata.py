@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tacit.papers import chowdhury_tabular_2021 as tabular
+from tacit.papers import wang_functional_2019 as functional
 from tacit.papers import zhou_mixture_2022 as mixture
 from tacit.papers.result import Sizes
 from tacit.privacy.budget import Budget, epsilon_from_mu
@@ -99,6 +101,26 @@ def test_no_learner_can_hide_the_reward_function(N: int) -> None:
     assert cells(f"| N = {N} |")[1:] == [f"{bound:.3f}" for bound in bounds]
 
 
+def test_e3_and_the_range_of_theorem_5() -> None:
+    """What the page says of 8.6, 3.5 and 13; test_wang_functional_2019 has each by a second way."""
+    (row,) = [line for line in PAGE if line.startswith("| 9 | P | E.3")]
+    v = functional.Setting(k=23.0).v
+    sigma = math.sqrt(2 * 5000 / 64 * math.log(0.9 / 5e-5)) * v * 16 / 0.9
+    coefficient = 8.68 * sigma / math.sqrt(v * 24)
+    room = math.sqrt(-2 * math.log(1 - (1 - 5e-5) ** (1 / 78)))
+    assert f"2k - {coefficient:.1f} sqrt(k+1)" in row
+    assert f"3.5 is {room:.2f}" in row
+    holds = []
+    for epsilon in range(1, 21):
+        mu = epsilon / math.sqrt(2 * math.log(math.e + epsilon / 5e-5))
+        holds += [epsilon] if epsilon_from_mu(mu, 5e-5) <= epsilon else []
+    assert holds == [*range(1, holds[-1] + 1)]
+    words = (
+        f"epsilon up to {holds[-1]} (at delta = 5e-5; at {holds[-1] + 1} its sigma is too small)"
+    )
+    assert words in " ".join(PAGE)
+
+
 def test_corrected_trees_at_the_pages_sizes() -> None:
     H, K = 10, 10**4
     m = math.ceil(math.log2(K))
@@ -117,3 +139,31 @@ def test_noise_of_public_code_from_its_law() -> None:
     assert f"{mu:.4f}-GDP for a nominal epsilon 1" in page
     assert f"epsilon {epsilon_from_mu(mu, delta):.3f} at its delta = 0.01" in page
     assert f"could be {less:.0f} times smaller" in page
+
+
+def test_pages_have_the_stored_regrets() -> None:
+    """Figures of two pages are those of the stored table."""
+    text = json.loads((DOCS.parent / "research/linear_paper_regret.json").read_text())
+    lines = [line.strip("| ").split(" | ") for line in text["table"]["text"].splitlines()[2:]]
+    rows = {(along.partition(",")[0], line): rest for along, line, *rest in lines}
+    mixture_page, linear_page = (
+        " ".join((DOCS / f"papers/{name}.md").read_text().split())
+        for name in ("zhou_mixture_2022", "sahu_linear_2025")
+    )
+    vi, po, local = (rows["users K", line][-1] for line in ("VI, joint", "PO, joint", "VI, local"))
+    assert vi == po
+    assert f"order {vi} in K for VI and for PO at epsilon 10,000" in mixture_page
+    assert f"with {local} under local DP" in mixture_page
+    vi, po = rows["epsilon", "VI, joint"], rows["epsilon", "PO, joint"]
+    assert f"it is {vi[-1]} and {po[-1]} from 100 to 100,000" in mixture_page
+    assert f"VI loses {vi[0]} where random actions lose {vi[2]}" in mixture_page
+    growth = math.log(Budget(1e5, 1e-6).mu / Budget(1e2, 1e-6).mu) / math.log(1e3)
+    assert f"mu grows like epsilon^{growth:.2f}" in mixture_page
+    first, some, lost, *_ = rows["epsilon", "LSVI, tuned"]
+    last, _, most = some.replace("[", "").removesuffix("]").split(" ")
+    assert f"the 90th percentile is {most}" in linear_page
+    words = f"{first} at epsilon 1 and {last} at epsilon 1,000, where random actions lose {lost}"
+    assert words in linear_page
+
+
+DOCS = Path(__file__).parents[2] / "docs"

@@ -21,6 +21,7 @@ from research import (
     linear_comparison,
     lq_budget,
     mixture_orders,
+    results,
     tabular_orders,
 )
 from research.figures import FIGURES, slope
@@ -40,6 +41,7 @@ QUICK = {
     "research.functional_curves": "| Proposition 10 | 5.05 |",
     "research.functional_q_pictures": "| line | 20 |",
     "research.linear_budgets": "two_state, 2,000 users",
+    "research.linear_paper_regret": "| epsilon, 1 to 1000 | LSVI, tuned |",
     "research.lq_budget": "| Models of privacy at ε = 1: joint DP |",
     "research.lq_orders": "Order in epsilon: -0.41",
     "research.paper_regret": "| random actions |  | 450 | 900 | - | - |",
@@ -109,6 +111,22 @@ class TestOrders:
         ratio = Point(10**10, local=True).gap / Point(10**6, local=True).gap
         assert ratio == pytest.approx(0.1)
         assert Point(10).gap == 1.0 / 12.0
+
+    def test_the_papers_page_has_the_stored_slopes(self):
+        """Privacy costs about the same at any K under joint DP, like sqrt(K) under local DP."""
+        rows = [
+            row.strip("| ").split(" | ") for row in results.TABLES["paper regret"]().split("\n")
+        ]
+        slopes = {(row[0], row[1]): row[-2:] for row in rows[2:-1]}
+        page = (results.ROOT / "docs/papers/chowdhury_tabular_2021.md").read_text()
+        by_users = {key: float(found[0]) for key, found in slopes.items() if found[0] != "-"}
+        by_epsilon = sorted(float(found[1]) for found in slopes.values() if found[1] != "-")
+        joint_vi, joint_po = by_users["UCB-VI", "joint"], by_users["UCB-PO", "joint"]
+        local_vi, local_po = by_users["UCB-VI", "local"], by_users["UCB-PO", "local"]
+        assert f"{joint_vi:.2f} (VI) and {joint_po:.2f} (PO) under joint DP" in page
+        assert f"{local_vi:.2f} and {local_po:.2f} under local DP" in page
+        assert f"{by_epsilon[-1]:.2f} to {by_epsilon[0]:.2f}" in page
+        assert max(joint_vi, joint_po) < 0.3 < 0.4 < min(local_vi, local_po) < 0.55
 
     def test_random_actions_have_the_bounds_order(self):
         for panel, order in zip(mixture_orders.panels(), (0.5, 0.75, -0.5), strict=False):

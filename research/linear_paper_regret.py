@@ -1,0 +1,168 @@
+"""Regret of Zhou's algorithms and of a tuned DP-LSVI-UCB++, beside random actions.
+
+LinOpt-VI-Reg and LinOpt-PO-Reg with corrected constants in ``hard_mixture`` with two unknown
+weights. Equations (4) and (5) have orders 1/2 in K and -1/2 in epsilon; local DP has 3/4 in K.
+DP-LSVI-UCB++ in ``two_state`` has corrected noise, a bonus of a hundredth, and 0 for the
+coefficient of line 25, with which it switches: a tuned reading, of which no radius is proven.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from research.figures import (
+    PALE,
+    EndLabel,
+    Pen,
+    band,
+    drawing,
+    figure_main,
+    label_ends,
+    logarithmic,
+    slope,
+)
+from research.study import DELTA, amount, markdown, run_all, spread
+from tacit.linear import two_state
+from tacit.mixture import hard_mixture
+from tacit.papers import sahu_linear_2025 as linear
+from tacit.papers import zhou_mixture_2022 as mixture
+from tacit.papers.result import Sizes
+from tacit.privacy.noise import Noise
+
+Job = tuple[str, int, float]
+"""Line, K and epsilon."""
+USERS, EPSILON, EPSILONS, FIXED = (5_000, 10_000, 20_000, 40_000), 1e4, (1e2, 1e3, 1e4, 1e5), 20_000
+TUNED = (1.0, 10.0, 100.0, 1000.0)
+PENS = {
+    "VI, not private": Pen("#222222", "X"),
+    "VI, joint": Pen("#0072B2", "o"),
+    "PO, joint": Pen("#D55E00", "s"),
+    "VI, local": Pen("#009E73", "D"),
+    "LSVI, tuned": Pen("#CC79A7", "v"),
+}
+_REGULARIZERS = {"not private": "ridge", "joint": "private", "local": "local"}
+
+
+def world(line: str) -> Any:
+    """Where a line is run."""
+    return two_state(horizon=3) if line == "LSVI, tuned" else hard_mixture(2, 2, gap=0.2)
+
+
+def regret(job: Job, seed: int) -> float:
+    """Of all users of a run."""
+    line, users, epsilon = job
+    at = world(line)
+    given: dict[str, Any] = {"episodes": users, "epsilon": epsilon, "delta": DELTA, "seed": seed}
+    if line == "LSVI, tuned":
+        shape = at.model.states, at.features.shape[2]
+        sizes = Sizes(users, at.model.horizon, shape, epsilon, DELTA, 0.1, False, Noise(0))
+        of = linear.corrected_constants(sizes, linear.weight_of(at))
+        of = of._replace(coefficient=0.0, beta=of.beta / 100.0, beta_bar=of.beta_bar / 100.0)
+        made = linear.dp_lsvi_ucb_plus_plus(at, printed=False, constants=of, **given)
+    else:
+        run = mixture.lin_opt_vi if line.startswith("VI") else mixture.lin_opt_po
+        kind = _REGULARIZERS[line.partition(", ")[2]]
+        made = run(at, printed=False, regularizer=kind, **given)
+    return float(made.regret[-1])
+
+
+def panels(quick: bool) -> dict[str, dict[str, list[Job]]]:
+    """Jobs of every line of every panel."""
+    users, fixed = ((200, 400), 400) if quick else (USERS, FIXED)
+    by_users = {n: [(n, k, EPSILON) for k in users] for n in PENS if n != "LSVI, tuned"}
+    private = ("VI, joint", "PO, joint", "VI, local")
+    return {
+        "users K": by_users,
+        "epsilon": {n: [(n, fixed, e) for e in EPSILONS] for n in private},
+        "epsilon, linear": {"LSVI, tuned": [("LSVI, tuned", fixed, e) for e in TUNED]},
+    }
+
+
+Measured = Mapping[str, Mapping[str, Sequence[tuple[Job, list[float]]]]]
+
+
+def measure(runs: int, workers: int, quick: bool) -> Measured:
+    """Runs everything."""
+    shown = panels(quick)
+    jobs = [job for lines in shown.values() for some in lines.values() for job in some]
+    found = run_all(jobs, regret, runs, workers)
+    return {
+        along: {line: [(job, found[job]) for job in some] for line, some in lines.items()}
+        for along, lines in shown.items()
+    }
+
+
+def random(job: Job) -> float:
+    """What random actions lose."""
+    at = world(job[0])
+    return round(float(job[1] * (at.optimal_value - at.baseline_value)), 6)
+
+
+def _places(along: str, rows: Sequence[tuple[Job, list[float]]]) -> list[float]:
+    return [job[1] if along == "users K" else job[2] for job, _ in rows]
+
+
+def paint(path: Path, measured: Measured) -> None:
+    """A panel for each."""
+    runs = len(measured["users K"]["VI, joint"][0][1])
+    titles = (
+        f"hard_mixture, ε = {EPSILON:g}; (4), (5): 1/2, local 3/4",
+        f"hard_mixture, K = {FIXED:,}; (4), (5): -1/2",
+        f"two_state, K = {FIXED:,}",
+    )
+    with drawing(
+        path,
+        "Zhou's algorithms, corrected, and DP-LSVI-UCB++, tuned",
+        f"Regret of all K users. Lines: medians of {runs} runs; bands: 10th to 90th percentile. "
+        "δ = 1e-6. Numbers: slopes on logarithmic axes.",
+        panels=3,
+        size=(16.5, 5.2),
+        sharey=False,
+    ) as sheet:
+        for axes, title, (along, lines) in zip(sheet, titles, measured.items(), strict=True):
+            logarithmic(axes, along.partition(",")[0])
+            axes.set(title=title)
+            ends = []
+            for line, rows in lines.items():
+                x, y = _places(along, rows), np.array([some for _, some in rows])
+                text = f"{line}  {slope(x, np.median(y, axis=1)):.2f}"
+                ends.append(band(axes, x, y, PENS[line], text))
+            some = next(iter(lines.values()))
+            lost = [random(job) for job, _ in some]
+            axes.plot(_places(along, some), lost, ":", color=PALE, lw=1.3)
+            ends.append(EndLabel(_places(along, some)[-1], lost[-1], "random actions", PALE))
+            label_ends(axes, ends)
+
+
+def table(measured: Measured) -> str:
+    """Median regrets, and what random actions lose, in Markdown."""
+    rows = []
+    for along, lines in measured.items():
+        for line, some in lines.items():
+            x, y = _places(along, some), [float(np.median(found)) for _, found in some]
+            lost = [random(job) for job, _ in (some[0], some[-1])]
+            ends = [amount(y[0]), spread(some[-1][1], (0.1, 0.9)), *map(amount, lost)]
+            ends.append(f"{slope(x, y):.2f}")
+            rows.append([f"{along.partition(',')[0]}, {x[0]:g} to {x[-1]:g}", line, *ends])
+    heads = [
+        "along",
+        "line",
+        "first",
+        "last [10 %, 90 %]",
+        "random, first",
+        "random, last",
+        "slope",
+    ]
+    return markdown(heads, rows, 2)
+
+
+main = figure_main("research.linear_paper_regret", __doc__, measure, paint, table)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
