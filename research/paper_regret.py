@@ -3,8 +3,7 @@
 PRIVATE-UCB-VI and PRIVATE-UCB-PO with corrected constants (``tacit.papers``) in a world of two
 states and two steps, beside the same algorithm without noise and random actions. The theorems
 promise a cost of privacy that does not grow with K but for logarithms and falls like 1/epsilon
-under joint DP, and one that grows like sqrt(K) under local DP. Budgets are generous: at epsilon 1
-the same curves need about a hundred times the users.
+under joint DP, and one that grows like sqrt(K) under local DP. Budgets are generous.
 """
 
 from __future__ import annotations
