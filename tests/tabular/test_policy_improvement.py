@@ -146,7 +146,7 @@ def test_blocks_grow_up_to_the_last_one() -> None:
 
 def test_mistakes_are_named() -> None:
     for options, message in (
-        ({"growth": 1.0}, "growth must be above 1"),
+        ({"growth": 1.0}, "growth is 1.0, but must be above 1"),
         ({"privacy": LocalDP(1.0, 1e-6)}, "delta > 0"),
         ({"privacy": JointDP(1.0, 0.0)}, "delta > 0"),
     ):
