@@ -14,6 +14,7 @@ import sqlalchemy as sa
 import tacit
 from tacit import JointDP, NonPrivate
 from tacit.core.agent import Agent
+from tacit.core.algorithm import BlockSizes
 from tacit.core.problem import Schedule
 from tacit.privacy.errors import HorizonExceeded, InvalidArgument, TacitWarning
 from tacit.store import ledger, runs, schema
@@ -343,3 +344,9 @@ def test_what_is_given_twice_is_named() -> None:
     with pytest.raises(InvalidArgument, match="user_ids are given twice"):
         agent.learn(data, ["bob"])
     assert agent.learn(data, ["ann"]).waiting == 1
+
+
+@pytest.mark.parametrize("sizes", [{"first": 0}, {"first": -5}, {"size": 0}, {"growth": 0.5}])
+def test_blocks_of_no_size_are_refused(sizes: dict[str, Any]) -> None:
+    with pytest.raises(InvalidArgument, match=next(iter(sizes))):
+        BlockSizes(**sizes)

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Statistic
-from tacit.privacy.validation import steady_repr
+from tacit.privacy.validation import checked_number, steady_repr, whole_number
 
 if TYPE_CHECKING:
     from tacit.core.problem import Problem
@@ -38,6 +38,11 @@ class BlockSizes:
     growth: float = 1.5  # and by how much at most the users served grow from block to block; or
     size: int | None = None  # users of every block; or
     blocks: tuple[int, ...] | None = None  # of each
+
+    def __post_init__(self) -> None:
+        whole_number("first", self.first)
+        whole_number("size", 1 if self.size is None else self.size)
+        checked_number("growth", self.growth, "at least 1", lambda growth: growth >= 1.0)
 
 
 @dataclass(frozen=True, kw_only=True)

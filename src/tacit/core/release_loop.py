@@ -2,7 +2,8 @@
 
 A block is two commits. The first charges its users, records the release and erases their episodes;
 the second is the state that has learnt from the record, and its policy. Before the first nothing
-was spent and nothing seen; between the two, everything is computed from the record.
+was spent and nothing seen; between the two, everything is computed from the record. An algorithm
+with several queries has a commit for each, and episodes are erased with the checkpoint.
 
     seal -> sum and noise -> commit 1: release -> update -> plan -> commit 2: checkpoint, policy
 
@@ -49,7 +50,7 @@ class ReleaseLoop:
         self._conflicts = 0  # over the oldest block, in a row
 
     def step(self) -> bool:
-        """Moves the oldest block on by its two commits, if it is ready; whether it was."""
+        """Moves the oldest block on by its two commits; whether to call it again."""
         run = self.run
         view = run.look()
         stage = view.oldest.stage
@@ -218,12 +219,12 @@ class ReleaseLoop:
         spent = sum((Fraction(each.cost) for each in done), Fraction(0))
         asked, query = list[Statistic](), next(queries)
         limit = Fraction(getattr(run.curator, "limit", 1))  # of devices, one report
-        only = type(run.algorithm).learn is Algorithm.learn
+        single_query = type(run.algorithm).learn is Algorithm.learn
         while True:
             if len(asked) == len(releases):
                 if raw is None:
                     raise BudgetExceeded("a block is asked more than is on record of it")
-                run.releases_drawn = -1
+                run.releases_drawn = -1  # until the commit counter and noise are ahead of it
                 if run.stream is not None:
                     run.stream.ask(query.statistic)
                     release = run.stream.release_block(raw)
@@ -235,7 +236,7 @@ class ReleaseLoop:
                     before = row.served if run.stream is not None else 0
                     release = replace(release, users=before + block.places)
                 cost, value = run.curator.price(release), dump(release)
-                drawn = runs.Draw(len(asked), value, cost, spent, limit, only)
+                drawn = runs.Draw(len(asked), value, cost, spent, limit, single_query)
                 secrets = run.secrets()
                 with run.store.write() as db:
                     runs.release(db, row, block, drawn)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tacit.privacy.curator import Release
 
 EXPLORERS = 32  # policies that explore in parallel
-COVERING = 0.8  # fraction of them, at least, that cover what is unknown
+COVERING = 0.8  # fraction of exploring users, at least, whose policy covers what is unknown
 LEAST_EXPLORED = 0.03  # fraction of the value range spent on exploration, at least,
 _LATE = 20.0  # until so many times the users before the greedy value last changed
 _SHOWN = 0.95  # greedy serves once it is better than uniform actions in so many sampled worlds
@@ -142,7 +142,7 @@ class ConcurrentPSRL(CountingAlgorithm[ConcurrentState]):
         posterior.estimate = replace(estimate, sums=estimate.sums[:0], counter=self._counter)
         return replace(state, posterior=posterior)
 
-    # Query and update: a few first visits of each user, as sums over all users so far.
+    # Query and update: a few first visits of each user, of a block or as running sums.
 
     def query(self, state: ConcurrentState, plan: Plan, block: BlockInfo) -> FirstVisits:
         """First visits to the cells that the plan of the block asks for."""
