@@ -96,7 +96,8 @@ def _fill(
             low = (middle_low << _U(32)) | ((m0 * p0) & _LOW)
             high = m1 * p1 + (middle >> _U(32)) + (middle_low >> _U(32))
             steps, decided = rounded((high, low), multiplier, shift)
-            if not decided:  # by the last 11 digits of the fraction, too
+            # By the last 11 digits of the fraction, too, where 128 bits hold it.
+            if not decided and shift < _U(100):
                 high, last = (high << _U(11)) | (low >> _U(53)), multiplier * (fraction & _U(0x7FF))
                 low = (low << _U(11)) + last
                 high += _ONE if low < last else _ZERO
