@@ -45,9 +45,11 @@ def audit(store: Store, told: Told, log: Path, counts: Counter[str]) -> list[str
         mine = {sent.user: name for sent, name in zip(told.sent.values(), names, strict=True)}
         keys = store.pseudonyms([f"{mine[s.user]} {s.event}" for s in told.sent.values()])
         by_key = dict(zip(keys, told.sent.values(), strict=True))
-        wrong += _events(told, by_key, db.execute(select(events)).all())
+        stored = db.execute(select(events)).all()
+        wrong += _events(told, by_key, stored)
         held = db.execute(select(people).where(people.c.person != "")).all()
-        wrong += _people(told, mine, held)
+        live = [row.event for row in stored if row.fate in ("waiting", "counted")]
+        wrong += _people(told, mine, Counter(by_key[e].user for e in live if e in by_key), held)
         wrong += _accounts(db, held)
         wrong += _releases(db, by_key, mine, counts)
         wrong += _versions(db, told)
@@ -58,45 +60,49 @@ def audit(store: Store, told: Told, log: Path, counts: Counter[str]) -> list[str
 
 
 def _events(told: Told, sent: dict[str, Sent], stored: Any) -> list[str]:
-    wrong, rows = list[str](), {row.event: row for row in stored}
+    """Each event has the fate that its device and those who forgot people were told.
+
+    A device whose first answer was lost with its process may be told "forgotten" and nothing else:
+    its event was taken, and has been forgotten since. So what was forgotten is counted in the
+    store's events, and not against those that were accepted.
+    """
+    wrong, rows, gone = list[str](), {row.event: row for row in stored}, Counter[str]()
     for key, one in sent.items():
         row = rows.pop(key, None)
         fate = row.fate if row is not None else ""
+        gone[one.user] += fate == "forgotten"
         if one.accepted and not fate:
             wrong.append("lost: an accepted event is not in the store")
         if one.told and not one.accepted and fate not in ("", "forgotten"):
             wrong.append(f"a device that was told {one.told} has an event that is {fate}")
-        sure = not told.unsure[one.user]
-        if fate == "forgotten" and sure and not told.forgotten.get(one.user, (0, 0))[0]:
-            wrong.append("lost: an event was forgotten, and nobody asked for it")
-        if one.accepted and "forgotten" in one.told and fate != "forgotten":
+        if "forgotten" in one.told and fate != "forgotten":
             wrong.append("a device was told that it was forgotten, and is not")
         if fate == "unreadable":
             wrong.append("lost: rows were set aside")
+    for user, count in gone.items():  # by requests that were not answered, perhaps more
+        removed, _ = told.forgotten.get(user, (0, 0))
+        if count < removed or (count > removed and not told.unsure[user]):
+            wrong.append(f"lost: {count} events are forgotten, and {removed} were asked for")
     if rows:
         wrong.append(f"{len(rows)} events are in the store that nobody sent")
     tickets = Counter(one.ticket for one in sent.values() if one.accepted and one.ticket)
     return wrong + ["twice: a ticket was accepted twice"] * (max(tickets.values(), default=1) > 1)
 
 
-def _people(told: Told, mine: dict[str, str], rows: Any) -> list[str]:
-    """Who was accepted has a place for it, and one in a run and its successors at most."""
+def _people(told: Told, mine: dict[str, str], live: Counter[str], rows: Any) -> list[str]:
+    """Each user has a place for each of her live events, and one in a run and its successors."""
     wrong, count = list[str](), Counter((row.person, row.run[:5] == "night") for row in rows)
     released = Counter(row.person for row in rows if row.fate == "released")
-    perhaps = Counter(s.user for s in told.sent.values() if s.accepted or not s.told)
-    accepted = Counter(s.user for s in told.sent.values() if s.accepted)
-    for user, times in perhaps.items():
-        there = count[mine[user], False] + count[mine[user], True]
-        removed, kept = told.forgotten.get(user, (0, 0))
-        least = 0 if told.unsure[user] else accepted[user] - removed
-        if not least <= there <= times - removed:
-            wrong.append(f"lost: {times} accepted, {there} in blocks, {removed} forgotten")
-        if max(count[mine[user], False], count[mine[user], True]) > 1:
+    for user, name in mine.items():
+        there = count[name, False] + count[name, True]
+        if there != live[user]:
+            wrong.append(f"lost: {live[user]} events wait or count, {there} in blocks")
+        if max(count[name, False], count[name, True]) > 1:
             wrong.append("twice: somebody has two places")
-        if kept > released[mine[user]]:
+        if told.forgotten.get(user, (0, 0))[1] > released[name]:
             wrong.append("lost: the curator was told that she was released, and she is not")
-    if {name for name, _ in count} - {mine[user] for user in perhaps}:
-        wrong.append("people have places who were never accepted")
+    if {name for name, _ in count} - {*mine.values()}:
+        wrong.append("people have places who sent nothing")
     return wrong
 
 

@@ -11,10 +11,12 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import shutil
 import signal
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -109,6 +111,10 @@ class History:
             finally:
                 servers.close()
                 store.close()
+                if self.wrong:
+                    kept = Path(tempfile.mkdtemp(prefix="campaign-")) / "evidence"
+                    shutil.copytree(folder, kept, ignore=shutil.ignore_patterns("pg"))
+                    print(f"journal, log and an SQLite store are kept in {kept}", flush=True)
 
     def _store(self, folder: Path, where: str) -> Store:
         for name in ("0", "1"):

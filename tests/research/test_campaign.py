@@ -20,6 +20,7 @@ from research.campaign.histories import CASES, history
 from research.campaign.servers import H, app_text
 from tacit.data.episodes import Episodes
 from tacit.service.app_file import read_app
+from tacit.service.intake import form_of
 from tacit.store import schema
 from tacit.store.store import Store
 from tacit.store.values import dump, load
@@ -159,3 +160,35 @@ def test_somebody_who_was_accepted_and_is_not_there_is_lost(tmp_path: Path) -> N
     Journal(journal).add("told", "e", "waiting")
     assert any("lost" in words for words in found(store, journal))
     assert tacit.open(store).forget("ann") == {"removed": 0, "released": 0}
+
+
+@pytest.mark.parametrize("lost", [False, True], ids=["honest", "lost"])
+def test_somebody_forgotten_before_her_first_answer_may_come_again(
+    tmp_path: Path, lost: bool
+) -> None:
+    """Her event is taken, its answer is lost, she is forgotten, and then it is sent again."""
+    store, path = honest(tmp_path)
+    journal, agent = Journal(path), tacit.open(store)
+    form = form_of(agent)
+
+    def send(event: str, ticket: str, rewards: float) -> str:
+        body = {"states": ["new"] * (H + 1), "actions": [0] * H, "rewards": [rewards / H] * H}
+        rows = form.block([form.pack(body)])
+        return agent.intake.receive(rows, ["ann"], [event], [ticket])[0].status
+
+    first, second = agent.intake.ticket(), agent.intake.ticket()
+    journal.sent(Sent("ann", "first", "run", first, 1.0, H, 1))
+    assert send("first", first, 1.0) == "waiting"  # and its process is killed
+    gone = agent.forget("ann")
+    journal.add("forgot", "ann", gone["removed"], gone["released"])
+    journal.add("told", "first", send("first", first, 1.0))
+    journal.sent(Sent("ann", "second", "run", second, 2.0, H, 1))
+    journal.add("told", "second", send("second", second, 2.0))
+    told = Told(path)
+    assert [told.sent[e].told for e in ("first", "second")] == [["forgotten"], ["waiting"]]
+    assert gone == {"removed": 1, "released": 0}
+    if lost:
+        with store.write() as db:
+            mine = schema.people.c.person == store.pseudonyms(["ann"])[0]
+            db.execute(schema.people.delete().where(mine))
+    assert any("lost" in words for words in found(store, path)) == lost
