@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 WORKERS ?= 2
 FIGURES := counter_errors epsilon_cost tabular_orders paper_regret linear_paper_regret linear_comparison linear_budgets mixture_orders \
-	lq_budget lq_orders dosing_trajectories functional_noise functional_baselines functional_curves functional_q_pictures
+	lq_orders dosing_trajectories functional_noise functional_baselines functional_curves functional_q_pictures
 # One BLAS thread per worker: small matrices, and two workers on two cores.
 export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1

@@ -13,19 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from research.figures import (
-    PALE,
-    EndLabel,
-    Pen,
-    band,
-    drawing,
-    figure_main,
-    label_ends,
-    logarithmic,
-    slope,
-)
+from research.figures import Curve, Panel, Pen, draw_panels, figure_main
 from research.study import DELTA, amount, markdown, run_all, spread
 from tacit.linear import two_state
 from tacit.mixture import hard_mixture
@@ -83,7 +71,8 @@ def panels(quick: bool) -> dict[str, dict[str, list[Job]]]:
     }
 
 
-Measured = Mapping[str, Mapping[str, Sequence[tuple[Job, list[float]]]]]
+Measured = Mapping[str, Sequence[tuple[Curve, list[float]]]]
+"""By what is varied: regrets of every line, and what random actions lose at its ends."""
 
 
 def measure(runs: int, workers: int, quick: bool) -> Measured:
@@ -91,8 +80,13 @@ def measure(runs: int, workers: int, quick: bool) -> Measured:
     shown = panels(quick)
     jobs = [job for lines in shown.values() for some in lines.values() for job in some]
     found = run_all(jobs, regret, runs, workers)
+
+    def curve(along: str, line: str, some: Sequence[Job]) -> tuple[Curve, list[float]]:
+        x = [job[1] if along == "users K" else job[2] for job in some]
+        return Curve(line, PENS[line], x, [found[job] for job in some]), [*map(random, some)]
+
     return {
-        along: {line: [(job, found[job]) for job in some] for line, some in lines.items()}
+        along: [curve(along, line, some) for line, some in lines.items()]
         for along, lines in shown.items()
     }
 
@@ -103,52 +97,37 @@ def random(job: Job) -> float:
     return round(float(job[1] * (at.optimal_value - at.baseline_value)), 6)
 
 
-def _places(along: str, rows: Sequence[tuple[Job, list[float]]]) -> list[float]:
-    return [job[1] if along == "users K" else job[2] for job, _ in rows]
-
-
 def paint(path: Path, measured: Measured) -> None:
     """A panel for each."""
-    runs = len(measured["users K"]["VI, joint"][0][1])
     titles = (
         f"hard_mixture, ε = {EPSILON:g}; (4), (5): 1/2, local 3/4",
         f"hard_mixture, K = {FIXED:,}; (4), (5): -1/2",
         f"two_state, K = {FIXED:,}",
     )
-    with drawing(
-        path,
-        "Zhou's algorithms, corrected, and DP-LSVI-UCB++, tuned",
-        f"Regret of all K users. Lines: medians of {runs} runs; bands: 10th to 90th percentile. "
-        "δ = 1e-6. Numbers: slopes on logarithmic axes.",
-        panels=3,
-        size=(16.5, 5.2),
-        sharey=False,
-    ) as sheet:
-        for axes, title, (along, lines) in zip(sheet, titles, measured.items(), strict=True):
-            logarithmic(axes, along.partition(",")[0])
-            axes.set(title=title)
-            ends = []
-            for line, rows in lines.items():
-                x, y = _places(along, rows), np.array([some for _, some in rows])
-                text = f"{line}  {slope(x, np.median(y, axis=1)):.2f}"
-                ends.append(band(axes, x, y, PENS[line], text))
-            some = next(iter(lines.values()))
-            lost = [random(job) for job, _ in some]
-            axes.plot(_places(along, some), lost, ":", color=PALE, lw=1.3)
-            ends.append(EndLabel(_places(along, some)[-1], lost[-1], "random actions", PALE))
-            label_ends(axes, ends)
+    shown = [
+        Panel(
+            title,
+            along.partition(",")[0],
+            [one for one, _ in curves],
+            curves[0][1],
+            random_words="random actions",
+        )
+        for title, (along, curves) in zip(titles, measured.items(), strict=True)
+    ]
+    title = "Zhou's algorithms, corrected, and DP-LSVI-UCB++, tuned"
+    words = "Regret of all K users. δ = 1e-6."
+    draw_panels(path, shown, title, words, panels=3, size=(16.5, 5.2))
 
 
 def table(measured: Measured) -> str:
     """Median regrets, and what random actions lose, in Markdown."""
     rows = []
-    for along, lines in measured.items():
-        for line, some in lines.items():
-            x, y = _places(along, some), [float(np.median(found)) for _, found in some]
-            lost = [random(job) for job, _ in (some[0], some[-1])]
-            ends = [amount(y[0]), spread(some[-1][1], (0.1, 0.9)), *map(amount, lost)]
-            ends.append(f"{slope(x, y):.2f}")
-            rows.append([f"{along.partition(',')[0]}, {x[0]:g} to {x[-1]:g}", line, *ends])
+    for along, curves in measured.items():
+        for one, lost in curves:
+            ends = [amount(float(one.middle[0])), spread(one.rows[-1], (0.1, 0.9))]
+            ends += [amount(lost[0]), amount(lost[-1]), f"{one.slope:.2f}"]
+            place = f"{along.partition(',')[0]}, {one.x[0]:g} to {one.x[-1]:g}"
+            rows.append([place, one.label, *ends])
     heads = [
         "along",
         "line",

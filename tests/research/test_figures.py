@@ -19,7 +19,6 @@ from research import (
     functional_noise,
     functional_q_pictures,
     linear_comparison,
-    lq_budget,
     mixture_orders,
     results,
     tabular_orders,
@@ -30,7 +29,6 @@ from research.study import joint, load
 from tacit.continuous import line
 from tacit.lq import GainPolicy, dosing
 from tacit.privacy.budget import Budget, epsilon_from_mu
-from tacit.simulation.result import Result
 from tests.research.commands import REFUSED, names_what_it_refuses, refused_in_one_line
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -42,7 +40,6 @@ QUICK = {
     "research.functional_q_pictures": "| line | 20 |",
     "research.linear_budgets": "two_state, 2,000 users",
     "research.linear_paper_regret": "| epsilon, 1 to 1000 | LSVI, tuned |",
-    "research.lq_budget": "| Models of privacy at ε = 1: joint DP |",
     "research.lq_orders": "Order in epsilon: -0.41",
     "research.paper_regret": "| random actions |  | 450 | 900 | - | - |",
 }
@@ -166,17 +163,6 @@ class TestLinear:
 
 
 class TestControl:
-    def test_losses_are_of_the_last_gains_published(self):
-        run = Result(
-            **{"agent": "a", "world": "w", "privacy": "p", "seed": 0},
-            served=[0, 10, 100, 1000],
-            values=[-2.0, -2.0, -1.04, -1.02],
-            greedy_values=[-2.0, -2.0, -1.04, -1.02],
-            **{"optimal_value": -1.0, "baseline_value": -2.0, "reference_value": -2.0},
-        )
-        found = lq_budget.losses_at(run, np.array([5.0, 10.0, 99.0, 100.0, 1000.0]))
-        assert found == pytest.approx([1.0, 1.0, 1.0, 0.04, 0.02])
-
     def test_the_same_users_follow_all_policies_and_costs_are_exact(self):
         world = dosing()
         policies = GainPolicy.zero(world.horizon, 1, 3), world.optimal_policy

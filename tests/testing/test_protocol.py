@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from research.planted.agents import plant
+from research.planted.ways import plant
 from research.planted_bugs import BITS, HOSTS, USERS
 from tacit import UCBVI, JointDP, NonPrivate
 from tacit.privacy.errors import (
