@@ -28,11 +28,10 @@ __all__ = ["INK", "PALE", "EndLabel", "Pen", "band", "draw_regret", "drawing", "
 T = TypeVar("T")
 
 FIGURES: Mapping[str, str] = {
-    name.replace("_", "-").removesuffix("-pictures"): f"research.{name}"
+    name.replace("_", "-"): f"research.{name}"
     for name in (
-        *("counter_errors", "dosing_trajectories", "epsilon_cost", "first_agent"),
-        *("functional_baselines", "functional_curves", "functional_noise"),
-        *("functional_q_pictures", "linear_budgets", "linear_comparison", "linear_paper_regret"),
+        *("counter_errors", "epsilon_cost", "first_agent", "functional_curves"),
+        *("functional_noise", "linear_budgets", "linear_comparison", "linear_paper_regret"),
         *("lq_orders", "mixture_orders", "paper_regret", "tabular_orders"),
     )
 }
@@ -162,6 +161,7 @@ def band(
         low, middle, high = (np.maximum(y, least) for y in (low, middle, high))
     axes.fill_between(x, low, high, color=pen.colour, alpha=0.12, lw=0)
     marks: dict[str, Any] = {"marker": pen.marker, "ms": 6, "mec": "white", "mew": 0.6}
+    marks["markevery"] = max(1, len(x) // 10)
     axes.plot(x, middle, color=pen.colour, ls=pen.dash, **marks)
     return EndLabel(float(x[-1]), float(middle[-1]), label, pen.colour)
 
