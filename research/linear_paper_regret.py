@@ -59,9 +59,8 @@ def regret(job: Job, seed: int) -> float:
         of = linear.corrected_constants(sizes, linear.weight_of(at))
         of = of._replace(coefficient=0.0, beta=of.beta / 100.0, beta_bar=of.beta_bar / 100.0)
         if "no noise" in line:
-            none = dict.fromkeys(("gram_noise", "vector_noise", "square_noise"), 0.0)
-            bonus = {"beta": 1.0, "beta_bar": float(at.model.horizon)}
-            of = of._replace(lambda_=1.0, most_switches=1000, **none, **bonus)
+            of = of._replace(gram_noise=0.0, vector_noise=0.0, square_noise=0.0, most_switches=1000)
+            of = of._replace(lambda_=1.0, beta=1.0, beta_bar=float(at.model.horizon))
         made = linear.dp_lsvi_ucb_plus_plus(at, printed=False, constants=of, **given)
     else:
         run = mixture.lin_opt_vi if line.startswith("VI") else mixture.lin_opt_po
