@@ -15,7 +15,7 @@ _LEAST = 5  # decisions before a person's own history counts
 
 
 class TrialHistory:
-    """What people's own decisions tell, on their devices: no other person's data is in it.
+    """Evidence of people's own decisions, on their devices: no other person's data is in it.
 
     Of each person the score V = sum (1{a} - p) (r - b) f, its information, and rewards.
     """

@@ -98,10 +98,10 @@ def read_decisions(asked: Any, block: Block) -> tuple[Any, ...]:
         require_shape("states", block["states"], (users, H + 1))
         features = np.zeros((users, 0, d))
         cells = np.ascontiguousarray(as_codes("states", block["states"])[:, :-1])
-    return features, cells, actions, rewards, chances_of(asked, block, cells, actions), lengths
+    return features, cells, actions, rewards, _chances(asked, block, cells, actions), lengths
 
 
-def chances_of(asked: Any, block: Block, cells: Ints, actions: Ints) -> Floats:
+def _chances(asked: Any, block: Block, cells: Ints, actions: Ints) -> Floats:
     """Chances (users, H, A) of all actions at each decision, in the declared range."""
     A, shape = asked.actions, (*actions.shape, asked.actions)
     if asked.table is not None:
