@@ -231,6 +231,7 @@ class Panel:
     random: Sequence[float] | Floats | None = None
     ylabel: str = ""
     random_words: str = "random"
+    least: float = 1.0  # what is drawn at least
 
     def draw(self, axes: Axes) -> None:
         """With labels at the ends."""
@@ -240,7 +241,7 @@ class Panel:
         logarithmic(axes, self.axis)
         if len(x) < 5:
             axes.set_xticks(x)
-        ends = [band(axes, one.x, one.rows, one.pen, one.named, 1.0) for one in self.curves]
+        ends = [band(axes, one.x, one.rows, one.pen, one.named, self.least) for one in self.curves]
         low, high = axes.get_ylim()
         if high < 100.0 * low:
             axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))

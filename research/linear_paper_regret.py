@@ -3,15 +3,19 @@
 LinOpt-VI-Reg and LinOpt-PO-Reg with corrected constants in ``hard_mixture`` with two unknown
 weights. Equations (4) and (5) have orders 1/2 in K and -1/2 in epsilon; local DP has 3/4 in K.
 DP-LSVI-UCB++ in ``two_state`` has corrected noise, a bonus of a hundredth, and 0 for the
-coefficient of line 25, with which it switches: a tuned reading, of which no radius is proven.
+coefficient of line 25, with which it switches: a tuned reading of Figure 1, of which no radius is
+proven, at horizon 3 and at the figure's 20, beside itself without noise (lambda and bonus 1).
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from research.figures import Curve, Panel, Pen, draw_panels, figure_main
 from research.study import DELTA, amount, markdown, run_all, spread
@@ -32,13 +36,17 @@ PENS = {
     "PO, joint": Pen("#D55E00", "s"),
     "VI, local": Pen("#009E73", "D"),
     "LSVI, tuned": Pen("#CC79A7", "v"),
+    "LSVI, tuned, H = 20": Pen("#E69F00", "P"),
+    "LSVI, no noise, H = 20": Pen("#222222", "X"),
 }
 _REGULARIZERS = {"not private": "ridge", "joint": "private", "local": "local"}
 
 
 def world(line: str) -> Any:
     """Where a line is run."""
-    return two_state(horizon=3) if line == "LSVI, tuned" else hard_mixture(2, 2, gap=0.2)
+    if line.startswith("LSVI"):
+        return two_state(horizon=20 if line.endswith("20") else 3)
+    return hard_mixture(2, 2, gap=0.2)
 
 
 def regret(job: Job, seed: int) -> float:
@@ -46,11 +54,14 @@ def regret(job: Job, seed: int) -> float:
     line, users, epsilon = job
     at = world(line)
     given: dict[str, Any] = {"episodes": users, "epsilon": epsilon, "delta": DELTA, "seed": seed}
-    if line == "LSVI, tuned":
+    if line.startswith("LSVI"):
         shape = at.model.states, at.features.shape[2]
         sizes = Sizes(users, at.model.horizon, shape, epsilon, DELTA, 0.1, False, Noise(0))
         of = linear.corrected_constants(sizes, linear.weight_of(at))
         of = of._replace(coefficient=0.0, beta=of.beta / 100.0, beta_bar=of.beta_bar / 100.0)
+        if "no noise" in line:
+            of = of._replace(gram_noise=0.0, vector_noise=0.0, square_noise=0.0, most_switches=1000)
+            of = of._replace(lambda_=1.0, beta=1.0, beta_bar=float(at.model.horizon))
         made = linear.dp_lsvi_ucb_plus_plus(at, printed=False, constants=of, **given)
     else:
         run = mixture.lin_opt_vi if line.startswith("VI") else mixture.lin_opt_po
@@ -62,12 +73,12 @@ def regret(job: Job, seed: int) -> float:
 def panels(quick: bool) -> dict[str, dict[str, list[Job]]]:
     """Jobs of every line of every panel."""
     users, fixed = ((200, 400), 400) if quick else (USERS, FIXED)
-    by_users = {n: [(n, k, EPSILON) for k in users] for n in PENS if n != "LSVI, tuned"}
+    by_users = {n: [(n, k, EPSILON) for k in users] for n in PENS if "LSVI" not in n}
     private = ("VI, joint", "PO, joint", "VI, local")
     return {
         "users K": by_users,
         "epsilon": {n: [(n, fixed, e) for e in EPSILONS] for n in private},
-        "epsilon, linear": {"LSVI, tuned": [("LSVI, tuned", fixed, e) for e in TUNED]},
+        "epsilon, linear": {n: [(n, fixed, e) for e in TUNED] for n in PENS if "LSVI" in n},
     }
 
 
@@ -102,18 +113,16 @@ def paint(path: Path, measured: Measured) -> None:
     titles = (
         f"hard_mixture, ε = {EPSILON:g}; (4), (5): 1/2, local 3/4",
         f"hard_mixture, K = {FIXED:,}; (4), (5): -1/2",
-        f"two_state, K = {FIXED:,}",
+        f"two_state, K = {FIXED:,}: share of what random actions lose",
     )
-    shown = [
-        Panel(
-            title,
-            along.partition(",")[0],
-            [one for one, _ in curves],
-            curves[0][1],
-            random_words="random actions",
-        )
-        for title, (along, curves) in zip(titles, measured.items(), strict=True)
-    ]
+    shown = []
+    for title, (along, curves) in zip(titles, measured.items(), strict=True):
+        lost, lines = curves[0][1], [one for one, _ in curves]
+        if "linear" in along:  # worlds that lose differently
+            lines = [replace(one, rows=np.array(one.rows) / some[0]) for one, some in curves]
+            lost = [1.0] * len(lost)
+        axis = along.partition(",")[0]
+        shown.append(Panel(title, axis, lines, lost, random_words="random actions", least=0.0))
     title = "Zhou's algorithms, corrected, and DP-LSVI-UCB++, tuned"
     words = "Regret of all K users. δ = 1e-6."
     draw_panels(path, shown, title, words, panels=3, size=(16.5, 5.2))
