@@ -31,7 +31,7 @@ FIGURES: Mapping[str, str] = {
     name.replace("_", "-"): f"research.{name}"
     for name in (
         *("counter_errors", "epsilon_cost", "first_agent", "functional_curves"),
-        *("functional_noise", "linear_budgets", "linear_comparison", "linear_paper_regret"),
+        *("functional_noise", "linear_comparison", "linear_paper_regret"),
         *("lq_orders", "mixture_orders", "paper_regret", "tabular_orders"),
     )
 }

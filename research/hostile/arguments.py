@@ -52,6 +52,7 @@ _WORLDS = {
     "mixture": "mixture_of_models:dimension=2,states=3,actions=2,horizon=3",
     "lq": "double_integrator:horizon=3",
     "continuous": "line:horizon=4",
+    "trial": "micro_randomised:decisions=20,contexts=3",
     # Its features must be shares.
     "linear_posterior": "simplex:dimension=3,states=6,actions=2,horizon=3",
     # Their models must be simulators.

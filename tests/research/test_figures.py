@@ -31,7 +31,6 @@ QUICK = {
     "research.counter_errors": "The picture is",
     "research.epsilon_cost": "\n| UCBPO |  |  |",
     "research.functional_curves": "| Proposition 10 | 5.05 |",
-    "research.linear_budgets": "two_state, 2,000 users",
     "research.linear_paper_regret": "| epsilon, 1 to 1000 | LSVI, tuned |",
     "research.lq_orders": "Order in epsilon: -0.41",
     "research.paper_regret": "| random actions |  | 450 | 900 | - | - |",
