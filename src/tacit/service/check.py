@@ -13,8 +13,7 @@ from sqlalchemy import func, select
 
 from tacit import published
 from tacit.privacy.errors import TacitError, require
-from tacit.service.identity import Identity
-from tacit.service.tokens import ROLES
+from tacit.service.identity import ROLES, Identity
 from tacit.store import ledger, runs
 from tacit.store.schema import VERSION, packets, problems, tokens, versions
 from tacit.store.store import Store

@@ -188,7 +188,7 @@ class Service:
     # Who asks.
 
     def entitled(self, request: Request, *roles: str) -> Caller:
-        """Who asks, who must have one of these roles."""
+        """Caller, who must have one of these roles."""
         kind, _, token = request.headers.get("authorization", "").partition(" ")
         caller = self.caller(token) if kind.lower() == "bearer" else None
         if caller is None:
@@ -200,7 +200,7 @@ class Service:
         return caller
 
     def caller(self, token: str) -> Caller | None:
-        """Whose token this is."""
+        """Bearer of a token, if it is somebody's."""
         role = self.seen.keys.role_of(token)
         if role is not None:
             return Caller(token.split("-", 3)[2], role)
@@ -328,7 +328,7 @@ def _set(found: asyncio.Future[Answer | None], answer: Answer | None) -> None:
 
 
 def _received(in_vain: bool) -> Response:
-    """What whoever has a shared token is told, always the same."""
+    """Answer to whoever has a shared token, always the same."""
     words = {"status": "received", "accepted": None, "words": _RECEIVED[in_vain]}
     return JSONResponse(words, 202)
 

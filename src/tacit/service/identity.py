@@ -12,7 +12,6 @@ import ipaddress
 import json
 import time
 import urllib.request
-from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,13 +22,14 @@ from tacit.privacy.errors import InvalidArgument, MissingExtra
 if TYPE_CHECKING:
     from tacit.service.app_file import Serving
 
-_LONGEST, _KNOWN, _BYTES = 8192, 4096, 1 << 20
+ROLES = ("device", "curator", "officer")
+_LONGEST, _BYTES = 8192, 1 << 20
 _OFTEN, _SELDOM = 10.0, 300.0  # seconds between fetches: for a key that is not known, and anyway
 
 
 @dataclass(frozen=True)
 class Caller:
-    """Who asks, in which role: a person by her own token, or whoever has a shared one."""
+    """A person by her own token, or whoever has a shared one, in a role."""
 
     name: str
     role: str
@@ -38,7 +38,7 @@ class Caller:
 
 
 def fetched(where: str) -> bytes:
-    """What is at an address; unencrypted ones are of this machine alone."""
+    """Bytes at an address; unencrypted ones are of this machine alone."""
     parts = urlsplit(where)
     if parts.scheme != "https" and parts.hostname not in ("localhost", "127.0.0.1", "::1"):
         raise InvalidArgument(f"{where!r} must begin with https://")
@@ -61,7 +61,6 @@ class Identity:
             raise MissingExtra("people's tokens need more: pip install 'tacit[serve]'") from None
         self._jwt, self._serving, self._folder = jwt, serving, folder
         self._keys: dict[str, Any] = {}
-        self._known: OrderedDict[str, Caller] = OrderedDict()
         self._fetched, self._asked = -_SELDOM, False
         self.refresh()
 
@@ -81,17 +80,13 @@ class Identity:
             if key.get("use", "sig") == "sig" and (local or key.get("kty") != "oct"):
                 with contextlib.suppress(self._jwt.PyJWTError):  # of a kind that we do not know
                     found[str(key.get("kid", ""))] = self._jwt.PyJWK.from_dict(key)
-        if found.keys() != self._keys.keys():
-            self._known.clear()
         self._keys = found
 
     def caller(self, token: str) -> Caller | None:
-        """Whose token this is; None of one that is forged, too old, or meant for others."""
-        known = self._known.get(token)
-        if known is None and len(token) <= _LONGEST and token.count(".") == 2:
-            with contextlib.suppress(Exception):  # whatever is wrong with it, it is nobody's
-                known = self._verified(token)
-        return known if known is not None and known.until > time.time() else None
+        """Bearer of a token; None if it is forged, too old, or meant for others."""
+        with contextlib.suppress(Exception):  # whatever is wrong with it, it is nobody's
+            return self._verified(token) if len(token) <= _LONGEST else None
+        return None
 
     def _verified(self, token: str) -> Caller | None:
         name = str(self._jwt.get_unverified_header(token).get("kid", ""))
@@ -110,13 +105,8 @@ class Identity:
             options={"require": required},
         )
         sub, role = held["sub"], held.get("tacit_role", "device")
-        if not 0 < len(sub) <= 200 or not sub.isprintable() or role not in ("device", "curator", "officer"):
-            return None
-        if len(self._known) >= _KNOWN:
-            self._known.popitem(last=False)
-        found = Caller(sub, role, True, float(held["exp"]))
-        self._known[token] = found
-        return found
+        well = 0 < len(sub) <= 200 and sub.isprintable() and role in ROLES
+        return Caller(sub, role, True, float(held["exp"])) if well else None
 
 
 def networks(text: str) -> list[Any]:

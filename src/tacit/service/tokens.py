@@ -15,11 +15,10 @@ from sqlalchemy import delete, insert, select, update
 
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.validation import one_of
-from tacit.service.identity import Caller
+from tacit.service.identity import ROLES, Caller
 from tacit.store.schema import tokens
 from tacit.store.store import Store
 
-ROLES = ("device", "curator", "officer")
 _SESSION = "session"  # role of rows whose digest says who it is
 
 
@@ -55,7 +54,7 @@ class Keys:
         return name if self.marked(mark, "session", name) else ""
 
     def caller_in(self, session: str) -> Caller | None:
-        """Who logged in, if that session goes on."""
+        """Caller who logged in, if that session goes on."""
         who, until = self._sessions.get(session, ("", 0.0))
         kind, role, name = (*who.split(" ", 2), "", "")[:3]
         token_is_there = self._tokens.get(name, ("",))[0] == role
