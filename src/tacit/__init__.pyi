@@ -72,6 +72,19 @@ def ActorCritic(
     store: Store | str | PathLike[str] = "",
     name: str = "run",
 ) -> Agent: ...
+def CentredImprovement(
+    spec: Any,
+    users: int,
+    privacy: Privacy,
+    *,
+    window: int = 10,
+    rounds: int = 2,
+    schedule: str | Schedule = "auto",
+    seed: int = 0,
+    noise_seed: int | None = None,
+    store: Store | str | PathLike[str] = "",
+    name: str = "run",
+) -> Agent: ...
 def CertaintyEquivalence(
     spec: Any,
     users: int,
@@ -319,6 +332,7 @@ __all__ = [
     "Budget",
     "BudgetExceeded",
     "Busy",
+    "CentredImprovement",
     "CertaintyEquivalence",
     "CheckFailed",
     "ClippedSum",
