@@ -40,6 +40,7 @@ WORLDS = {
 """A small world for every family."""
 
 OWN_WORLDS = {
+    "centred_improvement": "riverswim:states=3,horizon=6",
     "linopt_sampled": "currents:rows=5,columns=6,dimension=3,horizon=4,samples=4",
 }
 """Worlds of agents that need models as simulators, or more than two coordinates."""

@@ -53,6 +53,7 @@ _WORLDS = {
     "lq": "double_integrator:horizon=3",
     "continuous": "line:horizon=4",
     "trial": "micro_randomised:decisions=20,contexts=3",
+    "centred_improvement": "riverswim:states=3,horizon=6",
     # Its features must be shares.
     "linear_posterior": "simplex:dimension=3,states=6,actions=2,horizon=3",
     # Their models must be simulators.
