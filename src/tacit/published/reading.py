@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
@@ -10,6 +11,7 @@ import os
 import re
 import stat
 import zipfile
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -188,14 +190,44 @@ def _table(stored: Arrays, version: int) -> PublishedPolicy:
     return PublishedPolicy(chances, actions, n_actions, version, *labels)
 
 
+def signer(file: File, keys: Iterable[str], most_bytes: int = MOST_BYTES) -> str:
+    """Public key by which a file is signed, one of those that are trusted (needs cryptography).
+
+    Args:
+        file: Its path, or what is in it; it is checked as by :func:`load`.
+        keys: Public keys of Ed25519, 64 hexadecimal digits each.
+        most_bytes: As for :func:`load`.
+
+    Raises:
+        ValueError: It is signed by none of them, or was changed.
+    """
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    said, trusted = about(file, most_bytes), {*keys}
+    for mark in said.get("signatures", []):
+        key, _, signature = str(mark).partition(":")
+        if key in trusted and "hash" in said:
+            with contextlib.suppress(InvalidSignature):
+                found = Ed25519PublicKey.from_public_bytes(bytes.fromhex(key))
+                found.verify(bytes.fromhex(signature), signed_text(said["hash"]))
+                return key
+    raise ValueError("no key that is trusted has signed this policy")
+
+
+def signed_text(digest: str) -> bytes:
+    """The bytes that are signed, for the hash of a policy."""
+    return b"tacit policy " + digest.encode()
+
+
 def digest(stored: Arrays) -> str:
-    """The SHA-256 of all arrays but ``hash``, in the order of their names, in UTF-8.
+    """The SHA-256 of all arrays but ``hash`` and ``signatures``, by their names, in UTF-8.
 
     Of each: name, kind (i, f or u) and sizes (with commas), a zero byte behind each of them, and
     the entries in C order: 64 bits, little-endian, or texts with zero bytes between.
     """
     found = hashlib.sha256()
-    for name in sorted(set(stored) - {"hash"}):
+    for name in sorted(set(stored) - {"hash", "signatures"}):
         array = np.asarray(stored[name])
         kind = {"f": "f", "U": "u"}.get(array.dtype.kind, "i")
         found.update(f"{name}\0{kind}\0{','.join(map(str, array.shape))}\0".encode())
@@ -232,7 +264,7 @@ def _facts(stored: Arrays) -> dict[str, Any]:
     if not isinstance(said, dict):
         raise ValueError("about must be a JSON object")
     found: dict[str, Any] = {**said, "version": whole(stored, "version")}
-    for name in {"state_labels", "action_labels", "hash"} & set(stored):
+    for name in {"state_labels", "action_labels", "hash", "signatures"} & set(stored):
         found[name] = stored[name].tolist()
     if "ledger_head" in stored:
         head = str(stored["ledger_head"])

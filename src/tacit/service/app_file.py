@@ -13,6 +13,7 @@ from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.files import parse_toml, read_file
 from tacit.privacy.validation import flag, one_of, whole_number
 from tacit.service.identity import networks
+from tacit.service.sealing import secret
 
 if TYPE_CHECKING:
     from tacit.core.agent import Agent
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from tacit.tabular.spec import FiniteSpec
 
 _FILES = {"store": "app.db", "name": "run", "policy": "policy.npz", "report": ""}
+_FILES |= {"key": "", "signing": ""}  # secrets, apart from the store
 # Keys of a table that must be there, and those that may.
 _TABLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "world": (
@@ -79,6 +81,15 @@ class App:
     name: str  # of the run in its store
     files: Mapping[str, Path]  # the policy, and the report if there is one
     serving: Serving
+    key: str  # of the store's secrets, as tacit.service.sealing reads it
+    signing: str  # keys that sign policies
+
+    def open(self, **options: Any) -> Store:
+        """The store, with its key."""
+        from tacit.store.store import Store
+
+        key = secret(self.key, self.folder) if self.key else None
+        return Store(self.store, secret=key, **options)
 
     def agent(
         self, store: Store | str | None = None, *, files: bool = True, after: App | None = None
@@ -90,7 +101,7 @@ class App:
             files: Whether it has one; else it is in memory, and for looking at.
             after: The app that it goes on after, at its first start.
         """
-        opened = (self.store if store is None else store) if files else ""
+        opened = (self.open() if store is None else store) if files else ""
         if after is not None and not self.begun:
             self.check_after(after)
             serving = {"schedule": self.schedule, "name": self.name}
@@ -116,11 +127,10 @@ class App:
     def begun(self) -> bool:
         """Whether its run is in its store."""
         from tacit.store import runs
-        from tacit.store.store import Store
 
         if not self.stored:
             return False
-        with Store(self.store) as store, store.read() as db:
+        with self.open() as store, store.read() as db:
             return runs.find(db, self.name) is not None
 
     def log_files(self) -> list[str]:
@@ -185,7 +195,7 @@ def read_app(path: str, *, logs: bool = True, allow_code: bool = False) -> App:
         serving = _serving(held["serve"])
     log_format, logs_at, grouped = made
     what = folder, spec, choice, users, schedule, budget, log_format, folder / logs_at, grouped
-    return App(*what, store, names["name"], files, serving)
+    return App(*what, store, names["name"], files, serving, names["key"], names["signing"])
 
 
 @contextlib.contextmanager

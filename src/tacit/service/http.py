@@ -32,11 +32,12 @@ from tacit.service.identity import Caller, Identity
 from tacit.service.intake import Arrival, Intake, form_of
 from tacit.service.leader import Loop
 from tacit.service.schema import COMMAND, EPISODE, FORGET, PLACE, REPORT, answers, parsed
+from tacit.service.sealing import public_keys, signed, signing_keys
 from tacit.service.tokens import Keys
 from tacit.store import ledger
 from tacit.store.runs import Answer
 from tacit.store.schema import stores
-from tacit.store.store import Conflict, Store, StoreGone
+from tacit.store.store import Conflict, StoreGone
 
 if TYPE_CHECKING:
     from tacit.service import pages
@@ -81,7 +82,8 @@ class Service:
 
     def __init__(self, app: App) -> None:
         self.app = app
-        self.store = Store(app.store, patience=60.0)
+        self.store = app.open(patience=60.0)
+        self.keys = signing_keys(app.signing, app.folder)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TacitWarning)
             # One takes users in and serves; one computes, which may take long.
@@ -158,7 +160,10 @@ class Service:
         found = self.agent.policy_body(version) if -1 < version < 2**62 else None
         if found is None:
             raise HTTPException(404, f"version {version} was never published")
-        return found[0], f'"{found[1]}"'
+        if not self.keys:
+            return found[0], f'"{found[1]}"'
+        tail = "".join(key[:8] for key in public_keys(self.keys))
+        return signed(found[0], self.keys), f'"{found[1]}.{tail}"'
 
     async def ticket(self) -> str:
         """A place in the block that fills; where that is full, in the next one, if there is one."""
