@@ -26,6 +26,17 @@ if TYPE_CHECKING:
 
 _FILES = {"store": "app.db", "name": "run", "policy": "policy.npz", "report": ""}
 _FILES |= {"key": "", "signing": ""}  # secrets, apart from the store
+ABOUT: tuple[str, ...] = (
+    "app",
+    "controller",
+    "contact",
+    "purpose",
+    "fields",
+    "retention",
+    "encryption",
+    "region",
+)
+ABOUT += ("sector", "why_epsilon", "actors", "tuning", "groups")
 # Keys of a table that must be there, and those that may.
 _TABLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "world": (
@@ -35,6 +46,7 @@ _TABLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "agent": (("users",), ("name", "schedule")),
     "privacy": (("epsilon", "delta"), ("episodes_per_user", "model")),
     "files": ((), tuple(_FILES)),
+    "about": ((), ABOUT),
 }
 
 
@@ -83,6 +95,7 @@ class App:
     serving: Serving
     key: str  # of the store's secrets, as tacit.service.sealing reads it
     signing: str  # keys that sign policies
+    about: Mapping[str, str]  # what only the operator knows, for pages and reports
 
     def open(self, **options: Any) -> Store:
         """The store, with its key."""
@@ -167,7 +180,7 @@ def read_app(path: str, *, logs: bool = True, allow_code: bool = False) -> App:
     if unknown := sorted(set(held) - set(known)):
         raise InvalidArgument(f"{path!r} has no table [{unknown[0]}]; it has {words}")
     for name in known:
-        found = held.setdefault(name, {} if name in ("files", "serve") else None)
+        found = held.setdefault(name, {} if name in ("files", "serve", "about") else None)
         if name == "log" and found is None and not logs:
             continue
         if not isinstance(found, dict):
@@ -193,9 +206,11 @@ def read_app(path: str, *, logs: bool = True, allow_code: bool = False) -> App:
         raise InvalidArgument("[privacy] model: logs hold raw data; devices report to tacit serve")
     with _of("serve"):
         serving = _serving(held["serve"])
+    with _of("about"):
+        about = {name: _text(name, text) for name, text in held["about"].items()}
     log_format, logs_at, grouped = made
     what = folder, spec, choice, users, schedule, budget, log_format, folder / logs_at, grouped
-    return App(*what, store, names["name"], files, serving, names["key"], names["signing"])
+    return App(*what, store, names["name"], files, serving, names["key"], names["signing"], about)
 
 
 @contextlib.contextmanager

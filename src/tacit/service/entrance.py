@@ -30,14 +30,14 @@ class Door(HttpToolsProtocol):
     _timer: Any = None
     _head: int | None = 0  # bytes of a head that is not whole
 
-    def _within(self, seconds: float, *, silent: bool) -> None:
+    def _phase(self, seconds: float, *, silent: bool = True) -> None:
         """Ends this connection unless the next thing happens in time."""
         self._stop()
         self._timer = asyncio.get_running_loop().call_later(seconds, self._end)
         if silent:
             self.waiting[id(self)] = self
-            if len(self.waiting) > _MOST_WAITING:
-                next(iter(self.waiting.values()))._end()
+        if len(self.waiting) > _MOST_WAITING:
+            next(iter(self.waiting.values()))._end()
 
     def _stop(self) -> None:
         self.waiting.pop(id(self), None)
@@ -51,7 +51,7 @@ class Door(HttpToolsProtocol):
     def connection_made(self, transport: Any) -> None:
         """Somebody is there."""
         super().connection_made(transport)
-        self._within(self.seconds, silent=True)
+        self._phase(self.seconds)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """And is gone."""
@@ -72,19 +72,19 @@ class Door(HttpToolsProtocol):
         """The head of a request is here."""
         self._head = None
         # A body that does not come is told so before this.
-        self._within(2.0 * self.seconds, silent=True)
+        self._phase(2.0 * self.seconds)
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
         """A request is here."""
         super().on_message_complete()
         if self.cycle is not None and not self.cycle.response_complete:
-            self._within(_ANSWER, silent=False)
+            self._phase(_ANSWER, silent=False)
 
     def on_response_complete(self) -> None:
         """An answer is sent, and the next request may come."""
         self._head = 0
-        self._within(self.seconds, silent=True)
+        self._phase(self.seconds)
         super().on_response_complete()
 
 

@@ -28,6 +28,7 @@ from sqlalchemy import func, select
 from tacit import published
 from tacit.service import http
 from tacit.service.facts import public_state
+from tacit.service.schema import DESCRIBED
 from tacit.service.tokens import begin_session, end_session
 from tacit.store import ledger
 from tacit.store.schema import blocks, entries, events, versions
@@ -53,6 +54,11 @@ def rendered(template: str, title: str, who: Visitor | None = None, **values: An
     """A page; ``said`` is what went wrong before it."""
     given = {"title": title, "who": who, "links": _LINKS, "here": "", "said": ""} | values
     return _made.get_template(f"{template}.html").render(given)
+
+
+def text(template: str, values: Mapping[str, Any]) -> str:
+    """A text from a template."""
+    return _made.get_template(f"{template}.txt").render(values)
 
 
 def _missing(*given: Any) -> Any:
@@ -152,7 +158,7 @@ class Pages:
 
     def people(self, who: Visitor, told: Mapping[str, Any] | None = None) -> str:
         """A user who asks to be forgotten."""
-        given = {"told": told, "remains": http.REMAINS}
+        given = {"told": told, "remains": DESCRIBED["forgetting"]["released"]}
         return rendered("people", "Forget a user", who, here="/people", **given)
 
     def officer(self, who: Visitor) -> str:

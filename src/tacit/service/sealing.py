@@ -7,16 +7,12 @@ devices trust some public keys, and one of them is enough (:func:`tacit.publishe
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import stat
-import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from tacit import published
 from tacit.privacy.errors import InvalidArgument, MissingExtra
@@ -64,22 +60,16 @@ def public_keys(keys: Sequence[Ed25519PrivateKey]) -> list[str]:
 
 
 def signed(data: bytes, keys: Sequence[Ed25519PrivateKey]) -> bytes:
-    """A published file with signatures in place of those that it had."""
+    """A published file, of JSON, with signatures in place of those that it had."""
     text = published.signed_text(published.about(data)["hash"])
     marks = [f"{p}:{key.sign(text).hex()}" for p, key in zip(public_keys(keys), keys, strict=True)]
-    if data.lstrip()[:1] == b"{":
-        held: dict[str, Any] = json.loads(data)
-        held["arrays"]["signatures"] = {"dtype": "text", "shape": [len(marks)], "data": marks}
-        return json.dumps(held).encode()
-    whole, array = io.BytesIO(data), io.BytesIO()
-    np.save(array, np.array(marks))
-    with zipfile.ZipFile(whole, "a") as archive:
-        if "signatures.npy" in archive.namelist():
-            raise InvalidArgument("it is signed already: publish it again")
-        archive.writestr("signatures.npy", array.getvalue())
-    return whole.getvalue()
+    held: dict[str, Any] = json.loads(data)
+    held["arrays"]["signatures"] = {"dtype": "text", "shape": [len(marks)], "data": marks}
+    return json.dumps(held).encode()
 
 
 def sign_file(file: Path, where: str, folder: Path) -> None:
     """Signs a published file, by the keys at these places."""
+    if file.suffix != ".json":
+        raise InvalidArgument("policies are signed as JSON: set policy = 'policy.json'")
     write_atomic(file, signed(file.read_bytes(), signing_keys(where, folder)), 0o644)
