@@ -36,7 +36,7 @@ ABOUT: tuple[str, ...] = (
     "encryption",
     "region",
 )
-ABOUT += ("sector", "why_epsilon", "actors", "tuning", "groups")
+ABOUT += ("sector", "why_epsilon", "actors", "tuning", "groups", "today")
 # Keys of a table that must be there, and those that may.
 _TABLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "world": (
@@ -143,7 +143,7 @@ class App:
 
         if not self.stored:
             return False
-        with self.open() as store, store.read() as db:
+        with self.open(readonly=True) as store, store.read() as db:
             return runs.find(db, self.name) is not None
 
     def log_files(self) -> list[str]:

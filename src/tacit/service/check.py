@@ -36,7 +36,7 @@ def checked(app: App) -> list[tuple[str, bool, str]]:
     def look_into_the_store() -> str:
         if not app.stored:
             return "is not there yet: the first start makes it"
-        with app.open() as store:
+        with app.open(readonly=True) as store:
             if not store.postgres:
                 look("mode", _mode, app)
             look("tokens", _tokens, app, store)

@@ -74,7 +74,7 @@ class Service:
             self.agent, computes = app.agent(self.store), app.agent(self.store)
         self.agent.intake.window = computes.intake.window = app.serving.window
         self.form, self.spec = form_of(self.agent), self.agent.spec
-        self.requests: Counter[int] = Counter()
+        self.requests, self.told = Counter[int](), Counter[str]()  # answers by code and by fate
         self.seconds = [0.0] * (len(BOUNDS) + 2)
         identifies = app.serving.identifies
         self.identity = Identity(app.folder, app.serving) if identifies else None
@@ -295,6 +295,7 @@ class Service:
             raise HTTPException(
                 503, "it is not known whether it was taken: send it again", {"Retry-After": "1"}
             )
+        self.told[answer.status] += 1
         if caller.person:
             return told(answer)
         await asyncio.sleep(_PACE - (time.monotonic() - begun) % _PACE)
