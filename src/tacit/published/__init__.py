@@ -43,19 +43,9 @@ from .policies import (
     PublishedValues,
     draw,
 )
-from .reading import (
-    FORMAT,
-    MOST_BYTES,
-    about,
-    check,
-    check_mixed,
-    digest,
-    load,
-    signed_text,
-    signer,
-)
+from .reading import FORMAT, MOST_BYTES, about, check, check_mixed, digest, load, signer
 from .trials import PublishedTrial, TrialHistory
 
 __all__ = ["FORMAT", "MOST_BYTES", "about", "check", "check_mixed", "digest", "draw"]
 __all__ += ["Published", "PublishedDraws", "PublishedGains", "PublishedMixed", "PublishedPolicy"]
-__all__ += ["PublishedTrial", "PublishedValues", "TrialHistory", "load", "signed_text", "signer"]
+__all__ += ["PublishedTrial", "PublishedValues", "TrialHistory", "load", "signer"]

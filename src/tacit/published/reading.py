@@ -190,34 +190,23 @@ def _table(stored: Arrays, version: int) -> PublishedPolicy:
     return PublishedPolicy(chances, actions, n_actions, version, *labels)
 
 
-def signer(file: File, keys: Iterable[str], most_bytes: int = MOST_BYTES) -> str:
-    """Public key by which a file is signed, one of those that are trusted (needs cryptography).
+def signer(file: File, keys: Iterable[str]) -> str:
+    """Public key of Ed25519 (hexadecimal), one that is trusted, by which a file is signed.
 
-    Args:
-        file: Its path, or what is in it; it is checked as by :func:`load`.
-        keys: Public keys of Ed25519, 64 hexadecimal digits each.
-        most_bytes: As for :func:`load`.
-
-    Raises:
-        ValueError: It is signed by none of them, or was changed.
+    It needs cryptography. A ValueError if the file was changed, or is signed by none of them.
     """
     from cryptography.exceptions import InvalidSignature
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-    said, trusted = about(file, most_bytes), {*keys}
-    for mark in said.get("signatures", []):
-        key, _, signature = str(mark).partition(":")
-        if key in trusted and "hash" in said:
-            with contextlib.suppress(InvalidSignature):
+    said, trusted = about(file), {*keys}
+    for key, _, mark in (str(each).partition(":") for each in said.get("signatures", [])):
+        with contextlib.suppress(InvalidSignature):
+            if key in trusted:
+                text = f"tacit policy {said['hash']}".encode()
                 found = Ed25519PublicKey.from_public_bytes(bytes.fromhex(key))
-                found.verify(bytes.fromhex(signature), signed_text(said["hash"]))
+                found.verify(bytes.fromhex(mark), text)
                 return key
     raise ValueError("no key that is trusted has signed this policy")
-
-
-def signed_text(digest: str) -> bytes:
-    """The bytes that are signed, for the hash of a policy."""
-    return b"tacit policy " + digest.encode()
 
 
 def digest(stored: Arrays) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import bisect
 import time
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from typing import Any, ClassVar
 
 from fastapi.responses import JSONResponse
@@ -89,18 +89,11 @@ class Door(HttpToolsProtocol):
 
 
 class Counted:
-    """Counts answers and how long they took, and says what a browser must not do with a page.
+    """Counts answers and how long they took, and says what a browser must not do with a page."""
 
-    Args:
-        app: That answers.
-        counts: Of answers by their codes.
-        seconds: Of answers, by the first bound that they took no longer than; the last has all.
-        proxies: Networks whose word is believed on who asks, and by what.
-    """
-
-    def __init__(self, app: Any, counts: Counter[int], seconds: Any, proxies: str) -> None:
-        self._app, self._counts, self._seconds = app, counts, seconds
-        self._proxies = networks(proxies)
+    def __init__(self, app: Any, service: Any) -> None:
+        self._app, self._counts, self._seconds = app, service.requests, service.seconds
+        self._proxies = networks(service.app.serving.proxies)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """One request."""
@@ -136,12 +129,12 @@ class Counted:
             if name.startswith(b"x-forwarded-"):
                 said.setdefault(name, []).append(value.decode("latin-1"))
         peer, port = scope["client"] or ("", 0)
-        found = client_of(peer, ",".join(said.get(b"x-forwarded-for", [])), self._proxies)
-        if client_of(peer, "0.0.0.0", self._proxies) == "0.0.0.0":  # noqa: S104
+        hops = [*",".join(said.get(b"x-forwarded-for", [])).split(","), peer]
+        if client_of(["0.0.0.0", peer], self._proxies) == "0.0.0.0":  # noqa: S104
             # Whoever declares proxies has TLS in front of them, unless they say otherwise.
             plain = said.get(b"x-forwarded-proto", ["https"])[-1].strip().lower() == "http"
             scope["scheme"] = "http" if plain else "https"
-        scope["client"] = (found, port)
+        scope["client"] = (client_of(hops, self._proxies), port)
 
 
 _ONLY_TLS = (b"strict-transport-security", b"max-age=31536000")

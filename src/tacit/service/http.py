@@ -363,8 +363,7 @@ def create(service: Service, tools: pages.Tools | None = None) -> FastAPI:
     async def gone(request: Request, error: StoreGone) -> Response:
         return JSONResponse({"detail": "the database does not answer"}, 503, {"Retry-After": "1"})
 
-    proxies = service.app.serving.proxies
-    app.add_middleware(Counted, counts=service.requests, seconds=service.seconds, proxies=proxies)
+    app.add_middleware(Counted, service=service)
     if service.app.serving.origins:
         # Tokens come in a header, never by a cookie: no origin gets more than it was given.
         app.add_middleware(
