@@ -80,7 +80,7 @@ def test_observations_are_numbered_or_flattened():
     assert world.spec.dimension == 4
     assert "observations flattened to 4 numbers" in world.assumed
     assert tacit.world(Told(spaces.MultiDiscrete([2, 3]), spaces.Discrete(2))).spec.states == 7
-    with pytest.raises(InvalidArgument, match="must be a Box, or be flattened"):
+    with pytest.raises(InvalidArgument, match="of a Sequence, which has no fixed numbers"):
         tacit.world(Told(spaces.Sequence(LINE), spaces.Discrete(2)))
 
 

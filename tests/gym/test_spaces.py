@@ -13,6 +13,7 @@ from gymnasium import spaces
 import tacit
 from tacit import InvalidArgument
 from tacit.continuous.policy import QPolicy
+from tacit.gym import from_gymnasium
 from tacit.gym.rules import check_space, countable
 from tests.cli.calls import call
 
@@ -59,7 +60,7 @@ def test_what_cannot_be_learnt_from_is_named(space, words):
     ],
 )
 def test_parts_are_flattened_as_gymnasium_does_it(space, size):
-    world = tacit.world(Seen(space), horizon=3)
+    world = from_gymnasium(Seen(space), horizon=3)
     assert (check_space(space), world.spec.dimension, world.spec.actions) == (size, size, 6)
     privacy = tacit.NonPrivate()
     result = tacit.run("auto", world, users=30, privacy=privacy, progress=False)
@@ -70,7 +71,7 @@ def test_few_enough_observations_are_numbered():
     assert countable(spaces.MultiDiscrete([10, 10, 4]))
     assert not countable(spaces.MultiDiscrete([50] * 5))
     assert not countable(spaces.Tuple((spaces.Discrete(3), BOX)))
-    assert tacit.world(Seen(spaces.MultiDiscrete([4, 5])), horizon=3).spec.states == 21
+    assert from_gymnasium(Seen(spaces.MultiDiscrete([4, 5])), horizon=3).spec.states == 21
 
 
 def test_the_vectorised_form_plays_the_same_game():
