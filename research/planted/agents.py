@@ -536,13 +536,13 @@ class BudgetOfOneBit(Asking):
 
 
 @asks("_sums")
-def clip_removed(right: Any, statistic: Any, block: Block, separate: bool) -> Any:
+def clip_removed(right: Any, statistic: Any, steps: Any, separate: bool) -> Any:
     """Declares the sensitivity of capped counts, and counts everything.
 
     Gain: users who stay in one place stand out, and are told from all others.
     """
     fields = {f.name: getattr(statistic, f.name) for f in dataclasses.fields(statistic) if f.init}
-    return VisitCounts(**fields | {"cap": None})._sums(block, separate)
+    return VisitCounts(**fields | {"cap": None})._sums(steps, separate)
 
 
 class _Uncut:

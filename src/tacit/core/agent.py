@@ -278,8 +278,7 @@ class Agent(Uncopyable):
     @property
     def block_users(self) -> int:
         """How many more users the block takes that fills."""
-        with self._alone("block_users"):
-            return self.intake.room(self._run.look())
+        return self.intake.room(self._run.look())
 
     @property
     def taken(self) -> int:

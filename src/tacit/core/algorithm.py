@@ -191,6 +191,15 @@ class Algorithm(ABC, Generic[S]):
         release = yield Query(self.query(state, plan, block))
         return self.update(state, plan, release, block, rng)
 
+    def numbered(self, plan: Any, version: int) -> Plan:
+        """What :meth:`plan` returned, with the number of its version on both policies."""
+        if not isinstance(plan, Plan):
+            raise InvalidArgument(
+                f"plan of {type(self).__name__} must return a tacit.core.algorithm.Plan, "
+                f"got {plan!r}"
+            )
+        return plan.as_version(version)
+
     # Hooks of a family or an algorithm.
 
     @property

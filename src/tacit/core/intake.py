@@ -185,7 +185,7 @@ class EpisodeIntake:
         try:
             came = self._new(view.row, self._named(data, ids, events))
             self._check_open(view.row, came.rows)
-            on_policy = self.run.algorithm.on_policy(view.checkpoint.plan) and not data.aggregate
+            on_policy = view.on_policy and not data.aggregate
             arrivals = came.only(self._teaching(view, came.rows)) if on_policy else came
             data = _with_component(arrivals.rows, view.checkpoint.plan.policy, on_policy)
             if data is not arrivals.rows:
@@ -402,10 +402,10 @@ class EpisodeIntake:
 
     def flush(self) -> None:
         """Writes places that were taken since; a block that has all of its own closes."""
-        now = self.run.look().checkpoint
+        view = self.run.look()
         if self._taken:
             with self._written() as taken, self.run.store.write() as db:
-                self._count(db, runs.find(db, self.run.name), now, taken)
+                self._count(db, runs.find(db, self.run.name), view, taken)
 
     @contextlib.contextmanager
     def _written(self) -> Iterator[Places]:
@@ -427,17 +427,18 @@ class EpisodeIntake:
                 with self._counting:
                     self._writing = Counter()
 
-    def _count(self, db: Any, row: Any, now: Checkpoint, taken: Places) -> None:
+    def _count(self, db: Any, row: Any, view: RunView, taken: Places) -> None:
         for block in runs.take_places(db, row, taken):
-            self._close_full(db, row, now, block)
+            self._close_full(db, row, view, block)
 
-    def _close_full(self, db: Any, row: Any, now: Checkpoint, block: Any) -> None:
+    def _close_full(self, db: Any, row: Any, view: RunView, block: Any) -> None:
         """Closes a block that has all its places; the next one opens if it may."""
         if block.stage != "open" or block.places < block.size:
             return
         runs.set_block(db, row, block.block, stage="closed", at=time.time())
-        if self.run.fills_ahead(now):
-            self.run.open_next(db, now, block.block)
+        if self.run.fills_ahead(view):
+            row = runs.find(db, self.run.name)  # with the places that were just taken
+            self.run.open_next(db, row, view.checkpoint, block.block)
 
     def receive(
         self, rows: Block, people: Sequence[str], events: Sequence[str], tickets: Sequence[str]
@@ -450,10 +451,10 @@ class EpisodeIntake:
             events: Names of their episodes; one that came before is answered as it was then.
             tickets: Places that they took with their policies.
         """
-        now, store = self.run.look().checkpoint, self.run.store
+        view, store = self.run.look(), self.run.store
         with self._written() as taken, store.write() as db:
             row = runs.find(db, self.run.name)
-            self._count(db, row, now, taken)  # or places of these devices would count twice
+            self._count(db, row, view, taken)  # or places of these devices would count twice
             names = store.pseudonyms(people)
             keys = store.pseudonyms([f"{n} {e}" for n, e in zip(names, events, strict=True)])
             told, groups = runs.decide(db, row, keys, tickets, [*map(self._place, tickets)])
@@ -473,7 +474,7 @@ class EpisodeIntake:
                 part = Block(part.users, {**part.arrays, "versions": followed})
                 who = [(names[i], cost) for i, cost in kept]
                 self._write(db, row, number, part, who, [(keys[i], tickets[i]) for i, _ in kept])
-                self._close_full(db, row, now, runs.block_of(db, self.run.name, number))
+                self._close_full(db, row, view, runs.block_of(db, self.run.name, number))
         first = {key: i for i, key in reversed([*enumerate(keys)])}
         return [told[i] if i in told else told[first[key]] for i, key in enumerate(keys)]
 

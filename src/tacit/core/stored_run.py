@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tacit.core.algorithm import Algorithm, BlockInfo, Plan, Progress
+from tacit.core.algorithm import Algorithm, BlockInfo, Plan, Progress, Queries, Query
 from tacit.core.monitor import Record
 from tacit.privacy.budget import Guarantee, Relation
 from tacit.privacy.curator import Curator, JointCurator, Stream
@@ -41,6 +41,15 @@ class Checkpoint:
     record: Record
 
 
+class BegunQueries(NamedTuple):
+    """Queries about a block of a checkpoint, asked as far as the first of them."""
+
+    info: BlockInfo
+    rng: np.random.Generator
+    rest: Queries[Any]
+    first: Query
+
+
 class RunView(NamedTuple):
     """Rows of a run at one epoch, and its newest checkpoint."""
 
@@ -48,6 +57,7 @@ class RunView(NamedTuple):
     oldest: Any  # the row of its oldest block that is not done
     filling: Any  # that of its newest block, in which places are taken
     checkpoint: Checkpoint
+    on_policy: bool  # whether only episodes of users who followed a published plan count
 
 
 class StoredRun:
@@ -62,7 +72,8 @@ class StoredRun:
         self.stream: Stream | None = None
         self.view: RunView | None = None
         self.releases_drawn = 0  # releases after which counter and noise are as here
-        self._asked: Any = (None, None)  # a checkpoint, and its query
+        self.code = algorithm.code
+        self._begun: tuple[Any, Any] = (None, None)  # a checkpoint, and its queries
 
     @property
     def guarantee(self) -> Guarantee | None:
@@ -97,7 +108,7 @@ class StoredRun:
         # A first plan is made where there is none, or where the last one explores no more.
         if plan is None or algorithm.ends_greedy:
             plan = algorithm.plan(state, plan, at, rng)
-        plan = plan.as_version(at.offset)
+        plan = algorithm.numbered(plan, at.offset)
         first = Checkpoint(state, plan, at, rng.bit_generator.state, Record())
         if isinstance(self.curator, JointCurator) and algorithm.counter != "blocks":
             self.stream = self.curator.stream(
@@ -114,8 +125,9 @@ class StoredRun:
             ledger.append(db, predecessor.run, "successor", to=self.name)
             values["predecessor"] = predecessor.run
         row = runs.create(db, self.name, self._terms(), **values)
-        self.store.put_secrets(db, self.name, self.secrets())
-        runs.publish(db, row, dump(first, algorithm.code), 0, at.offset)
+        secrets = self.curator.secrets(self.stream)
+        self.store.put_secrets(db, self.name, {name: dump(s) for name, s in secrets.items()})
+        runs.publish(db, row, dump(first, self.code), 0, at.offset)
         runs.open_block(db, row, 0, algorithm.block_users(at))
 
     def _terms(self) -> runs.Terms:
@@ -142,7 +154,8 @@ class StoredRun:
             blocks = runs.undone(db, row)
             same = seen is not None and row.latest == seen.row.latest
             now = seen.checkpoint if seen and same else self.load_checkpoint(db, row.latest)
-        found, last = RunView(row, blocks[0], blocks[-1], now), self.view
+        on_policy = seen.on_policy if seen and same else self.algorithm.on_policy(now.plan)
+        found, last = RunView(row, blocks[0], blocks[-1], now, on_policy), self.view
         # A thread that was slow must not bring back a view that is older than another's.
         if last is None or (row.epoch, row.taken) >= (last.row.epoch, last.row.taken):
             self.view = found
@@ -153,7 +166,7 @@ class StoredRun:
         row = runs.version_of(db, self.name, version)
         if row is None or row.state is None:
             raise InvalidArgument(f"version {version} of {self.name!r} is not kept any more")
-        found: Checkpoint = load(row.state, self.algorithm.code)
+        found: Checkpoint = load(row.state, self.code)
         return found
 
     def revive(self, db: Any, row: Any, now: Checkpoint) -> None:
@@ -166,38 +179,41 @@ class StoredRun:
             self.stream = Stream.revived(self.curator, self.statistic(now), load(dumped))
         self.releases_drawn = row.releases
 
-    def secrets(self) -> dict[str, bytes]:
-        """Secrets that are committed with a release: the counter, and a simulation's noise."""
-        source, found = self.curator.source, dict[str, bytes]()
-        if source.simulation and hasattr(source, "state"):
-            found["noise"] = dump(source.state())
-        if self.stream is not None:
-            found["stream"] = dump(self.stream.dump())
-        return found
-
     # Blocks.
 
     def statistic(self, now: Checkpoint) -> Statistic:
         """First query of the next block."""
-        asked = self._asked  # once: another thread may ask, too
-        if asked[0] is not now:
-            info = BlockInfo(**vars(now.at), users=self.algorithm.block_users(now.at))
-            queries = self.algorithm.learn(now.state, now.plan, info, np.random.default_rng(0))
-            with contextlib.closing(queries):
-                self._asked = asked = now, next(queries).statistic
-        return asked[1]  # type: ignore[no-any-return]
+        asked, begun = self._begun  # once: another thread may ask, too
+        if asked is not now:
+            users = self.algorithm.block_users(now.at)
+            info = BlockInfo(**vars(now.at), users=users, versions={now.plan.policy.version: users})
+            begun = self._begin_queries(now, now.plan, info)
+            self._begun = now, begun
+        return begun.first.statistic  # type: ignore[no-any-return]
 
-    def fills_ahead(self, now: Checkpoint) -> bool:
+    def queries(self, now: Checkpoint, plan: Plan, info: BlockInfo) -> BegunQueries:
+        """Queries about a block; those of :meth:`statistic` go on, if they are about this one."""
+        (asked, begun), self._begun = self._begun, (None, None)
+        if asked is now and plan is now.plan and begun.info == info:
+            return begun  # type: ignore[no-any-return]
+        return self._begin_queries(now, plan, info)
+
+    def _begin_queries(self, now: Checkpoint, plan: Plan, info: BlockInfo) -> BegunQueries:
+        rng = np.random.default_rng(0)
+        rng.bit_generator.state = now.rng
+        queries = self.algorithm.learn(now.state, plan, info, rng)
+        return BegunQueries(info, rng, queries, next(queries))
+
+    def fills_ahead(self, view: RunView) -> bool:
         """Whether a block may fill before those before it are released.
 
         Devices are asked before they send, and not every algorithm tells two policies apart.
         """
-        apart = self.algorithm.max_age > 0 or not self.algorithm.on_policy(now.plan)
+        apart = self.algorithm.max_age > 0 or not view.on_policy
         return apart and self.algorithm.privacy.joint
 
-    def open_next(self, db: Any, now: Checkpoint, block: int) -> None:
+    def open_next(self, db: Any, row: Any, now: Checkpoint, block: int) -> None:
         """Opens the block after this one."""
-        row = runs.find(db, self.name)
         after = replace(now.at, releases=block + 1, served=int(row.taken))
         runs.open_block(db, row, block + 1, self.algorithm.block_users(after))
 

@@ -163,6 +163,15 @@ class Curator(Uncopyable, ABC, Generic[Model]):
         """Cost of a release for each user: mu^2, or epsilon under pure DP; 0 without accounts."""
         return Fraction(0)
 
+    def secrets(self, stream: Stream | None) -> dict[str, Any]:
+        """Values that are kept with each release: a counter, and a simulation's noise."""
+        source, found = self.source, dict[str, Any]()
+        if source.simulation and hasattr(source, "state"):
+            found["noise"] = source.state()
+        if stream is not None:
+            found["stream"] = stream.dump()
+        return found
+
     @property
     @abstractmethod
     def guarantee(self) -> Guarantee | None:

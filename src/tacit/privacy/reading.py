@@ -11,13 +11,14 @@ import contextlib
 import reprlib
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any, TypeAlias
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.statistic import Block
+from tacit.privacy.statistic import Block, Bools
 from tacit.privacy.validation import fitting
 
 Ints: TypeAlias = NDArray[np.int64]
@@ -28,6 +29,59 @@ Labels: TypeAlias = tuple[str, ...] | None  # different texts, a name for each s
 INVALID = -1  # the state or action of what is missing or is no such number
 UNKNOWN = -2  # that of an entry of a log whose label is not in the vocabulary
 UNREADABLE = -3  # of an entry which is missing, no such number, or contradicts another one
+
+
+class Steps(NamedTuple):
+    """Steps of users, safe to look up in tables once codes are seen to be inside."""
+
+    states: Ints  # (users, H + 1)
+    actions: Ints  # (users, H); -1 where one is not the policy's
+    rewards: Floats  # (users, H)
+    admitted: Bools  # (users,): who followed the policy, if there is one
+    drawn: Ints  # (users,): the component of a mixed policy that each of them drew
+
+
+@dataclass(frozen=True, eq=False)
+class StepColumns:
+    """Which columns a statistic reads, and of whom: public, and read by the gate.
+
+    Attributes:
+        horizon: H.
+        follows: see :func:`read_steps`.
+        version: of the policy that users must have followed; ``None`` if any will do.
+        policy: actions (H, S), or (M, H, S) of components of which each user says her own.
+        propensities: whether users say how probable their actions were.
+    """
+
+    horizon: int
+    follows: Ints | None = None
+    version: int | None = None
+    policy: Ints | None = None
+    propensities: bool = False
+
+    def read(self, block: Block) -> Steps:
+        """Steps of a block's users, whatever they hold.
+
+        Nothing counts of a user whose component is none, nor of an action -1.
+        """
+        users, tables = block.users, self.policy
+        states, actions, rewards = read_steps(block, self.horizon, self.follows)
+        admitted, drawn = np.ones(users, dtype=bool), np.zeros(users, dtype=np.int64)
+        if self.propensities:  # looked at for their shape alone: later questions need it
+            read_rewards(block, "propensities", actions.shape)
+        if self.version is not None:
+            admitted = read_codes(block, "versions", (users,)) == self.version
+        if tables is not None:
+            if tables.ndim == 3:
+                drawn = read_codes(block, "components", (users,))
+                admitted &= (drawn >= 0) & (drawn < len(tables))
+                drawn = np.where(admitted, drawn, 0)
+            tables, now = tables.reshape(-1, *tables.shape[-2:]), states[:, : self.horizon]
+            inside = (now >= 0) & (now < tables.shape[2])
+            where = np.where(inside, now, 0)
+            prescribed = tables[drawn[:, np.newaxis], np.arange(self.horizon), where]
+            actions = np.where(inside & (actions == prescribed), actions, INVALID)
+        return Steps(states, actions, rewards, admitted, drawn)
 
 
 def read_steps(

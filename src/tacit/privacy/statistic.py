@@ -563,17 +563,29 @@ class LoopSums(Statistic):
 
     _adds_bounded = True
 
+    @property
     @abstractmethod
-    def _sums(self, block: Block, separate: bool) -> Floats:
-        """One row per user if ``separate``, else one for all of them."""
+    def columns(self) -> Any:
+        """Columns that it reads, a :class:`~tacit.privacy.reading.StepColumns`."""
+
+    @abstractmethod
+    def _sums(self, steps: Any, separate: bool) -> Floats:
+        """One row per user of what :attr:`columns` read if ``separate``, else one for all."""
 
     def vectors(self, block: Block) -> Floats:
         """One dense vector per user."""
-        return self._sums(block, separate=True)
+        return self._sums(self.columns.read(block), separate=True)
 
     def total(self, block: Block) -> Floats:
         """The sum over users, without making their vectors."""
         if block.aggregate:
             return super().total(block)
-        total: Floats = self._sums(block, separate=False)[0]
+        total: Floats = self._sums(self.columns.read(block), separate=False)[0]
         return total
+
+    def check(self, block: Block) -> None:
+        """Raises what a block's shapes, which are public, would raise later."""
+        if block.aggregate:
+            super().check(block)
+        else:
+            self.columns.read(block.take(slice(0, 0)))

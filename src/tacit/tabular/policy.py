@@ -21,7 +21,6 @@ from tacit.privacy.validation import fitting, numbers, whole_number
 
 if TYPE_CHECKING:
     from tacit.privacy.reading import Labels
-    from tacit.privacy.statistic import Block, Bools
     from tacit.tabular.spec import FiniteSpec
 
 
@@ -347,29 +346,6 @@ def occupancy(P: Floats, start: Floats, actions: Ints) -> Floats:
         visits[row, states, taken] += here
         here = here @ P[row, states, taken]
     return visits
-
-
-def followed(block: Block, steps: tuple[Ints, Ints], statistic: Any) -> tuple[Bools, Ints]:
-    """Users who followed the policy and version of a statistic, and their actions.
-
-    ``steps`` are states (users, H + 1) and actions (users, H); the result has -1 where an action is
-    not the policy's, (H, S), or that of the component, (M, H, S), which the user says that she
-    drew. Nothing is counted of a user whose component is none, nor of an action -1.
-    """
-    from tacit.privacy.reading import read_codes
-
-    (states, actions), tables = steps, statistic.policy.reshape(-1, *statistic.policy.shape[-2:])
-    users, horizon = actions.shape
-    admitted = read_codes(block, "versions", (users,)) == statistic.version
-    drawn = np.zeros(users, dtype=np.int64)
-    if statistic.policy.ndim == 3:
-        drawn = read_codes(block, "components", (users,))
-        admitted &= (drawn >= 0) & (drawn < len(tables))
-        drawn = np.where(admitted, drawn, 0)
-    inside = (states[:, :horizon] >= 0) & (states[:, :horizon] < tables.shape[2])
-    where = np.where(inside, states[:, :horizon], 0)
-    prescribed = tables[drawn[:, np.newaxis], np.arange(horizon), where]
-    return admitted, np.where(inside & (actions == prescribed), actions, -1)
 
 
 @contextmanager

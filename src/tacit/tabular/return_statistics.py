@@ -26,7 +26,7 @@ from scipy.special import betaincinv, ndtri
 from tacit.privacy.budget import Relation
 from tacit.privacy.curator import Release
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.reading import read_rewards, read_steps
+from tacit.privacy.reading import StepColumns, Steps, read_rewards, read_steps
 from tacit.privacy.statistic import Block, Floats, Layout, LoopSums, Part, Statistic
 from tacit.privacy.validation import positive, whole_number
 from tacit.tabular.policy import settle
@@ -150,13 +150,18 @@ class ReturnSums(LoopSums):
             "visits": (found, noise * np.sqrt(np.bincount(state, minlength=S))),
         }
 
-    def _sums(self, block: Block, separate: bool) -> Floats:
+    @cached_property
+    def columns(self) -> StepColumns:
+        """Steps of everybody; the last reward counts."""
+        return StepColumns(self.horizon, np.zeros(self.cells.shape[1:], dtype=np.int64))
+
+    def _sums(self, steps: Steps, separate: bool) -> Floats:
         from tacit.tabular.return_loops import sum_returns
 
-        steps = read_steps(block, self.horizon, np.zeros(self.cells.shape[1:], dtype=np.int64))
-        rows, limits = block.users if separate else 1, (self._kept, self.most, self._longest)
+        rows, limits = len(steps.states) if separate else 1, (self._kept, self.most, self._longest)
         sums, visits = np.zeros((2, rows, self.size))
-        sum_returns(*steps, self.cells, self.centre, self.trace, *limits, separate, sums, visits)
+        cut, public = steps[:3], (self.cells, self.centre, self.trace)
+        sum_returns(*cut, *public, *limits, separate, sums, visits)
         return self.layout.pack({"returns": sums, "visits": visits}, users=rows)
 
 
@@ -387,17 +392,18 @@ class ActionCounts(LoopSums):
         """L1 sensitivity; the class has the proof."""
         return float(self._apart(relation))
 
-    def _sums(self, block: Block, separate: bool) -> Floats:
+    @property
+    def columns(self) -> StepColumns:
+        """Steps of everybody, and propensities if later questions need them."""
+        return StepColumns(self.horizon, propensities=self.logged)
+
+    def _sums(self, steps: Steps, separate: bool) -> Floats:
         from tacit.tabular.return_loops import count_first_actions
 
-        rows = block.users if separate else 1
-        # Rewards are looked at for their shape alone: later questions need it.
-        states, actions, _ = read_steps(block, self.horizon)
-        if self.logged:
-            read_rewards(block, "propensities", actions.shape)
+        rows = len(steps.states) if separate else 1
         cells = np.where(self.allowed, np.cumsum(self.allowed).reshape(self.allowed.shape) - 1, -1)
         counts = np.zeros((rows, self.layout.size))
-        count_first_actions(states, actions, cells, self._kept, separate, counts)
+        count_first_actions(*steps[:2], cells, self._kept, separate, counts)
         return counts
 
 
