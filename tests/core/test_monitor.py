@@ -7,7 +7,8 @@ import pytest
 
 import tacit
 from tacit import InvalidArgument, JointDP, LocalDP, NonPrivate
-from tacit.core.monitor import Record, _monitoring
+from tacit.core.monitor import _monitoring
+from tacit.core.stored_run import Record
 from tacit.privacy.curator import Release
 from tacit.privacy.statistic import Block
 from tacit.store import ledger

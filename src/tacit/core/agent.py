@@ -19,11 +19,10 @@ from numpy.typing import ArrayLike
 
 from tacit.core.algorithm import Algorithm, Plan, Progress
 from tacit.core.intake import EpisodeIntake, Ids, Receipt
-from tacit.core.monitor import Record
 from tacit.core.problem import Problem, Schedule
 from tacit.core.public_file import facts_of, publish_with, published_bytes
 from tacit.core.release_loop import ReleaseLoop
-from tacit.core.stored_run import Checkpoint, StoredRun, warn_of_budget
+from tacit.core.stored_run import Checkpoint, Record, StoredRun, warn_of_budget
 from tacit.core.world import Data
 from tacit.data.episodes import Episodes, VectorEpisodes
 from tacit.privacy.budget import Guarantee

@@ -53,8 +53,7 @@ class ReleaseLoop:
         """Moves the oldest block on by its two commits; whether to call it again."""
         run = self.run
         view = run.look()
-        stage = view.oldest.stage
-        if stage == "closed" and view.oldest.at > time.time() + _CLOCKS:
+        if view.oldest.stage == "closed" and view.oldest.at > time.time() + _CLOCKS:
             # The clock was set back: its window begins anew, or it would wait for that long.
             with run.store.write() as db:
                 runs.set_block(db, view.row, view.oldest.block, at=time.time())
@@ -62,9 +61,6 @@ class ReleaseLoop:
         if not self._ready(view.oldest):
             return False
         try:
-            emptied = stage == "sealed" and not view.oldest.users
-            if emptied or stage in ("open", "closed"):
-                view = self._seal(view)
             self._move(view)
             self._conflicts = 0
         except Conflict:  # another process was faster, or a user was forgotten: look again
@@ -86,7 +82,7 @@ class ReleaseLoop:
 
     def _seal(self, view: RunView) -> RunView:
         """The run once its oldest block is sealed; the next one opens if it may."""
-        run, block = self.run, view.oldest
+        run, block, ahead = self.run, view.oldest, self.run.fills_ahead(view)
         waiting = self.intake.buffer.users(block.block)
         with run.store.write() as db:
             runs.fence(db, view.row)
@@ -98,7 +94,7 @@ class ReleaseLoop:
                 runs.set_block(db, view.row, block.block, **more)
             else:
                 runs.set_block(db, view.row, block.block, stage="sealed")
-                if view.filling.block == block.block and run.fills_ahead(view):
+                if ahead and view.filling.block == block.block:
                     row = runs.find(db, run.name)
                     run.open_next(db, row, view.checkpoint, block.block)
             row, block = runs.find(db, run.name), runs.block_of(db, run.name, block.block)
@@ -107,8 +103,12 @@ class ReleaseLoop:
         return view._replace(row=row, oldest=block)
 
     def _move(self, view: RunView) -> None:
-        """Takes a sealed block through both commits."""
-        run, block, now = self.run, view.oldest, view.checkpoint
+        """Takes a block through both commits, once it is sealed."""
+        run, now = self.run, view.checkpoint
+        emptied = view.oldest.stage == "sealed" and not view.oldest.users
+        if emptied or view.oldest.stage in ("open", "closed"):
+            view = self._seal(view)
+        block = view.oldest
         shares = {int(version): n for version, n in json.loads(block.versions).items()}
         users = block.places
         if run.algorithm.privacy.devices_add:  # reports are of the version that serves
@@ -221,17 +221,17 @@ class ReleaseLoop:
         asked, query = list[Statistic](), begun.first
         limit = Fraction(getattr(run.curator, "limit", 1))  # of devices, one report
         single_query = type(run.algorithm).learn is Algorithm.learn
-        raw = raw and raw.sealed()
         while True:
             if len(asked) == len(releases):
                 if raw is None:
                     raise BudgetExceeded("a block is asked more than is on record of it")
+                mu = query.price(privacy)
+                raw = raw.sealed() if len(asked) == len(done) else raw  # before the first
                 run.releases_drawn = -1  # until the commit counter and noise are ahead of it
                 if run.stream is not None:
                     run.stream.ask(query.statistic)
                     release = run.stream.release_block(raw)
                 else:
-                    mu = query.price(privacy)
                     release = run.curator.release_block(query.statistic, raw, mu=mu, spent=spent)
                 if not raw.aggregate and not privacy.devices_add:
                     # Who has a place is public; who of them sent is not told.
@@ -275,18 +275,13 @@ class ReleaseLoop:
             needed = [int(v) for each in rest for v in json.loads(each.versions) if int(v) >= 0]
             keep = min([row.latest + 2 - max(_CHECKPOINTS, algorithm.max_age), *needed])
             runs.publish(db, row, packed, at.served, keep)
-            self._finish(db, row, after, view.oldest.block)
+            runs.finish(db, row, view.oldest.block)
+            if row.block == view.oldest.block:  # no users came ahead: the next one opens
+                run.open_next(db, row, after, row.block)
             row, rest = runs.find(db, run.name), runs.undone(db, row)
         self.intake.packets.clear()
         run.view = RunView(row, rest[0], rest[-1], after, on_policy)
         run.store.erase_traces()
-
-    def _finish(self, db: Any, row: Any, after: Checkpoint, block: int) -> None:
-        """Ends a block; where users did not come ahead, the next one opens."""
-        runs.erase(db, row, block)
-        runs.set_block(db, row, block, stage="done")
-        if row.block == block:
-            self.run.open_next(db, row, after, block)
 
     def close(self) -> None:
         """Ends the block that fills early: users who have come are released."""
@@ -323,7 +318,10 @@ class ReleaseLoop:
             ledger.append(db, run.name, "roll back", to=version, version=number)
             runs.publish(db, row, packed, at.served, 0, pinned=0)
             if done:
-                self._finish(db, runs.find(db, run.name), new, block.block)
+                runs.finish(db, row, block.block)
+                row = runs.find(db, run.name)
+                if row.block == block.block:
+                    run.open_next(db, row, new, row.block)
             if pin:
                 runs.set_run(db, run.name, pinned=1)
         run.view = None

@@ -7,17 +7,18 @@ is read again, and counters and simulated noise are brought back as the last com
 from __future__ import annotations
 
 import contextlib
+import math
 import warnings
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit.core.algorithm import Algorithm, BlockInfo, Plan, Progress, Queries, Query
-from tacit.core.monitor import Record
 from tacit.privacy.budget import Guarantee, Relation
-from tacit.privacy.curator import Curator, JointCurator, Stream
+from tacit.privacy.curator import Curator, JointCurator, Release, Stream
 from tacit.privacy.errors import InvalidArgument, TacitWarning
 from tacit.privacy.models import Privacy
 from tacit.privacy.noise import Noise
@@ -28,6 +29,80 @@ from tacit.store.values import dump, load
 
 _MOST_EPSILON = 10.0  # above it a factor of e^epsilon, more than 22,000, hides little
 _DELTA_TIMES_USERS = 0.1  # a delta of 1 / users allows to publish a user drawn at random
+# More versions than these are not kept: the oldest go.
+_MOST = 1000
+# Of a user: what one visit adds to sums (unit), least and most return, and the most visits (reach).
+_FLOATS = ("horizon", "rewards", "rewards_noise", "unit", "least", "most", "reach")
+_BY_STATE = ("visits", "visits_noise")
+_KINDS: dict[str, type[Any]] = {"version": np.int64, "users": np.int64, "partial": np.bool_}
+_KINDS |= {"running": np.bool_} | dict.fromkeys((*_FLOATS, *_BY_STATE), np.float64)
+NO_ROWS = {n: np.zeros((0, 0) if n in _BY_STATE else 0, kind) for n, kind in _KINDS.items()}
+
+Told: TypeAlias = dict[str, tuple[Any, Any]]
+Reader: TypeAlias = "Callable[[Statistic, Release], Told]"
+"""Public numbers of a release; see :meth:`tacit.Statistic.monitored`."""
+
+
+@dataclass(frozen=True, eq=False)
+class Record:
+    """Public sums of each version's users; of the last thousand versions.
+
+    Attributes:
+        rows: Columns by name, with a row per version, oldest first; none before the first release.
+    """
+
+    rows: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+
+    def extended(
+        self,
+        version: int,
+        users: int,
+        asked: Sequence[Statistic],
+        answers: Sequence[Release],
+        running: bool,
+        read: Reader = lambda statistic, answer: statistic.monitored(answer),
+    ) -> Record:
+        """The record with a version's releases.
+
+        Args:
+            version: Of the policy.
+            users: How many followed it.
+            asked: Queries of their block.
+            answers: The releases.
+            running: Whether releases are running sums, over all users before, too.
+            read: Reads public numbers off a release.
+        """
+        told: Told = {}
+        horizon = math.nan
+        for statistic, answer in zip(asked, answers, strict=False):
+            horizon = getattr(statistic, "horizon", horizon)
+            try:
+                told |= read(statistic, answer)
+            except MemoryError:
+                raise  # it is not the statistic's: the block goes through later, and is heard then
+            except Exception:  # noqa: S112 - a statistic of somebody else's costs no block
+                continue
+        if not told:
+            return self
+        none = (math.nan, math.nan)
+        rewards, visits = told.get("rewards", none), told.get("visits", (np.zeros(0), np.zeros(0)))
+        unit, reach = told.get("unit", (1.0,))[0], told.get("reach", (horizon,))[0]
+        ends = told.get("range", (0.0, horizon))
+        flags = "partial" in told, running
+        row = (version, users, *flags, horizon, *rewards, unit, *ends, reach, *visits)
+        typed = zip(_KINDS.items(), row, strict=True)
+        new: dict[str, NDArray[Any]]
+        try:
+            new = {name: np.asarray(value, kind)[np.newaxis] for (name, kind), value in typed}
+        except (TypeError, ValueError):
+            return self
+        if len({new[name].shape for name in _BY_STATE}) > 1:
+            return self
+        # Where other things are told than before, a record begins anew.
+        kept = self.rows
+        if all(n in kept and kept[n].shape[1:] == row.shape[1:] for n, row in new.items()):
+            new = {n: np.concatenate([kept[n][1 - _MOST :], row]) for n, row in new.items()}
+        return Record(new)
 
 
 @dataclass(frozen=True, eq=False)

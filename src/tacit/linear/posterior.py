@@ -33,8 +33,7 @@ from tacit.privacy.statistic import Block, Floats, Layout, LoopSums, Part
 from tacit.privacy.validation import whole_number
 from tacit.tabular.model import FiniteModel
 from tacit.tabular.policy import AnyPolicy
-from tacit.tabular.simulate import simulate_episodes
-from tacit.tabular.world import BERNOULLI
+from tacit.tabular.world import BERNOULLI, simulate_episodes
 
 # Prior of measures, Dirichlet(spread, ..., spread), and of factors' rewards, Beta; and draws from
 # it that leaps choose from.

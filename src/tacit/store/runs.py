@@ -504,6 +504,12 @@ def erase(db: sa.Connection, run: Any, block: int) -> None:
     delete_rows(db, packets, run=run.run, block=block)
 
 
+def finish(db: sa.Connection, run: Any, block: int) -> None:
+    """Ends a block that was learnt from."""
+    erase(db, run, block)
+    set_block(db, run, block, stage="done")
+
+
 def publish(
     db: sa.Connection, run: Any, state: bytes, served: int, keep: int, **values: Any
 ) -> None:

@@ -25,7 +25,7 @@ from tacit.privacy.statistic import Bools, Floats, Ints
 from tacit.privacy.validation import flag, whole_number
 from tacit.tabular.algorithm import CountingAlgorithm
 from tacit.tabular.first_visits import FirstVisits
-from tacit.tabular.policy import MixedPolicy, occupancy, uniform_policy
+from tacit.tabular.policy import MixedPolicy, Policy, occupancy, uniform_policy
 from tacit.tabular.posterior import PAID_WEIGHT, REWARD_WEIGHT, SpikeSlabPosterior, VisitEstimate
 
 if TYPE_CHECKING:
@@ -239,7 +239,8 @@ class ConcurrentPSRL(CountingAlgorithm[ConcurrentState]):
         if guarded:
             policies += planner.uniform(half)
             chances = np.concatenate([[0.0], chances[1:], np.full(half, chances[0] / half)])
-        mixed = MixedPolicy([*map(self.deterministic, policies)], chances / chances.sum())
+        parts = [Policy.planned(actions, self.spec) for actions in policies]
+        mixed = MixedPolicy(parts, chances / chances.sum())
         paths = planner.rollouts(mixed.tables, mixed.weights)
         query = planner.query(paths, users, lambda most: self.noise_of(state, at, most))
         best = self.named(uniform_policy(self.spec)) if guarded else mixed.components[0]
