@@ -215,6 +215,7 @@ def test_it_learns_riverswim_with_a_thousand_users() -> None:
         {"users": 2.5},
         {"users": True},
         {"privacy": 1.0},
+        {"privacy": LocalDP(4.0, 0.0, mechanism="randomised response")},
         {"scale": 0.0},
         {"scale": math.nan},
         {"bonus": "theory"},

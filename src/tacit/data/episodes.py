@@ -100,6 +100,8 @@ class Episodes(UserRows):
         versions: shape (n,); which version of the policy the user followed, -1 where unknown.
         components: shape (n,); which policy of a mixed one the user drew, -1 where unknown, or
             ``None`` where nothing was drawn.
+        propensities: logged chances, (n, H) of the action that was taken, or (n, H, A) of all, or
+            ``None``.
         user_ids: ids of the rows, integers or text, or ``None``. With ids a curator makes sure
             that no user contributes more episodes than declared.
 
@@ -115,8 +117,9 @@ class Episodes(UserRows):
     rewards: Floats
     versions: Ints
     components: Ints | None
+    propensities: Floats | None
 
-    _COLUMNS = ("states", "actions", "rewards", "versions", "components")
+    _COLUMNS = ("states", "actions", "rewards", "versions", "components", "propensities")
 
     def __init__(
         self,
@@ -126,6 +129,7 @@ class Episodes(UserRows):
         versions: ArrayLike | None = None,
         user_ids: Sequence[int | str] | None = None,
         components: ArrayLike | None = None,
+        propensities: ArrayLike | None = None,
     ) -> None:
         columns = {
             "states": as_codes("states", states),
@@ -140,7 +144,7 @@ class Episodes(UserRows):
         columns["versions"] = optional_codes("versions", versions, unknown)
         if components is not None:
             columns["components"] = optional_codes("components", components, unknown)
-        self._hold(columns, user_ids)
+        self._hold(columns | _logged(propensities, users, steps), user_ids)
 
     @classmethod
     def from_frame(cls, frame: Any, *, spec: Any = None, **log: Any) -> Episodes:
@@ -234,6 +238,7 @@ class VectorEpisodes(UserRows):
         rewards: shape (n, H), or ``None`` where they are known functions of states and actions.
         lengths: shape (n,); after how many steps the episode was over, H + 1 if it was not.
         versions: shape (n,); which version of the policy the user followed, -1 where unknown.
+        propensities: logged chances of actions, or ``None``; see :class:`Episodes`.
         user_ids: ids of the rows, or ``None``; see :class:`Episodes`.
 
     >>> episodes = VectorEpisodes(states=[[[0.1], [0.3]]], actions=[[1]], rewards=[[0.5]])
@@ -248,8 +253,9 @@ class VectorEpisodes(UserRows):
     rewards: Floats | None
     lengths: Ints
     versions: Ints
+    propensities: Floats | None
 
-    _COLUMNS = ("states", "actions", "rewards", "lengths", "versions")
+    _COLUMNS = ("states", "actions", "rewards", "lengths", "versions", "propensities")
 
     def __init__(
         self,
@@ -259,6 +265,7 @@ class VectorEpisodes(UserRows):
         lengths: ArrayLike | None = None,
         versions: ArrayLike | None = None,
         user_ids: Sequence[int | str] | None = None,
+        propensities: ArrayLike | None = None,
     ) -> None:
         points = as_numbers("states", states)
         if points.ndim != 3 or points.shape[1] < 2:
@@ -275,7 +282,16 @@ class VectorEpisodes(UserRows):
         whole, unknown = np.full(users, steps + 1), np.full(users, INVALID)
         columns["lengths"] = optional_codes("lengths", lengths, whole)
         columns["versions"] = optional_codes("versions", versions, unknown)
-        self._hold(columns, user_ids)
+        self._hold(columns | _logged(propensities, users, steps), user_ids)
+
+
+def _logged(propensities: ArrayLike | None, users: int, steps: int) -> dict[str, Floats]:
+    """Chances of the actions that were taken, or of all, where they were logged."""
+    if propensities is None:
+        return {}
+    found = as_numbers("propensities", propensities)
+    require_shape("propensities", found, (users, steps, *found.shape[2:3]))
+    return {"propensities": found}
 
 
 def validate_episodes(episodes: Episodes, spec: Any) -> dict[str, int]:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tacit.core.algorithm import BlockInfo, BlockSizes, Floats, Plan, Progress
+from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.noise import users_above_noise
 from tacit.privacy.validation import flag
 from tacit.tabular.algorithm import CountingAlgorithm, OptimismOptions
@@ -74,8 +75,6 @@ class UCBVI(CountingAlgorithm[CountEstimate]):
 
     Private statistics: :class:`~tacit.tabular.visits.VisitCounts` of every block, of what its
     policy can reach, with the whole budget.
-
-    Guarantee: that of its curator; see ``guarantee``.
     """
 
     name = "ucbvi"
@@ -83,13 +82,13 @@ class UCBVI(CountingAlgorithm[CountEstimate]):
     options: UCBVIOptions
     Options = UCBVIOptions
 
-    # State: the weighted sum of all counts.
+    def _check(self) -> None:
+        if self.stationary and self.privacy.reports_bits:
+            raise InvalidArgument("randomised response needs counts per step: stationary=False")
 
     def init(self) -> CountEstimate:
         """No counts."""
         return CountEstimate.empty(self.shape, plain=not self.privacy.joint)
-
-    # Query and update: counts along the block's policy.
 
     def query(self, state: CountEstimate, plan: Plan, block: BlockInfo) -> VisitCounts:
         """Counts along the block's policy."""

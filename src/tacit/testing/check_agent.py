@@ -307,11 +307,8 @@ def check_ledger(agent: Any, spent: Mapping[int, Fraction] | None = None) -> Non
     for body in entries:
         recorded[body["block"]] += Fraction(body["cost"])
     for number, paid in (spent or {}).items():
-        says = recorded[number]
-        require(
-            says == paid,
-            f"block {number} has spent {float(paid):.6g}, and the ledger says {float(says):.6g}",
-        )
+        words = f"{float(paid):.6g}, and the ledger says {float(recorded[number]):.6g}"
+        require(recorded[number] == paid, f"block {number} has spent {words}")
 
 
 def _check_returning(trial: Trial) -> None:
@@ -326,13 +323,17 @@ def _check_returning(trial: Trial) -> None:
         return
     few = max(1, trial.users // 2)
     ids = [rng.integers(0, few, size).tolist() for size in sizes]
-    receipts = []
+    everybody, receipts = joined(trial.first.blocks), []
     with RecordingCurator(trial.first.script).open() as recorder:
         for block, who in zip(trial.first.blocks, ids, strict=True):
             if "versions" in block.arrays:
                 block = of_version(block, agent.policy.version)
             receipts.append(agent.learn(with_ids(block, who)))
-    everybody = joined(trial.first.blocks)
+        if not agent.releases:  # one block of all: others come until it is full
+            more = everybody.take(slice(0, agent.users - agent.taken))
+            ids.append([*range(few, few + more.users)])
+            receipts.append(agent.learn(with_ids(more, ids[-1])))
+            everybody = joined([everybody, more])
     counted = _counted([who for some in ids for who in some], trial.privacy, sizes)
     expected = everybody.take(counted)
     refused, out = sum(r.refused for r in receipts), everybody.users - expected.users
@@ -344,10 +345,9 @@ def _check_returning(trial: Trial) -> None:
     )
     admitted = joined([*recorder.blocks.values()])
     for name in expected.arrays.keys() - {"versions", "components"}:
-        array = expected[name]
-        first = array[: admitted.users]
+        first = expected[name][: admitted.users]
         require(
-            first.tobytes() == np.asarray(admitted[name], dtype=array.dtype).tobytes(),
+            first.tobytes() == np.asarray(admitted[name], dtype=first.dtype).tobytes(),
             f"of users who came again other episodes are counted than the first "
             f"({name} differ): ids at the curator are not those of their rows",
         )
