@@ -34,8 +34,7 @@ from tacit.linear.statistics import FeatureSums
 from tacit.privacy import noise as exact
 from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Block
-from tacit.tabular.visits import Counts
-from tacit.tabular.visits import VisitCounts
+from tacit.tabular.visits import Counts, VisitCounts
 
 Floats = NDArray[np.float64]
 

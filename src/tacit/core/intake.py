@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from tacit.core.stored_run import Checkpoint, RunView, StoredRun
 from tacit.privacy.errors import HorizonExceeded, InvalidArgument, TacitWarning
-from tacit.privacy.statistic import Block
+from tacit.privacy.statistic import Block, frozen
 from tacit.privacy.validation import row_ids
 from tacit.store import runs
 from tacit.store.runs import Answer
@@ -93,12 +93,12 @@ class EpisodeBuffer:
         return self._kept[1] if self._kept[0] == block else 0
 
     def add(self, part: Block, block: int, names: Sequence[str]) -> None:
-        """Adds users of a block: a copy of their rows, unless they are sums."""
+        """Adds a copy of users' rows, or of their sums, to those of a block."""
         users = self.users(block)
         # No list as long as a simulated block: users without names are filled in where one has one.
         self._names[users:] = [*[""] * (users - len(self._names)), *names] if names else ()
         if part.aggregate:
-            self._kept = (block, part.users, {}, part)
+            self._kept = (block, part.users, {}, part.sealed())
             return
         stop, rows = users + part.users, part.arrays
         columns = self._kept[2] if users else {}
@@ -116,11 +116,11 @@ class EpisodeBuffer:
         return [*names, *[""] * (users - len(names))][:users] if any(names) else []
 
     def rows(self) -> Block:
-        """All waiting users, as one block."""
+        """All waiting users, as one block, read-only."""
         _, users, columns, sums = self._kept
         if sums is not None:
             return sums
-        return Block(users, {name: column[:users] for name, column in columns.items()})
+        return frozen(Block(users, {name: column[:users] for name, column in columns.items()}))
 
 
 class Arrivals(NamedTuple):
@@ -328,7 +328,8 @@ class EpisodeIntake:
                 cost = [cost for cost in pays if cost >= 0]
                 if kept.rows.users:
                     paid = [*zip(kept.names, cost, strict=True)] if names else ()
-                    self._write(db, row, row.block, kept.rows, paid, [(k, "") for k in kept.keys])
+                    mine = kept.rows if store.durable else kept.rows.sealed()
+                    self._write(db, row, row.block, mine, paid, [(k, "") for k in kept.keys])
             self.run.look(fresh=True)
         return kept.rows.users
 
@@ -368,7 +369,10 @@ class EpisodeIntake:
     def _write(
         self, db: Any, row: Any, block: int, rows: Block, people: Any = (), events: Any = ()
     ) -> None:
-        """One packet of users. Memory that is lost with this process holds what has no names."""
+        """One packet of users. Memory that is lost with this process holds what has no names.
+
+        It is theirs alone, and nobody writes to it any more.
+        """
         in_memory = type(rows) is not Block or (not people and not self.run.store.durable)
         data = b"" if in_memory else dump((rows.aggregate, dict(rows.arrays)))
         shares = {row.version: rows.users}

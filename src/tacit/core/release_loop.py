@@ -28,7 +28,7 @@ from tacit.core.stored_run import BegunQueries, Checkpoint, RunView, StoredRun
 from tacit.privacy.curator import Release
 from tacit.privacy.errors import BudgetExceeded, CorruptFile, InvalidArgument
 from tacit.privacy.local import LocalCurator
-from tacit.privacy.statistic import Block, Statistic
+from tacit.privacy.statistic import Block, Statistic, frozen
 from tacit.store import ledger, runs
 from tacit.store.store import Conflict
 from tacit.store.values import dump, load
@@ -142,7 +142,7 @@ class ReleaseLoop:
     def read_block(
         self, row: Any, now: Checkpoint, held: Sequence[tuple[int, int, bytes]]
     ) -> Block:
-        """The episodes of a sealed block.
+        """The episodes of a sealed block; they are held here alone, and read-only.
 
         Raises:
             Conflict: Some of them are none of the run's schema; they are set aside by now.
@@ -171,10 +171,9 @@ class ReleaseLoop:
         if len(found) == 1:
             return found[0]
         names = found[0].arrays if found else ()
-        return Block(
-            sum(block.users for block in found),
-            {name: np.concatenate([block[name] for block in found]) for name in names},
-        )
+        users = sum(block.users for block in found)
+        joined = {name: np.concatenate([block[name] for block in found]) for name in names}
+        return frozen(Block(users, joined))
 
     def _plans(self, db: Any, now: Checkpoint, shares: Mapping[int, int]) -> dict[int, Plan]:
         """Plans that the users of a block followed."""
@@ -204,7 +203,7 @@ class ReleaseLoop:
             first += count
         known = np.full(raw.users, plan.policy.version, dtype=np.int64)
         arrays = {**raw.arrays, "components": components, "versions": known}
-        return plan, Block(raw.users, arrays)
+        return plan, frozen(Block(raw.users, arrays))
 
     # Commit 1: the release.
 
@@ -226,7 +225,6 @@ class ReleaseLoop:
                 if raw is None:
                     raise BudgetExceeded("a block is asked more than is on record of it")
                 mu = query.price(privacy)
-                raw = raw.sealed() if len(asked) == len(done) else raw  # before the first
                 run.releases_drawn = -1  # until the commit counter and noise are ahead of it
                 if run.stream is not None:
                     run.stream.ask(query.statistic)

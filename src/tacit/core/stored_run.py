@@ -117,9 +117,9 @@ class Checkpoint:
 
 
 class BegunQueries(NamedTuple):
-    """Queries about a block of a checkpoint, asked as far as the first of them."""
+    """Queries about a block, asked as far as the first of them."""
 
-    info: BlockInfo
+    about: tuple[Checkpoint, Plan, BlockInfo]
     rng: np.random.Generator
     rest: Queries[Any]
     first: Query
@@ -148,7 +148,7 @@ class StoredRun:
         self.view: RunView | None = None
         self.releases_drawn = 0  # releases after which counter and noise are as here
         self.code = algorithm.code
-        self._begun: tuple[Any, Any] = (None, None)  # a checkpoint, and its queries
+        self._begun: BegunQueries | None = None
 
     @property
     def guarantee(self) -> Guarantee | None:
@@ -258,26 +258,25 @@ class StoredRun:
 
     def statistic(self, now: Checkpoint) -> Statistic:
         """First query of the next block."""
-        asked, begun = self._begun  # once: another thread may ask, too
-        if asked is not now:
+        begun = self._begun  # once: another thread may ask, too
+        if begun is None or begun.about[0] is not now:
             users = self.algorithm.block_users(now.at)
             info = BlockInfo(**vars(now.at), users=users, versions={now.plan.policy.version: users})
-            begun = self._begin_queries(now, now.plan, info)
-            self._begun = now, begun
-        return begun.first.statistic  # type: ignore[no-any-return]
+            self._begun = begun = self._begin_queries(now, now.plan, info)
+        return begun.first.statistic
 
-    def queries(self, now: Checkpoint, plan: Plan, info: BlockInfo) -> BegunQueries:
-        """Queries about a block; those of :meth:`statistic` go on, if they are about this one."""
-        (asked, begun), self._begun = self._begun, (None, None)
-        if asked is now and plan is now.plan and begun.info == info:
-            return begun  # type: ignore[no-any-return]
-        return self._begin_queries(now, plan, info)
+    def queries(self, *about: Any) -> BegunQueries:
+        """Queries about a checkpoint's block, its plan and facts; or those of :meth:`statistic`."""
+        begun, self._begun = self._begun, None
+        if begun is not None and begun.about == about:
+            return begun
+        return self._begin_queries(*about)
 
     def _begin_queries(self, now: Checkpoint, plan: Plan, info: BlockInfo) -> BegunQueries:
         rng = np.random.default_rng(0)
         rng.bit_generator.state = now.rng
         queries = self.algorithm.learn(now.state, plan, info, rng)
-        return BegunQueries(info, rng, queries, next(queries))
+        return BegunQueries((now, plan, info), rng, queries, next(queries))
 
     def fills_ahead(self, view: RunView) -> bool:
         """Whether a block may fill before those before it are released.

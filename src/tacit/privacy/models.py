@@ -74,7 +74,7 @@ class PrivacyModel(ABC):
     @property
     def asks_again(self) -> bool:
         """Whether one user may be asked more than once: a device reports once, a curator can."""
-        return not self.local
+        return not self.devices_add
 
     @property
     @abstractmethod
@@ -288,11 +288,6 @@ class DistributedDP(_Budgeted):
         if not (isinstance(self.honest, (int, float)) and 0.0 < self.honest <= 1.0):
             raise InvalidArgument(f"honest must be above 0 and at most 1, got {self.honest!r}")
         object.__setattr__(self, "bits", whole_number("bits", self.bits, 8, 62))
-
-    @property
-    def asks_again(self) -> bool:
-        """No: a device gives one share per episode."""
-        return False
 
     @property
     def report_cost(self) -> float:

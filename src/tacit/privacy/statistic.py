@@ -158,9 +158,7 @@ class Block:
     def sealed(self) -> Block:
         """A read-only copy: a reused buffer must not change it."""
         arrays = {name: np.array(array, copy=True) for name, array in self.arrays.items()}
-        for array in arrays.values():
-            array.setflags(write=False)
-        return Block(self.users, arrays, self.aggregate)
+        return frozen(Block(self.users, arrays, self.aggregate))
 
     def once(self, key: Hashable, make: Callable[[Block], Made]) -> Made:
         """The result of ``make`` for this block; cached if the block is read-only.
@@ -177,6 +175,13 @@ class Block:
 
     def __repr__(self) -> str:
         return f"<Block of {self.users} users>"
+
+
+def frozen(block: Block) -> Block:
+    """The block itself, whose arrays cannot be written to any more; for who owns them."""
+    for array in block.arrays.values():
+        array.setflags(write=False)
+    return block
 
 
 class StreamedBlock(Block):

@@ -288,7 +288,7 @@ class ConcurrentPSRL(CountingAlgorithm[ConcurrentState]):
         sums run; scaled from ``research/few_users.json``.
         """
         cells = self.spec.states * self.spec.actions
-        return self._smallest_block * (5 + cells // 4 if self._running else cells)
+        return self._block_sizes().first * (5 + cells // 4 if self._running else cells)
 
     # Blocks.
 
@@ -325,35 +325,47 @@ class ConcurrentPSRL(CountingAlgorithm[ConcurrentState]):
             why += f"; about {self.needed:,} users are needed at this budget, by rule of thumb"
         return why
 
-    def noise_of(self, state: ConcurrentState | None, at: Progress, most: int) -> float:
-        """Standard deviation of the noise, in visits, if so many of a user count; at least 1."""
+    def noise_of(
+        self, state: ConcurrentState | None, at: Progress, most: int, more: float | None = None
+    ) -> float:
+        """Standard deviation of the noise, in visits, if so many of a user count; at least 1.
+
+        Args:
+            state: With the noise of the last release, if there was one.
+            at: Where the run stands.
+            most: Visits of a user that count.
+            more: Factor of running sums, where it is not yet known whether there will be any.
+        """
         tables = np.zeros((1, self.spec.horizon, self.shape[1]), dtype=np.int64)
         statistic = self._first_visits(np.ones(self.shape, dtype=bool), most, tables, 0)
         if state is not None and at.releases:
             return max(1.0, state.noise / statistic.unit)
-        more = _RUNNING if self._running else 1.0
+        if more is None:
+            more = _RUNNING if self._running else 1.0
         return max(1.0, more * release_noise(statistic, self.privacy, 1) / statistic.unit)
-
-    @cached_property
-    def _smallest_block(self) -> int:
-        return math.ceil(20.0 * self.noise_of(None, Progress(), 4))
 
     @cached_property
     def _running(self) -> bool:
         """Whether releases are running sums; those of Laplace noise cannot be told apart again."""
-        many = math.prod(self.shape) > self.options.running
-        return many and self.privacy.joint and self.privacy.norm == "l2"
+        cells = math.prod(self.shape)
+        if cells <= self.options.running or not self.privacy.joint or self.privacy.norm == "l1":
+            return False
+        releases = self.problem.scheduled(lambda: self._sizes(_RUNNING)).releases
+        history = releases * cells * (self.spec.states + 5)
+        return history <= _LARGEST_HISTORY and releases <= _LONGEST_HISTORY
 
     def _choose_counter(self) -> str:
-        releases = self.schedule.releases
-        numbers = math.prod(self.shape) * (self.spec.states + 5)
-        self._running &= releases * numbers <= _LARGEST_HISTORY and releases <= _LONGEST_HISTORY
         if not self._running:
             return "blocks"
-        return Optimal.kind if releases <= MOST_OPTIMAL else NormalisedSquareRoot.kind
+        many = self.schedule.releases > MOST_OPTIMAL
+        return NormalisedSquareRoot.kind if many else Optimal.kind
+
+    def _sizes(self, running: float) -> BlockSizes:
+        first = math.ceil(20.0 * self.noise_of(None, Progress(), 4, running))
+        return BlockSizes(first=first, growth=1.2)
 
     def _block_sizes(self) -> BlockSizes:
-        return BlockSizes(first=self._smallest_block, growth=1.2)
+        return self._sizes(_RUNNING if self._running else 1.0)
 
     def _next_block(self, at: Progress) -> int:
         """Users of the block that is planned for."""

@@ -26,7 +26,7 @@ from scipy.special import betaincinv, ndtri
 from tacit.privacy.budget import Relation
 from tacit.privacy.curator import Release
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.reading import StepColumns, Steps, read_rewards, read_steps
+from tacit.privacy.reading import StepColumns, Steps, read_rewards
 from tacit.privacy.statistic import Block, Floats, Layout, LoopSums, Part, Statistic
 from tacit.privacy.validation import positive, whole_number
 from tacit.tabular.policy import settle
@@ -241,13 +241,14 @@ class WeightedReturns(Statistic):
         """One row per user; her propensities divide, so users are summed one by one."""
         from tacit.tabular.return_loops import weigh_returns
 
-        steps = read_steps(block, self.horizon, np.zeros(self.ratios.shape[2:], dtype=np.int64))
+        follows = np.zeros(self.ratios.shape[2:], dtype=np.int64)
+        steps = StepColumns(self.horizon, follows).read(block)
         chances = np.ones((1, 1))
         if self.logged:
             chances = read_rewards(block, "propensities", steps[1].shape)
         sums, spreads = np.zeros((2, block.users, self.policies, 2))
         K, R = self.logged, self.largest
-        weigh_returns(*steps, chances, K, self.ratios, self.most, R, sums, spreads)
+        weigh_returns(*steps[:3], chances, K, self.ratios, self.most, R, sums, spreads)
         return self.layout.pack({"sums": sums, "spreads": spreads}, users=block.users)
 
 
