@@ -113,8 +113,9 @@ class ClippedSums(InBall):
         assert isinstance(grid, Grid)  # noqa: S101
         of = grid, self.spec.actions, self.spec.reward_range
         where = block.once(("places", *of), partial(places, spec=self.spec, grid=grid))
-        by_point = np.empty((_AT_ONCE, self.spec.actions * grid.size))
-        sums = np.empty((_AT_ONCE, self.layout.size))
+        most = min(_AT_ONCE, block.users)
+        by_point = np.empty((most, self.spec.actions * grid.size))
+        sums = np.empty((most, self.layout.size))
         for start in range(0, block.users, _AT_ONCE):
             rows = slice(start, min(block.users, start + _AT_ONCE))
             users = rows.stop - rows.start

@@ -273,13 +273,18 @@ class ReleaseLoop:
             needed = [int(v) for each in rest for v in json.loads(each.versions) if int(v) >= 0]
             keep = min([row.latest + 2 - max(_CHECKPOINTS, algorithm.max_age), *needed])
             runs.publish(db, row, packed, at.served, keep)
-            runs.finish(db, row, view.oldest.block)
-            if row.block == view.oldest.block:  # no users came ahead: the next one opens
-                run.open_next(db, row, after, row.block)
+            self._finish(db, row, after, view.oldest.block)
             row, rest = runs.find(db, run.name), runs.undone(db, row)
         self.intake.packets.clear()
         run.view = RunView(row, rest[0], rest[-1], after, on_policy)
         run.store.erase_traces()
+
+    def _finish(self, db: Any, row: Any, after: Checkpoint, block: int) -> None:
+        """Ends a block; where users did not come ahead, the next one opens."""
+        runs.erase(db, row, block)
+        runs.set_block(db, row, block, stage="done")
+        if row.block == block:
+            self.run.open_next(db, row, after, block)
 
     def close(self) -> None:
         """Ends the block that fills early: users who have come are released."""
@@ -316,10 +321,7 @@ class ReleaseLoop:
             ledger.append(db, run.name, "roll back", to=version, version=number)
             runs.publish(db, row, packed, at.served, 0, pinned=0)
             if done:
-                runs.finish(db, row, block.block)
-                row = runs.find(db, run.name)
-                if row.block == block.block:
-                    run.open_next(db, row, new, row.block)
+                self._finish(db, runs.find(db, run.name), new, block.block)
             if pin:
                 runs.set_run(db, run.name, pinned=1)
         run.view = None

@@ -165,12 +165,12 @@ class Block:
 
         So users who are asked again need not be read again. What is kept is as raw as they are.
         """
-        if any(array.flags.writeable for array in self.arrays.values()):
-            return make(self)
         kept: dict[Hashable, Any] = vars(self).setdefault("_made", {})
-        if key not in kept:
-            kept[key] = make(self)
-        made: Made = kept[key]
+        if key in kept:
+            return kept[key]  # type: ignore[no-any-return]
+        made = make(self)
+        if not any(array.flags.writeable for array in self.arrays.values()):
+            kept[key] = made
         return made
 
     def __repr__(self) -> str:
@@ -551,7 +551,7 @@ def gate_total(statistic: Statistic, block: Block) -> Floats:
         with np.errstate(all="ignore"):
             total = statistic.total(block)
             signed = statistic.nonnegative and total.min() < 0.0
-            if np.linalg.norm(total) <= most and not signed:
+            if total @ total <= most * most and not signed:
                 return total
     return Statistic.total(statistic, block)
 

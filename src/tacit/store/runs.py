@@ -1,7 +1,8 @@
 """Runs: who is taken into which block, and the two commits that move a block on.
 
-Every function works in a transaction of its caller (``db``), on the rows that it read. Stages of a
-block: *open* (places are taken), *closed* (those who have a place may still send), *sealed* (its
+Every function works in a transaction of its caller (``db``). A ``run`` is the row that the caller
+read, and ``name`` its key; a *place* is one in a block, and the ``position`` of a person that of
+her row in a packet. Stages of a block: *open* (places are taken), *closed* (those who have a place may still send), *sealed* (its
 users are known), *released* (its query is answered on record and its episodes are erased), *done*
 (its policy is published).
 """
@@ -55,14 +56,14 @@ class Terms:
     simulation: bool = False
 
 
-def create(db: sa.Connection, run: str, terms: Terms, **values: Any) -> Any:
+def create(db: sa.Connection, name: str, terms: Terms, **values: Any) -> Any:
     """Row of a new run; ``values`` are columns beside its terms, the ``fingerprint`` among them.
 
     Raises:
         InvalidArgument: There is one of this name, or the store is of another kind.
     """
-    if find(db, run) is not None:
-        raise InvalidArgument(f"the store has a run {run!r}: tacit.open goes on with it")
+    if find(db, name) is not None:
+        raise InvalidArgument(f"the store has a run {name!r}: tacit.open goes on with it")
     store = db.execute(select(stores)).one()
     if rows_of(db, runs).first() and bool(store.simulation) != terms.simulation:
         kind = "simulations" if store.simulation else "people"
@@ -71,23 +72,23 @@ def create(db: sa.Connection, run: str, terms: Terms, **values: Any) -> Any:
         raise InvalidArgument(f"accounts of this store are in {store.unit}, not in {terms.unit}")
     unit = terms.unit or store.unit
     db.execute(update(stores).values(simulation=int(terms.simulation), unit=unit))
-    row = {"run": run, "made": b"", "block": -1}
+    row = {"run": name, "made": b"", "block": -1}
     row |= {"version": -1, "latest": -1, "users": terms.users, "episodes": terms.episodes} | values
     cost = min(-int(-Fraction(terms.cost) * UNIT // 1), _MOST)
     db.execute(insert(runs).values(**row, cost=cost, once=int(terms.once)))
-    append(db, run, "start", fingerprint=values["fingerprint"], **vars(terms))
-    return find(db, run)
+    append(db, name, "start", fingerprint=values["fingerprint"], **vars(terms))
+    return find(db, name)
 
 
-def find(db: sa.Connection, run: str) -> Any:
+def find(db: sa.Connection, name: str) -> Any:
     """Row of a run, or None."""
-    found = rows_of(db, runs, run=run).first()
+    found = rows_of(db, runs, run=name).first()
     return None if found is None else _plain(runs, found)
 
 
-def block_of(db: sa.Connection, run: str, block: int) -> Any:
+def block_of(db: sa.Connection, name: str, block: int) -> Any:
     """Row of a block, or None."""
-    found = rows_of(db, blocks, run=run, block=block).first()
+    found = rows_of(db, blocks, run=name, block=block).first()
     return None if found is None else _plain(blocks, found)
 
 
@@ -96,9 +97,9 @@ def _plain(table: sa.Table, row: Any) -> Any:
     return SimpleNamespace(**dict(zip(table.c.keys(), row, strict=True)))
 
 
-def set_run(db: sa.Connection, run: str, **values: Any) -> None:
+def set_run(db: sa.Connection, name: str, **values: Any) -> None:
     """Changes columns of a run that need no fence."""
-    change_rows(db, runs, {"run": run}, **values)
+    change_rows(db, runs, {"run": name}, **values)
 
 
 def fence(db: sa.Connection, run: Any, **values: Any) -> None:
@@ -198,7 +199,7 @@ def put(db: sa.Connection, run: Any, packet: Packet) -> int:
     of = {"run": run.run, "block": packet.block, "packet": number, "fate": "waiting"}
     if packet.people:
         named = [(i, p, c) for i, (p, c) in enumerate(packet.people) if p]
-        db.execute(insert(people), [of | {"place": i, "person": p, "pays": c} for i, p, c in named])
+        db.execute(insert(people), [of | {"position": i, "person": p, "pays": c} for i, p, c in named])
         _pay(db, {p: c for _, p, c in named if c}, reserved=1, spent=0)
     if packet.events:
         of |= {"version": version}
@@ -350,16 +351,16 @@ def _drop(db: sa.Connection, row: Any) -> None:
     """Takes one person's row out of her packet."""
     packet = rows_of(db, packets, id=row.packet).one()
     # Another row of hers in the packet may have moved it.
-    place = int(rows_of(db, people, id=row.id).one().place)
+    position = int(rows_of(db, people, id=row.id).one().position)
     if packet.users == 1:
         delete_rows(db, packets, id=row.packet)
         return
     aggregate, arrays = load(packet.data)
-    rest = {name: np.delete(array, place, axis=0) for name, array in arrays.items()}
+    rest = {name: np.delete(array, position, axis=0) for name, array in arrays.items()}
     new = {"users": packet.users - 1, "data": dump((aggregate, rest))}
     change_rows(db, packets, {"id": row.packet}, **new)
-    behind = (people.c.packet == packet.id, people.c.place > place)
-    db.execute(update(people).where(*behind).values(place=people.c.place - 1))
+    behind = (people.c.packet == packet.id, people.c.position > position)
+    db.execute(update(people).where(*behind).values(position=people.c.position - 1))
 
 
 def _shrink(db: sa.Connection, row: Any, users: int) -> None:
@@ -387,23 +388,23 @@ def set_aside(db: sa.Connection, run: Any, packet: int) -> None:
     report_problem(db, run.run, f"set aside: {why}")
 
 
-def report_problem(db: sa.Connection, run: str, problem: str) -> None:
+def report_problem(db: sa.Connection, name: str, problem: str) -> None:
     """Notes a problem of a run, in public words, for every process to tell."""
-    of, now = {"run": run, "problem": problem}, time.time()
+    of, now = {"run": name, "problem": problem}, time.time()
     if (row := rows_of(db, problems, **of).first()) is not None:
         change_rows(db, problems, of, last=now, times=row.times + 1)
     else:
         db.execute(insert(problems), of | {"since": now, "last": now, "times": 1})
 
 
-def resolve_problem(db: sa.Connection, run: str, problem: str = "") -> None:
+def resolve_problem(db: sa.Connection, name: str, problem: str = "") -> None:
     """Ends a problem of a run, or all of them."""
-    delete_rows(db, problems, run=run, **({"problem": problem} if problem else {}))
+    delete_rows(db, problems, run=name, **({"problem": problem} if problem else {}))
 
 
-def problems_of(db: sa.Connection, run: str) -> list[str]:
+def problems_of(db: sa.Connection, name: str) -> list[str]:
     """Problems of a run, the oldest first."""
-    return [row.problem for row in rows_of(db, problems, "since", run=run)]
+    return [row.problem for row in rows_of(db, problems, "since", run=name)]
 
 
 def open_block(db: sa.Connection, run: Any, block: int, size: int) -> None:
@@ -504,12 +505,6 @@ def erase(db: sa.Connection, run: Any, block: int) -> None:
     delete_rows(db, packets, run=run.run, block=block)
 
 
-def finish(db: sa.Connection, run: Any, block: int) -> None:
-    """Ends a block that was learnt from."""
-    erase(db, run, block)
-    set_block(db, run, block, stage="done")
-
-
 def publish(
     db: sa.Connection, run: Any, state: bytes, served: int, keep: int, **values: Any
 ) -> None:
@@ -535,6 +530,6 @@ def publish(
     db.execute(update(versions).where(*old, versions.c.state.is_not(None)).values(state=None))
 
 
-def version_of(db: sa.Connection, run: str, version: int) -> Any:
+def version_of(db: sa.Connection, name: str, version: int) -> Any:
     """Row of a version, or None."""
-    return rows_of(db, versions, run=run, version=version).first()
+    return rows_of(db, versions, run=name, version=version).first()
