@@ -14,7 +14,7 @@ from research.worlds.classic import acrobot, mountain_car, pendulum
 from research.worlds.gusts import gusts
 from research.worlds.lq import random_system, thermostat
 from research.worlds.mixture import currents, keyboard
-from research.worlds.tabular import icu_sepsis, sparse_mdp
+from research.worlds.tabular import habit, icu_sepsis, sparse_mdp
 from tacit.registry import build_world
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "cartpole",
     "currents",
     "gusts",
+    "habit",
     "icu_sepsis",
     "keyboard",
     "mountain_car",

@@ -1,4 +1,4 @@
-"""Finite worlds: patients drawn at random, and those of a model that others made of records."""
+"""Finite worlds: patients at random, those of a model made of records, and a habit."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.validation import Floats, check_bytes, whole_number
 from tacit.tabular.policy import Policy
-from tacit.tabular.world import SparseWorld
+from tacit.tabular.world import SparseWorld, TabularWorld
 
 # Shares of states that allow so many actions.
 _ALLOWED = {1: 0.3, 2: 0.1, 3: 0.15, 4: 0.25, 5: 0.1, 7: 0.1}
@@ -167,3 +167,39 @@ def icu_sepsis(horizon: int = 20) -> ReferenceWorld:
     rest = 1.0 - inside.sum(axis=1, keepdims=True)
     world.people = inside + np.where(allowed, rest / allowed.sum(axis=1, keepdims=True), 0.0)
     return world
+
+
+def habit(horizon: int = 140, levels: int = 4, burdens: int = 3) -> TabularWorld:
+    """A habit that messages build, and a burden that they are; who is burdened does not listen.
+
+    State:
+        ``burdens`` * habit + burden; the start is 0, neither.
+    Actions:
+        0 quiet: burden falls by one with .4. 1 message: burden rises by one with .5.
+        Habit rises by one with .25 after a message, less in proportion to the burden, and falls
+        with .03; after a message at the full burden with .15.
+    Reward:
+        Bernoulli with mean .1 + .6 habit / (``levels`` - 1), less .05 for a message.
+    Optimum:
+        Messages while there is no burden and a habit to build, and quiet else.
+    Source:
+        Invented for this library: what an app does today pays some decisions later.
+
+    >>> world = habit()
+    >>> round(world.optimal_value, 2), round(world.baseline_value, 2)
+    (77.89, 44.83)
+    """
+    H, L = whole_number("horizon", horizon), whole_number("levels", levels, least=2)
+    B = whole_number("burdens", burdens, least=2)
+    P, R = np.zeros((L, B, 2, L, B)), np.zeros((L, B, 2))
+    for h, b, a in np.ndindex(L, B, 2):
+        up = a * 0.25 * (1 - b / (B - 1)) * (h < L - 1)
+        down = (0.03 + 0.12 * a * (b == B - 1)) * (h > 0)
+        heavier, lighter = a * 0.5 * (b < B - 1), (1 - a) * 0.4 * (b > 0)
+        for to_h, p in ((min(h + 1, L - 1), up), (max(h - 1, 0), down), (h, 1 - up - down)):
+            P[h, b, a, to_h, min(b + 1, B - 1)] += p * heavier
+            P[h, b, a, to_h, max(b - 1, 0)] += p * lighter
+            P[h, b, a, to_h, b] += p * (1 - heavier - lighter)
+        R[h, b, a] = 0.1 + 0.6 * h / (L - 1) - 0.05 * a
+    S, name = L * B, f"research.worlds.habit:horizon={H},levels={L},burdens={B}"
+    return TabularWorld(P.reshape(S, 2, S), R.reshape(S, 2), H, name=name)

@@ -57,7 +57,7 @@ Options: TypeAlias = dict[str, inspect.Parameter]
 WORLD_FILES = (".toml", ".json")
 AGENTS, WORLDS = "tacit.agents", "tacit.worlds"  # entry points of other packages
 
-_FAMILIES = ("tabular", "linear", "mixture", "lq", "continuous")
+_FAMILIES = ("tabular", "linear", "mixture", "lq", "continuous", "trial")
 _AUTO_TARGET = "tacit.auto:agent"
 _GIVEN = ("spec", "users", "privacy", "seed", "noise_seed", "store", "name")
 

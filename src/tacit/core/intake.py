@@ -369,10 +369,7 @@ class EpisodeIntake:
     def _write(
         self, db: Any, row: Any, block: int, rows: Block, people: Any = (), events: Any = ()
     ) -> None:
-        """One packet of users. Memory that is lost with this process holds what has no names.
-
-        It is theirs alone, and nobody writes to it any more.
-        """
+        """One packet of users. Memory that is lost with this process holds what has no names."""
         in_memory = type(rows) is not Block or (not people and not self.run.store.durable)
         data = b"" if in_memory else dump((rows.aggregate, dict(rows.arrays)))
         shares = {row.version: rows.users}

@@ -315,7 +315,7 @@ class ReleaseLoop:
         if done:
             users = block.users if devices_add else block.places
             at = replace(at, releases=at.releases + 1, served=at.served + users)
-        new = replace(old, plan=old.plan.as_version(row.latest + 1), at=at)
+        new = replace(old, plan=run.algorithm.numbered(old.plan, row.latest + 1), at=at)
         packed, number = dump(new, run.code), row.latest + 1
         with run.store.write() as db:
             ledger.append(db, run.name, "roll back", to=version, version=number)

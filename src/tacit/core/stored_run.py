@@ -39,8 +39,6 @@ _KINDS |= {"running": np.bool_} | dict.fromkeys((*_FLOATS, *_BY_STATE), np.float
 NO_ROWS = {n: np.zeros((0, 0) if n in _BY_STATE else 0, kind) for n, kind in _KINDS.items()}
 
 Told: TypeAlias = dict[str, tuple[Any, Any]]
-Reader: TypeAlias = "Callable[[Statistic, Release], Told]"
-"""Public numbers of a release; see :meth:`tacit.Statistic.monitored`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +58,9 @@ class Record:
         asked: Sequence[Statistic],
         answers: Sequence[Release],
         running: bool,
-        read: Reader = lambda statistic, answer: statistic.monitored(answer),
+        read: Callable[[Statistic, Release], Told] = lambda statistic, answer: statistic.monitored(
+            answer
+        ),
     ) -> Record:
         """The record with a version's releases.
 
@@ -119,7 +119,7 @@ class Checkpoint:
 class BegunQueries(NamedTuple):
     """Queries about a block, asked as far as the first of them."""
 
-    about: tuple[Checkpoint, Plan, BlockInfo]
+    about: tuple[Any, ...]  # checkpoint, plan and facts of the block
     rng: np.random.Generator
     rest: Queries[Any]
     first: Query
@@ -262,21 +262,19 @@ class StoredRun:
         if begun is None or begun.about[0] is not now:
             users = self.algorithm.block_users(now.at)
             info = BlockInfo(**vars(now.at), users=users, versions={now.plan.policy.version: users})
-            self._begun = begun = self._begin_queries(now, now.plan, info)
+            self._begun = begun = self.queries(now, now.plan, info)
         return begun.first.statistic
 
     def queries(self, *about: Any) -> BegunQueries:
         """Queries about a checkpoint's block, its plan and facts; or those of :meth:`statistic`."""
         begun, self._begun = self._begun, None
-        if begun is not None and begun.about == about:
-            return begun
-        return self._begin_queries(*about)
-
-    def _begin_queries(self, now: Checkpoint, plan: Plan, info: BlockInfo) -> BegunQueries:
-        rng = np.random.default_rng(0)
-        rng.bit_generator.state = now.rng
-        queries = self.algorithm.learn(now.state, plan, info, rng)
-        return BegunQueries((now, plan, info), rng, queries, next(queries))
+        if begun is None or begun.about != about:
+            now, plan, info = about
+            rng = np.random.default_rng(0)
+            rng.bit_generator.state = now.rng
+            queries = self.algorithm.learn(now.state, plan, info, rng)
+            begun = BegunQueries(about, rng, queries, next(queries))
+        return begun
 
     def fills_ahead(self, view: RunView) -> bool:
         """Whether a block may fill before those before it are released.

@@ -57,3 +57,25 @@ class World(Protocol):
 
     def value(self, policy: Any) -> float:
         """The exact expected return of a user who follows the policy."""
+
+
+class SamePeople(Protocol):
+    """The same people at every look, which the ``cohort(rng)`` of some worlds makes."""
+
+    @property
+    def served(self) -> int:
+        """Whole histories that were served so far."""
+
+    @property
+    def served_value(self) -> float:
+        """Value of what they were given since the look before, for their own histories too."""
+
+    def simulate(self, policy: Any, users: int, rng: np.random.Generator, form: Form) -> Data:
+        """Moves all of them on to their next look, and tells of their histories so far.
+
+        Args:
+            policy: Published by an agent.
+            users: How many, at every look the same.
+            rng: Of the people.
+            form: See :meth:`World.simulate`.
+        """

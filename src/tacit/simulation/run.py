@@ -25,7 +25,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core.world import Data, Form, World
+from tacit.core.world import Data, Form, SamePeople, World
 from tacit.data.episodes import Episodes, VectorEpisodes
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.models import Privacy
@@ -79,7 +79,8 @@ def run(
 
     An agent that has learnt from users before goes on where it is; the result is about the users
     it serves here. An agent for another world, or that has served its users
-    already, is refused unchanged.
+    already, is refused unchanged. Where a world has a ``cohort``, the same people come to every
+    block, and users are whole histories: of 80 people, 20 are served at a quarter of them.
 
     Args:
         agent: any agent for this world's spec; or a text, as ``"ucbvi:scale=0.5"`` or ``"auto"``,
@@ -111,6 +112,8 @@ def run(
     free = getattr(options, "today", None) is None and getattr(world, "exchangeable_actions", True)
     permuted = free and isinstance(getattr(world.spec, "actions", None), int)
     users_world = PermutedWorld.draw(world, labels) if permuted else None
+    # In a trial the same people are moved on from look to look.
+    cohort: SamePeople | None = world.cohort(rng) if hasattr(world, "cohort") else None
     known: dict[bytes | None, float] = {}  # late releases often repeat a policy
     served, values, greedy_values = [0], list[float](), list[float]()
     spent = dict.fromkeys(("evaluate", "simulate", "learn"), 0.0)
@@ -140,14 +143,16 @@ def run(
             policies, form = (agent.policy, agent.greedy_policy), agent.data_format
             policy = published(*policies)
             times.append(time.perf_counter())
-            data = world.simulate(policy, block, rng, form)
+            data = (cohort or world).simulate(policy, block, rng, form)
             data = data if users_world is None else users_world.relabelled(data)
             times.append(time.perf_counter())
             agent.learn(data)
             times.append(time.perf_counter())
             for what, seconds in zip(spent, np.diff(times).tolist(), strict=True):
                 spent[what] += seconds
-            served.append(served[-1] + block)
+            served.append(served[-1] + block if cohort is None else cohort.served)
+            if cohort is not None:  # also what each got for her own history
+                values[-1] = cohort.served_value
             advance(block)
     published(agent.policy, agent.greedy_policy)
     return Result(

@@ -2,9 +2,9 @@
 
 Every function works in a transaction of its caller (``db``). A ``run`` is the row that the caller
 read, and ``name`` its key; a *place* is one in a block, and the ``position`` of a person that of
-her row in a packet. Stages of a block: *open* (places are taken), *closed* (those who have a place may still send), *sealed* (its
-users are known), *released* (its query is answered on record and its episodes are erased), *done*
-(its policy is published).
+her row in a packet. Stages of a block: *open* (places are taken), *closed* (those who have a place
+may still send), *sealed* (its users are known), *released* (its query is answered on record and its
+episodes are erased), *done* (its policy is published).
 """
 
 from __future__ import annotations
@@ -199,7 +199,8 @@ def put(db: sa.Connection, run: Any, packet: Packet) -> int:
     of = {"run": run.run, "block": packet.block, "packet": number, "fate": "waiting"}
     if packet.people:
         named = [(i, p, c) for i, (p, c) in enumerate(packet.people) if p]
-        db.execute(insert(people), [of | {"position": i, "person": p, "pays": c} for i, p, c in named])
+        rows = [of | {"position": i, "person": p, "pays": c} for i, p, c in named]
+        db.execute(insert(people), rows)
         _pay(db, {p: c for _, p, c in named if c}, reserved=1, spent=0)
     if packet.events:
         of |= {"version": version}
