@@ -114,8 +114,8 @@ class ClippedSums(InBall):
         of = grid, self.spec.actions, self.spec.reward_range
         where = block.once(("places", *of), partial(places, spec=self.spec, grid=grid))
         most = min(_AT_ONCE, block.users)
-        by_point = np.empty((most, self.spec.actions * grid.size))
-        sums = np.empty((most, self.layout.size))
+        sizes = self.spec.actions * grid.size, self.layout.size
+        by_point, sums = (np.empty((most, size)) for size in sizes)
         for start in range(0, block.users, _AT_ONCE):
             rows = slice(start, min(block.users, start + _AT_ONCE))
             users = rows.stop - rows.start

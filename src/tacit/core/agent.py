@@ -238,11 +238,7 @@ class Agent(Uncopyable):
     @property
     def policy(self) -> Any:
         """The policy that serves users now."""
-        view = self._run.look()
-        if view.row.version == view.row.latest:
-            return view.checkpoint.plan.policy
-        with self.store.read() as db:
-            return self._run.load_checkpoint(db, view.row.version).plan.policy
+        return self._serving().plan.policy
 
     @property
     def greedy_policy(self) -> Any:
@@ -287,12 +283,15 @@ class Agent(Uncopyable):
     @property
     def statistic(self) -> Statistic:
         """First query of the current block; devices report it."""
+        return self._run.statistic(self._serving())
+
+    def _serving(self) -> Checkpoint:
         view = self._run.look()
-        now, served = view.checkpoint, view.row.version
-        if served != view.row.latest:  # a version that is pinned
-            with self.store.read() as db:
-                now = replace(now, plan=self._run.load_checkpoint(db, served).plan)
-        return self._run.statistic(now)
+        if view.row.version == view.row.latest:
+            return view.checkpoint
+        with self.store.read() as db:  # a version that is pinned
+            pinned = self._run.load_checkpoint(db, view.row.version)
+        return replace(view.checkpoint, plan=pinned.plan)
 
     def publish(
         self, path: str | os.PathLike[str], *, greedy: bool = False, force: bool = False

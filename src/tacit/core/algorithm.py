@@ -187,7 +187,7 @@ class Algorithm(ABC, Generic[S]):
         return self.update(state, plan, release, block, rng)
 
     def numbered(self, plan: Any, version: int) -> Plan:
-        """What :meth:`plan` returned, with the number of its version on both policies."""
+        """Plan of :meth:`plan`, with the number of its version on both policies."""
         if not isinstance(plan, Plan):
             raise InvalidArgument(f"{type(self).__name__}.plan must return a Plan, got {plan!r}")
         policy, greedy = plan.policy.as_version(version), plan.greedy.as_version(version)

@@ -188,8 +188,7 @@ class EpisodeIntake:
             on_policy = view.on_policy and not data.aggregate
             arrivals = came.only(self._teaching(view, came.rows)) if on_policy else came
             data = _with_component(arrivals.rows, view.checkpoint.plan.policy, on_policy)
-            if data is not arrivals.rows:
-                arrivals = arrivals._replace(rows=data)
+            arrivals = arrivals._replace(rows=data)
             users = data.users
             self.check_schema(view.checkpoint, data)
             known, retired = given - came.rows.users, came.rows.users - users
@@ -314,8 +313,7 @@ class EpisodeIntake:
         if not arrivals.keys and not store.durable:
             kept = self._admitted(arrivals)
             if kept.rows.users:
-                block = self.run.look().row.block
-                self.buffer.add(kept.rows, block, kept.names)
+                self.buffer.add(kept.rows, self.run.look().row.block, kept.names)
         else:
             with store.write() as db:
                 row = runs.find(db, self.run.name)
@@ -438,8 +436,7 @@ class EpisodeIntake:
             return
         runs.set_block(db, row, block.block, stage="closed", at=time.time())
         if self.run.fills_ahead(view):
-            row = runs.find(db, self.run.name)  # with the places that were just taken
-            self.run.open_next(db, row, view.checkpoint, block.block)
+            self.run.open_next(db, runs.find(db, self.run.name), view.checkpoint)
 
     def receive(
         self, rows: Block, people: Sequence[str], events: Sequence[str], tickets: Sequence[str]

@@ -24,7 +24,7 @@ import numpy as np
 
 from tacit.core.algorithm import Algorithm, BlockInfo, Plan
 from tacit.core.intake import EpisodeIntake
-from tacit.core.stored_run import BegunQueries, Checkpoint, RunView, StoredRun
+from tacit.core.stored_run import Checkpoint, RunView, StoredRun
 from tacit.privacy.curator import Release
 from tacit.privacy.errors import BudgetExceeded, CorruptFile, InvalidArgument
 from tacit.privacy.local import LocalCurator
@@ -95,8 +95,7 @@ class ReleaseLoop:
             else:
                 runs.set_block(db, view.row, block.block, stage="sealed")
                 if ahead and view.filling.block == block.block:
-                    row = runs.find(db, run.name)
-                    run.open_next(db, row, view.checkpoint, block.block)
+                    run.open_next(db, runs.find(db, run.name), view.checkpoint)
             row, block = runs.find(db, run.name), runs.block_of(db, run.name, block.block)
         if block.stage == "open":
             raise Conflict("nobody came")
@@ -130,12 +129,12 @@ class ReleaseLoop:
         if len(plans) > 1:
             plan, raw = self._mixed(plans, shares, raw)
         info = BlockInfo(**vars(now.at), users=users, versions=shares)
-        begun = run.queries(now, plan, info)
+        rest, first, rng = run.queries(now, plan, info)
         try:
-            learnt = self._release(view.row, block, raw, begun, done)
+            learnt = self._release(view.row, block, raw, (rest, first), done)
         finally:
-            begun.rest.close()
-        self._publish(view, learnt, info, begun.rng)
+            rest.close()
+        self._publish(view, learnt, info, rng)
 
     # Read: the episodes of the block, and the plans that its users followed.
 
@@ -208,7 +207,7 @@ class ReleaseLoop:
     # Commit 1: the release.
 
     def _release(
-        self, row: Any, block: Any, raw: Block | None, begun: BegunQueries, done: list[Any]
+        self, row: Any, block: Any, raw: Block | None, queries: Any, done: list[Any]
     ) -> _Learnt:
         """Takes queries to the curator and commits each release; those on record are replayed.
 
@@ -217,7 +216,7 @@ class ReleaseLoop:
         run, privacy = self.run, self.run.algorithm.privacy
         releases = [load(each.value) for each in done]
         spent = sum((Fraction(each.cost) for each in done), Fraction(0))
-        asked, query = list[Statistic](), begun.first
+        asked, (rest, query) = list[Statistic](), queries
         limit = Fraction(getattr(run.curator, "limit", 1))  # of devices, one report
         single_query = type(run.algorithm).learn is Algorithm.learn
         while True:
@@ -247,7 +246,7 @@ class ReleaseLoop:
                 spent += cost
             asked.append(query.statistic)
             try:
-                query = begun.rest.send(releases[len(asked) - 1])
+                query = rest.send(releases[len(asked) - 1])
             except StopIteration as end:
                 return asked, releases, end.value
 
@@ -284,7 +283,7 @@ class ReleaseLoop:
         runs.erase(db, row, block)
         runs.set_block(db, row, block, stage="done")
         if row.block == block:
-            self.run.open_next(db, row, after, block)
+            self.run.open_next(db, row, after)
 
     def close(self) -> None:
         """Ends the block that fills early: users who have come are released."""

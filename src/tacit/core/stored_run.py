@@ -58,9 +58,7 @@ class Record:
         asked: Sequence[Statistic],
         answers: Sequence[Release],
         running: bool,
-        read: Callable[[Statistic, Release], Told] = lambda statistic, answer: statistic.monitored(
-            answer
-        ),
+        read: Callable[[Statistic, Release], Told],
     ) -> Record:
         """The record with a version's releases.
 
@@ -116,15 +114,6 @@ class Checkpoint:
     record: Record
 
 
-class BegunQueries(NamedTuple):
-    """Queries about a block, asked as far as the first of them."""
-
-    about: tuple[Any, ...]  # checkpoint, plan and facts of the block
-    rng: np.random.Generator
-    rest: Queries[Any]
-    first: Query
-
-
 class RunView(NamedTuple):
     """Rows of a run at one epoch, and its newest checkpoint."""
 
@@ -148,7 +137,7 @@ class StoredRun:
         self.view: RunView | None = None
         self.releases_drawn = 0  # releases after which counter and noise are as here
         self.code = algorithm.code
-        self._begun: BegunQueries | None = None
+        self._begun: Any = ((None,), None)  # what queries are about, and these
 
     @property
     def guarantee(self) -> Guarantee | None:
@@ -258,23 +247,28 @@ class StoredRun:
 
     def statistic(self, now: Checkpoint) -> Statistic:
         """First query of the next block."""
-        begun = self._begun  # once: another thread may ask, too
-        if begun is None or begun.about[0] is not now:
+        about, begun = self._begun  # once: another thread may ask, too
+        if about[0] is not now:
             users = self.algorithm.block_users(now.at)
             info = BlockInfo(**vars(now.at), users=users, versions={now.plan.policy.version: users})
-            self._begun = begun = self.queries(now, now.plan, info)
-        return begun.first.statistic
+            about = now, now.plan, info
+            begun = self.queries(*about)
+            self._begun = about, begun
+        return begun[1].statistic  # type: ignore[no-any-return]
 
-    def queries(self, *about: Any) -> BegunQueries:
-        """Queries about a checkpoint's block, its plan and facts; or those of :meth:`statistic`."""
-        begun, self._begun = self._begun, None
-        if begun is None or begun.about != about:
+    def queries(self, *about: Any) -> tuple[Queries[Any], Query, np.random.Generator]:
+        """Queries about a checkpoint, its plan and a block's facts, begun: the rest, and the first.
+
+        Those that :meth:`statistic` began go on, if they are about the same.
+        """
+        (last, begun), self._begun = self._begun, ((None,), None)
+        if last != about:
             now, plan, info = about
             rng = np.random.default_rng(0)
             rng.bit_generator.state = now.rng
             queries = self.algorithm.learn(now.state, plan, info, rng)
-            begun = BegunQueries(about, rng, queries, next(queries))
-        return begun
+            begun = queries, next(queries), rng
+        return begun  # type: ignore[no-any-return]
 
     def fills_ahead(self, view: RunView) -> bool:
         """Whether a block may fill before those before it are released.
@@ -284,10 +278,10 @@ class StoredRun:
         apart = self.algorithm.max_age > 0 or not view.on_policy
         return apart and self.algorithm.privacy.joint
 
-    def open_next(self, db: Any, row: Any, now: Checkpoint, block: int) -> None:
-        """Opens the block after this one."""
-        after = replace(now.at, releases=block + 1, served=int(row.taken))
-        runs.open_block(db, row, block + 1, self.algorithm.block_users(after))
+    def open_next(self, db: Any, row: Any, now: Checkpoint) -> None:
+        """Opens the block after the newest one."""
+        after = replace(now.at, releases=row.block + 1, served=int(row.taken))
+        runs.open_block(db, row, row.block + 1, self.algorithm.block_users(after))
 
 
 def warn_of_budget(privacy: Privacy, users: int) -> None:

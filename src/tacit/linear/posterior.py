@@ -27,7 +27,7 @@ from tacit.linear.statistics import (
 )
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.reading import StepColumns, Steps
+from tacit.privacy.reading import StepColumns, UserSteps
 from tacit.privacy.sensitivity import SHORTEST
 from tacit.privacy.statistic import Block, Floats, Layout, LoopSums, Part
 from tacit.privacy.validation import whole_number
@@ -150,7 +150,7 @@ class OutcomeSums(LoopSums):
         _, visits, paying = self._loop(self.columns.read(block), separate=False)
         return visits, paying
 
-    def _loop(self, steps: Steps, separate: bool) -> tuple[Floats, Floats, Floats]:
+    def _loop(self, steps: UserSteps, separate: bool) -> tuple[Floats, Floats, Floats]:
         from tacit.linear.posterior_loops import sum_outcomes
 
         S, A, d = self.features.shape
@@ -172,7 +172,7 @@ class OutcomeSums(LoopSums):
         free, cells = len(self.weights) == self.horizon, self.features.shape[:2]
         return StepColumns(self.horizon, np.zeros(cells, dtype=np.int64) if free else None)
 
-    def _sums(self, steps: Steps, separate: bool) -> Floats:
+    def _sums(self, steps: UserSteps, separate: bool) -> Floats:
         return self._loop(steps, separate)[0]
 
 

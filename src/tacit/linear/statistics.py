@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from tacit.numerics.regression import always_one
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.reading import StepColumns, Steps
+from tacit.privacy.reading import StepColumns, UserSteps
 from tacit.privacy.sensitivity import SHORTEST, BoundedSteps
 from tacit.privacy.statistic import Block, Floats, Layout, LoopSums, Part
 from tacit.privacy.validation import check_bytes, numbers, read_only, whole_number
@@ -170,7 +170,7 @@ class FeatureSums(LoopSums, BoundedSteps):
         follows = np.zeros(self.features.shape[:2], dtype=np.int64) if free else None
         return StepColumns(self.horizon, follows)
 
-    def _sums(self, steps: Steps, separate: bool) -> Floats:
+    def _sums(self, steps: UserSteps, separate: bool) -> Floats:
         from tacit.linear.sum_loops import sum_features
 
         rows, L, d = len(steps.states) if separate else 1, self.rows, self.dimension

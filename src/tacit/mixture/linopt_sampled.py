@@ -50,8 +50,7 @@ class TargetedSums(GramCross):
     def vectors(self, block: Block) -> Floats:
         """One dense vector per user."""
         users, (T, S, A) = block.users, self.means.shape
-        # Rewards are known: those of a block are of the right shape, and no more.
-        states, taken, *_ = StepColumns(T + 1).read(block)
+        states, taken, *_ = StepColumns(T + 1).read(block)  # rewards are known
         now, after, taken = states[:, :T], states[:, 1 : T + 1], taken[:, :T]
         valid = (now >= 0) & (now < S) & (after >= 0) & (after < S) & (taken >= 0) & (taken < A)
         now, after, taken = (np.where(valid, array, 0) for array in (now, after, taken))

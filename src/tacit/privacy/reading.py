@@ -31,7 +31,7 @@ UNKNOWN = -2  # that of an entry of a log whose label is not in the vocabulary
 UNREADABLE = -3  # of an entry which is missing, no such number, or contradicts another one
 
 
-class Steps(NamedTuple):
+class UserSteps(NamedTuple):
     """Steps of users, whatever they hold."""
 
     states: Ints  # (users, H + 1)
@@ -60,7 +60,7 @@ class StepColumns:
     policy: Ints | None = None
     propensities: bool = False
 
-    def read(self, block: Block) -> Steps:
+    def read(self, block: Block) -> UserSteps:
         """Steps of a block's users; nothing counts of one whose component is none."""
         users, H, tables = block.users, self.horizon, self.policy
         states = read_codes(block, "states", (users, H + 1))
@@ -87,7 +87,7 @@ class StepColumns:
             inside = (now >= 0) & (now < tables.shape[2])
             prescribed = tables[drawn[:, np.newaxis], np.arange(H), np.where(inside, now, 0)]
             actions = np.where(inside & (actions == prescribed), actions, INVALID)
-        return Steps(states, actions, rewards, admitted, drawn)
+        return UserSteps(states, actions, rewards, admitted, drawn)
 
 
 def read_rewards(block: Block, name: str, shape: tuple[int, ...]) -> Floats:

@@ -1,10 +1,10 @@
 """Runs: who is taken into which block, and the two commits that move a block on.
 
-Every function works in a transaction of its caller (``db``). A ``run`` is the row that the caller
-read, and ``name`` its key; a *place* is one in a block, and the ``position`` of a person that of
-her row in a packet. Stages of a block: *open* (places are taken), *closed* (those who have a place
-may still send), *sealed* (its users are known), *released* (its query is answered on record and its
-episodes are erased), *done* (its policy is published).
+Every function works in a transaction of its caller (``db``). A ``run`` is a row as it was read, and
+``name`` its key; a *place* is one in a block, a ``position`` that of a person's row in a packet.
+Stages of a block: *open* (places are taken), *closed* (those who have a place may still send),
+*sealed* (its users are known), *released* (its query is answered on record and its episodes are
+erased), *done* (its policy is published).
 """
 
 from __future__ import annotations
@@ -198,10 +198,9 @@ def put(db: sa.Connection, run: Any, packet: Packet) -> int:
     _grow(db, run, block, shares, users=block.users + packet.users)
     of = {"run": run.run, "block": packet.block, "packet": number, "fate": "waiting"}
     if packet.people:
-        named = [(i, p, c) for i, (p, c) in enumerate(packet.people) if p]
-        rows = [of | {"position": i, "person": p, "pays": c} for i, p, c in named]
-        db.execute(insert(people), rows)
-        _pay(db, {p: c for _, p, c in named if c}, reserved=1, spent=0)
+        mine = [{"position": i, "person": p, "pays": c} for i, (p, c) in enumerate(packet.people)]
+        db.execute(insert(people), [of | row for row in mine if row["person"]])
+        _pay(db, {p: c for p, c in packet.people if p and c}, reserved=1, spent=0)
     if packet.events:
         of |= {"version": version}
         names = [name for name, _ in packet.people] or [""] * packet.users
@@ -331,8 +330,7 @@ def forget(db: sa.Connection, person: str) -> dict[str, int] | None:
     """
     held = select(people, runs.c.hold).join(runs, runs.c.run == people.c.run)
     rows = db.execute(held.where(people.c.person == person, people.c.fate == "waiting")).all()
-    now = time.time()
-    if any(now < row.hold < now + 60.0 for row in rows):  # a clock that was ahead holds nobody
+    if any(0.0 < row.hold - time.time() < 60.0 for row in rows):  # longer: a clock was ahead
         return None
     for row in rows:
         _drop(db, row)

@@ -11,7 +11,7 @@ import numpy as np
 
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.reading import StepColumns, Steps
+from tacit.privacy.reading import StepColumns, UserSteps
 from tacit.privacy.statistic import Block, Bools, Floats, Ints, Layout, LoopSums, Part
 from tacit.tabular.policy import by_row, settle
 
@@ -167,7 +167,7 @@ class FirstVisits(LoopSums):
         follows = np.zeros(self.cells[1:], dtype=np.int64) if free else None
         return StepColumns(self.horizon, follows, self.version, self.policy)
 
-    def _sums(self, steps: Steps, separate: bool) -> Floats:
+    def _sums(self, steps: UserSteps, separate: bool) -> Floats:
         from tacit.tabular.exploration_loops import count_first_visits
 
         rows = len(steps.states) if separate else 1

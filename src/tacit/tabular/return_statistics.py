@@ -26,7 +26,7 @@ from scipy.special import betaincinv, ndtri
 from tacit.privacy.budget import Relation
 from tacit.privacy.curator import Release
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.reading import StepColumns, Steps, read_rewards
+from tacit.privacy.reading import StepColumns, UserSteps, read_rewards
 from tacit.privacy.statistic import Block, Floats, Layout, LoopSums, Part, Statistic
 from tacit.privacy.validation import positive, whole_number
 from tacit.tabular.policy import settle
@@ -155,7 +155,7 @@ class ReturnSums(LoopSums):
         """Steps of everybody; the last reward counts."""
         return StepColumns(self.horizon, np.zeros(self.cells.shape[1:], dtype=np.int64))
 
-    def _sums(self, steps: Steps, separate: bool) -> Floats:
+    def _sums(self, steps: UserSteps, separate: bool) -> Floats:
         from tacit.tabular.return_loops import sum_returns
 
         rows, limits = len(steps.states) if separate else 1, (self._kept, self.most, self._longest)
@@ -398,7 +398,7 @@ class ActionCounts(LoopSums):
         """Steps of everybody, and propensities if later questions need them."""
         return StepColumns(self.horizon, propensities=self.logged)
 
-    def _sums(self, steps: Steps, separate: bool) -> Floats:
+    def _sums(self, steps: UserSteps, separate: bool) -> Floats:
         from tacit.tabular.return_loops import count_first_actions
 
         rows = len(steps.states) if separate else 1

@@ -22,7 +22,7 @@ import numpy as np
 
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.reading import StepColumns, Steps
+from tacit.privacy.reading import StepColumns, UserSteps
 from tacit.privacy.statistic import Block, Bools, Floats, Ints, Layout, LoopSums, Part, Statistic
 from tacit.tabular.policy import by_row, row_of, settle
 
@@ -211,7 +211,7 @@ class VisitCounts(LoopSums):
             ),
         }
 
-    def _sums(self, steps: Steps, separate: bool) -> Floats:
+    def _sums(self, steps: UserSteps, separate: bool) -> Floats:
         from tacit.tabular.count_loops import count_visits
 
         rows, cap = len(steps.states) if separate else 1, self.cap or self.horizon
