@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.row import Row, at_least, at_most, noted
-from research.campaign.servers import app_text, free_port, serve
+from research.campaign.servers import app_text, free_port, serve, token_of, write_app
 from tacit.service.app_file import read_app
 from tacit.service.client import Client
 from tacit.service.tokens import new_token
@@ -133,7 +133,7 @@ def episodes(port: int, token: str, users: int) -> list[bytes]:
         request(
             "POST",
             "/v1/episodes",
-            token,
+            token_of(u),
             json.dumps(raw | {"user": u, "event": u, "rewards": [0, 1, 0], "ticket": t}).encode(),
         )
         for u, t in ((secrets.token_hex(8), ticket) for ticket in tickets[:users])
@@ -169,7 +169,7 @@ def service(folder: Path, block: int, users: int) -> Iterator[tuple[int, str, in
     """A service with SQLite: its port, a device's token, and its process."""
     text = app_text("ucbvi", "joint", users, "app.db").replace("size=24", f"size={block}")
     file, port = folder / "app.toml", free_port()
-    file.write_text(text)
+    write_app(file, text)
     with Store(read_app(os.fspath(file), logs=False).store) as store:
         token = new_token(store, "device")
     where, quiet = ("127.0.0.1", port), (folder / "clock", "", os.devnull, "")

@@ -3,7 +3,8 @@
 LinOpt-VI-Reg and LinOpt-PO-Reg with corrected constants in ``hard_mixture`` with two unknown
 weights. Equations (4) and (5) have orders 1/2 in K and -1/2 in epsilon; local DP has 3/4 in K.
 DP-LSVI-UCB++ in ``two_state`` has corrected noise, a bonus of a hundredth, and 0 for the
-coefficient of line 25, with which it switches: a tuned reading, of which no radius is proven.
+coefficient of line 25, with which it switches: a tuned reading of Figure 1, of which no radius is
+proven, at horizon 3 and at the figure's 20, beside itself without noise (lambda and bonus 1).
 """
 
 from __future__ import annotations
@@ -15,17 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from research.figures import (
-    PALE,
-    EndLabel,
-    Pen,
-    band,
-    drawing,
-    figure_main,
-    label_ends,
-    logarithmic,
-    slope,
-)
+from research import figures
 from research.study import DELTA, amount, markdown, run_all, spread
 from tacit.linear import two_state
 from tacit.mixture import hard_mixture
@@ -39,18 +30,22 @@ Job = tuple[str, int, float]
 USERS, EPSILON, EPSILONS, FIXED = (5_000, 10_000, 20_000, 40_000), 1e4, (1e2, 1e3, 1e4, 1e5), 20_000
 TUNED = (1.0, 10.0, 100.0, 1000.0)
 PENS = {
-    "VI, not private": Pen("#222222", "X"),
-    "VI, joint": Pen("#0072B2", "o"),
-    "PO, joint": Pen("#D55E00", "s"),
-    "VI, local": Pen("#009E73", "D"),
-    "LSVI, tuned": Pen("#CC79A7", "v"),
+    "VI, not private": figures.Pen("#222222", "X"),
+    "VI, joint": figures.Pen("#0072B2", "o"),
+    "PO, joint": figures.Pen("#D55E00", "s"),
+    "VI, local": figures.Pen("#009E73", "D"),
+    "LSVI, tuned": figures.Pen("#CC79A7", "v"),
+    "LSVI, tuned, H = 20": figures.Pen("#E69F00", "P"),
+    "LSVI, no noise, H = 20": figures.Pen("#222222", "X"),
 }
 _REGULARIZERS = {"not private": "ridge", "joint": "private", "local": "local"}
 
 
 def world(line: str) -> Any:
     """Where a line is run."""
-    return two_state(horizon=3) if line == "LSVI, tuned" else hard_mixture(2, 2, gap=0.2)
+    if line.startswith("LSVI"):
+        return two_state(horizon=20 if line.endswith("20") else 3)
+    return hard_mixture(2, 2, gap=0.2)
 
 
 def regret(job: Job, seed: int) -> float:
@@ -58,11 +53,14 @@ def regret(job: Job, seed: int) -> float:
     line, users, epsilon = job
     at = world(line)
     given: dict[str, Any] = {"episodes": users, "epsilon": epsilon, "delta": DELTA, "seed": seed}
-    if line == "LSVI, tuned":
+    if line.startswith("LSVI"):
         shape = at.model.states, at.features.shape[2]
         sizes = Sizes(users, at.model.horizon, shape, epsilon, DELTA, 0.1, False, Noise(0))
         of = linear.corrected_constants(sizes, linear.weight_of(at))
         of = of._replace(coefficient=0.0, beta=of.beta / 100.0, beta_bar=of.beta_bar / 100.0)
+        if "no noise" in line:
+            of = of._replace(gram_noise=0.0, vector_noise=0.0, square_noise=0.0, most_switches=1000)
+            of = of._replace(lambda_=1.0, beta=1.0, beta_bar=float(at.model.horizon))
         made = linear.dp_lsvi_ucb_plus_plus(at, printed=False, constants=of, **given)
     else:
         run = mixture.lin_opt_vi if line.startswith("VI") else mixture.lin_opt_po
@@ -74,12 +72,12 @@ def regret(job: Job, seed: int) -> float:
 def panels(quick: bool) -> dict[str, dict[str, list[Job]]]:
     """Jobs of every line of every panel."""
     users, fixed = ((200, 400), 400) if quick else (USERS, FIXED)
-    by_users = {n: [(n, k, EPSILON) for k in users] for n in PENS if n != "LSVI, tuned"}
+    by_users = {n: [(n, k, EPSILON) for k in users] for n in PENS if "LSVI" not in n}
     private = ("VI, joint", "PO, joint", "VI, local")
     return {
         "users K": by_users,
         "epsilon": {n: [(n, fixed, e) for e in EPSILONS] for n in private},
-        "epsilon, linear": {"LSVI, tuned": [("LSVI, tuned", fixed, e) for e in TUNED]},
+        "epsilon, linear": {n: [(n, fixed, e) for e in TUNED] for n in PENS if "LSVI" in n},
     }
 
 
@@ -109,13 +107,15 @@ def _places(along: str, rows: Sequence[tuple[Job, list[float]]]) -> list[float]:
 
 def paint(path: Path, measured: Measured) -> None:
     """A panel for each."""
+    from matplotlib.ticker import LogLocator
+
     runs = len(measured["users K"]["VI, joint"][0][1])
     titles = (
         f"hard_mixture, ε = {EPSILON:g}; (4), (5): 1/2, local 3/4",
         f"hard_mixture, K = {FIXED:,}; (4), (5): -1/2",
-        f"two_state, K = {FIXED:,}",
+        f"two_state, K = {FIXED:,}: share of what random actions lose",
     )
-    with drawing(
+    with figures.drawing(
         path,
         "Zhou's algorithms, corrected, and DP-LSVI-UCB++, tuned",
         f"Regret of all K users. Lines: medians of {runs} runs; bands: 10th to 90th percentile. "
@@ -125,18 +125,22 @@ def paint(path: Path, measured: Measured) -> None:
         sharey=False,
     ) as sheet:
         for axes, title, (along, lines) in zip(sheet, titles, measured.items(), strict=True):
-            logarithmic(axes, along.partition(",")[0])
-            axes.set(title=title)
+            figures.logarithmic(axes, along.partition(",")[0])
+            axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+            axes.set(title=title, xticks=_places(along, next(iter(lines.values()))))
             ends = []
             for line, rows in lines.items():
                 x, y = _places(along, rows), np.array([some for _, some in rows])
-                text = f"{line}  {slope(x, np.median(y, axis=1)):.2f}"
-                ends.append(band(axes, x, y, PENS[line], text))
+                y /= random(rows[0][0]) if "linear" in along else 1.0
+                text = f"{line}  {figures.slope(x, np.median(y, axis=1)):.2f}"
+                ends.append(figures.band(axes, x, y, PENS[line], text))
             some = next(iter(lines.values()))
-            lost = [random(job) for job, _ in some]
-            axes.plot(_places(along, some), lost, ":", color=PALE, lw=1.3)
-            ends.append(EndLabel(_places(along, some)[-1], lost[-1], "random actions", PALE))
-            label_ends(axes, ends)
+            lost = [1.0 if "linear" in along else random(job) for job, _ in some]
+            axes.plot(_places(along, some), lost, ":", color=figures.PALE, lw=1.3)
+            ends.append(
+                figures.EndLabel(_places(along, some)[-1], lost[-1], "random actions", figures.PALE)
+            )
+            figures.label_ends(axes, ends)
 
 
 def table(measured: Measured) -> str:
@@ -147,7 +151,7 @@ def table(measured: Measured) -> str:
             x, y = _places(along, some), [float(np.median(found)) for _, found in some]
             lost = [random(job) for job, _ in (some[0], some[-1])]
             ends = [amount(y[0]), spread(some[-1][1], (0.1, 0.9)), *map(amount, lost)]
-            ends.append(f"{slope(x, y):.2f}")
+            ends.append(f"{figures.slope(x, y):.2f}")
             rows.append([f"{along.partition(',')[0]}, {x[0]:g} to {x[-1]:g}", line, *ends])
     heads = [
         "along",
@@ -161,7 +165,7 @@ def table(measured: Measured) -> str:
     return markdown(heads, rows, 2)
 
 
-main = figure_main("research.linear_paper_regret", __doc__, measure, paint, table)
+main = figures.figure_main("research.linear_paper_regret", __doc__, measure, paint, table)
 
 
 if __name__ == "__main__":

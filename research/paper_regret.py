@@ -15,17 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from research.figures import (
-    PALE,
-    EndLabel,
-    Pen,
-    band,
-    drawing,
-    figure_main,
-    label_ends,
-    logarithmic,
-    slope,
-)
+from research import figures
+from research.figures import Pen
 from research.study import amount, markdown, run_all
 from tacit.papers.chowdhury_tabular_2021 import ucb_po, ucb_vi
 from tacit.privacy.validation import Floats
@@ -79,7 +70,7 @@ def costs(measured: Regrets, name: str, kind: str, epsilon: float | None = EPSIL
 def paint(path: Path, measured: Regrets) -> None:
     """Regret by K, and the cost of privacy by K and by epsilon; one row per algorithm."""
     runs = len(next(iter(measured.values())))
-    with drawing(
+    with figures.drawing(
         path,
         "What privacy costs with the paper's own algorithms, corrected",
         f"Lines: medians of {runs} runs; bands: 10th to 90th percentile. δ = 0. "
@@ -97,7 +88,7 @@ def _row(panels: Sequence[Axes], measured: Regrets, name: str) -> None:
     from matplotlib.ticker import LogLocator
 
     users: Sequence[float] = sorted({job[2] for job in measured})
-    ends: list[list[EndLabel]] = [[], [], []]
+    ends: list[list[figures.EndLabel]] = [[], [], []]
     titles = ("regret of all K users", "cost of privacy by K", "cost of privacy by ε")
     for axes, label, ticks, title in zip(
         panels,
@@ -106,22 +97,22 @@ def _row(panels: Sequence[Axes], measured: Regrets, name: str) -> None:
         titles,
         strict=True,
     ):
-        logarithmic(axes, label)
+        figures.logarithmic(axes, label)
         axes.set(title=f"{name}: {title}", xticks=ticks)
         axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     for kind, label in MODELS.items():
         found = np.array([measured[name, kind, int(k), EPSILON] for k in users])
-        ends[0].append(band(panels[0], users, found, PENS[kind], label))
+        ends[0].append(figures.band(panels[0], users, found, PENS[kind], label))
         for i, x, by in ((1, users, EPSILON), (2, EPSILONS, None)):
             if kind != "none":
                 added = costs(measured, name, kind, by)
-                text = f"{label}  {slope(x, np.median(added, axis=1)):.2f}"
-                ends[i].append(band(panels[i], x, added, PENS[kind], text, 1.0))
+                text = f"{label}  {figures.slope(x, np.median(added, axis=1)):.2f}"
+                ends[i].append(figures.band(panels[i], x, added, PENS[kind], text, 1.0))
     random = (world().optimal_value - world().baseline_value) * np.array(users)
-    panels[0].plot(users, random, ":", color=PALE, lw=1.3)
-    ends[0].append(EndLabel(users[-1], float(random[-1]), "random actions", PALE))
+    panels[0].plot(users, random, ":", color=figures.PALE, lw=1.3)
+    ends[0].append(figures.EndLabel(users[-1], float(random[-1]), "random actions", figures.PALE))
     for axes, labels in zip(panels, ends, strict=True):
-        label_ends(axes, labels)
+        figures.label_ends(axes, labels)
 
 
 def table(measured: Regrets) -> str:
@@ -137,13 +128,13 @@ def table(measured: Regrets) -> str:
             if kind != "none":
                 by = ((users, EPSILON), (EPSILONS, None))
                 added = [(x, np.median(costs(measured, name, kind, e), axis=1)) for x, e in by]
-                slopes = [f"{slope(x, y):.2f}" for x, y in added]
+                slopes = [f"{figures.slope(x, y):.2f}" for x, y in added]
             rows.append([name, label, *map(amount, middle), *slopes])
     rows.append(["random actions", "", *(amount(lost * k) for k in users), "-", "-"])
     return markdown([*heads, "cost by K", "cost by epsilon"], rows, 2)
 
 
-main = figure_main("research.paper_regret", __doc__, measure, paint, table)
+main = figures.figure_main("research.paper_regret", __doc__, measure, paint, table)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-// Plays users against a service: node check_client.mjs ADDRESS TOKEN USERS. Prints the receipts; see
+// Plays users against a service: node check_client.mjs ADDRESS TOKEN,TOKEN,... (one for each). Prints the receipts; see
 // tests/service/test_javascript.py.
 
 import { Client } from "./client.js";
 
-const [address, token, users] = process.argv.slice(2);
+const [address, tokens] = process.argv.slice(2);
 const receipts = [];
-for (let user = 0; user < Number(users); user += 1) {
+for (const token of tokens.split(",")) {
   const device = new Client(address, token);
   const policy = await device.policy();
   const states = ["new"];
@@ -15,7 +15,7 @@ for (let user = 0; user < Number(users); user += 1) {
     states.push(step % 2 ? "busy" : "idle");
   }
   const event = crypto.randomUUID();
-  const sent = () => device.send(`user ${user}`, states, actions, [1, 0, 1], { event });
+  const sent = () => device.send(undefined, states, actions, [1, 0, 1], { event });
   receipts.push([await sent(), await sent()]);
 }
 process.stdout.write(JSON.stringify(receipts));

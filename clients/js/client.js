@@ -2,10 +2,10 @@
 // and sends what came of it, once.
 //
 //   import { Client } from "./client.js";
-//   const device = new Client("https://app.example", token);
+//   const device = new Client("https://app.example", token); // her own, for a receipt
 //   const policy = await device.policy();             // before each episode: it takes a place for it
 //   const action = policy.act(step, "idle");
-//   await device.send("ann", states, actions, rewards);
+//   await device.send(undefined, states, actions, rewards);  // the token says who she is
 //
 // Of a mixed policy `policy` draws the component that the episode follows, and `send` says which.
 // Under local DP the report is made here, with exact noise, and only that leaves the device. An

@@ -26,7 +26,7 @@ import numpy as np
 from sqlalchemy import select
 
 import tacit
-from research.campaign.servers import WINDOW, H, begin
+from research.campaign.servers import WINDOW, H, begin, token_of
 from tacit.data.episodes import Episodes
 from tacit.privacy.errors import InvalidArgument, TacitError
 from tacit.service.app_file import read_app
@@ -219,9 +219,10 @@ class Devices:
 
     def _post(self, clients: list[Client], body: bytes, event: str, rng: random.Random) -> None:
         path = "/v1/reports" if b'"report"' in body else "/v1/episodes"
+        hers = {"Authorization": f"Bearer {token_of(json.loads(body)['user'])}"}
         while True:
             with contextlib.suppress(TacitError):
-                code, _, answer = rng.choice(clients).request("POST", path, {}, body)
+                code, _, answer = rng.choice(clients).request("POST", path, hers, body)
                 if code in (200, 202, 409, 410, 422):
                     said = json.loads(answer)
                     self.journal.add("told", event, str(said.get("status", said.get("detail"))))

@@ -37,6 +37,7 @@ from research.campaign.servers import (
     app_text,
     place,
     until,
+    write_app,
 )
 from tacit.privacy.errors import TacitError
 from tacit.service.app_file import read_app
@@ -119,7 +120,7 @@ class History:
     def _store(self, folder: Path, where: str) -> Store:
         for name in ("0", "1"):
             (folder / name).mkdir()
-            (folder / name / "app.toml").write_text(app_text(*KINDS[self.kind], where))
+            write_app(folder / name / "app.toml", app_text(*KINDS[self.kind], where))
         text = app_text("ucbvi", "joint", 10**6, where).replace("size=24", "size=8")
         night = folder / "0" / "night.toml"
         night.write_text(text.replace("[serve]", 'name = "night"\n[serve]'))

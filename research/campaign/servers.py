@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import json
 import logging
 import mmap
 import multiprocessing
@@ -22,6 +23,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import jwt
 import uvicorn
 import uvicorn.protocols.http.auto
 
@@ -49,7 +51,11 @@ store = "STORE"
 [serve]
 rate = 1000000
 window = {WINDOW}
+jwks = "people.json"
+audience = "campaign"
+person_rate = 1000000
 """
+_KEY = b"whoever has this is anybody, here"
 KINDS = {
     "on-policy": ("ucbvi", "joint", 10**6),
     "any policy": ("policy_improvement", "joint", 10**6),
@@ -72,6 +78,19 @@ def app_text(agent: str, model: str, users: int, store: str) -> str:
     for word, value in given.items():
         text = text.replace(word, value)
     return text
+
+
+def write_app(file: Path, text: str) -> None:
+    """An app beside the key that signs its people's tokens."""
+    key = jwt.algorithms.HMACAlgorithm.to_jwk(_KEY, as_dict=True) | {"kid": "campaign"}
+    (file.parent / "people.json").write_text(json.dumps({"keys": [key]}))
+    file.write_text(text)
+
+
+def token_of(user: str) -> str:
+    """A person's own token."""
+    said = {"sub": user, "aud": "campaign", "exp": int(time.time()) + 10 * 365 * 86400}
+    return jwt.encode(said, _KEY, "HS256", headers={"kid": "campaign"})
 
 
 def free_port() -> int:

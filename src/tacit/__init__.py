@@ -41,7 +41,7 @@ _MODULES = {
     "testing.mechanisms": "audit_counter audit_linear audit_samples",
     "auto": "agent",
 }
-_FAMILIES = ("continuous", "gym", "linear", "lq", "mixture", "papers", "tabular")
+_FAMILIES = ("continuous", "gym", "linear", "lq", "mixture", "papers", "tabular", "trial")
 _LAZY = {name: (module, name) for module, names in _MODULES.items() for name in names.split()}
 _LAZY["open"], _LAZY["validate"] = _LAZY.pop("open_run"), _LAZY.pop("validate_episodes")
 

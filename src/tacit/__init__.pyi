@@ -3,7 +3,7 @@
 from os import PathLike
 from typing import Any, Literal
 
-from tacit import continuous, gym, linear, lq, mixture, papers, tabular
+from tacit import continuous, gym, linear, lq, mixture, papers, tabular, trial
 from tacit.auto import agent
 from tacit.core.agent import Agent
 from tacit.core.agent import open_run as open
@@ -49,6 +49,18 @@ from tacit.testing.mechanisms import audit_counter, audit_linear, audit_samples
 
 __version__: str
 
+def ActionCentred(
+    spec: Any,
+    users: int,
+    privacy: Privacy,
+    *,
+    own: bool = True,
+    schedule: str | Schedule = "auto",
+    seed: int = 0,
+    noise_seed: int | None = None,
+    store: Store | str | PathLike[str] = "",
+    name: str = "run",
+) -> Agent: ...
 def ActorCritic(
     spec: Any,
     users: int,
@@ -299,6 +311,7 @@ __all__ = [
     "LSVIUCB",
     "UCBPO",
     "UCBVI",
+    "ActionCentred",
     "ActorCritic",
     "Agent",
     "Algorithm",
@@ -379,6 +392,7 @@ __all__ = [
     "run",
     "sweep",
     "tabular",
+    "trial",
     "validate",
     "world",
 ]

@@ -32,6 +32,7 @@ from tacit.privacy.validation import MOST_USERS, checked_number, flag, whole_num
 from tacit.simulation.run import noise_seed
 
 BUILT_IN = {
+    "action_centred": "tacit.trial.action_centred:ActionCentred",
     "actor_critic": "tacit.continuous.actor_critic:ActorCritic",
     "certainty_equivalence": "tacit.lq.certainty_equivalence:CertaintyEquivalence",
     "concurrent_psrl": "tacit.tabular.concurrent_psrl:ConcurrentPSRL",

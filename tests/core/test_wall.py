@@ -133,6 +133,7 @@ def marked(data: Any, rng: np.random.Generator) -> Any:
 
 
 OWN_WORLDS = {
+    "action_centred": "micro_randomised:decisions=20,contexts=3",
     "certainty_equivalence": "research.worlds.random_system:n=2,d=1,horizon=5,seed=500",
     "linopt_sampled": "research.worlds.currents:rows=5,columns=6,dimension=3,horizon=4,samples=4",
 }
@@ -154,8 +155,8 @@ def test_no_agent_hands_its_algorithm_anything_raw(
 ) -> None:
     """With real noise, ids, a block that is through and one that waits."""
     make = registry.agent_entry(name).make
-    world = registry.build_world(OWN_WORLDS.get(name, WORLDS[target.split(".")[1]]))
-    if not name.startswith("pessimistic"):
+    world = registry.build_world(OWN_WORLDS.get(name) or WORLDS[target.split(".")[1]])
+    if not name.startswith("pessimistic") and name != "action_centred":
         options = {"schedule": "fixed:size=12", **options}
     try:
         agent = make(world.spec, 24, PRIVATE, **options)
@@ -166,12 +167,12 @@ def test_no_agent_hands_its_algorithm_anything_raw(
     users = max(agent.block_users, 12)
     first = marked(world.simulate(agent.policy, users, rng, "episodes"), rng)
     ids = [IDS + i for i in range(24)]
-    agent.learn(first, ids[:users])
+    agent.learn(first.block(), ids[:users])
     again = [(first, ids)]
     if agent.block_users > 1:
         data = world.simulate(agent.policy, agent.block_users, rng, "episodes")
         second = marked(data.take(slice(0, agent.block_users - 1)), rng)
-        agent.learn(second, ids[users : users + second.block().users])
+        agent.learn(second.block(), (ids[users:] or ids)[: second.block().users])
         again.append((second, ids))
     assert agent.releases >= 1
     found = reachable(agent.algorithm, agent.state, agent.plan, agent.record)

@@ -249,6 +249,11 @@ def test_no_two_users_are_farther_apart_than_is_accounted(gamma: float, printed:
             users.append(sums_of(H, gamma, x, gains, noise))
     users = [(np.asarray(G), np.asarray(C)) for G, C in users]
     assert all(np.isfinite(G).all() and np.isfinite(C).all() for G, C in users)
+    # Every part of a step is cut on its own: |x| and |x'| at 1, |u| at gamma.
+    for G, C in users:
+        assert max(np.trace(G[:2, :2]), G[2, 2] / gamma**2) <= H * (1 + 1e-9)
+        assert np.linalg.norm(C[:2]) <= H * (1 + 1e-9)
+        assert np.linalg.norm(C[2]) <= gamma * H * (1 + 1e-9)
     off_diagonal = ~np.eye(3, dtype=bool)
 
     def mu(here, there) -> float:

@@ -135,10 +135,12 @@ def test_noise_of_public_code_from_its_law() -> None:
     sigma = 4 * H**3 * math.sqrt(2 * math.log(2.5 * H / delta))
     mu = math.sqrt(H * 2 * (H**2 + H**2 / 2) ** 2) / sigma
     less = Budget(1.0, delta).mu / mu
-    page = (Path(__file__).parents[2] / "docs/papers/sahu_linear_2025.md").read_text()
+    page = (Path(__file__).parents[2] / "docs/papers/zhou_mixture_2022.md").read_text()
     assert f"{mu:.4f}-GDP for a nominal epsilon 1" in page
     assert f"epsilon {epsilon_from_mu(mu, delta):.3f} at its delta = 0.01" in page
     assert f"could be {less:.0f} times smaller" in page
+    page = (Path(__file__).parents[2] / "docs/papers/wang_functional_2019.md").read_text()
+    assert f"exp(-{functional.Setting(k=2.3).beta:,.0f} |x - y|)" in page
 
 
 def test_pages_have_the_stored_regrets() -> None:
@@ -164,6 +166,80 @@ def test_pages_have_the_stored_regrets() -> None:
     assert f"the 90th percentile is {most}" in linear_page
     words = f"{first} at epsilon 1 and {last} at epsilon 1,000, where random actions lose {lost}"
     assert words in linear_page
+    _, tuned, lost, *_ = rows["epsilon", "LSVI, tuned, H = 20"]
+    free = rows["epsilon", "LSVI, no noise, H = 20"][0]
+    words = f"loses {tuned.split()[0]} at epsilon 1,000, where random actions lose {lost}, and"
+    assert f"{words} without noise, with lambda and the bonus 1, it loses {free}." in linear_page
+
+
+def test_lemma_12_of_the_lq_paper_survives_its_proof() -> None:
+    """Mean norms of triangles are below those of full matrices, and so are increments."""
+    rng, n = np.random.default_rng(3), 6
+    full = rng.normal(size=(4000, n, n))
+    norms = [
+        np.linalg.norm(part, 2, axis=(1, 2)) for part in (full, np.triu(full), np.tril(full, -1))
+    ]
+    assert norms[0].mean() < 2 * math.sqrt(n)
+    assert max(norms[1].mean(), norms[2].mean()) < norms[0].mean() - 0.5
+    symmetric = np.triu(full) + np.triu(full, 1).swapaxes(1, 2)
+    for t in (0.5, 1.0, 2.0):
+        above = (np.linalg.norm(symmetric, 2, axis=(1, 2)) >= 4 * math.sqrt(n) + 2 * t).mean()
+        assert above <= 2 * math.exp(-(t**2) / 2)
+    for _ in range(200):  # Sudakov and Fernique need no more than this
+        u, v, a, b = (x / np.linalg.norm(x) for x in rng.normal(size=(4, n)))
+        change = (np.outer(u, v) - np.outer(a, b)) ** 2
+        assert np.triu(change).sum() <= np.sum((u - a) ** 2) + np.sum((v - b) ** 2) + 1e-12
+
+
+def test_lemma_d1_of_the_linear_paper_leaves_out_its_shift() -> None:
+    """At k = 1 by hand; later by matrices with weights and features of 1, and G.7 holds."""
+    rng, d, lam, H = np.random.default_rng(4), 3, 5.0, 4
+    assert np.linalg.det(2 * lam * np.eye(d)) == pytest.approx((2 * lam) ** d)
+    assert (2 * lam) ** d > lam**d, "what is printed for k = 1"
+    for k in (1, 4, 12, 200):
+        x = rng.normal(size=(k - 1, d))
+        x /= np.linalg.norm(x, axis=1, keepdims=True)
+        noise = rng.normal(size=(d, d))
+        noise = (noise + noise.T) * lam / np.linalg.norm(noise + noise.T, 2)
+        found = np.linalg.det(2 * lam * np.eye(d) + x.T @ x + noise)
+        assert found <= (3 * lam + (k - 1) / d) ** d * (1 + 1e-12)
+        trace = np.trace(2 * lam * np.eye(d) + x.T @ x)
+        assert trace == pytest.approx(2 * d * lam + k - 1)
+        assert trace > d * lam + k - 1, "the printed bound of the trace"
+    few = d * H * math.log2((3 * lam + 1e-9) / (2 * lam))
+    assert few == pytest.approx(0.585 * d * H, rel=1e-3)
+    assert d * H * math.log(1 + 1e-9 / lam) < 1e-6, "the printed order"
+
+
+def test_lemma_f2_of_the_linear_paper_has_its_inequality_turned() -> None:
+    """Lambda >= lambda I bounds its inverse from above: by eigenvalues and by quadratic forms."""
+    rng, d, lam, beta = np.random.default_rng(5), 4, 0.3, 2.0
+    for size in (0.1, 10.0, 1e4):
+        some = rng.normal(size=(d, d))
+        Sigma = beta**2 * np.linalg.inv(lam * np.eye(d) + size * some @ some.T)
+        x = rng.normal(size=d)
+        assert np.linalg.eigvalsh(Sigma).max() <= beta**2 / lam * (1 + 1e-12)
+        assert x @ Sigma @ x <= beta**2 / lam * (x @ x) * (1 + 1e-12)
+        assert np.linalg.norm(Sigma) <= math.sqrt(d) * beta**2 / lam, "the ball of the net"
+    assert np.linalg.eigvalsh(Sigma).min() < beta**2 * lam, "what is printed"
+
+
+def test_lemma_g4_of_the_linear_paper_is_for_the_other_order() -> None:
+    """The printed order fails by hand; the other holds for sums of squares and for one of them."""
+
+    def norm(x: Floats, M: Floats) -> float:
+        return math.sqrt(x @ M @ x)
+
+    A, B, e = np.eye(2), np.diag([4.0, 1.0]), np.array([0.0, 1.0])
+    assert norm(e, A) > norm(e, B) * math.sqrt(np.linalg.det(A) / np.linalg.det(B))
+    rng = np.random.default_rng(6)
+    for _ in range(200):
+        some, c, x = rng.normal(size=(3, 3)), rng.normal(size=3), rng.normal(size=3)
+        small = some @ some.T + 0.1 * np.eye(3)
+        large = small + np.outer(c, c)
+        ratio = np.linalg.det(large) / np.linalg.det(small)
+        assert ratio == pytest.approx(1 + c @ np.linalg.solve(small, c))
+        assert norm(x, large) <= norm(x, small) * math.sqrt(ratio) * (1 + 1e-12)
 
 
 DOCS = Path(__file__).parents[2] / "docs"

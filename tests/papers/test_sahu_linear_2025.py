@@ -208,6 +208,20 @@ def test_switches_are_capped() -> None:
     assert result.more["switches"].max() == 3
 
 
+def test_every_switch_has_noise_of_its_own(monkeypatch) -> None:
+    """As drawn for the run, row after row; noise that is used twice hides nothing."""
+    used: list[np.ndarray] = []
+    in_python(monkeypatch)
+    monkeypatch.setattr(paper, "_regress", lambda h, of, work, units: used.append(units.copy()))
+    given = {"episodes": 60, "epsilon": 1.0, "delta": 1e-6, "seed": 3}
+    of = gentle(False)
+    made = paper.dp_lsvi_ucb_plus_plus(small_world(), constants=of, **given)
+    drawn = Noise(3).normal((of.most_switches, 2, 3, 2))
+    switches = int(made.more["switches"][-1])
+    assert switches >= 5
+    np.testing.assert_array_equal(used, np.repeat(drawn[:switches], 2, axis=0))
+
+
 def test_guarantees() -> None:
     world, given = two_state(horizon=2), {"episodes": 50, "epsilon": 1.0, "delta": 1e-6}
     fresh = paper.dp_lsvi_ucb_plus_plus(world, **given)
@@ -304,6 +318,49 @@ def test_hostile_users_and_any_noise_keep_the_sensitivities(sign, printed_, monk
                     paper._insert(world.features, of, work)
                     assert np.linalg.norm(work.gram, axis=(1, 2)).max() <= c * (1 + 1e-12)
                     assert np.linalg.norm(work.moves, axis=(1, 2)).max() <= c * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("K", [3, 40, 130])
+def test_corrected_gram_matrices_have_the_noise_of_their_trees_nodes(K: int, monkeypatch) -> None:
+    """Those of [1, k - 1]: each node's noise is drawn once, and no prefix has less than one."""
+    seen: list[np.ndarray] = []
+    monkeypatch.setattr(paper, "_learn", lambda *given: seen.append(given[7]))
+    given = {"episodes": K, "epsilon": 1.0, "delta": 1e-6, "printed": False, "seed": 3}
+    of = paper.dp_lsvi_ucb_plus_plus(small_world(), **given).constants
+    source = Noise(3)
+    source.normal((int(of["most_switches"]), 2, 3, 2))
+    units = np.concatenate([source.normal((len(part), 6)) for part in seen])
+    grams = np.concatenate(seen)
+    for k in range(1, K):
+        covers, end = [], k
+        while end > 0:
+            covers.append(end)
+            end -= end & -end
+        a, b, c = of["gram_noise"] * units[covers].sum(axis=0)[:3] * (1, math.sqrt(0.5), 1)
+        np.testing.assert_allclose(grams[k, 0], [[a, b], [b, c]], rtol=1e-9)
+
+
+def test_the_budget_of_the_printed_noise_is_lemma_2_1s() -> None:
+    """epsilon = rho + 2 sqrt(rho ln(1 / delta)); other constants than these prove nothing."""
+    given = {"episodes": 10, "epsilon": 3.0, "delta": 1e-5}
+    rho = paper.dp_lsvi_ucb_plus_plus(small_world(), **given).constants["rho"]
+    assert rho + 2 * math.sqrt(rho * math.log(1e5)) == pytest.approx(3.0)
+    for printed_ in (True, False):
+        own = paper.dp_lsvi_ucb_plus_plus(
+            small_world(), constants=gentle(printed_), printed=printed_, **given
+        )
+        assert own.guarantee is None
+        assert own.reason == "constants are the caller's own"
+
+
+def test_a_worlds_weight_bounds_lemma_g_1s() -> None:
+    """The norms of mu(s') over states, added up; sum mu(s') v(s') with v of +-1 is below."""
+    measures = np.array([[[0.9, 0.1], [0.2, 0.8]], [[0.6, 0.5], [0.0, 1.0]]])
+    found = paper.weight_of(SimpleNamespace(measures=measures))
+    assert found == pytest.approx(math.hypot(0.9, 0.2) + math.hypot(0.1, 0.8))
+    signs = [np.array([a, b]) for a in (1, -1) for b in (1, -1)]
+    attained = max(float(np.linalg.norm(mu @ v)) for mu in measures for v in signs)
+    assert 0.8 * found < attained <= found
 
 
 def test_longer_features_are_refused() -> None:

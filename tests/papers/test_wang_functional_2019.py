@@ -231,6 +231,28 @@ def test_one_users_rewards_move_the_state_by_what_the_noise_is_for(make, hostile
         assert moved > 0.3 * bound
 
 
+@pytest.mark.parametrize("clip", [1e-3, 30.0])
+def test_gradients_are_cut_to_the_length_the_noise_is_for(clip: float) -> None:
+    """One batch, the same states and actions, rewards R apart: the mean moves by G R at most.
+
+    Gradients of the last layer's biases are 1 long or longer, so that a small G is attained.
+    """
+    given = {"epsilon": 0.9, "delta": 1e-4, "setting": paper.Setting(T=10, B=10, alpha=1.0)}
+    made = [paper.network_q(Users([r] * 10), clip=clip, **given) for r in (0.0, 0.5)]
+    low, high = (run.policy.theta for run in made)
+    moved, bound = float(np.linalg.norm(high - low)), 0.5 * clip
+    assert moved <= bound * (1 + 1e-9)
+    assert (moved > 0.5 * bound) == (clip < 1.0)
+    sigma = 0.5 * clip / 2 / mu_from_budget(0.9, 1e-4)
+    assert made[0].constants["sigma"] == pytest.approx(sigma)
+    # Where gradients are nothing, what is added is the noise of which the guarantee is.
+    noisy = paper.network_q(Users([0.0] * 10), clip=1e-12, sigma=clip, **given)
+    start = paper.Network((1, 16, 16, 2), np.random.default_rng([0, 1])).theta
+    drawn = start - clip * Noise(0).normal(start.shape)
+    np.testing.assert_allclose(noisy.policy.theta, drawn, atol=1e-9)
+    assert noisy.guarantee.mu == pytest.approx(0.5 * 1e-12 / 2 / clip)
+
+
 @pytest.mark.parametrize("sigma", [0.3, 300.0])
 def test_no_sigma_hides_rewards_in_what_algorithm_1_returns(sigma: float) -> None:
     """Given the evaluations of a batch, theta is a function of its rewards: no noise is left in it.

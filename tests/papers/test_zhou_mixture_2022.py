@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from tacit.mixture.worlds import MixtureWorld
 from tacit.papers import zhou_mixture_2022 as paper
 from tacit.papers.result import Proof, Sizes
 from tacit.privacy.budget import Budget
+from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.noise import Noise
 from tacit.tabular.model import evaluate
 from tacit.tabular.policy import Policy
@@ -338,3 +340,27 @@ def test_radii_and_step_by_hand(printed: bool, alpha: float) -> None:
     own = Sizes(K, 2, (2, 2), 1.0, 1e-5, 0.1, printed, Noise(0))
     both = paper.radii(own, *paper.private(own).levels)
     assert (made.constants["beta_p"], made.constants["beta_r"]) == pytest.approx(both)
+
+
+@pytest.mark.parametrize(
+    ("part", "words"),
+    [
+        ("transition_features", r"\|phi\|"),
+        ("weights", r"\|theta_p\|"),
+        ("reward_features", r"\|varphi\|"),
+        ("reward_weights", r"\|theta_r\|"),
+    ],
+)
+def test_worlds_beyond_assumption_1_are_refused(part: str, words: str) -> None:
+    """By a hundredth: the sensitivities stand on norms of features, the radii on those of weights.
+
+    A world with one feature of each kind is at all four bounds.
+    """
+    chances = np.array([[[0.9, 0.1], [0.2, 0.8]], [[0.3, 0.7], [0.6, 0.4]]])
+    at = {"transition_features": chances[:, :, np.newaxis], "weights": np.ones((1, 1))}
+    at |= {"reward_features": np.ones((2, 2, 1)), "reward_weights": np.ones((1, 1))}
+    at |= {"rewards": np.ones((1, 2, 2))}
+    psi, varphi = paper._features(SimpleNamespace(**at))
+    assert (psi.shape, varphi.shape) == ((2, 2, 1, 2), (2, 2, 1))
+    with pytest.raises(InvalidArgument, match=words):
+        paper._features(SimpleNamespace(**at | {part: 1.01 * at[part]}))

@@ -17,7 +17,7 @@ from research.campaign import __main__ as command
 from research.campaign.books import audit
 from research.campaign.clients import Journal, Sent, Told
 from research.campaign.histories import CASES, history
-from research.campaign.servers import H, app_text
+from research.campaign.servers import H, app_text, write_app
 from tacit.data.episodes import Episodes
 from tacit.service.app_file import read_app
 from tacit.service.intake import form_of
@@ -57,7 +57,7 @@ def test_the_stored_campaign_found_nothing() -> None:
 
 def honest(folder: Path) -> tuple[Store, Path]:
     """A run of 30 users, the last of whom wait, and its journal."""
-    (folder / "app.toml").write_text(app_text("ucbvi", "joint", 10**6, "app.db"))
+    write_app(folder / "app.toml", app_text("ucbvi", "joint", 10**6, "app.db"))
     app = read_app(str(folder / "app.toml"), logs=False)
     store = Store(app.store)
     agent, journal = app.agent(store), Journal(folder / "journal")

@@ -13,8 +13,10 @@ import uvicorn
 
 from tacit.service.app_file import App
 from tacit.service.client import Client
+from tacit.service.entrance import Door
 from tacit.service.http import Service, create
 from tacit.service.tokens import new_token
+from tests.service.people import Device
 
 
 class Running:
@@ -28,14 +30,21 @@ class Running:
         self._socket = socket.create_server(("127.0.0.1", 0))
         self.address = f"http://127.0.0.1:{self._socket.getsockname()[1]}"
         made = uvicorn.Config(
-            create(self.service, tools), log_level="critical", access_log=False, ws="none"
+            create(self.service, tools),
+            log_level="critical",
+            access_log=False,
+            ws="none",
+            http=Door,
+            proxy_headers=False,
+            limit_concurrency=2000,
         )
         self.server = uvicorn.Server(made)
         self._thread = threading.Thread(target=self.server.run, args=([self._socket],))
         self._thread.start()
 
     def client(self, role: str = "device", token: str | None = None) -> Client:
-        self._clients.append(Client(self.address, self.tokens[role] if token is None else token))
+        kind = Device if token is None and role == "device" else Client
+        self._clients.append(kind(self.address, self.tokens[role] if token is None else token))
         return self._clients[-1]
 
     def wait(self, what: Any, seconds: float = 60.0) -> dict[str, Any]:

@@ -57,4 +57,4 @@ def test_nothing_was_taken(run: Running) -> None:
     state = run.wait(lambda s: True)
     assert (state["version"], state["served"], state["waiting"]) == (0, 0, 0)
     with run.service.store.read() as db:
-        assert {entry.event for entry in ledger.read(db)} <= {"start", "stop", "unpin"}
+        assert {entry.event for entry in ledger.read(db)} <= {"start", "stop", "unpin", "staff"}

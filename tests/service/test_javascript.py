@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
+from tests.service.people import signed
 from tests.service.running import running
 from tests.service.test_pages import CHROMIUM, DRIVER, browser
 from tests.service.world import make_app
@@ -35,7 +36,7 @@ def test_a_device_under_node_is_counted_once(tmp_path: Path, agent: str, privacy
         pytest.skip("there is no node: the client in JavaScript was NOT tested")
     with running(make_app(tmp_path, agent=agent, size=3, privacy=privacy)) as run:
         done = subprocess.run(
-            [node, JS / "check_client.mjs", run.address, run.tokens["device"], "3"],
+            [node, JS / "check_client.mjs", run.address, ",".join(map(signed, "abc"))],
             capture_output=True,
             text=True,
             check=False,

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tacit.service.client import Refused
+from tests.service.people import signed
 from tests.service.running import running
 from tests.service.world import episode, make_app, reads
 
@@ -64,7 +65,7 @@ def test_the_example_of_the_page_is_counted(tmp_path: Path) -> None:
     for agent in ("ucbvi", "concurrent_psrl"):
         (folder := tmp_path / agent).mkdir()
         with running(make_app(folder, agent=agent, size=12)) as run:
-            names = {"token": run.tokens["device"], "horizon": 3}
+            names = {"token": signed("ann"), "horizon": 3}
             names["serve"] = lambda action: (str(rng.choice(["idle", "busy"])), 1.0)
             exec(code.replace("https://learn.example.org", run.address), names)  # noqa: S102
             assert names["receipt"]["status"] == "waiting"

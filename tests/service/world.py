@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 
 from tacit.service.app_file import App, read_app
 from tacit.service.client import Client
+from tests.service.people import ISSUER, public
 
 APP = """
 [world]
@@ -34,17 +36,19 @@ name = "{name}"
 [serve]
 window = {window}
 rate = 1000000
+{people}
 {serve}
 """
 
 
 USUAL = {"agent": "ucbvi", "users": 100000, "size": 8, "privacy": "", "serve": ""}
-USUAL |= {"store": "app.db", "name": "run", "horizon": 3, "window": 60}
+USUAL |= {"people": ISSUER, "store": "app.db", "name": "run", "horizon": 3, "window": 60}
 
 
 def write_app(folder: Path, file: str = "app.toml", **options: Any) -> Path:
     path = folder / file
     path.write_text(APP.format(**USUAL | options))
+    (folder / "people.json").write_text(json.dumps({"keys": [public()]}))
     return path
 
 

@@ -69,9 +69,14 @@ def _listen(app: App) -> None:
     # The run in the store, or why it is not this one, before anything listens.
     app.agent().store.close()
     say(f"http{'s' if serving.certificate else ''}://{serving.host}:{serving.port}")
+    from tacit.service.entrance import Door
+
     uvicorn.run(
         "tacit.cli.serve:worker",
         factory=True,
+        http=Door,
+        proxy_headers=False,  # we know whose are ours
+        ws="none",
         host=serving.host,
         port=serving.port,
         workers=serving.workers,

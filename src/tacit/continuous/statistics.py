@@ -113,9 +113,8 @@ class ClippedSums(InBall):
         assert isinstance(grid, Grid)  # noqa: S101
         of = grid, self.spec.actions, self.spec.reward_range
         where = block.once(("places", *of), partial(places, spec=self.spec, grid=grid))
-        most = min(_AT_ONCE, block.users)
-        sizes = self.spec.actions * grid.size, self.layout.size
-        by_point, sums = (np.empty((most, size)) for size in sizes)
+        by_point = np.empty((_AT_ONCE, self.spec.actions * grid.size))
+        sums = np.empty((_AT_ONCE, self.layout.size))
         for start in range(0, block.users, _AT_ONCE):
             rows = slice(start, min(block.users, start + _AT_ONCE))
             users = rows.stop - rows.start

@@ -344,8 +344,9 @@ class Agent(Uncopyable):
             if self._run.look().row.succeeded:
                 raise HorizonExceeded("this agent has a successor: give users to that one")
             asked = (privacy or self.privacy, given["schedule"], given["seed"])
-            problem = Problem(self.spec, users, *asked)
-            algorithm = type(self.algorithm)(problem, self.algorithm.options)
+            options = self.algorithm.options
+            problem = self.algorithm.declared(Problem(self.spec, users, *asked), options)
+            algorithm = type(self.algorithm)(problem, options)
             self._loop.close()
             view = self._run.look()
             row, now = view.row, view.checkpoint

@@ -139,6 +139,11 @@ class Algorithm(ABC, Generic[S]):
         self.schedule = problem.scheduled(self._block_sizes)
         self.counter = self._choose_counter()
 
+    @classmethod
+    def declared(cls, problem: Problem, options: Any) -> Problem:
+        """The problem of a caller, in places of blocks where a person has several."""
+        return problem
+
     # The algorithm.
 
     @abstractmethod
@@ -231,6 +236,11 @@ class Algorithm(ABC, Generic[S]):
             users: How many followed each.
         """
         raise InvalidArgument(f"{self.name} knows one policy of a block alone")
+
+    @property
+    def unit(self) -> str:
+        """Data of a person that are hidden together, in words; empty for what the model says."""
+        return ""
 
     @property
     def assumption(self) -> str:

@@ -63,7 +63,8 @@ def make_agent(
             f"{algorithm.__name__} is not made for DistributedDP: ConcurrentPSRL and "
             "LinearPosterior are"
         )
-    made = algorithm(problem, algorithm.Options(**options))
+    chosen = algorithm.Options(**options)
+    made = algorithm(algorithm.declared(problem, chosen), chosen)
     return Agent(made, noise_seed=noise_seed, store=store, name=name)
 
 

@@ -143,9 +143,11 @@ class StoredRun:
     def guarantee(self) -> Guarantee | None:
         """Proven for every user; ``None`` without privacy."""
         proven, assumed = self.curator.guarantee, self.algorithm.assumption
-        if proven is None or not assumed:
-            return proven
-        return replace(proven, mechanism=f"{proven.mechanism}; {assumed}")
+        if proven is not None and assumed:
+            proven = replace(proven, mechanism=f"{proven.mechanism}; {assumed}")
+        if proven is not None and self.algorithm.unit:
+            proven = replace(proven, unit=self.algorithm.unit)
+        return proven
 
     def open(self, start: Checkpoint | None, predecessor: Any) -> None:
         """Goes on with the run of this name, or begins it, perhaps as a successor's."""

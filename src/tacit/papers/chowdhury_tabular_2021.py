@@ -230,7 +230,8 @@ def _pure_proof(sizes: Sizes, scale: float, nodes: int = 0) -> Proof:
     claim, how = f"{sizes.epsilon:g}-JDP", ("joint", sizes.episodes - 1, "binary tree")
     if not nodes:
         claim, how = f"{sizes.epsilon:g}-LDP", ("local", 1, _REPORTS)
-    changed = f"a replaced user changes up to 6H entries by 1, in {nodes or 1} nodes"
+    where = f"in {nodes} nodes" if nodes else "in her report"
+    changed = f"a replaced user changes up to 6H entries by 1, {where}"
     words: dict[str, Any] = dict(zip(("model", "releases", "mechanism"), how, strict=True))
     words["epsilon"] = distance(sizes) * max(1, nodes) / scale
     return proven(claim, f"{changed}; the paper counts 3H", **words)

@@ -15,7 +15,8 @@ A published file is public: an npz archive of plain arrays, never pickled, or a 
 * ``"softmax"``: ``weights`` and ``features`` as for ``"q"``; actions are drawn in proportion to the
   exponentials of their values;
 * ``"gaussian"`` for actions that are vectors: the same with a row of weights for each coordinate,
-  ``sigma``, and the box ``action_lows`` to ``action_highs``, whose corners are -1 and 1 for both.
+  ``sigma``, and the box ``action_lows`` to ``action_highs``, whose corners are -1 and 1 for both;
+* ``"trial"``: ``mean`` and ``covariance`` of effects, and what chances need (:mod:`.trials`).
 
     policy = published.load("policy.npz")
     action = policy.act(step, state)  # a label where the state is given by one, "idle"
@@ -42,7 +43,8 @@ from .policies import (
     draw,
 )
 from .reading import FORMAT, MOST_BYTES, about, check, check_mixed, digest, load
+from .trials import PublishedTrial, TrialHistory
 
 __all__ = ["FORMAT", "MOST_BYTES", "about", "check", "check_mixed", "digest", "draw"]
 __all__ += ["Published", "PublishedDraws", "PublishedGains", "PublishedMixed", "PublishedPolicy"]
-__all__ += ["PublishedValues", "load"]
+__all__ += ["PublishedTrial", "PublishedValues", "TrialHistory", "load"]

@@ -25,6 +25,7 @@ from .policies import (
     PublishedValues,
     corner,
 )
+from .trials import PublishedTrial
 
 FORMAT = 1
 File = str | os.PathLike[str] | bytes
@@ -38,7 +39,7 @@ _MOST_ARRAYS, _MOST_COMPONENTS, _MOST_COORDINATES = 64, 4096, 4096
 _TOLERANCE = 1e-8
 
 
-def load(file: File, most_bytes: int = MOST_BYTES) -> Published:
+def load(file: File, most_bytes: int = MOST_BYTES) -> Published | PublishedTrial:
     """Reads a published file and checks it.
 
     Args:
@@ -58,7 +59,7 @@ def about(file: File, most_bytes: int = MOST_BYTES) -> dict[str, Any]:
     return _loaded(file, most_bytes)[1]
 
 
-def _loaded(file: File, most_bytes: int) -> tuple[Published, dict[str, Any]]:
+def _loaded(file: File, most_bytes: int) -> tuple[Published | PublishedTrial, dict[str, Any]]:
     data = file if isinstance(file, bytes) else _read(file, most_bytes)
     try:
         text = data.lstrip()[:1] == b"{"
@@ -121,7 +122,7 @@ def _mixed(stored: Arrays, version: int) -> PublishedMixed:
     return PublishedMixed(parts, check_mixed(len(parts), stored["weights"]), version)
 
 
-def _decode(stored: Arrays, most_bytes: int) -> Published:
+def _decode(stored: Arrays, most_bytes: int) -> Published | PublishedTrial:
     if (form := whole(stored, "format")) != FORMAT:
         raise ValueError(f"its format is {form}; this loader reads {FORMAT}")
     kind, version = str(stored.get("kind", "table")), whole(stored, "version")
@@ -132,6 +133,8 @@ def _decode(stored: Arrays, most_bytes: int) -> Published:
     if kind == "gains":
         check_numbers("gains", stored["gains"], 3)
         return PublishedGains(stored["gains"], number(stored, "noise"), version)
+    if kind == "trial":
+        return _trial(stored, version)
     if kind not in ("q", "softmax", "gaussian"):
         raise ValueError(f"its kind is {kind!r}; this loader does not know it")
     weights = stored["weights"]
@@ -150,6 +153,23 @@ def _decode(stored: Arrays, most_bytes: int) -> Published:
             if len(stored[name]) != len(weights):
                 raise ValueError(f"{name} must have {len(weights)} numbers")
     return PublishedDraws(weights, stored, version)
+
+
+def _trial(stored: Arrays, version: int) -> PublishedTrial:
+    """Posterior of effects, and what makes chances of it."""
+    mean, covariance, actions = stored["mean"], stored["covariance"], whole(stored, "n_actions")
+    for name, array, axes in (("mean", mean, 1), ("covariance", covariance, 2)):
+        check_numbers(name, array, axes)
+    square = covariance.shape == (len(mean), len(mean)) and np.allclose(covariance, covariance.T)
+    if actions < 2 or len(mean) % (1 if actions == 2 else actions) or not square:
+        raise ValueError("mean and covariance must be of the effects of two or more actions")
+    if not np.linalg.eigvalsh(covariance)[0] > 0.0:
+        raise ValueError("covariance must be positive definite")
+    usual = stored["usual"]
+    if usual.shape != () or usual.dtype.kind != "f" or not np.isfinite(usual):
+        raise ValueError("usual must be a finite number")
+    numbers = number(stored, "low", 1.0 / actions), number(stored, "own"), float(usual)
+    return PublishedTrial(mean, covariance, actions, *numbers, bool(stored["greedy"]), version)
 
 
 def _table(stored: Arrays, version: int) -> PublishedPolicy:

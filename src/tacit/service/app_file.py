@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.files import parse_toml, read_file
 from tacit.privacy.validation import flag, one_of, whole_number
+from tacit.service.identity import networks
 
 if TYPE_CHECKING:
     from tacit.core.agent import Agent
@@ -49,6 +50,16 @@ class Serving:
     certificate: str = ""  # files of TLS
     certificate_key: str = ""
     origins: str = ""  # of web pages whose scripts may ask, "https://app.example.org ..."
+    jwks: str = ""  # keys that sign people's tokens: a file, or https://...
+    issuer: str = ""  # of those tokens; without jwks it says where its keys are
+    audience: str = ""  # whom they are for: this app
+    person_rate: int = 5  # requests per second of one person
+    proxies: str = ""  # networks whose X-Forwarded-For and -Proto are believed, "10.0.0.0/8 ..."
+
+    @property
+    def identifies(self) -> bool:
+        """Whether people have tokens of their own."""
+        return bool(self.jwks or self.issuer)
 
 
 @dataclass(frozen=True)
@@ -251,4 +262,10 @@ def _serving(held: dict[str, Any]) -> Serving:
     made = Serving(**held)
     if bool(made.certificate) != bool(made.certificate_key):
         raise InvalidArgument("certificate and certificate_key go together")
+    if made.identifies != bool(made.audience):
+        raise InvalidArgument("audience goes together with jwks or issuer")
+    try:
+        networks(made.proxies)
+    except ValueError as error:
+        raise InvalidArgument(f"proxies: {error}") from None
     return made

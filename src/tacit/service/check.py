@@ -13,7 +13,7 @@ from sqlalchemy import func, select
 
 from tacit import published
 from tacit.privacy.errors import TacitError, require
-from tacit.service.tokens import ROLES
+from tacit.service.identity import ROLES, Identity
 from tacit.store import ledger, runs
 from tacit.store.schema import VERSION, packets, problems, tokens, versions
 from tacit.store.store import Store
@@ -38,7 +38,7 @@ def checked(app: App) -> list[tuple[str, bool, str]]:
         with Store(app.store) as store:
             if not store.postgres:
                 look("mode", _mode, app)
-            look("tokens", _tokens, store)
+            look("tokens", _tokens, app, store)
             with store.read() as db:
                 run = runs.find(db, app.name)
             if run is not None:
@@ -52,6 +52,7 @@ def checked(app: App) -> list[tuple[str, bool, str]]:
     look("agent", lambda: f"{app.agent(files=False)!r}")
     look("disk", _disk, app)
     look("TLS", _tls, app)
+    look("people", _people, app)
     look("store", look_into_the_store)
     return found
 
@@ -73,19 +74,28 @@ def _tls(app: App) -> str:
     return "certificate and key fit"
 
 
+def _people(app: App) -> str:
+    serving = app.serving
+    if serving.identifies:
+        Identity(app.folder, serving)
+        return f"have tokens for {serving.audience!r}"
+    return "nobody has a token of her own: whoever has the app's may name anybody (set jwks)"
+
+
 def _mode(app: App) -> str:
     mode = stat.S_IMODE(os.stat(app.store).st_mode)
     require(mode & 0o077 == 0, f"others can read the store: its mode is {mode:o}, not 600")
     return f"{mode:o}"
 
 
-def _tokens(store: Store) -> str:
+def _tokens(app: App, store: Store) -> str:
     with store.read() as db:
         query = select(tokens.c.role, func.count()).where(tokens.c.revoked == 0)
         counts = {role: int(n) for role, n in db.execute(query.group_by(tokens.c.role))}
-    missing = [role for role in ROLES if role not in counts]
+    # People may have all roles by their own.
+    missing = [role for role in ROLES if role not in counts and not app.serving.identifies]
     require(not missing, f"nobody has one as {' or '.join(missing)}: tacit serve --new-token")
-    return ", ".join(f"{counts[role]} {role}" for role in ROLES)
+    return ", ".join(f"{counts.get(role, 0)} {role}" for role in ROLES)
 
 
 def _arguments(app: App, run: Any) -> str:

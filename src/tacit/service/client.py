@@ -1,9 +1,9 @@
 """A device's side of a service: reads the policy, acts, and sends what came of it, once.
 
-    device = Client("http://127.0.0.1:8321", token)
+    device = Client("http://127.0.0.1:8321", token)   # her own, for a receipt
     policy = device.policy()                      # before each episode: it takes a place for it
     action = policy.act(step, "idle", rng)        # see tacit.published
-    device.send("ann", states, actions, rewards)  # {"status": "waiting", "accepted": True, ...}
+    device.send("", states, actions, rewards)     # {"status": "waiting", "accepted": True, ...}
 
 Of a mixed policy ``policy`` draws the component that the episode follows, and ``send`` says which.
 Under local DP ``send`` makes the report here, with exact noise, and only that leaves the device.
@@ -104,7 +104,7 @@ class Client:
         """An episode under the policy that was read last; the service's receipt.
 
         Args:
-            user: Her id; the service keeps a keyed hash of it.
+            user: Her id, of which the service keeps a keyed hash; "" where the token says it.
             states: One per step.
             actions: One per step.
             rewards: One per step.
@@ -115,7 +115,7 @@ class Client:
         component = getattr(self._policy, "component", None)
         if not self._ticket:
             return {"status": "unasked", "accepted": False, "words": _UNASKED}
-        body: dict[str, Any] = {"user": user, "ticket": self._ticket}
+        body: dict[str, Any] = {"ticket": self._ticket} | ({"user": user} if user else {})
         body["event"] = event or secrets.token_hex(16)
         self._spent = True
         if self.task()["model"] == "local":

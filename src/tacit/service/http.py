@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import math
 import re
 import threading
@@ -27,10 +26,12 @@ from sqlalchemy import update
 
 from tacit.privacy.errors import InvalidArgument, TacitError, TacitWarning
 from tacit.service.app_file import App
+from tacit.service.entrance import BOUNDS, Counted, Door
 from tacit.service.facts import asked_of_devices, note, public_state, trouble
+from tacit.service.identity import Caller, Identity
 from tacit.service.intake import Arrival, Intake, form_of
 from tacit.service.leader import Loop
-from tacit.service.schema import COMMAND, EPISODE, FORGET, PLACE, REPORT, answers
+from tacit.service.schema import COMMAND, EPISODE, FORGET, PLACE, REPORT, answers, parsed
 from tacit.service.tokens import Keys
 from tacit.store import ledger
 from tacit.store.runs import Answer
@@ -51,7 +52,14 @@ _ANSWERS = {
     "unknown": (422, "not taken: the ticket is not one of this service"),
     "stopped": (503, "not taken: the service was stopped by its curator"),
 }
+# Whoever has a shared token learns nothing of anybody, by no word and by no time.
+_RECEIVED = {
+    False: "received: whether it counts is told to this person's own token alone",
+    True: "received, and not taken: here episodes count that come with a person's own token",
+}
+_PACE = 0.1  # seconds: answers to shared tokens come at whole numbers of these
 _MOST_CALLERS = 10_000
+_PLACES = 4  # that a person takes in a window for each of her episodes; some are lost
 _POLICIES = 4
 _TICKET = re.compile(r"[\w.]+", re.ASCII)
 
@@ -81,6 +89,11 @@ class Service:
         self.agent.intake.window = computes.intake.window = app.serving.window
         self.form, self.spec = form_of(self.agent), self.agent.spec
         self.requests: Counter[int] = Counter()
+        self.seconds = [0.0] * (len(BOUNDS) + 2)
+        self._places: OrderedDict[str, tuple[float, int]] = OrderedDict()
+        identifies = app.serving.identifies
+        self.identity = Identity(app.folder, app.serving) if identifies else None
+        Door.seconds = float(app.serving.seconds)
         self._rates: OrderedDict[tuple[str, str], tuple[float, float]] = OrderedDict()
         self._ended, self._watching = threading.Event(), threading.Lock()
         self._written = (-math.inf, "")
@@ -108,6 +121,11 @@ class Service:
     def _watch(self) -> None:
         while not self._ended.wait(0.25):
             self.watch()
+            if self.identity is not None:
+                try:
+                    self.identity.refresh()
+                except Exception as error:  # whatever an issuer answers; the keys that we have stay
+                    trouble("keys", error)
 
     def watch(self) -> None:
         """Looks at the store, and tells it which places were taken."""
@@ -162,29 +180,38 @@ class Service:
                 with self.store.write() as db:
                     db.execute(update(stores).values(witness=stores.c.witness))
                 said = ""
-            except StoreGone as error:
-                said = str(error)
+            except StoreGone:
+                said = "the database does not answer"
             self._written = time.monotonic(), said
         return "; ".join(filter(None, (said, self.intake.problem, *self.seen.problems)))
 
     # Who asks.
 
-    def entitled(self, request: Request, *roles: str) -> str:
-        """The name of a caller's token, which must have one of these roles."""
+    def entitled(self, request: Request, *roles: str) -> Caller:
+        """Caller, who must have one of these roles."""
         kind, _, token = request.headers.get("authorization", "").partition(" ")
-        role = self.seen.keys.role_of(token) if kind.lower() == "bearer" else None
-        if role is None:
+        caller = self.caller(token) if kind.lower() == "bearer" else None
+        if caller is None:
+            self.slow_down("", request)
             raise HTTPException(401, "a token is needed", {"WWW-Authenticate": "Bearer"})
-        name = token.split("-", 3)[2]
-        self.slow_down(name, request)
-        if role not in roles:
+        self.slow_down(caller, request)
+        if caller.role not in roles:
             raise HTTPException(403, f"this is for {' and '.join(roles)}")
-        return name
+        return caller
 
-    def slow_down(self, name: str, request: Request) -> None:
-        """So many requests a second, of a token from one address."""
-        rate = self.app.serving.rate
-        key = (name, request.client.host if request.client else "")
+    def caller(self, token: str) -> Caller | None:
+        """Bearer of a token, if it is somebody's."""
+        role = self.seen.keys.role_of(token)
+        if role is not None:
+            return Caller(token.split("-", 3)[2], role)
+        return self.identity.caller(token) if self.identity is not None else None
+
+    def slow_down(self, who: Caller | str, request: Request) -> None:
+        """So many requests a second: of a person, or of a shared token from one address."""
+        rate, host = self.app.serving.rate, request.client.host if request.client else ""
+        key = (who, host) if isinstance(who, str) else (who.name, host)
+        if isinstance(who, Caller) and who.person:
+            rate, key = self.app.serving.person_rate, (f"person {who.name}", "")
         now = time.monotonic()
         left, at = self._rates.pop(key, (2.0 * rate, now))
         left = min(2.0 * rate, left + rate * (now - at))
@@ -194,11 +221,29 @@ class Service:
         if left < 1.0:
             raise HTTPException(429, "slower, please", {"Retry-After": "1"})
 
+    def may_take_a_place(self, caller: Caller) -> bool:
+        """Whether a person takes another place; whoever takes many leaves others without one."""
+        episodes, now = int(self.seen.run.episodes), time.monotonic()
+        if not caller.person or not episodes:
+            return True
+        until, taken = self._places.pop(caller.name, (now + self.app.serving.window, 0))
+        if until < now:
+            until, taken = now + self.app.serving.window, 0
+        self._places[caller.name] = (until, taken + 1)
+        if len(self._places) > 10 * _MOST_CALLERS:
+            self._places.popitem(last=False)
+        return taken < _PLACES * episodes
+
+    def record(self, by: str, what: str, **facts: Any) -> None:
+        """Adds what a curator or an officer did to the ledger; nothing of a user."""
+        with self.store.write() as db:
+            ledger.append(db, self.app.name, "staff", by=by, what=what, **facts)
+
     async def body(self, request: Request) -> dict[str, Any]:
         """Body of a request, as an object."""
         sent = await self.sent(request)
         try:
-            found = json.loads(sent)
+            found = parsed(sent)
         except (ValueError, RecursionError):
             raise HTTPException(422, "this is no JSON") from None
         if not isinstance(found, dict):
@@ -234,8 +279,11 @@ class Service:
 
     async def take(self, request: Request, kind: str) -> Response:
         """A device's episode or report."""
-        self.entitled(request, "device")
-        body = await self.body(request)
+        caller = self.entitled(request, "device")
+        body, begun = await self.body(request), time.monotonic()
+        named = body.setdefault("user", caller.name) if caller.person else None
+        if isinstance(named, str) and named != caller.name:
+            raise HTTPException(403, "user must be who this token is of, or be left out")
         if (kind == "report") != self.form.local:
             raise HTTPException(
                 422, f"this service takes {'reports' if self.form.local else 'episodes'}"
@@ -244,6 +292,8 @@ class Service:
             wrong = self.form.fits(body, await self._size(body) if self.form.local else 0)
         if wrong:
             raise HTTPException(422, wrong)
+        if not caller.person and (self.identity is not None or self.seen.run.stopped):
+            return told(Answer("stopped")) if self.seen.run.stopped else _received(True)
         # A database may refuse letters that no ticket has.
         ticket = body["ticket"] if _TICKET.fullmatch(body["ticket"]) else ""
         coming = Arrival(body["user"], body["event"], ticket, self.form.pack(body))
@@ -260,7 +310,10 @@ class Service:
             raise HTTPException(
                 503, "it is not known whether it was taken: send it again", {"Retry-After": "1"}
             )
-        return told(answer)
+        if caller.person:
+            return told(answer)
+        await asyncio.sleep(_PACE - (time.monotonic() - begun) % _PACE)
+        return _received(False)
 
 
 def _version_of(ticket: str) -> int:
@@ -272,6 +325,12 @@ def _version_of(ticket: str) -> int:
 def _set(found: asyncio.Future[Answer | None], answer: Answer | None) -> None:
     if not found.done():
         found.set_result(answer)
+
+
+def _received(in_vain: bool) -> Response:
+    """Answer to whoever has a shared token, always the same."""
+    words = {"status": "received", "accepted": None, "words": _RECEIVED[in_vain]}
+    return JSONResponse(words, 202)
 
 
 def told(answer: Answer) -> Response:
@@ -292,45 +351,6 @@ def _mistake(body: Mapping[str, Any]) -> str:
     return ""
 
 
-class Counted:
-    """Counts answers by their codes, and says what a browser must not do with a page."""
-
-    def __init__(self, app: Any, counts: Counter[int]) -> None:
-        self._app, self._counts = app, counts
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """One request."""
-
-        async def counting(message: Any) -> None:
-            if message["type"] == "http.response.start":
-                self._counts[message["status"]] += 1
-                held = {name for name, _ in message["headers"]}
-                more = [header for header in _HEADERS if header[0] not in held]
-                message["headers"] = [*message["headers"], *more]
-            await send(message)
-
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        try:
-            await self._app(scope, receive, counting)
-        except Exception as error:
-            # Whoever catches it next would write its message, which may hold values.
-            trouble(scope["path"].partition("/v1/policies")[0] or "policies", error)
-            await JSONResponse({"detail": "this failed"}, 500)(scope, receive, counting)
-
-
-_HEADERS = (
-    (b"x-content-type-options", b"nosniff"),
-    (b"x-frame-options", b"DENY"),
-    (b"referrer-policy", b"no-referrer"),
-    (
-        b"content-security-policy",
-        b"default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'",
-    ),
-)
-
-
 def create(service: Service, tools: pages.Tools | None = None) -> FastAPI:
     """The application: devices, curators, officers, pages, and what watches the service."""
     from tacit.service import pages
@@ -348,6 +368,7 @@ def create(service: Service, tools: pages.Tools | None = None) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         lifespan=life,
+        redirect_slashes=False,  # they would go to whatever host a request names
     )
 
     app.router.route_class = _Direct
@@ -356,7 +377,8 @@ def create(service: Service, tools: pages.Tools | None = None) -> FastAPI:
     async def gone(request: Request, error: StoreGone) -> Response:
         return JSONResponse({"detail": "the database does not answer"}, 503, {"Retry-After": "1"})
 
-    app.add_middleware(Counted, counts=service.requests)
+    proxies = service.app.serving.proxies
+    app.add_middleware(Counted, counts=service.requests, seconds=service.seconds, proxies=proxies)
     if service.app.serving.origins:
         # Tokens come in a header, never by a cookie: no origin gets more than it was given.
         app.add_middleware(
@@ -392,7 +414,7 @@ def _devices(app: FastAPI, service: Service) -> None:
 
         304 if the ETag is the same; a new ticket comes with it only if ``place=1`` asks for one.
         """
-        service.entitled(request, "device")
+        caller = service.entitled(request, "device")
         seen, place = service.seen, request.query_params.get("place", "0")
         if place not in ("0", "1"):
             raise HTTPException(422, "place must be 0 or 1")
@@ -401,7 +423,8 @@ def _devices(app: FastAPI, service: Service) -> None:
         version, asked = seen.run.version, request.headers.get("if-none-match")
         body, etag = seen.policies[version]
         headers = {"Tacit-Window": str(service.app.serving.window), "Cache-Control": "no-cache"}
-        if (place == "1" or asked != etag) and (ticket := await service.ticket()):
+        wanted = (place == "1" or asked != etag) and service.may_take_a_place(caller)
+        if wanted and (ticket := await service.ticket()):
             headers["Tacit-Ticket"] = ticket
             if (version := _version_of(ticket)) != seen.run.version:
                 body, etag = await asyncio.to_thread(service.policy_body, version)
@@ -457,20 +480,20 @@ def _curators(app: FastAPI, service: Service) -> None:
     @app.post("/v1/forget", responses=answers(*codes), openapi_extra=FORGET, tags=["curator"])
     async def forget_user(request: Request) -> dict[str, Any]:
         """Erases what waits of a user, and says what remains, and why."""
-        service.entitled(request, "curator")
+        caller = service.entitled(request, "curator")
         body = await service.body(request)
         user = body.get("user")
         if not isinstance(user, str) or not 0 < len(user) <= 200:
             raise HTTPException(422, "user must be a text of at most 200 letters")
-        return await asyncio.to_thread(forgotten, service, user)
+        return await asyncio.to_thread(forgotten, service, user, caller.name)
 
     @app.post("/v1/commands", responses=answers(*codes), openapi_extra=COMMAND, tags=["curator"])
     async def command(request: Request) -> dict[str, Any]:
         """Serve or pin a version, unpin, stop, start."""
-        name = service.entitled(request, "curator")
+        name = service.entitled(request, "curator").name
         body = await service.body(request)
         what, version = body.get("what"), body.get("version", -1)
-        if what not in COMMANDS or type(version) is not int:
+        if what not in COMMANDS or type(version) is not int or not -2 < version < 2**62:
             raise HTTPException(422, f"what must be one of {', '.join(COMMANDS)}")
         return await asyncio.to_thread(obey, service, what, version, name)
 
@@ -491,7 +514,7 @@ def obey(service: Service, what: str, version: int, by: str) -> dict[str, Any]:
         service: Whose agent it is for.
         what: One of :data:`COMMANDS`.
         version: Of the policy to serve or pin.
-        by: Name of the token, for the log.
+        by: Who it is, for the ledger.
     """
     agent = service.agent
     try:
@@ -503,7 +526,8 @@ def obey(service: Service, what: str, version: int, by: str) -> dict[str, Any]:
         raise HTTPException(422, str(error)) from None
     except Conflict:
         raise HTTPException(503, "something else changed: again", {"Retry-After": "1"}) from None
-    note("command", what=what, version=version, token=by)
+    note("command", what=what, version=version, by=by)
+    service.record(by, what, version=version)
     service.watch()
     return {"what": what, "version": service.seen.run.version}
 
@@ -529,8 +553,9 @@ _POSTGRES = (
 )
 
 
-def forgotten(service: Service, user: str) -> dict[str, Any]:
+def forgotten(service: Service, user: str, by: str) -> dict[str, Any]:
     """Erases what waits of a user, and says what is true of the rest."""
+    service.record(by, "forget")
     found: dict[str, Any] = dict(service.agent.forget(user))
     found["erased"] = service.store.erase_traces()
     service.watch()
@@ -551,7 +576,10 @@ def _watchers(app: FastAPI, service: Service) -> None:
     async def ready() -> Response:
         """Whether it can serve, and take users."""
         problem = await asyncio.to_thread(service.problem)
-        content = {"status": "ready" if not problem else "not ready", "problem": problem}
+        # Whoever has no token is not told more: /v1/state has the words, which may name parts.
+        known = problem in ("", "stopped") or problem.startswith("the database does not")
+        content = {"status": "ready" if not problem else "not ready"}
+        content["problem"] = problem.partition(";")[0] if known else "see /v1/state"
         return JSONResponse(content, 503 if problem else 200)
 
     @app.get("/metrics", response_class=PlainTextResponse, tags=["watch"])
@@ -581,6 +609,12 @@ def measured(service: Service) -> str:
     for name, (words, value) in gauges.items():
         lines += [f"# HELP tacit_{name} {words}", f"# TYPE tacit_{name} gauge"]
         lines.append(f"tacit_{name} {value}")
+    name, so_far = "tacit_answer_seconds", 0.0
+    lines += [f"# HELP {name} until an answer began", f"# TYPE {name} histogram"]
+    for bound, count in zip((*BOUNDS, "+Inf"), service.seconds, strict=False):
+        so_far += count
+        lines.append(f'{name}_bucket{{le="{bound}"}} {so_far:.0f}')
+    lines += [f"{name}_sum {service.seconds[-1]:.6f}", f"{name}_count {so_far:.0f}"]
     lines += ["# HELP tacit_requests_total answers", "# TYPE tacit_requests_total counter"]
     counts = sorted(service.requests.items())
     lines += [f'tacit_requests_total{{code="{code}"}} {count}' for code, count in counts]

@@ -1,9 +1,10 @@
 """Pages for curators and officers, made by the server from ``templates``.
 
-Who logs in gives her token once; the browser then holds a cookie that says which token that was,
-until when, and a keyed hash of both. Whatever changes something is a form with a hash of that
-cookie, so no other site can send it. Templates escape whatever is not theirs. Pages have a title, a
-heading, landmarks and labels; there is one style sheet and no script.
+Who logs in gives her token once; the browser then holds the cookie of a session, which ends when
+she logs out. A proxy that knows people may send their tokens instead. Whatever changes something
+is a form with a hash of that cookie, so no other site can send it. Templates escape whatever is
+not theirs. Pages have a title, a heading, landmarks and labels; there is one style sheet and no
+script.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from sqlalchemy import func, select
 from tacit import published
 from tacit.service import http
 from tacit.service.facts import public_state
+from tacit.service.tokens import begin_session, end_session
 from tacit.store import ledger
 from tacit.store.schema import blocks, entries, events, versions
 from tacit.store.store import Store
@@ -72,6 +74,7 @@ class Visitor:
     name: str
     role: str
     csrf: str
+    session: str = ""
 
 
 class Pages:
@@ -80,24 +83,22 @@ class Pages:
     def __init__(self, service: http.Service, tools: Tools) -> None:
         self.service, self.tools, self._run = service, tools, service.app.name
 
-    # Who looks.
-
-    def cookie(self, name: str) -> str:
-        """Cookie of a session."""
-        said = f"{name}.{int(time.time()) + _SECONDS}"
-        return f"{said}.{self.service.seen.keys.mark('cookie', said)}"
-
-    def visitor(self, request: Request, *roles: str) -> Visitor:
-        """The visitor; without a cookie she is redirected to the sign-in page."""
-        held, keys = request.cookies.get(_COOKIE, ""), self.service.seen.keys
-        said, _, mark = held.rpartition(".")
-        name, _, until = said.partition(".")
-        role = keys.role_named(name)
-        if not keys.marked(mark, "cookie", said) or not role or int(until) < time.time():
+    async def visitor(self, request: Request, *roles: str) -> Visitor:
+        """The visitor; without a session or a token she is redirected to the sign-in page."""
+        service, held = self.service, request.cookies.get(_COOKIE, "")
+        session = service.seen.keys.session_of(held)
+        caller = service.seen.keys.caller_in(session)
+        if session and caller is None:  # perhaps another process let her in just now
+            await asyncio.to_thread(service.watch)
+            caller = service.seen.keys.caller_in(session)
+        if caller is None and (said := request.headers.get("authorization", "")):
+            held, caller = said, service.entitled(request, *_BOTH)  # from a proxy that knows her
+        if caller is None:
             raise HTTPException(303, "log in", {"Location": "/login"})
-        if role not in roles:
+        service.slow_down(caller, request)
+        if caller.role not in roles:
             raise HTTPException(403, f"this is for {' and '.join(roles)}")
-        return Visitor(name, role, keys.mark("csrf", held))
+        return Visitor(caller.name, caller.role, service.seen.keys.mark("csrf", held), session)
 
     async def form(self, request: Request) -> dict[str, str]:
         """Fields of a form."""
@@ -110,7 +111,7 @@ class Pages:
 
     async def sent(self, request: Request, *roles: str) -> tuple[Visitor, dict[str, str]]:
         """The visitor who sent a form, and its fields."""
-        who = self.visitor(request, *roles)
+        who = await self.visitor(request, *roles)
         held = await self.form(request)
         if not hmac.compare_digest(held.get("csrf", "").encode(), who.csrf.encode()):
             raise HTTPException(403, "this form is not from here: load the page again")
@@ -190,27 +191,27 @@ def add(app: FastAPI, service: http.Service, tools: Tools | None) -> None:
 
     @post("/login")
     async def enter(request: Request) -> Response:
-        token = (await pages.form(request)).get("token", "").strip()
         service.slow_down("login", request)
-        role = service.seen.keys.role_of(token)
-        if role not in _BOTH:
+        caller = service.caller((await pages.form(request)).get("token", "").strip())
+        if caller is None or caller.role not in _BOTH:
             said = "This token opens no pages."
             return HTMLResponse(rendered("login", "Log in", said=said), 403)
+        cookie = await asyncio.to_thread(begin_session, service.store, caller, _SECONDS)
+        await asyncio.to_thread(service.record, caller.name, "log in", role=caller.role)
+        await asyncio.to_thread(service.watch)
         response = RedirectResponse("/", 303)
-        name = token.split("-", 3)[2]
+        secure = request.url.scheme == "https"
         response.set_cookie(
-            _COOKIE,
-            pages.cookie(name),
-            max_age=_SECONDS,
-            httponly=True,
-            samesite="strict",
-            secure=bool(service.app.serving.certificate),
+            _COOKIE, cookie, _SECONDS, httponly=True, samesite="strict", secure=secure
         )
         return response
 
     @post("/logout")
     async def leave(request: Request) -> Response:
-        await pages.sent(request, *_BOTH)
+        who, _ = await pages.sent(request, *_BOTH)
+        await asyncio.to_thread(end_session, service.store, who.session)
+        await asyncio.to_thread(service.record, who.name, "log out")
+        await asyncio.to_thread(service.watch)
         response = RedirectResponse("/login", 303)
         response.delete_cookie(_COOKIE)
         return response
@@ -218,7 +219,7 @@ def add(app: FastAPI, service: http.Service, tools: Tools | None) -> None:
     def shown(path: str, view: Callable[[Visitor], str], *roles: str) -> None:
         @get(path)
         async def show(request: Request) -> Response:
-            who = pages.visitor(request, *roles)
+            who = await pages.visitor(request, *roles)
             return HTMLResponse(await asyncio.to_thread(view, who))
 
     shown("/", pages.overview, *_BOTH)
@@ -228,12 +229,13 @@ def add(app: FastAPI, service: http.Service, tools: Tools | None) -> None:
 
     @get("/policies/compare")
     async def compare(request: Request, first: int, second: int) -> Response:
-        who = pages.visitor(request, *_BOTH)
+        who = await pages.visitor(request, *_BOTH)
         return HTMLResponse(await asyncio.to_thread(pages.compare, who, first, second))
 
     @get("/officer/report")
     async def report(request: Request) -> Response:
-        pages.visitor(request, "officer")
+        who = await pages.visitor(request, "officer")
+        await asyncio.to_thread(service.record, who.name, "read the report")
         # A document of its own, with its style inside.
         policy = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'"
         headers = {"Content-Security-Policy": policy}
@@ -243,9 +245,9 @@ def add(app: FastAPI, service: http.Service, tools: Tools | None) -> None:
     async def act(request: Request) -> Response:
         who, held = await pages.sent(request, "curator")
         what, version = held.get("what", ""), held.get("version", "-1")
-        if what not in http.COMMANDS or not version.lstrip("-").isdecimal():
+        if what not in http.COMMANDS or not re.fullmatch(r"-1|\d{1,18}", version):
             raise HTTPException(422, "there is no such command")
-        await asyncio.to_thread(http.obey, service, what, int(version[:18]), who.name)
+        await asyncio.to_thread(http.obey, service, what, int(version), who.name)
         return RedirectResponse("/policies", 303)
 
     @post("/people")
@@ -254,5 +256,5 @@ def add(app: FastAPI, service: http.Service, tools: Tools | None) -> None:
         user = held.get("user", "")
         if not 0 < len(user) <= 200:
             raise HTTPException(422, "user must be a text of at most 200 letters")
-        told = await asyncio.to_thread(http.forgotten, service, user)
+        told = await asyncio.to_thread(http.forgotten, service, user, who.name)
         return HTMLResponse(await asyncio.to_thread(pages.people, who, told))

@@ -220,21 +220,21 @@ def check_protocol(trial: Trial) -> None:
     """All declared users are served, in order, by versions that increase."""
     agent, spec = trial.make(), trial.world.spec
     require(
-        agent.users == trial.users and agent.releases == 0 and agent.block_users >= 1,
-        f"made for {trial.users} users, a fresh agent states users = {agent.users}, "
+        agent.users == trial.places and agent.releases == 0 and agent.block_users >= 1,
+        f"made for {trial.places} users, a fresh agent states users = {agent.users}, "
         f"releases = {agent.releases} and block_users = {agent.block_users}",
     )
     require(agent.spec == spec, f"spec is {agent.spec!r}, but the world's is {spec!r}")
     served = sum(block.users for block in trial.first.blocks)
-    require(served == trial.users, f"{served} users were served, {trial.users} were declared")
+    require(served == trial.places, f"{served} users were served, {trial.places} were declared")
     versions = [policy.version for policy in trial.first.policies]
     increase = all(a < b for a, b in pairwise(versions))
     require(increase, f"versions of published policies must increase, got {versions}")
     trial.same("the same seeds again", trial.play())
     agent = trial.make()
     served = int(run(agent, trial.world, trial.seed, progress=False).served[-1])
-    everybody = served == trial.users and agent.block_users == 0
-    require(everybody, f"tacit.run served {served} of {trial.users} users")
+    everybody = served == trial.places and agent.block_users == 0
+    require(everybody, f"tacit.run served {served} of {trial.places} users")
     agent.publish(trial.folder / "policy", force=True)
     require((trial.folder / "policy").stat().st_size > 0, "publish wrote an empty file")
 
@@ -273,8 +273,8 @@ def check_budget(trial: Trial) -> None:
     recorder = trial.first.recorder
     entered = sum(block.users for block in recorder.blocks.values())
     require(
-        entered <= trial.users,
-        f"{trial.users} users came, and {entered} entered the curator: somebody entered twice",
+        entered <= trial.places,
+        f"{trial.places} users came, and {entered} entered the curator: somebody entered twice",
     )
     streamed = [record.block for record in recorder.records if record.stream is not None]
     twice = [block for block in streamed if streamed.count(block) > 1]
@@ -321,7 +321,7 @@ def _check_returning(trial: Trial) -> None:
     agent, sizes = trial.make(), [block.users for block in trial.first.blocks]
     if isinstance(trial.world.simulate(trial.first.policies[0], 1, rng, "episodes"), Block):
         return
-    few = max(1, trial.users // 2)
+    few = max(1, trial.places // 2)
     ids = [rng.integers(0, few, size).tolist() for size in sizes]
     everybody, receipts = joined(trial.first.blocks), []
     with RecordingCurator(trial.first.script).open() as recorder:

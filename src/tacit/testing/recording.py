@@ -344,6 +344,7 @@ class Trial:
         if not isinstance(agent, Agent):
             raise CheckFailed(f"protocol: {agent!r} is not a tacit agent")
         self.privacy: Any = agent.privacy
+        self.places: int = agent.users  # of all blocks; more than users who have several
 
     def make(self, seed: int = 0, real: bool = False, **options: Any) -> Any:
         """A fresh agent, of a simulation or with real noise."""

@@ -1,0 +1,156 @@
+"""The way in: connections that send too little or too slowly end, and every answer is counted."""
+
+from __future__ import annotations
+
+import asyncio
+import bisect
+import time
+from collections import Counter, OrderedDict
+from typing import Any, ClassVar
+
+from fastapi.responses import JSONResponse
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from tacit.service.facts import trouble
+from tacit.service.identity import client_of, networks
+
+BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
+"""Seconds, for the histogram of how long answers took."""
+_MOST_WAITING = 512
+"""Connections that may be silent at once; the oldest of more than these ends."""
+_HEAD, _ANSWER = 1 << 16, 120  # bytes before a request is whole, and seconds to take an answer
+_TOO_LONG = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\n\r\n"
+
+
+class Door(HttpToolsProtocol):
+    """A connection: a time for the head of a request, for all of it, and for its answer."""
+
+    seconds: ClassVar[float] = 10.0
+    waiting: ClassVar[OrderedDict[int, Door]] = OrderedDict()
+    _timer: Any = None
+    _head: int | None = 0  # bytes of a head that is not whole
+
+    def _within(self, seconds: float, *, silent: bool) -> None:
+        """Ends this connection unless the next thing happens in time."""
+        self._stop()
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._end)
+        if silent:
+            self.waiting[id(self)] = self
+            if len(self.waiting) > _MOST_WAITING:
+                next(iter(self.waiting.values()))._end()
+
+    def _stop(self) -> None:
+        self.waiting.pop(id(self), None)
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _end(self) -> None:
+        self._stop()
+        self.transport.abort()
+
+    def connection_made(self, transport: Any) -> None:
+        """Somebody is there."""
+        super().connection_made(transport)
+        self._within(self.seconds, silent=True)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """And is gone."""
+        self._stop()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Part of a request; a head that is too long is not kept."""
+        if self._head is not None:
+            if self._head > _HEAD:
+                self.transport.write(_TOO_LONG)
+                self.transport.close()
+                return
+            self._head += len(data)
+        super().data_received(data)
+
+    def on_headers_complete(self) -> None:
+        """The head of a request is here."""
+        self._head = None
+        # A body that does not come is told so before this.
+        self._within(2.0 * self.seconds, silent=True)
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """A request is here."""
+        super().on_message_complete()
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._within(_ANSWER, silent=False)
+
+    def on_response_complete(self) -> None:
+        """An answer is sent, and the next request may come."""
+        self._head = 0
+        self._within(self.seconds, silent=True)
+        super().on_response_complete()
+
+
+class Counted:
+    """Counts answers and how long they took, and says what a browser must not do with a page.
+
+    Args:
+        app: That answers.
+        counts: Of answers by their codes.
+        seconds: Of answers, by the first bound that they took no longer than; the last has all.
+        proxies: Networks whose word is believed on who asks, and by what.
+    """
+
+    def __init__(self, app: Any, counts: Counter[int], seconds: Any, proxies: str) -> None:
+        self._app, self._counts, self._seconds = app, counts, seconds
+        self._proxies = networks(proxies)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """One request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        begun = time.perf_counter()
+        self._see(scope)
+        headers = [*_HEADERS, *([_ONLY_TLS] if scope["scheme"] == "https" else [])]
+
+        async def counting(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                took = time.perf_counter() - begun
+                self._counts[message["status"]] += 1
+                self._seconds[bisect.bisect_left(BOUNDS, took)] += 1
+                self._seconds[-1] += took
+                held = {name for name, _ in message["headers"]}
+                more = [header for header in headers if header[0] not in held]
+                message["headers"] = [*message["headers"], *more]
+            await send(message)
+
+        try:
+            await self._app(scope, receive, counting)
+        except Exception as error:
+            # Whoever catches it next would write its message, which may hold values.
+            trouble(scope["path"].partition("/v1/policies")[0] or "policies", error)
+            await JSONResponse({"detail": "this failed"}, 500)(scope, receive, counting)
+
+    def _see(self, scope: Any) -> None:
+        """Puts the address and the scheme of whoever asks in place of a proxy's."""
+        said: dict[bytes, list[str]] = {}
+        for name, value in scope["headers"]:
+            if name.startswith(b"x-forwarded-"):
+                said.setdefault(name, []).append(value.decode("latin-1"))
+        peer, port = scope["client"] or ("", 0)
+        found = client_of(peer, ",".join(said.get(b"x-forwarded-for", [])), self._proxies)
+        if client_of(peer, "0.0.0.0", self._proxies) == "0.0.0.0":  # noqa: S104
+            # Whoever declares proxies has TLS in front of them, unless they say otherwise.
+            plain = said.get(b"x-forwarded-proto", ["https"])[-1].strip().lower() == "http"
+            scope["scheme"] = "http" if plain else "https"
+        scope["client"] = (found, port)
+
+
+_ONLY_TLS = (b"strict-transport-security", b"max-age=31536000")
+_HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (
+        b"content-security-policy",
+        b"default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'",
+    ),
+)

@@ -1,0 +1,74 @@
+"""Posterior of effects, from noisy scores of looks that overlap.
+
+Look j released y_j = sum of unit scores of N people, plus noise of deviation s_j. With S_j the sum
+of the variances of a person's actions up to then, and M the shape of the design (of trace 1),
+
+    E y_j = N sqrt(S_j) M theta,    Cov(y_j, y_k) = N sqrt(S_j / S_k) M + 1{j = k} s_j^2 I,  j <= k,
+
+for effects theta that are small, in units of a person's own deviation of rewards: those of a
+decision whose features have their usual length. Larger effects make scores shorter than this, so
+the posterior mean errs towards zero. Looks overlap, as each has the whole history, hence the
+covariance. In M's eigenbasis coordinates are apart.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+
+from tacit.privacy.statistic import Floats
+
+PRIOR = 0.3  # standard deviation of an effect, in deviations of rewards
+STAYED = 0.85  # decisions that people make, of those planned
+
+
+@dataclass(frozen=True, eq=False)
+class LookEvidence:
+    """One released look."""
+
+    scores: Floats  # noisy sum, (columns, d)
+    noise: float  # standard deviation of each entry
+    people: int
+    information: float  # S_j, by the policies that served
+
+
+@dataclass(frozen=True, eq=False)
+class EffectPosterior:
+    """A normal posterior of effects."""
+
+    mean: Floats
+    covariance: Floats
+
+
+def shape_of(design: Floats, actions: int) -> Floats:
+    """M: the design, for each pair of actions where there are more than two, of trace 1."""
+    if actions == 2:
+        return design
+    apart = (np.eye(actions) - 1.0 / actions) / (actions - 1)
+    return np.asarray(np.kron(apart, design), dtype=np.float64)
+
+
+def posterior(evidence: tuple[LookEvidence, ...], shape: Floats) -> EffectPosterior:
+    """Posterior of theta given looks, by generalised least squares and a normal prior."""
+    values, basis = np.linalg.eigh(shape)
+    values = np.maximum(values, 0.0)
+    size = len(shape)
+    mean, variance = np.zeros(size), np.full(size, PRIOR**2)
+    if evidence:
+        seen = np.array([each.scores.ravel() for each in evidence]) @ basis  # (looks, size)
+        reach = np.array([np.sqrt(max(each.information, 1e-12)) for each in evidence])
+        people = np.array([float(each.people) for each in evidence])
+        both = [*product(range(len(evidence)), repeat=2)]
+        overlap = np.zeros((len(evidence), len(evidence)))
+        for j, k in both:
+            shorter, longer = sorted((reach[j], reach[k]))
+            overlap[j, k] = min(people[j], people[k]) * shorter / longer
+        noise = np.diag([each.noise**2 for each in evidence])
+        for i, value in enumerate(values):
+            slope = people * reach * value
+            weights = np.linalg.solve(overlap * value + noise + 1e-9 * np.eye(len(slope)), slope)
+            precision = float(weights @ slope) + 1.0 / PRIOR**2
+            mean[i], variance[i] = float(weights @ seen[:, i]) / precision, 1.0 / precision
+    return EffectPosterior(basis @ mean, (basis * variance) @ basis.T)
