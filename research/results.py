@@ -59,6 +59,7 @@ _COVERAGE = (
     "world | behaviour | method | all hold | best policy | its lower end | today | recommended"
     " | wrongly | width | of today"
 )
+_LOGS = "world | behaviour | states | worth a trial | certified | valid"
 _ICU_LOG = (
     "runs | behaviour | clinicians | true value of the best policy found | above the clinicians"
     " | its lower bound | valid | above the clinicians"
@@ -73,6 +74,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "mixture orders": partial(_text, "mixture_orders"),
     "gymnasium": lambda: gymnasium.table(load("gymnasium")),
     "offline icu": partial(_offline, "icu", _ICU_LOG, 0),
+    "offline log": partial(_offline, "log", _LOGS, 2),
     "offline coverage": partial(_offline, "coverage", _COVERAGE, 3),
     "audits": _audits,
     "paper regret": partial(_text, "paper_regret"),

@@ -68,7 +68,7 @@ class ActionCentred(Algorithm[TrialState]):
     >>> from tacit.trial import TrialSpec
     >>> agent = ActionCentred(TrialSpec(140, 8), 80, JointDP(1.0, 1e-6), noise_seed=0)
     >>> agent.block_users, agent.users, agent.guarantee.unit
-    (80, 320, "one person's whole history, over all 4 looks")
+    (80, 240, "one person's whole history, over all 3 looks")
     """
 
     name = "action_centred"
@@ -191,10 +191,7 @@ class ActionCentred(Algorithm[TrialState]):
 
     def _check(self) -> None:
         privacy: Any = self.privacy
-        if privacy.private and (not privacy.joint or privacy.needs_l1):
-            raise InvalidArgument(
-                f"unit scores need Gaussian noise: JointDP with delta > 0, not {privacy!r}"
-            )
+        check_gaussian(privacy)
         looks = len(self.spec.looks)
         if (
             privacy.private
@@ -209,3 +206,11 @@ class ActionCentred(Algorithm[TrialState]):
 
     def _block_sizes(self) -> BlockSizes:
         return BlockSizes("looks", blocks=(self.people,) * len(self.spec.looks))
+
+
+def check_gaussian(privacy: Any) -> None:
+    """Refuses models but joint DP with Gaussian noise."""
+    if privacy.private and (not privacy.joint or privacy.needs_l1):
+        raise InvalidArgument(
+            f"unit scores need Gaussian noise: JointDP with delta > 0, not {privacy!r}"
+        )

@@ -14,7 +14,7 @@ from tacit.privacy.reading import Labels, checked_labels
 from tacit.privacy.statistic import Floats
 from tacit.privacy.validation import checked_number, numbers, whole_number
 
-LOOKS = (0.125, 0.25, 0.5, 1.0)
+LOOKS = (0.25, 0.5, 1.0)
 """Usual times of a person's reports, as shares of her decisions."""
 
 
@@ -41,7 +41,7 @@ class TrialSpec:
 
     >>> spec = TrialSpec(horizon=140, dimension=8)
     >>> spec.edges
-    (18, 35, 70, 140)
+    (35, 70, 140)
     """
 
     horizon: int
