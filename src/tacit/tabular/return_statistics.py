@@ -317,7 +317,8 @@ class RobustGains(Statistic):
         from tacit.tabular.return_loops import robust_gains
 
         _, horizon, states, cells = self.weights.shape
-        steps = read_steps(block, horizon, np.zeros((states, cells - 1), dtype=np.int64))
+        follows = np.zeros((states, cells - 1), dtype=np.int64)
+        steps = StepColumns(horizon, follows).read(block)[:3]
         y = np.zeros((block.users, len(self.most) + 1))
         robust_gains(*steps, self.weights, self.values, self.q_values, self.most, self.largest, y)
         squares = y**2
