@@ -1,4 +1,4 @@
-"""Tables of the stored results, for docs/results.md and the notes beside the data.
+"""Tables of the stored results, for docs/results.md, docs/trials.md and the notes.
 
 A page names a table between ``<!-- stored: NAME -->`` and ``<!-- end -->``. The command writes all
 of them again, from the stored results alone; nothing is run.
@@ -19,12 +19,17 @@ from research import (
     gymnasium,
     lq_orders,
     offline,
+    trials,
 )
 from research.studies import STUDIES
 from research.study import load
 
 ROOT = Path(__file__).parents[1]
-PAGES = (ROOT / "docs" / "results.md", *sorted((ROOT / "research" / "notes").glob("*.md")))
+PAGES = (
+    ROOT / "docs" / "results.md",
+    ROOT / "docs" / "trials.md",
+    *sorted((ROOT / "research" / "notes").glob("*.md")),
+)
 """The pages that are written."""
 _MARK = re.compile(r"<!-- stored: ([\w ]+) -->\n.*?<!-- end -->", re.DOTALL)
 
@@ -82,6 +87,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "paper control": lambda: lq_orders.table(load("lq_orders")),
     "paper control words": lambda: lq_orders.words(load("lq_orders")),
     "paper curves": lambda: functional_curves.table(load("functional_curves")),
+    **trials.TABLES,
     "paper values": lambda: functional_curves.value_table(load("functional_curves")),
 }
 """Every stored table, by the name that pages give it."""
