@@ -10,13 +10,13 @@ import numpy as np
 from tacit.core.algorithm import Algorithm, Floats, S
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.validation import check_bytes, positive
-from tacit.tabular.policy import MixedPolicy, Policy
 
 if TYPE_CHECKING:
     from tacit.core.problem import Problem
+    from tacit.tabular.policy import MixedPolicy, Policy
     from tacit.tabular.spec import FiniteSpec
 
-P = TypeVar("P", Policy, MixedPolicy)
+P = TypeVar("P", "Policy", "MixedPolicy")
 
 
 class FiniteAlgorithm(Algorithm[S]):
@@ -32,11 +32,15 @@ class FiniteAlgorithm(Algorithm[S]):
 
     def first_policy(self, rng: np.random.Generator) -> Policy:
         """Before anything is known: random actions, drawn once."""
+        from tacit.tabular.policy import Policy
+
         H, S, A = self.spec.horizon, self.spec.states, self.spec.actions
         return Policy.planned(rng.integers(0, A, (H, S)), self.spec)
 
     def best(self, q_values: Floats, rng: np.random.Generator) -> Policy:
         """The best actions by (H, S, A) values, ties broken at random, once."""
+        from tacit.tabular.policy import Policy
+
         ties = np.where(
             q_values == q_values.max(axis=-1, keepdims=True), rng.random(q_values.shape), -1.0
         )

@@ -328,13 +328,13 @@ class ConcurrentPSRL(CountingAlgorithm[ConcurrentState]):
     def noise_of(
         self, state: ConcurrentState | None, at: Progress, most: int, more: float | None = None
     ) -> float:
-        """Standard deviation of the noise, in visits, if so many of a user count; at least 1.
+        """Standard deviation of the noise, in visits; at least 1.
 
         Args:
-            state: With the noise of the last release, if there was one.
+            state: With the last release's.
             at: Where the run stands.
             most: Visits of a user that count.
-            more: Factor of running sums, where it is not yet known whether there will be any.
+            more: Factor of running sums, while it is open whether there are any.
         """
         tables = np.zeros((1, self.spec.horizon, self.shape[1]), dtype=np.int64)
         statistic = self._first_visits(np.ones(self.shape, dtype=bool), most, tables, 0)
