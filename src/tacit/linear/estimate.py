@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 from tacit.linear.statistics import FeatureSums
 from tacit.numerics.regression import BlockSums, positive_part, ridge_inverse
 from tacit.privacy.validation import Floats
-from tacit.tabular.visits import CountEstimate, conserved
+from tacit.tabular.count_estimate import CountEstimate, conserved
 
 if TYPE_CHECKING:
     from tacit.linear.worlds import LinearSpec
     from tacit.privacy.curator import Release
+    from tacit.tabular.count_estimate import Counts, VisitCounts
     from tacit.tabular.policy import Policy
-    from tacit.tabular.visits import Counts, VisitCounts
 
 # Rewards in [0, 1] have at most this variance.
 _REWARD_VARIANCE = 0.25

@@ -22,7 +22,7 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam, func, insert, select, update
 
 from tacit.privacy.errors import BudgetExceeded, InvalidArgument
-from tacit.store.ledger import append, digest, released
+from tacit.store.ledger import released
 from tacit.store.schema import (
     accounts,
     blocks,
@@ -35,7 +35,7 @@ from tacit.store.schema import (
     stores,
     versions,
 )
-from tacit.store.store import Conflict, change_rows, delete_rows, parts, rows_of
+from tacit.store.store import Conflict, append, change_rows, delete_rows, digest, parts, rows_of
 from tacit.store.values import dump, load
 
 UNIT = 10**12  # parts of one mu^2 (or epsilon, under pure DP) in accounts
@@ -82,19 +82,17 @@ def create(db: sa.Connection, name: str, terms: Terms, **values: Any) -> Any:
 
 def find(db: sa.Connection, name: str) -> Any:
     """Row of a run, or None."""
-    found = rows_of(db, runs, run=name).first()
-    return None if found is None else _plain(runs, found)
+    return _plain(runs, rows_of(db, runs, run=name).first())
 
 
 def block_of(db: sa.Connection, name: str, block: int) -> Any:
     """Row of a block, or None."""
-    found = rows_of(db, blocks, run=name, block=block).first()
-    return None if found is None else _plain(blocks, found)
+    return _plain(blocks, rows_of(db, blocks, run=name, block=block).first())
 
 
 def _plain(table: sa.Table, row: Any) -> Any:
-    """A row whose columns are read often: attributes of SQLAlchemy's are ten times slower."""
-    return SimpleNamespace(**dict(zip(table.c.keys(), row, strict=True)))
+    """A row, if any, whose columns are read often: SQLAlchemy's attributes are ten times slower."""
+    return None if row is None else SimpleNamespace(**dict(zip(table.c.keys(), row, strict=True)))
 
 
 def set_run(db: sa.Connection, name: str, **values: Any) -> None:

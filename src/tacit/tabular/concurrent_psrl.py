@@ -325,24 +325,19 @@ class ConcurrentPSRL(CountingAlgorithm[ConcurrentState]):
             why += f"; about {self.needed:,} users are needed at this budget, by rule of thumb"
         return why
 
-    def noise_of(
-        self, state: ConcurrentState | None, at: Progress, most: int, more: float | None = None
-    ) -> float:
-        """Standard deviation of the noise, in visits; at least 1.
+    def noise_of(self, state: ConcurrentState | None, at: Progress, most: int) -> float:
+        """Standard deviation of the noise, in visits, if so many of a user count; at least 1."""
+        if state is None or not at.releases:
+            return self._first_noise(most, _RUNNING if self._running else 1.0)
+        return max(1.0, state.noise / self._all_visits(most).unit)
 
-        Args:
-            state: With the last release's.
-            at: Where the run stands.
-            most: Visits of a user that count.
-            more: Factor of running sums, while it is open whether there are any.
-        """
+    def _first_noise(self, most: int, running: float) -> float:
+        statistic = self._all_visits(most)
+        return max(1.0, running * release_noise(statistic, self.privacy, 1) / statistic.unit)
+
+    def _all_visits(self, most: int) -> FirstVisits:
         tables = np.zeros((1, self.spec.horizon, self.shape[1]), dtype=np.int64)
-        statistic = self._first_visits(np.ones(self.shape, dtype=bool), most, tables, 0)
-        if state is not None and at.releases:
-            return max(1.0, state.noise / statistic.unit)
-        if more is None:
-            more = _RUNNING if self._running else 1.0
-        return max(1.0, more * release_noise(statistic, self.privacy, 1) / statistic.unit)
+        return self._first_visits(np.ones(self.shape, dtype=bool), most, tables, 0)
 
     @cached_property
     def _running(self) -> bool:
@@ -361,8 +356,7 @@ class ConcurrentPSRL(CountingAlgorithm[ConcurrentState]):
         return NormalisedSquareRoot.kind if many else Optimal.kind
 
     def _sizes(self, running: float) -> BlockSizes:
-        first = math.ceil(20.0 * self.noise_of(None, Progress(), 4, running))
-        return BlockSizes(first=first, growth=1.2)
+        return BlockSizes(first=math.ceil(20.0 * self._first_noise(4, running)), growth=1.2)
 
     def _block_sizes(self) -> BlockSizes:
         return self._sizes(_RUNNING if self._running else 1.0)

@@ -25,10 +25,10 @@ import numpy as np
 from tacit.core.algorithm import Floats, Plan, Progress
 from tacit.privacy.validation import positive, whole_number
 from tacit.tabular.algorithm import OptimismOptions
+from tacit.tabular.count_estimate import CountEstimate
 from tacit.tabular.policy import Policy, row_of, uniform_policy
 from tacit.tabular.spec import FiniteSpec
 from tacit.tabular.ucbvi import UCBVI, ServedPolicy, UCBVIOptions
-from tacit.tabular.visits import CountEstimate
 
 # No action is less likely than this before the steps of a release: nothing that was learnt from
 # less is held against it for ever.

@@ -20,8 +20,9 @@ from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.noise import users_above_noise
 from tacit.privacy.validation import flag
 from tacit.tabular.algorithm import CountingAlgorithm, OptimismOptions
+from tacit.tabular.count_estimate import CountEstimate, conserved
 from tacit.tabular.policy import MixedPolicy, Policy, occupancy
-from tacit.tabular.visits import CountEstimate, VisitCounts, conserved
+from tacit.tabular.visits import VisitCounts
 
 if TYPE_CHECKING:
     from tacit.privacy.curator import Release
