@@ -34,7 +34,8 @@ from tacit.linear.statistics import FeatureSums
 from tacit.privacy import noise as exact
 from tacit.privacy.noise import Noise
 from tacit.privacy.statistic import Block
-from tacit.tabular.visits import Counts, VisitCounts
+from tacit.tabular.count_estimate import Counts
+from tacit.tabular.visits import VisitCounts
 
 Floats = NDArray[np.float64]
 

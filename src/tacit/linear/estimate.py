@@ -23,8 +23,9 @@ from tacit.tabular.count_estimate import CountEstimate, conserved
 if TYPE_CHECKING:
     from tacit.linear.worlds import LinearSpec
     from tacit.privacy.curator import Release
-    from tacit.tabular.count_estimate import Counts, VisitCounts
+    from tacit.tabular.count_estimate import Counts
     from tacit.tabular.policy import Policy
+    from tacit.tabular.visits import VisitCounts
 
 # Rewards in [0, 1] have at most this variance.
 _REWARD_VARIANCE = 0.25
