@@ -341,6 +341,6 @@ def test_the_page_says_what_was_measured_of_times() -> None:
     held, control = found["held"], found["control"]
     assert held["p"] > 0.01 > control["p"]
     assert abs(held["chance"] - 0.5) < held["would_show"] - 0.5
-    words = f"chance {held['chance']:.3f} (0.5: no difference; p = {held['p']:.2f}); {held['would_show']:.3f} "
-    assert words in page
+    words = f"chance {held['chance']:.3f} (0.5: no difference; p = {held['p']:.2f})"
+    assert f"{words}; {held['would_show']:.3f} would be seen" in page
     assert f"chance is {control['chance']:.3f} (p = {control['p']:.0e})" in page
