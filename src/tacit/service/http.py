@@ -165,9 +165,10 @@ class Service:
         at, said = self._written
         if time.monotonic() - at > 1.0:
             said = "the database does not answer"
-            with contextlib.suppress(StoreGone), self.store.write() as db:
-                db.execute(update(stores).values(witness=stores.c.witness))
-                said = ""
+            with contextlib.suppress(StoreGone):
+                with self.store.write() as db:
+                    db.execute(update(stores).values(witness=stores.c.witness))
+                said = ""  # it is on disk
             self._written = time.monotonic(), said
         return "; ".join(filter(None, (said, self.intake.problem, *self.seen.problems)))
 
