@@ -15,13 +15,9 @@ from research import (
     first_agent,
     functional_curves,
     functional_noise,
-    linear_comparison,
-    mixture_orders,
     results,
-    tabular_orders,
 )
 from research.figures import FIGURES, slope
-from research.mixture_orders import Point
 from research.study import load
 from tacit.privacy.budget import Budget, epsilon_from_mu
 from tests.research.commands import REFUSED, names_what_it_refuses, refused_in_one_line
@@ -37,9 +33,6 @@ QUICK = {
 }
 SLOW = {
     "research.functional_noise": "This algorithm has no guarantee.",
-    "research.linear_comparison": "simplex, 500 users",
-    "research.mixture_orders": "| horizon H, 3 to 4 | VI, joint |",
-    "research.tabular_orders": "| regret, random actions | 40,000 | 126,491 | 0.50 |",
 }
 
 
@@ -87,19 +80,6 @@ class TestFirstAgent:
 
 
 class TestOrders:
-    @pytest.mark.parametrize("users", [10**6, 10**8])
-    def test_the_gap_of_the_hard_world_shrinks_with_the_root_of_its_users(self, users):
-        world, gap = tabular_orders.hard_world(users), 40.0 * math.sqrt(4 / users)
-        assert world.optimal_value == pytest.approx(0.5 * (1 + gap))
-        assert world.baseline_value == pytest.approx(0.5)
-
-    def test_gaps_shrink_with_users_and_budgets_and_are_possible(self):
-        assert Point(10**10).gap == pytest.approx(Point(10**8).gap / 10.0)
-        assert Point(10**8, epsilon=0.01).gap == pytest.approx(10.0 * Point(10**8).gap)
-        ratio = Point(10**10, local=True).gap / Point(10**6, local=True).gap
-        assert ratio == pytest.approx(0.1)
-        assert Point(10).gap == 1.0 / 12.0
-
     def test_the_papers_page_has_the_stored_slopes(self):
         """Privacy costs about the same at any K under joint DP, like sqrt(K) under local DP."""
         rows = [
@@ -116,41 +96,9 @@ class TestOrders:
         assert f"{by_epsilon[-1]:.2f} to {by_epsilon[0]:.2f}" in page
         assert max(joint_vi, joint_po) < 0.3 < 0.4 < min(local_vi, local_po) < 0.55
 
-    def test_random_actions_have_the_bounds_order(self):
-        for panel, order in zip(mixture_orders.panels(), (0.5, 0.75, -0.5), strict=False):
-            assert slope(list(panel.points), panel.random) == pytest.approx(order, abs=0.03)
-        assert math.isnan(slope([1.0, 2.0], [0.0, 1.0]))
-
-    def test_lines_have_their_models(self):
-        for one in (*mixture_orders.LINES, *mixture_orders.LOCAL):
-            privacy = one.case(Point(10**6, epsilon=0.3)).privacy
-            assert (
-                getattr(privacy, "epsilon", None)
-                == {"none": None, "joint": 0.3, "local": 10.0}[one.model]
-            )
+    def test_lines_have_their_budgets(self):
         cases = [one.case(0.1) for one in epsilon_cost.LINES]
         assert {case.privacy.epsilon for case in cases} == {0.1}
-
-
-class TestLinear:
-    def test_the_paper_knows_rewards_and_all_others_do_not(self):
-        for one in linear_comparison.LINES:
-            known = "known_rewards=True" in one.case("two_state", 1_000).world
-            assert known == one.paper
-        asked = {one.label: one.asks("two_state", 1_000) for one in linear_comparison.LINES}
-        assert asked["DP-LSVI-UCB++"] == "counts"
-        assert asked["LSVI-UCB++, not private"] == "features"
-
-    def test_the_papers_run_is_its_algorithm_at_the_printed_noise(self):
-        one = next(one for one in linear_comparison.LINES if one.printed)
-        found = linear_comparison.paper_result(one, one.case("two_state", 300), 1)
-        run = linear_comparison.run((one, "two_state", 300), 1)
-        assert found.printed
-        # The largest noise there is: nothing is scaled down to fewer releases.
-        largest = np.sqrt(2 * 20 * 300 / found.constants["rho"])
-        assert found.constants["gram_noise"] == pytest.approx(largest)
-        assert run.regret[-1] == pytest.approx(found.regret[-1])
-        assert run.users == 300
 
 
 class TestFunctional:
