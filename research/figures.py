@@ -28,7 +28,7 @@ FIGURES: Mapping[str, str] = {
     name.replace("_", "-"): f"research.{name}"
     for name in (
         *("counter_errors", "epsilon_cost", "first_agent", "functional_curves"),
-        *("functional_noise", "linear_paper_regret", "lq_orders", "paper_regret"),
+        *("linear_paper_regret", "lq_orders", "paper_regret"),
     )
 }
 """By name. Each is a module whose ``main(["--output=FILE"])`` draws it into a PNG."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import math
 
 import numpy as np
 import pytest
@@ -14,12 +13,11 @@ from research import (
     epsilon_cost,
     first_agent,
     functional_curves,
-    functional_noise,
     results,
 )
-from research.figures import FIGURES, slope
+from research.figures import FIGURES
 from research.study import load
-from tacit.privacy.budget import Budget, epsilon_from_mu
+from tacit.privacy.budget import Budget
 from tests.research.commands import REFUSED, names_what_it_refuses, refused_in_one_line
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -31,14 +29,11 @@ QUICK = {
     "research.lq_orders": "Order in epsilon: -0.41",
     "research.paper_regret": "| random actions |  | 450 | 900 | - | - |",
 }
-SLOW = {
-    "research.functional_noise": "This algorithm has no guarantee.",
-}
 
 
 @pytest.mark.parametrize(
     ("module", "words"),
-    [*QUICK.items(), *(pytest.param(*pair, marks=pytest.mark.slow) for pair in SLOW.items())],
+    QUICK.items(),
 )
 def test_a_figure_is_measured_and_drawn(module: str, words: str, tmp_path, capsys) -> None:
     path = tmp_path / "a.png"
@@ -52,7 +47,7 @@ def test_a_figure_is_measured_and_drawn(module: str, words: str, tmp_path, capsy
 def test_every_figure_refuses_nonsense_in_one_line(module: str, capsys) -> None:
     main = importlib.import_module(module).main
     refused_in_one_line(main, ["--output=/no/such/folder/picture.png", "--nonsense"], capsys)
-    assert {*QUICK, *SLOW, "research.first_agent"} == set(FIGURES.values())
+    assert {*QUICK, "research.first_agent"} == set(FIGURES.values())
 
 
 class TestFirstAgent:
@@ -103,15 +98,16 @@ class TestOrders:
 
 class TestFunctional:
     def test_every_curve_has_ten_runs_of_a_hundred_users(self):
+        """Or one fewer, where her last batch would be shorter than the others."""
         for rows in load("functional_curves")["curves"].values():
             assert len(rows) == 10
-            assert {len(row) for row in rows} == {100}
+            assert {len(row) for row in rows} <= {99, 100}
 
-    def test_noise_on_rewards_is_what_the_budget_buys(self):
-        """T rewards that each move by at most 1: mu of all of them is that of the budget."""
+    def test_what_the_paper_prints_does_not_learn(self):
+        """78 gradient steps of 3e-4 hardly move the network."""
         for epsilon in functional_curves.CLAIMS:
-            mu = math.sqrt(100 * 50) / functional_curves.reward_noise(epsilon)
-            assert epsilon_from_mu(mu, 1e-4) == pytest.approx(epsilon, rel=1e-6)
+            rows = functional_curves.rows_of(load("functional_curves"), "Algorithm 1", epsilon)
+            assert np.median(rows[:, -20:].mean(axis=1)) < 15.0
 
     def test_runs_are_stored_as_they_are(self):
         found = functional_curves.returns("functional state", 0.9, 0)
@@ -127,10 +123,6 @@ class TestFunctional:
         for errors in load("functional_curves")["values"].values():
             for n, error in zip(functional_curves.SIZES, errors, strict=True):
                 assert error > functional_curves.proposition_10(n, 1.0, 0.9)
-
-    def test_without_noise_resets_change_nothing(self):
-        one, two = (functional_noise.returns((3, 0.0, j, False), 1) for j in (1, 7))
-        assert one == two
 
 
 def test_older_ways_need_more_noise_than_what_is_chosen() -> None:
