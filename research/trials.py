@@ -25,6 +25,7 @@ from tacit.core.algorithm import BlockInfo
 from tacit.privacy.models import NonPrivate
 from tacit.privacy.statistic import Block
 from tacit.registry import choose_agent
+from tacit.trial import plan_trial
 
 EPSILONS = (0.5, 1.0, 2.0, 5.0)
 SEEDS, FIRST_SEED = 40, 5000
@@ -59,11 +60,16 @@ class Trial:
     seeds: int = SEEDS
     epsilons: tuple[float | None, ...] = EPSILONS
 
+    def agent_of(self, epsilon: float | None, seed: int = 0) -> Any:
+        """At a budget."""
+        privacy = NonPrivate() if epsilon is None else joint(epsilon)
+        spec = world_of(self.world).spec
+        return choose_agent(self.agent).build(spec, self.people, privacy, seed)
+
     def run(self, epsilon: float | None, seed: int) -> dict[str, float]:
         """One run: scores of the last greedy policy and of what people got, and the interval."""
         world = world_of(self.world)
-        privacy = NonPrivate() if epsilon is None else joint(epsilon)
-        agent = choose_agent(self.agent).build(world.spec, self.people, privacy, seed)
+        agent = self.agent_of(epsilon, seed)
         result = tacit.run(agent, world, seed, progress=False)
         gap = world.optimal_value - world.baseline_value
         served = (result.served_value - world.baseline_value) / gap if gap else 0.0
@@ -129,73 +135,79 @@ def _habit() -> Iterator[Trial]:
 
 
 @dataclass(frozen=True)
-class Interval(Trial):
-    """Intervals of the average effect, of many trials whose people are drawn together.
+class Drawn(Trial):
+    """Trials of one release whose people are drawn together, without a store.
 
-    They follow their own histories until one release at the end, which is played by statistics and
-    normal noise of the scale that curators draw, without a store.
+    The release is that of the agent's own queries, with normal noise of the scale that curators
+    draw. Rows have the interval of the average effect, or the score and what a plan foretells.
     """
 
     def measure(self, epsilon: float | None) -> dict[str, Any]:
-        """Coverage, half-width and how often zero is outside."""
-        world = world_of(self.world)
-        low, high, estimate = np.array(_estimates(self)[epsilon]).T
-        truth = float(world.conditions.effects.mean())
-        width = (high - low) / 2.0
-        return {
-            "runs": len(low),
-            "covers": round(float(np.mean((low <= truth) & (truth <= high))), 4),
-            "width": round(float(width[np.isfinite(width)].mean()), 4),
-            "finds": round(float(np.mean((low > 0.0) | (high < 0.0))), 4),
-            "bias": round(float(estimate.mean() - truth), 4),
+        """Means over all runs."""
+        world, states = world_of(self.world), _drawn(self)[epsilon]
+        agent = self.agent_of(epsilon)
+        if "report" not in self.agent:
+            plans = (agent.algorithm.plan(state, None, None, None) for state in states)
+            gap = world.optimal_value - world.baseline_value
+            scores = [(world.value(p.greedy) - world.baseline_value) / gap for p in plans]
+            c, options = world.conditions, {"stayed": 1.0 - world.conditions.dropout / 2.0}
+            size = float(np.abs(c.effects).max())
+            plan = plan_trial(world.spec, self.people, size, agent.privacy, **options)
+            error = round(float(np.std(scores) / np.sqrt(len(scores))), 4)
+            found = {"final": [round(float(np.mean(scores)), 4), error]}
+            return {"runs": len(scores), **found, "plan": round(plan.score, 4)}
+        effects = [agent.algorithm.effects(state) for state in states]
+        low, high = np.array([(effect.low, effect.high) for effect in effects]).T
+        truth, width = float(world.conditions.effects.mean()), (high - low) / 2.0
+        found = {
+            "covers": np.mean((low <= truth) & (truth <= high)),
+            "width": width[np.isfinite(width)].mean(),
+            "finds": np.mean((low > 0.0) | (high < 0.0)),
         }
-
-    def effect(self, agent: Any, block: Block, rng: np.random.Generator) -> Any:
-        """Plays the release of the last look."""
-        algorithm, given = agent.algorithm, BlockInfo(users=self.people)
-        asked = algorithm.learn(agent.state, agent.plan, given, rng)
-        query, left = next(asked), 1.0
-        while True:
-            share = left if query.share is None else query.share
-            left -= share
-            scale = query.statistic.l2(agent.privacy.relation) / np.sqrt(share)
-            scale /= agent.privacy.budget.mu
-            total = query.statistic.vectors(block).sum(axis=0)
-            drawn = total + scale * rng.standard_normal(total.shape)
-            try:
-                query = asked.send(_Played(query.statistic.layout, drawn, scale, block.users))
-            except StopIteration as end:
-                return algorithm.effects(end.value)
+        return {"runs": len(low)} | {name: round(float(x), 4) for name, x in found.items()}
 
 
 @lru_cache(maxsize=1)
-def _estimates(trial: Interval) -> dict[float | None, list[tuple[float, float, float]]]:
-    """Intervals and estimates of all trials, at every budget from the same people."""
-    world, rng = world_of(trial.world), np.random.default_rng(FIRST_SEED)
-    found: dict[float | None, list[tuple[float, float, float]]] = {e: [] for e in trial.epsilons}
-    agents = {
-        epsilon: choose_agent(trial.agent).build(world.spec, trial.people, joint(epsilon or 1.0))
-        for epsilon in trial.epsilons
-    }
-    n, batch = trial.people, max(1, 20_000 // trial.people)
+def _drawn(trial: Drawn) -> dict[float | None, list[Any]]:
+    """States after the release, at every budget from the same people."""
+    world, rng, n = world_of(trial.world), np.random.default_rng(FIRST_SEED), trial.people
+    agents = {epsilon: trial.agent_of(epsilon) for epsilon in trial.epsilons}
+    found: dict[float | None, list[Any]] = {epsilon: [] for epsilon in agents}
+    batch = max(1, 20_000_000 // (n * world.spec.horizon * (world.spec.dimension + 4)))
     for first in range(0, trial.seeds, batch):
         runs = min(batch, trial.seeds - first)
         policy = next(iter(agents.values())).policy
         people = world.simulate(policy, runs * n, rng).block().arrays
         for run, (epsilon, agent) in product(range(runs), agents.items()):
             arrays = {name: array[run * n : (run + 1) * n] for name, array in people.items()}
-            effect = trial.effect(agent, Block(n, arrays), rng)
-            found[epsilon].append((effect.low, effect.high, effect.estimate))
+            found[epsilon].append(_last_look(agent, Block(n, arrays), rng))
     return found
 
 
-class _Played(dict[str, float]):
-    """A release that nobody made."""
+def _last_look(agent: Any, block: Block, rng: np.random.Generator) -> Any:
+    """The state after a release."""
+    asked = agent.algorithm.learn(agent.state, agent.plan, BlockInfo(users=block.users), rng)
+    query, left = next(asked), 1.0
+    while True:
+        share = left if query.share is None else query.share
+        left -= share
+        mu = agent.privacy.budget.mu * np.sqrt(share)
+        scale = query.statistic.l2(agent.privacy.relation) / mu
+        total = query.statistic.vectors(block).sum(axis=0)
+        total = total + scale * rng.standard_normal(total.shape)
+        arrays = query.statistic.layout.unpack(total)
+        try:
+            query = asked.send(_Played(arrays, scale, block.users))
+        except StopIteration as end:
+            return end.value
 
-    def __init__(self, layout: Any, drawn: Any, scale: float, users: int) -> None:
-        names = [part.name for part in layout.parts]
-        super().__init__(zip(names, drawn.tolist(), strict=True))
-        self.std, self.users = dict.fromkeys(names, scale), users
+
+class _Played(dict[str, Any]):
+    """A release that was played."""
+
+    def __init__(self, arrays: Mapping[str, Any], scale: float, users: int) -> None:
+        super().__init__(arrays)
+        self.std, self.users = dict.fromkeys(arrays, scale), users
 
 
 def _intervals() -> Iterator[Trial]:
@@ -207,7 +219,23 @@ def _intervals() -> Iterator[Trial]:
     ):
         world = _world(decisions, average, average=average, rate=rate, looks=1)
         cells = tuple(map(str, (people, decisions, rate, average or "none")))
-        yield Interval(cells, world, people, "action_centred:report=1.0", runs, (1.0, 5.0))
+        yield Drawn(cells, world, people, "action_centred:report=1.0", runs, (1.0, 5.0))
+
+
+def _plan() -> Iterator[Trial]:
+    rng = np.random.default_rng(FIRST_SEED)
+    for _ in range(100):
+        people, decisions = np.exp(rng.uniform(np.log(30), np.log([400, 450]))).astype(int).tolist()
+        effect, epsilon = np.exp(rng.uniform(np.log([0.04, 0.5]), np.log([0.4, 5.0]))).tolist()
+        given = {"decisions": decisions, "effect": round(effect, 3)}
+        given |= {
+            "contexts": 2 ** int(rng.integers(1, 5)),
+            "dropout": round(rng.uniform(0, 0.4), 2),
+        }
+        world = ",".join([_FIXED, *(f"{name}={value}" for name, value in given.items())])
+        cells = (str(people), *map(str, given.values()))
+        agent = "action_centred:own=false"
+        yield Drawn(cells, world, people, agent, 100, (round(epsilon, 2),))
 
 
 def _power() -> Iterator[Trial]:
@@ -223,6 +251,7 @@ SECTIONS: Mapping[str, Callable[[], Iterator[Trial]]] = {
     "intervals": _intervals,
     "harm": _harm,
     "power": _power,
+    "plan": _plan,
 }
 
 

@@ -55,6 +55,7 @@ def ActionCentred(
     privacy: Privacy,
     *,
     own: bool = True,
+    report: float = 0.0,
     schedule: str | Schedule = "auto",
     seed: int = 0,
     noise_seed: int | None = None,

@@ -14,7 +14,6 @@ covariance. In M's eigenbasis coordinates are apart.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import product
 
 import numpy as np
 
@@ -50,6 +49,12 @@ def shape_of(design: Floats, actions: int) -> Floats:
     return np.asarray(np.kron(apart, design), dtype=np.float64)
 
 
+def overlap_of(reach: Floats, people: Floats) -> Floats:
+    """Covariance of looks by what their histories share, in units of M; ``reach`` is sqrt(S_j)."""
+    shared = np.minimum.outer(reach, reach) / np.maximum.outer(reach, reach)
+    return np.asarray(np.minimum.outer(people, people) * shared, dtype=np.float64)
+
+
 def posterior(
     evidence: tuple[LookEvidence, ...],
     shape: Floats,
@@ -73,11 +78,7 @@ def posterior(
         seen = np.array([each.scores.ravel() for each in evidence]) @ basis  # (looks, size)
         reach = np.array([np.sqrt(max(each.information, 1e-12)) for each in evidence])
         people = np.array([float(each.people) for each in evidence])
-        both = [*product(range(len(evidence)), repeat=2)]
-        overlap = np.zeros((len(evidence), len(evidence)))
-        for j, k in both:
-            shorter, longer = sorted((reach[j], reach[k]))
-            overlap[j, k] = min(people[j], people[k]) * shorter / longer
+        overlap = overlap_of(reach, people)
         overlap = np.diag(np.diag(overlap)) if apart else overlap
         noise = np.diag([each.noise**2 for each in evidence])
         for i, value in enumerate(values):
