@@ -75,7 +75,6 @@ TABLES: dict[str, Callable[[], str]] = {
     "budgets": partial(_text, "epsilon_cost"),
     "tabular orders": partial(_text, "tabular_orders"),
     "linear rivals": partial(_text, "linear_comparison"),
-    "linear budgets": partial(_text, "linear_budgets"),
     "mixture orders": partial(_text, "mixture_orders"),
     "gymnasium": lambda: gymnasium.table(load("gymnasium")),
     "offline icu": partial(_offline, "icu", _ICU_LOG, 0),

@@ -35,7 +35,7 @@ def _learn(
     as_json: terminal.Json = False,
 ) -> None:
     from tacit.service.app_file import read_app
-    from tacit.store.store import Store
+    from tacit.service.sealing import sign_file
 
     app = read_app(file, allow_code=allow_code)
     old = read_app(after, allow_code=allow_code) if after and not app.begun else None
@@ -56,7 +56,7 @@ def _learn(
             print_table(("", ""), [(name, str(value)) for name, value in content.items()])
             say(f"It would promise: {plain.guarantee}")
         return
-    with Store(app.store) as store:
+    with app.open() as store:
         agent = app.agent(store, after=old)
         if old is not None and not as_json:
             say(f"It goes on with version {agent.policy.version} of {old.name}.")
@@ -66,6 +66,8 @@ def _learn(
         elif pin is False:
             agent.unpin()
         agent.publish(app.files["policy"])
+        if app.signing:
+            sign_file(app.files["policy"], app.signing, app.folder)
         if "report" in app.files:
             from tacit.cli.report import report, write_report
 
@@ -133,11 +135,10 @@ def _events(file: str, episodes: Episodes) -> list[str]:
 def _known(app: App, old: App | None) -> set[str]:
     """Files that this run, or one before it, has learnt from; makes no store."""
     from tacit.store import ledger
-    from tacit.store.store import Store
 
     if not app.stored:
         return set()
-    with Store(app.store) as store, store.read() as db:
+    with app.open() as store, store.read() as db:
         lines = [*ledger.read(db)]
     runs = {app.name, app.name if old is None else old.name}
     for entry in reversed(lines):

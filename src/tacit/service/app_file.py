@@ -13,6 +13,7 @@ from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.files import parse_toml, read_file
 from tacit.privacy.validation import flag, one_of, whole_number
 from tacit.service.identity import networks
+from tacit.service.sealing import secret
 
 if TYPE_CHECKING:
     from tacit.core.agent import Agent
@@ -24,6 +25,18 @@ if TYPE_CHECKING:
     from tacit.tabular.spec import FiniteSpec
 
 _FILES = {"store": "app.db", "name": "run", "policy": "policy.npz", "report": ""}
+_FILES |= {"key": "", "signing": ""}  # secrets, apart from the store
+ABOUT: tuple[str, ...] = (
+    "app",
+    "controller",
+    "contact",
+    "purpose",
+    "fields",
+    "retention",
+    "encryption",
+    "region",
+)
+ABOUT += ("sector", "why_epsilon", "actors", "tuning", "groups", "today")
 # Keys of a table that must be there, and those that may.
 _TABLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "world": (
@@ -33,6 +46,7 @@ _TABLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "agent": (("users",), ("name", "schedule")),
     "privacy": (("epsilon", "delta"), ("episodes_per_user", "model")),
     "files": ((), tuple(_FILES)),
+    "about": ((), ABOUT),
 }
 
 
@@ -79,6 +93,16 @@ class App:
     name: str  # of the run in its store
     files: Mapping[str, Path]  # the policy, and the report if there is one
     serving: Serving
+    key: str  # of the store's secrets, as tacit.service.sealing reads it
+    signing: str  # keys that sign policies
+    about: Mapping[str, str]  # what only the operator knows, for pages and reports
+
+    def open(self, **options: Any) -> Store:
+        """The store, with its key."""
+        from tacit.store.store import Store
+
+        key = secret(self.key, self.folder) if self.key else None
+        return Store(self.store, secret=key, **options)
 
     def agent(
         self, store: Store | str | None = None, *, files: bool = True, after: App | None = None
@@ -90,7 +114,7 @@ class App:
             files: Whether it has one; else it is in memory, and for looking at.
             after: The app that it goes on after, at its first start.
         """
-        opened = (self.store if store is None else store) if files else ""
+        opened = (self.open() if store is None else store) if files else ""
         if after is not None and not self.begun:
             self.check_after(after)
             serving = {"schedule": self.schedule, "name": self.name}
@@ -116,11 +140,10 @@ class App:
     def begun(self) -> bool:
         """Whether its run is in its store."""
         from tacit.store import runs
-        from tacit.store.store import Store
 
         if not self.stored:
             return False
-        with Store(self.store) as store, store.read() as db:
+        with self.open(readonly=True) as store, store.read() as db:
             return runs.find(db, self.name) is not None
 
     def log_files(self) -> list[str]:
@@ -157,7 +180,7 @@ def read_app(path: str, *, logs: bool = True, allow_code: bool = False) -> App:
     if unknown := sorted(set(held) - set(known)):
         raise InvalidArgument(f"{path!r} has no table [{unknown[0]}]; it has {words}")
     for name in known:
-        found = held.setdefault(name, {} if name in ("files", "serve") else None)
+        found = held.setdefault(name, {} if name in ("files", "serve", "about") else None)
         if name == "log" and found is None and not logs:
             continue
         if not isinstance(found, dict):
@@ -183,9 +206,11 @@ def read_app(path: str, *, logs: bool = True, allow_code: bool = False) -> App:
         raise InvalidArgument("[privacy] model: logs hold raw data; devices report to tacit serve")
     with _of("serve"):
         serving = _serving(held["serve"])
+    with _of("about"):
+        about = {name: _text(name, text) for name, text in held["about"].items()}
     log_format, logs_at, grouped = made
     what = folder, spec, choice, users, schedule, budget, log_format, folder / logs_at, grouped
-    return App(*what, store, names["name"], files, serving)
+    return App(*what, store, names["name"], files, serving, names["key"], names["signing"], about)
 
 
 @contextlib.contextmanager
