@@ -54,3 +54,27 @@ def _final(section: str, name: str, epsilon: float = 1.0) -> tuple[float, float]
 def test_one_release_at_epsilon_one_reaches_what_prototypes_did(name, least):
     mean, error = _final("end", name)
     assert mean + 2.0 * error >= least
+
+
+def test_intervals_cover_and_no_effect_is_found_where_none_is():
+    found = [(trial, row) for trial, by in trials.rows("intervals") for row in by.values()]
+    assert len(found) == 8
+    for trial, row in found:
+        spare = 2.0 * (0.05 * 0.95 / row["runs"]) ** 0.5
+        assert 0.93 - spare <= row["covers"] <= 0.97 + spare
+        if trial.cells[-1] == "none":
+            assert row["finds"] <= 0.06 + spare
+
+
+def test_plans_and_simulations_agree():
+    away = [
+        abs(row["plan"] - row["final"][0]) <= max(0.05, 3.0 * row["final"][1])
+        for _, by in trials.rows("plan")
+        for row in by.values()
+    ]
+    assert sum(away) >= 0.9 * len(away)
+
+
+def test_nobody_is_served_below_a_coin_by_more_than_noise():
+    served = [row[1.0]["served"] for _, row in trials.rows("harm")]
+    assert all(mean > -3.0 * error - 0.01 for mean, error in served)
