@@ -40,6 +40,13 @@ _SHAPES = {  # decisions, people and effects of published trials
     "small effect": (140, 120, 0.1),
     "small effect, more people": (140, 300, 0.1),
 }
+_CHANGES = {
+    "people differ more": "deviation=1.5",
+    "habituation": "habituation=1.0",
+    "delayed burden": "burden=0.05",
+    "burden above the effect": "burden=0.3",
+    "8 linear features": "linear=True",
+}
 
 
 @dataclass(frozen=True)
@@ -95,13 +102,7 @@ def _serving() -> Iterator[Trial]:
         cells = (name, str(people), str(decisions), str(effect))
         epsilons = EPSILONS if decisions == 140 else (1.0,)
         yield Trial(cells, _world(decisions, effect), people, epsilons=epsilons)
-    for name, more in (
-        ("people differ more", "deviation=1.5"),
-        ("habituation", "habituation=1.0"),
-        ("delayed burden", "burden=0.05"),
-        ("burden above the effect", "burden=0.3"),
-        ("8 linear features", "linear=True"),
-    ):
+    for name, more in _CHANGES.items():
         world = _world(140, 0.2) + "," + more
         yield Trial((name, "79", "140", "0.2"), world, 79, epsilons=(1.0,))
 
@@ -126,10 +127,9 @@ def _habit() -> Iterator[Trial]:
 
 @dataclass(frozen=True)
 class Drawn(Trial):
-    """Trials of one release whose people are drawn together, without a store.
+    """Trials whose people are drawn together, and whose one release is played without a store.
 
-    The release is that of the agent's own queries, with normal noise of the scale that curators
-    draw. Rows have the interval of the average effect, or the score and what a plan foretells.
+    Rows have the interval of the average effect, or the score and what a plan foretells.
     """
 
     def measure(self, epsilon: float | None) -> dict[str, Any]:
@@ -231,23 +231,12 @@ def _power() -> Iterator[Trial]:
         yield Trial((str(people),), _FIXED + ",effect=.1", people, _COINS)
 
 
-SECTIONS: Mapping[str, Callable[[], Iterator[Trial]]] = {
-    "end": _end,
-    "serving": _serving,
-    "habit": _habit,
-    "intervals": _intervals,
-    "harm": _harm,
-    "power": _power,
-    "plan": _plan,
-}
+_MAKERS = (_end, _serving, _habit, _intervals, _harm, _power, _plan)
+SECTIONS = {make.__name__.strip("_"): make for make in _MAKERS}
 
 
 def key_of(section: str, trial: Trial, epsilon: float | None) -> str:
-    """Of a stored row.
-
-    >>> key_of("end", Trial(("a", "80"), "", 80), 0.5)
-    'end, a, 80, 0.5'
-    """
+    """Of a stored row."""
     return ", ".join((section, *trial.cells, "none" if epsilon is None else f"{epsilon:g}"))
 
 
@@ -360,14 +349,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measures what is not stored yet, draws the picture and prints the tables."""
     parser = Parser("research.trials", __doc__)
     parser.add_argument("--only", default="", help="sections or rows whose name has this text")
-    parser.add_argument("--again", action="store_true", help="run what is stored as well")
     parser.add_argument("--show", action="store_true", help="only show what is stored")
     given = parser.parse_args(arguments)
     for section, trials in SECTIONS.items():
         for trial in () if given.show else trials():
             for epsilon in trial.epsilons:
                 key = key_of(section, trial, epsilon)
-                if given.only in key and (given.again or key not in load("trials")):
+                if given.only in key and key not in load("trials"):
                     row = trial.measure(epsilon)
                     store("trials", load("trials") | {key: row})
                     print(key, row, flush=True)
