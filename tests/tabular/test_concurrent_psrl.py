@@ -58,8 +58,6 @@ def test_first_everybody_explores_and_later_few() -> None:
     agent = ConcurrentPSRL(world.spec, 30_000, JointDP(4.0, 1e-6), noise_seed=1)
     assert agent.policy.weights[0] == 0.0
     tacit.run(agent, world, seed=1, progress=False)
-    # Exploring costs at most 3 % of what is earned, by explorers who lose a fifth of it at least;
-    # long after greedy last changed, it costs less with every block.
     memory = agent.plan.memory
     late = concurrent_psrl._LATE * memory.changed_at / agent.served
     assert late < 1.0
@@ -90,10 +88,7 @@ def habit(horizon: int = 140) -> TabularWorld:
 
 @pytest.mark.parametrize(("horizon", "users", "seeds"), [(140, 300, (0, 1, 2)), (20, 1000, (109,))])
 def test_few_people_are_not_harmed(horizon: int, users: int, seeds: tuple[int, ...]) -> None:
-    """Explorers alone gave them half of what uniform actions give, and greedy a third.
-
-    The last seed's first sampled worlds all prefer a bad policy, which one look would let serve.
-    """
+    """Explorers gave half of what uniform actions give; the last seed's first worlds mislead."""
     world = habit(horizon)
     for seed in seeds:
         agent = tacit.agent(world.spec, users, JointDP(1.0, 1e-6), noise_seed=seed, seed=seed)

@@ -97,21 +97,6 @@ def best_actions(
 
 
 @compiled
-def occupancy(transitions: Floats, start: Floats, actions: Ints) -> Floats:
-    """Expected visits (L, S, A) of actions (H, S) in a model (L, S, A, S) of the last L steps."""
-    visits, here = np.zeros(transitions.shape[:3]), start.copy()
-    first = actions.shape[0] - transitions.shape[0]
-    for step in range(actions.shape[0]):
-        at, after = max(step - first, 0), np.zeros(len(here))
-        for state in range(len(here)):
-            action = actions[step, state]
-            visits[at, state, action] += here[state]
-            after += here[state] * transitions[at, state, action]
-        here = after
-    return visits
-
-
-@compiled
 def count_first_visits(
     states: Ints,
     actions: Ints,
