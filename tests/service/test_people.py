@@ -337,7 +337,7 @@ def test_an_issuer_says_its_keys_and_changes_them(tmp_path: Path) -> None:
 def test_the_page_says_what_was_measured_of_times() -> None:
     root = Path(__file__).parents[2]
     found = json.loads((root / "research" / "membership.json").read_text())
-    page = (root / "docs" / "service.md").read_text()
+    page = (root / "docs" / "access.md").read_text()
     held, control = found["held"], found["control"]
     assert held["p"] > 0.01 > control["p"]
     assert abs(held["chance"] - 0.5) < held["would_show"] - 0.5
