@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import secrets
 import threading
 import time
@@ -145,6 +146,8 @@ class EpisodeIntake:
     def __init__(self, run: StoredRun) -> None:
         self.run = run
         self.window = 86400.0  # seconds from reading a policy to sending its episode
+        self.every = 0.0  # seconds after which a block with places closes; 0: by count alone
+        self.default_reward = math.nan  # of a step whose outcome did not come
         self.buffer = EpisodeBuffer()
         self.packets: dict[int, Block] = {}  # by number, where the store has no bytes of it
         self.visits: dict[str, Any] | None = None  # how often users came, of a run in memory
@@ -187,7 +190,7 @@ class EpisodeIntake:
             self._check_open(view.row, came.rows)
             on_policy = self.run.algorithm.on_policy(view.checkpoint.plan) and not data.aggregate
             arrivals = came.only(self._teaching(view, came.rows)) if on_policy else came
-            data = _with_component(arrivals.rows, view.checkpoint.plan.policy, on_policy)
+            data = with_component(arrivals.rows, view.checkpoint.plan.policy, on_policy)
             if data is not arrivals.rows:
                 arrivals = arrivals._replace(rows=data)
             users = data.users
@@ -366,7 +369,14 @@ class EpisodeIntake:
         self._write(db, row, row.block, given, paid)
 
     def _write(
-        self, db: Any, row: Any, block: int, rows: Block, people: Any = (), events: Any = ()
+        self,
+        db: Any,
+        row: Any,
+        block: int,
+        rows: Block,
+        people: Any = (),
+        events: Any = (),
+        missing: int = 0,
     ) -> None:
         """One packet of users. Memory that is lost with this process holds what has no names."""
         in_memory = type(rows) is not Block or (not people and not self.run.store.durable)
@@ -375,7 +385,7 @@ class EpisodeIntake:
         if "versions" in rows.arrays:
             found, counts = np.unique(rows.arrays["versions"], return_counts=True)
             shares = dict(zip(found.tolist(), counts.tolist(), strict=True))
-        packet = runs.Packet(block, rows.users, data, shares, people, events)
+        packet = runs.Packet(block, rows.users, data, shares, people, events, missing)
         number = runs.put(db, row, packet)
         if in_memory:
             self.packets[number] = rows
@@ -439,6 +449,25 @@ class EpisodeIntake:
         if self.run.fills_ahead(now):
             self.run.open_next(db, now, block.block)
 
+    def close_by_clock(self, seen: Any) -> bool:
+        """Closes the block that fills if it has places and its time has come; whether it did."""
+        due = bool(self.every and seen.stage == "open" and time.time() >= seen.at + self.every)
+        if not due or not seen.places + self.buffer.users(seen.block):
+            return False
+        now = self.run.look().checkpoint
+        with self.run.store.write() as db:
+            row = runs.find(db, self.run.name)
+            self.spill(db, row)
+            block = runs.block_of(db, self.run.name, seen.block)
+            if block.stage != "open" or block.places >= block.size:
+                return False
+            runs.set_block(db, row, block.block, size=block.places)
+            # Those who come with an episode are all there; devices have their window.
+            if block.users < block.places or runs.by_ticket(db, row, block.block):
+                self._close_full(db, row, now, runs.block_of(db, self.run.name, block.block))
+        self.buffer, self.visits = EpisodeBuffer(), None
+        return True
+
     def receive(
         self, rows: Block, people: Sequence[str], events: Sequence[str], tickets: Sequence[str]
     ) -> list[Answer]:
@@ -450,29 +479,64 @@ class EpisodeIntake:
             events: Names of their episodes; one that came before is answered as it was then.
             tickets: Places that they took with their policies.
         """
-        now, store = self.run.look().checkpoint, self.run.store
-        with self._written() as taken, store.write() as db:
-            row = runs.find(db, self.run.name)
-            self._count(db, row, now, taken)  # or places of these devices would count twice
-            names = store.pseudonyms(people)
-            keys = store.pseudonyms([f"{n} {e}" for n, e in zip(names, events, strict=True)])
-            told, groups = runs.decide(db, row, keys, tickets, [*map(self._place, tickets)])
-            for (number, version), some in sorted(groups.items()):
-                if self.run.algorithm.privacy.devices_add and version != row.version:
-                    # Reports in one sum are of one version; the run was rolled back just now.
-                    told |= dict.fromkeys(some, Answer("late", version=row.version))
-                    continue
-                pays = runs.admit(db, row, number, [names[i] for i in some])
-                kept = [(i, cost) for i, cost in zip(some, pays, strict=True) if cost >= 0]
-                told |= dict.fromkeys(some, Answer("refused", version=row.version))
-                told |= dict.fromkeys([i for i, _ in kept], Answer("waiting", number, version))
-                if not kept:
-                    continue
-                part = _rows(rows, [i for i, _ in kept])
+        with self.devices() as (db, now):
+            return self.admit(db, now, rows, people, events, tickets)
+
+    @contextlib.contextmanager
+    def devices(self) -> Iterator[tuple[Any, Checkpoint]]:
+        """A transaction for devices; places that they took are written first, or count twice."""
+        now = self.run.look().checkpoint
+        with self._written() as taken, self.run.store.write() as db:
+            self._count(db, runs.find(db, self.run.name), now, taken)
+            yield db, now
+
+    def hashed(self, people: Sequence[str], events: Sequence[str]) -> tuple[list[str], list[str]]:
+        """Keyed hashes of people, and of their events."""
+        names = self.run.store.pseudonyms(people)
+        both = zip(names, events, strict=True)
+        return names, self.run.store.pseudonyms([f"{name} {event}" for name, event in both])
+
+    def admit(
+        self,
+        db: Any,
+        now: Checkpoint,
+        rows: Block,
+        people: Sequence[str],
+        events: Sequence[str],
+        tickets: Sequence[str],
+        missing: int = 0,
+    ) -> list[Answer]:
+        """Takes devices in as :meth:`receive` does.
+
+        Args:
+            db: A transaction of :meth:`devices`.
+            now: The checkpoint that it began with.
+            rows: Their episodes or reports, in their order.
+            people: Names of their users.
+            events: Names of their episodes.
+            tickets: Places that they took with their policies.
+            missing: Steps of which something is still to come; those episodes lie apart.
+        """
+        row = runs.find(db, self.run.name)
+        names, keys = self.hashed(people, events)
+        told, groups = runs.decide(db, row, keys, tickets, [*map(self._place, tickets)])
+        for (number, version), some in sorted(groups.items()):
+            if self.run.algorithm.privacy.devices_add and version != row.version:
+                # Reports in one sum are of one version; the run was rolled back just now.
+                told |= dict.fromkeys(some, Answer("late", version=row.version))
+                continue
+            pays = runs.admit(db, row, number, [names[i] for i in some])
+            cost = {i: cost for i, cost in zip(some, pays, strict=True) if cost >= 0}
+            told |= dict.fromkeys(some, Answer("refused", version=row.version))
+            told |= dict.fromkeys(cost, Answer("waiting", number, version))
+            for kept in [[i] for i in cost] if missing else [[*cost]] if cost else []:
+                part = _rows(rows, kept)
                 followed = np.full(part.users, version, dtype=np.int64)
                 part = Block(part.users, {**part.arrays, "versions": followed})
-                who = [(names[i], cost) for i, cost in kept]
-                self._write(db, row, number, part, who, [(keys[i], tickets[i]) for i, _ in kept])
+                who = [(names[i], cost[i]) for i in kept]
+                came = [(keys[i], tickets[i]) for i in kept]
+                self._write(db, row, number, part, who, came, missing)
+            if cost:
                 self._close_full(db, row, now, runs.block_of(db, self.run.name, number))
         first = {key: i for i, key in reversed([*enumerate(keys)])}
         return [told[i] if i in told else told[first[key]] for i, key in enumerate(keys)]
@@ -511,7 +575,7 @@ def _room(
     return longer
 
 
-def _with_component(data: Block, policy: Any, on_policy: bool) -> Block:
+def with_component(data: Block, policy: Any, on_policy: bool) -> Block:
     """Users with the components that they drew, as a mixed policy needs them.
 
     Each user says which one she drew. Where none does, none of them would count: that is refused,

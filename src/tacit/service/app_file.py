@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
@@ -33,7 +34,10 @@ _TABLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "agent": (("users",), ("name", "schedule")),
     "privacy": (("epsilon", "delta"), ("episodes_per_user", "model")),
     "files": ((), tuple(_FILES)),
+    "schedule": ((), ("every",)),
+    "late": ((), ("default_reward",)),
 }
+_SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,8 @@ class App:
     name: str  # of the run in its store
     files: Mapping[str, Path]  # the policy, and the report if there is one
     serving: Serving
+    every: float  # seconds after which a block with places closes; 0: by count alone
+    default_reward: float  # of a step whose outcome never comes; NaN: it does not count
 
     def agent(
         self, store: Store | str | None = None, *, files: bool = True, after: App | None = None
@@ -94,10 +100,19 @@ class App:
         if after is not None and not self.begun:
             self.check_after(after)
             serving = {"schedule": self.schedule, "name": self.name}
-            return after.agent(opened).successor(self.users, self.privacy, **serving)
+            heir = after.agent(opened).successor(self.users, self.privacy, **serving)
+            return self._timed(heir)
         options = {**self.choice.options, "schedule": self.schedule, "name": self.name}
         made: Agent = self.choice.make(self.spec, self.users, self.privacy, **options, store=opened)
-        return made
+        return self._timed(made)
+
+    def _timed(self, agent: Agent) -> Agent:
+        if self.every and agent.algorithm.counter != "blocks":
+            raise InvalidArgument(
+                "[schedule] every: the noise of this agent is planned for a number of releases"
+            )
+        agent.intake.every, agent.intake.default_reward = self.every, self.default_reward
+        return agent
 
     def check_after(self, old: App) -> None:
         """Refuses an app that cannot go on after another; nothing is touched."""
@@ -157,7 +172,8 @@ def read_app(path: str, *, logs: bool = True, allow_code: bool = False) -> App:
     if unknown := sorted(set(held) - set(known)):
         raise InvalidArgument(f"{path!r} has no table [{unknown[0]}]; it has {words}")
     for name in known:
-        found = held.setdefault(name, {} if name in ("files", "serve") else None)
+        optional = name in ("files", "serve", "schedule", "late")
+        found = held.setdefault(name, {} if optional else None)
         if name == "log" and found is None and not logs:
             continue
         if not isinstance(found, dict):
@@ -183,9 +199,15 @@ def read_app(path: str, *, logs: bool = True, allow_code: bool = False) -> App:
         raise InvalidArgument("[privacy] model: logs hold raw data; devices report to tacit serve")
     with _of("serve"):
         serving = _serving(held["serve"])
+    with _of("schedule"):
+        every = _seconds(held["schedule"].get("every", "0 seconds"))
+    with _of("late"):
+        default = held["late"].get("default_reward", math.nan)
+        if type(default) not in (int, float):
+            raise InvalidArgument(f"default_reward is {default!r}, but must be a number")
     log_format, logs_at, grouped = made
     what = folder, spec, choice, users, schedule, budget, log_format, folder / logs_at, grouped
-    return App(*what, store, names["name"], files, serving)
+    return App(*what, store, names["name"], files, serving, every, float(default))
 
 
 @contextlib.contextmanager
@@ -251,6 +273,13 @@ def _log(held: dict[str, Any], spec: FiniteSpec) -> tuple[LogFormat, str, bool]:
     if held.get("next_state") == "":
         held["next_state"] = None
     return format_of(spec, held), path, grouped
+
+
+def _seconds(text: Any) -> float:
+    count, _, unit = _text("every", text).partition(" ")
+    if not count.isdecimal() or unit.removesuffix("s") not in _SECONDS:
+        raise InvalidArgument(f"every is {text!r}, but must be like '1 day' or '12 hours'")
+    return float(count) * _SECONDS[unit.removesuffix("s")]
 
 
 def _serving(held: dict[str, Any]) -> Serving:

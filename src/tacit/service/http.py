@@ -25,11 +25,12 @@ from fastapi.routing import APIRoute
 from sqlalchemy import update
 
 from tacit.privacy.errors import InvalidArgument, TacitError, TacitWarning
+from tacit.service import late
 from tacit.service.app_file import App
 from tacit.service.entrance import BOUNDS, Counted, Door
 from tacit.service.facts import asked_of_devices, note, public_state, trouble
 from tacit.service.identity import Caller, Identity
-from tacit.service.intake import Arrival, Intake, form_of
+from tacit.service.intake import Arrival, Coming, Intake, form_of
 from tacit.service.leader import Loop
 from tacit.service.schema import COMMAND, EPISODE, FORGET, PLACE, REPORT, answers, parsed
 from tacit.service.tokens import Keys
@@ -288,15 +289,21 @@ class Service:
             raise HTTPException(
                 422, f"this service takes {'reports' if self.form.local else 'episodes'}"
             )
-        if not (wrong := _mistake(body)):
-            wrong = self.form.fits(body, await self._size(body) if self.form.local else 0)
+        apart = kind in late.PATHS.values()
+        if not (wrong := _mistake({"ticket": ""} | body if apart else body)):
+            size = await self._size(body) if self.form.local else 0
+            wrong = late.mistake(self.form, body, kind) if apart else self.form.fits(body, size)
         if wrong:
             raise HTTPException(422, wrong)
         if not caller.person and (self.identity is not None or self.seen.run.stopped):
             return told(Answer("stopped")) if self.seen.run.stopped else _received(True)
         # A database may refuse letters that no ticket has.
-        ticket = body["ticket"] if _TICKET.fullmatch(body["ticket"]) else ""
-        coming = Arrival(body["user"], body["event"], ticket, self.form.pack(body))
+        ticket = body["ticket"] if _TICKET.fullmatch(body.get("ticket", "")) else ""
+        coming: Coming
+        if apart:
+            coming = late.message(self.form, body, ticket if kind == "decision" else None)
+        else:
+            coming = Arrival(body["user"], body["event"], ticket, self.form.pack(body))
         loop = asyncio.get_running_loop()
         found: asyncio.Future[Answer | None] = loop.create_future()
 
@@ -335,7 +342,7 @@ def _received(in_vain: bool) -> Response:
 
 def told(answer: Answer) -> Response:
     """An answer as a response."""
-    code, words = _ANSWERS[answer.status]
+    code, words = late.WORDS.get(answer.status) or _ANSWERS[answer.status]
     content = {"status": answer.status, "accepted": answer.accepted, "words": words}
     places = {"block": answer.block, "version": answer.version}
     return JSONResponse(content | {name: n for name, n in places.items() if n >= 0}, code)
@@ -389,6 +396,7 @@ def create(service: Service, tools: pages.Tools | None = None) -> FastAPI:
             expose_headers=["ETag", "Tacit-Version", "Tacit-Ticket"],
         )
     _devices(app, service)
+    late.add(app, service)
     _curators(app, service)
     _watchers(app, service)
     pages.add(app, service, tools)

@@ -1,0 +1,69 @@
+"""``/v1/decisions`` and ``/v1/outcomes``: rewards that are known hours or days after an action.
+
+Both are answered as episodes are, and idempotent by event and step. The ticket of a decision says
+version and block of its episode: when an outcome comes decides nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fastapi import FastAPI, Request
+from fastapi.responses import Response
+
+from tacit.core.late import LateStep
+from tacit.service.intake import Form, code, number
+from tacit.service.schema import answers
+
+if TYPE_CHECKING:
+    from tacit.service.http import Service
+
+PATHS = {"/v1/decisions": "decision", "/v1/outcomes": "outcome"}
+_DESCRIBED = json.loads(Path(__file__).with_name("templates").joinpath("late.json").read_text())
+WORDS: Mapping[str, tuple[int, str]] = _DESCRIBED["told"]
+"""Codes and words of answers that episodes have not."""
+_CODES = (200, 202, 401, 403, 408, 409, 410, 413, 422, 429, 503)
+
+
+def add(app: FastAPI, service: Service) -> None:
+    """Adds the routes."""
+    for path, kind in PATHS.items():
+
+        async def taken(request: Request, kind: str = kind) -> Response:
+            return await service.take(request, kind)
+
+        taken.__annotations__ = {"request": Request, "return": Response}
+        more = {"description": _DESCRIBED["about"][kind], "openapi_extra": _DESCRIBED[kind]}
+        app.post(path, responses=answers(*_CODES), tags=["device"], name=kind, **more)(taken)
+
+
+def mistake(form: Form, body: Mapping[str, Any], kind: str) -> str:
+    """Mistake in the form of a request, in words; empty if there is none.
+
+    Steps, versions, and that there is a component are public; values are not.
+    """
+    needed = ("state", "action") if kind == "decision" else ("reward",)
+    if missing := [name for name in needed if name not in body]:
+        return f"{missing[0]} is missing"
+    step = body.get("step")
+    if type(step) is not int or not 0 <= step < form.horizon:
+        return f"step must be a whole number from 0 to {form.horizon - 1}"
+    said = body.get("ticket", "").partition(".")[0]
+    if kind == "decision" and str(body.get("version", said)) != said:
+        return "version must be that of the ticket, or be left out"
+    return form.undrawn(body) if kind == "decision" else ""
+
+
+def message(form: Form, body: Mapping[str, Any], ticket: str | None) -> LateStep:
+    """A request as the agent takes it; with a ticket a decision. Values never raise."""
+    states, actions = form.codes
+    values: dict[str, Any] = {"reward": number(body.get("reward"))}
+    values["next_state"] = code(states, body.get("next_state"))
+    if ticket is not None:
+        values = {"state": code(states, body["state"]), "action": code(actions, body["action"])}
+        values["probability"] = number(body.get("probability"))
+        values["component"] = form.component(body)
+    return LateStep(body["user"], body["event"], body["step"], values, ticket)
