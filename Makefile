@@ -6,8 +6,8 @@ CORE := $(VENV)/.core
 STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 WORKERS ?= 2
-FIGURES := counter_errors epsilon_cost tabular_orders paper_regret linear_paper_regret linear_comparison linear_budgets mixture_orders \
-	lq_budget lq_orders dosing_trajectories functional_noise functional_baselines functional_curves functional_q_pictures
+FIGURES := counter_errors epsilon_cost tabular_orders paper_regret linear_paper_regret linear_comparison mixture_orders \
+	lq_orders functional_noise functional_curves
 # One BLAS thread per worker: small matrices, and two workers on two cores.
 export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
@@ -109,7 +109,7 @@ release: .venv-release/.installed ## wheels and sdist in dist/, checked, install
 	@ls -l dist
 
 docs-figures: $(STAMP) ## draw the pictures of the docs again
-	for figure in $(FIGURES); do name=$$(echo $${figure%_pictures} | tr _ -); \
+	for figure in $(FIGURES); do name=$$(echo $$figure | tr _ -); \
 		$(BIN)/python -m research.$$figure --output docs/img/$$name.png || exit 1; done
 
 clean: ## remove .venv and caches

@@ -172,7 +172,7 @@ def service(folder: Path, block: int, users: int) -> Iterator[tuple[int, str, in
     write_app(file, text)
     with Store(read_app(os.fspath(file), logs=False).store) as store:
         token = new_token(store, "device")
-    where, quiet = ("127.0.0.1", port), (folder / "clock", "", os.devnull, "")
+    where, quiet = ("127.0.0.1", port), (folder / "clock", "", os.devnull)
     with process(serve, os.fspath(file), where, *quiet) as made:
         Client(f"http://127.0.0.1:{port}", token, tries=200).policy()
         yield port, token, made.pid

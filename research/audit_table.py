@@ -35,10 +35,12 @@ WORLDS = {
     "mixture": "mixture_of_models:dimension=3,states=4,actions=4,horizon=4,seed=700",
     "lq": "random_system:n=2,d=1,horizon=5,seed=500",
     "continuous": "line:horizon=8",
+    "trial": "micro_randomised:decisions=20,contexts=3",
 }
 """A small world for every family."""
 
 OWN_WORLDS = {
+    "centred_improvement": "riverswim:states=3,horizon=6",
     "linopt_sampled": "currents:rows=5,columns=6,dimension=3,horizon=4,samples=4",
 }
 """Worlds of agents that need models as simulators, or more than two coordinates."""

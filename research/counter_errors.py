@@ -10,25 +10,13 @@ import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 import tacit
-from research.figures import (
-    EndLabel,
-    Pen,
-    budget_words,
-    drawing,
-    figure_main,
-    label_ends,
-    logarithmic,
-)
+from research.figures import Curve, Panel, Pen, budget_words, drawing, figure_main
 from tacit.privacy.budget import Budget
 from tacit.privacy.counters.dense import sqrt_coefficients
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 GAUSSIAN = (
     tacit.Budget(1.0, 1e-6),
@@ -38,8 +26,6 @@ LAPLACE = (tacit.Budget(1.0, 0.0), ("blocks", "binary tree", "smooth tree"))
 # Kinds of Gaussian noise that are drawn as well, up to how many releases they have.
 SHORTER = {"optimal": 64, "normalised square root": 1024}
 LONGEST = 2**20
-# The simple ways are off the chart for long streams; where the others are is what matters.
-HIGHEST = 250.0
 BAND = "#d9d9d9"
 PENS = {
     # Dashed where a line lies on top of another one, which has to show through: the square root's
@@ -123,72 +109,31 @@ def worst_std(budget: tacit.Budget, kind: str, releases: int) -> float:
 
 def paint(path: Path, longest: int) -> None:
     """Draws both panels."""
+    panels = [
+        _panel(f"{noise} noise: {budget_words(budget)}", budget, kinds, longest)
+        for noise, (budget, kinds) in {"Gaussian": GAUSSIAN, "Laplace": LAPLACE}.items()
+    ]
     with drawing(
         path,
         "How much noise a running sum needs",
         "Largest noise standard deviation over all releases, for sensitivity 1. "
         "The grey band is what tacit.counter picks.",
-    ) as panels:
-        for axes, (budget, kinds), noise in zip(
-            panels, (GAUSSIAN, LAPLACE), ("Gaussian", "Laplace"), strict=True
-        ):
-            _panel(axes, budget, kinds, longest)
-            axes.set_title(f"{noise} noise: {budget_words(budget)}")
-        panels[0].set_ylabel("largest noise standard deviation")
+    ) as sheet:
+        for axes, panel, (budget, _) in zip(sheet, panels, (GAUSSIAN, LAPLACE), strict=True):
+            x = lengths(longest)
+            picked = [worst_std(budget, tacit.counter(budget, 1.0, n).kind, n) for n in x]
+            axes.plot(x, picked, color=BAND, lw=9)
+            panel.draw(axes)
 
 
-def _panel(axes: Axes, budget: tacit.Budget, kinds: Sequence[str], longest: int) -> None:
-    x = lengths(longest)
+def _panel(title: str, budget: tacit.Budget, kinds: Sequence[str], longest: int) -> Panel:
     ends = dict.fromkeys(kinds, longest) | ({} if budget.pure else SHORTER)
-    lines = {
-        kind: [worst_std(budget, kind, n) for n in x if n <= end] for kind, end in ends.items()
-    }
-    picked = [lines[tacit.counter(budget, 1.0, n).kind][i] for i, n in enumerate(x)]
-    logarithmic(axes, "number of releases")
-    axes.set(ylim=(1.0, HIGHEST))
-    axes.plot(x, picked, color=BAND, lw=9)
-    labels = []
-    for kind, y in lines.items():
-        pen = PENS[kind]
-        on_top = 2.0 if pen.dash == "-" else 2.1
-        end = x[len(y) - 1]
-        axes.plot(
-            x[: len(y)],
-            y,
-            pen.dash,
-            color=pen.colour,
-            marker=pen.marker,
-            ms=4,
-            markevery=4,
-            zorder=on_top,
-        )
-        if end < x[-1]:
-            axes.annotate(
-                kind,
-                xy=(end, y[-1]),
-                xytext=(4.0, -10.0),
-                textcoords="offset points",
-                ha="left",
-                va="top",
-                color=pen.colour,
-            )
-        elif y[-1] <= HIGHEST:
-            labels.append(EndLabel(end, y[-1], f"{kind}  {y[-1]:.3g}", pen.colour))
-    _label_exits(axes, x, {kind: y for kind, y in lines.items() if y[-1] > HIGHEST})
-    label_ends(axes, labels)
-
-
-def _label_exits(axes: Axes, x: Sequence[int], lines: dict[str, list[float]]) -> None:
-    """Names the lines that leave at the top, one below the other where they leave together."""
-    for place, (kind, y) in enumerate(lines.items()):
-        axes.annotate(
-            kind,
-            xy=(float(np.interp(np.log(HIGHEST), np.log(y), x)), HIGHEST),
-            xytext=(6.0, -8.0 - 14.0 * place),
-            textcoords="offset points",
-            va="center",
-            color=PENS[kind].colour,
-        )
+    curves = []
+    for kind, end in ends.items():
+        x = [n for n in lengths(longest) if n <= end]
+        y = [worst_std(budget, kind, n) for n in x]
+        curves.append(Curve(kind, PENS[kind], x, [[std] for std in y], f"{kind}  {y[-1]:.3g}"))
+    return Panel(title, "number of releases", curves, ylabel="largest standard deviation")
 
 
 def measure(runs: int, workers: int, quick: bool) -> int:

@@ -11,11 +11,11 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from research.figures import EndLabel, Pen, drawing, figure_main, label_ends
+from research.figures import EndLabel, Pen, band, drawing, figure_main, label_ends, logarithmic
 from research.study import DELTA, PLAIN, Case, joint, markdown, run_all, spread
 from tacit.privacy.models import LocalDP
 from tacit.simulation.plots import short
@@ -97,25 +97,13 @@ def paint(path: Path, costs: Costs) -> None:
 def _draw(axes: Axes, line: Line, costs: Mapping[float | None, Sequence[float | None]]) -> EndLabel:
     x = [WITHOUT if e is None else e for e in costs]
     rows = [[1e12 if n is None else max(1.0, n) for n in found] for found in costs.values()]
-    low, middle, high = np.quantile(rows, [0.1, 0.5, 0.9], axis=1)
-    private, colour = sum(e is not None for e in costs), line.pen.colour
-    axes.fill_between(x[:private], low[:private], high[:private], color=colour, alpha=0.15, lw=0)
-    axes.plot(x, middle, ":", color=colour, lw=1.2)
-    marks: dict[str, Any] = {"marker": line.pen.marker, "ms": 7, "mec": "white", "mew": 0.6}
-    axes.plot(x[:private], middle[:private], color=colour)
-    axes.plot(x, middle, color=colour, ls="", **marks)
-    return EndLabel(x[-1], float(middle[-1]), line.label, colour)
+    return band(axes, x, np.array(rows), line.pen, line.label)
 
 
 def _style(axes: Axes) -> None:
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-    axes.set(xscale="log", yscale="log", xlabel="epsilon", ylabel="users to 90 %")
+    logarithmic(axes, "epsilon")
     axes.set_xticks([*EPSILONS, WITHOUT], [*(f"{e:g}" for e in EPSILONS), "no\nprivacy"])
-    axes.yaxis.set_major_locator(LogLocator(numticks=15))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
-    for axis in (axes.xaxis, axes.yaxis):
-        axis.set_minor_formatter(NullFormatter())
+    axes.set(ylabel="users to 90 %")
 
 
 def people(users: float) -> str:

@@ -28,12 +28,11 @@ __all__ = ["INK", "PALE", "EndLabel", "Pen", "band", "draw_regret", "drawing", "
 T = TypeVar("T")
 
 FIGURES: Mapping[str, str] = {
-    name.replace("_", "-").removesuffix("-pictures"): f"research.{name}"
+    name.replace("_", "-"): f"research.{name}"
     for name in (
-        *("counter_errors", "dosing_trajectories", "epsilon_cost", "first_agent"),
-        *("functional_baselines", "functional_curves", "functional_noise"),
-        *("functional_q_pictures", "linear_budgets", "linear_comparison", "linear_paper_regret"),
-        *("lq_budget", "lq_orders", "mixture_orders", "paper_regret", "tabular_orders"),
+        *("counter_errors", "epsilon_cost", "first_agent", "functional_curves"),
+        *("functional_noise", "linear_comparison", "linear_paper_regret"),
+        *("lq_orders", "mixture_orders", "paper_regret", "tabular_orders"),
     )
 }
 """By name. Each is a module whose ``main(["--output=FILE"])`` draws it into a PNG."""
@@ -162,6 +161,7 @@ def band(
         low, middle, high = (np.maximum(y, least) for y in (low, middle, high))
     axes.fill_between(x, low, high, color=pen.colour, alpha=0.12, lw=0)
     marks: dict[str, Any] = {"marker": pen.marker, "ms": 6, "mec": "white", "mew": 0.6}
+    marks["markevery"] = max(1, len(x) // 10)
     axes.plot(x, middle, color=pen.colour, ls=pen.dash, **marks)
     return EndLabel(float(x[-1]), float(middle[-1]), label, pen.colour)
 
@@ -192,6 +192,75 @@ def slope(x: Sequence[float], y: Floats | Sequence[float]) -> float:
     if np.any(np.asarray(y) <= 0):
         return float("nan")
     return float(np.polyfit(np.log(x), np.log(y), 1)[0])
+
+
+@dataclass(frozen=True)
+class Curve:
+    """What was measured at some places: a row per place, a column per run; shown by ``words``."""
+
+    label: str
+    pen: Pen
+    x: Sequence[float]
+    rows: Any
+    words: str | None = None
+
+    @property
+    def middle(self) -> Floats:
+        """Medians."""
+        found: Floats = np.median(self.rows, axis=1)
+        return found
+
+    @property
+    def slope(self) -> float:
+        """Of the medians."""
+        return slope(self.x, self.middle)
+
+    @property
+    def named(self) -> str:
+        """What is written at its end: its slope, unless there are other words."""
+        return f"{self.label}  {self.slope:.2f}" if self.words is None else self.words
+
+
+@dataclass(frozen=True)
+class Panel:
+    """Curves on logarithmic axes, and what random actions have at the places of the first one."""
+
+    title: str
+    axis: str
+    curves: Sequence[Curve]
+    random: Sequence[float] | Floats | None = None
+    ylabel: str = ""
+    random_words: str = "random"
+    least: float = 1.0  # what is drawn at least
+
+    def draw(self, axes: Axes) -> None:
+        """With labels at the ends."""
+        from matplotlib.ticker import LogLocator
+
+        x = self.curves[0].x
+        logarithmic(axes, self.axis)
+        if len(x) < 5:
+            axes.set_xticks(x)
+        ends = [band(axes, one.x, one.rows, one.pen, one.named, self.least) for one in self.curves]
+        low, high = axes.get_ylim()
+        if high < 100.0 * low:
+            axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        if self.random is not None:
+            axes.plot(x, self.random, ":", color=PALE, lw=1.3)
+            ends.append(EndLabel(x[-1], float(self.random[-1]), self.random_words, PALE))
+        axes.set(title=self.title, ylabel=self.ylabel)
+        label_ends(axes, ends)
+
+
+def draw_panels(path: Path, shown: Sequence[Panel], title: str, subtitle: str, **look: Any) -> None:
+    """Panels row by row, under a title; ``look`` is of :func:`drawing`."""
+    runs = np.shape(shown[0].curves[0].rows)[1]
+    words = f"Lines: medians of {runs} runs; bands: 10th to 90th percentile. Numbers: slopes."
+    with drawing(path, title, f"{subtitle} {words}", sharey=False, **look) as sheet:
+        for axes, panel in zip(sheet, shown, strict=False):
+            panel.draw(axes)
+        for axes in sheet[len(shown) :]:
+            axes.set_axis_off()
 
 
 def budget_words(budget: Budget) -> str:

@@ -2,7 +2,7 @@
 
 After Figure 1 of Wang and Hegde (2019). Algorithm 1 runs as the authors' public code does
 (:mod:`research.wang_public_code`): new noise paths never, with each episode, or with each batch, as
-the paper states; and with all of the settings that the paper states. None has a guarantee.
+the paper states; and as it is printed (:mod:`tacit.papers`). None has a guarantee.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ import numpy as np
 
 from research.figures import PALE, EndLabel, Pen, drawing, figure_main, label_ends, levels
 from research.study import markdown, run_all
-from research.wang_public_code import STATED, public_code
+from research.wang_public_code import public_code
 from tacit.continuous import line
 from tacit.papers.result import PaperResult
+from tacit.papers.wang_functional_2019 import Setting, functional_q
 from tacit.privacy.validation import Floats
 from tacit.simulation.run import PermutedWorld, noise_seed
 
@@ -62,8 +63,11 @@ def printed_run(users: int, seed: int, **options: Any) -> PaperResult:
 def returns(job: tuple[int, float, int | None, bool], seed: int) -> list[float]:
     """What each user got."""
     users, sigma, resets, stated = job
-    given: dict[str, Any] = {"code": STATED} if stated else {}
-    found = printed_run(users, seed, sigma=sigma, resets=resets, **given)
+    if stated:
+        given: dict[str, Any] = {"setting": Setting(T=users * STEPS), "sigma": sigma, "seed": seed}
+        found = functional_q(line(), epsilon=0.9, delta=1e-4, **given)
+    else:
+        found = printed_run(users, seed, sigma=sigma, resets=resets)
     return [float(value) for value in found.values]
 
 

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from research import figures
+from research.figures import Curve, Panel, Pen, draw_panels, figure_main
 from research.study import DELTA, amount, markdown, run_all, spread
 from tacit.linear import two_state
 from tacit.mixture import hard_mixture
@@ -30,13 +31,13 @@ Job = tuple[str, int, float]
 USERS, EPSILON, EPSILONS, FIXED = (5_000, 10_000, 20_000, 40_000), 1e4, (1e2, 1e3, 1e4, 1e5), 20_000
 TUNED = (1.0, 10.0, 100.0, 1000.0)
 PENS = {
-    "VI, not private": figures.Pen("#222222", "X"),
-    "VI, joint": figures.Pen("#0072B2", "o"),
-    "PO, joint": figures.Pen("#D55E00", "s"),
-    "VI, local": figures.Pen("#009E73", "D"),
-    "LSVI, tuned": figures.Pen("#CC79A7", "v"),
-    "LSVI, tuned, H = 20": figures.Pen("#E69F00", "P"),
-    "LSVI, no noise, H = 20": figures.Pen("#222222", "X"),
+    "VI, not private": Pen("#222222", "X"),
+    "VI, joint": Pen("#0072B2", "o"),
+    "PO, joint": Pen("#D55E00", "s"),
+    "VI, local": Pen("#009E73", "D"),
+    "LSVI, tuned": Pen("#CC79A7", "v"),
+    "LSVI, tuned, H = 20": Pen("#E69F00", "P"),
+    "LSVI, no noise, H = 20": Pen("#222222", "X"),
 }
 _REGULARIZERS = {"not private": "ridge", "joint": "private", "local": "local"}
 
@@ -81,7 +82,8 @@ def panels(quick: bool) -> dict[str, dict[str, list[Job]]]:
     }
 
 
-Measured = Mapping[str, Mapping[str, Sequence[tuple[Job, list[float]]]]]
+Measured = Mapping[str, Sequence[tuple[Curve, list[float]]]]
+"""By what is varied: regrets of every line, and what random actions lose at its ends."""
 
 
 def measure(runs: int, workers: int, quick: bool) -> Measured:
@@ -89,8 +91,13 @@ def measure(runs: int, workers: int, quick: bool) -> Measured:
     shown = panels(quick)
     jobs = [job for lines in shown.values() for some in lines.values() for job in some]
     found = run_all(jobs, regret, runs, workers)
+
+    def curve(along: str, line: str, some: Sequence[Job]) -> tuple[Curve, list[float]]:
+        x = [job[1] if along == "users K" else job[2] for job in some]
+        return Curve(line, PENS[line], x, [found[job] for job in some]), [*map(random, some)]
+
     return {
-        along: {line: [(job, found[job]) for job in some] for line, some in lines.items()}
+        along: [curve(along, line, some) for line, some in lines.items()]
         for along, lines in shown.items()
     }
 
@@ -101,58 +108,35 @@ def random(job: Job) -> float:
     return round(float(job[1] * (at.optimal_value - at.baseline_value)), 6)
 
 
-def _places(along: str, rows: Sequence[tuple[Job, list[float]]]) -> list[float]:
-    return [job[1] if along == "users K" else job[2] for job, _ in rows]
-
-
 def paint(path: Path, measured: Measured) -> None:
     """A panel for each."""
-    from matplotlib.ticker import LogLocator
-
-    runs = len(measured["users K"]["VI, joint"][0][1])
     titles = (
         f"hard_mixture, ε = {EPSILON:g}; (4), (5): 1/2, local 3/4",
         f"hard_mixture, K = {FIXED:,}; (4), (5): -1/2",
         f"two_state, K = {FIXED:,}: share of what random actions lose",
     )
-    with figures.drawing(
-        path,
-        "Zhou's algorithms, corrected, and DP-LSVI-UCB++, tuned",
-        f"Regret of all K users. Lines: medians of {runs} runs; bands: 10th to 90th percentile. "
-        "δ = 1e-6. Numbers: slopes on logarithmic axes.",
-        panels=3,
-        size=(16.5, 5.2),
-        sharey=False,
-    ) as sheet:
-        for axes, title, (along, lines) in zip(sheet, titles, measured.items(), strict=True):
-            figures.logarithmic(axes, along.partition(",")[0])
-            axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-            axes.set(title=title, xticks=_places(along, next(iter(lines.values()))))
-            ends = []
-            for line, rows in lines.items():
-                x, y = _places(along, rows), np.array([some for _, some in rows])
-                y /= random(rows[0][0]) if "linear" in along else 1.0
-                text = f"{line}  {figures.slope(x, np.median(y, axis=1)):.2f}"
-                ends.append(figures.band(axes, x, y, PENS[line], text))
-            some = next(iter(lines.values()))
-            lost = [1.0 if "linear" in along else random(job) for job, _ in some]
-            axes.plot(_places(along, some), lost, ":", color=figures.PALE, lw=1.3)
-            ends.append(
-                figures.EndLabel(_places(along, some)[-1], lost[-1], "random actions", figures.PALE)
-            )
-            figures.label_ends(axes, ends)
+    shown = []
+    for title, (along, curves) in zip(titles, measured.items(), strict=True):
+        lost, lines = curves[0][1], [one for one, _ in curves]
+        if "linear" in along:  # worlds that lose differently
+            lines = [replace(one, rows=np.array(one.rows) / some[0]) for one, some in curves]
+            lost = [1.0] * len(lost)
+        axis = along.partition(",")[0]
+        shown.append(Panel(title, axis, lines, lost, random_words="random actions", least=0.0))
+    title = "Zhou's algorithms, corrected, and DP-LSVI-UCB++, tuned"
+    words = "Regret of all K users. δ = 1e-6."
+    draw_panels(path, shown, title, words, panels=3, size=(16.5, 5.2))
 
 
 def table(measured: Measured) -> str:
     """Median regrets, and what random actions lose, in Markdown."""
     rows = []
-    for along, lines in measured.items():
-        for line, some in lines.items():
-            x, y = _places(along, some), [float(np.median(found)) for _, found in some]
-            lost = [random(job) for job, _ in (some[0], some[-1])]
-            ends = [amount(y[0]), spread(some[-1][1], (0.1, 0.9)), *map(amount, lost)]
-            ends.append(f"{figures.slope(x, y):.2f}")
-            rows.append([f"{along.partition(',')[0]}, {x[0]:g} to {x[-1]:g}", line, *ends])
+    for along, curves in measured.items():
+        for one, lost in curves:
+            ends = [amount(float(one.middle[0])), spread(one.rows[-1], (0.1, 0.9))]
+            ends += [amount(lost[0]), amount(lost[-1]), f"{one.slope:.2f}"]
+            place = f"{along.partition(',')[0]}, {one.x[0]:g} to {one.x[-1]:g}"
+            rows.append([place, one.label, *ends])
     heads = [
         "along",
         "line",
@@ -165,7 +149,7 @@ def table(measured: Measured) -> str:
     return markdown(heads, rows, 2)
 
 
-main = figures.figure_main("research.linear_paper_regret", __doc__, measure, paint, table)
+main = figure_main("research.linear_paper_regret", __doc__, measure, paint, table)
 
 
 if __name__ == "__main__":

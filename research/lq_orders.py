@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from research.figures import PALE, EndLabel, Pen, band, drawing, figure_main, label_ends, slope
+from research import figures
+from research.figures import Panel, Pen, draw_panels, figure_main, slope
 from research.study import DELTA, RUNS, load, markdown, store
 from research.worlds import thermostat
 from tacit.lq import dosing
@@ -33,11 +34,9 @@ from tacit.papers.counters import Regularizer, Ridge
 from tacit.papers.result import Sizes
 from tacit.privacy.budget import Budget
 from tacit.privacy.noise import Noise
-from tacit.simulation.plots import short, short_ticks
+from tacit.simulation.plots import short
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
     from tacit.lq.world import LQWorld
 
 FAILURE, GROWTH = 0.1, 1.05
@@ -255,40 +254,26 @@ PENS |= {100.0: Pen("#009E73", "D")}
 
 def paint(path: Path, found: Mapping[str, Any]) -> None:
     """Regret by users and by epsilon."""
-    runs = len(found["thermostat"]["not private"])
-    with drawing(
-        path,
-        "Private-OFU-RL where its assumptions are true",
-        f"Corrected, thermostat. Lines: medians of {runs} runs; bands: 10th to 90th percentile. "
-        "δ = 1e-6. Numbers: slopes on logarithmic axes.",
-        size=(13, 5.6),
-        sharey=False,
-    ) as (by_users, by_budget):
-        labels = [_draw(by_users, found, epsilon) for epsilon in (None, *SHOWN)]
-        x = points("thermostat")
-        world = PLACES["thermostat"][0]
-        none = [k * (world.optimal_value - world.baseline_value) for k in x]
-        by_users.plot(x, none, ":", color=PALE, lw=1.3)
-        labels.append(EndLabel(x[-1], none[-1], "no control", PALE))
-        by_users.set(title="Regret; the bound: 1/2", xlabel="users K", ylabel="regret, in costs")
-        last = np.stack([regrets(found, "thermostat", e)[:, -1] for e in EPSILONS])
-        end = band(by_budget, EPSILONS, last, Pen("#0072B2", "o"), "")
-        by_budget.set(
-            title=f"Regret of {short(x[-1])} users: {order_of_epsilon(found):.2f}; the bound: -1/2",
-            xlabel="epsilon",
-        )
-        for axes in (by_users, by_budget):
-            axes.set(xscale="log", yscale="log")
-            short_ticks(axes.xaxis)
-        for axes, some in ((by_users, labels), (by_budget, [end])):
-            label_ends(axes, some)
+    x, world = points("thermostat"), PLACES["thermostat"][0]
+    none = [k * (world.optimal_value - world.baseline_value) for k in x]
+    by_users = [_curve(found, epsilon) for epsilon in (None, *SHOWN)]
+    last = [regrets(found, "thermostat", e)[:, -1] for e in EPSILONS]
+    by_budget = figures.Curve("", Pen("#0072B2", "o"), EPSILONS, last, words="")
+    order = f"Regret of {short(x[-1])} users: {order_of_epsilon(found):.2f}; the bound: -1/2"
+    regret = "regret, in costs"
+    panels = [
+        Panel("Regret; the bound: 1/2", "users K", by_users, none, regret, "no control"),
+        Panel(order, "epsilon", [by_budget]),
+    ]
+    title = "Private-OFU-RL where its assumptions are true"
+    draw_panels(path, panels, title, "Corrected, thermostat. δ = 1e-6.", size=(13, 5.6))
 
 
-def _draw(axes: Axes, found: Mapping[str, Any], epsilon: float | None) -> EndLabel:
-    name = "not private" if epsilon is None else f"ε = {epsilon:g}"
+def _curve(found: Mapping[str, Any], epsilon: float | None) -> figures.Curve:
     rows = regrets(found, "thermostat", epsilon).T
-    text = f"{name}  {order_of_users(found, epsilon):.2f}"
-    return band(axes, points("thermostat"), rows, PENS[epsilon], text)
+    name = "not private" if epsilon is None else f"ε = {epsilon:g}"
+    name = f"{name}  {order_of_users(found, epsilon):.2f}"
+    return figures.Curve(name, PENS[epsilon], points("thermostat"), rows, words=name)
 
 
 main = figure_main("research.lq_orders", __doc__, measure, paint, table, words)

@@ -18,29 +18,16 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
-from research.figures import (
-    PALE,
-    EndLabel,
-    Pen,
-    band,
-    drawing,
-    figure_main,
-    label_ends,
-    logarithmic,
-    slope,
-)
+from research.figures import Curve, Panel, Pen, draw_panels, figure_main, slope
 from research.study import DELTA, PLAIN, Case, joint, run_all
 from tacit.mixture.worlds import hard_mixture
 from tacit.privacy.models import LocalDP, Privacy
 from tacit.privacy.validation import Floats
 from tacit.simulation.plots import short
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 DIMENSION, HORIZON, FIXED = 4, 4, 10**8
 # The gap is GAP / sqrt(K epsilon), and LOCAL_GAP / K^(1/4) under local DP.
@@ -106,8 +93,8 @@ LOCAL = (Line("VI", "local", Pen("#009E73", "D")),)
 
 
 @dataclass(frozen=True)
-class Panel:
-    """What one panel shows; of several points at a place the worst for an agent counts."""
+class Along:
+    """What is varied; of several points at a place the worst for an agent counts."""
 
     title: str
     axis: str
@@ -123,7 +110,7 @@ class Panel:
         return np.array([some[0].random for some in self.points.values()])
 
 
-def panels(quick: bool = False) -> tuple[Panel, ...]:
+def panels(quick: bool = False) -> tuple[Along, ...]:
     """All of them; ``quick`` is two points of each."""
     few = 2 if quick else None
     users = [10**power for power in (6, 7, 8, 9, 10)][:few]
@@ -140,28 +127,28 @@ def panels(quick: bool = False) -> tuple[Panel, ...]:
         for H in (3, 4, 6, 9)[:few]
     }
     return (
-        Panel("ε = 1", "users K", {k: (Point(k),) for k in users}, LINES, "bounds: 1/2"),
-        Panel(
+        Along("ε = 1", "users K", {k: (Point(k),) for k in users}, LINES, "bounds: 1/2"),
+        Along(
             f"Local DP, ε = {LOCAL_EPSILON:g}",
             "users K",
             {k: (Point(k, local=True),) for k in users},
             LOCAL,
             "bound: 3/4",
         ),
-        Panel(
+        Along(
             f"Joint DP, {at}",
             "epsilon",
             {epsilon: (Point(fixed, epsilon=epsilon),) for epsilon in epsilons},
             (LINES[1], LINES[3]),
             "bounds: -1/2",
         ),
-        Panel(worst, "unknown weights, d - 1", by_dimension, LINES, "bounds: 1, joint 7/4"),
-        Panel(worst, "horizon H", by_horizon, LINES, "bounds: 2, joint 5/2"),
+        Along(worst, "unknown weights, d - 1", by_dimension, LINES, "bounds: 1, joint 7/4"),
+        Along(worst, "horizon H", by_horizon, LINES, "bounds: 2, joint 5/2"),
     )
 
 
-Measured = Sequence[tuple[Panel, Mapping[Line, Floats]]]
-"""Panels with the regrets of every line: a row per place and a column per run."""
+Measured = Sequence[tuple[Along, Sequence[Curve]]]
+"""With the regrets of every line."""
 
 
 def regret(case: Case, seed: int) -> float:
@@ -185,61 +172,31 @@ def measure(runs: int, workers: int, quick: bool) -> Measured:
         """Regrets of each run where their median is largest."""
         return max((found[line.case(point)] for point in points), key=np.median)
 
-    return [
-        (
-            panel,
-            {
-                line: np.array([worst(line, points) for points in panel.points.values()])
-                for line in panel.lines
-            },
-        )
-        for panel in shown
-    ]
+    def curve(panel: Along, line: Line) -> Curve:
+        rows = [worst(line, points) for points in panel.points.values()]
+        return Curve(line.label, line.pen, [*panel.points], rows)
+
+    return [(panel, [curve(panel, line) for line in panel.lines]) for panel in shown]
 
 
 def paint(path: Path, measured: Measured) -> None:
     """A panel for each."""
-    runs = next(iter(measured[0][1].values())).shape[1]
-    with drawing(
-        path,
-        "Linear mixtures: the orders of the bounds, on worlds whose gap shrinks",
-        f"Regret of all K users. Lines: medians of {runs} worlds; bands: 10th to 90th percentile. "
-        f"δ = 1e-6, d = {DIMENSION}, H = {HORIZON} unless varied. Numbers: slopes on logarithmic "
-        "axes.",
-        panels=3,
-        rows=2,
-        size=(16.5, 4.5),
-        sharey=False,
-    ) as sheet:
-        for axes, (panel, regrets) in zip(sheet, measured, strict=False):
-            _draw(axes, panel, regrets)
-        for axes in sheet[len(measured) :]:
-            axes.set_axis_off()
-
-
-def _draw(axes: Axes, panel: Panel, regrets: Mapping[Line, Floats]) -> None:
-    logarithmic(axes, panel.axis)
-    x, random = list(panel.points), panel.random
-    if len(x) < 5:
-        axes.set_xticks(x, [f"{value:g}" for value in x])
-    labels = [
-        band(axes, x, rows, line.pen, f"{line.label}  {slope(x, np.median(rows, axis=1)):.2f}", 1.0)
-        for line, rows in regrets.items()
+    panels = [
+        Panel(f"{along.title}; {along.bound}", along.axis, curves, along.random, "regret")
+        for along, curves in measured
     ]
-    if random is not None:
-        axes.plot(x, random, ":", color=PALE, lw=1.3)
-        labels.append(EndLabel(x[-1], float(random[-1]), f"random  {slope(x, random):.2f}", PALE))
-    label_ends(axes, labels)
-    axes.set(title=f"{panel.title}; {panel.bound}", ylabel="regret")
+    title = "Linear mixtures: the orders of the bounds, on worlds whose gap shrinks"
+    words = f"Regret of all K users. δ = 1e-6, d = {DIMENSION}, H = {HORIZON} unless varied."
+    draw_panels(path, panels, title, words, panels=3, rows=2, size=(16.5, 4.5))
 
 
 def table(measured: Measured) -> str:
     """Medians at both ends and the slopes between, in Markdown."""
     lines = ["| along | agent | first | last | slope | order |", "|---|---|---:|---:|---:|---|"]
-    for panel, regrets in measured:
+    for panel, curves in measured:
         x = list(panel.points)
         along = f"{panel.axis}, {short(x[0])} to {short(x[-1])}"
-        shown = {line.label: np.median(rows, axis=1) for line, rows in regrets.items()}
+        shown = {one.label: one.middle for one in curves}
         if panel.random is not None:
             shown["random"] = panel.random
         lines += [

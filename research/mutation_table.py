@@ -15,7 +15,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from research.planted_bugs import BUGS, HOSTS, Planted, audit
+from research.planted.agents import Planted
+from research.planted_bugs import BUGS, HOSTS, audit
 from research.study import Parser, whole
 from tacit.simulation.run import progress_bar
 

@@ -11,20 +11,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from research import figures
-from research.figures import Pen
+from research.figures import Curve, Panel, Pen, draw_panels, figure_main
 from research.study import amount, markdown, run_all
 from tacit.papers.chowdhury_tabular_2021 import ucb_po, ucb_vi
-from tacit.privacy.validation import Floats
 from tacit.simulation.plots import short
 from tacit.tabular import TabularWorld
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 USERS, FIXED = (10_000, 20_000, 40_000, 80_000), 40_000
 EPSILON, EPSILONS = 200.0, (50.0, 100.0, 200.0, 400.0)
@@ -58,83 +53,67 @@ def measure(runs: int, workers: int, quick: bool) -> Regrets:
     return run_all(jobs, regret, runs, workers)
 
 
-def costs(measured: Regrets, name: str, kind: str, epsilon: float | None = EPSILON) -> Floats:
-    """What privacy adds, by K, or by epsilon if that is None: a row per point, a column per run."""
-    fixed = next(job[2] for job in measured if job[3] != EPSILON)
-    jobs = [j for j in measured if j[:2] == (name, kind) and epsilon in (None, j[3])]
-    jobs = [j for j in jobs if epsilon is not None or j[2] == fixed]
-    jobs.sort(key=lambda job: job[2:])
-    return np.array([np.array(measured[j]) - measured[j[0], "none", j[2], EPSILON] for j in jobs])
+def users_of(measured: Regrets) -> list[int]:
+    """Numbers of users, in their order."""
+    return sorted({job[2] for job in measured if job[3] == EPSILON})
+
+
+def regrets(measured: Regrets, name: str, kind: str) -> Curve:
+    """By K."""
+    users = users_of(measured)
+    rows = [measured[name, kind, k, EPSILON] for k in users]
+    return Curve(MODELS[kind], PENS[kind], users, rows, words=MODELS[kind])
+
+
+def costs(measured: Regrets, name: str, kind: str, by_users: bool) -> Curve:
+    """What privacy adds, by K or by epsilon."""
+    users, fixed = users_of(measured), next(job[2] for job in measured if job[3] != EPSILON)
+    jobs = [(k, EPSILON) for k in users] if by_users else [(fixed, e) for e in EPSILONS]
+    rows = [
+        np.array(measured[name, kind, k, e]) - measured[name, "none", k, EPSILON] for k, e in jobs
+    ]
+    return Curve(MODELS[kind], PENS[kind], users if by_users else EPSILONS, rows)
+
+
+def random(measured: Regrets) -> list[float]:
+    """What random actions lose, by K."""
+    lost = world().optimal_value - world().baseline_value
+    return [lost * k for k in users_of(measured)]
 
 
 def paint(path: Path, measured: Regrets) -> None:
     """Regret by K, and the cost of privacy by K and by epsilon; one row per algorithm."""
-    runs = len(next(iter(measured.values())))
-    with figures.drawing(
-        path,
-        "What privacy costs with the paper's own algorithms, corrected",
-        f"Lines: medians of {runs} runs; bands: 10th to 90th percentile. δ = 0. "
-        f"Numbers: slopes, logarithmic axes. By K at ε = {EPSILON:g}, by ε at K = {short(FIXED)}.",
-        panels=3,
-        size=(13.5, 4.4),
-        rows=2,
-        sharey=False,
-    ) as panels:
-        for row, name in enumerate(ALGORITHMS):
-            _row(panels[3 * row : 3 * row + 3], measured, name)
-
-
-def _row(panels: Sequence[Axes], measured: Regrets, name: str) -> None:
-    from matplotlib.ticker import LogLocator
-
-    users: Sequence[float] = sorted({job[2] for job in measured})
-    ends: list[list[figures.EndLabel]] = [[], [], []]
-    titles = ("regret of all K users", "cost of privacy by K", "cost of privacy by ε")
-    for axes, label, ticks, title in zip(
-        panels,
-        ("users K", "users K", "epsilon"),
-        (users, users, EPSILONS),
-        titles,
-        strict=True,
-    ):
-        figures.logarithmic(axes, label)
-        axes.set(title=f"{name}: {title}", xticks=ticks)
-        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-    for kind, label in MODELS.items():
-        found = np.array([measured[name, kind, int(k), EPSILON] for k in users])
-        ends[0].append(figures.band(panels[0], users, found, PENS[kind], label))
-        for i, x, by in ((1, users, EPSILON), (2, EPSILONS, None)):
-            if kind != "none":
-                added = costs(measured, name, kind, by)
-                text = f"{label}  {figures.slope(x, np.median(added, axis=1)):.2f}"
-                ends[i].append(figures.band(panels[i], x, added, PENS[kind], text, 1.0))
-    random = (world().optimal_value - world().baseline_value) * np.array(users)
-    panels[0].plot(users, random, ":", color=figures.PALE, lw=1.3)
-    ends[0].append(figures.EndLabel(users[-1], float(random[-1]), "random actions", figures.PALE))
-    for axes, labels in zip(panels, ends, strict=True):
-        figures.label_ends(axes, labels)
+    panels = []
+    for name in ALGORITHMS:
+        title = f"{name}: regret of all K users"
+        all_models = [regrets(measured, name, kind) for kind in MODELS]
+        lost = random(measured)
+        panels.append(Panel(title, "users K", all_models, lost, random_words="random actions"))
+        for by_users, axis in ((True, "users K"), (False, "epsilon")):
+            added = [costs(measured, name, kind, by_users) for kind in ("central", "local")]
+            panels.append(Panel(f"{name}: cost of privacy by {axis}", axis, added))
+    title = "What privacy costs with the paper's own algorithms, corrected"
+    words = f"δ = 0. By K at ε = {EPSILON:g}, by ε at K = {short(FIXED)}."
+    draw_panels(path, panels, title, words, panels=3, rows=2, size=(13.5, 4.4))
 
 
 def table(measured: Regrets) -> str:
     """Median regrets, and the slopes of what privacy adds, in Markdown."""
-    users = sorted({job[2] for job in measured})
-    heads = ["algorithm", "model", *(f"K = {short(k)}" for k in users)]
+    heads = ["algorithm", "model", *(f"K = {short(k)}" for k in users_of(measured))]
     rows = []
-    lost = world().optimal_value - world().baseline_value
     for name in ALGORITHMS:
         for kind, label in MODELS.items():
-            middle = [float(np.median(measured[name, kind, k, EPSILON])) for k in users]
             slopes = ["-", "-"]
             if kind != "none":
-                by = ((users, EPSILON), (EPSILONS, None))
-                added = [(x, np.median(costs(measured, name, kind, e), axis=1)) for x, e in by]
-                slopes = [f"{figures.slope(x, y):.2f}" for x, y in added]
+                added = [costs(measured, name, kind, by_users) for by_users in (True, False)]
+                slopes = [f"{one.slope:.2f}" for one in added]
+            middle = regrets(measured, name, kind).middle
             rows.append([name, label, *map(amount, middle), *slopes])
-    rows.append(["random actions", "", *(amount(lost * k) for k in users), "-", "-"])
+    rows.append(["random actions", "", *map(amount, random(measured)), "-", "-"])
     return markdown([*heads, "cost by K", "cost by epsilon"], rows, 2)
 
 
-main = figures.figure_main("research.paper_regret", __doc__, measure, paint, table)
+main = figure_main("research.paper_regret", __doc__, measure, paint, table)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Tables of the stored results, for docs/results.md and the notes beside the data.
+"""Tables of the stored results, for docs/results.md, docs/trials.md and the notes.
 
 A page names a table between ``<!-- stored: NAME -->`` and ``<!-- end -->``. The command writes all
 of them again, from the stored results alone; nothing is run.
@@ -19,12 +19,17 @@ from research import (
     gymnasium,
     lq_orders,
     offline,
+    trials,
 )
 from research.studies import STUDIES
 from research.study import load
 
 ROOT = Path(__file__).parents[1]
-PAGES = (ROOT / "docs" / "results.md", *sorted((ROOT / "research" / "notes").glob("*.md")))
+PAGES = (
+    ROOT / "docs" / "results.md",
+    ROOT / "docs" / "trials.md",
+    *sorted((ROOT / "research" / "notes").glob("*.md")),
+)
 """The pages that are written."""
 _MARK = re.compile(r"<!-- stored: ([\w ]+) -->\n.*?<!-- end -->", re.DOTALL)
 
@@ -59,6 +64,7 @@ _COVERAGE = (
     "world | behaviour | method | all hold | best policy | its lower end | today | recommended"
     " | wrongly | width | of today"
 )
+_LOGS = "world | behaviour | states | worth a trial | certified | valid"
 _ICU_LOG = (
     "runs | behaviour | clinicians | true value of the best policy found | above the clinicians"
     " | its lower bound | valid | above the clinicians"
@@ -69,10 +75,10 @@ TABLES: dict[str, Callable[[], str]] = {
     "budgets": partial(_text, "epsilon_cost"),
     "tabular orders": partial(_text, "tabular_orders"),
     "linear rivals": partial(_text, "linear_comparison"),
-    "linear budgets": partial(_text, "linear_budgets"),
     "mixture orders": partial(_text, "mixture_orders"),
     "gymnasium": lambda: gymnasium.table(load("gymnasium")),
     "offline icu": partial(_offline, "icu", _ICU_LOG, 0),
+    "offline log": partial(_offline, "log", _LOGS, 2),
     "offline coverage": partial(_offline, "coverage", _COVERAGE, 3),
     "audits": _audits,
     "paper regret": partial(_text, "paper_regret"),
@@ -80,6 +86,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "paper control": lambda: lq_orders.table(load("lq_orders")),
     "paper control words": lambda: lq_orders.words(load("lq_orders")),
     "paper curves": lambda: functional_curves.table(load("functional_curves")),
+    **trials.TABLES,
     "paper values": lambda: functional_curves.value_table(load("functional_curves")),
 }
 """Every stored table, by the name that pages give it."""

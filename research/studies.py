@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
 
 import numpy as np
 
+from research.linear_comparison import asked
 from research.study import (
     DELTA,
     PLAIN,
@@ -387,6 +388,45 @@ LINEAR = Study(
         "limit": lambda case, runs: str(fewest_users(case.privacy)),
         "users to 90 %": of(serving, DECILES),
         "greedy": of(greedy, DECILES),
+    },
+)
+
+
+def _regret(run: Result) -> float:
+    """Of all users, in optimal returns."""
+    return float(run.regret[-1] / (run.optimal_value - run.reference_value))
+
+
+def _times(case: Case, runs: Runs) -> str:
+    """How many times the regret of its twin without privacy."""
+    if "not private" not in runs:
+        return "-"
+    private, plain = (np.median([*map(_regret, runs[name])]) for name in ("", "not private"))
+    return f"{private / plain:.1f}" if private < 10 * plain else f"{private / plain:,.0f}"
+
+
+def _budgets(world: str, users: int) -> Iterator[Case]:
+    def at(agent: str, text: str, privacy: Privacy) -> Case:
+        cells = world, agent, epsilon_of(privacy)
+        return Case(cells, f"{world}:seed=SEED", text, privacy, users)
+
+    twin = at("LSVI-UCB++", "lsvi_ucb_plus_plus", PLAIN)
+    for epsilon in (0.1, 0.3, 1.0, 3.0, 10.0, 30.0):
+        private = at("LSVI-UCB++", "lsvi_ucb_plus_plus", joint(epsilon))
+        yield replace(private, beside={"not private": twin})
+    yield twin
+    yield at("LSVI-UCB", "lsvi_ucb", PLAIN)
+
+
+BUDGETS = Study(
+    "linear budgets",
+    ("world", "agent", "ε"),
+    (*_budgets("two_state", 100_000), *_budgets("simplex", 1_000_000)),
+    {
+        "asks for": lambda case, runs: asked(case),
+        "regret": of(_regret),
+        "times its twin's": _times,
+        "users to 90 %": of(serving),
     },
 )
 _MIXTURES = {

@@ -18,29 +18,15 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 import tacit
-from research.figures import (
-    PALE,
-    EndLabel,
-    Pen,
-    band,
-    drawing,
-    figure_main,
-    label_ends,
-    logarithmic,
-    slope,
-)
+from research.figures import Curve, Panel, Pen, draw_panels, figure_main, slope
 from research.study import DELTA, PLAIN, joint, markdown, run_all
 from tacit.privacy.models import LocalDP, Privacy
-from tacit.privacy.validation import Floats
 from tacit.simulation.plots import short
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 CONTEXTS, ACTIONS, HORIZON = 2, 2, 2
 # The gap, in units of sqrt(S A / K).
@@ -124,72 +110,59 @@ def measure(runs: int, workers: int, quick: bool) -> Regrets:
     return run_all(jobs, regret, runs, workers)
 
 
-def rows(measured: Regrets, line: Line) -> dict[int, Sequence[float]]:
+def curve(measured: Regrets, line: Line) -> Curve:
     """The regrets of a line by K."""
-    return {k: found for (one, k), found in measured.items() if one == line}
+    found = {k: some for (one, k), some in measured.items() if one == line}
+    return Curve(line.label, line.pen, [*found], [*found.values()])
 
 
-def middle(by_users: Mapping[int, Sequence[float]]) -> Floats:
-    """Medians."""
-    return np.array([np.median(found) for found in by_users.values()])
+def random(users: Sequence[float]) -> list[float]:
+    """The regret of random actions."""
+    return [0.5 * gap(int(k)) * k for k in users]
 
 
 def paint(path: Path, measured: Regrets) -> None:
     """Four panels."""
-    runs = len(next(iter(measured.values())))
-    with drawing(
-        path,
-        "The orders of the bounds, on worlds whose gap shrinks like 1/√K",
-        f"Lines: medians of {runs} runs; bands: 10th to 90th percentile. δ = 1e-6. "
-        "Numbers: slopes on logarithmic axes.",
-        size=(11, 4.5),
-        rows=2,
-        sharey=False,
-    ) as (shipped, bold, budget, optimisers):
-        for axes, lines, title in (
-            (shipped, PRACTICAL, "Value iteration, as shipped"),
-            (bold, BOLD, "Value iteration with four times the bonus"),
-            (optimisers, OPTIMISERS, "Policy optimisation, as shipped"),
-        ):
-            _lines(axes, measured, lines)
-            axes.set(title=title, ylabel="regret of all K users")
-        _budgets(budget, measured)
+    users, regret_of = curve(measured, PRACTICAL[0]).x, "regret of all K users"
+
+    def by_users(lines: Sequence[Line], title: str) -> Panel:
+        curves = [curve(measured, line) for line in lines]
+        return Panel(title, "users K", curves, random(users), regret_of)
+
+    panels = [
+        by_users(PRACTICAL, "Value iteration, as shipped"),
+        by_users(BOLD, "Value iteration with four times the bonus"),
+        _budgets(measured),
+        by_users(OPTIMISERS, "Policy optimisation, as shipped"),
+    ]
+    title = "The orders of the bounds, on worlds whose gap shrinks like 1/√K"
+    draw_panels(path, panels, title, "δ = 1e-6.", size=(11, 4.5), rows=2)
 
 
-def _lines(axes: Axes, measured: Regrets, lines: Sequence[Line]) -> None:
-    logarithmic(axes, "users K")
-    labels = []
-    for line in lines:
-        found = rows(measured, line)
-        text = f"{line.label}  {slope(list(found), middle(found)):.2f}"
-        labels.append(band(axes, list(found), np.array(list(found.values())), line.pen, text, 1.0))
-    random = [0.5 * gap(users) * users for users in found]
-    axes.plot(list(found), random, ":", color=PALE, lw=1.3)
-    labels.append(EndLabel(list(found)[-1], random[-1], "random", PALE))
-    label_ends(axes, labels)
-
-
-def _budgets(axes: Axes, measured: Regrets) -> None:
-    logarithmic(axes, "epsilon")
-    labels = []
-    for name, lines in BUDGETS.items():
-        ((fixed, _),) = rows(measured, lines[0]).items()
-        found = np.array([measured[line, fixed] for line in lines])
-        x = [float(line.label) for line in lines]
-        labels.append(band(axes, x, found, lines[0].pen, name, 1.0))
-    plain, ink = float(np.median(measured[PRACTICAL[0], fixed])), PRACTICAL[0].pen.colour
-    axes.axhline(plain, color=ink, ls=":", lw=1.3)
-    labels.append(EndLabel(30.0, plain, "not private", ink))
-    label_ends(axes, labels)
-    axes.set(title=f"Value iteration by ε, K = {short(fixed)}", ylabel="regret of all K users")
+def _budgets(measured: Regrets) -> Panel:
+    fixed = next(k for line, k in measured if line == BUDGETS["joint"][0])
+    curves = [
+        Curve(
+            name,
+            lines[0].pen,
+            [float(line.label) for line in lines],
+            [measured[line, fixed] for line in lines],
+            words=name,
+        )
+        for name, lines in BUDGETS.items()
+    ]
+    plain = [measured[PRACTICAL[0], fixed]] * len(curves[0].x)
+    label = PRACTICAL[0].label
+    curves.append(Curve(label, PRACTICAL[0].pen, curves[0].x, plain, words=label))
+    return Panel(f"Value iteration by ε, K = {short(fixed)}", "epsilon", curves)
 
 
 def table(measured: Regrets) -> str:
     """Medians at the smallest and the largest K, and the slopes between, in Markdown."""
-    users = list(rows(measured, PRACTICAL[0]))
-    shown = {"random actions": np.array([0.5 * gap(k) * k for k in users])}
-    shown |= {f"VI, {line.label}": middle(rows(measured, line)) for line in PRACTICAL}
-    shown |= {line.label: middle(rows(measured, line)) for line in (*OPTIMISERS, *BOLD)}
+    users = curve(measured, PRACTICAL[0]).x
+    shown = {"random actions": np.array(random(users))}
+    shown |= {f"VI, {line.label}": curve(measured, line).middle for line in PRACTICAL}
+    shown |= {line.label: curve(measured, line).middle for line in (*OPTIMISERS, *BOLD)}
     cells = [
         [f"regret, {name}", f"{y[0]:,.0f}", f"{y[-1]:,.0f}", f"{slope(users, y):.2f}"]
         for name, y in shown.items()

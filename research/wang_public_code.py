@@ -15,7 +15,7 @@ import numpy as np
 
 from tacit.numerics.compiled import Floats, Ints, compiled
 from tacit.papers.result import PaperResult, Proof
-from tacit.papers.wang_functional_2019 import ERRATA, WHY, Network, Setting
+from tacit.papers.wang_functional_2019 import ERRATA, WHY, Network
 from tacit.privacy.validation import checked_number, whole_number
 
 if TYPE_CHECKING:
@@ -30,31 +30,10 @@ class Code(NamedTuple):
     beta: float = 1.0  # of the kernel
     replay: int = 10_000  # transitions that are remembered
     batch: int = 128  # how many of them a gradient step is about
-    every: int = 1  # steps of users between two gradient steps
-    rmsprop: bool = True  # or plain steps
-    rate: float = 1e-2
-    huber: bool = True  # or squares
-    clamp: float = 1.0  # the largest entry of a gradient
+    rate: float = 1e-2  # of RMSprop
     # Of a uniform action: at first, in the end, and in how many steps the rest falls by e.
     exploration: tuple[float, float, float] = (0.9, 0.05, 200.0)
-    target_every: int = 10  # episodes between two copies to a second network, for targets; or 0
-    worth_nothing: bool = True  # what comes after the last step of an episode
-
-
-STATED = Code(
-    beta=Setting().beta,
-    replay=64,
-    batch=64,
-    every=64,
-    rmsprop=False,
-    rate=3e-4,
-    huber=False,
-    clamp=math.inf,
-    exploration=(0.0, 0.0, 1.0),
-    target_every=0,
-    worth_nothing=False,
-)
-"""What the paper states, in the same loop: nothing is learnt in 78 gradient steps."""
+    target_every: int = 10  # episodes between two copies to a second network, for targets
 
 
 @compiled
@@ -152,20 +131,16 @@ class Memory:
     def step(self, code: Code, sigma: float, size: int) -> None:
         """Lines 18 to 22: the gradient of noisy losses of a batch, and a step down."""
         some, kernel = self.rng.choice(size, code.batch, replace=False), (code.beta, sigma)
-        other = self.target if code.target_every else self.network
-        ahead = self.paths[bool(code.target_every)](self.noise, kernel, self.nexts[some])
-        best = (other(self.nexts[some]) + ahead).max(axis=1)
+        ahead = self.paths[1](self.noise, kernel, self.nexts[some])
+        best = (self.target(self.nexts[some]) + ahead).max(axis=1)
         goals = self.rewards[some] + code.discount * np.where(self.ended[some], 0.0, best)
         own = self.network(self.states[some]) + self.paths[0](self.noise, kernel, self.states[some])
         errors = own[np.arange(len(some)), self.actions[some]] - goals
-        if code.huber:
-            errors = np.clip(errors, -1.0, 1.0)
+        errors = np.clip(errors, -1.0, 1.0)  # of Huber's loss
         slopes = self.network.gradients(self.states[some], self.actions[some].tolist())
-        gradient = np.clip(errors @ slopes / len(some), -code.clamp, code.clamp)
-        if code.rmsprop:  # as PyTorch defines it
-            self.squares = 0.99 * self.squares + 0.01 * gradient**2
-            gradient = gradient / (np.sqrt(self.squares) + 1e-8)
-        self.network.theta -= code.rate * gradient
+        gradient = np.clip(errors @ slopes / len(some), -1.0, 1.0)
+        self.squares = 0.99 * self.squares + 0.01 * gradient**2  # as PyTorch defines it
+        self.network.theta -= code.rate * gradient / (np.sqrt(self.squares) + 1e-8)
 
 
 def public_code(
@@ -218,13 +193,12 @@ def public_code(
             move(there, meaning[[a]], people.random(1))
             reward, row = float(world.rewards(there)[0]), t % code.replay
             seen = reward + (reward_noise * known.noise.standard_normal() if reward_noise else 0.0)
-            over = h == H - 1 and code.worth_nothing
             known.states[row], known.actions[row], known.rewards[row] = here[0, 0], a, seen
-            known.nexts[row], known.ended[row] = there[0, 0], over
+            known.nexts[row], known.ended[row] = there[0, 0], h == H - 1
             t, here, returns[user] = t + 1, there, returns[user] + reward
-            if t % code.every == 0 and min(t, code.replay) >= code.batch:
+            if min(t, code.replay) >= code.batch:
                 known.step(code, sigma, min(t, code.replay))
-        if code.target_every and user % code.target_every == 0:
+        if user % code.target_every == 0:
             known.target.theta[:] = known.network.theta
         known.rng.permutation(m)
     more = {"greedy": np.array([*greedy[1:], _greedy_value(world, known, meaning)])}

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import tacit
-from research.worlds.mixture import mixture_from_tabular
 from tacit import InvalidArgument, JointDP, LocalDP, NonPrivate
 from tacit.auto import MANY_CELLS, MODELS, RULES, agent, choose
 from tacit.registry import BUILT_IN, agent_entry, build_world, choose_agent
 from tacit.tabular.spec import FiniteSpec
+from tests.tabular.families import mixture_from_tabular
 
 JOINT, PURE, NONE = JointDP(1.0, 1e-6), JointDP(1.0, 0.0), NonPrivate()
 LOCAL, LOCAL_PURE = LocalDP(4.0, 1e-6), LocalDP(4.0, 0.0)

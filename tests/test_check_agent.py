@@ -18,19 +18,15 @@ import numpy as np
 import pytest
 from sqlalchemy.exc import DatabaseError
 
-from research.planted.agents import (
-    Admitting,
-    Curated,
-    Drawing,
-    IdsDropped,
-    Leaking,
-    Tampered,
-    half_the_noise,
-    plant,
-)
+from research.planted.agents import half_the_noise, ids_dropped
+from research.planted.ways import Leaking, admits, drawn, instead, patched, planted
 from tacit import UCBPO, UCBVI, ConcurrentPSRL, JointDP, LocalDP, NonPrivate
+from tacit.core.agent import Agent
+from tacit.core.intake import EpisodeIntake
+from tacit.core.stored_run import StoredRun
 from tacit.privacy.errors import CheckFailed, InvalidArgument
 from tacit.privacy.statistic import Block
+from tacit.store.store import Store
 from tacit.tabular import riverswim
 from tacit.testing.check_agent import AgentReport, agent_outcomes, check_agent
 from tacit.testing.sample_users import raw_block
@@ -87,28 +83,19 @@ def test_the_check_asks_for_enough_releases() -> None:
 # Noise and budget.
 
 
-class HalvedScale(Drawing):
-    """Asks for half of the scale."""
-
-    def drawn(self, scale: float, size: int) -> np.ndarray:
-        return super().drawn(0.5 * scale, size)
-
-
-class HalfTheScale(Curated):
+@patched(drawn)
+def half_the_scale(curator: Any, draw: Any, scale: float, size: int) -> Any:
     """Its noise is half of what its budget demands, as it asks the sampler for no more."""
+    return draw(0.5 * scale, size)
 
-    curator = HalvedScale
 
-
-class CountsTheLatest(Admitting):
+@patched(admits)
+def counts_the_latest(block: Block, user_ids: Any) -> tuple[Block, Any]:
     """Of users who come twice in a block the later episode counts."""
-
-    @classmethod
-    def admitted(cls, block: Block, user_ids: Any) -> tuple[Block, Any]:
-        if user_ids is None:
-            return block, None
-        arrays = {name: array[::-1] for name, array in block.arrays.items()}
-        return Block(block.users, arrays), [*user_ids][::-1]
+    if user_ids is None:
+        return block, None
+    arrays = {name: array[::-1] for name, array in block.arrays.items()}
+    return Block(block.users, arrays), [*user_ids][::-1]
 
 
 # Data flow.
@@ -131,42 +118,26 @@ class RawBlocks(Leaking):
 # Protocol and hostile users, of agents that nobody makes with Tacit any more.
 
 
-class Learning(Tampered):
+def learns(wrong: Callable[..., Any]) -> Any:
     """An agent with a ``learn`` of its own."""
-
-    @classmethod
-    def tamper(cls, agent: Any) -> None:
-        agent.learn = partial(cls.learn, agent, agent.learn)
-
-    @staticmethod
-    def learn(agent: Any, true: Callable[..., None], data: Any, user_ids: Any = None) -> None:
-        raise NotImplementedError
+    return patched(instead(Agent, "learn"))(wrong)
 
 
-class RaisesOnValues(Learning):
+@learns
+def raises_on_values(right: Any, agent: Any, data: Any, *ids: Any) -> Any:
     """Refuses a block in which somebody's reward is not finite."""
-
-    @staticmethod
-    def learn(agent: Any, true: Callable[..., Any], data: Any, user_ids: Any = None) -> Any:
-        if not np.isfinite(raw_block(data)["rewards"]).all():
-            raise InvalidArgument("rewards must be finite")
-        return true(data, user_ids)
+    if not np.isfinite(raw_block(data)["rewards"]).all():
+        raise InvalidArgument("rewards must be finite")
+    return right(agent, data, *ids)
 
 
-class SameVersion(Tampered):
+@patched(instead(StoredRun, "look"))
+def same_version(right: Any, run: Any, fresh: bool = False) -> Any:
     """All its policies have one version."""
-
-    @classmethod
-    def tamper(cls, agent: Any) -> None:
-        look = agent._run.look
-
-        def same(fresh: bool = False) -> Any:
-            view = look(fresh)
-            now = view.checkpoint
-            plan = replace(now.plan, policy=now.plan.policy.as_version(0))
-            return view._replace(checkpoint=replace(now, plan=plan))
-
-        agent._run.look = same
+    view = right(run, fresh)
+    now = view.checkpoint
+    plan = replace(now.plan, policy=now.plan.policy.as_version(0))
+    return view._replace(checkpoint=replace(now, plan=plan))
 
 
 class WarnsOnValues(Leaking):
@@ -200,84 +171,68 @@ class ForgetsTies:
         return super().plan(state, last, at, own)  # type: ignore[misc]
 
 
-class ForgetsWaiting(Tampered):
+@patched(instead(EpisodeIntake, "put"))
+def forgets_waiting(right: Any, intake: Any, coming: Any, seen: Any) -> Any:
     """Users whose block is not full are left in memory."""
-
-    @classmethod
-    def tamper(cls, agent: Any) -> None:
-        put = agent.intake.put
-
-        def kept(coming: Any, seen: Any) -> Any:
-            users = coming.rows.users
-            if coming.names:
-                return put(coming, seen)
-            agent.intake.buffer.add(coming.rows, seen.block, [""] * users)
-            return users
-
-        agent.intake.put = kept
+    users = coming.rows.users
+    if coming.names:
+        return right(intake, coming, seen)
+    intake.buffer.add(coming.rows, seen.block, [""] * users)
+    return users
 
 
-class KeepsEpisodes(Tampered):
+@patched(instead(Store, "put_secrets"))
+def keeps_episodes(right: Any, store: Any, db: Any, run: str, secrets: Any) -> None:
     """Episodes stay where they were when they were released."""
-
-    @classmethod
-    def tamper(cls, agent: Any) -> None:
-        put = agent.store.put_secrets
-
-        def kept(db: Any, run: str, secrets: Any) -> None:
-            with contextlib.suppress(DatabaseError):
-                db.exec_driver_sql(
-                    "CREATE TRIGGER kept BEFORE DELETE ON packets BEGIN SELECT RAISE(IGNORE); END"
-                )
-            put(db, run, secrets)
-
-        agent.store.put_secrets = kept
+    with contextlib.suppress(DatabaseError):
+        db.exec_driver_sql(
+            "CREATE TRIGGER kept BEFORE DELETE ON packets BEGIN SELECT RAISE(IGNORE); END"
+        )
+    right(store, db, run, secrets)
 
 
 MUTANTS: list[tuple[type[Any], dict[str, Any], str]] = [
     (half_the_noise, {"privacy": JointDP(1.0, 0.0)}, r"^noise: .*entries are not the sum"),
-    (HalfTheScale, {}, r"^noise: release 0 of visit counts needs one draw of \d+ numbers"),
-    (IdsDropped, {"privacy": LocalDP(4.0, 1e-6)}, r"^budget: .*receipts say that 0 do not"),
-    (CountsTheLatest, {}, r"^budget: .*other episodes are counted than the first"),
-    (KeepsEpisodes, {}, r"^budget: \d packets of episodes are left"),
+    (half_the_scale, {}, r"^noise: release 0 of visit counts needs one draw of \d+ numbers"),
+    (ids_dropped, {"privacy": LocalDP(4.0, 1e-6)}, r"^budget: .*receipts say that 0 do not"),
+    (counts_the_latest, {}, r"^budget: .*other episodes are counted than the first"),
+    (keeps_episodes, {}, r"^budget: \d packets of episodes are left"),
     (RawBlocks, {}, r"^hostile users: .*(block_users differ|it raised HorizonExceeded)"),
-    (SameVersion, {}, r"^protocol: versions of published policies must increase"),
-    (RaisesOnValues, {}, r"^hostile users: .*rewards must be finite"),
+    (same_version, {}, r"^protocol: versions of published policies must increase"),
+    (raises_on_values, {}, r"^hostile users: .*rewards must be finite"),
     (WarnsOnValues, {}, r"^hostile users: .*a state is out of range"),
     (ForgetsTies, {}, r"^resume: "),
-    (ForgetsWaiting, {}, r"^resume: right after opening, block_users"),
+    (forgets_waiting, {}, r"^resume: right after opening, block_users"),
 ]
 
 
 @pytest.mark.parametrize(("mutant", "options", "message"), MUTANTS)
 def test_mutants_are_caught(mutant: type[Any], options: dict[str, Any], message: str) -> None:
-    make = partial(plant(mutant, UCBVI.algorithm), **{"privacy": JOINT, "schedule": FEW} | options)
-    name = message[1:].partition(":")[0]
-    (outcome,) = agent_outcomes(make, WORLD, users=300, only=[name])
+    name, given = message[1:].partition(":")[0], {"privacy": JOINT, "schedule": FEW} | options
+    with planted(mutant, UCBVI.algorithm) as make:
+        (outcome,) = agent_outcomes(partial(make, **given), WORLD, users=300, only=[name])
     assert re.search(message, str(outcome.failure)), outcome.reason
 
 
 def test_warnings_that_depend_on_users_are_caught() -> None:
     """Also where whoever runs the check has switched warnings off."""
-    make = partial(plant(WarnsOfLowRewards, UCBVI.algorithm), privacy=JOINT, schedule=FEW)
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), planted(WarnsOfLowRewards, UCBVI.algorithm) as make:
         warnings.simplefilter("ignore")
         with pytest.raises(CheckFailed, match=r"^data flow: .*what was logged or printed differs"):
-            check(make)
+            check(partial(make, privacy=JOINT, schedule=FEW))
 
 
-class NeverLearns(Learning):
+@learns
+def never_learns(right: Any, agent: Any, data: Any, *ids: Any) -> None:
     """Breaks down at the first users."""
-
-    @staticmethod
-    def learn(agent: Any, true: Callable[..., None], data: Any, user_ids: Any = None) -> None:
-        raise ZeroDivisionError("nobody came")
+    raise ZeroDivisionError("nobody came")
 
 
 def test_a_crash_is_a_finding() -> None:
-    make = partial(plant(NeverLearns, UCBVI.algorithm), privacy=JOINT, schedule=FEW)
-    (outcome,) = agent_outcomes(make, WORLD, users=300)
+    with planted(never_learns, UCBVI.algorithm) as made:
+        make = partial(made, privacy=JOINT, schedule=FEW)
+        (outcome,) = agent_outcomes(make, WORLD, users=300)
+        with pytest.raises(CheckFailed, match=r"^protocol: it raised ZeroDivisionError: nobody ca"):
+            check(make)
     assert (outcome.name, outcome.verdict) == ("protocol", "failed")
     assert outcome.reason == "protocol: it raised ZeroDivisionError: nobody came"
-    with pytest.raises(CheckFailed, match=r"^protocol: it raised ZeroDivisionError: nobody came$"):
-        check(make)

@@ -33,6 +33,15 @@ def test_the_house_does_not_exceed_its_limit():
     assert sum(sizes().values()) <= HOUSE["total"]
 
 
+def test_what_stands_beside_the_house_stays_small():
+    limits, beside = HOUSE["beside"], ROOT.parents[1]
+    found = {
+        name: sum(len(path.read_text().splitlines()) for path in (beside / name).rglob("*.py"))
+        for name in limits
+    }
+    assert {name: (n, limits[name]) for name, n in found.items() if n > limits[name]} == {}
+
+
 def test_there_are_few_agents():
     assert len(BUILT_IN) <= HOUSE["agents"]
 

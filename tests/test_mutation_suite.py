@@ -9,20 +9,28 @@ be off by more than the whole distance between the users it is given and the cla
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
+from sqlalchemy.exc import DatabaseError
 
 import tacit
-from research import mutation_table, planted_bugs
+from research import mutation_table
 from research.planted import agents as of_noise
 from research.planted import leaks as of_leaks
-from research.planted.agents import Curated, Drawing
-from research.planted_bugs import BITS, BUGS, HOSTS, IMPOSSIBLE, RUNNING, Planted, audit
+from research.planted.ways import drawn, patched
+from research.planted_bugs import BITS, BUGS, HOSTS, RUNNING, USERS, Planted, audit
+from tacit.core.agent import Agent
+from tacit.core.algorithm import Query
 from tacit.privacy import curator as joint
 from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.models import JointDP
 from tacit.privacy.noise import Noise
+from tacit.privacy.standard import ClippedSum
+from tacit.store.schema import entries
 from tacit.testing.audit_agent import audit_agent
 from tacit.testing.check_agent import agent_outcomes
 from tacit.testing.check_statistic import check_statistic
@@ -51,8 +59,8 @@ def assert_checked(planted: Planted) -> None:
     """One of the checks that must find it does, by itself."""
     host = HOSTS[planted.host]
     name = next(name for name in planted.caught if name in CHECKS)
-    users = planted_bugs.USERS
-    (outcome,) = agent_outcomes(host.make(planted.bug), host.world(), users=users, only=[name])
+    with host.planted(planted.bug) as make:
+        (outcome,) = agent_outcomes(make, host.world(), users=USERS, only=[name])
     assert outcome.failure is not None, f"{outcome.name} found nothing"
 
 
@@ -98,7 +106,67 @@ def test_every_family_has_bugs_of_every_kind() -> None:
         assert planted.gain.endswith(".")
 
 
-# What cannot be written.
+# What the wall between agents and algorithms, and the one noise path, have closed. Of most of it
+# something is left that is planted above, as a statistic that remembers whom it summed.
+
+
+def _override(name: str) -> type[Any]:
+    """An agent with a method of its own."""
+    return type("Overriding", (Agent,), {name: lambda *_: None})
+
+
+class _Looking:
+    """Looks for the curator when it plans."""
+
+    def plan(self, *known: Any) -> Any:
+        return self._curator  # type: ignore[attr-defined]
+
+
+def _learn(bug: type[Any]) -> None:
+    """A block of users for an algorithm that has the bug."""
+    world = HOSTS["UCBVI"].world()
+    with HOSTS["UCBVI"].planted(bug) as make:
+        agent = make(world.spec, users=USERS, noise_seed=0)
+        agent.learn(world.simulate(agent.policy, 40, np.random.default_rng(0), "episodes"))
+
+
+def _ask_curator(**options: Any) -> Any:
+    """A release with options of its own."""
+    return JointDP(1.0, 1e-6).curator(noise_seed=0).release(ClippedSum(1), **options)
+
+
+def _with(**options: Any) -> Any:
+    """An agent that is told where to save."""
+    host = HOSTS["UCBVI"]
+    return host.make()(host.world().spec, users=USERS, noise_seed=0, **options)
+
+
+def _call(make: Any, *given: Any, **options: Any) -> Any:
+    """A call with an argument that there is not."""
+    return make(*given, **options)
+
+
+def _changed_entry() -> None:
+    """An entry of a ledger that is written again."""
+    agent = _with()
+    with agent.store.write() as db:
+        db.execute(entries.update().values(event="nothing"))
+
+
+IMPOSSIBLE: dict[str, tuple[Callable[[], Any], type[Exception]]] = {
+    **{
+        f"an agent with another {name}": (partial(_override, name), TypeError)
+        for name in ("learn", "_take", "guarantee", "publish", "__repr__")
+    },
+    "an algorithm that reads its agent's curator": (partial(_learn, _Looking), AttributeError),
+    "a masked query": (partial(_call, Query, None, mask={}), TypeError),
+    "a query of public arrays": (partial(_call, Query, None, public=("rewards",)), TypeError),
+    "a weighted release": (partial(_ask_curator, weights=[1.0]), TypeError),
+    "a masked release": (partial(_ask_curator, mask={}), TypeError),
+    "a save": (partial(_with, autosave="state"), InvalidArgument),
+    "another charge than was written": (_changed_entry, DatabaseError),
+    "another sampler": (partial(_call, JointDP, 1.0, 1e-6, sampler="float"), TypeError),
+}
 
 
 @pytest.mark.parametrize("way", IMPOSSIBLE)
@@ -119,12 +187,12 @@ def noise_of(
     world = known.world()
     for seed in range(runs):
         noise_seed = None if real else seed
-        agent = known.make(bug)(world.spec, users=planted_bugs.USERS, seed=0, noise_seed=noise_seed)
         rng = np.random.default_rng(seed)
-        with RecordingCurator().open() as recorder:
+        with known.planted(bug) as make, RecordingCurator().open() as recorder:
+            agent = make(world.spec, users=USERS, seed=0, noise_seed=noise_seed)
             while agent.block_users:
                 agent.learn(world.simulate(agent.policy, agent.block_users, rng, "episodes"))
-        run = measured(recorder)
+            run = measured(recorder)
         found += noise_failures(run)
         values += [one.noise for one in run]
     noise = np.concatenate(values)
@@ -171,23 +239,16 @@ def test_noise_that_was_not_drawn_is_found(bug: type[Any], host: str, words: str
     assert words in found[0]
 
 
-class _Begins(Drawing):
-    """Noise that begins anew with every release."""
-
-    def drawn(self, scale: float, size: int) -> Any:
-        return Noise(5).steps(self.privacy.pure, scale, size)
-
-
-class NoiseBeginsAnew(Curated):
+@patched(drawn)
+def noise_begins_anew(curator: Any, draw: Any, scale: float, size: int) -> Any:
     """It is drawn by the right sampler, at the right scale, from one seed."""
-
-    curator = _Begins
+    return Noise(5).steps(curator.privacy.pure, scale, size)
 
 
 def test_noise_that_was_drawn_before_is_found() -> None:
-    found = noise_of("UCBVI", runs=1, bug=NoiseBeginsAnew)
+    found = noise_of("UCBVI", runs=1, bug=noise_begins_anew)
     assert found[0] == "releases 0 and 1 have the same noise"
-    assert_checked(Planted(NoiseBeginsAnew, "UCBVI", ("noise",)))
+    assert_checked(Planted(noise_begins_anew, "UCBVI", ("noise",)))
 
 
 def test_bits_that_flip_too_seldom_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,9 +285,10 @@ def test_runs_that_end_early_are_a_finding() -> None:
             return policies
 
     known = HOSTS["UCBVI"]
-    found = audit_agent(
-        known.make(Stops), known.world(), users=160, runs=20, behaviour=False, progress=False
-    )
+    with known.planted(Stops) as make:
+        found = audit_agent(
+            make, known.world(), users=160, runs=20, behaviour=False, progress=False
+        )
     assert found.failed == ("transcript",)
     assert "stopped before all" in found.failures[0]
     assert found.to_dict()["failed"] == ["transcript"]
@@ -248,7 +310,7 @@ def test_the_attack_finds_users_who_attain_the_bounds(host: str) -> None:
     """It begins with users of the world, in a short search."""
     known = HOSTS[host]
     world = known.world()
-    agent = known.make()(world.spec, users=planted_bugs.USERS, seed=0, noise_seed=0)
+    agent = known.make()(world.spec, users=USERS, seed=0, noise_seed=0)
     served = world.simulate(agent.policy, 40, np.random.default_rng(0), "episodes")
     own = sampler_of(raw_block(served), agent.policy)
     report = check_statistic(agent.statistic, own, users=100, rounds=40)

@@ -3,7 +3,7 @@ import type { Policy } from "./policy.js";
 /** What the service says of an episode or report. */
 export interface Receipt {
   status: string;
-  accepted: boolean;
+  accepted: boolean | null;
   [fact: string]: unknown;
 }
 
@@ -13,11 +13,11 @@ export class Refused extends Error {
 }
 
 export class Client {
-  constructor(address: string, token: string, options?: { tries?: number });
+  constructor(address: string, token: string, options?: { tries?: number; keys?: string[] | null });
   policy(): Promise<Policy>;
   task(): Promise<Record<string, unknown>>;
   send(
-    user: string,
+    user: string | undefined,
     states: (number | string)[],
     actions: (number | string)[],
     rewards: (number | null)[],

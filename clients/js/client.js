@@ -30,6 +30,7 @@ export class Client {
   #address;
   #token;
   #tries;
+  #keys;
   #read = null;
   #policy = null; // the same for one episode
   #etag = "";
@@ -38,7 +39,9 @@ export class Client {
   #until = 0;
   #made = ["", []]; // event of the last report, and the report
 
-  constructor(address, token, { tries = 8 } = {}) {
+  /** With `keys`, public keys in hex, every policy must be signed by one of them. */
+  constructor(address, token, { tries = 8, keys = null } = {}) {
+    this.#keys = keys;
     this.#address = address.replace(/\/+$/, "");
     this.#token = token;
     this.#tries = tries;
@@ -55,6 +58,7 @@ export class Client {
     if (answer.status === 200) {
       const read = parse(await answer.text());
       if (!(await read.verify())) throw new Error("the policy was changed on its way");
+      if (this.#keys && !(await read.signer(this.#keys))) throw new Error("the policy is signed by nobody who is trusted");
       this.#read = read;
       this.#etag = answer.headers.get("ETag") ?? "";
     } else if (answer.status !== 304) {

@@ -21,6 +21,7 @@ export interface Policy {
   readonly component?: number;
   /** Whether the hash is that of what the file holds. */
   verify(): Promise<boolean>;
+  signer(keys: string[]): Promise<string>;
 }
 
 /** Throws an Error that says what is wrong with the file. */

@@ -4,6 +4,7 @@
 //   const policy = parse(text);               // what agent.publish("policy.json") wrote
 //   policy.act(step, "idle");                 // or a number, or a vector of numbers
 //   await policy.verify();                    // whether the hash is that of what the file holds
+//   await policy.signer(keys);                // by which of these public keys (hex) it is signed; "" if by none
 //
 // A policy that draws takes a function like Math.random as its last argument. Of a mixed policy every
 // episode follows one component, and says which:
@@ -34,6 +35,7 @@ export function parse(text) {
   policy.about = arrays.about ? JSON.parse(arrays.about.data[0]) : {};
   policy.hash = arrays.hash ? arrays.hash.data[0] : null;
   policy.verify = async () => policy.hash !== null && (await digest(arrays)) === policy.hash;
+  policy.signer = (keys) => signer(policy, arrays.signatures?.data ?? [], keys);
   return policy;
 }
 
@@ -196,11 +198,29 @@ function monomials(z, degree) {
   return found;
 }
 
-/** The SHA-256 of all arrays but the hash itself, as tacit/published.py defines it. */
+/** The public key of Ed25519, one of those that are trusted, by which a policy is signed; "" if none. */
+async function signer(policy, signatures, keys) {
+  if (!(await policy.verify())) return "";
+  const text = new TextEncoder().encode(`tacit policy ${policy.hash}`);
+  const subtle = globalThis.crypto.subtle;
+  for (const mark of signatures) {
+    const [key, signature] = mark.split(":");
+    if (!keys.includes(key) || !/^[0-9a-f]{128}$/.test(signature ?? "")) continue;
+    const trusted = await subtle.importKey("raw", bytes(key), { name: "Ed25519" }, false, ["verify"]);
+    if (await subtle.verify({ name: "Ed25519" }, trusted, bytes(signature), text)) return key;
+  }
+  return "";
+}
+
+function bytes(hex) {
+  return Uint8Array.from(hex.match(/../g), (pair) => parseInt(pair, 16));
+}
+
+/** The SHA-256 of all arrays but the hash and signatures, as tacit/published.py defines it. */
 async function digest(arrays) {
   const parts = [];
   const encoder = new TextEncoder();
-  const names = Object.keys(arrays).filter((name) => name !== "hash");
+  const names = Object.keys(arrays).filter((name) => name !== "hash" && name !== "signatures");
   for (const name of names.sort((a, b) => (a < b ? -1 : 1))) {
     const { dtype, shape, data } = arrays[name];
     const kind = { int: "i", float: "f", text: "u" }[dtype];

@@ -47,9 +47,22 @@ class Policy:
         self.version = _first(arrays, "version")
         self.about = json.loads(_first(arrays, "about", "{}"))
         self.hash = _first(arrays, "hash", None)
+        self.signatures = arrays.get("signatures", {}).get("data", [])
         self.state_labels = arrays.get("state_labels", {}).get("data")
         self.action_labels = arrays.get("action_labels", {}).get("data")
         self.weights = arrays.get("weights", {}).get("data")
+
+    def signer(self, keys: list[str]) -> str:
+        """The public key (hex), one of those that are trusted, by which it is signed; "" if none.
+
+        The hash was compared when it was read.
+        """
+        text = b"tacit policy " + str(self.hash).encode()
+        for mark in self.signatures if self.hash else []:
+            key, _, signature = mark.partition(":")
+            if key in keys and _ed25519(bytes.fromhex(key), bytes.fromhex(signature), text):
+                return key
+        return ""
 
     def draw(self, random: Random) -> int:
         """The component to follow, drawn once per episode; the episode must say which it is."""
@@ -108,9 +121,9 @@ def parse(text: str) -> Policy:
 
 
 def digest(arrays: dict[str, dict[str, Any]]) -> str:
-    """The SHA-256 of all arrays but the hash itself, as ``tacit/published`` defines it."""
+    """The SHA-256 of all arrays but the hash and signatures, as ``tacit/published`` defines it."""
     found = hashlib.sha256()
-    for name in sorted(set(arrays) - {"hash"}):
+    for name in sorted(set(arrays) - {"hash", "signatures"}):
         entry = arrays[name]
         kind = {"int": "i", "float": "f", "text": "u"}[entry["dtype"]]
         found.update(f"{name}\0{kind}\0{','.join(map(str, entry['shape']))}\0".encode())
@@ -141,3 +154,60 @@ def _draw(row: list[float], random: Random) -> int:
             if u < total:
                 return i
     return last
+
+
+# Ed25519 (RFC 8032): signatures are verified by public numbers alone, so time may depend on them.
+
+_P = 2**255 - 19
+_ORDER = 2**252 + 27742317777372353535851937790883648493
+_D = -121665 * pow(121666, -1, _P) % _P
+_ROOT = pow(2, (_P - 1) // 4, _P)  # of -1
+Point = tuple[int, int, int, int]  # x, y, z and x y / z
+
+
+def _ed25519(key: bytes, signature: bytes, text: bytes) -> bool:
+    """Whether a signature of a text is by the owner of a public key."""
+    if len(key) != 32 or len(signature) != 64:
+        return False
+    a, r, s = _point(key), _point(signature[:32]), int.from_bytes(signature[32:], "little")
+    if a is None or r is None or s >= _ORDER:
+        return False
+    digest = hashlib.sha512(signature[:32] + key + text).digest()
+    k = int.from_bytes(digest, "little") % _ORDER
+    left, right = _times(s, _BASE), _plus(r, _times(k, a))
+    return all((left[i] * right[2] - right[i] * left[2]) % _P == 0 for i in (0, 1))
+
+
+def _point(data: bytes) -> Point | None:
+    """A point of the curve from 32 bytes."""
+    whole = int.from_bytes(data, "little")
+    y, sign = whole & (1 << 255) - 1, whole >> 255
+    if y >= _P:
+        return None
+    square = (y * y - 1) * pow(_D * y * y + 1, -1, _P) % _P
+    x = pow(square, (_P + 3) // 8, _P)
+    if (x * x - square) % _P:
+        x = x * _ROOT % _P
+    if (x * x - square) % _P or (x == 0 and sign):
+        return None
+    x = _P - x if x & 1 != sign else x
+    return x, y, 1, x * y % _P
+
+
+def _plus(p: Point, q: Point) -> Point:
+    a, b = (p[1] - p[0]) * (q[1] - q[0]) % _P, (p[1] + p[0]) * (q[1] + q[0]) % _P
+    c, d = 2 * p[3] * q[3] * _D % _P, 2 * p[2] * q[2] % _P
+    e, f, g, h = b - a, d - c, d + c, b + a
+    return e * f % _P, g * h % _P, f * g % _P, e * h % _P
+
+
+def _times(n: int, point: Point) -> Point:
+    found: Point = (0, 1, 1, 0)
+    while n:
+        if n & 1:
+            found = _plus(found, point)
+        point, n = _plus(point, point), n >> 1
+    return found
+
+
+_BASE: Point = _point((4 * pow(5, -1, _P) % _P).to_bytes(32, "little"))  # type: ignore[assignment]

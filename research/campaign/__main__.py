@@ -49,19 +49,6 @@ def _of_library(part: Callable[[], library.Tally], stride: int) -> Found:
     return counts, wrong
 
 
-def _sum(one: dict[str, Any], two: dict[str, Any]) -> dict[str, Any]:
-    """A row of two campaigns."""
-    counts = dict(one["counts"])
-    for key, value in two["counts"].items():
-        several = key.endswith(" ms") or key in ("stride", "report sizes")
-        counts[key] = max(counts.get(key, 0), value) if several else counts.get(key, 0) + value
-    return {
-        "counts": counts,
-        "wrong": one["wrong"] + two["wrong"],
-        "seconds": one["seconds"] + two["seconds"],
-    }
-
-
 def table(held: dict[str, Any]) -> list[str]:
     """A line for each row, and one for all kills."""
     found, kills, wrong = [], dict[str, int](), 0
@@ -88,7 +75,6 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--stride", type=int, default=1, help="every so many lines, and changes")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--store", action="store_true", help="keep what was found")
-    parser.add_argument("--add", action="store_true", help="to what is kept of the same cases")
     parser.add_argument("--show", action="store_true", help="print what is kept, and do nothing")
     given = parser.parse_args(arguments)
     held = json.loads(STORED.read_text()) if STORED.exists() else {}
@@ -105,7 +91,6 @@ def main(arguments: list[str] | None = None) -> int:
         all_wrong += len(wrong)
         if given.store:
             held = json.loads(STORED.read_text()) if STORED.exists() else {}
-            row[name] = _sum(held[name], row[name]) if given.add and name in held else row[name]
             STORED.write_text(json.dumps(held | row, indent=1, sort_keys=True) + "\n")
     return all_wrong
 

@@ -309,7 +309,7 @@ class Curator:
 
 def nightly(file: str, folder: Path, clock: Path, log: str) -> None:
     """A process that uses the library on the store of a service, until it ends."""
-    begin(clock, "", "", log)
+    begin(clock, "", log)
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     journal, app = Journal(folder / "journal"), read_app(file, logs=False)
     job = _Job(journal, folder, app)

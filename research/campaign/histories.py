@@ -85,14 +85,13 @@ class History:
     wrong: list[str] = field(default_factory=list)
 
     @contextlib.contextmanager
-    def happens(self, **network: Any) -> Iterator[tuple[Servers, Store, Any, Disk]]:
+    def happens(self) -> Iterator[tuple[Servers, Store, Any, Disk]]:
         """Servers, devices, a curator and a nightly job; at the end what they left is audited."""
-        host = network.pop("database_host", "")
-        with place(self.database, host) as (folder, where, postgres, disk):
+        with place(self.database) as (folder, where, postgres, disk):
             store = self._store(folder, where)
             tokens = [new_token(store, role) for role in ("device", "curator")]
             files = [folder / "0" / "app.toml", folder / "1" / "app.toml"]
-            servers = Servers(files, self.counts, self.case.twist, **network)
+            servers = Servers(files, self.counts, self.case.twist)
             try:
                 for number in (0, 1):
                     servers.ready(number)
@@ -230,10 +229,10 @@ def _stranger(folder: Path) -> list[str]:
 
 
 def failover(kills: int, seed: int = 0) -> History:
-    """The leader is killed again and again; two networks that share a database's address alone."""
+    """The leader is killed again and again; the two processes share a database alone."""
     told = History("postgresql", "on-policy", CASES["histories"], seed)
     times = list[float]()
-    with _networks() as network, told.happens(**network) as (servers, store, _, _):
+    with told.happens() as (servers, store, _, _):
         while len(times) < kills:
             leader = next((k for k in (0, 1) if servers.leads(k)), None)
             if leader is None or not servers.ready(1 - leader):
@@ -252,37 +251,6 @@ def failover(kills: int, seed: int = 0) -> History:
     told.counts["worst ms"] = round(1000 * max(times))
     told.wrong += ["wedged: another led after more than 5 s"] * (max(times) > 5.0)
     return told
-
-
-@contextlib.contextmanager
-def _networks() -> Iterator[dict[str, Any]]:
-    """Two network namespaces and a bridge, where they can be made; else one network for all."""
-
-    def ip(words: str) -> bool:
-        done = subprocess.run(["ip", *words.split()], capture_output=True, check=False)  # noqa: S603, S607
-        return done.returncode == 0
-
-    name = f"t{os.getpid() % 10000}"
-    net = f"10.{os.getpid() % 200 + 20}.7"
-    if not ip(f"link add {name} type bridge"):
-        yield {}
-        return
-    ip(f"addr add {net}.1/24 dev {name}")
-    ip(f"link set {name} up")
-    for k in "23":
-        ip(f"netns add {name}-{k}")
-        ip(f"link add {name}v{k} type veth peer name eth0 netns {name}-{k}")
-        ip(f"link set {name}v{k} master {name} up")
-        ip(f"-n {name}-{k} addr add {net}.{k}/24 dev eth0")
-        ip(f"-n {name}-{k} link set eth0 up")
-        ip(f"-n {name}-{k} link set lo up")
-    try:
-        both = (f"{name}-2", f"{name}-3")
-        yield {"hosts": (f"{net}.2", f"{net}.3"), "networks": both, "database_host": f"{net}.1"}
-    finally:
-        for k in "23":
-            ip(f"netns del {name}-{k}")
-        ip(f"link del {name}")
 
 
 def held(times: int, seed: int = 0) -> History:

@@ -202,6 +202,15 @@ class Run:
             self.tally.wrong_books += 1
             self.tally.problems.append(words)
 
+    @contextmanager
+    def survives(self, where: str) -> Iterator[None]:
+        """A run that cannot go on is lost."""
+        try:
+            yield
+        except Exception as wrong:
+            self.tally.lost_runs += 1
+            self.tally.problems.append(f"{where}: {_words(wrong)}")
+
     def finish(self, agent: Agent) -> None:
         """All that are left come, in portions of three."""
         while agent.step():
@@ -405,7 +414,7 @@ def signals(blows: int, kind: str, seed: int = 0) -> Tally:
 
 def _shaken(run: Run, rng: random.Random, struck: list[float]) -> None:
     agent = run.open()
-    try:
+    with run.survives(f"signals, {run.kind}"):
         while agent.taken < run.users:
             struck.clear()
             try:
@@ -424,9 +433,6 @@ def _shaken(run: Run, rng: random.Random, struck: list[float]) -> None:
             run.given = run.reread(agent).taken
         run.finish(agent)
         run.judge(agent)
-    except Exception as wrong:
-        run.tally.lost_runs += 1
-        run.tally.problems.append(f"signals, {run.kind}: {_words(wrong)}")
 
 
 def threads(count: int, blocks: int, kind: str) -> Tally:
@@ -439,12 +445,9 @@ def threads(count: int, blocks: int, kind: str) -> Tally:
         def serve(number: int) -> None:
             mine = run.open() if run.store is None and number % 2 else agent
             while (user := next(turn)) < run.users:
-                try:
+                with run.survives(f"user {user}"):
                     receipt = mine.learn(users_of(user, 1), [user])
                     taken.append(receipt.counted + receipt.waiting)
-                except Exception as error:
-                    run.tally.lost_runs += 1
-                    run.tally.problems.append(f"user {user}: {type(error).__name__}: {error}")
 
         working = [threading.Thread(target=serve, args=(n,)) for n in range(count)]
         for thread in working:
@@ -453,16 +456,13 @@ def threads(count: int, blocks: int, kind: str) -> Tally:
             thread.join()
         run.given = run.users
         run.expect(sum(taken) == run.users, f"receipts say that {sum(taken)} were taken")
-        try:
+        with run.survives("threads"):
             run.reread(agent)
             while agent.step():
                 pass
             run.tally.blocks += agent.releases
             run.expect(agent.served == run.users, f"{agent.served} were served")
             run.judge(agent)
-        except Exception as wrong:
-            run.tally.lost_runs += 1
-            run.tally.problems.append(f"threads: {type(wrong).__name__}: {wrong}")
     tally.add(run.tally)
     return tally
 
@@ -592,16 +592,13 @@ def _after(files: dict[str, bytearray], given: int, where: str) -> Tally:
             (folder / name).write_bytes(data)
         run = Run(folder, 14)
         run.tally.hit = 1
-        try:
+        with run.survives("opened"):
             agent = run.open()
             run.given = agent.taken
             run.expect(run.given >= given, f"{given} were acknowledged, {run.given} are there")
             run.finish(agent)
             run.judge(agent)
             agent.store.close()
-        except Exception as wrong:
-            run.tally.lost_runs += 1
-            run.tally.problems.append(_words(wrong))
     run.tally.problems = [f"{where}: {text}" for text in run.tally.problems]
     return run.tally
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import logging
 import mmap
@@ -130,15 +129,11 @@ class Clock:
         return float(struct.unpack("d", self._held[:8])[0])
 
 
-def begin(clock: Path, network: str, twist: str, log: str) -> None:
-    """Makes this process one of a machine with its own clock and network, and a twisted plan."""
+def begin(clock: Path, twist: str, log: str) -> None:
+    """Makes this process one of a machine with its own clock, and a twisted plan."""
     own, real = Clock(clock), time.time
     time.time = lambda: real() + own.offset()
     logging.basicConfig(filename=log, level=logging.INFO, format="%(message)s")
-    if network:
-        with open(f"/run/netns/{network}") as file:
-            if ctypes.CDLL(None, use_errno=True).setns(file.fileno(), 0x40000000):
-                raise OSError(ctypes.get_errno(), "setns")
     warnings.simplefilter("ignore")
     if twist:
         from tacit.tabular.ucbvi import UCBVI
@@ -162,9 +157,9 @@ def _twisted(plan: Any, twist: str) -> Any:
     return twisted
 
 
-def serve(file: str, where: tuple[str, int], clock: Path, twist: str, log: str, net: str) -> None:
+def serve(file: str, where: tuple[str, int], clock: Path, twist: str, log: str) -> None:
     """A process of the service."""
-    begin(clock, net, twist, log)
+    begin(clock, twist, log)
     os.environ["TACIT_SERVE_FILE"] = file
     uvicorn.run(worker(), host=where[0], port=where[1], log_config=None, access_log=False)
 
@@ -176,24 +171,15 @@ class Servers:
         files: Of the app, one for each server; in the folder of the first are logs and clocks.
         counts: Of what happened.
         twist: What a plan does; see :func:`begin`.
-        hosts: Where they listen.
-        networks: Namespaces in which they are; "" for this one.
     """
 
-    def __init__(
-        self,
-        files: list[Path],
-        counts: Counter[str],
-        twist: str = "",
-        hosts: tuple[str, str] = ("127.0.0.1", "127.0.0.1"),
-        networks: tuple[str, str] = ("", ""),
-    ) -> None:
+    def __init__(self, files: list[Path], counts: Counter[str], twist: str = "") -> None:
         self._files, self._counts, self._twist = files, counts, twist
-        self._networks, self._folder = networks, files[0].parent
+        self._folder = files[0].parent
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(["research.campaign.clients"])
         self.log = self._folder / "log"
-        self.places = [(host, free_port()) for host in hosts]
+        self.places = [("127.0.0.1", free_port()) for _ in files]
         self.clocks = [Clock(self._folder / f"clock{k}") for k in range(3)]
         self.processes: list[Any] = [self._server(0), self._server(1)]
         self._nightly: tuple[Any, ...] = ()
@@ -206,7 +192,7 @@ class Servers:
     def _server(self, place: int) -> Any:
         clock = self._folder / f"clock{place}"
         given = os.fspath(self._files[place]), self.places[place], clock, self._twist
-        return self._process(serve, (*given, os.fspath(self.log), self._networks[place]))
+        return self._process(serve, (*given, os.fspath(self.log)))
 
     def _process(self, target: Any, args: tuple[Any, ...]) -> Any:
         made = self._context.Process(target=target, args=args, daemon=True)
@@ -295,15 +281,8 @@ class Disk:
 
     def __init__(self, folder: Path, size: str) -> None:
         self.folder = folder
-        command = [
-            "mount",
-            "-t",
-            "tmpfs",
-            "-o",
-            f"size={size},mode=755",
-            "tmpfs",
-            os.fspath(folder),
-        ]
+        command = f"mount -t tmpfs -o size={size},mode=755 tmpfs".split()
+        command.append(os.fspath(folder))
         self.small = subprocess.run(command, capture_output=True, check=False).returncode == 0  # noqa: S603
 
     def fill(self, seconds: float) -> None:
@@ -324,21 +303,11 @@ class Disk:
 class Postgres:
     """A server of our own."""
 
-    def __init__(self, folder: Path, host: str = "") -> None:
-        from pgserver import _commands, postgres_server
+    def __init__(self, folder: Path) -> None:
+        from pgserver import postgres_server
 
-        pg_ctl: Any = vars(_commands)["pg_ctl"]
         self._server: Any = postgres_server.get_server(folder, cleanup_mode="delete")
         self.address = str(self._server.get_uri())
-        if host:
-            user, port = self._server.system_user, free_port()
-            with (folder / "pg_hba.conf").open("a") as file:
-                file.write("host all all 10.0.0.0/8 trust\n")
-            pg_ctl(["-w", "stop"], pgdata=folder, user=user)
-            options = ["-w", "-o", f"-h {host} -p {port} -k {folder}", "-l", f"{folder}/log"]
-            pg_ctl([*options, "start"], pgdata=folder, user=user)
-            self._server.ensure_postgres_running()
-            self.address = f"postgresql://postgres@{host}:{port}/postgres"
 
     def crash(self, rng: random.Random) -> None:
         """It is gone at once, without a word, and comes back; or one of its own processes is."""
@@ -364,7 +333,7 @@ class Postgres:
 
 
 @contextlib.contextmanager
-def place(database: str, host: str = "") -> Iterator[tuple[Path, str, Postgres | None, Disk]]:
+def place(database: str) -> Iterator[tuple[Path, str, Postgres | None, Disk]]:
     """A folder, a store in it, the database that can be killed, and a disk that can be full."""
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
         folder = Path(name)
@@ -375,6 +344,6 @@ def place(database: str, host: str = "") -> Iterator[tuple[Path, str, Postgres |
         if database == "sqlite":
             yield folder, os.fspath(folder / "disk" / "app.db"), None, disk
             return
-        postgres = Postgres(folder / "disk" / "pg", host)
+        postgres = Postgres(folder / "disk" / "pg")
         stack.callback(postgres.close)
         yield folder, postgres.address, postgres, disk

@@ -12,15 +12,14 @@ import copy
 import dataclasses
 import inspect
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 import tacit
 from research.hostile.fuzzing import Broken, EntryPoint, Stranger, Strategy
@@ -53,6 +52,8 @@ _WORLDS = {
     "mixture": "mixture_of_models:dimension=2,states=3,actions=2,horizon=3",
     "lq": "double_integrator:horizon=3",
     "continuous": "line:horizon=4",
+    "trial": "micro_randomised:decisions=20,contexts=3",
+    "centred_improvement": "riverswim:states=3,horizon=6",
     # Its features must be shares.
     "linear_posterior": "simplex:dimension=3,states=6,actions=2,horizon=3",
     # Their models must be simulators.
@@ -226,7 +227,6 @@ class Call:
         free: arguments that take anything, such as a name that is only shown.
         watched: gives what must not change if the call is refused.
         paths: arguments that are files; they may be refused with an ``OSError``.
-        strange: what some arguments become besides.
         absurd: sizes that are large and yet possible become absurd ones.
     """
 
@@ -236,7 +236,6 @@ class Call:
     free: tuple[str, ...] = ("name", "progress", "text", "note")
     watched: Callable[[dict[str, Any]], Any] = lambda arguments: None
     paths: tuple[str, ...] = ("ledger", "autosave", "path")
-    strange: Mapping[str, Strategy] = field(default_factory=dict)
     absurd: bool = False
 
     def entry(self, name: str) -> EntryPoint:
@@ -245,14 +244,14 @@ class Call:
 
     def inputs(self) -> Strategy:
         """Which arguments become what."""
-        names = sorted(set(self.good()).union(self.strange).difference(self.fixed))
+        names = sorted(set(self.good()).difference(self.fixed))
 
         @st.composite
         def changed(draw: Any) -> dict[str, Any]:
             most = 2 if draw(st.integers(0, 4)) == 0 else 1
             several = st.lists(st.sampled_from(names), min_size=1, max_size=most, unique=True)
             chosen = draw(several)
-            return {name: draw(self.strange.get(name, st.nothing()) | junk()) for name in chosen}
+            return {name: draw(junk()) for name in chosen}
 
         return changed()
 
@@ -551,39 +550,9 @@ def _agent_calls() -> dict[str, Call]:
     found = {}
     for small in small_agents():
         found[f"{small.name}: made"] = Call(small.make, small.all_arguments)
-        strange = {"data": _misshapen(small)}
-        found[f"{small.name}: learn"] = Call(learn, partial(taught, small), strange=strange, **kept)
+        found[f"{small.name}: learn"] = Call(learn, partial(taught, small), **kept)
     for small in local_agents():
         found[f"{small.name}: learn_reports"] = Call(
             learn_reports, partial(reported, small), **kept
         )
     return found
-
-
-def _misshapen(small: Small) -> Strategy:
-    """Blocks whose shapes, names or types are not what the agent asks for."""
-    block = small.episodes(small(), 5)
-
-    @st.composite
-    def corrupted(draw: Any) -> Any:
-        arrays: dict[str, NDArray[Any]] = {k: np.array(a) for k, a in block.arrays.items()}
-        name = draw(st.sampled_from(sorted(arrays)))
-        how = draw(st.integers(0, 6))
-        array = arrays[name]
-        if how == 0:
-            del arrays[name]
-        elif how == 1:
-            arrays[name] = array[:, :-1] if array.ndim > 1 else array[:, np.newaxis]
-        elif how == 2:
-            arrays[name] = array[..., np.newaxis]
-        elif how == 3:
-            arrays[name] = np.repeat(array, 2, axis=-1) if array.ndim > 1 else array.astype(float)
-        elif how == 4:
-            arrays[name] = array.reshape(len(array), -1)[:, :0]
-        elif how == 5:
-            return draw(st.sampled_from([block.arrays, [block], "episodes", None, 3]))
-        else:
-            arrays["versions"] = np.full(5, draw(st.integers(1, 2**62)))
-        return Block(5, arrays)
-
-    return corrupted()

@@ -1,7 +1,7 @@
-"""Files: damaged, forged and hand-made ones that are read, and writes that fail halfway.
+"""Files that are read: damaged, forged and hand-made ones.
 
-A hostile file must be refused with nothing executed, in two seconds and 200 MB. A write that fails
-must leave the old file or none. Damage is blind (bits, cuts, splices, numbers, headers) or knows
+A hostile file must be refused with nothing executed, in two seconds and 200 MB. Damage is blind
+(bits, cuts, splices, numbers, headers) or knows
 the format, and then has the checksums that belong to it; it is drawn from a seed, so that any of it
 can be made again.
 """
@@ -15,22 +15,20 @@ import json
 import os
 import pickle
 import re
-import socket
 import tempfile
 import warnings
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, TypeAlias
-from unittest import mock
 
 import numpy as np
 from hypothesis import strategies as st
 
 import tacit
-from research.hostile.arguments import small_agents, small_result, small_ucbvi
+from research.hostile.arguments import small_agents, small_result
 from research.hostile.fuzzing import Broken, EntryPoint
 from tacit import published
 from tacit.privacy.errors import TacitError
@@ -43,11 +41,10 @@ Put: TypeAlias = Callable[[Path], Path]
 
 
 def file_entries() -> list[EntryPoint]:
-    """Files that are read back, damaged or made by hand, and writes that fail."""
+    """Files that are read back, damaged or made by hand."""
     return [
         *(case.damaged for case in file_cases()),
         *(case.hand_made for case in file_cases()),
-        EntryPoint("writes that fail", _failures, _attempt_write, (OSError, TacitError)),
     ]
 
 
@@ -319,8 +316,6 @@ def _bombs() -> tuple[bytes, ...]:
 def hand_made(loader: str, suffix: str) -> dict[str, Put]:
     """All hostile files for a loader, by name: no regular ones, too large ones, what explodes."""
     contents: dict[str, bytes] = dict(_TEXTS)
-    if suffix == ".toml":
-        contents |= _tomls()
     if loader.startswith("published"):
         contents |= _archives()
     name = f"file{suffix}"
@@ -342,20 +337,9 @@ def _no_files(name: str) -> dict[str, Put]:
         os.mkfifo(folder / name)
         return folder / name
 
-    def bound(folder: Path) -> Path:
-        with socket.socket(socket.AF_UNIX) as opened:
-            opened.bind(name)  # the folder is the current one: such names are short
-        return folder / name
-
-    def sparse(folder: Path) -> Path:
-        (folder / name).touch()
-        os.truncate(folder / name, 20 << 30)
-        return folder / name
-
     targets = ("/dev/zero", "/dev/null", "/dev/full", "/dev/urandom", "/dev/tty", "/proc/self/maps")
     links = {f"a link to {target}": partial(linked, target) for target in (*targets, "/", name)}
-    own = {"a FIFO": fifo, "a socket": bound, "20 GiB of nothing": sparse}
-    return {**own, **links, "a link to nothing": partial(linked, "missing")}
+    return {"a FIFO": fifo, **links, "a link to nothing": partial(linked, "missing")}
 
 
 _TEXTS = {
@@ -372,21 +356,6 @@ _TEXTS = {
     "quotes": b'"\\' * 500_000,
     "a byte order mark": b"\xef\xbb\xbf{}",
 }
-
-
-def _tomls() -> dict[str, bytes]:
-    return {
-        "a key of many parts": b"a." * 30_000 + b"a = 1",
-        "a header of many parts": b"[" + b"a." * 30_000 + b"a]",
-        "an inner key of many parts": b"x = {" + b"a." * 30_000 + b"a = 1}",
-        "many headers": b"".join(b"[k%d.a.a.a.a.a.a.a]\n" % i for i in range(3000)),
-        "nested tables of a key": b"x = " + b"{a=" * 20_000,
-        "nested behind five quotes": b'x = ["""a""""", ' + b"[" * 30_000,
-        "nested behind a comment": b"# ' \"\nx = " + b"[" * 30_000,
-        "nested behind an escape": b'x = ["\\"", ' + b"[" * 30_000,
-        "a long hexadecimal": b"horizon = 0x" + b"f" * 50_000,
-        "unknown keys": _TOML + b"".join(b"k%d = 1\n" % i for i in range(900)),
-    }
 
 
 def _packed(method: int = zipfile.ZIP_DEFLATED, /, **arrays: Any) -> bytes:
@@ -445,52 +414,3 @@ def _archives() -> dict[str, bytes]:
         "packed by LZMA": _packed(zipfile.ZIP_LZMA, **table),
         "packed by bzip2": _packed(zipfile.ZIP_BZIP2, **table),
     }
-
-
-# Writes that fail.
-
-
-def _failures() -> Any:
-    """Who writes, at the how many-th call of what the system fails, and whether a file is there."""
-    calls = st.sampled_from(["os.replace", "os.fsync", "os.open", "none", "folder"])
-    return st.tuples(st.integers(0, 1), calls, st.integers(1, 2), st.booleans())
-
-
-def _attempt_write(value: tuple[int, str, int, bool], folder: Path) -> None:
-    """A write during which the system fails: the old file is there, or none, and nothing else."""
-    which, call, when, old = value
-    write = (small_ucbvi().publish, small_result().save)[which]
-    path = folder / "file"
-    if old:
-        path.write_bytes(b"old")
-    if call == "folder":
-        write(folder / "missing" / "file")
-        return
-    try:
-        with _failing(call, when, path):
-            write(path)
-    except OSError:
-        held = path.read_bytes() if path.exists() else None
-        late = call in ("os.fsync", "os.open") and when == 2  # making the folder durable
-        if held != (b"old" if old else None) and not late:
-            raise Broken(f"failed and left {held!r:.60}") from None
-        raise
-
-
-@contextlib.contextmanager
-def _failing(call: str, when: int, path: Path) -> Iterator[None]:
-    """The disk is full at the so many-th call of a function of the system; of none, never."""
-    if call == "none":
-        yield
-        return
-    original, count = getattr(os, call.removeprefix("os.")), 0
-
-    def fails(*arguments: Any, **options: Any) -> Any:
-        nonlocal count
-        count += 1
-        if count == when:
-            raise OSError(28, "No space left on device", str(path))
-        return original(*arguments, **options)
-
-    with mock.patch(call, fails):
-        yield

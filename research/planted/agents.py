@@ -1,34 +1,33 @@
-"""Bugs of agents: of noise, of accounts and clips, and leaks; see :mod:`research.planted_bugs`.
+"""Bugs of agents: of noise, of sensitivities, of who is counted and what is written down.
 
-An agent is final and hands its algorithm nothing but releases, so there are three ways left:
-
-* an agent is tampered with, whenever it is made for a run that begins or goes on
-  (:class:`Tampered`),
-* an algorithm asks for another statistic than it should (:class:`Asking`),
-* a statistic remembers whom it summed, and its algorithm looks (:class:`Leaking`).
-
-Every bug says what it does and what an attacker gains. Never use one.
+Every bug says what it does and what an attacker gains; above it stand the checks that must find it,
+and the agents of :mod:`research.planted_bugs` in which it is planted. Never use one.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from fractions import Fraction
-from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
+from research.planted.ways import (
+    Asking,
+    admits,
+    drawn,
+    instead,
+    patched,
+    sums,
+    tampers,
+)
 from tacit.continuous.actor_critic import PolicyGradients
-from tacit.core.constructors import make_agent
 from tacit.privacy.budget import Relation
 from tacit.privacy.counters.dense import Optimal
-from tacit.privacy.curator import JointCurator, Release
+from tacit.privacy.curator import Curator, JointCurator, Release
 from tacit.privacy.local import LocalCurator
 from tacit.privacy.models import JointDP
 from tacit.privacy.noise import Noise, grid_sensitivity
@@ -36,254 +35,64 @@ from tacit.privacy.statistic import Block, Floats, Statistic
 from tacit.tabular.visits import VisitCounts
 
 _UNIT, _FAR = 2.0**30, 1e6
+RUNNING, BITS = "ConcurrentPSRL, running sums", "UCBVI, randomised response"
+UCBVI, LSVI, MIXTURE, CONTROL = "UCBVI", "LSVI-UCB", "LinOpt-VI", "certainty equivalence"
+FUNCTIONAL, GRADIENTS, LOCAL = "functional noise", "policy gradients", "UCBVI, local"
+NOISE, REAL, TAILS = ("noise", "transcript noise"), ("noise",), ("transcript noise",)
+BOUND, FLOW, BUDGET = ("attack", "sensitivity"), ("data flow",), ("budget",)
 
 
-def plant(bug: type[Any], algorithm: type[Any]) -> Callable[..., Any]:
-    """Constructor of the agent with the bug."""
-    if issubclass(bug, Tampered):
-        return bug.planted(algorithm)
-    return partial(make_agent, type(bug.__name__, (bug, algorithm), {"__doc__": bug.__doc__}))
+@dataclasses.dataclass(frozen=True)
+class Planted:
+    """A bug in an agent.
 
+    Attributes:
+        bug: what is planted.
+        host: the name of the agent.
+        caught: checks that must find it.
+        runs: of the audit. What is rare in the noise of small statistics needs more of them.
+    """
 
-# Agents.
-
-
-class Tampered:
-    """Tampers with an agent."""
-
-    @classmethod
-    def planted(cls, algorithm: type[Any]) -> Callable[..., Any]:
-        """Constructor of such agents."""
-
-        def make(*args: Any, **options: Any) -> Any:
-            agent: Any = make_agent(algorithm, *args, **options)
-            cls.tamper(agent)
-            return agent
-
-        return make
-
-    @classmethod
-    def tamper(cls, agent: Any) -> None:
-        """Does it to an agent that was just made, for a new run or for one that goes on."""
-        raise NotImplementedError
-
-
-class Curated(Tampered):
-    """Has another curator."""
-
-    curator: ClassVar[type[Any]]
-
-    @classmethod
-    def tamper(cls, agent: Any) -> None:
-        """Gives it this one."""
-        agent._run.curator.__class__ = cls.curator
-
-
-class Drawing(JointCurator):
-    """A curator that changes what is drawn."""
+    bug: type[Any]
+    host: str
+    caught: tuple[str, ...]
+    runs: int = 25
 
     @property
-    def source(self) -> Any:
-        """Of noise, as it is changed."""
-        return _Changed(self)
-
-    @source.setter
-    def source(self, source: Any) -> None:
-        self.__dict__["source"] = source
+    def name(self) -> str:
+        """Bug and agent."""
+        return f"{self.bug.__name__} in {self.host}"
 
     @property
-    def simulated(self) -> bool:
-        """Whether noise is."""
-        return bool(self.__dict__["source"].simulation)
-
-    def drawn(self, scale: float, size: int) -> Any:
-        """Noise in whole steps."""
-        return self.__dict__["source"].steps(self.privacy.pure, scale, size)
-
-
-class _Changed(Noise):
-    """A source of noise, as a curator changes it."""
-
-    def __init__(self, curator: Drawing) -> None:
-        self._curator = curator
+    def what(self) -> str:
+        """What it does, in a sentence."""
+        return (self.bug.__doc__ or "").split("\n")[0]
 
     @property
-    def _rng(self) -> Any:  # type: ignore[override]
-        return self._curator.__dict__["source"]._rng
-
-    def steps(self, pure: bool, scale: float, count: int) -> Any:
-        return self._curator.drawn(scale, count)
+    def gain(self) -> str:
+        """What an attacker gains."""
+        return " ".join((self.bug.__doc__ or "").split("Gain: ")[1].split())
 
 
-class Admitting(Tampered):
-    """Lets other users, or other ids, in than those who came."""
-
-    @classmethod
-    def tamper(cls, agent: Any) -> None:
-        """Changes everybody on their way into the store, and every block on its way out."""
-        take, raw, earlier = agent.intake.take, agent._loop.read_block, list[Block]()
-
-        def summed(*which: Any) -> Block:
-            block = raw(*which)
-            found = cls.summed(earlier, block)
-            earlier.append(block)
-            return found
-
-        agent.intake.take = lambda part, ids, *rest: take(*cls.admitted(part, ids), *rest)
-        agent._loop.read_block = summed
-
-    @classmethod
-    def admitted(cls, block: Block, user_ids: Any) -> tuple[Block, Any]:
-        """Who goes in."""
-        return block, user_ids
-
-    @classmethod
-    def summed(cls, earlier: Sequence[Block], block: Block) -> Block:
-        """Who is summed, given all blocks before."""
-        return block
+FOUND: list[Planted] = []
+"""All that are planted, as they are written down."""
 
 
-# Statistics.
+def found(caught: tuple[str, ...], *hosts: str, runs: int = 25) -> Callable[[type[Any]], type[Any]]:
+    """Plants a bug in some agents."""
 
+    def add(bug: type[Any]) -> type[Any]:
+        FOUND.extend(Planted(bug, host, caught, runs) for host in hosts)
+        return bug
 
-class Asking:
-    """An algorithm that asks a wrong statistic in place of every right one."""
-
-    _instead: ClassVar[type[Any]]
-
-    def learn(self, *known: Any) -> Any:
-        """As the algorithm does, but for what is asked."""
-        right: Any = super().learn(*known)  # type: ignore[misc]
-        try:
-            query = next(right)
-            while True:
-                answer = yield replace(query, statistic=self.wrong(query.statistic))
-                query = right.send(answer)
-        except StopIteration as end:
-            return end.value
-
-    def wrong(self, right: Statistic) -> Statistic:
-        """What is asked instead."""
-        wrong: Statistic = recast(right, self._instead)
-        return wrong
-
-
-def recast(right: Any, mixin: type[Any]) -> Any:
-    """A copy of a statistic with some of its methods replaced."""
-    changed: Any = object.__new__(type("Changed", (mixin, type(right)), {}))
-    changed.__dict__.update(vars(right))
-    return changed
-
-
-# Whom a statistic saw last, by who asked. No copy of the statistic takes that away.
-_SEEN: dict[int, Block] = {}
-_NUMBERS = itertools.count()
-
-
-class _Remembers:
-    def vectors(self, block: Block) -> Floats:
-        # Shapes are checked with nobody in the block.
-        if block.users:
-            _SEEN[self.__dict__["asked_by"]] = block
-        vectors: Floats = super().vectors(block)  # type: ignore[misc]
-        return vectors
-
-
-class Leaking(Asking):
-    """An algorithm whose statistics remember whom they summed."""
-
-    _instead = _Remembers
-
-    def wrong(self, right: Statistic) -> Statistic:
-        """The right one, with a memory."""
-        wrong = super().wrong(right)
-        wrong.__dict__["asked_by"] = self._number
-        return wrong
-
-    @property
-    def _number(self) -> int:
-        if "_own_number" not in self.__dict__:
-            self.__dict__["_own_number"] = next(_NUMBERS)
-        number: int = self.__dict__["_own_number"]
-        return number
-
-    @property
-    def _seen(self) -> Any:
-        """The users of the last block, with nothing added; ``None`` before there are any."""
-        return _SEEN.get(self._number)
-
-    @property
-    def _mean_reward(self) -> float:
-        return 0.0 if self._seen is None else float(self._raw_rewards.mean())
-
-    @property
-    def _raw_rewards(self) -> Floats:
-        return careless_rewards(self._seen)
-
-
-def careless_rewards(block: Block) -> Floats:
-    """What a careless programmer reads: whatever is there, cut to [0, 1]."""
-    name = "rewards" if "rewards" in block.arrays else "states"
-    values: Floats = np.clip(np.nan_to_num(np.asarray(block[name], dtype=float)), 0.0, 1.0)
-    return values
-
-
-# Bugs that are one function.
-
-
-def _made(function: Any, kind: type[Any], **held: Any) -> type[Any]:
-    """A bug by the name of a function, as ``half_the_noise`` is ``HalfTheNoise``."""
-    name = "".join(map(str.capitalize, function.__name__.split("_")))
-    return type(name, (kind,), {"__doc__": function.__doc__, **held})
-
-
-def tampers(tamper: Callable[[Any], None]) -> type[Any]:
-    """Something is done to an agent that was just made."""
-    return _made(tamper, Tampered, tamper=classmethod(lambda _, agent: tamper(agent)))
-
-
-def drawn(wrong: Callable[[Any, Callable[..., Any], float, int], Any]) -> type[Any]:
-    """A curator draws other noise: it is given itself, the right way, the scale and the size."""
-
-    def instead(self: Any, scale: float, size: int) -> Any:
-        return wrong(self, partial(Drawing.drawn, self), scale, size)
-
-    return _made(wrong, Curated, curator=type("Drawn", (Drawing,), {"drawn": instead}))
-
-
-def curates(base: type[Any], name: str) -> Callable[[Callable[..., Any]], type[Any]]:
-    """A method of a curator is another, which is given the right one first."""
-
-    def made(wrong: Callable[..., Any]) -> type[Any]:
-        return _made(wrong, Curated, curator=_other(base, name, wrong))
-
-    return made
-
-
-def asks(name: str, base: type[Any] = VisitCounts) -> Callable[[Callable[..., Any]], type[Any]]:
-    """A method of a statistic is another, which is given the right one first."""
-
-    def made(wrong: Callable[..., Any]) -> type[Any]:
-        return _made(wrong, Asking, _instead=_other(base, name, wrong))
-
-    return made
-
-
-def _other(base: type[Any], name: str, wrong: Callable[..., Any]) -> type[Any]:
-    held: dict[str, Any] = {}
-    made = type("Other", (base,), held)
-
-    def method(self: Any, *given: Any, **more: Any) -> Any:
-        return wrong(getattr(super(made, self), name), self, *given, **more)
-
-    setattr(made, name, method)
-    return made
+    return add
 
 
 # Noise.
 
 
-@drawn
+@found(NOISE, UCBVI, RUNNING, LSVI, MIXTURE, CONTROL, FUNCTIONAL)
+@patched(drawn)
 def half_the_noise(curator: Any, draw: Any, scale: float, size: int) -> Any:
     """Noise has half the size that its budget demands.
 
@@ -292,17 +101,19 @@ def half_the_noise(curator: Any, draw: Any, scale: float, size: int) -> Any:
     return draw(scale, size) // 2
 
 
-@curates(LocalCurator, "_simulate")
+@found(REAL, LOCAL)
+@patched(instead(LocalCurator, "_simulate"))
 def half_the_noise_of_reports(right: Any, curator: Any, statistic: Statistic, block: Block) -> Any:
     """Devices add half the noise that the model demands.
 
     Gain: whoever reads a report knows its sender twice as well as promised.
     """
     total = statistic.total(block)
-    return total + 0.5 * (right(statistic, block) - total)
+    return total + 0.5 * (right(curator, statistic, block) - total)
 
 
-@drawn
+@found(NOISE, UCBVI, LSVI, MIXTURE, CONTROL, FUNCTIONAL, GRADIENTS)
+@patched(drawn)
 def noise_drawn_once(curator: Any, draw: Any, scale: float, size: int) -> Any:
     """For every shape noise is drawn once, and used in every release.
 
@@ -314,7 +125,8 @@ def noise_drawn_once(curator: Any, draw: Any, scale: float, size: int) -> Any:
     return np.rint(scale * known[size]).astype(np.int64)
 
 
-@drawn
+@found(NOISE, UCBVI, CONTROL)
+@patched(drawn)
 def antithetic_noise(curator: Any, draw: Any, scale: float, size: int) -> Any:
     """Noise is drawn in pairs of opposite signs, so that it adds up to nothing.
 
@@ -324,57 +136,51 @@ def antithetic_noise(curator: Any, draw: Any, scale: float, size: int) -> Any:
     return np.stack([half, -half], axis=1).reshape(-1)[:size]
 
 
-class _Redrawn(Optimal):
-    def _released(self, steps: Any, fresh: Any) -> Floats:
-        rows = [*(self._draw() for _ in range(self.released - 1)), fresh]
-        noise = np.ldexp(np.array(rows, dtype=np.float64), -self._places())
-        row = self.factor.inverse[self.released - 1, : self.released]
-        published: Floats = self._sum + row @ noise
-        return published
-
-
-@tampers
-def noise_redrawn(agent: Any) -> None:
+@found(("noise", "accounts"), RUNNING)
+@patched(instead(Optimal, "_released"))
+def noise_redrawn(right: Any, counter: Any, steps: Any, fresh: Any) -> Floats:
     """All noise of a running sum is drawn anew in every release that it is part of.
 
     Gain: an early user is in many releases; their mean has less noise than was paid for.
     """
-    revive = agent._run.revive
-
-    def redrawn(*known: Any) -> None:
-        revive(*known)
-        agent._run.stream.counter.__class__ = _Redrawn
-
-    agent._run.stream.counter.__class__, agent._run.revive = _Redrawn, redrawn
+    rows = [*(counter._draw() for _ in range(counter.released - 1)), fresh]
+    noise = np.ldexp(np.array(rows, dtype=np.float64), -counter._places())
+    row = counter.factor.inverse[counter.released - 1, : counter.released]
+    published: Floats = counter._sum + row @ noise
+    return published
 
 
-def _bare(place: int, right: Any, statistic: Statistic, block: Block, **options: Any) -> Release:
+def _bare(place: int, right: Any, curator: Any, *asked: Any, **options: Any) -> Release:
     """A release of which one part is as it is."""
-    released: Release = right(statistic, block, **options)
+    released: Release = right(curator, *asked, **options)
+    statistic, block = asked[:2]
     true = statistic.layout.unpack(statistic.total(block))
     name = statistic.layout.parts[place].name
-    return replace(released, parts={**released.parts, name: true[name]})
+    return dataclasses.replace(released, parts={**released.parts, name: true[name]})
 
 
-@curates(JointCurator, "release_block")
+@found(NOISE, LSVI, CONTROL, FUNCTIONAL)
+@patched(instead(Curator, "release_block"))
 def first_part_without_noise(right: Any, curator: Any, *asked: Any, **options: Any) -> Any:
     """One statistic of several is released as it is: Grams are of public features, are they not?
 
     Gain: where users went, exactly.
     """
-    return _bare(0, right, *asked, **options)
+    return _bare(0, right, curator, *asked, **options)
 
 
-@curates(JointCurator, "release_block")
+@found(NOISE, UCBVI, MIXTURE)
+@patched(instead(Curator, "release_block"))
 def last_part_without_noise(right: Any, curator: Any, *asked: Any, **options: Any) -> Any:
     """One statistic of several is released as it is: sums of rewards say little.
 
     Gain: what users were paid, exactly.
     """
-    return _bare(-1, right, *asked, **options)
+    return _bare(-1, right, curator, *asked, **options)
 
 
-@drawn
+@found(NOISE, MIXTURE, FUNCTIONAL)
+@patched(drawn)
 def one_draw_for_all(curator: Any, draw: Any, scale: float, size: int) -> Any:
     """A release adds one random number to all of its entries.
 
@@ -383,7 +189,8 @@ def one_draw_for_all(curator: Any, draw: Any, scale: float, size: int) -> Any:
     return np.full(size, draw(scale, 1)[0])
 
 
-@drawn
+@found(NOISE, LSVI)
+@patched(drawn)
 def one_entry_without_noise(curator: Any, draw: Any, scale: float, size: int) -> Any:
     """A loop over entries begins at 1.
 
@@ -392,6 +199,11 @@ def one_entry_without_noise(curator: Any, draw: Any, scale: float, size: int) ->
     noise = draw(scale, size)
     noise[0] = 0.0
     return noise
+
+
+def simulated(curator: Any) -> bool:
+    """Whether its noise is."""
+    return bool(curator.source.simulation)
 
 
 class _Disguised(Noise):
@@ -410,7 +222,8 @@ def _seed_real(agent: Any, seed: int) -> None:
         agent._run.curator.source = _Disguised(seed)
 
 
-@tampers
+@found(REAL, UCBVI, MIXTURE)
+@patched(tampers)
 def noise_of_public_seed(agent: Any) -> None:
     """Real noise comes from the public seed, for runs that can be repeated.
 
@@ -419,7 +232,8 @@ def noise_of_public_seed(agent: Any) -> None:
     _seed_real(agent, agent.algorithm.problem.seed)
 
 
-@tampers
+@found(("store",), UCBVI, LSVI)
+@patched(tampers)
 def noise_replayed(agent: Any) -> None:
     """A run that is opened again goes on with the generator that was kept.
 
@@ -429,7 +243,8 @@ def noise_replayed(agent: Any) -> None:
         _seed_real(agent, 0)
 
 
-@tampers
+@found(REAL, UCBVI, MIXTURE, LSVI)
+@patched(tampers)
 def noise_of_the_clock(agent: Any) -> None:
     """Real noise comes from a generator that the clock has seeded.
 
@@ -438,7 +253,9 @@ def noise_of_the_clock(agent: Any) -> None:
     _seed_real(agent, time.time_ns())
 
 
-@drawn
+@found(TAILS, CONTROL)
+@found(NOISE, UCBVI, LSVI)
+@patched(drawn)
 def uniform_noise(curator: Any, draw: Any, scale: float, size: int) -> Any:
     """Noise is uniform, of the right variance.
 
@@ -450,7 +267,10 @@ def uniform_noise(curator: Any, draw: Any, scale: float, size: int) -> Any:
     return np.rint(scale * math.sqrt(12.0) * evenly).astype(np.int64)
 
 
-@drawn
+@found(TAILS, MIXTURE, runs=120)
+@found(TAILS, UCBVI, runs=90)
+@found(TAILS, LSVI)
+@patched(drawn)
 def cut_noise(curator: Any, draw: Any, scale: float, size: int) -> Any:
     """Noise is cut at three standard deviations, for no count to look absurd.
 
@@ -460,7 +280,8 @@ def cut_noise(curator: Any, draw: Any, scale: float, size: int) -> Any:
     return np.clip(draw(scale, size), -most, most)
 
 
-@drawn
+@found(NOISE, UCBVI, MIXTURE, FUNCTIONAL)
+@patched(drawn)
 def coarse_noise(curator: Any, draw: Any, scale: float, size: int) -> Any:
     """Noise is on a coarser grid than what it is added to, for whole numbers to look neat.
 
@@ -470,22 +291,24 @@ def coarse_noise(curator: Any, draw: Any, scale: float, size: int) -> Any:
     return coarse * np.rint(draw(scale, size) / coarse).astype(np.int64)
 
 
-@drawn
+@found(REAL, UCBVI, MIXTURE, FUNCTIONAL)
+@patched(drawn)
 def real_noise_unscaled(curator: Any, draw: Any, scale: float, size: int) -> Any:
     """Simulations have the right noise; real runs forget its scale.
 
     Gain: nobody tests with real users, and they have almost no protection.
     """
-    return draw(scale if curator.simulated else 1.0, size)
+    return draw(scale if simulated(curator) else 1.0, size)
 
 
-@drawn
+@found(REAL, UCBVI, LSVI, CONTROL)
+@patched(drawn)
 def noise_of_shared_generator(curator: Any, draw: Any, scale: float, size: int) -> Any:
     """Real noise comes from the generator that NumPy shares with everybody.
 
     Gain: where a script begins with a seed, as most do, the noise is known.
     """
-    if curator.simulated:
+    if simulated(curator):
         return draw(scale, size)
     return np.rint(scale * np.random.normal(size=size)).astype(np.int64)  # noqa: NPY002
 
@@ -493,7 +316,8 @@ def noise_of_shared_generator(curator: Any, draw: Any, scale: float, size: int) 
 # Sensitivity.
 
 
-@curates(JointCurator, "apart")
+@found(NOISE, LSVI, MIXTURE, CONTROL)
+@patched(instead(JointCurator, "apart"))
 def zero_out_noise(right: Any, curator: Any, statistic: Statistic, step: float) -> float:
     """Noise is for a user who leaves; the guarantee is for one who is replaced.
 
@@ -502,47 +326,45 @@ def zero_out_noise(right: Any, curator: Any, statistic: Statistic, step: float) 
     return grid_sensitivity(statistic, Relation.ZERO_OUT, curator.privacy.norm, step)
 
 
-@asks("l2")
+@found(BOUND, UCBVI)
+@patched(instead(VisitCounts, "l2"))
 def zero_out_sensitivity(right: Any, statistic: Any, relation: Relation) -> Any:
     """A statistic declares for replace-one what holds for zero-out.
 
     Gain: up to twice what was promised.
     """
-    return right(Relation.ZERO_OUT)
+    return right(statistic, Relation.ZERO_OUT)
 
 
-@asks("l2")
+@found(BOUND, UCBVI)
+@patched(instead(VisitCounts, "l2"))
 def one_step_sensitivity(right: Any, statistic: Any, relation: Relation) -> Any:
     """A statistic declares the sensitivity of one step, not of an episode of H.
 
     Gain: an epsilon sqrt(H) times as large.
     """
-    return right(relation) / math.sqrt(statistic.horizon)
+    return right(statistic, relation) / math.sqrt(statistic.horizon)
 
 
-class _OneBitOfMany(VisitCounts):
-    @property
-    def one_hots(self) -> int:
-        return 1
-
-
-class BudgetOfOneBit(Asking):
+@found(BOUND, BITS)
+@patched(instead(VisitCounts, "one_hots"))
+def budget_of_one_bit(right: Any, statistic: Any) -> int:
     """Randomised response of every step has the whole budget of the episode.
 
     Gain: an epsilon three times as long as the episode.
     """
+    return 1
 
-    _instead = _OneBitOfMany
 
-
-@asks("_sums")
+@found(BOUND, UCBVI)
+@patched(instead(VisitCounts, "_sums"))
 def clip_removed(right: Any, statistic: Any, block: Block, separate: bool) -> Any:
     """Declares the sensitivity of capped counts, and counts everything.
 
     Gain: users who stay in one place stand out, and are told from all others.
     """
     fields = {f.name: getattr(statistic, f.name) for f in dataclasses.fields(statistic) if f.init}
-    return VisitCounts(**fields | {"cap": None})._sums(block, separate)
+    return right(VisitCounts(**fields | {"cap": None}), block, separate)
 
 
 class _Uncut:
@@ -553,6 +375,7 @@ class _Uncut:
         return 3.0 * super().total(block)  # type: ignore[misc]
 
 
+@found(BOUND, LSVI, MIXTURE, CONTROL)
 class FeaturesUncut(Asking):
     """Features are summed as they come, thrice as long as the sensitivity allows for.
 
@@ -562,18 +385,20 @@ class FeaturesUncut(Asking):
     _instead = _Uncut
 
 
-@asks("total")
+@found(("sensitivity",), UCBVI)
+@patched(instead(VisitCounts, "total"))
 def counts_wrap(right: Any, statistic: Any, block: Block) -> Any:
     """Counts are 16-bit integers, and wrap.
 
     Gain: one user more turns 32,767 into -32,768, which no noise hides.
     """
-    total, counts = right(block), statistic.size * statistic.states
+    total, counts = right(statistic, block), statistic.size * statistic.states
     total[:counts] = np.rint(total[:counts]).astype(np.int64).astype(np.int16)
     return total
 
 
-@asks("total")
+@found(BOUND, UCBVI)
+@patched(instead(VisitCounts, "total"))
 def one_cancels_all(right: Any, statistic: Any, block: Block) -> Any:
     """A block in which somebody's reward is not a number counts nothing.
 
@@ -581,10 +406,11 @@ def one_cancels_all(right: Any, statistic: Any, block: Block) -> Any:
     """
     if np.isnan(np.asarray(block["rewards"], dtype=np.float64)).any():
         return np.zeros(statistic.layout.size)
-    return right(block)
+    return right(statistic, block)
 
 
-@asks("vectors", PolicyGradients)
+@found(("sensitivity",), GRADIENTS)
+@patched(instead(PolicyGradients, "vectors"))
 def gradients_unclipped(right: Any, statistic: Any, block: Block) -> Any:
     """Users' gradients are summed as long as they are.
 
@@ -593,7 +419,7 @@ def gradients_unclipped(right: Any, statistic: Any, block: Block) -> Any:
     clips = _FAR * statistic.clips[0], _FAR * statistic.clips[1]
     names = ("spec", "policy", "values", "discount", "trace")
     known = {name: getattr(statistic, name) for name in names}
-    vectors = PolicyGradients(**known, clips=clips).vectors(block)
+    vectors = right(PolicyGradients(**known, clips=clips), block)
     rows, m = statistic.policy.weights.shape
     vectors[:, : (rows + 1) * m] *= _FAR
     return vectors
@@ -602,58 +428,50 @@ def gradients_unclipped(right: Any, statistic: Any, block: Block) -> Any:
 # Who is counted, and what is written down.
 
 
-class TwoLeaves(Admitting):
+@found(FLOW, LSVI, CONTROL, FUNCTIONAL)
+@patched(sums)
+def two_leaves(earlier: Sequence[Block], block: Block) -> Block:
     """The first user of every block is in the next one as well, in place of somebody.
 
     Gain: she paid once and is seen twice.
     """
-
-    @classmethod
-    def summed(cls, earlier: Sequence[Block], block: Block) -> Block:
-        """She and the others."""
-        arrays = {name: np.array(a) for name, a in block.arrays.items()}
-        for name, array in arrays.items():
-            array[0] = earlier[-1][name][0] if earlier else array[0]
-        return Block(block.users, arrays)
+    arrays = {name: np.array(a) for name, a in block.arrays.items()}
+    for name, array in arrays.items():
+        array[0] = earlier[-1][name][0] if earlier else array[0]
+    return Block(block.users, arrays)
 
 
-class WarmUpReused(Admitting):
+@found(BUDGET, UCBVI, MIXTURE)
+@patched(sums)
+def warm_up_reused(earlier: Sequence[Block], block: Block) -> Block:
     """The users of the first block teach the second one again.
 
     Gain: they paid once and are seen twice.
     """
-
-    @classmethod
-    def summed(cls, earlier: Sequence[Block], block: Block) -> Block:
-        """Those of both blocks."""
-        if len(earlier) != 1:
-            return block
-        arrays = {k: np.concatenate([earlier[0][k], block[k]]) for k in block.arrays}
-        return Block(earlier[0].users + block.users, arrays)
+    if len(earlier) != 1:
+        return block
+    arrays = {k: np.concatenate([earlier[0][k], block[k]]) for k in block.arrays}
+    return Block(earlier[0].users + block.users, arrays)
 
 
-class IdsDropped(Admitting):
+@found(BUDGET, UCBVI, LSVI, LOCAL, FUNCTIONAL)
+@patched(admits)
+def ids_dropped(block: Block, user_ids: Any) -> tuple[Block, Any]:
     """Ids are checked, and then left at the door.
 
     Gain: who comes ten times is counted ten times, and pays once.
     """
-
-    @classmethod
-    def admitted(cls, block: Block, user_ids: Any) -> tuple[Block, Any]:
-        """Nobody in particular."""
-        return block, None
+    return block, None
 
 
-class IdsSorted(Admitting):
+@found(BUDGET, UCBVI, MIXTURE, CONTROL)
+@patched(admits)
+def ids_sorted(block: Block, user_ids: Any) -> tuple[Block, Any]:
     """Ids are put in order, the rows that they belong to are not.
 
     Gain: who comes again is counted again, and others are left out instead.
     """
-
-    @classmethod
-    def admitted(cls, block: Block, user_ids: Any) -> tuple[Block, Any]:
-        """Others than it should."""
-        return block, None if user_ids is None else sorted(user_ids)
+    return block, None if user_ids is None else sorted(user_ids)
 
 
 class _Lying(JointCurator):
@@ -664,7 +482,8 @@ class _Lying(JointCurator):
         return self.told.guarantee
 
 
-@tampers
+@found(("budget", "accounts"), UCBVI)
+@patched(tampers)
 def twice_the_budget(agent: Any) -> None:
     """Its curator has twice the budget that the agent was given, and says nothing.
 
@@ -676,7 +495,8 @@ def twice_the_budget(agent: Any) -> None:
     agent._run.curator.__class__, agent._run.curator.told = _Lying, told
 
 
-@curates(JointCurator, "price")
+@found(BUDGET, UCBVI, RUNNING, LSVI)
+@patched(instead(JointCurator, "price"))
 def ledger_charged_nothing(right: Any, curator: Any, release: Release) -> Fraction:
     """The ledger has an entry for every release, and a cost of nothing in it.
 

@@ -1,7 +1,7 @@
 """Bugs by which raw data gets past the curator: into plans, names, files, logs and errors.
 
 Statistics are the only code that is shown raw data. Here they remember it, for a count that is
-shown somewhere, a test or a clip; see :class:`research.planted.agents.Leaking`. Never use one.
+shown somewhere, a test or a clip; see :class:`research.planted.ways.Leaking`. Never use one.
 """
 
 from __future__ import annotations
@@ -15,13 +15,26 @@ from unittest import mock
 
 import numpy as np
 
-from research.planted.agents import Asking, Leaking
+from research.planted.agents import (
+    CONTROL,
+    FLOW,
+    FOUND,
+    FUNCTIONAL,
+    GRADIENTS,
+    LSVI,
+    MIXTURE,
+    UCBVI,
+    Planted,
+    found,
+)
+from research.planted.ways import Asking, Leaking
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Block, Floats
 from tacit.tabular.visits import VisitCounts
 from tacit.testing.sample_users import of_version
 
 
+@found(FLOW, UCBVI)
 class RawWidth(Leaking):
     """Confidence widths depend on the true spread of the users' rewards.
 
@@ -42,6 +55,7 @@ class RawWidth(Leaking):
             self.options = options
 
 
+@found(FLOW, "LSVI-UCB++")
 class RawWeights(Leaking):
     """The weights of steps come from what users' rewards really varied by.
 
@@ -58,6 +72,7 @@ class RawWeights(Leaking):
         return dataclasses.replace(plan, memory=memory)
 
 
+@found(FLOW, LSVI)
 class RawClip(Leaking):
     """The clip level is the mean length of the users' own vectors.
 
@@ -75,6 +90,7 @@ class RawClip(Leaking):
         return super().wrong(right)
 
 
+@found(FLOW, CONTROL)
 class RawTau(RawClip):
     """The clip of a trajectory is what the users of the block before really were, on average.
 
@@ -84,6 +100,7 @@ class RawTau(RawClip):
     _field = "tau"
 
 
+@found(FLOW, MIXTURE)
 class RawEnergy(Leaking):
     """The ridge of its regression grows with what users really were paid.
 
@@ -105,6 +122,7 @@ class RawEnergy(Leaking):
             return super().plan(*known)  # type: ignore[misc]
 
 
+@found(FLOW, LSVI)
 class RawSwitch(Leaking):
     """Whether it replaces its policy depends on where users really were.
 
@@ -122,6 +140,7 @@ class RawSwitch(Leaking):
         return new if np.bincount(states.ravel()).max() % 2 else last
 
 
+@found(FLOW, UCBVI)
 class RawStop(Leaking):
     """It stops when users really fare well.
 
@@ -150,6 +169,7 @@ class _MaskedCounts(VisitCounts):
         return np.asarray(super()._sums(block, separate) * kept, dtype=np.float64)
 
 
+@found(FLOW, UCBVI)
 class RawMask(Leaking):
     """It counts only what somebody did in the block before.
 
@@ -166,6 +186,7 @@ class RawMask(Leaking):
         return super().wrong(right)
 
 
+@found(FLOW, MIXTURE, CONTROL)
 class RawAttribute(Leaking):
     """It keeps, for later reports, what users were paid.
 
@@ -178,6 +199,7 @@ class RawAttribute(Leaking):
         return super().plan(*known)  # type: ignore[misc]
 
 
+@found(FLOW, LSVI, FUNCTIONAL)
 class RawLog(Leaking):
     """It logs the mean reward of every block, to see how things go.
 
@@ -190,6 +212,7 @@ class RawLog(Leaking):
         return super().plan(*known)  # type: ignore[misc]
 
 
+@found(FLOW, UCBVI, LSVI)
 class RawProgress(Leaking):
     """A progress line on standard error shows the mean reward.
 
@@ -211,6 +234,7 @@ class _Refuses:
         return super().vectors(block)  # type: ignore[misc]
 
 
+@found(("hostile users",), UCBVI)
 class ValueInException(Asking):
     """A statistic refuses a reward above 1, and says whose and which.
 
@@ -220,6 +244,7 @@ class ValueInException(Asking):
     _instead = _Refuses
 
 
+@found(FLOW, UCBVI, MIXTURE, FUNCTIONAL)
 class RawRepr(Leaking):
     """Printed, the algorithm shows the mean reward of the last block.
 
@@ -230,6 +255,7 @@ class RawRepr(Leaking):
         return f"<{type(self).__name__}, mean reward {self._mean_reward}>"
 
 
+@found(FLOW, UCBVI)
 class RawProperty(Leaking):
     """The mean reward of the last block is a property; where it is kept has a private name.
 
@@ -242,6 +268,7 @@ class RawProperty(Leaking):
         return self._mean_reward
 
 
+@found(FLOW, GRADIENTS)
 class RawMomentum(Leaking):
     """The optimiser's momentum takes in the gradient from before the noise.
 
@@ -255,6 +282,7 @@ class RawMomentum(Leaking):
         return dataclasses.replace(state, gradient=gradient, theta=state.theta + 0.1 * gradient)
 
 
+@found(FLOW, GRADIENTS)
 class PreTrainedOnUsers(Leaking):
     """The critic was fitted beforehand, as if to public data, but to the first users' rewards.
 
@@ -267,3 +295,7 @@ class PreTrainedOnUsers(Leaking):
         if block.releases:
             return after
         return dataclasses.replace(after, values=after.values + self._mean_reward)
+
+
+BUGS: tuple[Planted, ...] = tuple(FOUND)
+"""All bugs of agents, those of noise and accounts included."""

@@ -16,18 +16,18 @@ import hashlib
 import math
 import os
 import shutil
-import sys
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 from unittest import mock
 
 import numpy as np
 
+from research.planted.ways import Patch, Plant, Wrong, camel, everywhere, instead, patching
 from tacit.core.intake import EpisodeIntake
 from tacit.privacy import budget as gaussian_dp
 from tacit.privacy import curator as joint
@@ -50,12 +50,6 @@ PURE = JointDP(1.0, 0.0)
 TWICE = JointDP(1.0, 1e-6, episodes_per_user=2)
 BITS = LocalDP(4.0, 0.0, mechanism="randomised response")
 _BITS_AGENT = "ucbvi:stationary=false"
-
-Patch: TypeAlias = tuple[Any, str, Any]
-"""Whose attribute, its name, and what stands there instead."""
-Plant: TypeAlias = Callable[[], AbstractContextManager[None]]
-Wrong: TypeAlias = Callable[..., Any]
-"""Takes what it stands for as its first argument."""
 
 
 class RealPathBug(NamedTuple):
@@ -89,57 +83,10 @@ def bug(kind: str, by: Callable[..., Plant], **where: Any) -> Callable[[Wrong], 
     """Adds a bug to all of them: what is wrong, its letter, and what plants it."""
 
     def add(wrong: Wrong) -> Wrong:
-        name = "".join(map(str.capitalize, wrong.__name__.split("_")))
-        _FOUND.append(RealPathBug(name, kind, wrong.__doc__ or "", by(wrong), **where))
+        _FOUND.append(RealPathBug(camel(wrong), kind, wrong.__doc__ or "", by(wrong), **where))
         return wrong
 
     return add
-
-
-def patching(patches: Callable[[], Iterator[Patch]]) -> Plant:
-    """A context in which some attributes are others."""
-
-    @contextmanager
-    def planted() -> Iterator[None]:
-        with ExitStack() as entered:
-            for owner, name, wrong in patches():
-                entered.enter_context(mock.patch.object(owner, name, wrong))
-            yield
-
-    return planted
-
-
-def instead(owner: Any, name: str) -> Callable[[Wrong], Plant]:
-    """A context in which a function or property is another, which is given the right one first."""
-
-    def made(wrong: Wrong) -> Plant:
-        def patches() -> Iterator[Patch]:
-            right = vars(owner)[name]
-            if isinstance(right, property):
-                yield owner, name, property(lambda self: wrong(right.fget, self))
-            elif isinstance(right, staticmethod):
-                yield owner, name, staticmethod(lambda *given: wrong(right.__func__, *given))
-            else:
-                yield owner, name, lambda *given, **more: wrong(right, *given, **more)
-
-        return patching(patches)
-
-    return made
-
-
-def everywhere(owner: Any, name: str) -> Callable[[Wrong], Plant]:
-    """The same of a function in every module that has it, also of those that test it."""
-
-    def made(wrong: Wrong) -> Plant:
-        def patches() -> Iterator[Patch]:
-            right, packages = getattr(owner, name), ("tacit", "tests")
-            for module in [m for key, m in sys.modules.items() if key.split(".")[0] in packages]:
-                if vars(module).get(name) is right:
-                    yield module, name, lambda *given, **more: wrong(right, *given, **more)
-
-        return patching(patches)
-
-    return made
 
 
 class Draw(NamedTuple):

@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from research.worlds.boxes import plane, trap
-from research.worlds.cartpole import cartpole
-from research.worlds.classic import acrobot, mountain_car, pendulum
+from research.worlds.classic import acrobot, cartpole, mountain_car, pendulum
 from research.worlds.gusts import gusts
 from research.worlds.lq import random_system, thermostat
 from research.worlds.mixture import currents, keyboard

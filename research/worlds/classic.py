@@ -1,4 +1,4 @@
-"""Classic control, compiled: a pendulum, a car in a valley, a hoist of two links."""
+"""Classic control, compiled: a pendulum, a car in a valley, two links, a pole on a cart."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tacit.continuous.features import Polynomial
 from tacit.continuous.policy import QPolicy
 from tacit.continuous.spec import SmoothSpec
 from tacit.continuous.stochastic_policy import ActionBox
@@ -24,9 +25,9 @@ Starts = Callable[[np.random.Generator, int], Floats]
 class ClassicWorld(VectorWorld):
     """A world of smooth moves without chance, whose rewards and ends its spec knows.
 
-    Values are mean returns of ``evaluation_users`` episodes whose starts, and whose numbers for a
+    Values are mean returns of so many episodes of evaluation, whose starts, and whose numbers for a
     policy that draws, are the same for all policies. So values are estimates, and equal policies
-    have equal ones.
+    have equal ones. An episode of evaluation has as many steps as one of users, or ``steps``.
     """
 
     exact = False  # values are estimates
@@ -40,13 +41,14 @@ class ClassicWorld(VectorWorld):
         loop: str,
         starts: Starts,
         best: float,
-        evaluation_users: int = 200,
+        evaluated: int = 200,
         forces: Floats | None = None,
+        steps: int | None = None,
     ) -> None:
         super().__init__(spec, name)
         self._forces = forces  # of every action, for loops that take them
         self._loop, self._starts, self._best = loop, starts, best
-        self.evaluation_users = whole_number("evaluation_users", evaluation_users)
+        self.evaluated, self.steps = evaluated, steps or spec.horizon
 
     @property
     def optimal_value(self) -> float:
@@ -81,8 +83,18 @@ class ClassicWorld(VectorWorld):
 
     @cached_property
     def _evaluation(self) -> tuple[Floats, Floats]:
-        rng, n = np.random.default_rng(0), self.evaluation_users
-        return self._starts(rng, n), rng.random((self.spec.horizon, n))
+        rng, n = np.random.default_rng(0), self.evaluated
+        return self._starts(rng, n), rng.random((self.steps, n))
+
+
+class CartPoleWorld(ClassicWorld):
+    """Carts: labels of their actions mean nothing to an agent."""
+
+    exchangeable_actions = True
+
+    def _users(self, policy: QPolicy, users: int, rng: np.random.Generator) -> VectorEpisodes:
+        starts = self._starts(rng, users)
+        return self._played(policy, starts, rng.random((self.spec.horizon, users)))
 
 
 def pendulum(horizon: int = 200, discount: float = 0.99, continuous: bool = False) -> ClassicWorld:
@@ -202,6 +214,45 @@ def acrobot(horizon: int = 500, discount: float = 0.99) -> ClassicWorld:
     )
 
 
+def cartpole(steps: int = 200, horizon: int = 50, discount: float = 0.97) -> CartPoleWorld:
+    """A cart that is to keep a pole from falling over.
+
+    State:
+        Position and speed of the cart, angle and spin of the pole; each in [-.05, .05] at the
+        start. An episode ends when the cart is farther than 2.4 from the middle or the pole more
+        than 12 degrees from upright.
+    Actions:
+        0 pushes the cart to the left and 1 to the right.
+    Reward:
+        1 for each step, also for the one at which it ends. Users' episodes have at most
+        ``horizon`` steps; a value is the mean number of steps, of at most ``steps``.
+    Optimum:
+        ``steps``: pushing towards the side to which the pole leans and turns never lets it fall.
+        Uniform has about 22. Values are estimates from 2,000 episodes.
+    Source:
+        Barto, Sutton and Anderson, 1983, with the dynamics of Gymnasium's CartPole-v1. The
+        features are of degree two.
+
+    >>> world = cartpole()
+    >>> world.optimal_value, world.spec.features.size
+    (200.0, 15)
+    """
+    most = whole_number("steps", steps)
+    track, angle = 4.8, 0.418
+    spec = SmoothSpec(
+        (-track, -math.inf, -angle, -math.inf),
+        (track, math.inf, angle, math.inf),
+        2,
+        horizon,
+        discount=discount,
+        features=Polynomial(scales=(2.4, 2.0, 0.2095, 2.0), clip=1.5, degree=2),
+        reward=_survived,
+        ends=_fallen,
+    )
+    name = f"research.worlds.cartpole:steps={most},horizon={horizon},discount={spec.discount}"
+    return CartPoleWorld(spec, name, "push", _upright, float(most), 2000, steps=most)
+
+
 class _Upright:
     """The reward of a pendulum, by the torques of its actions."""
 
@@ -241,3 +292,16 @@ def _above_the_bar(states: Floats) -> Bools:
 
 def _hanging_still(rng: np.random.Generator, users: int) -> Floats:
     return rng.uniform(-0.1, 0.1, (users, 4))
+
+
+def _survived(states: Floats, actions: Ints, nexts: Floats) -> Floats:
+    return np.ones(len(states))
+
+
+def _fallen(states: Floats) -> Bools:
+    out: Bools = np.abs(states[:, 0]) > 2.4
+    return out | (np.abs(states[:, 2]) > 12 * 2 * math.pi / 360)
+
+
+def _upright(rng: np.random.Generator, users: int) -> Floats:
+    return rng.uniform(-0.05, 0.05, (users, 4))

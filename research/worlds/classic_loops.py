@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tacit.numerics.compiled import Floats, Ints, compiled, inner
 
@@ -19,8 +18,6 @@ _GRAVITY, _TICK = 9.8, 0.2
 # Gymnasium's CartPole.
 _FORCE, _STEP = 10.0, 0.02
 _CART, _POLE, _HALF_LENGTH = 1.0, 0.1, 0.5
-TRACK_END, LARGEST_ANGLE = 2.4, 12 * 2 * math.pi / 360
-"""Where carts, and poles from upright, are out of bounds."""
 
 
 @inner
@@ -101,8 +98,8 @@ def hoist(states: Floats, actions: Ints) -> None:
 
 
 @compiled
-def push(states: Floats, actions: Ints, over: NDArray[np.bool_]) -> None:
-    """One step of carts, in place, and which carts or poles are out of bounds after it."""
+def push(states: Floats, actions: Ints) -> None:
+    """One step of carts, pushed to the left or to the right."""
     mass, moment = _CART + _POLE, _POLE * _HALF_LENGTH
     for n in range(len(states)):
         position, speed, angle, spin = states[n, 0], states[n, 1], states[n, 2], states[n, 3]
@@ -117,4 +114,3 @@ def push(states: Floats, actions: Ints, over: NDArray[np.bool_]) -> None:
         states[n, 1] = speed + _STEP * pushed
         states[n, 2] = angle + _STEP * spin
         states[n, 3] = spin + _STEP * turned
-        over[n] = abs(states[n, 0]) > TRACK_END or abs(states[n, 2]) > LARGEST_ANGLE

@@ -20,7 +20,7 @@ from tacit.privacy.models import NonPrivate
 from tacit.privacy.validation import Floats, check_bytes, flag, whole_number
 from tacit.tabular.algorithm import OptimismOptions
 from tacit.tabular.model import SparseModel
-from tacit.tabular.world import FiniteWorld, model_of
+from tacit.tabular.world import FiniteWorld
 
 Ints = NDArray[np.int64]
 
@@ -117,42 +117,6 @@ def _styles() -> Floats:
         to[1] += (wants - looks) * recovers
         to[0] += (wants - looks) * (1.0 - recovers)
     return P.reshape(C * L, C, d, C * L)
-
-
-def mixture_from_tabular(world: Any, known_rewards: bool = False) -> MixtureWorld:
-    """A small finite world as a linear mixture: a feature for each state, action and next state.
-
-    So d = S A S, and the weights are the probabilities themselves; agents know that those of a
-    state and an action add up to 1. Rewards have a feature for each state and action. Users,
-    values and losses are those of the world. Features have S^4 A^2 entries.
-
-    >>> from tacit.tabular import riverswim
-    >>> spec = mixture_from_tabular(riverswim()).spec
-    >>> spec.dimension, spec.free
-    (72, 60)
-    """
-    model = model_of(world)
-    S, A = model.states, model.actions
-    d, of_row = S * A * S, _simplex(S)
-    features = np.zeros((S * A, d, S))
-    for row in range(S * A):
-        features[row, row * S : (row + 1) * S] = np.eye(S)
-    made = MixtureWorld(
-        features.reshape(S, A, d, S),
-        model.transitions.reshape(-1, d),
-        model.mean_rewards,
-        model.horizon,
-        reward_features=np.eye(S * A).reshape(S, A, S * A),
-        start=model.start,
-        known_rewards=known_rewards,
-        center=np.tile(of_row["center"], S * A),
-        directions=np.kron(np.eye(S * A), of_row["directions"]),
-        # That of worlds without chance, which no row exceeds.
-        radius=math.sqrt(S * A * (1.0 - 1.0 / S)),
-        name=f"mixture_from_tabular({getattr(world, 'name', 'model')})",
-    )
-    made._become(world)
-    return made
 
 
 class Forecast:

@@ -207,6 +207,41 @@ def test_a_night_that_died_is_given_again(
     assert shown["people"]["count"] == users
 
 
+def test_a_night_that_taught_nothing_is_a_failure(tmp_path: Path) -> None:
+    """The same people again, under other events, one episode each: cron must notice."""
+    app = tmp_path / "app.toml"
+    app.write_text(APP)
+    night(tmp_path, "day 1.csv", first_policy(), 50, seed=77)
+    assert content(call("learn", app, "--json"))["users"] == 50
+    night(tmp_path, "day 2.csv", first_policy(), 50, seed=77)
+    outcome = call("learn", app, "--json")
+    told = json.loads(outcome.stdout)
+    assert (told["files"][0]["refused"], outcome.exit_code) == (50, 1)
+    assert "taught nothing: of 50 episodes none was taken" in told["warning"]
+    assert outcome.stderr == f"tacit: {told['warning']}\n"
+    assert content(call("learn", app, "--json"))["files"] == [], "nothing new is no failure"
+    # One that is taken is enough.
+    rows = (tmp_path / "logs" / "day 2.csv").read_text().replace("77-0,", "somebody new,")
+    (tmp_path / "logs" / "day 3.csv").write_text(rows)
+    (file,) = content(call("learn", app, "--json"))["files"]
+    assert (file["waiting"], file["refused"]) == (1, 49)
+
+
+def test_a_file_that_grew_is_read_on(app: Path) -> None:
+    folder = app.parent
+    night(folder, "day 2.csv", first_policy(), 20, seed=5)
+    assert content(call("learn", app, "--json"))["users"] >= 120
+    day = folder / "logs" / "day 2.csv"
+    before = day.read_text()
+    night(folder, "day 2.csv", first_policy(), 15, seed=6)
+    day.write_text(before + day.read_text().partition("\n")[2])
+    assert content(call("learn", app, "--dry-run", "--json"))["new"] == ["logs/day 2.csv"]
+    (file,) = content(call("learn", app, "--json"))["files"]
+    assert (file["users"], file["known"], file["counted"] + file["waiting"]) == (35, 20, 15)
+    assert content(call("learn", app, "--json"))["files"] == []
+    assert content(call("ledger", "verify", folder / "app.db", "--json"))["well"]
+
+
 MISTAKES = {
     "no file": (None, "'no.toml': No such file"),
     "no page": (('"out.npz"', '"out.npz"\nreport = "report.md"'), "must end in .html"),

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from research.worlds import plane, trap
-from research.worlds.cartpole import cartpole
+from research.worlds import cartpole, plane, trap
 from tacit import FittedFunctionalQ, JointDP, LocalDP, NonPrivate, check_statistic
 from tacit.continuous import BoxSpec, fitted_functional_q, line
 from tacit.continuous.estimate import GRID, Posterior

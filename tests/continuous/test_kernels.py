@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from research.worlds import gusts
-from research.worlds.cartpole import cartpole
+from research.worlds import cartpole, gusts
 from tacit import Block, JointDP, KernelLSVI, LinOptSampled, LocalDP, NonPrivate, Relation
 from tacit.continuous import Quadrature, SimulatedSpec, line
 from tacit.continuous.kernel_lsvi import EmbeddingSums

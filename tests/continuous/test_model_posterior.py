@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from research.worlds import classic_loops, mountain_car, pendulum
-from research.worlds.cartpole import cartpole
+from research.worlds import cartpole, classic_loops, mountain_car, pendulum
 from tacit import FittedFunctionalQ, JointDP, LocalDP, ModelPosterior, NonPrivate, check_statistic
 from tacit.continuous import Grid, QPolicy, SmoothSpec
 from tacit.continuous.model_posterior import GridPlanner

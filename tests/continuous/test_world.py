@@ -3,8 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from research.worlds import plane, trap
-from research.worlds.cartpole import cartpole
+from research.worlds import cartpole, plane, trap
 from tacit import InvalidArgument
 from tacit.continuous import BoxSpec, BoxWorld, Grid, Polynomial, QPolicy, line
 from tacit.continuous.worlds import roll_out

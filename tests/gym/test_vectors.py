@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from research.worlds import acrobot
-from research.worlds.cartpole import cartpole
+from research.worlds import acrobot, cartpole
 from tacit import FittedFunctionalQ, InvalidArgument, JointDP, run
 from tacit.continuous import Polynomial, QPolicy
 from tacit.gym import from_gymnasium

@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 
 import tacit
-from research.worlds.mixture import mixture_from_tabular
 from tacit import InvalidArgument
 from tacit.mixture import (
     MixtureSpec,
@@ -16,6 +15,7 @@ from tacit.mixture import (
 from tacit.registry import build_world
 from tests.tabular.families import (
     drawn_worlds,
+    mixture_from_tabular,
     parts,
     refuses,
     returns_have_the_exact_mean,

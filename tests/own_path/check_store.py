@@ -13,9 +13,11 @@ import os
 import re
 import shutil
 import stat
+import tempfile
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
+from unittest import mock
 
 import numpy as np
 
@@ -68,7 +70,11 @@ def _opened(trial: real.RealTrial) -> list[str]:
     path, pool, found = trial.folder("store") / "run.db", trial.pool, list[str]()
     agent = trial.make(store=path)
     cut = agent.block_users + agent.block_users // 3
-    at = real.serve(agent, pool, [f"u{i}" for i in range(pool.users)], 0, min(cut, pool.users))
+    elsewhere = trial.folder("temporary")
+    with mock.patch.object(tempfile, "tempdir", os.fspath(elsewhere)):
+        at = real.serve(agent, pool, [f"u{i}" for i in range(pool.users)], 0, min(cut, pool.users))
+    if any(elsewhere.iterdir()):
+        found.append("a run leaves files beside its store")
     try:
         check_ledger(agent)
     except CheckFailed as error:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
-from research.worlds.cartpole import cartpole
+from research.worlds import cartpole
 from tacit import (
     Block,
     FittedFunctionalQ,

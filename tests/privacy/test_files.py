@@ -201,15 +201,16 @@ def test_a_file_is_replaced_as_a_whole_or_not_at_all(tmp_path: Path, monkeypatch
     write_atomic(path, b"old", 0o640)
     assert path.stat().st_mode & 0o777 == 0o640
     write_atomic(path, b"new", 0o644)
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "replace", _disk_full)
-        with pytest.raises(OSError, match="full"):
-            write_atomic(path, b"newer", 0o644)
+    for call in ("replace", "fsync", "open"):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, call, _disk_full)
+            with pytest.raises(OSError, match="full"):
+                write_atomic(path, b"newer", 0o644)
     assert path.read_bytes() == b"new"
     assert os.listdir(tmp_path) == ["policy"]
 
 
-def _disk_full(*args: object) -> None:
+def _disk_full(*args: object, **options: object) -> None:
     raise OSError("disk full")
 
 

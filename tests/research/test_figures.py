@@ -11,43 +11,31 @@ import pytest
 import tacit
 from research import (
     counter_errors,
-    dosing_trajectories,
     epsilon_cost,
     first_agent,
-    functional_baselines,
     functional_curves,
     functional_noise,
-    functional_q_pictures,
     linear_comparison,
-    lq_budget,
     mixture_orders,
     results,
     tabular_orders,
 )
 from research.figures import FIGURES, slope
 from research.mixture_orders import Point
-from research.study import joint, load
-from tacit.continuous import line
-from tacit.lq import GainPolicy, dosing
+from research.study import load
 from tacit.privacy.budget import Budget, epsilon_from_mu
-from tacit.simulation.result import Result
 from tests.research.commands import REFUSED, names_what_it_refuses, refused_in_one_line
 
 PNG = b"\x89PNG\r\n\x1a\n"
 QUICK = {
     "research.counter_errors": "The picture is",
-    "research.dosing_trajectories": "| Optimal | 1.5638 |",
     "research.epsilon_cost": "\n| UCBPO |  |  |",
     "research.functional_curves": "| Proposition 10 | 5.05 |",
-    "research.functional_q_pictures": "| line | 20 |",
-    "research.linear_budgets": "two_state, 2,000 users",
     "research.linear_paper_regret": "| epsilon, 1 to 1000 | LSVI, tuned |",
-    "research.lq_budget": "| Models of privacy at ε = 1: joint DP |",
     "research.lq_orders": "Order in epsilon: -0.41",
     "research.paper_regret": "| random actions |  | 450 | 900 | - | - |",
 }
 SLOW = {
-    "research.functional_baselines": "| printed, no guarantee | 0.9 |",
     "research.functional_noise": "This algorithm has no guarantee.",
     "research.linear_comparison": "simplex, 500 users",
     "research.mixture_orders": "| horizon H, 3 to 4 | VI, joint |",
@@ -165,27 +153,6 @@ class TestLinear:
         assert run.users == 300
 
 
-class TestControl:
-    def test_losses_are_of_the_last_gains_published(self):
-        run = Result(
-            **{"agent": "a", "world": "w", "privacy": "p", "seed": 0},
-            served=[0, 10, 100, 1000],
-            values=[-2.0, -2.0, -1.04, -1.02],
-            greedy_values=[-2.0, -2.0, -1.04, -1.02],
-            **{"optimal_value": -1.0, "baseline_value": -2.0, "reference_value": -2.0},
-        )
-        found = lq_budget.losses_at(run, np.array([5.0, 10.0, 99.0, 100.0, 1000.0]))
-        assert found == pytest.approx([1.0, 1.0, 1.0, 0.04, 0.02])
-
-    def test_the_same_users_follow_all_policies_and_costs_are_exact(self):
-        world = dosing()
-        policies = GainPolicy.zero(world.horizon, 1, 3), world.optimal_policy
-        before, best = (dosing_trajectories.course("", world, one, 5, 1) for one in policies)
-        assert before.effects[:, 0].tolist() == best.effects[:, 0].tolist()
-        assert not before.doses.any()
-        assert -best.cost == pytest.approx(world.optimal_value)
-
-
 class TestFunctional:
     def test_every_curve_has_ten_runs_of_a_hundred_users(self):
         for rows in load("functional_curves")["curves"].values():
@@ -213,38 +180,9 @@ class TestFunctional:
             for n, error in zip(functional_curves.SIZES, errors, strict=True):
                 assert error > functional_curves.proposition_10(n, 1.0, 0.9)
 
-    def test_agents_and_baselines_have_the_budget(self):
-        agents, printed = functional_baselines.AGENTS, functional_baselines.PRINTED
-        for kind in set(functional_baselines.NAMED) - {printed, *agents}:
-            given = {"users": 20, "epsilon": 0.9, "delta": 1e-4}
-            found = functional_baselines.baseline(kind, **given)
-            assert found.guarantee.epsilon == pytest.approx(0.9)
-        run = tacit.run("fitted_functional_q", line(), users=20, privacy=joint(0.9, 1e-4))
-        job = ("fitted_functional_q", 0.9, 20)
-        assert functional_baselines.greedy_return(job, 0) == run.greedy_value
-
     def test_without_noise_resets_change_nothing(self):
         one, two = (functional_noise.returns((3, 0.0, j, False), 1) for j in (1, 7))
         assert one == two
-
-    def test_truth_prefers_the_middle(self):
-        states = np.linspace(0.0, 1.0, 201)
-        q = functional_q_pictures.true_q(line(), 0.9, 30, states)
-        below, above = states < 0.5, states > 0.5
-        assert (q[1, below] > q[0, below]).all()
-        assert (q[0, above] > q[1, above]).all()
-        once = functional_q_pictures.true_q(line(), 0.9, 1, np.linspace(0.0, 1.0, 5))
-        # From 0 upwards: the mean of U[0, 1/4]; downwards one stays. From 1/2: 1/2 - 1/8.
-        assert once[:, 0] == pytest.approx([0.0, 0.125])
-        assert once[:, 2] == pytest.approx([0.375, 0.375])
-
-    def test_what_is_shown_is_what_was_published(self):
-        shown = functional_q_pictures.learnt(20)
-        differences = shown.q[1] - shown.q[0]
-        assert shown.agent.guarantee.epsilon == pytest.approx(0.9)
-        chosen = shown.agent.greedy_policy.greedy(shown.states[:, np.newaxis])
-        clear = abs(differences) > 1e-9
-        assert ((differences > 0) == chosen)[clear].all()
 
 
 def test_older_ways_need_more_noise_than_what_is_chosen() -> None:

@@ -67,3 +67,31 @@ def test_tokens_are_made_and_revoked(tmp_path: Path) -> None:
 def test_mistakes_in_the_file_are_one_line(tmp_path: Path, line: str, words: str) -> None:
     said = one_line(call("serve", write_app(tmp_path, serve=line), "--check"))
     assert words in said
+
+
+def test_check_touches_nothing_of_anybody(tmp_path: Path) -> None:
+    """A database of something else, an empty file, and a store whose service is stopped."""
+    path = write_app(tmp_path)
+
+    def held() -> dict[str, tuple[bytes, int]]:
+        files = [file for file in tmp_path.iterdir() if file.is_file()]
+        return {file.name: (file.read_bytes(), file.stat().st_mtime_ns) for file in files}
+
+    for make in ("CREATE TABLE theirs (a INTEGER)", ""):
+        (tmp_path / "app.db").unlink(missing_ok=True)
+        with contextlib.closing(sqlite3.connect(tmp_path / "app.db")) as opened:
+            opened.execute(make) if make else (tmp_path / "app.db").touch()
+        os.chmod(tmp_path / "app.db", 0o600)
+        before = held()
+        outcome = call("serve", path, "--check", "--json")
+        assert outcome.exit_code == 1
+        assert "something else" in outcome.stdout
+        assert held() == before
+    (tmp_path / "app.db").unlink()
+    with running(make_app(tmp_path)) as run:
+        come(run.client(), 8)
+        run.wait(lambda s: s["version"] == 1)
+        assert content(call("serve", path, "--check", "--json"))["well"]  # while it runs
+    before = held()
+    assert content(call("serve", path, "--check", "--json"))["well"]
+    assert held() == before

@@ -98,9 +98,16 @@ def test_a_curator_and_an_officer(tmp_path: Path, browser: Any) -> None:
 
         browser.get(run.address)
         assert shows(browser, "-joint differential privacy for one user's whole episode")
+        for words in ("Is it learning?", "of 15 places are taken", "that is intended", "run"):
+            assert shows(browser, words)
+        text = browser.find_element(By.TAG_NAME, "body").text
+        assert "nothing" in text  # is wrong
+        assert "counted 45" in text
+        assert browser.find_elements(By.CSS_SELECTOR, "svg.curve circle")
         look(browser, "overview")
 
         browser.get(f"{run.address}/policies")
+        assert len(browser.find_elements(By.CSS_SELECTOR, "table.heat tbody td")) == 9
         look(browser, "policies")
         press(browser, "Pin 0")
         assert shows(browser, "is pinned: releases go on", again=True)

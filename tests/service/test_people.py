@@ -192,7 +192,7 @@ def test_limits_are_of_a_person_and_of_an_address_that_a_proxy_says(tmp_path: Pa
     ],
 )
 def test_who_asks(peer: str, forwarded: str, proxies: str, wanted: str) -> None:
-    assert client_of(peer, forwarded, networks(proxies)) == wanted
+    assert client_of([*forwarded.split(","), peer], networks(proxies)) == wanted
 
 
 def page(address: str, path: str, cookie: str = "", form: Any = None, **headers: str) -> Any:

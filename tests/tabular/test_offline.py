@@ -17,10 +17,12 @@ from tacit.store.store import Store
 from tacit.tabular import TabularWorld, random_mdp, riverswim
 from tacit.tabular.model import check_policy
 from tacit.tabular.offline import _split
-from tacit.tabular.pessimistic_vi import CountPolicies, LogCounts
+from tacit.tabular.pessimistic_vi import CountPolicies, LogCounts, _values
+from tacit.tabular.return_statistics import RobustGains
 
 BUDGET = JointDP(1.0, 1e-6)
 SMALL = sparse_mdp(states=12, actions=4, horizon=4)
+START = np.eye(4)[0]
 KINDS = (tacit.PessimisticImprovement, tacit.PessimisticVI)
 
 
@@ -54,7 +56,7 @@ def test_value_iteration_is_the_empirical_optimum_at_no_price_and_without_cautio
     world = random_mdp(states=4, actions=3, horizon=3, seed=2)
     agent = tacit.PessimisticVI(world.spec, 100, NonPrivate(), caution=0.0)
     moves = 600.0 * world.model.transitions_at(0)[np.newaxis]
-    counts = LogCounts(moves, 600.0 * world.model.mean_rewards_at(0)[np.newaxis], 0.0, 0.0)
+    counts = LogCounts(moves, 600.0 * world.model.mean_rewards_at(0)[np.newaxis], START, 0.0, 0.0)
     plans = planned(agent, counts)
     # at a high price nobody leaves what people do
     assert plans.tilted(1e-6) == pytest.approx(np.full((3, 4, 3), 1 / 3), abs=1e-5)
@@ -73,7 +75,7 @@ def test_a_price_of_relative_entropy_is_paid_for() -> None:
     world = TabularWorld(np.ones((1, 2, 1)), np.array([[0.0, 1.0]]), 1)
     agent = tacit.PessimisticVI(world.spec, 100, NonPrivate(), caution=0.0)
     rewards = np.array([[[0.0, 1e9]]])
-    plans = planned(agent, LogCounts(np.full((1, 1, 2, 1), 1e9), rewards, 0.0, 0.0))
+    plans = planned(agent, LogCounts(np.full((1, 1, 2, 1), 1e9), rewards, np.ones(1), 0.0, 0.0))
     e = np.exp(2.0)
     assert plans.tilted(2.0)[0, 0] == pytest.approx([1 / (1 + e), e / (1 + e)])
     chance = e / (1 + e)
@@ -84,7 +86,7 @@ def test_a_price_of_relative_entropy_is_paid_for() -> None:
 def test_what_is_not_known_is_worth_nothing() -> None:
     world = random_mdp(states=4, actions=3, horizon=3, seed=2)
     agent = tacit.PessimisticVI(world.spec, 100, BUDGET, noise_seed=0)
-    nothing = LogCounts(np.zeros((1, 4, 3, 4)), np.zeros((1, 4, 3)), 1.0, 1.0)
+    nothing = LogCounts(np.zeros((1, 4, 3, 4)), np.zeros((1, 4, 3)), START, 1.0, 1.0)
     plans = planned(agent, nothing)
     assert plans.tilted(100.0) == pytest.approx(np.full((3, 4, 3), 1 / 3))
     with pytest.raises(InvalidArgument, match="pessimistic_improvement is for many states"):
@@ -105,6 +107,76 @@ def test_no_policy_leaves_what_is_allowed_and_was_done(kind) -> None:
         assert policy.table()[:, 3] == pytest.approx(np.tile(table[3], (4, 1)))
 
 
+def gains_of(world, policy, model_values, weights, episodes, most=50.0):
+    H = policy.horizon
+    P, r = (
+        np.array(x(0))[np.newaxis]
+        for x in (world.model.transitions_at, world.model.mean_rewards_at)
+    )
+    values, q = _values(P, r, policy.table())
+    values, q = values * model_values, q * model_values
+    q = np.concatenate([q, values[:-1, :, np.newaxis]], axis=2)
+    statistic = RobustGains(
+        weights[np.newaxis], values[np.newaxis], q[np.newaxis], np.array([most]), float(H)
+    )
+    y = statistic.vectors(episodes.block())
+    return 2.0 * most * y[:, 0], y[:, 1] * H
+
+
+def test_gains_are_right_where_values_are_right_or_weights_are() -> None:
+    """By exact expectations over all episodes of a small world, each weighed by its probability."""
+    world = TabularWorld(
+        np.array([[[0.7, 0.3], [0.2, 0.8]], [[0.5, 0.5], [0.1, 0.9]]]),
+        np.array([[0.0, 1.0], [1.0, 0.0]]),
+        3,
+        start=np.array([0.6, 0.4]),
+    )
+    people = np.tile([[0.7, 0.3], [0.4, 0.6]], (3, 1, 1))
+    policy = Policy.stochastic(np.tile([[0.1, 0.9], [0.8, 0.2]], (3, 1, 1)))
+    P, r = world.model.transitions_at(0), world.model.mean_rewards_at(0)
+    paths = np.array(list(np.ndindex(*(2,) * 7)))
+    states, actions = paths[:, :4], paths[:, 4:]
+    chance = world.model.start[states[:, 0]]
+    for h in range(3):
+        s, a = states[:, h], actions[:, h]
+        chance = chance * people[h, s, a] * P[s, a, states[:, h + 1]]
+    assert chance.sum() == pytest.approx(1.0)
+    episodes = tacit.Episodes(states, actions, r[states[:, :3], actions])
+    gain = world.value(policy) - world.value(Policy.stochastic(people))
+
+    def occupied(table):
+        found, now = np.zeros((3, 2, 2)), world.model.start
+        for h in range(3):
+            found[h] = now[:, np.newaxis] * table[h]
+            now = np.tensordot(found[h], P, 2)
+        return np.concatenate([found, found.sum(axis=2, keepdims=True)], axis=2)
+
+    right = occupied(policy.table()) / occupied(people)
+    for scale, weights in ((1.0, right), (0.3, right), (1.0, 0.5 * right)):
+        found, returns = gains_of(world, policy, scale, weights, episodes)
+        assert chance @ found == pytest.approx(gain)
+        assert chance @ returns == pytest.approx(world.value(Policy.stochastic(people)))
+    wrong, _ = gains_of(world, policy, 0.3, 0.5 * right, episodes)
+    assert chance @ wrong != pytest.approx(gain, rel=0.05)
+
+
+def test_an_episode_that_ends_earns_nothing_more() -> None:
+    weights = np.full((1, 2, 3, 3), 2.0)
+    statistic = RobustGains(
+        weights, np.ones((1, 3, 3)), np.ones((1, 2, 3, 3)), np.array([10.0]), 2.0
+    )
+    rows = (
+        ([0, 1, 2], [0, 1], [1.0, 1.0]),  # 1 + 2 (1 + 1 - 1) - 1 + 2 (1 + 1 - 1) - 1
+        ([0, 1, -1], [0, -1], [1.0, np.nan]),  # 1 + 2 - 1 + 2 (0 - 1)
+        ([0, -1, -1], [0, -1], [np.nan, np.nan]),  # 1 + 2 (0 - 1)
+        ([-1, -1, -1], [-1, -1], [np.nan, np.nan]),
+    )
+    block = tacit.Episodes(*map(list, zip(*rows, strict=True))).block()
+    x = statistic.vectors(block)[:, :2]
+    assert 20.0 * x[:, 0] == pytest.approx([3.0, 0.0, -1.0, 0.0])
+    assert x[:, 1] == pytest.approx([1.0, 0.5, 0.0, 0.0])
+
+
 # Verdicts.
 
 
@@ -118,9 +190,9 @@ def test_a_clear_gain_is_found_and_proven(kind, behaviour) -> None:
     value, today = world.value(found.policy), world.baseline_value
     assert found.value.low <= value <= found.value.high
     assert today in found.today
-    assert value > found.value.low > found.today.high
+    assert value - today > found.gain.low > 0.0
     assert found.policy is found.found
-    assert len(found.candidates) >= 2
+    assert len(found.gains) >= 2
     assert found.behaviour == ("known" if behaviour == "uniform" else "unknown")
 
 
@@ -143,15 +215,15 @@ def test_one_call_splits_users_and_keeps_one_budget(tmp_path) -> None:
     log = world.simulate(Policy.uniform(1, 4, 3), n, np.random.default_rng(0))
     ids = [f"p{i % 2000}" for i in range(n)]
     log = tacit.Episodes(log.states, log.actions, log.rewards, user_ids=ids)
-    learn, judges = _split(log, np.random.default_rng([0, 5]))
+    learn, judges = _split(log, np.random.default_rng([0, 5]), 0.25)
     people = np.array([i % 2000 for i in range(n)])
     assert not set(people[learn]) & set(people[judges])
-    assert len(set(people[judges])) == len(judges) == 1000
-    assert len(set(people[learn])) == 1000
+    assert len(set(people[judges])) == len(judges) == 500
+    assert len(set(people[learn])) == 1500
     assert (judges < 2000).all()  # their first episodes
     budget, path = JointDP(1.0, 1e-6, episodes_per_user=2), tmp_path / "log.db"
     found = tacit.learn_offline(log, world.spec, budget, "uniform", store=path)
-    assert (found.learnt, found.judged) == (len(learn), 1000)
+    assert (found.learnt, found.judged) == (len(learn), 500)
     assert found.guarantee.epsilon == 1.0
     assert found.guarantee.episodes_per_user == 2
     assert not found.guarantee.simulation_only
@@ -204,17 +276,17 @@ def test_one_record_with_a_tiny_propensity_changes_no_interval(kind) -> None:
     served = Policy.stochastic(np.tile([0.5, 0.5, 0.0], (3, 5, 1)))
     log = world.simulate(served, 4000, np.random.default_rng(0))
     chances = np.full(log.actions.shape, 0.5)
-    _, judges = _split(log, np.random.default_rng([0, 5]))
+    _, judges = _split(log, np.random.default_rng([0, 5]), kind.algorithm.judging)
     actions, strange = log.actions.copy(), chances.copy()
     actions[judges[0], 0], strange[judges[0], 1] = 2, 5e-324
     other = tacit.Episodes(log.states, actions, log.rewards)
     call = partial(tacit.learn_offline, spec=spec, privacy=JointDP(20.0, 1e-6), agent=kind)
     plain = call(log, behaviour=chances, noise_seed=0)
     found = call(other, behaviour=strange, noise_seed=0)
-    for one, two in zip(plain.candidates, found.candidates, strict=True):
+    for one, two in zip(plain.gains, found.gains, strict=True):
         assert (two.low, two.high) == pytest.approx((one.low, one.high), abs=0.05)
     # Real noise, of which the most careful policy's interval, up to 0.45, has a thirtieth.
-    assert call(other, behaviour=strange).candidates[0].high < 1.5
+    assert call(other, behaviour=strange).gains[0].high < 1.5
 
 
 def test_logged_propensities_are_as_good_as_the_policy() -> None:

@@ -23,6 +23,7 @@ from tacit.privacy.reading import read_rewards, read_steps
 from tacit.tabular.return_statistics import (
     SPREAD_WEIGHT,
     ActionCounts,
+    RobustGains,
     WeightedReturns,
     mean_bounds,
     propensities,
@@ -68,6 +69,20 @@ def test_sensitivities_hold_and_are_attained(policies: int, logged: int) -> None
     assert report.tightness["replace-one l2"] > 0.99, report.tightness
     assert report.tightness["zero-out l2"] > 0.99, report.tightness
     assert extreme(policies).l2(Relation.REPLACE_ONE) == pytest.approx(math.sqrt(2 * policies))
+
+
+@pytest.mark.parametrize("size", [3.0, 1e300])
+def test_gains_by_a_model_are_bounded_whatever_the_model_says(size: float) -> None:
+    rng = np.random.default_rng(1)
+    weights = size * rng.choice([0.0, 1.0], (2, H, S, A + 1))
+    values, q = rng.normal(size=(2, H + 1, S)), rng.normal(size=(2, H, S, A + 1))
+    statistic = RobustGains(weights, values, q, np.array([0.5, 0.1]), 1.0)
+    report = check_statistic(statistic, sample, users=300, rounds=30)
+    assert max(report.tightness.values()) <= 1.0
+    if size == 3.0:
+        assert report.tightness["replace-one l2"] > 0.9, report.tightness
+    assert statistic.l2(Relation.REPLACE_ONE) == pytest.approx(math.sqrt(3))
+    assert statistic.l2(Relation.ZERO_OUT) < math.sqrt(3)
 
 
 def test_a_larger_weight_of_spreads_would_cost_something() -> None:

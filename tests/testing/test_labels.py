@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from scipy.special import stdtr
 
-from research.planted.agents import plant
+from research.planted.ways import plant
 from research.planted_bugs import HOSTS
 from tacit import UCBPO, UCBVI, JointDP, NonPrivate
 from tacit.core.world import Form, World

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from research.planted.agents import plant
+from research.planted.ways import planted
 from research.planted_bugs import BITS, HOSTS, USERS
 from tacit import UCBVI, JointDP, NonPrivate
 from tacit.privacy.errors import (
@@ -26,7 +25,7 @@ from tacit.privacy.statistic import Block
 from tacit.tabular import riverswim
 from tacit.testing.recording import Trial, require_same, snapshot
 from tacit.testing.sample_users import joined, raw_block, some_rows, with_ids
-from tests.test_check_agent import Learning
+from tests.test_check_agent import learns
 
 FEW = {"privacy": JointDP(1.0, 1e-6), "schedule": "fixed:size=60"}
 AGENTS = {name: (host.make(), host.world) for name, host in HOSTS.items() if name != BITS}
@@ -142,46 +141,39 @@ def refuse(agent: Any, data: Any, error: type[TacitError], what: str = "") -> No
     require_same((before, snapshot(agent)), f"{what}: refused, and yet", "changed")
 
 
-class TakesTooMany(Learning):
+@learns
+def takes_too_many(right: Any, agent: Any, data: Any, *ids: Any) -> None:
     """Takes one user more than it was declared for."""
-
-    @staticmethod
-    def learn(agent: Any, true: Callable[..., None], data: Any, user_ids: Any = None) -> None:
-        if agent.block_users:
-            true(data, user_ids)
+    if agent.block_users:
+        right(agent, data, *ids)
 
 
-class EveryCallIsABlock(Learning):
+@learns
+def every_call_is_a_block(right: Any, agent: Any, data: Any, *ids: Any) -> None:
     """Publishes whenever somebody comes."""
-
-    @staticmethod
-    def learn(agent: Any, true: Callable[..., None], data: Any, user_ids: Any = None) -> None:
-        rows = np.arange(agent.block_users) % max(data.users, 1)
-        true(some_rows(raw_block(data), rows))
+    rows = np.arange(agent.block_users) % max(data.users, 1)
+    right(agent, some_rows(raw_block(data), rows))
 
 
-class ChangedByRefusals(Learning):
+@learns
+def changed_by_refusals(right: Any, agent: Any, data: Any, *ids: Any) -> None:
     """Counts users before it looks at them."""
-
-    @staticmethod
-    def learn(agent: Any, true: Callable[..., None], data: Any, user_ids: Any = None) -> None:
-        agent.algorithm.came = getattr(agent.algorithm, "came", 0) + data.users
-        true(data, user_ids)
+    agent.algorithm.came = getattr(agent.algorithm, "came", 0) + data.users
+    right(agent, data, *ids)
 
 
 @pytest.mark.parametrize(
     ("mutant", "check", "words"),
     [
-        (TakesTooMany, "refusals", "must raise HorizonExceeded, but was accepted"),
-        (EveryCallIsABlock, "chunks", "and block_users is|differ at release"),
-        (ChangedByRefusals, "refusals", "refused, and yet came changed"),
+        (takes_too_many, "refusals", "must raise HorizonExceeded, but was accepted"),
+        (every_call_is_a_block, "chunks", "and block_users is|differ at release"),
+        (changed_by_refusals, "refusals", "refused, and yet came changed"),
     ],
 )
 def test_agents_that_do_not_are_found(
     mutant: type[Any], check: str, words: str, tmp_path: Path
 ) -> None:
-    trial = Trial(
-        partial(plant(mutant, UCBVI.algorithm), **FEW), riverswim(3, 4), tmp_path, users=300
-    )
-    with pytest.raises(CheckFailed, match=words):
-        {"refusals": check_refusals, "chunks": check_chunks}[check](trial)
+    with planted(mutant, UCBVI.algorithm) as made:
+        trial = Trial(partial(made, **FEW), riverswim(3, 4), tmp_path, users=300)
+        with pytest.raises(CheckFailed, match=words):
+            {"refusals": check_refusals, "chunks": check_chunks}[check](trial)

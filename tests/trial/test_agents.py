@@ -28,18 +28,18 @@ def test_it_passes_the_check(model) -> None:
 def test_a_person_pays_once_for_all_looks() -> None:
     agent = ActionCentred(TrialSpec(20, 2), 12, JOINT, noise_seed=0)
     guarantee = agent.guarantee
-    assert (guarantee.epsilon, guarantee.delta, guarantee.episodes_per_user) == (1.0, 1e-6, 4)
-    assert guarantee.unit == "one person's whole history, over all 4 looks"
+    assert (guarantee.epsilon, guarantee.delta, guarantee.episodes_per_user) == (1.0, 1e-6, 3)
+    assert guarantee.unit == "one person's whole history, over all 3 looks"
     assert "own history" in guarantee.mechanism
     assert agent.privacy.disjoint
-    assert agent.schedule.blocks == (12,) * 4
+    assert agent.schedule.blocks == (12,) * 3
     world = Contexts(20, 0.4, 2)
     cohort = world.cohort(np.random.default_rng(0))
     first = cohort.simulate(agent.policy, 12, None)
     assert agent.learn(first).counted == 12
     assert agent.learn(first).waiting == 12 - agent.block_users
     noise = [e.noise for e in agent.state.evidence]
-    assert noise[0] == pytest.approx(2.0 * np.sqrt(4.0) / JOINT.budget.mu, rel=1e-3)
+    assert noise[0] == pytest.approx(2.0 * np.sqrt(3.0) / JOINT.budget.mu, rel=1e-3)
 
 
 def test_somebody_is_in_a_look_once() -> None:
@@ -80,11 +80,11 @@ def test_a_run_goes_on_from_its_store(tmp_path) -> None:
     mean = agent.policy.mean
     agent.store.close()
     again = tacit.open(tmp_path / "a.db")
-    assert again.users == 48
+    assert again.users == 36
     assert (again.policy.mean == mean).all()
     again.learn(cohort.simulate(again.policy, 12, None))
     heir = again.successor(30, noise_seed=1)
-    assert heir.users == 120
+    assert heir.users == 90
     assert heir.block_users == 30
     assert (heir.policy.mean == again.policy.mean).all()
 

@@ -8,6 +8,8 @@ from collections import Counter
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
+
 from tacit.cli import terminal
 from tacit.cli.terminal import asked, command, count, flag, given, print_json, print_table, say
 from tacit.privacy.errors import HorizonExceeded, InvalidArgument, TacitWarning
@@ -35,7 +37,7 @@ def _learn(
     as_json: terminal.Json = False,
 ) -> None:
     from tacit.service.app_file import read_app
-    from tacit.store.store import Store
+    from tacit.service.sealing import sign_file
 
     app = read_app(file, allow_code=allow_code)
     old = read_app(after, allow_code=allow_code) if after and not app.begun else None
@@ -47,7 +49,8 @@ def _learn(
     plain, known = app.agent(files=False), _known(app, old)
     _check_component(app, plain)
     new = {name: os.path.relpath(name, app.folder) for name in app.log_files()}
-    new = {name: short for name, short in new.items() if short not in known}
+    # Those that grew are read again: episodes that came before are known.
+    new = {k: v for k, v in new.items() if known.get(v, -1) not in (None, os.path.getsize(k))}
     if dry_run:
         content = _planned(app, plain) | {"learnt": len(known), "new": [*new.values()]}
         if as_json:
@@ -56,7 +59,7 @@ def _learn(
             print_table(("", ""), [(name, str(value)) for name, value in content.items()])
             say(f"It would promise: {plain.guarantee}")
         return
-    with Store(app.store) as store:
+    with app.open() as store:
         agent = app.agent(store, after=old)
         if old is not None and not as_json:
             say(f"It goes on with version {agent.policy.version} of {old.name}.")
@@ -66,6 +69,8 @@ def _learn(
         elif pin is False:
             agent.unpin()
         agent.publish(app.files["policy"])
+        if app.signing:
+            sign_file(app.files["policy"], app.signing, app.folder)
         if "report" in app.files:
             from tacit.cli.report import report, write_report
 
@@ -79,9 +84,15 @@ def _learn(
             "left": app.users - agent.taken,
             "files": told,
         }
+    lost = sum(each["retired"] + each["refused"] for each in told)
+    vain = lost and not any(each["counted"] + each["waiting"] for each in told)
+    if vain:
+        why = f"of {sum(each['users'] for each in told):,} episodes none was taken, {lost:,} were "
+        content["warning"] = f"this night taught nothing: {why}retired or refused"
+        typer.echo(f"tacit: {content['warning']}", err=True)
     if as_json:
         print_json(content)
-        return
+        raise typer.Exit(int(bool(vain)))
     for counts in told:
         words = ", ".join(f"{n:,} {what}" for what, n in counts.items() if what != "file" and n)
         say(f"{counts['file']}: {words or 'nobody'}")
@@ -90,6 +101,7 @@ def _learn(
         f"users; {content['waiting']:,} wait for their block, {content['left']:,} may still come."
     )
     say(str(agent.guarantee))
+    raise typer.Exit(int(bool(vain)))
 
 
 def _check_component(app: App, agent: Agent) -> None:
@@ -106,7 +118,7 @@ def _learn_file(app: App, agent: Agent, name: str, short: str) -> dict[str, Any]
     """Learns from all episodes of one file, and notes it in the ledger."""
     from tacit.store import ledger
 
-    totals = Counter[str]()
+    totals, size = Counter[str](users=0, counted=0, waiting=0), os.path.getsize(name)
     for episodes in app.episodes(name):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TacitWarning)  # the receipt says the same
@@ -117,7 +129,7 @@ def _learn_file(app: App, agent: Agent, name: str, short: str) -> dict[str, Any]
                 raise HorizonExceeded(words) from error
         totals.update({k: n for k, n in counts.items() if k not in ("version", "published")})
     with agent.store.write() as db:
-        ledger.append(db, agent.run_name, "log", file=short, **totals)
+        ledger.append(db, agent.run_name, "log", file=short, bytes=size, **totals)
     return {"file": short} | totals
 
 
@@ -130,20 +142,20 @@ def _events(file: str, episodes: Episodes) -> list[str]:
     return found
 
 
-def _known(app: App, old: App | None) -> set[str]:
-    """Files that this run, or one before it, has learnt from; makes no store."""
+def _known(app: App, old: App | None) -> dict[str, int | None]:
+    """Files that this run, or one before it, has learnt from, and their bytes; makes no store."""
     from tacit.store import ledger
-    from tacit.store.store import Store
 
     if not app.stored:
-        return set()
-    with Store(app.store) as store, store.read() as db:
+        return {}
+    with app.open() as store, store.read() as db:
         lines = [*ledger.read(db)]
     runs = {app.name, app.name if old is None else old.name}
     for entry in reversed(lines):
         if entry.event == "successor" and runs & {*map(str, entry.body.values())}:
             runs.add(entry.run)
-    return {str(e.body["file"]) for e in lines if e.event == "log" and e.run in runs}
+    mine = [e.body for e in lines if e.event == "log" and e.run in runs]
+    return {str(body["file"]): body.get("bytes") for body in mine}
 
 
 def _planned(app: App, agent: Agent) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from tacit.cli import terminal
-from tacit.cli.terminal import command, given, print_json, print_table, say
+from tacit.cli.terminal import asked, command, given, print_json, print_table, say
 from tacit.privacy.errors import CorruptFile
 
 _File = Annotated[str, given("POLICY", "A published policy.")]
@@ -28,8 +28,20 @@ def _show(file: _File, as_json: terminal.Json = False) -> None:
 
 
 @command("policy")
-def _verify(file: _File) -> None:
-    say(f"{file}: well, {_read(file)[1]['hash'][:16]}...")
+def _verify(
+    file: _File,
+    key: Annotated[
+        list[str] | None, asked("KEY", "A public key that is trusted; may be given several times.")
+    ] = None,
+) -> None:
+    from tacit import published
+
+    by = ""
+    try:
+        by = f", signed by {published.signer(file, key)[:16]}..." if key else ""
+    except ValueError as error:
+        raise CorruptFile(f"{file!r}: {error}") from None
+    say(f"{file}: well, {_read(file)[1]['hash'][:16]}...{by}")
 
 
 @command("policy")

@@ -26,12 +26,15 @@ def _report(
     policy: Annotated[
         list[str] | None, asked("FILE", "A published policy; may be given several times.")
     ] = None,
-    output: Annotated[str, asked("FILE", "Where to write it, as .html.")] = "",
+    app: Annotated[str, asked("APP.toml", "The app's file, whose table [about] is said.")] = "",
+    output: Annotated[
+        str, asked("FILE", "Where to write it, .html; as .yaml for the registry of deployments.")
+    ] = "",
     as_json: terminal.Json = False,
 ) -> None:
     with terminal.open_store(store) as opened:
-        terminal.check_writable("--output", output or None, (".html",))
-        found = report(opened, policy or [])
+        terminal.check_writable("--output", output or None, (".html", ".yaml"))
+        found = report(opened, policy or [], app)
     if output:
         write_report(found, output)
         typer.echo(f"{output}: {found['verdict']}")
@@ -44,41 +47,62 @@ def _report(
 
 
 def write_report(found: Mapping[str, Any], output: str) -> None:
-    """Writes a report, of which these are the facts, as a page."""
-    write_atomic(output, page(found).encode(), 0o644)
+    """Writes a report, of which these are the facts, as a page, or as a record of a registry."""
+    text = page(found, "deployment.yaml" if output.endswith(".yaml") else "report.html")
+    write_atomic(output, text.encode(), 0o644)
 
 
-def page(found: Mapping[str, Any]) -> str:
-    """A report as one file of HTML, without scripts."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+def page(found: Mapping[str, Any], template: str = "report.html") -> str:
+    """A report as one file of HTML, without scripts, or as another template has it."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 
     from tacit.privacy.budget import Guarantee
 
-    folder = FileSystemLoader(Path(__file__).parent)
-    made = Environment(loader=folder, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    made = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        autoescape=select_autoescape(["html"]),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+    )
     made.filters |= {"at_most": at_most, "promise": Guarantee.from_dict}
-    return made.get_template("report.html").render(found)
+    run = next((run for run in reversed(found["runs"]) if run["promise"]), None)
+    if template == "deployment.yaml" and (run is None or found["kind"] == "simulations"):
+        raise InvalidArgument("--output: there is no run of people to register")
+    return made.get_template(template).render({**found, "run": run})
 
 
-def report(store: Store, policies: Sequence[str | bytes] = ()) -> dict[str, Any]:
-    """Everything that the page says of a store, and of policies, by file or content, as JSON."""
+def report(store: Store, policies: Sequence[str | bytes] = (), app: str = "") -> dict[str, Any]:
+    """Everything that the page says of a store, and of policies, by file or content, as JSON.
+
+    Args:
+        store: With runs and their ledger.
+        policies: Published files, or what is in them.
+        app: File of an app, whose table [about] is said.
+    """
     import tacit
+    from tacit.service.app_file import ABOUT, read_app
     from tacit.store import ledger
 
     found, problems = summary(store), ledger.verify(store)
+    said = dict(read_app(app, logs=False).about) if app else {}
+    about = {key: said.get(key, "The operator must say.") for key in ABOUT}
     for run in found["runs"]:
         _add_epsilons(run, run["promise"])
+        problems += _counted(store, run)
     if (people := found["limit"]) is not None:
         people["user_limit"], people["user_cost"] = found["most"] or 0.0, found["people"]["max"]
         _add_epsilons(people, people)
     found |= {
         "name": os.path.basename(found["store"]),
         "problems": len(problems),
-        "policies": [_policy(policy, store) for policy in policies],
+        "policies": [_policy(policy, store, found["runs"]) for policy in policies],
+        "about": about,
         "tacit": tacit.__version__,
     }
     lacking = [policy["file"] for policy in found["policies"] if not policy["line_is_here"]]
-    found |= {"unaccounted": lacking, "well": not lacking and not problems}
+    differ = [policy["file"] for policy in found["policies"] if policy["promises_else"]]
+    found |= {"unaccounted": lacking, "differ": differ}
+    found["well"] = not (lacking or differ or problems)
     return found | {"verdict": _verdict(found)}
 
 
@@ -99,7 +123,22 @@ def _add_epsilons(spent: dict[str, Any], promise: Mapping[str, Any] | None) -> N
     spent["epsilon_left"] = max(spent["epsilon_limit"] - spent["epsilon_cost"], 0.0)
 
 
-def _policy(policy: str | bytes, store: Store) -> dict[str, Any]:
+def _counted(store: Store, run: dict[str, Any]) -> list[str]:
+    """Adds how many people and episodes are in released blocks; in words if they do not agree."""
+    from sqlalchemy import func, select
+
+    from tacit.store.schema import people
+
+    who = people.c.person
+    query = select(func.count(), func.count(who.distinct()))
+    with store.read() as db:
+        rows = db.execute(query.where(people.c.run == run["name"], people.c.fate == "released"))
+        run["named"], run["people"] = map(int, rows.one())
+    over = run["named"] > run["served"] or run["named"] > max(1, run["episodes"]) * run["people"]
+    return [f"{run['name']} has more episodes than it served"] if over and run["episodes"] else []
+
+
+def _policy(policy: str | bytes, store: Store, runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """A published policy: what it says of itself, and whether the ledger has its entry."""
     from tacit import published
     from tacit.store import ledger
@@ -113,6 +152,7 @@ def _policy(policy: str | bytes, store: Store) -> dict[str, Any]:
         name, data = os.path.basename(data), Path(data).read_bytes()
     with store.read() as db:
         known = {entry.hash for entry in ledger.read(db)}
+    promises = [run["promise"] for run in runs]
     return {
         "file": name,
         "version": int(said["version"]),
@@ -121,12 +161,15 @@ def _policy(policy: str | bytes, store: Store) -> dict[str, Any]:
         "simulated": said.get("simulated"),
         "after_line": said.get("ledger_line"),
         "line_is_here": said.get("ledger_head") in known,
+        "promises_else": "guarantee" in said and said["guarantee"] not in promises,
     }
 
 
 def _verdict(found: Mapping[str, Any]) -> str:
     if names := ", ".join(found["unaccounted"]):
         return f"NOT accounted for: the ledger lacks the entry after which {names} was published"
+    if names := ", ".join(found["differ"]):
+        return f"NOT one promise: {names} says another guarantee than the ledger's runs"
     if found["problems"]:
         return f"NOT well: tacit ledger verify names {found['problems']} problems"
     if found["kind"] == "simulations":

@@ -12,7 +12,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tacit.cli import terminal
-from tacit.cli.terminal import asked, command, count, flag, given, print_json, print_table, say
+from tacit.cli.terminal import (
+    amount,
+    asked,
+    command,
+    count,
+    flag,
+    given,
+    print_json,
+    print_table,
+    say,
+)
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.validation import whole_number
 
@@ -288,7 +298,7 @@ def _plot(
 
 @command()
 def _plan(
-    world: terminal.World,
+    world: terminal.World = "",
     agent: terminal.Agent = "auto",
     epsilon: terminal.Epsilon = None,
     delta: terminal.Delta = None,
@@ -298,8 +308,20 @@ def _plan(
     seeds: terminal.Seeds = 5,
     seed: terminal.Seed = 0,
     workers: Annotated[int, count("Processes at a time.")] = 1,
+    trial: Annotated[bool, flag("Few people with long histories, in place of --world.")] = False,
+    people: Annotated[int, count("Of a trial.")] = 100,
+    decisions: Annotated[int, count("Of each person.")] = 140,
+    effect: Annotated[float, amount("Of an action, in units of rewards.")] = 0.1,
+    features: Annotated[int, count("Contexts with an effect of their own.")] = 8,
+    looks: Annotated[int, count("Looks: the last of 1/4, 1/2 and 1.", 1)] = 3,
     as_json: terminal.Json = False,
 ) -> None:
+    if trial:
+        model = terminal.privacy_model(privacy, epsilon, delta)
+        _plan_trial(model, people, effect, (decisions, features, looks), as_json)
+        return
+    if not world:
+        raise InvalidArgument("give --world, or --trial with --people, --decisions and --effect")
     from tacit.registry import choose_agent
     from tacit.simulation.plan import plan
 
@@ -311,6 +333,24 @@ def _plan(
         print_json(made.to_dict())
     else:
         _show_plan(made)
+
+
+def _plan_trial(
+    model: Privacy, people: int, effect: float, sizes: tuple[int, int, int], as_json: bool
+) -> None:
+    from dataclasses import asdict
+
+    from tacit.trial import TrialSpec, plan_trial
+    from tacit.trial.spec import LOOKS
+
+    decisions, features, looks = sizes
+    chances = (0.5, 0.5) if looks == 1 else (0.2, 0.8)
+    spec = TrialSpec(decisions, features, probabilities=chances, looks=LOOKS[-looks:])
+    made = plan_trial(spec, people, effect, model)
+    if as_json:
+        print_json(asdict(made))
+    else:
+        say(str(made))
 
 
 def _show_plan(made: Forecast) -> None:

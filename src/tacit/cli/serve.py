@@ -32,15 +32,14 @@ def _serve(
 ) -> None:
     from tacit.service import tokens
     from tacit.service.app_file import read_app
-    from tacit.store.store import Store
 
     app = read_app(file, logs=False, allow_code=allow_code)
     if new_token:
-        token = tokens.new_token(Store(app.store), new_token)
+        token = tokens.new_token(app.open(), new_token)
         typer.echo(json.dumps({"role": new_token, "token": token}) if as_json else token)
     elif revoke:
-        tokens.revoke_token(Store(app.store), revoke)
-        say(f"{revoke} opens nothing any more")
+        tokens.revoke_token(app.open(), revoke)
+        say(json.dumps({"revoked": revoke}) if as_json else f"{revoke} opens nothing any more")
     elif check:
         _check(app, as_json)
     else:

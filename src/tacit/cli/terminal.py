@@ -139,7 +139,8 @@ def open_store(where: str, *, make: bool = False) -> Database:
         with open(open_regular(where), "rb") as file:
             if file.read(16) != b"SQLite format 3\0":
                 raise CorruptFile(f"{where!r} is no store")
-    return Store(where)
+    key = os.environ.get("TACIT_STORE_KEY")
+    return Store(where, secret=key.encode() if key else None)
 
 
 def store_name(where: str) -> str:

@@ -203,6 +203,12 @@ class Agent(Uncopyable):
         self._run.look(fresh=True)
         return found
 
+    def effects(self) -> Any:
+        """Average effects with intervals, of algorithms that report them."""
+        if not hasattr(self.algorithm, "effects"):
+            raise InvalidArgument(f"{self.name} reports no effects: action_centred does")
+        return self.algorithm.effects(self.state)
+
     def step(self) -> bool:
         """Moves the oldest block on by its two commits, if it is ready; whether it was."""
         with self._alone("step"):

@@ -261,7 +261,7 @@ class Algorithm(ABC, Generic[S]):
             return 0
         # Blocks that a clock closes are smaller than planned: the last one is repeated.
         size = self.schedule.blocks[min(at.releases, last)]
-        return max(0, min(size, self.users - at.served))
+        return max(0, min(size, min(self.users, self.schedule.users) - at.served))
 
     @property
     def fingerprint(self) -> str:

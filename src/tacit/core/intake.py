@@ -187,17 +187,18 @@ class EpisodeIntake:
         users, start, stop, before = given, 0, 0, self.users_taken(view.row)
         try:
             came = self._new(view.row, self._named(data, ids, events))
-            self._check_open(view.row, came.rows)
+            self._check_open(view.row)
             on_policy = self.run.algorithm.on_policy(view.checkpoint.plan) and not data.aggregate
-            arrivals = came.only(self._teaching(view, came.rows)) if on_policy else came
+            taught = came.only(self._teaching(view, came.rows)) if on_policy else came
+            arrivals = self._with_places(view.row, taught)
             data = with_component(arrivals.rows, view.checkpoint.plan.policy, on_policy)
             if data is not arrivals.rows:
                 arrivals = arrivals._replace(rows=data)
             users = data.users
             self.check_schema(view.checkpoint, data)
-            known, retired = given - came.rows.users, came.rows.users - users
+            known, retired = given - came.rows.users, came.rows.users - taught.rows.users
             version, published = view.row.version, list[int]()
-            counted = waiting = refused = 0
+            counted, waiting, refused = 0, 0, taught.rows.users - users
             while start < users:
                 here = self.run.look()
                 room, before = self.room(here), self.users_taken(here.row)
@@ -266,18 +267,27 @@ class EpisodeIntake:
             old = {event.event for event in runs.known(db, row, event=arrivals.keys)}
         return arrivals.only([i for i, key in enumerate(arrivals.keys) if key not in old])
 
-    def _check_open(self, row: Any, data: Block) -> None:
+    def _check_open(self, row: Any) -> None:
         if row.succeeded:
             raise HorizonExceeded("this agent has a successor: give users to that one")
         if row.stopped:
             raise InvalidArgument("this run is stopped: agent.start() lets users come again")
+
+    def _with_places(self, row: Any, arrivals: Arrivals) -> Arrivals:
+        """Those who come, if there are places for them; who would be refused needs none."""
         declared = self.run.algorithm.users
         left = declared - self.users_taken(row)
-        if data.users > left:
+        if arrivals.rows.users > left and arrivals.names and not row.once:
+            with self.run.store.read() as db:
+                pays = runs.admit(db, row, row.block, arrivals.names)
+            arrivals = arrivals.only([i for i, cost in enumerate(pays) if cost >= 0])
+        if arrivals.rows.users > left:
             raise HorizonExceeded(
                 f"this agent was declared for {declared} users; {left} are left, "
-                f"{data.users} came: a successor goes on with what it learnt (agent.successor)"
+                f"{arrivals.rows.users} came: a successor goes on with what it learnt "
+                "(agent.successor)"
             )
+        return arrivals
 
     def check_schema(self, now: Checkpoint, data: Block) -> None:
         """Refuses columns that the query of a plan cannot read; shapes and types are public."""
@@ -369,14 +379,7 @@ class EpisodeIntake:
         self._write(db, row, row.block, given, paid)
 
     def _write(
-        self,
-        db: Any,
-        row: Any,
-        block: int,
-        rows: Block,
-        people: Any = (),
-        events: Any = (),
-        missing: int = 0,
+        self, db: Any, row: Any, block: int, rows: Block, people: Any = (), events: Any = ()
     ) -> None:
         """One packet of users. Memory that is lost with this process holds what has no names."""
         in_memory = type(rows) is not Block or (not people and not self.run.store.durable)
@@ -385,6 +388,7 @@ class EpisodeIntake:
         if "versions" in rows.arrays:
             found, counts = np.unique(rows.arrays["versions"], return_counts=True)
             shares = dict(zip(found.tolist(), counts.tolist(), strict=True))
+        missing = rows["came"].shape[1] if "came" in rows.arrays else 0
         packet = runs.Packet(block, rows.users, data, shares, people, events, missing)
         number = runs.put(db, row, packet)
         if in_memory:
@@ -469,77 +473,55 @@ class EpisodeIntake:
         return True
 
     def receive(
-        self, rows: Block, people: Sequence[str], events: Sequence[str], tickets: Sequence[str]
-    ) -> list[Answer]:
-        """Takes devices in, all of them in one transaction; the answer to each.
-
-        Args:
-            rows: Their episodes or reports, in their order.
-            people: Names of their users.
-            events: Names of their episodes; one that came before is answered as it was then.
-            tickets: Places that they took with their policies.
-        """
-        with self.devices() as (db, now):
-            return self.admit(db, now, rows, people, events, tickets)
-
-    @contextlib.contextmanager
-    def devices(self) -> Iterator[tuple[Any, Checkpoint]]:
-        """A transaction for devices; places that they took are written first, or count twice."""
-        now = self.run.look().checkpoint
-        with self._written() as taken, self.run.store.write() as db:
-            self._count(db, runs.find(db, self.run.name), now, taken)
-            yield db, now
-
-    def hashed(self, people: Sequence[str], events: Sequence[str]) -> tuple[list[str], list[str]]:
-        """Keyed hashes of people, and of their events."""
-        names = self.run.store.pseudonyms(people)
-        both = zip(names, events, strict=True)
-        return names, self.run.store.pseudonyms([f"{name} {event}" for name, event in both])
-
-    def admit(
         self,
-        db: Any,
-        now: Checkpoint,
         rows: Block,
         people: Sequence[str],
         events: Sequence[str],
         tickets: Sequence[str],
-        missing: int = 0,
+        then: Callable[[Any, Any, list[Answer]], list[Answer]] | None = None,
     ) -> list[Answer]:
-        """Takes devices in as :meth:`receive` does.
+        """Takes devices in, all of them in one transaction; the answer to each.
 
         Args:
-            db: A transaction of :meth:`devices`.
-            now: The checkpoint that it began with.
-            rows: Their episodes or reports, in their order.
+            rows: Their episodes or reports, in their order; empty ones, to fill, lie apart.
             people: Names of their users.
-            events: Names of their episodes.
+            events: Names of their episodes; one that came before is answered as it was then.
             tickets: Places that they took with their policies.
-            missing: Steps of which something is still to come; those episodes lie apart.
+            then: Goes on in the transaction with these answers, and returns others.
         """
-        row = runs.find(db, self.run.name)
-        names, keys = self.hashed(people, events)
-        told, groups = runs.decide(db, row, keys, tickets, [*map(self._place, tickets)])
-        for (number, version), some in sorted(groups.items()):
-            if self.run.algorithm.privacy.devices_add and version != row.version:
-                # Reports in one sum are of one version; the run was rolled back just now.
-                told |= dict.fromkeys(some, Answer("late", version=row.version))
-                continue
-            pays = runs.admit(db, row, number, [names[i] for i in some])
-            cost = {i: cost for i, cost in zip(some, pays, strict=True) if cost >= 0}
-            told |= dict.fromkeys(some, Answer("refused", version=row.version))
-            told |= dict.fromkeys(cost, Answer("waiting", number, version))
-            for kept in [[i] for i in cost] if missing else [[*cost]] if cost else []:
-                part = _rows(rows, kept)
-                followed = np.full(part.users, version, dtype=np.int64)
-                part = Block(part.users, {**part.arrays, "versions": followed})
-                who = [(names[i], cost[i]) for i in kept]
-                came = [(keys[i], tickets[i]) for i in kept]
-                self._write(db, row, number, part, who, came, missing)
-            if cost:
+        now, store = self.run.look().checkpoint, self.run.store
+        with self._written() as taken, store.write() as db:
+            row = runs.find(db, self.run.name)
+            self._count(db, row, now, taken)  # or places of these devices would count twice
+            names, keys = self.hashed(people, events)
+            told, groups = runs.decide(db, row, keys, tickets, [*map(self._place, tickets)])
+            for (number, version), some in sorted(groups.items()):
+                if self.run.algorithm.privacy.devices_add and version != row.version:
+                    # Reports in one sum are of one version; the run was rolled back just now.
+                    told |= dict.fromkeys(some, Answer("late", version=row.version))
+                    continue
+                pays = runs.admit(db, row, number, [names[i] for i in some])
+                cost = {i: cost for i, cost in zip(some, pays, strict=True) if cost >= 0}
+                told |= dict.fromkeys(some, Answer("refused", version=row.version))
+                told |= dict.fromkeys(cost, Answer("waiting", number, version))
+                for kept in [[i] for i in cost] if "came" in rows.arrays else [[*cost]]:
+                    part = _rows(rows, kept)
+                    followed = np.full(part.users, version, dtype=np.int64)
+                    part = Block(part.users, {**part.arrays, "versions": followed})
+                    who = [(names[i], cost[i]) for i in kept]
+                    came = [(keys[i], tickets[i]) for i in kept]
+                    if kept:
+                        self._write(db, row, number, part, who, came)
                 self._close_full(db, row, now, runs.block_of(db, self.run.name, number))
-        first = {key: i for i, key in reversed([*enumerate(keys)])}
-        return [told[i] if i in told else told[first[key]] for i, key in enumerate(keys)]
+            first = {key: i for i, key in reversed([*enumerate(keys)])}
+            answers = [told[i] if i in told else told[first[key]] for i, key in enumerate(keys)]
+            return answers if then is None else then(db, row, answers)
+
+    def hashed(self, people: Sequence[str], events: Sequence[str]) -> tuple[list[str], list[str]]:
+        """Keyed hashes of people, and of their events."""
+        names = self.run.store.pseudonyms(people)
+        keys = [f"{name} {event}" for name, event in zip(names, events, strict=True)]
+        return names, self.run.store.pseudonyms(keys)
 
     def _place(self, ticket: str) -> tuple[int, int] | None:
         """Version and block of a ticket; None if it is not ours."""

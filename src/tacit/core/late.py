@@ -74,13 +74,10 @@ def take(intake: EpisodeIntake, messages: Sequence[LateStep]) -> list[Answer]:
         groups.setdefault(key, []).append(i)
         if message.ticket is not None:
             first.setdefault(key, message)
-    found, begun = dict[int, Answer](), first.values()
-    with intake.devices() as (db, now):
-        row, empty = runs.find(db, intake.run.name), _empty(len(first), horizon)
-        who, what = [m.user for m in begun], [m.event for m in begun]
-        tickets = [str(m.ticket) for m in begun]
-        answers = intake.admit(db, now, empty, who, what, tickets, missing=horizon)
-        told = dict(zip(first, answers, strict=True))
+    begun = first.values()
+
+    def fill(db: Any, row: Any, answers: list[Answer]) -> list[Answer]:
+        told, found = dict(zip(first, answers, strict=True)), dict[int, Answer]()
         about = {event.event: event for event in runs.known(db, row, event=[*groups])}
         for key, places in groups.items():
             mine = {i: messages[i] for i in places}
@@ -88,7 +85,11 @@ def take(intake: EpisodeIntake, messages: Sequence[LateStep]) -> list[Answer]:
                 found |= _filled(db, row, about[key], mine)
             else:
                 found |= dict.fromkeys(mine, told.get(key, Answer("undecided")))
-    return [found[i] for i in range(len(messages))]
+        return [found[i] for i in range(len(messages))]
+
+    who, what = [m.user for m in begun], [m.event for m in begun]
+    tickets = [str(m.ticket) for m in begun]
+    return intake.receive(_empty(len(first), horizon), who, what, tickets, fill)
 
 
 def _filled(db: Any, row: Any, event: Any, messages: Mapping[int, LateStep]) -> dict[int, Answer]:

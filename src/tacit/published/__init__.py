@@ -27,7 +27,8 @@ does not is not counted.
 
 Facts are read by :func:`about`: ``about``, a JSON object with guarantee, spec, date and maker;
 ``ledger_line`` and ``ledger_head``, number and hash of the last line that its ledger had; and
-``hash``, that of all the rest (:func:`digest`), refused if it is wrong.
+``hash``, that of all the rest (:func:`digest`), refused if it is wrong. ``signatures`` are texts
+"public key:signature" of that hash (:func:`signer`).
 """
 
 from __future__ import annotations
@@ -42,9 +43,9 @@ from .policies import (
     PublishedValues,
     draw,
 )
-from .reading import FORMAT, MOST_BYTES, about, check, check_mixed, digest, load
+from .reading import FORMAT, MOST_BYTES, about, check, check_mixed, digest, load, signer
 from .trials import PublishedTrial, TrialHistory
 
 __all__ = ["FORMAT", "MOST_BYTES", "about", "check", "check_mixed", "digest", "draw"]
 __all__ += ["Published", "PublishedDraws", "PublishedGains", "PublishedMixed", "PublishedPolicy"]
-__all__ += ["PublishedTrial", "PublishedValues", "TrialHistory", "load"]
+__all__ += ["PublishedTrial", "PublishedValues", "TrialHistory", "load", "signer"]

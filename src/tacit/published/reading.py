@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import json
@@ -10,6 +11,7 @@ import os
 import re
 import stat
 import zipfile
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -188,14 +190,33 @@ def _table(stored: Arrays, version: int) -> PublishedPolicy:
     return PublishedPolicy(chances, actions, n_actions, version, *labels)
 
 
+def signer(file: File, keys: Iterable[str]) -> str:
+    """Public key of Ed25519 (hexadecimal), one that is trusted, by which a file is signed.
+
+    It needs cryptography. A ValueError if the file was changed, or is signed by none of them.
+    """
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    said, trusted = about(file), {*keys}
+    for key, _, mark in (str(each).partition(":") for each in said.get("signatures", [])):
+        with contextlib.suppress(InvalidSignature):
+            if key in trusted:
+                text = f"tacit policy {said['hash']}".encode()
+                found = Ed25519PublicKey.from_public_bytes(bytes.fromhex(key))
+                found.verify(bytes.fromhex(mark), text)
+                return key
+    raise ValueError("no key that is trusted has signed this policy")
+
+
 def digest(stored: Arrays) -> str:
-    """The SHA-256 of all arrays but ``hash``, in the order of their names, in UTF-8.
+    """The SHA-256 of all arrays but ``hash`` and ``signatures``, by their names, in UTF-8.
 
     Of each: name, kind (i, f or u) and sizes (with commas), a zero byte behind each of them, and
     the entries in C order: 64 bits, little-endian, or texts with zero bytes between.
     """
     found = hashlib.sha256()
-    for name in sorted(set(stored) - {"hash"}):
+    for name in sorted(set(stored) - {"hash", "signatures"}):
         array = np.asarray(stored[name])
         kind = {"f": "f", "U": "u"}.get(array.dtype.kind, "i")
         found.update(f"{name}\0{kind}\0{','.join(map(str, array.shape))}\0".encode())
@@ -232,7 +253,7 @@ def _facts(stored: Arrays) -> dict[str, Any]:
     if not isinstance(said, dict):
         raise ValueError("about must be a JSON object")
     found: dict[str, Any] = {**said, "version": whole(stored, "version")}
-    for name in {"state_labels", "action_labels", "hash"} & set(stored):
+    for name in {"state_labels", "action_labels", "hash", "signatures"} & set(stored):
         found[name] = stored[name].tolist()
     if "ledger_head" in stored:
         head = str(stored["ledger_head"])

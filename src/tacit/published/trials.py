@@ -101,9 +101,9 @@ class PublishedTrial:
             raise ValueError(f"features must have shape (n, {self.dimension}), got {f.shape}")
         f = np.where(np.isfinite(f), f, 0.0)
         columns = 1 if self.n_actions == 2 else self.n_actions
-        blocks = np.zeros((len(f), columns, columns, self.dimension))
-        blocks[:, np.arange(columns), np.arange(columns)] = f[:, None]
-        rows = blocks.reshape(len(f), columns, -1)
+        # Effects of several actions are against their mean.
+        against = np.eye(columns) - (0.0 if columns == 1 else 1.0 / columns)
+        rows = (against[:, :, None] * f[:, None, None]).reshape(len(f), columns, -1)
         if history is None or not self.own:
             means = rows @ self.mean
             widths = np.einsum("nci,ij,ncj->nc", rows, self.covariance, rows)

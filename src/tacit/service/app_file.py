@@ -14,6 +14,7 @@ from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.files import parse_toml, read_file
 from tacit.privacy.validation import flag, one_of, whole_number
 from tacit.service.identity import networks
+from tacit.service.sealing import secret
 
 if TYPE_CHECKING:
     from tacit.core.agent import Agent
@@ -25,6 +26,18 @@ if TYPE_CHECKING:
     from tacit.tabular.spec import FiniteSpec
 
 _FILES = {"store": "app.db", "name": "run", "policy": "policy.npz", "report": ""}
+_FILES |= {"key": "", "signing": ""}  # secrets, apart from the store
+ABOUT: tuple[str, ...] = (
+    "app",
+    "controller",
+    "contact",
+    "purpose",
+    "fields",
+    "retention",
+    "encryption",
+    "region",
+)
+ABOUT += ("sector", "why_epsilon", "actors", "tuning", "groups", "today")
 # Keys of a table that must be there, and those that may.
 _TABLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "world": (
@@ -36,7 +49,9 @@ _TABLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "files": ((), tuple(_FILES)),
     "schedule": ((), ("every",)),
     "late": ((), ("default_reward",)),
+    "about": ((), ABOUT),
 }
+_NEEDED = ("world", "agent", "privacy", "log")
 _SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
 
 
@@ -85,6 +100,16 @@ class App:
     serving: Serving
     every: float  # seconds after which a block with places closes; 0: by count alone
     default_reward: float  # of a step whose outcome never comes; NaN: it does not count
+    key: str  # of the store's secrets, as tacit.service.sealing reads it
+    signing: str  # keys that sign policies
+    about: Mapping[str, str]  # what only the operator knows, for pages and reports
+
+    def open(self, **options: Any) -> Store:
+        """The store, with its key."""
+        from tacit.store.store import Store
+
+        key = secret(self.key, self.folder) if self.key else None
+        return Store(self.store, secret=key, **options)
 
     def agent(
         self, store: Store | str | None = None, *, files: bool = True, after: App | None = None
@@ -96,23 +121,18 @@ class App:
             files: Whether it has one; else it is in memory, and for looking at.
             after: The app that it goes on after, at its first start.
         """
-        opened = (self.store if store is None else store) if files else ""
+        opened = (self.open() if store is None else store) if files else ""
         if after is not None and not self.begun:
             self.check_after(after)
             serving = {"schedule": self.schedule, "name": self.name}
-            heir = after.agent(opened).successor(self.users, self.privacy, **serving)
-            return self._timed(heir)
-        options = {**self.choice.options, "schedule": self.schedule, "name": self.name}
-        made: Agent = self.choice.make(self.spec, self.users, self.privacy, **options, store=opened)
-        return self._timed(made)
-
-    def _timed(self, agent: Agent) -> Agent:
-        if self.every and agent.algorithm.counter != "blocks":
-            raise InvalidArgument(
-                "[schedule] every: the noise of this agent is planned for a number of releases"
-            )
-        agent.intake.every, agent.intake.default_reward = self.every, self.default_reward
-        return agent
+            made: Agent = after.agent(opened).successor(self.users, self.privacy, **serving)
+        else:
+            options = {**self.choice.options, "schedule": self.schedule, "name": self.name}
+            made = self.choice.make(self.spec, self.users, self.privacy, **options, store=opened)
+        if self.every and made.algorithm.counter != "blocks":
+            raise InvalidArgument("[schedule] every: this agent's releases are planned by count")
+        made.intake.every, made.intake.default_reward = self.every, self.default_reward
+        return made
 
     def check_after(self, old: App) -> None:
         """Refuses an app that cannot go on after another; nothing is touched."""
@@ -131,11 +151,10 @@ class App:
     def begun(self) -> bool:
         """Whether its run is in its store."""
         from tacit.store import runs
-        from tacit.store.store import Store
 
         if not self.stored:
             return False
-        with Store(self.store) as store, store.read() as db:
+        with self.open(readonly=True) as store, store.read() as db:
             return runs.find(db, self.name) is not None
 
     def log_files(self) -> list[str]:
@@ -172,8 +191,7 @@ def read_app(path: str, *, logs: bool = True, allow_code: bool = False) -> App:
     if unknown := sorted(set(held) - set(known)):
         raise InvalidArgument(f"{path!r} has no table [{unknown[0]}]; it has {words}")
     for name in known:
-        optional = name in ("files", "serve", "schedule", "late")
-        found = held.setdefault(name, {} if optional else None)
+        found = held.setdefault(name, None if name in _NEEDED else {})
         if name == "log" and found is None and not logs:
             continue
         if not isinstance(found, dict):
@@ -205,9 +223,12 @@ def read_app(path: str, *, logs: bool = True, allow_code: bool = False) -> App:
         default = held["late"].get("default_reward", math.nan)
         if type(default) not in (int, float):
             raise InvalidArgument(f"default_reward is {default!r}, but must be a number")
+    with _of("about"):
+        about = {name: _text(name, text) for name, text in held["about"].items()}
     log_format, logs_at, grouped = made
     what = folder, spec, choice, users, schedule, budget, log_format, folder / logs_at, grouped
-    return App(*what, store, names["name"], files, serving, every, float(default))
+    more = serving, every, float(default), names["key"], names["signing"], about
+    return App(*what, store, names["name"], files, *more)
 
 
 @contextlib.contextmanager

@@ -14,6 +14,7 @@ from sqlalchemy import func, select
 from tacit import published
 from tacit.privacy.errors import TacitError, require
 from tacit.service.identity import ROLES, Identity
+from tacit.service.sealing import public_keys, signing_keys
 from tacit.store import ledger, runs
 from tacit.store.schema import VERSION, packets, problems, tokens, versions
 from tacit.store.store import Store
@@ -35,7 +36,7 @@ def checked(app: App) -> list[tuple[str, bool, str]]:
     def look_into_the_store() -> str:
         if not app.stored:
             return "is not there yet: the first start makes it"
-        with Store(app.store) as store:
+        with app.open(readonly=True) as store:
             if not store.postgres:
                 look("mode", _mode, app)
             look("tokens", _tokens, app, store)
@@ -53,6 +54,7 @@ def checked(app: App) -> list[tuple[str, bool, str]]:
     look("disk", _disk, app)
     look("TLS", _tls, app)
     look("people", _people, app)
+    look("signing", _signing, app)
     look("store", look_into_the_store)
     return found
 
@@ -80,6 +82,12 @@ def _people(app: App) -> str:
         Identity(app.folder, serving)
         return f"have tokens for {serving.audience!r}"
     return "nobody has a token of her own: whoever has the app's may name anybody (set jwks)"
+
+
+def _signing(app: App) -> str:
+    if not app.signing:
+        return "policies are not signed (set signing)"
+    return f"public keys: {' '.join(public_keys(signing_keys(app.signing, app.folder)))}"
 
 
 def _mode(app: App) -> str:

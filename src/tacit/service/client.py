@@ -46,16 +46,24 @@ class Client:
         token: that the service gave.
         tries: how often a request is sent, where no answer comes or it is behind.
         context: of TLS, where the machine's own authorities are not enough.
+        keys: public keys, of which one must have signed every policy.
     """
 
     def __init__(
-        self, address: str, token: str, *, tries: int = 8, context: ssl.SSLContext | None = None
+        self,
+        address: str,
+        token: str,
+        *,
+        tries: int = 8,
+        context: ssl.SSLContext | None = None,
+        keys: Sequence[str] = (),
     ) -> None:
         parts = urlsplit(address)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise InvalidArgument(f"address={address!r} must be http://host:port or https://...")
         self._place = parts.hostname, parts.port
         self._tls, self._context, self._tries = parts.scheme == "https", context, tries
+        self._keys = [*keys]
         self._headers = {"Authorization": f"Bearer {token}"}
         self._connection: http.client.HTTPConnection | None = None
         self._read: Any = None  # and for one episode:
@@ -74,6 +82,8 @@ class Client:
         address = f"/v1/policy?place={int(wanted)}"
         code, headers, body = self.request("GET", address, {"If-None-Match": self._etag})
         if code == 200:
+            if self._keys:
+                published.signer(body, self._keys)
             self._read = published.load(body)
             self._etag = headers["ETag"]
         elif code != 304:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import bisect
 import time
-from collections import Counter, OrderedDict
+from collections import OrderedDict
 from typing import Any, ClassVar
 
 from fastapi.responses import JSONResponse
@@ -32,14 +32,14 @@ class Door(HttpToolsProtocol):
     _timer: Any = None
     _head: int | None = 0  # bytes of a head that is not whole
 
-    def _within(self, seconds: float, *, silent: bool) -> None:
+    def _phase(self, seconds: float, *, silent: bool = True) -> None:
         """Ends this connection unless the next thing happens in time."""
         self._stop()
         self._timer = asyncio.get_running_loop().call_later(seconds, self._end)
         if silent:
             self.waiting[id(self)] = self
-            if len(self.waiting) > _MOST_WAITING:
-                next(iter(self.waiting.values()))._end()
+        if len(self.waiting) > _MOST_WAITING:
+            next(iter(self.waiting.values()))._end()
 
     def _stop(self) -> None:
         self.waiting.pop(id(self), None)
@@ -53,7 +53,7 @@ class Door(HttpToolsProtocol):
     def connection_made(self, transport: Any) -> None:
         """Somebody is there."""
         super().connection_made(transport)
-        self._within(self.seconds, silent=True)
+        self._phase(self.seconds)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """And is gone."""
@@ -74,35 +74,28 @@ class Door(HttpToolsProtocol):
         """The head of a request is here."""
         self._head = None
         # A body that does not come is told so before this.
-        self._within(2.0 * self.seconds, silent=True)
+        self._phase(2.0 * self.seconds)
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
         """A request is here."""
         super().on_message_complete()
         if self.cycle is not None and not self.cycle.response_complete:
-            self._within(_ANSWER, silent=False)
+            self._phase(_ANSWER, silent=False)
 
     def on_response_complete(self) -> None:
         """An answer is sent, and the next request may come."""
         self._head = 0
-        self._within(self.seconds, silent=True)
+        self._phase(self.seconds)
         super().on_response_complete()
 
 
 class Counted:
-    """Counts answers and how long they took, and says what a browser must not do with a page.
+    """Counts answers and how long they took, and says what a browser must not do with a page."""
 
-    Args:
-        app: That answers.
-        counts: Of answers by their codes.
-        seconds: Of answers, by the first bound that they took no longer than; the last has all.
-        proxies: Networks whose word is believed on who asks, and by what.
-    """
-
-    def __init__(self, app: Any, counts: Counter[int], seconds: Any, proxies: str) -> None:
-        self._app, self._counts, self._seconds = app, counts, seconds
-        self._proxies = networks(proxies)
+    def __init__(self, app: Any, service: Any) -> None:
+        self._app, self._counts, self._seconds = app, service.requests, service.seconds
+        self._proxies = networks(service.app.serving.proxies)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """One request."""
@@ -140,12 +133,12 @@ class Counted:
             if name.startswith(b"x-forwarded-"):
                 said.setdefault(name, []).append(value.decode("latin-1"))
         peer, port = scope["client"] or ("", 0)
-        found = client_of(peer, ",".join(said.get(b"x-forwarded-for", [])), self._proxies)
-        if client_of(peer, "0.0.0.0", self._proxies) == "0.0.0.0":  # noqa: S104
+        hops = [*",".join(said.get(b"x-forwarded-for", [])).split(","), peer]
+        if client_of(["0.0.0.0", peer], self._proxies) == "0.0.0.0":  # noqa: S104
             # Whoever declares proxies has TLS in front of them, unless they say otherwise.
             plain = said.get(b"x-forwarded-proto", ["https"])[-1].strip().lower() == "http"
             scope["scheme"] = "http" if plain else "https"
-        scope["client"] = (found, port)
+        scope["client"] = (client_of(hops, self._proxies), port)
 
 
 _ONLY_TLS = (b"strict-transport-security", b"max-age=31536000")

@@ -38,7 +38,7 @@ def public_state(agent: Agent) -> dict[str, Any]:
         most = db.scalar(select(stores.c.most)) or run.cost
         spent = db.scalar(select(func.max(accounts.c.spent))) or 0
     room = next((row for row in blocks if row.block == run.block), None)
-    names = ("version", "latest", "block", "taken", "served", "users")
+    names = ("version", "latest", "block", "taken", "served", "users", "episodes")
     found: dict[str, Any] = {name: getattr(run, name) for name in names}
     found |= {"pinned": bool(run.pinned), "stopped": bool(run.stopped)}
     found |= {"waiting": sum(row.users for row in blocks), "room": room.size if room else 0}

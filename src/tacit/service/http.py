@@ -32,34 +32,19 @@ from tacit.service.facts import asked_of_devices, note, public_state, trouble
 from tacit.service.identity import Caller, Identity
 from tacit.service.intake import Arrival, Coming, Intake, form_of
 from tacit.service.leader import Loop
-from tacit.service.schema import COMMAND, EPISODE, FORGET, PLACE, REPORT, answers, parsed
+from tacit.service.schema import DESCRIBED, answers, parsed
+from tacit.service.sealing import public_keys, signed, signing_keys
 from tacit.service.tokens import Keys
 from tacit.store import ledger
 from tacit.store.runs import Answer
 from tacit.store.schema import stores
-from tacit.store.store import Conflict, Store, StoreGone
+from tacit.store.store import Conflict, StoreGone
 
 if TYPE_CHECKING:
     from tacit.service import pages
 
-_ANSWERS = {
-    "waiting": (202, "taken: it counts with the rest of its block"),
-    "counted": (200, "taken: its block was released"),
-    "refused": (409, "not taken: this user has as many episodes as were declared, or no budget"),
-    "late": (409, "not taken: the time between reading a policy and sending an episode has passed"),
-    "used": (409, "not taken: another event has this ticket; read the policy for a new one"),
-    "forgotten": (410, "not taken: this event was forgotten, as its user asked"),
-    "unreadable": (410, "not counted: it was set aside, and nothing was paid for it"),
-    "unknown": (422, "not taken: the ticket is not one of this service"),
-    "stopped": (503, "not taken: the service was stopped by its curator"),
-}
-# Whoever has a shared token learns nothing of anybody, by no word and by no time.
-_RECEIVED = {
-    False: "received: whether it counts is told to this person's own token alone",
-    True: "received, and not taken: here episodes count that come with a person's own token",
-}
-_PACE = 0.1  # seconds: answers to shared tokens come at whole numbers of these
-_MOST_CALLERS = 10_000
+_PACE = 0.1  # seconds: answers to shared tokens, which say nothing of anybody, come at multiples
+_MOST_CALLERS = 100_000
 _PLACES = 4  # that a person takes in a window for each of her episodes; some are lost
 _POLICIES = 4
 _TICKET = re.compile(r"[\w.]+", re.ASCII)
@@ -82,20 +67,21 @@ class Service:
 
     def __init__(self, app: App) -> None:
         self.app = app
-        self.store = Store(app.store, patience=60.0)
+        self.store = app.open(patience=60.0)
+        self.keys = signing_keys(app.signing, app.folder)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TacitWarning)
             # One takes users in and serves; one computes, which may take long.
             self.agent, computes = app.agent(self.store), app.agent(self.store)
         self.agent.intake.window = computes.intake.window = app.serving.window
         self.form, self.spec = form_of(self.agent), self.agent.spec
-        self.requests: Counter[int] = Counter()
+        self.requests, self.told = Counter[int](), Counter[str]()  # answers by code and by fate
+        self.answers = Counter[str]()  # by fate, to people's own tokens
         self.seconds = [0.0] * (len(BOUNDS) + 2)
-        self._places: OrderedDict[str, tuple[float, int]] = OrderedDict()
         identifies = app.serving.identifies
         self.identity = Identity(app.folder, app.serving) if identifies else None
         Door.seconds = float(app.serving.seconds)
-        self._rates: OrderedDict[tuple[str, str], tuple[float, float]] = OrderedDict()
+        self._rates: OrderedDict[str, tuple[float, float]] = OrderedDict()
         self._ended, self._watching = threading.Event(), threading.Lock()
         self._written = (-math.inf, "")
         self.reachable = True
@@ -159,7 +145,10 @@ class Service:
         found = self.agent.policy_body(version) if -1 < version < 2**62 else None
         if found is None:
             raise HTTPException(404, f"version {version} was never published")
-        return found[0], f'"{found[1]}"'
+        if not self.keys:
+            return found[0], f'"{found[1]}"'
+        tail = "".join(key[:8] for key in public_keys(self.keys))
+        return signed(found[0], self.keys), f'"{found[1]}.{tail}"'
 
     async def ticket(self) -> str:
         """A place in the block that fills; where that is full, in the next one, if there is one."""
@@ -209,31 +198,28 @@ class Service:
 
     def slow_down(self, who: Caller | str, request: Request) -> None:
         """So many requests a second: of a person, or of a shared token from one address."""
-        rate, host = self.app.serving.rate, request.client.host if request.client else ""
-        key = (who, host) if isinstance(who, str) else (who.name, host)
+        rate, key = float(self.app.serving.rate), who if isinstance(who, str) else who.name
+        key = f"{key} {request.client.host if request.client else ''}"
         if isinstance(who, Caller) and who.person:
-            rate, key = self.app.serving.person_rate, (f"person {who.name}", "")
-        now = time.monotonic()
-        left, at = self._rates.pop(key, (2.0 * rate, now))
-        left = min(2.0 * rate, left + rate * (now - at))
-        self._rates[key] = (max(left - 1.0, 0.0), now)
-        if len(self._rates) > _MOST_CALLERS:
-            self._rates.popitem(last=False)
-        if left < 1.0:
+            rate, key = float(self.app.serving.person_rate), f"person {who.name}"
+        if not self._takes(key, rate, 2.0 * rate):
             raise HTTPException(429, "slower, please", {"Retry-After": "1"})
 
     def may_take_a_place(self, caller: Caller) -> bool:
         """Whether a person takes another place; whoever takes many leaves others without one."""
-        episodes, now = int(self.seen.run.episodes), time.monotonic()
-        if not caller.person or not episodes:
-            return True
-        until, taken = self._places.pop(caller.name, (now + self.app.serving.window, 0))
-        if until < now:
-            until, taken = now + self.app.serving.window, 0
-        self._places[caller.name] = (until, taken + 1)
-        if len(self._places) > 10 * _MOST_CALLERS:
-            self._places.popitem(last=False)
-        return taken < _PLACES * episodes
+        most = float(_PLACES * self.seen.run.episodes)
+        rate = most / self.app.serving.window
+        return not (caller.person and most) or self._takes(f"place {caller.name}", rate, most)
+
+    def _takes(self, key: str, rate: float, most: float) -> bool:
+        """Takes one from what is left of so many, which come back at a rate, if one is left."""
+        now = time.monotonic()
+        left, at = self._rates.pop(key, (most, now))
+        left = min(most, left + rate * (now - at))
+        self._rates[key] = (left - 1.0 if left >= 1.0 else left, now)
+        if len(self._rates) > _MOST_CALLERS:
+            self._rates.popitem(last=False)
+        return left >= 1.0
 
     def record(self, by: str, what: str, **facts: Any) -> None:
         """Adds what a curator or an officer did to the ledger; nothing of a user."""
@@ -289,7 +275,7 @@ class Service:
             raise HTTPException(
                 422, f"this service takes {'reports' if self.form.local else 'episodes'}"
             )
-        apart = kind in late.PATHS.values()
+        apart = kind in ("decision", "outcome")
         if not (wrong := _mistake({"ticket": ""} | body if apart else body)):
             size = await self._size(body) if self.form.local else 0
             wrong = late.mistake(self.form, body, kind) if apart else self.form.fits(body, size)
@@ -317,7 +303,11 @@ class Service:
             raise HTTPException(
                 503, "it is not known whether it was taken: send it again", {"Retry-After": "1"}
             )
+        if kind != "outcome":  # whether one came is a person's data
+            self.told[answer.status] += 1
         if caller.person:
+            # Not of shared tokens: who has one must not learn by metrics who took part.
+            self.answers[answer.status] += kind != "outcome"
             return told(answer)
         await asyncio.sleep(_PACE - (time.monotonic() - begun) % _PACE)
         return _received(False)
@@ -336,13 +326,13 @@ def _set(found: asyncio.Future[Answer | None], answer: Answer | None) -> None:
 
 def _received(in_vain: bool) -> Response:
     """Answer to whoever has a shared token, always the same."""
-    words = {"status": "received", "accepted": None, "words": _RECEIVED[in_vain]}
+    words = {"status": "received", "accepted": None, "words": DESCRIBED["received"][in_vain]}
     return JSONResponse(words, 202)
 
 
 def told(answer: Answer) -> Response:
     """An answer as a response."""
-    code, words = late.WORDS.get(answer.status) or _ANSWERS[answer.status]
+    code, words = DESCRIBED["told"][answer.status]
     content = {"status": answer.status, "accepted": answer.accepted, "words": words}
     places = {"block": answer.block, "version": answer.version}
     return JSONResponse(content | {name: n for name, n in places.items() if n >= 0}, code)
@@ -384,8 +374,7 @@ def create(service: Service, tools: pages.Tools | None = None) -> FastAPI:
     async def gone(request: Request, error: StoreGone) -> Response:
         return JSONResponse({"detail": "the database does not answer"}, 503, {"Retry-After": "1"})
 
-    proxies = service.app.serving.proxies
-    app.add_middleware(Counted, counts=service.requests, seconds=service.seconds, proxies=proxies)
+    app.add_middleware(Counted, service=service)
     if service.app.serving.origins:
         # Tokens come in a header, never by a cookie: no origin gets more than it was given.
         app.add_middleware(
@@ -416,7 +405,9 @@ class _Direct(APIRoute):
 def _devices(app: FastAPI, service: Service) -> None:
     codes: tuple[int, ...] = (200, 304, 401, 403, 422, 429, 503)
 
-    @app.get("/v1/policy", responses=answers(*codes), openapi_extra=PLACE, tags=["device"])
+    @app.get(
+        "/v1/policy", responses=answers(*codes), openapi_extra=DESCRIBED["place"], tags=["device"]
+    )
     async def policy(request: Request) -> Response:
         """The policy that serves, with a ticket if there is a place for an episode in a block.
 
@@ -471,12 +462,19 @@ def _devices(app: FastAPI, service: Service) -> None:
 
     codes = (200, 202, 401, 403, 408, 409, 410, 413, 422, 429, 503)
 
-    @app.post("/v1/episodes", responses=answers(*codes), openapi_extra=EPISODE, tags=["device"])
+    @app.post(
+        "/v1/episodes",
+        responses=answers(*codes),
+        openapi_extra=DESCRIBED["episode"],
+        tags=["device"],
+    )
     async def episode(request: Request) -> Response:
         """One user's episode. Idempotent by event id: send it again if no answer came."""
         return await service.take(request, "episode")
 
-    @app.post("/v1/reports", responses=answers(*codes), openapi_extra=REPORT, tags=["device"])
+    @app.post(
+        "/v1/reports", responses=answers(*codes), openapi_extra=DESCRIBED["report"], tags=["device"]
+    )
     async def report(request: Request) -> Response:
         """One user's noisy report, under local DP."""
         return await service.take(request, "report")
@@ -485,7 +483,9 @@ def _devices(app: FastAPI, service: Service) -> None:
 def _curators(app: FastAPI, service: Service) -> None:
     codes = (200, 401, 403, 408, 413, 422, 429, 503)
 
-    @app.post("/v1/forget", responses=answers(*codes), openapi_extra=FORGET, tags=["curator"])
+    @app.post(
+        "/v1/forget", responses=answers(*codes), openapi_extra=DESCRIBED["forget"], tags=["curator"]
+    )
     async def forget_user(request: Request) -> dict[str, Any]:
         """Erases what waits of a user, and says what remains, and why."""
         caller = service.entitled(request, "curator")
@@ -495,7 +495,12 @@ def _curators(app: FastAPI, service: Service) -> None:
             raise HTTPException(422, "user must be a text of at most 200 letters")
         return await asyncio.to_thread(forgotten, service, user, caller.name)
 
-    @app.post("/v1/commands", responses=answers(*codes), openapi_extra=COMMAND, tags=["curator"])
+    @app.post(
+        "/v1/commands",
+        responses=answers(*codes),
+        openapi_extra=DESCRIBED["command"],
+        tags=["curator"],
+    )
     async def command(request: Request) -> dict[str, Any]:
         """Serve or pin a version, unpin, stop, start."""
         name = service.entitled(request, "curator").name
@@ -540,37 +545,16 @@ def obey(service: Service, what: str, version: int, by: str) -> dict[str, Any]:
     return {"what": what, "version": service.seen.run.version}
 
 
-REMAINS = (
-    "What was released stays: sums over whole blocks with noise, and the policies made of them. "
-    "They are covered by the guarantee: whoever reads them learns almost nothing of any one user, "
-    "whether she took part with these data or with others. Her raw data was erased when her block "
-    "was released. A keyed hash of her id stays, so that she is not counted too often."
-)
-_ERASED = (
-    "What waited of her was erased. A keyed hash of each event stays without her name, so that the "
-    "same event is not taken when it is sent again."
-)
-_NOBODY = "No episode of hers is here, or one that was forgotten: a keyed hash of its event alone."
-_LOG = (
-    "What was erased is overwritten in the database, and still in its write-ahead log, as somebody "
-    "reads the database: ask again."
-)
-_POSTGRES = (
-    "PostgreSQL keeps what was erased in its files, its write-ahead log and its replicas until it "
-    "overwrites it."
-)
-
-
 def forgotten(service: Service, user: str, by: str) -> dict[str, Any]:
     """Erases what waits of a user, and says what is true of the rest."""
     service.record(by, "forget")
     found: dict[str, Any] = dict(service.agent.forget(user))
     found["erased"] = service.store.erase_traces()
     service.watch()
-    words = [_ERASED if found["removed"] else "", REMAINS if found["released"] else ""]
-    words = [*filter(None, words)] or [_NOBODY]
+    said = DESCRIBED["forgetting"]
+    words = [said[name] for name in ("removed", "released") if found[name]] or [said["nobody"]]
     if not found["erased"]:
-        words.append(_POSTGRES if service.store.postgres else _LOG)
+        words.append(said["postgres" if service.store.postgres else "log"])
     return found | {"remains": " ".join(words)}
 
 
@@ -598,32 +582,12 @@ def _watchers(app: FastAPI, service: Service) -> None:
 
 def measured(service: Service) -> str:
     """Public facts in the form that Prometheus reads."""
-    seen = service.seen
-    run, limit = seen.run, float(service.agent.privacy.epsilon)
-    gauges = {
-        "version": ("policy that serves", run.version),
-        "users_served": ("users in released blocks", run.served),
-        "users_declared": ("users who may come in all", run.users),
-        "places_taken": ("places in blocks that devices have taken", run.taken),
-        "epsilon_spent": ("of any user, at most", limit if run.served else 0.0),
-        "epsilon_limit": ("of any user", limit),
-        "ledger_line": ("last line of the ledger", seen.line),
-        "pinned": ("whether a version is pinned", run.pinned),
-        "stopped": ("whether the service is stopped", run.stopped),
-        "leader": ("whether this process leads", int(service.loop.leads)),
-        "problem": ("whether something is wrong", int(bool(seen.problems))),
-    }
-    lines = []
-    for name, (words, value) in gauges.items():
-        lines += [f"# HELP tacit_{name} {words}", f"# TYPE tacit_{name} gauge"]
-        lines.append(f"tacit_{name} {value}")
-    name, so_far = "tacit_answer_seconds", 0.0
-    lines += [f"# HELP {name} until an answer began", f"# TYPE {name} histogram"]
+    from tacit.service import pages
+
+    run, limit = service.seen.run, float(service.agent.privacy.epsilon)
+    so_far, buckets = 0.0, []
     for bound, count in zip((*BOUNDS, "+Inf"), service.seconds, strict=False):
         so_far += count
-        lines.append(f'{name}_bucket{{le="{bound}"}} {so_far:.0f}')
-    lines += [f"{name}_sum {service.seconds[-1]:.6f}", f"{name}_count {so_far:.0f}"]
-    lines += ["# HELP tacit_requests_total answers", "# TYPE tacit_requests_total counter"]
-    counts = sorted(service.requests.items())
-    lines += [f'tacit_requests_total{{code="{code}"}} {count}' for code, count in counts]
-    return "\n".join(lines) + "\n"
+        buckets.append((bound, so_far))
+    given = {"service": service, "run": run, "limit": limit, "buckets": buckets}
+    return pages.text("metrics", given | {"requests": sorted(service.requests.items())})

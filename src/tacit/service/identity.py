@@ -12,6 +12,7 @@ import ipaddress
 import json
 import time
 import urllib.request
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,12 +48,7 @@ def fetched(where: str) -> bytes:
 
 
 class Identity:
-    """Keys that sign people's tokens.
-
-    Args:
-        folder: That files are relative to.
-        serving: With ``jwks`` (a file or an address), ``issuer`` and ``audience``.
-    """
+    """Keys that sign people's tokens, as a table [serve] says where they are."""
 
     def __init__(self, folder: Path, serving: Serving) -> None:
         try:
@@ -114,28 +110,18 @@ def networks(text: str) -> list[Any]:
     return [ipaddress.ip_network(word, strict=False) for word in text.split()]
 
 
-def client_of(peer: str, forwarded: str, proxies: list[Any]) -> str:
-    """The address that asks: the last one that no proxy of ours has; those of a site are one.
+def client_of(hops: Sequence[str], proxies: list[Any]) -> str:
+    """The last address on a way that no proxy of ours has; those of one site are one.
 
-    Args:
-        peer: Address of the connection.
-        forwarded: All headers X-Forwarded-For, of which only proxies of ours are believed.
-        proxies: Networks of ours.
+    The connection is the last hop, and those before it are as X-Forwarded-For says.
     """
-    said = [*map(str.strip, forwarded.split(",")), peer]
-    while len(said) > 1 and said[-1] and _within(said[-1], proxies):
-        said.pop()
-    try:
-        found = ipaddress.ip_address(said[-1])
-    except ValueError:
-        return peer
-    # Whoever has one address of version 6 has 2^64.
-    return str(found if found.version == 4 else ipaddress.ip_network((found, 64), strict=False))
-
-
-def _within(address: str, proxies: list[Any]) -> bool:
-    try:
-        found = ipaddress.ip_address(address)
-    except ValueError:
-        return False
-    return any(found in network for network in proxies)
+    for hop in reversed(hops):
+        try:
+            found = ipaddress.ip_address(hop.strip())
+        except ValueError:
+            break
+        if not any(found in network for network in proxies):
+            # Whoever has one address of version 6 has 2^64.
+            wide = ipaddress.ip_network((found, 64), strict=False) if found.version == 6 else found
+            return str(wide)
+    return hops[-1]

@@ -200,16 +200,10 @@ class Intake:
         late = [one for one, _ in batch if isinstance(one, LateStep)]
         answers: Sequence[Answer | None] = [None] * len(batch)
         try:
-            answers = (
-                take(self._agent.intake, late)
-                if late
-                else self._agent.intake.receive(
-                    self._form.block([a.body for a in came]),
-                    [a.user for a in came],
-                    [a.event for a in came],
-                    [a.ticket for a in came],
-                )
-            )
+            intake = self._agent.intake
+            given: Any = [[getattr(a, name) for a in came] for name in ("user", "event", "ticket")]
+            block = self._form.block([a.body for a in came]) if came else None
+            answers = take(intake, late) if block is None else intake.receive(block, *given)
             self._failed = -math.inf, ""
         except Exception as error:
             # Perhaps they are in, perhaps not: whoever sends it again is told. This thread goes on

@@ -6,9 +6,7 @@ version and block of its episode: when an outcome comes decides nothing.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI, Request
@@ -16,28 +14,27 @@ from fastapi.responses import Response
 
 from tacit.core.late import LateStep
 from tacit.service.intake import Form, code, number
-from tacit.service.schema import answers
+from tacit.service.schema import DESCRIBED, answers
 
 if TYPE_CHECKING:
     from tacit.service.http import Service
 
-PATHS = {"/v1/decisions": "decision", "/v1/outcomes": "outcome"}
-_DESCRIBED = json.loads(Path(__file__).with_name("templates").joinpath("late.json").read_text())
-WORDS: Mapping[str, tuple[int, str]] = _DESCRIBED["told"]
-"""Codes and words of answers that episodes have not."""
 _CODES = (200, 202, 401, 403, 408, 409, 410, 413, 422, 429, 503)
 
 
 def add(app: FastAPI, service: Service) -> None:
     """Adds the routes."""
-    for path, kind in PATHS.items():
+    told: dict[str, Any] = {"responses": answers(*_CODES), "tags": ["device"]}
 
-        async def taken(request: Request, kind: str = kind) -> Response:
-            return await service.take(request, kind)
+    @app.post("/v1/decisions", openapi_extra=DESCRIBED["decision"], **told)
+    async def decision(request: Request) -> Response:
+        """An action that was taken; the first of an event takes the place of its ticket."""
+        return await service.take(request, "decision")
 
-        taken.__annotations__ = {"request": Request, "return": Response}
-        more = {"description": _DESCRIBED["about"][kind], "openapi_extra": _DESCRIBED[kind]}
-        app.post(path, responses=answers(*_CODES), tags=["device"], name=kind, **more)(taken)
+    @app.post("/v1/outcomes", openapi_extra=DESCRIBED["outcome"], **told)
+    async def outcome(request: Request) -> Response:
+        """The reward of a step, whenever it is known. Idempotent by event and step."""
+        return await service.take(request, "outcome")
 
 
 def mistake(form: Form, body: Mapping[str, Any], kind: str) -> str:

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import json
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -28,6 +30,7 @@ from sqlalchemy import func, select
 from tacit import published
 from tacit.service import http
 from tacit.service.facts import public_state
+from tacit.service.schema import DESCRIBED
 from tacit.service.tokens import begin_session, end_session
 from tacit.store import ledger
 from tacit.store.schema import blocks, entries, events, versions
@@ -49,10 +52,19 @@ _made.filters["numbers"] = lambda rows, i: (
 _made.filters["time"] = lambda at: time.strftime("%Y-%m-%d %H:%M", time.gmtime(at))
 
 
+_made.filters["json"] = json.loads
+_made.globals["app"] = ""
+
+
 def rendered(template: str, title: str, who: Visitor | None = None, **values: Any) -> str:
     """A page; ``said`` is what went wrong before it."""
     given = {"title": title, "who": who, "links": _LINKS, "here": "", "said": ""} | values
     return _made.get_template(f"{template}.html").render(given)
+
+
+def text(template: str, values: Mapping[str, Any]) -> str:
+    """A text from a template."""
+    return _made.get_template(f"{template}.txt").render(values)
 
 
 def _missing(*given: Any) -> Any:
@@ -82,6 +94,7 @@ class Pages:
 
     def __init__(self, service: http.Service, tools: Tools) -> None:
         self.service, self.tools, self._run = service, tools, service.app.name
+        _made.globals["app"] = service.app.about.get("app", service.app.name)
 
     async def visitor(self, request: Request, *roles: str) -> Visitor:
         """The visitor; without a session or a token she is redirected to the sign-in page."""
@@ -120,17 +133,28 @@ class Pages:
     def overview(self, who: Visitor) -> str:
         """Budget, users and values."""
         state = public_state(self.service.agent)
-        said = state["monitoring"]
-        columns = (said.get(name, []) for name in ("version", "return", "return_error"))
-        told = {
-            v: f"{x:.4g} ± {2 * e:.2g}" for v, x, e in zip(*columns, strict=True) if x is not None
-        }
-        query = select(events.c.version, func.count())
-        query = query.where(events.c.run == self._run, events.c.fate == "counted")
-        query = query.group_by(events.c.version).order_by(events.c.version.desc())
+        at, pays = versions.c.at, dict[int, tuple[float, float]]()
+        columns = (
+            state["monitoring"].get(name, []) for name in ("version", "return", "return_error")
+        )
+        pays = {v: (x, 2.0 * e) for v, x, e in zip(*columns, strict=True) if x is not None}
+        query = select(events.c.fate, events.c.version, func.count())
+        query = query.where(events.c.run == self._run).group_by(events.c.fate, events.c.version)
+        history = select(versions.c.version, at, versions.c.users).order_by(
+            versions.c.version.desc()
+        )
         with self.service.store.read() as db:
-            rows = [(v, f"{int(n):,}", told.get(v, "not known")) for v, n in db.execute(query)]
-        return rendered("overview", "Overview", who, here="/", state=state, versions=rows)
+            fates = db.execute(query).all()
+            shown = db.execute(history.where(versions.c.run == self._run).limit(400)).all()
+        counted, came = Counter[int](), Counter[str]()
+        for fate, version, count in fates:
+            came[fate] += int(count)
+            counted[version] += int(count) if fate == "counted" else 0
+        points = [(row.version, row.at, *pays[row.version]) for row in shown if row.version in pays]
+        given = {"state": state, "came": came, "counted": counted, "points": points[::-1]}
+        given |= {"told": self.service.told, "shown": shown, "pays": pays}
+        given["about_today"] = self.service.app.about.get("today")
+        return rendered("overview", "Overview", who, here="/", **given)
 
     def policies(self, who: Visitor) -> str:
         """All versions, what can be done with them, and what was."""
@@ -141,18 +165,22 @@ class Pages:
             found = db.execute(shown.order_by(versions.c.version.desc()).limit(200)).all()
             rows = db.execute(done.order_by(entries.c.seq.desc()).limit(20)).all()
         state = public_state(self.service.agent)
-        given = {"state": state, "versions": found, "entries": rows}
+        body = self.service.seen.policies[self.service.seen.run.version][0]
+        given = {"state": state, "versions": found, "entries": rows, "policy": published.load(body)}
         return rendered("policies", "Policies", who, here="/policies", **given)
 
     def compare(self, who: Visitor, first: int, second: int) -> str:
         """Where two versions act differently."""
         loaded = [published.load(self.service.policy_body(v)[0]) for v in (first, second)]
+        said = public_state(self.service.agent)["monitoring"]
         given = {"found": self.tools.differences(*loaded), "first": first, "second": second}
+        given |= {"monitored": said, "labels": getattr(loaded[0], "state_labels", None)}
+        given["horizon"] = self.service.spec.horizon
         return rendered("compare", f"Versions {first} and {second}", who, **given)
 
     def people(self, who: Visitor, told: Mapping[str, Any] | None = None) -> str:
         """A user who asks to be forgotten."""
-        given = {"told": told, "remains": http.REMAINS}
+        given = {"told": told, "remains": DESCRIBED["forgetting"]["released"]}
         return rendered("people", "Forget a user", who, here="/people", **given)
 
     def officer(self, who: Visitor) -> str:

@@ -81,7 +81,7 @@ def verify(store: Store, expect: str = "") -> list[str]:
         store: Which one.
         expect: Head that was seen before, as in a policy: an older copy of the store lacks it.
     """
-    with store.write() as db:
+    with store.read() as db:
         return [*_problems(db, expect)]
 
 

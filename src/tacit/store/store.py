@@ -55,6 +55,7 @@ class Store:
         witness: A file or a URL (GET and PUT) elsewhere, which gets the head of the ledger with
             every entry. A store that lacks what it has seen is an older copy, and is not opened.
         check: Whether the witness is asked; ``tacit ledger repair`` opens without.
+        readonly: Whether nothing of it is changed, not even that it is a store.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class Store:
         create: bool = True,
         witness: str = "",
         check: bool = True,
+        readonly: bool = False,
     ) -> None:
         self.where = os.fspath(where)
         self.durable = bool(self.where)  # whether it outlives this process
@@ -74,6 +76,7 @@ class Store:
         # SQLite: one connection, on which threads take turns. An interrupt inside SQLAlchemy would
         # make a pool lose a connection that holds the write lock, and wait for it for ever.
         self._turn: Any = nullcontext() if self.postgres else threading.RLock()
+        self._readonly = readonly
         self._engine = self._postgres() if self.postgres else self._sqlite(create)
         # All of a reading transaction is of one instant: a run and its blocks fit together.
         level = {"isolation_level": "REPEATABLE READ"} if self.postgres else {}
@@ -125,7 +128,7 @@ class Store:
                 Path(self.where).touch(mode=0o600)
             except OSError as error:
                 raise StoreGone(f"{self.where!r} cannot be made: {error.strerror}") from None
-        self._only = _Kept.open(self.where or ":memory:")
+        self._only = _Kept.open(self.where or ":memory:", readonly=self._readonly)
         engine = sa.create_engine(
             "sqlite://", poolclass=StaticPool, creator=lambda: self._only, hide_parameters=True
         )
@@ -172,18 +175,21 @@ class Store:
                 raise StoreGone(f"the database does not answer: {_cause(error)}") from error
 
     def _create(self, witness: str) -> None:
-        with self._transaction(write=True) as db:
-            if self.postgres:
+        with self._transaction(write=not self._readonly) as db:
+            if self.postgres and not self._readonly:
                 db.execute(sa.text("SELECT pg_advisory_xact_lock(7163946)"))
                 for name in ("fsync", "synchronous_commit", "full_page_writes"):
                     if db.scalar(sa.text(f"SHOW {name}")) == "off":
                         raise InvalidArgument(f"PostgreSQL has {name}=off: it may lose a charge")
             names = sa.inspect(db).get_table_names()
-            if names and "stores" not in names and not self.postgres:
+            foreign = self._readonly or (names and not self.postgres)
+            if foreign and "stores" not in names:
                 said = "is a database of something else, or of release 0.1, which is not read"
                 raise InvalidArgument(f"{self.where!r} {said}")
             for text in schema.statements(_DIALECTS[self.postgres]):
-                if not (self.postgres and "stores" in names):  # or it would wait for writers
+                if not (
+                    (self.postgres or self._readonly) and "stores" in names
+                ):  # or it would wait for writers
                     db.exec_driver_sql(text)
             found = db.scalar(select(stores.c.schema_version))
             if found is None:
@@ -200,7 +206,7 @@ class Store:
 
     def _migrate(self, db: sa.Connection, found: int) -> None:
         """Brings a store of an older release to this one's schema, a version at a time."""
-        for version in range(found, schema.VERSION):
+        for version in range(found, found if self._readonly else schema.VERSION):
             if version not in schema.MIGRATIONS:
                 break
             for statement in schema.MIGRATIONS[version]:
@@ -229,6 +235,8 @@ class Store:
 
     def keyed(self, *words: str) -> str:
         """Keyed hash of texts, as tickets and tokens have it."""
+        if len(self._key) != 32:  # as it lies there, which would make another person of everybody
+            raise InvalidArgument("this store's secrets are closed: give its key")
         return hashed(self._key, *words)
 
     def erase_traces(self) -> bool:
@@ -328,11 +336,15 @@ class _Kept(sqlite3.Connection):
     """
 
     @classmethod
-    def open(cls, path: str) -> _Kept:
+    def open(cls, path: str, *, readonly: bool = False) -> _Kept:
+        given: dict[str, Any] = {"timeout": 30.0, "check_same_thread": False, "factory": cls}
         try:
-            only = sqlite3.connect(
-                path, timeout=30.0, check_same_thread=False, isolation_level=None, factory=cls
-            )
+            if readonly:  # where nobody writes, no file is made beside it either
+                written = os.path.exists(f"{path}-wal")
+                name = Path(path).resolve().as_uri() + ("?mode=ro" if written else "?immutable=1")
+                only: _Kept = sqlite3.connect(name, uri=True, isolation_level=None, **given)
+                return only
+            only = sqlite3.connect(path, isolation_level=None, **given)
             for pragma in ("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON"):
                 only.execute(f"PRAGMA {pragma}")
         except sqlite3.Error as error:

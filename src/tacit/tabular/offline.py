@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -52,6 +52,8 @@ if TYPE_CHECKING:
 _MOMENTS = (1.1, 1.3, 1.7, 2.5, 5.0, 12.0)
 # Where behaviour is unknown, its share of the budget, and that of the failure probability.
 _COUNTED, _DOUBTED = 0.2, 0.2
+# States times actions up to which a log's transitions are counted.
+FEW_CELLS = 500
 # Larger blocks are made part by part, where users are simulated.
 _IN_MEMORY = 1 << 17
 _WORDS = ("uniform", "logged", "unknown")
@@ -67,14 +69,14 @@ class OfflineOptions:
             of the users' blocks, (users, H); or ``"unknown"``, if it depended on the state alone
             and is to be estimated.
         confidence: with which probability all intervals hold.
-        judged: the share of users who judge and are not learnt from.
+        judged: the share of users who judge and are not learnt from; by default the algorithm's.
         caution: standard deviations taken off what is believed of an action; chosen on sparse_mdp
             with 200 and 500 states. No guarantee and no interval depends on it.
     """
 
     behaviour: Policy | Literal["uniform", "logged", "unknown"] = "uniform"
     confidence: float = 0.95
-    judged: float = 0.5
+    judged: float | None = None
     caution: float = 0.5
 
     def __post_init__(self) -> None:
@@ -84,20 +86,24 @@ class OfflineOptions:
                 f"behaviour must be a Policy or one of {_WORDS}, got {self.behaviour!r}"
             )
         for name in ("confidence", "judged"):
-            checked_number(name, getattr(self, name), "in (0, 1)", lambda share: 0.0 < share < 1.0)
+            share = getattr(self, name)
+            if share is not None:
+                checked_number(name, share, "in (0, 1)", lambda share: 0.0 < share < 1.0)
 
 
 @dataclass(frozen=True, eq=False)
 class Recommendation:
     """A policy with its evidence, or today's with the reason. Public, all of it."""
 
-    policy: Policy  # a new one if it is surely better, else what is done today, as far as known
-    better: bool  # whether a policy was found whose value is surely above today's
-    value: Interval  # of the best policy that was found, recommended or not
+    policy: Policy  # the best one that is surely better, else what is done today, as far as known
+    better: bool  # whether a policy was found whose gain is surely above zero
+    gain: Interval  # how much better than today's ``found`` is
+    value: Interval  # of ``found``, recommended or not
     today: Interval  # of what is done today
     confidence: float  # probability, over users and noise, with which all intervals hold
-    candidates: tuple[Interval, ...] = field(repr=False)  # of all that were judged, boldest last
-    found: Policy = field(repr=False)  # the policy that ``value`` is about
+    gains: tuple[Interval, ...] = field(repr=False)  # of all that were judged, the boldest last
+    found: Policy = field(repr=False)  # the policy with the highest lower end of its gain
+    trial: Policy = field(repr=False)  # the one with the largest estimate: worth a trial
     learnt: int  # how many users it was learnt from
     judged: int  # how many other users it was judged by
     behaviour: str  # "known", "logged" (propensities of every step), or "unknown"
@@ -106,12 +112,12 @@ class Recommendation:
     @property
     def verdict(self) -> str:
         """In words."""
-        sides = f"{self.value} against {self.today} today"
+        sides = f"{self.gain} more than {self.today} today"
         if self.better:
             return f"Better than today with probability {self.confidence:g}: {sides}."
         return (
             f"No recommendation: nothing is better than today with probability "
-            f"{self.confidence:g} (the best that was found has {sides})."
+            f"{self.confidence:g} (the best that was found has {sides}); a trial can tell more."
         )
 
     def __str__(self) -> str:
@@ -136,7 +142,8 @@ class OfflineState:
     bounds: Floats  # upper bounds of them, by which returns are weighted
     learnt: Any = None  # what the first block taught; none before it
     judged: Candidates | None = None  # policies that the second block judged; none before it
-    intervals: tuple[Interval, ...] = ()  # their values, and today's at the end
+    gains: tuple[Interval, ...] = ()  # of these policies
+    today: Interval | None = None  # value of what is done today
 
 
 class OfflineAlgorithm(FiniteAlgorithm[OfflineState]):
@@ -149,6 +156,8 @@ class OfflineAlgorithm(FiniteAlgorithm[OfflineState]):
     spec: FiniteSpec
     policies: ClassVar[type[TiltedPolicies]]
     """Policies that follow from what was learnt."""
+    judging: ClassVar[float] = 0.5
+    """Share of the users who judge, by default."""
 
     def __init__(self, problem: Problem, options: OfflineOptions) -> None:
         instance_of("spec", problem.spec, FiniteSpec)
@@ -164,7 +173,8 @@ class OfflineAlgorithm(FiniteAlgorithm[OfflineState]):
         self.allowed = np.ones((spec.states, spec.actions), bool) if allowed is None else allowed
         self.behaviour = _behaviour_table(spec, options.behaviour)
         super().__init__(problem, options)
-        judged = min(max(round(options.judged * self.users), 2), self.users - 2)
+        share = self.judging if options.judged is None else options.judged
+        judged = min(max(round(share * self.users), 2), self.users - 2)
         self.schedule = Schedule("learn, then judge", (self.users - judged, judged))
 
     def init(self) -> OfflineState:
@@ -210,16 +220,28 @@ class OfflineAlgorithm(FiniteAlgorithm[OfflineState]):
                 left -= _COUNTED
             learnt = yield from _scaled(self.first_queries(state.behaviour), left)
             return replace(state, learnt=learnt)
-        statistic = self._weighted(plan.memory, state.bounds)
-        release = yield Query(statistic)
         if self.how == "unknown":
             failure *= 1.0 - _DOUBTED
-        intervals = value_intervals(release, statistic, failure, _slack(statistic, release.users))
-        return replace(state, judged=plan.memory, intervals=tuple(intervals))
+        *gains, today = yield from self.judge(plan.memory, state, failure)
+        return replace(state, judged=plan.memory, gains=tuple(gains), today=today)
 
     @abstractmethod
     def first_queries(self, behaviour: Floats) -> Queries[Any]:
         """Queries to the first block, under today's behaviour; returns what they taught."""
+
+    def judge(self, judged: Any, state: OfflineState, failure: float) -> Queries[list[Interval]]:
+        """Queries to the second block; returns intervals of all gains, and of today's value.
+
+        Args:
+            judged: :class:`Candidates` of the plan.
+            state: what the first block taught.
+            failure: how probable it may be that any interval is wrong.
+        """
+        statistic = self._weighted(judged, state.bounds)
+        release = yield Query(statistic)
+        slack = slack_of(statistic, statistic.horizon, release.users)
+        *values, today = value_intervals(release, statistic, failure, slack)
+        return [*(_sum(value, today, -1.0) for value in values), today]
 
     def _weighted(self, judged: Candidates, bounds: Floats) -> WeightedReturns:
         """Query to the second block; today's policy comes last, and is never weighted."""
@@ -269,25 +291,28 @@ class OfflineAlgorithm(FiniteAlgorithm[OfflineState]):
         greedy = self.named(Policy.deterministic(best, self.spec.actions))
         found = self.recommendation(state)
         if found is None:
-            return Plan(today, greedy, policies.candidates(_MOMENTS))
+            return Plan(today, greedy, policies.candidates(rng))
         return Plan(found.policy, greedy, state.judged)
 
     def recommendation(self, state: OfflineState) -> Recommendation | None:
         """Result, once both blocks were asked; else ``None``."""
-        if state.judged is None:
+        if state.judged is None or state.today is None:
             return None
-        *found, today = state.intervals
-        best = max(range(len(found)), key=lambda k: found[k].low)
-        new = self._policy(state.judged.tables[best])
-        better = found[best].low > today.high
+        best = max(range(len(state.gains)), key=lambda k: state.gains[k].low)
+        bold = max(range(len(state.gains)), key=lambda k: state.gains[k].estimate)
+        new, better = self._policy(state.judged.tables[best]), state.gains[best].low > 0.0
+        promising = state.gains[bold].estimate > 0.0
+        today = self._policy(state.behaviour)
         return Recommendation(
-            policy=new if better else self._policy(state.behaviour),
+            policy=new if better else today,
             better=better,
-            value=found[best],
-            today=today,
+            gain=state.gains[best],
+            value=_sum(state.gains[best], state.today, 1.0),
+            today=state.today,
             confidence=self.options.confidence,
-            candidates=tuple(found),
+            gains=state.gains,
             found=new,
+            trial=self._policy(state.judged.tables[bold]) if promising else today,
             learnt=self.schedule.blocks[0],
             judged=self.schedule.blocks[1],
             behaviour=self.how,
@@ -332,10 +357,10 @@ class TiltedPolicies(ABC):
         allowed = np.where(self.allowed, np.maximum(logits, -1e9), -np.inf)
         return np.asarray(softmax(allowed, axis=-1))
 
-    def candidates(self, moments: Sequence[float]) -> Candidates:
-        """Tilts that reach these moments, or the boldest there is; rising."""
+    def candidates(self, rng: np.random.Generator) -> Candidates:
+        """Tilts that reach certain second moments, or the boldest there is; rising."""
         betas: list[float] = []
-        for wanted in moments:
+        for wanted in _MOMENTS:
             low, high = -2.0, 5.0
             for _ in range(18):
                 middle = (low + high) / 2.0
@@ -410,9 +435,16 @@ def _behaviour_table(spec: FiniteSpec, behaviour: Policy | str) -> Floats:
     return table[:1] if (table == table[:1]).all() else table
 
 
-def _slack(statistic: WeightedReturns, users: int) -> float:
+def _sum(one: Interval, other: Interval, sign: float) -> Interval:
+    """Interval of a sum (sign 1) or a difference (-1), where both hold."""
+    ends = (other.low, other.high)[:: int(sign)]
+    found = one.estimate + sign * other.estimate
+    return Interval(found, one.low + sign * ends[0], one.high + sign * ends[1])
+
+
+def slack_of(statistic: Any, horizon: int, users: int) -> float:
     """How far rounding to the grid can take a sum of so many users; see the exact noise."""
-    chunk = max(1, min(CHUNK, ADDITIONS // (3 * statistic.horizon + 3)))
+    chunk = max(1, min(CHUNK, ADDITIONS // (3 * horizon + 3)))
     return 0.5 * grid_step(statistic, "l2") * (1.1 * users / chunk + 3.0)
 
 
@@ -430,7 +462,7 @@ def learn_offline(
 ) -> Recommendation:
     """Learns a policy from a log, and says whether it is better than what the log's users got.
 
-    Half of the users, drawn by a public seed, are learnt from, the others judge. Somebody with
+    Most users, drawn by a public seed, are learnt from, the others judge. Somebody with
     several episodes is in one half, and judges with her first one, since intervals are about
     people who are independent. All users pay the whole budget once.
 
@@ -441,8 +473,9 @@ def learn_offline(
         behaviour: what the users of the log were served: a policy, ``"uniform"`` over what states
             allow, or ``"unknown"``; or propensities (users, H), the probability with which every
             step's action was chosen, where the log has them.
-        agent: ``tacit.PessimisticImprovement`` (the default), ``tacit.PessimisticVI``, or for specs
-            of linear MDPs ``tacit.PessimisticLSVI``.
+        agent: ``tacit.PessimisticVI`` (the default where states are few),
+            ``tacit.PessimisticImprovement`` (where they are many), or for specs of linear MDPs
+            ``tacit.PessimisticLSVI``.
         confidence: with which probability, over users and noise, all intervals hold.
         seed: of the split and of ties; public.
         noise_seed: reproducible noise, for simulations only: it protects no user.
@@ -456,11 +489,15 @@ def learn_offline(
     (True, True)
     """
     instance_of("episodes", episodes, Episodes)
+    learner: Any = getattr(agent, "algorithm", None)
     if agent is None:
         from tacit.tabular.pessimistic_improvement import PessimisticImprovement
+        from tacit.tabular.pessimistic_vi import PessimisticVI
 
-        agent = partial(make_agent, PessimisticImprovement)
-    elif not getattr(getattr(agent, "algorithm", None), "offline", False):
+        few = spec.states * spec.actions <= FEW_CELLS
+        learner = PessimisticVI if few else PessimisticImprovement
+        agent = partial(make_agent, learner)
+    elif not getattr(learner, "offline", False):
         raise InvalidArgument(f"agent must be one that learns from logs, got {agent!r}")
     seed = whole_number("seed", seed, least=0)
     propensities = None
@@ -469,7 +506,7 @@ def learn_offline(
         require_shape("behaviour", propensities, episodes.actions.shape)
         behaviour = "logged"
     most = getattr(privacy, "episodes_per_user", 0) or episodes.users
-    learnt, judges = _split(episodes, np.random.default_rng([seed, 5]), most)
+    learnt, judges = _split(episodes, np.random.default_rng([seed, 5]), learner.judging, most)
     rows = np.concatenate([learnt, judges])
     made = agent(
         spec,
@@ -495,7 +532,7 @@ def learn_offline(
 
 
 def _split(
-    episodes: Episodes, rng: np.random.Generator, most: float = math.inf
+    episodes: Episodes, rng: np.random.Generator, judging: float, most: float = math.inf
 ) -> tuple[Ints, Ints]:
     """Rows to learn from, ``most`` of a user, and rows that judge: of others, in random order."""
     n = episodes.users
@@ -506,7 +543,7 @@ def _split(
     if count < 4:
         raise InvalidArgument(f"episodes must be of at least 4 users, got {count}")
     rank = rng.permutation(count)
-    last = min(max(round(0.5 * count), 2), count - 2)
+    last = min(max(round((1.0 - judging) * count), 2), count - 2)
     order = np.argsort(rank[people], kind="stable")
     ranks = rank[people[order]]
     earlier = np.arange(n) - np.searchsorted(ranks, ranks)

@@ -125,6 +125,47 @@ def weigh_returns(
 
 
 @compiled
+def robust_gains(
+    states: Ints,
+    actions: Ints,
+    rewards: Floats,
+    weights: Floats,
+    values: Floats,
+    q_values: Floats,
+    most: Floats,
+    largest: float,
+    sums: Floats,
+) -> None:
+    """Sets users' rows of ``sums``, (users, K + 1); see :class:`RobustGains`."""
+    users, horizon = actions.shape
+    policies, _, n_states, none = weights.shape
+    none -= 1  # the column of an action that is none
+    found = np.zeros(policies)
+    for user in range(users):
+        gained, going = 0.0, 0 <= states[user, 0] < n_states
+        for k in range(policies):
+            found[k] = values[k, 0, states[user, 0]] if going else 0.0
+        step = 0
+        while going and step < horizon:
+            state, action = states[user, step], actions[user, step]
+            after, reward = states[user, step + 1], rewards[user, step]
+            if action < 0 or action >= none:
+                action = none
+            going = action < none and 0 <= after < n_states and not np.isnan(reward)
+            if going:
+                gained += reward
+            for k in range(policies):
+                ahead = reward + values[k, step + 1, after] if going else 0.0
+                missed = ahead - q_values[k, step, state, action]
+                found[k] += weights[k, step, state, action] * missed
+            step += 1
+        for k in range(policies):
+            v = min(max(found[k] - gained, -most[k]), most[k])
+            sums[user, k] = 0.0 if np.isnan(v) else v / (2.0 * most[k])
+        sums[user, policies] = min(gained / largest, 1.0)
+
+
+@compiled
 def count_first_actions(
     states: Ints,
     actions: Ints,

@@ -246,6 +246,99 @@ class WeightedReturns(Statistic):
         return self.layout.pack({"sums": sums, "spreads": spreads}, users=block.users)
 
 
+@dataclass(frozen=True, eq=False)
+class RobustGains(Statistic):
+    """How much better K policies are than what people did, by a model and what it missed.
+
+    Reads ``states`` (users, H + 1), ``actions`` and ``rewards`` (users, H). Let V and Q be
+    a model's values of a policy, and w_t(s, a) how much likelier the policy is to be in a cell at
+    step t than people were, by the same model: any tables. A user's number for the policy is
+
+        v = V_0(s_0) + sum_t [w_t(s_t, a_t) (r_t + V_{t+1}(s_{t+1}) - Q_t(s_t, a_t)) - r_t],
+
+    cut to [-M, M], M = ``most[k]``. An episode ends at its first step with an invalid action, next
+    state or reward; there r + V = 0, and an invalid action has the last column of w and Q, which
+    are those of its state. Without a valid first state v = 0. If the world
+    is Markov, the mean of v before the cut is the policy's gain where the model's values are right,
+    or its weights are: an error needs errors in both (doubly robust; Kallus and Uehara, 2020).
+    Parts: ``sums`` (K + 1,) of y = v / (2 M), and of x = G / R at the end, G being the return and
+    R = ``largest``; ``squares`` (K + 1,) of y^2, and of x (1 - x), with weight W.
+
+    Formal guarantees:
+        - Sensitivity: For y, y' in [-1/2, 1/2], d = |y - y'| and s = |y + y'| have d + s <= 1, so
+          d^2 + W^2 d^2 s^2 <= 1 as of :class:`WeightedReturns`, whose proof is that of the last
+          pair, too: L2 = sqrt(K + 1) for replace-one. Against zero a pair has at most 1/4 + W^2 /
+          16, the last one 1: L2^2 = K (1/4 + W^2 / 16) + 1.
+    """
+
+    weights: Floats
+    values: Floats
+    q_values: Floats
+    most: Floats
+    largest: float
+
+    def __post_init__(self) -> None:
+        names = "weights", "values", "q_values", "most"
+        held = {n: np.ascontiguousarray(getattr(self, n), dtype=np.float64) for n in names}
+        w, values, q, most = held.values()
+        if (
+            w.ndim != 4
+            or q.shape != w.shape
+            or values.shape != (len(w), w.shape[1] + 1, w.shape[2])
+        ):
+            raise InvalidArgument("weights, q_values: (K, H, S, A + 1); values: (K, H + 1, S)")
+        if not all(np.isfinite(array).all() for array in held.values()):
+            raise InvalidArgument("weights and values must be finite")
+        if most.shape != (len(w),) or not (most > 0).all():
+            raise InvalidArgument(f"most must be {len(w)} numbers > 0, got {most!r}")
+        positive("largest", self.largest)
+        settle(self, name="gains by a model and its residuals", **held)
+
+    @cached_property
+    def layout(self) -> Layout:
+        """``sums`` and ``squares``."""
+        size = (len(self.most) + 1,)
+        return Layout((Part("sums", size), Part("squares", size, weight=SPREAD_WEIGHT)))
+
+    def l2(self, relation: Relation) -> float:
+        """L2 sensitivity; the class has the proof."""
+        zero_out = relation is Relation.ZERO_OUT
+        each = 0.25 + SPREAD_WEIGHT**2 / 16.0 if zero_out else 1.0
+        return math.sqrt(len(self.most) * each + 1.0)
+
+    def vectors(self, block: Block) -> Floats:
+        """One row per user."""
+        from tacit.tabular.return_loops import robust_gains
+
+        _, horizon, states, cells = self.weights.shape
+        steps = read_steps(block, horizon, np.zeros((states, cells - 1), dtype=np.int64))
+        y = np.zeros((block.users, len(self.most) + 1))
+        robust_gains(*steps, self.weights, self.values, self.q_values, self.most, self.largest, y)
+        squares = y**2
+        squares[:, -1] = y[:, -1] - squares[:, -1]
+        return self.layout.pack({"sums": y, "squares": squares}, users=block.users)
+
+    def intervals(self, release: Release, failure: float, slack: float = 0.0) -> list[Interval]:
+        """Intervals of the mean of v for each policy, and at the end of the mean of G.
+
+        Args:
+            release: of this statistic.
+            failure: how probable it may be that any of them is wrong.
+            slack: how far sums can be from what they are of, by rounding.
+        """
+        noise = float(np.max(release.std["sums"])), float(np.max(release.std["squares"]))
+        n, sums, spreads = release.users, release["sums"].copy(), release["squares"].copy()
+        # Of x = y + 1/2, and x (1 - x) = 1/4 - y^2.
+        sums[:-1], spreads[:-1] = sums[:-1] + n / 2.0, n / 4.0 - spreads[:-1]
+        each = failure / (2.0 * len(sums))
+        low = mean_bounds(sums, spreads, noise, n, each, slack)
+        high = 1.0 - mean_bounds(n - sums, spreads, noise, n, each, slack)
+        means = np.clip(sums / max(n, 1), low, np.maximum(low, high))
+        scale, shift = np.append(2.0 * self.most, self.largest), np.append(self.most, 0.0)
+        ends = (scale * each - shift for each in (means, low, np.maximum(low, high)))
+        return [Interval(*map(float, three)) for three in zip(*ends, strict=True)]
+
+
 @dataclass(frozen=True)
 class Interval:
     """A value and where it surely is, in the units of returns.

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tacit.core.algorithm import Algorithm, BlockInfo, BlockSizes, Plan, Progress
+from tacit.core.algorithm import Algorithm, BlockInfo, BlockSizes, Plan, Progress, Queries, Query
 from tacit.privacy.curator import Release
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.validation import flag
+from tacit.privacy.validation import checked_number, flag
+from tacit.trial.effects import CENTRE, Effect, EffectBalls, EffectSums
 from tacit.trial.policy import TrialPolicy
 from tacit.trial.posterior import STAYED, EffectPosterior, LookEvidence, posterior, shape_of
 from tacit.trial.spec import TrialSpec
@@ -36,11 +37,17 @@ class ActionCentredOptions:
     Attributes:
         own: whether a person's own history counts for her chances, on her device. What others see
             does not depend on it; her messages may tell of her history whoever reads her device.
+        report: share of the last look's budget for the average effect with its interval, which
+            ``agent.effects()`` tells at the end; 1 for a trial that estimates and does not learn
+            from its last look.
     """
 
     own: bool = True
+    report: float = 0.0
 
     def __post_init__(self) -> None:
+        share = checked_number("report", self.report, "in [0, 1]", lambda x: 0.0 <= x <= 1.0)
+        object.__setattr__(self, "report", share)
         object.__setattr__(self, "own", flag("own", self.own))
 
 
@@ -50,6 +57,7 @@ class TrialState:
 
     posterior: EffectPosterior
     evidence: tuple[LookEvidence, ...] = ()
+    effect: Effect | None = None
 
 
 class ActionCentred(Algorithm[TrialState]):
@@ -68,7 +76,7 @@ class ActionCentred(Algorithm[TrialState]):
     >>> from tacit.trial import TrialSpec
     >>> agent = ActionCentred(TrialSpec(140, 8), 80, JointDP(1.0, 1e-6), noise_seed=0)
     >>> agent.block_users, agent.users, agent.guarantee.unit
-    (80, 320, "one person's whole history, over all 4 looks")
+    (80, 240, "one person's whole history, over all 3 looks")
     """
 
     name = "action_centred"
@@ -132,6 +140,38 @@ class ActionCentred(Algorithm[TrialState]):
         evidence = (*state.evidence, found)
         return TrialState(posterior(evidence, self.shape), evidence)
 
+    def learn(
+        self, state: TrialState, plan: Plan, block: BlockInfo, rng: np.random.Generator
+    ) -> Queries[TrialState]:
+        """Scores; and of the last look, where it is wanted, two balls around the average effect.
+
+        Args:
+            state: What is known.
+            plan: That serves people.
+            block: How many people it has.
+            rng: Not used.
+        """
+        report = self.options.report if block.releases == len(self.spec.looks) - 1 else 0.0
+        share = None if report == 0.0 else 1.0 - report
+        if report < 1.0:
+            release = yield Query(self.query(state, plan, block), share=share)
+            state = self.update(state, plan, release, block, rng)
+        if report > 0.0:
+            spec = self.spec
+            balls = EffectBalls(spec.horizon, spec.probabilities[0], spec.reward_scale)
+            sizes = spec.horizon, spec.dimension, spec.probabilities[0], spec.usual_reward
+            first = yield Query(EffectSums(*sizes, 0.0, balls.first), share=CENTRE * report)
+            centre, radius = balls.second(first)
+            last = yield Query(EffectSums(*sizes, centre, radius))
+            state = replace(state, effect=balls.effect(last, centre, radius))
+        return state
+
+    def effects(self, state: TrialState) -> Effect:
+        """The average effect with its interval, once the last look was released."""
+        if state.effect is None:
+            raise InvalidArgument("effects come with the last look, of agents with report=...")
+        return state.effect
+
     def _variance(self, policy: TrialPolicy) -> float:
         """Variance of an action, in the mean over the design, by a policy without own history."""
         weights, features = np.linalg.eigh(self.spec.design)
@@ -191,10 +231,9 @@ class ActionCentred(Algorithm[TrialState]):
 
     def _check(self) -> None:
         privacy: Any = self.privacy
-        if privacy.private and (not privacy.joint or privacy.needs_l1):
-            raise InvalidArgument(
-                f"unit scores need Gaussian noise: JointDP with delta > 0, not {privacy!r}"
-            )
+        check_gaussian(privacy)
+        if self.options.report and (self.spec.actions > 2 or self.spec.memory > 1):
+            raise InvalidArgument("report is for two actions, and effects on the next reward")
         looks = len(self.spec.looks)
         if (
             privacy.private
@@ -209,3 +248,11 @@ class ActionCentred(Algorithm[TrialState]):
 
     def _block_sizes(self) -> BlockSizes:
         return BlockSizes("looks", blocks=(self.people,) * len(self.spec.looks))
+
+
+def check_gaussian(privacy: Any) -> None:
+    """Refuses models but joint DP with Gaussian noise."""
+    if privacy.private and (not privacy.joint or privacy.needs_l1):
+        raise InvalidArgument(
+            f"unit scores need Gaussian noise: JointDP with delta > 0, not {privacy!r}"
+        )

@@ -14,7 +14,6 @@ covariance. In M's eigenbasis coordinates are apart.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import product
 
 import numpy as np
 
@@ -50,25 +49,41 @@ def shape_of(design: Floats, actions: int) -> Floats:
     return np.asarray(np.kron(apart, design), dtype=np.float64)
 
 
-def posterior(evidence: tuple[LookEvidence, ...], shape: Floats) -> EffectPosterior:
-    """Posterior of theta given looks, by generalised least squares and a normal prior."""
+def overlap_of(reach: Floats, people: Floats) -> Floats:
+    """Covariance of looks by what their histories share, in units of M; ``reach`` is sqrt(S_j)."""
+    shared = np.minimum.outer(reach, reach) / np.maximum.outer(reach, reach)
+    return np.asarray(np.minimum.outer(people, people) * shared, dtype=np.float64)
+
+
+def posterior(
+    evidence: tuple[LookEvidence, ...],
+    shape: Floats,
+    prior: float = PRIOR,
+    *,
+    apart: bool = False,
+) -> EffectPosterior:
+    """Posterior of theta given looks, by generalised least squares and a normal prior.
+
+    Args:
+        evidence: The looks.
+        shape: M.
+        prior: Standard deviation of an effect.
+        apart: Whether looks are of different people.
+    """
     values, basis = np.linalg.eigh(shape)
     values = np.maximum(values, 0.0)
     size = len(shape)
-    mean, variance = np.zeros(size), np.full(size, PRIOR**2)
+    mean, variance = np.zeros(size), np.full(size, prior**2)
     if evidence:
         seen = np.array([each.scores.ravel() for each in evidence]) @ basis  # (looks, size)
         reach = np.array([np.sqrt(max(each.information, 1e-12)) for each in evidence])
         people = np.array([float(each.people) for each in evidence])
-        both = [*product(range(len(evidence)), repeat=2)]
-        overlap = np.zeros((len(evidence), len(evidence)))
-        for j, k in both:
-            shorter, longer = sorted((reach[j], reach[k]))
-            overlap[j, k] = min(people[j], people[k]) * shorter / longer
+        overlap = overlap_of(reach, people)
+        overlap = np.diag(np.diag(overlap)) if apart else overlap
         noise = np.diag([each.noise**2 for each in evidence])
         for i, value in enumerate(values):
             slope = people * reach * value
             weights = np.linalg.solve(overlap * value + noise + 1e-9 * np.eye(len(slope)), slope)
-            precision = float(weights @ slope) + 1.0 / PRIOR**2
+            precision = float(weights @ slope) + 1.0 / prior**2
             mean[i], variance[i] = float(weights @ seen[:, i]) / precision, 1.0 / precision
     return EffectPosterior(basis @ mean, (basis * variance) @ basis.T)

@@ -12,9 +12,9 @@ import numpy as np
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.reading import Labels, checked_labels
 from tacit.privacy.statistic import Floats
-from tacit.privacy.validation import checked_number, numbers, whole_number
+from tacit.privacy.validation import checked_number, numbers, positive, whole_number
 
-LOOKS = (0.125, 0.25, 0.5, 1.0)
+LOOKS = (0.25, 0.5, 1.0)
 """Usual times of a person's reports, as shares of her decisions."""
 
 
@@ -38,10 +38,11 @@ class TrialSpec:
         gram: guessed mean of f f', (d, d); by default features are equally large and unrelated.
         memory: for so many decisions an action may matter: rewards of these count for it.
         usual_reward: public guess of a reward, for a person's first decisions.
+        reward_scale: public guess of the range of rewards; intervals alone need it.
 
     >>> spec = TrialSpec(horizon=140, dimension=8)
     >>> spec.edges
-    (18, 35, 70, 140)
+    (35, 70, 140)
     """
 
     horizon: int
@@ -53,6 +54,7 @@ class TrialSpec:
     gram: tuple[tuple[float, ...], ...] | None = None
     memory: int = 1
     usual_reward: float = 0.5
+    reward_scale: float = 1.0
 
     def __post_init__(self) -> None:
         for name, least in (("horizon", 1), ("dimension", 1), ("actions", 2)):
@@ -61,6 +63,7 @@ class TrialSpec:
         object.__setattr__(self, "memory", memory)
         usual = checked_number("usual_reward", self.usual_reward, "a finite number", np.isfinite)
         object.__setattr__(self, "usual_reward", usual)
+        object.__setattr__(self, "reward_scale", positive("reward_scale", self.reward_scale))
         object.__setattr__(self, "probabilities", _range(self.probabilities, self.actions))
         object.__setattr__(self, "looks", checked_looks(self.looks, self.horizon))
         names = checked_labels("feature_names", self.feature_names, self.dimension)

@@ -1,0 +1,121 @@
+"""Pictures of the pages of a service, for the documentation.
+
+``python -m research.service_pictures`` plays an app of 100,000 invented people, opens its pages in
+Chromium, light and dark and as wide as a phone, and writes ``docs/img/service-*.png``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import uvicorn
+from selenium import webdriver
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from sqlalchemy import update
+
+from tacit.cli.serve import tools
+from tacit.data.episodes import Episodes
+from tacit.service.app_file import read_app
+from tacit.service.entrance import Door
+from tacit.service.http import Service, create
+from tacit.service.tokens import new_token
+from tacit.store.schema import versions
+
+IMAGES = Path(__file__).parents[1] / "docs" / "img"
+BLOCK, BLOCKS, DAY = 5000, 20, 86400.0
+APP = f"""
+[world]
+states = ["new", "reading", "idle", "gone"]
+actions = ["wait", "suggest", "ask"]
+horizon = 5
+[agent]
+users = {BLOCK * (BLOCKS + 5)}
+schedule = "fixed:size={BLOCK}"
+[privacy]
+epsilon = 1.0
+delta = 1e-8
+[about]
+app = "Reading nudges"
+today = "2.2"
+"""
+PAGES = [("overview", "/"), ("policies", "/policies"), ("officer", "/officer")]
+PAGES += [("compare", "/policies/compare?first=0&second=20")]
+
+
+def night(policy: Any, first: int, rng: np.random.Generator) -> Episodes:
+    """A block of invented people: a suggestion helps who is idle, and annoys who reads."""
+    states, users = np.zeros((BLOCK, 6), int), [*range(first, first + BLOCK)]
+    actions, rewards = np.zeros((BLOCK, 5), int), np.zeros((BLOCK, 5), int)
+    good = np.array([[2, 1, 1, 5], [4, 2, 8, 5], [3, 5, 2, 5]])[:, [0, 1, 2, 3]] / 10
+    for step in range(5):
+        state = states[:, step]
+        action = policy.actions[step, state]
+        happy = rng.random(BLOCK) < good[action, state] + 0.1
+        actions[:, step], rewards[:, step] = action, happy
+        states[:, step + 1] = np.where(happy, 1, rng.choice([1, 2, 3], BLOCK, p=[0.3, 0.5, 0.2]))
+    return Episodes(states, actions, rewards, np.full(BLOCK, policy.version), users)
+
+
+@contextlib.contextmanager
+def served(folder: Path) -> Iterator[tuple[str, str]]:
+    """Address of the service of an app that has learnt, and an officer's token."""
+    (folder / "app.toml").write_text(APP)
+    app, rng = read_app(str(folder / "app.toml"), logs=False), np.random.default_rng(0)
+    agent = app.agent()
+    for block in range(BLOCKS):
+        data = night(agent.policy, block * BLOCK, rng)
+        agent.learn(data, events=[f"{block}-{user}" for user in range(BLOCK)])
+    with agent.store.write() as db:  # as if it had taken a fortnight
+        earlier = (BLOCKS - versions.c.version) * 0.7 * DAY
+        db.execute(update(versions).values(at=versions.c.at - earlier))
+    token = new_token(agent.store, "officer")
+    agent.store.close()
+    listens = socket.create_server(("127.0.0.1", 0))
+    made = uvicorn.Config(create(Service(app), tools()), log_level="critical", http=Door, ws="none")
+    server = uvicorn.Server(made)
+    thread = threading.Thread(target=server.run, args=([listens],))
+    thread.start()
+    yield f"http://127.0.0.1:{listens.getsockname()[1]}", token
+    server.should_exit = True
+    thread.join()
+
+
+def main() -> None:
+    """Writes all pictures."""
+    options = webdriver.ChromeOptions()
+    options.binary_location = shutil.which("chromium") or ""
+    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"):
+        options.add_argument(argument)
+    with tempfile.TemporaryDirectory() as name, served(Path(name)) as (address, token):
+        browser = webdriver.Chrome(options, webdriver.ChromeService(shutil.which("chromedriver")))
+        browser.get(f"{address}/login")
+        browser.find_element(By.ID, "token").send_keys(token, Keys.ENTER)
+        for look, width in (("light", 1000), ("dark", 1000), ("phone", 390)):
+            media = {"name": "prefers-color-scheme", "value": "dark" if look == "dark" else "light"}
+            browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [media]})
+            for page, path in PAGES if look == "light" else PAGES[:2]:
+                browser.set_window_size(width, 1000)
+                browser.get(address + path)
+                browser.set_window_size(
+                    width,
+                    150
+                    + int(browser.execute_script("return document.documentElement.scrollHeight")),
+                )
+                file = IMAGES / f"service-{page}-{look}.png"
+                browser.save_screenshot(os.fspath(file))
+                print(file)
+        browser.quit()
+
+
+if __name__ == "__main__":
+    main()

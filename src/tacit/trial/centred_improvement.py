@@ -1,0 +1,150 @@
+"""One step of improvement over drawn actions, for few people with long stays in a finite world.
+
+The score of :mod:`.action_centred`, with states for contexts and the rewards of some decisions for
+the reward: it says which action is better in each state, if people go on as they did. Nothing is
+counted, so neither states nor steps cost sensitivity. It finds what pays within a few decisions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tacit.core.algorithm import BlockInfo, BlockSizes, Floats, Plan, Progress
+from tacit.privacy.curator import Release
+from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.validation import whole_number
+from tacit.tabular.algorithm import FiniteAlgorithm
+from tacit.tabular.policy import Policy
+from tacit.trial.action_centred import TrialState, check_gaussian
+from tacit.trial.policy import TrialPolicy
+from tacit.trial.posterior import LookEvidence, posterior, shape_of
+from tacit.trial.statistics import CentredScores
+
+if TYPE_CHECKING:
+    from tacit.core.problem import Problem
+    from tacit.tabular.spec import FiniteSpec
+
+FLOOR = 0.4  # share of actions that are drawn uniformly while it learns
+_WIDE = 1e3  # a prior that says nothing: its states differ too much for one
+
+
+@dataclass(frozen=True, kw_only=True)
+class CentredImprovementOptions:
+    """Options of :class:`CentredImprovement`.
+
+    Attributes:
+        window: for so many decisions an action matters.
+        rounds: blocks of as many people each; those after the first are served by what is known.
+    """
+
+    window: int = 10
+    rounds: int = 2
+
+    def __post_init__(self) -> None:
+        for name in ("window", "rounds"):
+            object.__setattr__(self, name, whole_number(name, getattr(self, name)))
+
+
+class CentredImprovement(FiniteAlgorithm[TrialState]):
+    """Better actions by people's own centred scores; where people are few and horizons long.
+
+    Idea: actions are drawn, so within a person the returns of the next decisions tell which
+    action is better in a state, whatever else they depend on. Nobody counts for more than a unit
+    vector. ``greedy_policy`` draws actions by how surely they are better.
+
+    Private statistics: :class:`~tacit.trial.statistics.CentredScores` of every block.
+
+    Guarantee: that of its curator; see ``guarantee``.
+
+    >>> from tacit import CentredImprovement, JointDP, tabular
+    >>> world = tabular.riverswim(states=6, horizon=100)
+    >>> agent = CentredImprovement(world.spec, 300, JointDP(1.0, 1e-6), noise_seed=0)
+    >>> agent.schedule.blocks, agent.policy.probabilities[0, 0].tolist()
+    ((150, 150), [0.5, 0.5])
+    """
+
+    name = "centred_improvement"
+    spec: FiniteSpec
+    options: CentredImprovementOptions
+    Options = CentredImprovementOptions
+
+    def __init__(self, problem: Problem, options: CentredImprovementOptions) -> None:
+        spec = problem.spec
+        if not hasattr(spec, "last_state"):
+            raise InvalidArgument(f"spec must be FiniteSpec, got {spec!r}")
+        self.shape = shape_of(np.eye(spec.states) / spec.states, spec.actions)
+        super().__init__(problem, options)
+
+    def init(self) -> TrialState:
+        """No action is better."""
+        return TrialState(posterior((), self.shape, _WIDE))
+
+    def query(self, state: TrialState, plan: Plan, block: BlockInfo) -> CentredScores:
+        """Scores by the chances of the policy that its people followed."""
+        spec, low, high = self.spec, min(self.spec.reward_values), max(self.spec.reward_values)
+        sizes = spec.horizon, spec.states, spec.actions, FLOOR / spec.actions
+        window, table = min(self.options.window, spec.horizon), plan.policy.table()[0]
+        return CentredScores(*sizes, window, 0.5 * (low + high), linear=False, table=table)
+
+    def update(
+        self,
+        state: TrialState,
+        plan: Plan,
+        release: Release,
+        block: BlockInfo,
+        rng: np.random.Generator,
+    ) -> TrialState:
+        """The posterior with one more block, of other people.
+
+        Args:
+            state: What is known.
+            plan: Followed by its people.
+            release: Of the scores, with noise.
+            block: How many people it has.
+            rng: Not used.
+        """
+        chances = plan.policy.table()[0]
+        spread = 1.0 - (chances**2).sum(axis=1).mean()
+        information = self.spec.horizon * float(spread / (2.0 if self.spec.actions == 2 else 1.0))
+        noise = float(np.max(release.std["scores"]))
+        found = LookEvidence(release["scores"], noise, block.users, information)
+        evidence = (*state.evidence, found)
+        return TrialState(posterior(evidence, self.shape, _WIDE, apart=True), evidence)
+
+    def plan(
+        self, state: TrialState, last: Plan | None, at: Progress, rng: np.random.Generator
+    ) -> Plan:
+        """Chances of being better, at all steps alike, with a floor and without.
+
+        Args:
+            state: What is known.
+            last: Not used.
+            at: Not used.
+            rng: Not used.
+        """
+        return Plan(self._drawing(state, FLOOR), self._drawing(state, 0.0))
+
+    def _drawing(self, state: TrialState, floor: float) -> Policy:
+        spec, known = self.spec, state.posterior
+        low = floor / spec.actions
+        belief = TrialPolicy.of(known.mean, known.covariance, spec.actions, low=low)
+        chances: Floats = belief.chances(np.eye(spec.states))
+        if spec.actions == 2:
+            chances = np.stack([1.0 - chances, chances], axis=1)
+        table = np.repeat(chances[np.newaxis], spec.horizon, axis=0)
+        return self.named(Policy.stochastic(table))
+
+    def on_policy(self, plan: Plan) -> bool:
+        """Yes: chances are those of the policy that was followed."""
+        return True
+
+    def _check(self) -> None:
+        check_gaussian(self.privacy)
+
+    def _block_sizes(self) -> BlockSizes:
+        rounds: Any = min(self.options.rounds, self.users)
+        even, more = divmod(self.users, rounds)
+        return BlockSizes("rounds", blocks=tuple(even + (i < more) for i in range(rounds)))

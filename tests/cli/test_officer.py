@@ -1,0 +1,123 @@
+"""What an officer signs: who answers for it, what is not hidden, one promise, and the registry."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pytest
+import yaml
+
+from tacit.service.app_file import ABOUT
+from tests.cli.calls import call, one_line
+from tests.service.world import make_app, write_app
+
+SCHEMA = yaml.safe_load((Path(__file__).parent / "deployments-schema.yaml").read_text())
+WORDS = {name: f"Words <of> the: '{name}'" for name in ABOUT} | {"sector": "Healthcare"}
+
+
+def tiers(schema: dict[str, Any]) -> set[tuple[str, str]]:
+    """Fields of tiers 2 and 3."""
+    parts = schema["properties"]["deployment"]["properties"]
+    return {
+        (part, field)
+        for part, held in parts.items()
+        for field, about in held["properties"].items()
+        if about.get("tier") in (2, 3)
+    }
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> tuple[Path, Path, Path]:
+    """A store, its app's file, and a policy."""
+    about = "".join(f"{name} = {json.dumps(words)}\n" for name, words in WORDS.items())
+    path = write_app(tmp_path, privacy=f"[about]\n{about}")
+    from tacit.service.app_file import read_app
+
+    agent = read_app(str(path), logs=False).agent()
+    agent.learn(night(agent.policy, 20))
+    agent.publish(tmp_path / "policy.json")
+    agent.store.close()
+    return tmp_path / "app.db", path, tmp_path / "policy.json"
+
+
+def night(policy: Any, users: int) -> Any:
+    import tacit
+
+    states = np.random.default_rng(0).integers(3, size=(users, 4))
+    actions = policy.actions[np.arange(3), states[:, :3]]
+    versions = np.full(users, policy.version)
+    return tacit.Episodes(states, actions, states[:, 1:] > 0, versions, [*range(users)])
+
+
+def test_the_registrys_own_schema_takes_the_record(
+    files: tuple[Path, Path, Path], tmp_path: Path
+) -> None:
+    store, app, policy = files
+    for more, open_words in (("--app", 0), (None, 1)):
+        output = tmp_path / "deployment.yaml"
+        given = (more, app) if more else ()
+        done = call("report", store, "--policy", policy, *given, "--output", output)
+        assert done.exit_code == 0, done.output
+        record = yaml.safe_load(output.read_text())
+        checker = jsonschema.FormatChecker()
+        jsonschema.validate(record, SCHEMA, format_checker=checker)
+        held = record["deployment"]
+        for part, field in tiers(SCHEMA):
+            assert held[part][field] not in ("", None), (part, field)
+        text = output.read_text()
+        assert ("The operator must say." in text) == bool(open_words)
+        assert held["privacy_loss"]["privacy_parameters"]["epsilon"] == 1.0
+        assert float(held["privacy_loss"]["privacy_parameters"]["delta"]) == 1e-7
+        assert held["deployment_model"]["model_name"] == "Central"
+    assert held["basic"]["data_curators"] == ["The operator must say."]
+
+
+def test_the_page_says_who_answers_and_what_is_not_hidden(files: tuple[Path, Path, Path]) -> None:
+    store, app, policy = files
+    plain = html.unescape(call("report", store, "--policy", policy, "--app", app).output)
+    for name in set(ABOUT) - {"sector"}:
+        assert WORDS[name] in plain, name
+    bare = call("report", store).output
+    assert bare.count("The operator must say.") >= 12
+    for words in ("That somebody takes part", "is not covered", "small groups get policies"):
+        assert words in plain
+        assert words in html.unescape(bare)
+    assert "<script" not in plain
+    assert re.search(r"<td>20</td>|<td>16</td>", plain)  # people are counted, not episodes alone
+
+
+def test_another_promise_is_red(files: tuple[Path, Path, Path], tmp_path: Path) -> None:
+    """A policy, its guarantee and the ledger say the same, or nobody signs."""
+    store, app, _ = files
+    (tmp_path / "b").mkdir()
+    other = make_app(tmp_path / "b", privacy="episodes_per_user = 2").agent(files=False)
+    other.publish(tmp_path / "other.json", force=True)
+    done = call("report", store, "--policy", tmp_path / "other.json", "--app", app, "--json")
+    found = json.loads(done.stdout)
+    assert done.exit_code == 1
+    assert found["differ"] == ["other.json"]
+    page = call("report", store, "--policy", tmp_path / "other.json")
+    assert page.exit_code == 1
+    assert "promises something else" in page.output
+
+
+def test_a_store_without_people_is_not_registered(tmp_path: Path) -> None:
+    from tacit.store.store import Store
+
+    Store(tmp_path / "empty.db").close()
+    said = one_line(call("report", tmp_path / "empty.db", "--output", tmp_path / "a.yaml"))
+    assert "no run of people" in said
+    assert "[about] has no key 'boss'" in one_line(
+        call(
+            "report",
+            tmp_path / "empty.db",
+            "--app",
+            write_app(tmp_path, privacy="[about]\nboss = 'x'"),
+        )
+    )
