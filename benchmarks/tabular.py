@@ -30,8 +30,7 @@ from tacit.simulation.result import Result
 from tacit.simulation.run import run
 from tacit.tabular.model import FiniteModel, cumulative_chances
 from tacit.tabular.policy import Policy
-from tacit.tabular.simulate import simulate_episodes
-from tacit.tabular.world import TabularWorld
+from tacit.tabular.world import TabularWorld, simulate_episodes
 from tacit.tabular.worlds import random_mdp, riverswim
 
 HORIZON = 20

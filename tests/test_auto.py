@@ -28,6 +28,7 @@ def taken(world, privacy):
 @pytest.mark.parametrize(
     ("world", "privacy", "name"),
     [
+        ("micro_randomised:decisions=20", JOINT, "action_centred"),
         (SMALL, JOINT, "concurrent_psrl"),
         (SMALL, PURE, "concurrent_psrl"),
         (SMALL, LOCAL, "ucbvi"),

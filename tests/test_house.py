@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
+import subprocess
+import sys
 import tomllib
 from collections import Counter
 from pathlib import Path
@@ -118,3 +121,35 @@ def test_docstrings_begin_with_what_a_thing_is():
     dialect = ("What ", "Who ", "Whether what", "See :")
     found = [f"{path}: {node.name}" for path, node, doc in definitions() if doc.startswith(dialect)]
     assert found == []
+
+
+# A block's way: how often a reader of one run goes from room to room.
+
+WALK = """
+import sys, warnings
+from pathlib import Path
+import tacit
+warnings.simplefilter("ignore")
+world = tacit.tabular.riverswim(states=4, horizon=5)
+joint = tacit.JointDP(epsilon=1.0, delta=1e-6)
+agent = tacit.UCBVI(world.spec, users=5000, privacy=joint, noise_seed=0)
+root, calls = str(Path(tacit.__file__).parent) + "/", []
+def called(frame, event, _):
+    code = frame.f_code
+    if event == "call" and code.co_filename.startswith(root) and "<" not in code.co_name:
+        calls.append(code.co_filename[len(root):])
+sys.setprofile(called)
+tacit.run(agent, world, seed=0, progress=False)
+sys.setprofile(None)
+rooms = [file.split("/")[0] for file in calls]
+print(sum(a != b for a, b in zip(rooms, rooms[1:])) / agent.releases, len({*calls}))
+"""
+
+
+def test_a_block_does_not_wander():
+    """Functions are called as they are written, uncompiled, so the walk is always the same."""
+    plain = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
+    said = subprocess.run([sys.executable, "-c", WALK], env=plain, capture_output=True, check=True)
+    changes, files = map(float, said.stdout.split())
+    assert changes <= HOUSE["walk"]["changes"]
+    assert files <= HOUSE["walk"]["files"]

@@ -19,6 +19,10 @@ export interface Policy {
   drawn?(random: Random): Policy;
   /** The part that was drawn. */
   readonly component?: number;
+  /** Of a trial: chances of all actions; a person's own history, and a decision added to it. */
+  chances?(features: number[], history?: object): number[];
+  history?(): object;
+  add?(history: object, f: number[], action: number, chances: number[], reward: number): void;
   /** Whether the hash is that of what the file holds. */
   verify(): Promise<boolean>;
   signer(keys: string[]): Promise<string>;

@@ -27,7 +27,7 @@ export function parse(text) {
   const format = number(arrays, "format");
   if (format !== 1) throw new Error(`its format is ${format}; this reader reads 1`);
   const kind = arrays.kind ? arrays.kind.data[0] : "table";
-  const make = { table: table, mixed: mixed, gains: gains, q: values }[kind];
+  const make = { table: table, mixed: mixed, gains: gains, q: values, trial }[kind];
   if (!make) throw new Error(`its kind is ${kind}; this reader does not know it`);
   const policy = make(arrays, kind);
   policy.kind = kind;
@@ -132,6 +132,118 @@ function gains(arrays) {
       });
     },
   };
+}
+
+// Chances of actions in a trial: of being the best, in a declared range. A person's own history, kept
+// on her device, is further evidence; it goes on whichever policy comes next.
+function trial(arrays) {
+  const [mean, count] = [arrays.mean.data, number(arrays, "n_actions")];
+  const columns = count === 2 ? 1 : count;
+  const [size, d] = [mean.length, mean.length / columns];
+  const [low, own] = [number(arrays, "low"), number(arrays, "own")];
+  const covariance = rowsOf(arrays.covariance.data, size);
+  const rows = (f) =>
+    Array.from({ length: columns }, (_, c) =>
+      mean.map((_, i) => {
+        const against = columns === 1 ? 1 : (Math.floor(i / d) === c) - 1 / columns;
+        return against * (Number.isFinite(f[i % d]) ? f[i % d] : 0);
+      }),
+    );
+  const policy = {
+    history: () => ({
+      score: mean.map(() => 0),
+      information: covariance.map((row) => row.map(() => 0)),
+      total: 0,
+      squares: 0,
+      count: 0,
+    }),
+    // Adds a decision of this person to her history.
+    add(history, f, action, chances, reward) {
+      if (!Number.isFinite(reward) || !f.every(Number.isFinite)) return;
+      const base = (5 * number(arrays, "usual") + history.total) / (5 + history.count);
+      const p = columns === 1 ? [chances[1]] : chances;
+      const gain = reward - base;
+      for (let i = 0; i < size; i += 1) {
+        const [a, x] = [Math.floor(i / d), f[i % d]];
+        const taken = columns === 1 ? action : Number(action === a);
+        history.score[i] += (taken - p[a]) * gain * x;
+        for (let j = 0; j < size; j += 1) {
+          const b = Math.floor(j / d);
+          history.information[i][j] += ((a === b ? p[a] : 0) - p[a] * p[b]) * x * f[j % d];
+        }
+      }
+      history.total += reward;
+      history.squares += gain * gain;
+      history.count += 1;
+    },
+    // Chances of all actions at a decision with these features.
+    chances(f, history = null) {
+      if (f.length !== d) throw new Error(`features must be a vector of ${d} numbers`);
+      let [center, spread] = [mean, covariance];
+      if (history && own > 0) {
+        const wide = covariance.map((row, i) => row.map((x, j) => x + (i === j ? own * own : 0)));
+        const prior = inverse(wide);
+        const sd = Math.sqrt(history.squares / Math.max(history.count, 1));
+        const known = history.count >= 5 && sd > 0;
+        const towards = times(prior, mean).map((x, i) => x + (known ? history.score[i] / sd : 0));
+        const both = (row, i) => row.map((x, j) => x + (known ? history.information[i][j] : 0));
+        spread = inverse(prior.map(both));
+        center = times(spread, towards);
+      }
+      const z = rows(f).map((row) => {
+        const width = dot(row, times(spread, row));
+        return dot(row, center) / Math.sqrt(Math.max(width, 1e-300));
+      });
+      if (number(arrays, "greedy")) {
+        const best = columns === 1 ? Number(z[0] > 0) : z.indexOf(Math.max(...z));
+        return Array.from({ length: count }, (_, a) => Number(a === best));
+      }
+      if (columns === 1) {
+        const p = Math.min(1 - low, Math.max(low, normal(z[0])));
+        return [1 - p, p];
+      }
+      const weights = z.map((x) => Math.exp(1.7 * (x - Math.max(...z))));
+      const sum = weights.reduce((a, b) => a + b, 0);
+      return weights.map((x) => low + ((1 - count * low) * x) / sum);
+    },
+    // The action of a decision; its chance is `chances(f, history)[action]`, and part of the episode.
+    act: (_step, f, random, history) => draw(policy.chances(f, history), random),
+  };
+  return policy;
+}
+
+const rowsOf = (data, size) =>
+  Array.from({ length: size }, (_, i) => data.slice(i * size, (i + 1) * size));
+const dot = (x, y) => x.reduce((sum, value, i) => sum + value * y[i], 0);
+const times = (matrix, x) => matrix.map((row) => dot(row, x));
+
+// The inverse of a positive definite matrix, by Gauss and Jordan.
+function inverse(matrix) {
+  const n = matrix.length;
+  const wide = matrix.map((row, i) => [...row, ...row.map((_, j) => Number(i === j))]);
+  for (let i = 0; i < n; i += 1) {
+    const pivot = wide[i][i];
+    wide[i] = wide[i].map((x) => x / pivot);
+    for (let k = 0; k < n; k += 1) {
+      const factor = wide[k][i];
+      if (k !== i && factor !== 0) wide[k] = wide[k].map((x, j) => x - factor * wide[i][j]);
+    }
+  }
+  return wide.map((row) => row.slice(n));
+}
+
+// The normal distribution function: a series near zero, a continued fraction far from it.
+function normal(x) {
+  const density = Math.exp((-x * x) / 2) / Math.sqrt(2 * Math.PI);
+  if (Math.abs(x) < 3) {
+    let [term, sum] = [x, x];
+    for (let k = 1; k < 80; k += 1) sum += term *= (x * x) / (2 * k + 1);
+    return 0.5 + density * sum;
+  }
+  let tail = 0;
+  for (let k = 60; k > 0; k -= 1) tail = k / (Math.abs(x) + tail);
+  tail = density / (Math.abs(x) + tail);
+  return x > 0 ? 1 - tail : tail;
 }
 
 // Values of actions, linear on features.

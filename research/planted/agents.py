@@ -358,13 +358,13 @@ def budget_of_one_bit(right: Any, statistic: Any) -> int:
 
 @found(BOUND, UCBVI)
 @patched(instead(VisitCounts, "_sums"))
-def clip_removed(right: Any, statistic: Any, block: Block, separate: bool) -> Any:
+def clip_removed(right: Any, statistic: Any, steps: Any, separate: bool) -> Any:
     """Declares the sensitivity of capped counts, and counts everything.
 
     Gain: users who stay in one place stand out, and are told from all others.
     """
     fields = {f.name: getattr(statistic, f.name) for f in dataclasses.fields(statistic) if f.init}
-    return right(VisitCounts(**fields | {"cap": None}), block, separate)
+    return right(VisitCounts(**fields | {"cap": None}), steps, separate)
 
 
 class _Uncut:

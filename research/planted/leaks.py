@@ -164,9 +164,9 @@ class RawStop(Leaking):
 class _MaskedCounts(VisitCounts):
     kept: tuple[bool, ...] = ()
 
-    def _sums(self, block: Block, separate: bool) -> Floats:
+    def _sums(self, steps: Any, separate: bool) -> Floats:
         kept = np.array(self.kept or (True,))
-        return np.asarray(super()._sums(block, separate) * kept, dtype=np.float64)
+        return np.asarray(super()._sums(steps, separate) * kept, dtype=np.float64)
 
 
 @found(FLOW, UCBVI)

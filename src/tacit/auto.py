@@ -76,6 +76,13 @@ def _box(spec: Any) -> bool:
 
 RULES = (
     Rule(
+        "action_centred",
+        "trial (few people, each with many drawn actions)",
+        (JOINT, NONE),
+        lambda spec: hasattr(spec, "looks"),
+        "a person counts for a unit vector however long her history is",
+    ),
+    Rule(
         "policy_improvement",
         f"finite world (states allow some actions only, or > {MANY_CELLS} states times actions)",
         (JOINT,),

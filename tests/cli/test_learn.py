@@ -160,6 +160,23 @@ def test_a_successor_goes_on_after_the_last_user(app: Path) -> None:
     ]
 
 
+def test_a_run_goes_on_by_itself_where_its_file_says_so(app: Path) -> None:
+    folder = app.parent
+    app.write_text(APP.replace("users = 100000", "users = 150\nsuccessor = true"))
+    assert content(call("learn", app, "--json"))["version"] == 1
+    for day in (2, 3, 4):
+        policy = tacit.published.load(folder / "out.npz")
+        night(folder, f"day {day}.csv", policy, 80, seed=day)
+        (file,) = content(call("learn", app, "--json"))["files"]
+        assert file["counted"] == 80, "of its version, in whichever run"
+    shown = content(call("ledger", "show", folder / "app.db", "--json"))
+    ended = [run["ended"] for run in shown["runs"]]
+    assert ended == [True] * (len(ended) - 1) + [False]
+    assert [run["name"] for run in shown["runs"]] == ["run", "run+", "run++", "run+++"]
+    assert content(call("learn", app, "--json"))["files"] == []
+    assert content(call("ledger", "verify", folder / "app.db", "--json"))["well"]
+
+
 def test_an_older_policy_serves_again_and_is_pinned(app: Path) -> None:
     folder = app.parent
     call("learn", app)

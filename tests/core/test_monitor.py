@@ -7,7 +7,8 @@ import pytest
 
 import tacit
 from tacit import InvalidArgument, JointDP, LocalDP, NonPrivate
-from tacit.core.monitor import Record, _monitoring
+from tacit.core.monitor import _monitoring
+from tacit.core.stored_run import Record
 from tacit.privacy.curator import Release
 from tacit.privacy.statistic import Block
 from tacit.store import ledger
@@ -118,7 +119,7 @@ def test_running_sums_of_changing_questions_are_told_apart() -> None:
         running = running + own
         parts = asked.layout.unpack(running)
         release = Release(0, "", parts, NO_NOISE, 50, 1.0)
-        record = record.extended(version, 50, [asked], [release], running=True)
+        record = record.extended(version, 50, [asked], [release], True, FirstVisits.monitored)
         first = [len(set(row[:6])) for row in states]
         expected.append(np.minimum(first, most).mean())
     found = _monitoring(record.rows)

@@ -23,7 +23,7 @@ from tacit.simulation.run import run
 from tacit.tabular import riverswim
 from tacit.tabular.model import evaluate
 from tacit.tabular.policy import Policy
-from tacit.tabular.simulate import simulate_episodes
+from tacit.tabular.world import simulate_episodes
 from tacit.testing.check_agent import check_agent
 from tests.tabular.samples import users_of
 

@@ -48,8 +48,14 @@ class RawLoop(LoopSums):
     def l2(self, relation: Relation) -> float:
         return ClippedSum(self.dimension).l2(relation)
 
-    def _sums(self, block: Block, separate: bool) -> np.ndarray:
-        values = np.array(block["values"], dtype=np.float64)
+    @property
+    def columns(self):
+        return self
+
+    def read(self, block: Block) -> np.ndarray:
+        return np.array(block["values"], dtype=np.float64)
+
+    def _sums(self, values: np.ndarray, separate: bool) -> np.ndarray:
         return values if separate else values.sum(axis=0, keepdims=True)
 
 

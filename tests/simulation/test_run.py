@@ -322,7 +322,7 @@ def test_a_permuted_world_is_the_world_with_permuted_tables(order):
     direct = TabularWorld(probabilities, means, 2, world.model.start)
     for policy in some_policies(rng):
         assert permuted.value(policy) == pytest.approx(direct.value(policy), abs=1e-12)
-        assert permuted.translate(policy).version == policy.version
+        assert permuted.translated(policy)[0].version == policy.version
     assert permuted.optimal_value == pytest.approx(direct.optimal_value)
     assert (permuted.spec, permuted.name) == (world.spec, world.name)
 

@@ -8,7 +8,7 @@ from scipy.special import chdtrc, ndtr
 from tacit import InvalidArgument
 from tacit.tabular.model import FiniteModel, evaluate, optimal, policy_values
 from tacit.tabular.policy import Policy
-from tacit.tabular.simulate import simulate, simulate_episodes
+from tacit.tabular.world import simulate, simulate_episodes
 
 # Every statistical test here has a fixed seed and would alarm falsely with about this probability.
 ALARM = 1e-6

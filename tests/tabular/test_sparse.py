@@ -15,8 +15,8 @@ from tacit.tabular.model import (
     policy_values,
 )
 from tacit.tabular.policy import MixedPolicy, Policy, uniform_policy
-from tacit.tabular.simulate import simulate, simulate_episodes
 from tacit.tabular.spec import FiniteSpec
+from tacit.tabular.world import simulate, simulate_episodes
 
 S, A, H = 6, 3, 5
 

@@ -19,7 +19,7 @@ from tacit import (
     Relation,
     check_statistic,
 )
-from tacit.privacy.reading import read_rewards, read_steps
+from tacit.privacy.reading import StepColumns, read_rewards
 from tacit.tabular.return_statistics import (
     SPREAD_WEIGHT,
     ActionCounts,
@@ -172,7 +172,7 @@ class OldWeights(WeightedReturns):
     """Multiplies before it cuts."""
 
     def vectors(self, block: Block) -> np.ndarray:
-        states, actions, _ = read_steps(block, H)
+        states, actions, *_ = StepColumns(H).read(block)
         chances = read_rewards(block, "propensities", actions.shape)
         known = (states[:, :-1] >= 0) & (states[:, :-1] < S) & (actions >= 0) & (actions < A)
         at = np.where(known, states[:, :-1], 0), np.where(known, actions, 0)

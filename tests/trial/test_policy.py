@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -117,3 +123,30 @@ def test_damaged_files_are_refused(tmp_path, wrong):
     write_published(tmp_path / "p.npz", 0, arrays | wrong, kind="trial")
     with pytest.raises(ValueError, match="no published policy"):
         published.load(tmp_path / "p.npz")
+
+
+@pytest.mark.parametrize("greedy", [False, True])
+@pytest.mark.parametrize("policy", [TWO, THREE], ids=["two", "three"])
+def test_a_browser_computes_the_same_chances(tmp_path, policy, greedy):
+    program = shutil.which("node")
+    if program is None:
+        pytest.skip("there is no node: the reader in JavaScript was NOT tested")
+    policy = replace(policy, greedy=greedy)
+    policy.publish(tmp_path / "p.json")
+    rng, history = np.random.default_rng(6), policy.history(1)
+    decisions, expected = [], []
+    for _ in range(40):
+        f, a, r = 2.0 * rng.standard_normal((1, 2)), rng.integers(policy.n_actions), rng.random()
+        own, everybody = policy.chances(f, history), policy.chances(f)
+        history.add(f, np.array([a]), own, np.array([r]))
+        decisions.append([f[0].tolist(), int(a), float(r)])
+        both = [p[0].tolist() if p.ndim == 2 else [1.0 - p[0], p[0]] for p in (own, everybody)]
+        expected.append(both)
+    told = {"policy": (tmp_path / "p.json").read_text(), "decisions": decisions}
+    check = Path(__file__).parents[2] / "clients" / "js" / "check_trial.mjs"
+    done = subprocess.run(
+        [program, check], input=json.dumps(told), capture_output=True, text=True, check=True
+    )
+    read = json.loads(done.stdout)
+    assert read["right"]
+    np.testing.assert_allclose(read["found"], expected, rtol=1e-9, atol=1e-11)

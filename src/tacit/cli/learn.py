@@ -63,7 +63,10 @@ def _learn(
         agent = app.agent(store, after=old)
         if old is not None and not as_json:
             say(f"It goes on with version {agent.policy.version} of {old.name}.")
-        told = [_learn_file(app, agent, name, short) for name, short in new.items()]
+        told = list[dict[str, Any]]()
+        for name, short in new.items():
+            agent, counts = _learn_file(app, agent, name, short)
+            told.append(counts)
         if roll_back is not None or pin:
             agent.roll_back(agent.policy.version if roll_back is None else roll_back, pin=bool(pin))
         elif pin is False:
@@ -114,23 +117,27 @@ def _check_component(app: App, agent: Agent) -> None:
         )
 
 
-def _learn_file(app: App, agent: Agent, name: str, short: str) -> dict[str, Any]:
-    """Learns from all episodes of one file, and notes it in the ledger."""
+def _learn_file(app: App, agent: Agent, name: str, short: str) -> tuple[Agent, dict[str, Any]]:
+    """Learns from all episodes of one file, and notes it in the ledger; who goes on, and counts."""
     from tacit.store import ledger
 
-    totals, size = Counter[str](users=0, counted=0, waiting=0), os.path.getsize(name)
+    fates = ("users", "counted", "waiting", "retired", "refused")
+    totals, size = Counter[str](dict.fromkeys(fates, 0)), os.path.getsize(name)
     for episodes in app.episodes(name):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TacitWarning)  # the receipt says the same
             try:
                 counts = asdict(agent.learn(episodes, events=_events(short, episodes)))
             except HorizonExceeded as error:
-                words = f"{error}; here: tacit learn NEXT.toml --after OLD.toml"
-                raise HorizonExceeded(words) from error
+                if not app.successor:
+                    words = f"{error}; here: tacit learn NEXT.toml --after OLD.toml"
+                    raise HorizonExceeded(words) from error
+                agent = app.heir(agent)
+                counts = asdict(agent.learn(episodes, events=_events(short, episodes)))
         totals.update({k: n for k, n in counts.items() if k not in ("version", "published")})
     with agent.store.write() as db:
         ledger.append(db, agent.run_name, "log", file=short, bytes=size, **totals)
-    return {"file": short} | totals
+    return agent, {"file": short} | totals
 
 
 def _events(file: str, episodes: Episodes) -> list[str]:
@@ -150,12 +157,16 @@ def _known(app: App, old: App | None) -> dict[str, int | None]:
         return {}
     with app.open() as store, store.read() as db:
         lines = [*ledger.read(db)]
-    runs = {app.name, app.name if old is None else old.name}
+    newest, runs = app.name, {app.name, app.name if old is None else old.name}
     for entry in reversed(lines):
         if entry.event == "successor" and runs & {*map(str, entry.body.values())}:
             runs.add(entry.run)
-    mine = [e.body for e in lines if e.event == "log" and e.run in runs]
-    return {str(body["file"]): body.get("bytes") for body in mine}
+    for entry in lines if app.successor else ():
+        if entry.event == "successor" and entry.run in runs:
+            runs.add(newest := str(entry.body["to"]))
+    mine = [e for e in lines if e.event == "log" and e.run in runs]
+    # Those of runs before this one are not read on: it does not know their events.
+    return {str(e.body["file"]): e.body.get("bytes") if e.run == newest else None for e in mine}
 
 
 def _planned(app: App, agent: Agent) -> dict[str, Any]:

@@ -20,11 +20,10 @@ from numpy.typing import ArrayLike
 from tacit.core import late
 from tacit.core.algorithm import Algorithm, Plan, Progress
 from tacit.core.intake import EpisodeIntake, Ids, Receipt
-from tacit.core.monitor import Record
 from tacit.core.problem import Problem, Schedule
 from tacit.core.public_file import facts_of, publish_with, published_bytes
 from tacit.core.release_loop import ReleaseLoop
-from tacit.core.stored_run import Checkpoint, StoredRun, warn_of_budget
+from tacit.core.stored_run import Checkpoint, Record, StoredRun, warn_of_budget
 from tacit.core.world import Data
 from tacit.data.episodes import Episodes, VectorEpisodes
 from tacit.privacy.budget import Guarantee
@@ -268,11 +267,7 @@ class Agent(Uncopyable):
     @property
     def policy(self) -> Any:
         """The policy that serves users now."""
-        view = self._run.look()
-        if view.row.version == view.row.latest:
-            return view.checkpoint.plan.policy
-        with self.store.read() as db:
-            return self._run.load_checkpoint(db, view.row.version).plan.policy
+        return self._serving().plan.policy
 
     @property
     def greedy_policy(self) -> Any:
@@ -307,8 +302,7 @@ class Agent(Uncopyable):
     @property
     def block_users(self) -> int:
         """How many more users the block takes that fills."""
-        with self._alone("block_users"):
-            return self.intake.room(self._run.look())
+        return self.intake.room(self._run.look())
 
     @property
     def taken(self) -> int:
@@ -318,12 +312,15 @@ class Agent(Uncopyable):
     @property
     def statistic(self) -> Statistic:
         """First query of the current block; devices report it."""
+        return self._run.statistic(self._serving())
+
+    def _serving(self) -> Checkpoint:
         view = self._run.look()
-        now, served = view.checkpoint, view.row.version
-        if served != view.row.latest:  # a version that is pinned
-            with self.store.read() as db:
-                now = replace(now, plan=self._run.load_checkpoint(db, served).plan)
-        return self._run.statistic(now)
+        if view.row.version == view.row.latest:
+            return view.checkpoint
+        with self.store.read() as db:  # a version that is pinned
+            pinned = self._run.load_checkpoint(db, view.row.version)
+        return replace(view.checkpoint, plan=pinned.plan)
 
     def publish(
         self, path: str | os.PathLike[str], *, greedy: bool = False, force: bool = False

@@ -108,11 +108,6 @@ class Plan:
     greedy: Any
     memory: Any = None  # what later queries, updates and plans need to know of this one
 
-    def as_version(self, version: int) -> Plan:
-        """The plan with the number of its version on both policies."""
-        policy, greedy = self.policy.as_version(version), self.greedy.as_version(version)
-        return Plan(policy, greedy, self.memory)
-
 
 Queries: TypeAlias = Generator[Query, "Release", S]
 """Queries about a block, each sent its release; returns the state that has learnt from them."""
@@ -195,6 +190,13 @@ class Algorithm(ABC, Generic[S]):
         """
         release = yield Query(self.query(state, plan, block))
         return self.update(state, plan, release, block, rng)
+
+    def numbered(self, plan: Any, version: int) -> Plan:
+        """Plan of :meth:`plan`, with the number of its version on both policies."""
+        if not isinstance(plan, Plan):
+            raise InvalidArgument(f"{type(self).__name__}.plan must return a Plan, got {plan!r}")
+        policy, greedy = plan.policy.as_version(version), plan.greedy.as_version(version)
+        return Plan(policy, greedy, plan.memory)
 
     # Hooks of a family or an algorithm.
 

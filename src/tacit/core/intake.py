@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from tacit.core.stored_run import Checkpoint, RunView, StoredRun
 from tacit.privacy.errors import HorizonExceeded, InvalidArgument, TacitWarning
-from tacit.privacy.statistic import Block
+from tacit.privacy.statistic import Block, frozen
 from tacit.privacy.validation import row_ids
 from tacit.store import runs
 from tacit.store.runs import Answer
@@ -94,12 +94,12 @@ class EpisodeBuffer:
         return self._kept[1] if self._kept[0] == block else 0
 
     def add(self, part: Block, block: int, names: Sequence[str]) -> None:
-        """Adds users of a block: a copy of their rows, unless they are sums."""
+        """Adds a copy of users' rows, or of their sums, to those of a block."""
         users = self.users(block)
         # No list as long as a simulated block: users without names are filled in where one has one.
         self._names[users:] = [*[""] * (users - len(self._names)), *names] if names else ()
         if part.aggregate:
-            self._kept = (block, part.users, {}, part)
+            self._kept = (block, part.users, {}, part.sealed())
             return
         stop, rows = users + part.users, part.arrays
         columns = self._kept[2] if users else {}
@@ -117,11 +117,11 @@ class EpisodeBuffer:
         return [*names, *[""] * (users - len(names))][:users] if any(names) else []
 
     def rows(self) -> Block:
-        """All waiting users, as one block."""
+        """All waiting users, as one block, read-only."""
         _, users, columns, sums = self._kept
         if sums is not None:
             return sums
-        return Block(users, {name: column[:users] for name, column in columns.items()})
+        return frozen(Block(users, {name: column[:users] for name, column in columns.items()}))
 
 
 class Arrivals(NamedTuple):
@@ -188,12 +188,11 @@ class EpisodeIntake:
         try:
             came = self._new(view.row, self._named(data, ids, events))
             self._check_open(view.row)
-            on_policy = self.run.algorithm.on_policy(view.checkpoint.plan) and not data.aggregate
+            on_policy = view.on_policy and not data.aggregate
             taught = came.only(self._teaching(view, came.rows)) if on_policy else came
             arrivals = self._with_places(view.row, taught)
             data = with_component(arrivals.rows, view.checkpoint.plan.policy, on_policy)
-            if data is not arrivals.rows:
-                arrivals = arrivals._replace(rows=data)
+            arrivals = arrivals._replace(rows=data)
             users = data.users
             self.check_schema(view.checkpoint, data)
             known, retired = given - came.rows.users, came.rows.users - taught.rows.users
@@ -327,8 +326,7 @@ class EpisodeIntake:
         if not arrivals.keys and not store.durable:
             kept = self._admitted(arrivals)
             if kept.rows.users:
-                block = self.run.look().row.block
-                self.buffer.add(kept.rows, block, kept.names)
+                self.buffer.add(kept.rows, self.run.look().row.block, kept.names)
         else:
             with store.write() as db:
                 row = runs.find(db, self.run.name)
@@ -341,7 +339,8 @@ class EpisodeIntake:
                 cost = [cost for cost in pays if cost >= 0]
                 if kept.rows.users:
                     paid = [*zip(kept.names, cost, strict=True)] if names else ()
-                    self._write(db, row, row.block, kept.rows, paid, [(k, "") for k in kept.keys])
+                    mine = kept.rows if store.durable else kept.rows.sealed()
+                    self._write(db, row, row.block, mine, paid, [(k, "") for k in kept.keys])
             self.run.look(fresh=True)
         return kept.rows.users
 
@@ -416,10 +415,10 @@ class EpisodeIntake:
 
     def flush(self) -> None:
         """Writes places that were taken since; a block that has all of its own closes."""
-        now = self.run.look().checkpoint
+        view = self.run.look()
         if self._taken:
             with self._written() as taken, self.run.store.write() as db:
-                self._count(db, runs.find(db, self.run.name), now, taken)
+                self._count(db, runs.find(db, self.run.name), view, taken)
 
     @contextlib.contextmanager
     def _written(self) -> Iterator[Places]:
@@ -441,34 +440,35 @@ class EpisodeIntake:
                 with self._counting:
                     self._writing = Counter()
 
-    def _count(self, db: Any, row: Any, now: Checkpoint, taken: Places) -> None:
+    def _count(self, db: Any, row: Any, view: RunView, taken: Places) -> None:
         for block in runs.take_places(db, row, taken):
-            self._close_full(db, row, now, block)
+            self._close_full(db, row, view, block)
 
-    def _close_full(self, db: Any, row: Any, now: Checkpoint, block: Any) -> None:
+    def _close_full(self, db: Any, row: Any, view: RunView, block: Any) -> None:
         """Closes a block that has all its places; the next one opens if it may."""
         if block.stage != "open" or block.places < block.size:
             return
         runs.set_block(db, row, block.block, stage="closed", at=time.time())
-        if self.run.fills_ahead(now):
-            self.run.open_next(db, now, block.block)
+        if self.run.fills_ahead(view):
+            self.run.open_next(db, runs.find(db, self.run.name), view.checkpoint)
 
     def close_by_clock(self, seen: Any) -> bool:
         """Closes the block that fills if it has places and its time has come; whether it did."""
         due = bool(self.every and seen.stage == "open" and time.time() >= seen.at + self.every)
         if not due or not seen.places + self.buffer.users(seen.block):
             return False
-        now = self.run.look().checkpoint
+        view = self.run.look()
         with self.run.store.write() as db:
             row = runs.find(db, self.run.name)
+            if runs.block_of(db, self.run.name, seen.block).stage != "open":
+                return False
             self.spill(db, row)
             block = runs.block_of(db, self.run.name, seen.block)
-            if block.stage != "open" or block.places >= block.size:
-                return False
             runs.set_block(db, row, block.block, size=block.places)
             # Those who come with an episode are all there; devices have their window.
             if block.users < block.places or runs.by_ticket(db, row, block.block):
-                self._close_full(db, row, now, runs.block_of(db, self.run.name, block.block))
+                block.size = block.places
+                self._close_full(db, row, view, block)
         self.buffer, self.visits = EpisodeBuffer(), None
         return True
 
@@ -489,10 +489,10 @@ class EpisodeIntake:
             tickets: Places that they took with their policies.
             then: Goes on in the transaction with these answers, and returns others.
         """
-        now, store = self.run.look().checkpoint, self.run.store
+        view, store = self.run.look(), self.run.store
         with self._written() as taken, store.write() as db:
             row = runs.find(db, self.run.name)
-            self._count(db, row, now, taken)  # or places of these devices would count twice
+            self._count(db, row, view, taken)  # or places of these devices would count twice
             names, keys = self.hashed(people, events)
             told, groups = runs.decide(db, row, keys, tickets, [*map(self._place, tickets)])
             for (number, version), some in sorted(groups.items()):
@@ -512,7 +512,7 @@ class EpisodeIntake:
                     came = [(keys[i], tickets[i]) for i in kept]
                     if kept:
                         self._write(db, row, number, part, who, came)
-                self._close_full(db, row, now, runs.block_of(db, self.run.name, number))
+                self._close_full(db, row, view, runs.block_of(db, self.run.name, number))
             first = {key: i for i, key in reversed([*enumerate(keys)])}
             answers = [told[i] if i in told else told[first[key]] for i, key in enumerate(keys)]
             return answers if then is None else then(db, row, answers)

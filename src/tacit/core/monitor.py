@@ -1,102 +1,23 @@
 """Monitoring: returns, occupancies and drifts of each version, from releases alone.
 
-It costs no privacy. A :class:`Record` keeps, of every release, the few public
-numbers that its statistic reads off it (:meth:`tacit.Statistic.monitored`), and :func:`monitor`
-makes returns, occupancies and drifts of them, with standard errors.
+It costs no privacy. A :class:`~tacit.core.stored_run.Record` keeps, of every release, the few
+public numbers that its statistic reads off it (:meth:`tacit.Statistic.monitored`), and
+:func:`monitor` makes returns, occupancies and drifts of them, with standard errors.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core.stored_run import NO_ROWS
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.statistic import Floats
 from tacit.privacy.validation import instance_of
-
-if TYPE_CHECKING:
-    from tacit.privacy.curator import Release
-    from tacit.privacy.statistic import Statistic
-
-# More versions than these are not kept: the oldest go.
-_MOST = 1000
-# Of a user: what one visit adds to sums (unit), least and most return, and the most visits (reach).
-_FLOATS = ("horizon", "rewards", "rewards_noise", "unit", "least", "most", "reach")
-_BY_STATE = ("visits", "visits_noise")
-_KINDS: dict[str, type[Any]] = {"version": np.int64, "users": np.int64, "partial": np.bool_}
-_KINDS |= {"running": np.bool_} | dict.fromkeys((*_FLOATS, *_BY_STATE), np.float64)
-_EMPTY = {n: np.zeros((0, 0) if n in _BY_STATE else 0, kind) for n, kind in _KINDS.items()}
-
-Told: TypeAlias = dict[str, tuple[Any, Any]]
-Reader: TypeAlias = "Callable[[Statistic, Release], Told]"
-"""Public numbers of a release; see :meth:`tacit.Statistic.monitored`."""
-
-
-@dataclass(frozen=True, eq=False)
-class Record:
-    """Public sums of each version's users; of the last thousand versions.
-
-    Attributes:
-        rows: Columns by name, with a row per version, oldest first; none before the first release.
-    """
-
-    rows: Mapping[str, NDArray[Any]] = field(default_factory=dict)
-
-    def extended(
-        self,
-        version: int,
-        users: int,
-        asked: Sequence[Statistic],
-        answers: Sequence[Release],
-        running: bool,
-        read: Reader = lambda statistic, answer: statistic.monitored(answer),
-    ) -> Record:
-        """The record with a version's releases.
-
-        Args:
-            version: Of the policy.
-            users: How many followed it.
-            asked: Queries of their block.
-            answers: The releases.
-            running: Whether releases are running sums, over all users before, too.
-            read: Reads public numbers off a release.
-        """
-        told: Told = {}
-        horizon = math.nan
-        for statistic, answer in zip(asked, answers, strict=False):
-            horizon = getattr(statistic, "horizon", horizon)
-            try:
-                told |= read(statistic, answer)
-            except MemoryError:
-                raise  # it is not the statistic's: the block goes through later, and is heard then
-            except Exception:  # noqa: S112 - a statistic of somebody else's costs no block
-                continue
-        if not told:
-            return self
-        none = (math.nan, math.nan)
-        rewards, visits = told.get("rewards", none), told.get("visits", (np.zeros(0), np.zeros(0)))
-        unit, reach = told.get("unit", (1.0,))[0], told.get("reach", (horizon,))[0]
-        ends = told.get("range", (0.0, horizon))
-        flags = "partial" in told, running
-        row = (version, users, *flags, horizon, *rewards, unit, *ends, reach, *visits)
-        typed = zip(_KINDS.items(), row, strict=True)
-        new: dict[str, NDArray[Any]]
-        try:
-            new = {name: np.asarray(value, kind)[np.newaxis] for (name, kind), value in typed}
-        except (TypeError, ValueError):
-            return self
-        if len({new[name].shape for name in _BY_STATE}) > 1:
-            return self
-        # Where other things are told than before, a record begins anew.
-        kept = self.rows
-        if all(n in kept and kept[n].shape[1:] == row.shape[1:] for n, row in new.items()):
-            new = {n: np.concatenate([kept[n][1 - _MOST :], row]) for n, row in new.items()}
-        return Record(new)
 
 
 @dataclass(frozen=True)
@@ -191,7 +112,7 @@ def monitor(agent: Any) -> Monitoring:
             "nor where people are: give an agent some of them to count visits (ucbvi), or judge a "
             "policy by tacit.learn_offline"
         )
-    return _monitoring(columns or _EMPTY)
+    return _monitoring(columns or NO_ROWS)
 
 
 def _per_version(rows: Mapping[str, NDArray[Any]], name: str) -> tuple[Floats, Floats]:

@@ -29,7 +29,7 @@ from tacit.core.stored_run import Checkpoint, RunView, StoredRun
 from tacit.privacy.curator import Release
 from tacit.privacy.errors import BudgetExceeded, CorruptFile, InvalidArgument
 from tacit.privacy.local import LocalCurator
-from tacit.privacy.statistic import Block, Statistic
+from tacit.privacy.statistic import Block, Statistic, frozen
 from tacit.store import ledger, runs
 from tacit.store.store import Conflict
 from tacit.store.values import dump, load
@@ -54,21 +54,16 @@ class ReleaseLoop:
         """Moves the oldest block on by its two commits; whether to call it again."""
         run = self.run
         view = run.look()
-        stage = view.oldest.stage
-        if stage in ("open", "closed") and view.oldest.at > time.time() + _CLOCKS:
+        if view.oldest.stage in ("open", "closed") and view.oldest.at > time.time() + _CLOCKS:
             # The clock was set back: its time begins anew, or it would wait for that long.
             with run.store.write() as db:
                 runs.set_block(db, view.row, view.oldest.block, at=time.time())
             view = run.look(fresh=True)
         if self.intake.close_by_clock(view.filling):
             view = run.look(fresh=True)
-            stage = view.oldest.stage
         if not self._ready(view):
             return False
         try:
-            emptied = stage == "sealed" and not view.oldest.users
-            if emptied or stage in ("open", "closed"):
-                view = self._seal(view)
             self._move(view)
             self._conflicts = 0
         except Conflict:  # another process was faster, or a user was forgotten: look again
@@ -95,7 +90,7 @@ class ReleaseLoop:
 
     def _seal(self, view: RunView) -> RunView:
         """The run once its oldest block is sealed; the next one opens if it may."""
-        run, block, now = self.run, view.oldest, view.checkpoint
+        run, block, ahead = self.run, view.oldest, self.run.fills_ahead(view)
         waiting = self.intake.buffer.users(block.block)
         with run.store.write() as db:
             runs.fence(db, view.row)
@@ -107,25 +102,31 @@ class ReleaseLoop:
                 runs.set_block(db, view.row, block.block, **more)
             else:
                 runs.set_block(db, view.row, block.block, stage="sealed")
-                if view.filling.block == block.block and run.fills_ahead(now):
-                    run.open_next(db, now, block.block)
-            found = runs.find(db, run.name), runs.block_of(db, run.name, block.block)
-        if found[1].stage == "open":
+                if ahead and view.filling.block == block.block:
+                    run.open_next(db, runs.find(db, run.name), view.checkpoint)
+            row, block = runs.find(db, run.name), runs.block_of(db, run.name, block.block)
+        if block.stage == "open":
             raise Conflict("nobody came")
-        return RunView(*found, view.filling, now)
+        return view._replace(row=row, oldest=block)
 
     def _move(self, view: RunView) -> None:
-        """Takes a sealed block through both commits."""
-        run, block, now = self.run, view.oldest, view.checkpoint
+        """Takes a block through both commits, once it is sealed."""
+        run, now = self.run, view.checkpoint
+        emptied = view.oldest.stage == "sealed" and not view.oldest.users
+        if emptied or view.oldest.stage in ("open", "closed"):
+            view = self._seal(view)
+        block = view.oldest
         shares = {int(version): n for version, n in json.loads(block.versions).items()}
         users = block.places
         if run.algorithm.privacy.devices_add:  # reports are of the version that serves
             users, shares = block.users, {view.row.version: block.users}
+        plans = {now.plan.policy.version: now.plan} if view.on_policy else {}
         with run.store.read() as db:
             done, held = runs.recorded(db, view.row, block.block), []
             if block.stage == "sealed":
                 held = runs.data_of(db, view.row, block.block)
-            plans = self._plans(db, now, shares)
+            if plans and plans.keys() != shares.keys():
+                plans = self._plans(db, now, shares)
             if run.releases_drawn != view.row.releases:
                 # Another process was here, or something was raised.
                 run.revive(db, view.row, now)
@@ -136,13 +137,11 @@ class ReleaseLoop:
         if len(plans) > 1:
             plan, raw = self._mixed(plans, shares, raw)
         info = BlockInfo(**vars(now.at), users=users, versions=shares)
-        rng = np.random.default_rng(0)
-        rng.bit_generator.state = now.rng
-        queries = run.algorithm.learn(now.state, plan, info, rng)
+        rest, first, rng = run.queries(now, plan, info)
         try:
-            learnt = self._release(view.row, block, raw, queries, done)
+            learnt = self._release(view.row, block, raw, (rest, first), done)
         finally:
-            queries.close()
+            rest.close()
         self._publish(view, learnt, info, rng)
 
     # Read: the episodes of the block, and the plans that its users followed.
@@ -150,7 +149,7 @@ class ReleaseLoop:
     def read_block(
         self, row: Any, now: Checkpoint, held: Sequence[tuple[int, int, bytes]]
     ) -> Block:
-        """The episodes of a sealed block.
+        """The episodes of a sealed block; they are held here alone, and read-only.
 
         Raises:
             Conflict: Some of them are none of the run's schema; they are set aside by now.
@@ -180,18 +179,17 @@ class ReleaseLoop:
                     runs.set_aside(db, row, number)
             raise Conflict("rows were set aside")
         if len(found) == 1:
-            return found[0].sealed()
-        # Those that all of them have.
+            return found[0]
+        # Columns that all of them have.
         names = [n for n in (found[0].arrays if found else ()) if all(n in b.arrays for b in found)]
-        return Block(
-            sum(block.users for block in found),
-            {name: np.concatenate([block[name] for block in found]) for name in names},
-        ).sealed()
+        users = sum(block.users for block in found)
+        whole = {name: np.concatenate([block[name] for block in found]) for name in names}
+        return frozen(Block(users, whole))
 
     def _plans(self, db: Any, now: Checkpoint, shares: Mapping[int, int]) -> dict[int, Plan]:
-        """Plans that the users of a block followed, where they are asked by them."""
+        """Plans that the users of a block followed."""
         found = dict[int, Plan]()
-        for version in sorted(shares) if self.run.algorithm.on_policy(now.plan) else ():
+        for version in sorted(shares):
             if version == now.plan.policy.version:
                 found[version] = now.plan
             else:  # users of a version that is not kept count as zero
@@ -216,7 +214,7 @@ class ReleaseLoop:
             first += count
         known = np.full(raw.users, plan.policy.version, dtype=np.int64)
         arrays = {**raw.arrays, "components": components, "versions": known}
-        return plan, Block(raw.users, arrays).sealed()
+        return plan, frozen(Block(raw.users, arrays))
 
     # Commit 1: the release.
 
@@ -230,27 +228,27 @@ class ReleaseLoop:
         run, privacy = self.run, self.run.algorithm.privacy
         releases = [load(each.value) for each in done]
         spent = sum((Fraction(each.cost) for each in done), Fraction(0))
-        asked, query = list[Statistic](), next(queries)
+        asked, (rest, query) = list[Statistic](), queries
         limit = Fraction(getattr(run.curator, "limit", 1))  # of devices, one report
         single_query = type(run.algorithm).learn is Algorithm.learn
         while True:
             if len(asked) == len(releases):
                 if raw is None:
                     raise BudgetExceeded("a block is asked more than is on record of it")
+                mu = query.price(privacy)
                 run.releases_drawn = -1  # until the commit counter and noise are ahead of it
                 if run.stream is not None:
                     run.stream.ask(query.statistic)
                     release = run.stream.release_block(raw)
                 else:
-                    mu = query.price(privacy)
                     release = run.curator.release_block(query.statistic, raw, mu=mu, spent=spent)
                 if not raw.aggregate and not privacy.devices_add:
                     # Who has a place is public; who of them sent is not told.
                     before = row.served if run.stream is not None else 0
                     release = replace(release, users=before + block.places)
-                cost, value = run.curator.price(release), dump(release)
-                drawn = runs.Draw(len(asked), value, cost, spent, limit, single_query)
-                secrets = run.secrets()
+                cost, secrets = run.curator.price(release), run.curator.secrets(run.stream)
+                drawn = runs.Draw(len(asked), dump(release), cost, spent, limit, single_query)
+                secrets = {name: dump(secret) for name, secret in secrets.items()}
                 with run.store.write() as db:
                     runs.release(db, row, block, drawn)
                     run.store.put_secrets(db, run.name, secrets)
@@ -260,7 +258,7 @@ class ReleaseLoop:
                 spent += cost
             asked.append(query.statistic)
             try:
-                query = queries.send(releases[len(asked) - 1])
+                query = rest.send(releases[len(asked) - 1])
             except StopIteration as end:
                 return asked, releases, end.value
 
@@ -273,24 +271,23 @@ class ReleaseLoop:
         run, algorithm, now = self.run, self.run.algorithm, view.checkpoint
         at = replace(now.at, releases=now.at.releases + 1, served=now.at.served + info.users)
         asked, releases, state = learnt
-        plan = algorithm.plan(state, now.plan, at, rng)
-        with run.store.read() as db:
-            row, rest = runs.find(db, run.name), runs.undone(db, view.row)
-        if row.latest != view.row.latest:
-            raise Conflict("the run has moved on")
         told = (asked, releases, run.stream is not None, algorithm.monitored)
-        record = now.record.extended(row.version, info.users, *told)
-        plan = plan.as_version(row.latest + 1)
+        record = now.record.extended(view.row.version, info.users, *told)
+        plan = algorithm.plan(state, now.plan, at, rng)
+        plan = algorithm.numbered(plan, view.row.latest + 1)
         after = Checkpoint(state, plan, at, rng.bit_generator.state, record)
-        packed = dump(after, algorithm.code)
-        needed = [int(v) for each in rest for v in json.loads(each.versions) if int(v) >= 0]
-        keep = min([row.latest + 2 - max(_CHECKPOINTS, algorithm.max_age), *needed])
+        on_policy, packed = algorithm.on_policy(plan), dump(after, run.code)
         with run.store.write() as db:
+            row, rest = runs.find(db, run.name), runs.undone(db, view.row)
+            if row.latest != view.row.latest:
+                raise Conflict("the run has moved on")
+            needed = [int(v) for each in rest for v in json.loads(each.versions) if int(v) >= 0]
+            keep = min([row.latest + 2 - max(_CHECKPOINTS, algorithm.max_age), *needed])
             runs.publish(db, row, packed, at.served, keep)
             self._finish(db, row, after, view.oldest.block)
             row, rest = runs.find(db, run.name), runs.undone(db, row)
         self.intake.packets.clear()
-        run.view = RunView(row, rest[0], rest[-1], after)
+        run.view = RunView(row, rest[0], rest[-1], after, on_policy)
         run.store.erase_traces()
 
     def _finish(self, db: Any, row: Any, after: Checkpoint, block: int) -> None:
@@ -298,7 +295,7 @@ class ReleaseLoop:
         runs.erase(db, row, block)
         runs.set_block(db, row, block, stage="done")
         if row.block == block:
-            self.run.open_next(db, after, block)
+            self.run.open_next(db, row, after)
 
     def close(self) -> None:
         """Ends the block that fills early: users who have come are released."""
@@ -329,13 +326,13 @@ class ReleaseLoop:
         if done:
             users = block.users if devices_add else block.places
             at = replace(at, releases=at.releases + 1, served=at.served + users)
-        new = replace(old, plan=old.plan.as_version(row.latest + 1), at=at)
-        packed, number = dump(new, run.algorithm.code), row.latest + 1
+        new = replace(old, plan=run.algorithm.numbered(old.plan, row.latest + 1), at=at)
+        packed, number = dump(new, run.code), row.latest + 1
         with run.store.write() as db:
             ledger.append(db, run.name, "roll back", to=version, version=number)
             runs.publish(db, row, packed, at.served, 0, pinned=0)
             if done:
-                self._finish(db, row, new, block.block)
+                self._finish(db, runs.find(db, run.name), new, block.block)
             if pin:
                 runs.set_run(db, run.name, pinned=1)
         run.view = None

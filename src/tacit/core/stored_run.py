@@ -7,17 +7,18 @@ is read again, and counters and simulated noise are brought back as the last com
 from __future__ import annotations
 
 import contextlib
+import math
 import warnings
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tacit.core.algorithm import Algorithm, BlockInfo, Plan, Progress
-from tacit.core.monitor import Record
+from tacit.core.algorithm import Algorithm, BlockInfo, Plan, Progress, Queries, Query
 from tacit.privacy.budget import Guarantee, Relation
-from tacit.privacy.curator import Curator, JointCurator, Stream
+from tacit.privacy.curator import Curator, JointCurator, Release, Stream
 from tacit.privacy.errors import InvalidArgument, TacitWarning
 from tacit.privacy.models import Privacy
 from tacit.privacy.noise import Noise
@@ -28,6 +29,78 @@ from tacit.store.values import dump, load
 
 _MOST_EPSILON = 10.0  # above it a factor of e^epsilon, more than 22,000, hides little
 _DELTA_TIMES_USERS = 0.1  # a delta of 1 / users allows to publish a user drawn at random
+# More versions than these are not kept: the oldest go.
+_MOST = 1000
+# Of a user: what one visit adds to sums (unit), least and most return, and the most visits (reach).
+_FLOATS = ("horizon", "rewards", "rewards_noise", "unit", "least", "most", "reach")
+_BY_STATE = ("visits", "visits_noise")
+_KINDS: dict[str, type[Any]] = {"version": np.int64, "users": np.int64, "partial": np.bool_}
+_KINDS |= {"running": np.bool_} | dict.fromkeys((*_FLOATS, *_BY_STATE), np.float64)
+NO_ROWS = {n: np.zeros((0, 0) if n in _BY_STATE else 0, kind) for n, kind in _KINDS.items()}
+
+Told: TypeAlias = dict[str, tuple[Any, Any]]
+
+
+@dataclass(frozen=True, eq=False)
+class Record:
+    """Public sums of each version's users; of the last thousand versions.
+
+    Attributes:
+        rows: Columns by name, with a row per version, oldest first; none before the first release.
+    """
+
+    rows: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+
+    def extended(
+        self,
+        version: int,
+        users: int,
+        asked: Sequence[Statistic],
+        answers: Sequence[Release],
+        running: bool,
+        read: Callable[[Statistic, Release], Told],
+    ) -> Record:
+        """The record with a version's releases.
+
+        Args:
+            version: Of the policy.
+            users: How many followed it.
+            asked: Queries of their block.
+            answers: The releases.
+            running: Whether releases are running sums, over all users before, too.
+            read: Reads public numbers off a release.
+        """
+        told: Told = {}
+        horizon = math.nan
+        for statistic, answer in zip(asked, answers, strict=False):
+            horizon = getattr(statistic, "horizon", horizon)
+            try:
+                told |= read(statistic, answer)
+            except MemoryError:
+                raise  # it is not the statistic's: the block goes through later, and is heard then
+            except Exception:  # noqa: S112 - a statistic of somebody else's costs no block
+                continue
+        if not told:
+            return self
+        none = (math.nan, math.nan)
+        rewards, visits = told.get("rewards", none), told.get("visits", (np.zeros(0), np.zeros(0)))
+        unit, reach = told.get("unit", (1.0,))[0], told.get("reach", (horizon,))[0]
+        ends = told.get("range", (0.0, horizon))
+        flags = "partial" in told, running
+        row = (version, users, *flags, horizon, *rewards, unit, *ends, reach, *visits)
+        typed = zip(_KINDS.items(), row, strict=True)
+        new: dict[str, NDArray[Any]]
+        try:
+            new = {name: np.asarray(value, kind)[np.newaxis] for (name, kind), value in typed}
+        except (TypeError, ValueError):
+            return self
+        if len({new[name].shape for name in _BY_STATE}) > 1:
+            return self
+        # Where other things are told than before, a record begins anew.
+        kept = self.rows
+        if all(n in kept and kept[n].shape[1:] == row.shape[1:] for n, row in new.items()):
+            new = {n: np.concatenate([kept[n][1 - _MOST :], row]) for n, row in new.items()}
+        return Record(new)
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +121,7 @@ class RunView(NamedTuple):
     oldest: Any  # the row of its oldest block that is not done
     filling: Any  # that of its newest block, in which places are taken
     checkpoint: Checkpoint
+    on_policy: bool  # whether only episodes of users who followed a published plan count
 
 
 class StoredRun:
@@ -62,7 +136,8 @@ class StoredRun:
         self.stream: Stream | None = None
         self.view: RunView | None = None
         self.releases_drawn = 0  # releases after which counter and noise are as here
-        self._asked: Any = (None, None)  # a checkpoint, and its query
+        self.code = algorithm.code
+        self._begun: Any = ((None,), None)  # what queries are about, and these
 
     @property
     def guarantee(self) -> Guarantee | None:
@@ -99,7 +174,7 @@ class StoredRun:
         # A first plan is made where there is none, or where the last one explores no more.
         if plan is None or algorithm.ends_greedy:
             plan = algorithm.plan(state, plan, at, rng)
-        plan = plan.as_version(at.offset)
+        plan = algorithm.numbered(plan, at.offset)
         first = Checkpoint(state, plan, at, rng.bit_generator.state, Record())
         if isinstance(self.curator, JointCurator) and algorithm.counter != "blocks":
             self.stream = self.curator.stream(
@@ -116,8 +191,9 @@ class StoredRun:
             ledger.append(db, predecessor.run, "successor", to=self.name)
             values["predecessor"] = predecessor.run
         row = runs.create(db, self.name, self._terms(), **values)
-        self.store.put_secrets(db, self.name, self.secrets())
-        runs.publish(db, row, dump(first, algorithm.code), 0, at.offset)
+        secrets = self.curator.secrets(self.stream)
+        self.store.put_secrets(db, self.name, {name: dump(s) for name, s in secrets.items()})
+        runs.publish(db, row, dump(first, self.code), 0, at.offset)
         runs.open_block(db, row, 0, algorithm.block_users(at))
 
     def _terms(self) -> runs.Terms:
@@ -144,7 +220,8 @@ class StoredRun:
             blocks = runs.undone(db, row)
             same = seen is not None and row.latest == seen.row.latest
             now = seen.checkpoint if seen and same else self.load_checkpoint(db, row.latest)
-        found, last = RunView(row, blocks[0], blocks[-1], now), self.view
+        on_policy = seen.on_policy if seen and same else self.algorithm.on_policy(now.plan)
+        found, last = RunView(row, blocks[0], blocks[-1], now, on_policy), self.view
         # A thread that was slow must not bring back a view that is older than another's.
         if last is None or (row.epoch, row.taken) >= (last.row.epoch, last.row.taken):
             self.view = found
@@ -155,7 +232,7 @@ class StoredRun:
         row = runs.version_of(db, self.name, version)
         if row is None or row.state is None:
             raise InvalidArgument(f"version {version} of {self.name!r} is not kept any more")
-        found: Checkpoint = load(row.state, self.algorithm.code)
+        found: Checkpoint = load(row.state, self.code)
         return found
 
     def revive(self, db: Any, row: Any, now: Checkpoint) -> None:
@@ -168,40 +245,45 @@ class StoredRun:
             self.stream = Stream.revived(self.curator, self.statistic(now), load(dumped))
         self.releases_drawn = row.releases
 
-    def secrets(self) -> dict[str, bytes]:
-        """Secrets that are committed with a release: the counter, and a simulation's noise."""
-        source, found = self.curator.source, dict[str, bytes]()
-        if source.simulation and hasattr(source, "state"):
-            found["noise"] = dump(source.state())
-        if self.stream is not None:
-            found["stream"] = dump(self.stream.dump())
-        return found
-
     # Blocks.
 
     def statistic(self, now: Checkpoint) -> Statistic:
         """First query of the next block."""
-        asked = self._asked  # once: another thread may ask, too
-        if asked[0] is not now:
-            info = BlockInfo(**vars(now.at), users=self.algorithm.block_users(now.at))
-            queries = self.algorithm.learn(now.state, now.plan, info, np.random.default_rng(0))
-            with contextlib.closing(queries):
-                self._asked = asked = now, next(queries).statistic
-        return asked[1]  # type: ignore[no-any-return]
+        about, begun = self._begun  # once: another thread may ask, too
+        if about[0] is not now:
+            users = self.algorithm.block_users(now.at)
+            info = BlockInfo(**vars(now.at), users=users, versions={now.plan.policy.version: users})
+            about = now, now.plan, info
+            begun = self.queries(*about)
+            self._begun = about, begun
+        return begun[1].statistic  # type: ignore[no-any-return]
 
-    def fills_ahead(self, now: Checkpoint) -> bool:
+    def queries(self, *about: Any) -> tuple[Queries[Any], Query, np.random.Generator]:
+        """Queries about a checkpoint, its plan and a block's facts, begun: the rest, and the first.
+
+        Those that :meth:`statistic` began go on, if they are about the same.
+        """
+        (last, begun), self._begun = self._begun, ((None,), None)
+        if last != about:
+            now, plan, info = about
+            rng = np.random.default_rng(0)
+            rng.bit_generator.state = now.rng
+            queries = self.algorithm.learn(now.state, plan, info, rng)
+            begun = queries, next(queries), rng
+        return begun  # type: ignore[no-any-return]
+
+    def fills_ahead(self, view: RunView) -> bool:
         """Whether a block may fill before those before it are released.
 
         Devices are asked before they send, and not every algorithm tells two policies apart.
         """
-        apart = self.algorithm.max_age > 0 or not self.algorithm.on_policy(now.plan)
+        apart = self.algorithm.max_age > 0 or not view.on_policy
         return apart and self.algorithm.privacy.joint
 
-    def open_next(self, db: Any, now: Checkpoint, block: int) -> None:
-        """Opens the block after this one."""
-        row = runs.find(db, self.name)
-        after = replace(now.at, releases=block + 1, served=int(row.taken))
-        runs.open_block(db, row, block + 1, self.algorithm.block_users(after))
+    def open_next(self, db: Any, row: Any, now: Checkpoint) -> None:
+        """Opens the block after the newest one."""
+        after = replace(now.at, releases=row.block + 1, served=int(row.taken))
+        runs.open_block(db, row, row.block + 1, self.algorithm.block_users(after))
 
 
 def warn_of_budget(privacy: Privacy, users: int) -> None:

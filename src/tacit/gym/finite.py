@@ -30,9 +30,8 @@ from tacit.privacy.statistic import Block, Floats, Ints, StreamedBlock
 from tacit.privacy.validation import check_bytes, check_users, instance_of, whole_number
 from tacit.tabular.model import FiniteModel, check_policy
 from tacit.tabular.policy import AnyPolicy, MixedPolicy, Policy
-from tacit.tabular.simulate import FORMS
 from tacit.tabular.spec import FiniteSpec
-from tacit.tabular.world import FiniteWorld, TabularWorld
+from tacit.tabular.world import FORMS, FiniteWorld, TabularWorld
 
 _EVALUATED = 1000  # simulated users that a value is the mean of
 _PART = 1 << 14  # and of which a streamed block has parts

@@ -27,14 +27,13 @@ from tacit.linear.statistics import (
 )
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.reading import read_steps
+from tacit.privacy.reading import StepColumns, UserSteps
 from tacit.privacy.sensitivity import SHORTEST
 from tacit.privacy.statistic import Block, Floats, Layout, LoopSums, Part
 from tacit.privacy.validation import whole_number
 from tacit.tabular.model import FiniteModel
 from tacit.tabular.policy import AnyPolicy
-from tacit.tabular.simulate import simulate_episodes
-from tacit.tabular.world import BERNOULLI
+from tacit.tabular.world import BERNOULLI, simulate_episodes
 
 # Prior of measures, Dirichlet(spread, ..., spread), and of factors' rewards, Beta; and draws from
 # it that leaps choose from.
@@ -148,14 +147,14 @@ class OutcomeSums(LoopSums):
 
         Raw where users are: for simulated ones only.
         """
-        _, visits, paying = self._loop(block, separate=False)
+        _, visits, paying = self._loop(self.columns.read(block), separate=False)
         return visits, paying
 
-    def _loop(self, block: Block, separate: bool) -> tuple[Floats, Floats, Floats]:
+    def _loop(self, steps: UserSteps, separate: bool) -> tuple[Floats, Floats, Floats]:
         from tacit.linear.posterior_loops import sum_outcomes
 
         S, A, d = self.features.shape
-        rows = block.users if separate else 1
+        rows = len(steps.states) if separate else 1
         following = np.zeros((rows, len(self.weights), d, S))
         paid = np.zeros((rows, self.reward_rows, d))
         visits = np.zeros((len(self.weights), S, A))
@@ -163,14 +162,18 @@ class OutcomeSums(LoopSums):
         limit, reward_limit = ((C * (1.0 - ROUNDING)) ** 2 for C in (self.bound, self.reward_bound))
         tables = self.features, self.weights, self._lengths
         sums = following, paid, visits, paying
-        free = len(self.weights) == self.horizon
-        steps = read_steps(block, self.horizon, np.zeros((S, A), dtype=np.int64) if free else None)
-        sum_outcomes(*steps, *tables, limit, reward_limit, separate, *sums)
+        sum_outcomes(*steps[:3], *tables, limit, reward_limit, separate, *sums)
         values = {"next": following, "rewards": paid}
         return self.layout.pack(values, users=rows), visits, paying
 
-    def _sums(self, block: Block, separate: bool) -> Floats:
-        return self._loop(block, separate)[0]
+    @cached_property
+    def columns(self) -> StepColumns:
+        """Steps of everybody."""
+        free, cells = len(self.weights) == self.horizon, self.features.shape[:2]
+        return StepColumns(self.horizon, np.zeros(cells, dtype=np.int64) if free else None)
+
+    def _sums(self, steps: UserSteps, separate: bool) -> Floats:
+        return self._loop(steps, separate)[0]
 
 
 def prior_length(states: int) -> float:

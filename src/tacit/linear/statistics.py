@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from tacit.numerics.regression import always_one
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.reading import read_steps
+from tacit.privacy.reading import StepColumns, UserSteps
 from tacit.privacy.sensitivity import SHORTEST, BoundedSteps
 from tacit.privacy.statistic import Block, Floats, Layout, LoopSums, Part
 from tacit.privacy.validation import check_bytes, numbers, read_only, whole_number
@@ -163,20 +163,24 @@ class FeatureSums(LoopSums, BoundedSteps):
         rewards = np.einsum("lsa,sad->ld", paid, self.features, optimize=True)
         return self.layout.pack({"gram": gram, "next": following, "rewards": rewards})
 
-    def _sums(self, block: Block, separate: bool) -> Floats:
-        from tacit.linear.sum_loops import sum_features
-
+    @cached_property
+    def columns(self) -> StepColumns:
+        """Steps of everybody."""
         free = self.rows > 1 or self.horizon == 1
         follows = np.zeros(self.features.shape[:2], dtype=np.int64) if free else None
-        steps = read_steps(block, self.horizon, follows)
-        rows, L, d = block.users if separate else 1, self.rows, self.dimension
+        return StepColumns(self.horizon, follows)
+
+    def _sums(self, steps: UserSteps, separate: bool) -> Floats:
+        from tacit.linear.sum_loops import sum_features
+
+        rows, L, d = len(steps.states) if separate else 1, self.rows, self.dimension
         visits = np.zeros((rows, L, *self.features.shape[:2]))
         following = np.zeros((rows, L, d, self.states))
         paid = np.zeros((rows, L, d))
         limit = self.bound**2 * (1.0 - ROUNDING) if self.clips else math.inf
         tables = self.features, self._weights, self._lengths
         how = limit, self.gram, self.reward, self.pooled, separate
-        given: Any = (*steps, *tables, *how, visits, following, paid)
+        given: Any = (*steps[:3], *tables, *how, visits, following, paid)
         sum_features(*given)
         gram = weighted_grams(self.features, visits)
         return self.layout.pack({"gram": gram, "next": following, "rewards": paid}, users=rows)

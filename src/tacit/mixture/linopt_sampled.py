@@ -15,7 +15,7 @@ from tacit.mixture.estimate import NoisyRegression
 from tacit.numerics.regression import BlockSums, helmert, positive_part
 from tacit.privacy.errors import InvalidArgument
 from tacit.privacy.noise import users_above_noise
-from tacit.privacy.reading import read_steps
+from tacit.privacy.reading import StepColumns
 from tacit.privacy.standard import GramCross
 from tacit.privacy.statistic import Block
 from tacit.tabular.algorithm import FiniteAlgorithm, OptimismOptions
@@ -50,8 +50,7 @@ class TargetedSums(GramCross):
     def vectors(self, block: Block) -> Floats:
         """One dense vector per user."""
         users, (T, S, A) = block.users, self.means.shape
-        # Rewards are known: those of a block are of the right shape, and no more.
-        states, taken, _ = read_steps(block, T + 1)
+        states, taken, *_ = StepColumns(T + 1).read(block)  # rewards are known
         now, after, taken = states[:, :T], states[:, 1 : T + 1], taken[:, :T]
         valid = (now >= 0) & (now < S) & (after >= 0) & (after < S) & (taken >= 0) & (taken < A)
         now, after, taken = (np.where(valid, array, 0) for array in (now, after, taken))

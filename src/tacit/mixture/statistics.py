@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from tacit.numerics.regression import always_one
 from tacit.privacy.budget import Relation, checked_relation
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.reading import read_codes, read_steps
+from tacit.privacy.reading import StepColumns, UserSteps
 from tacit.privacy.sensitivity import MOST_TILTED_PAIRS, ROUNDING, Walks, extremes, opposed
 from tacit.privacy.statistic import Block, Bools, Floats, Layout, LoopSums, Part, pack, packed_size
 
@@ -84,8 +84,7 @@ class ModelSums(LoopSums):
     @cached_property
     def layout(self) -> Layout:
         """``gram``, ``cross``, and ``reward_gram``, ``rewards`` where rewards are unknown."""
-        L, k, m = self.horizon, self.features.shape[2], self._paid.shape[2]
-        L = 1 if self.pooled else L
+        L, k, m = 1 if self.pooled else self.horizon, self.features.shape[2], self._paid.shape[2]
         parts = [Part("gram", (L, k, k), symmetric=True), Part("cross", (L, k))]
         if m:
             parts += [Part("reward_gram", (L, m, m), symmetric=True), Part("rewards", (L, m))]
@@ -160,9 +159,7 @@ class ModelSums(LoopSums):
         if self.clips or self.horizon * len(walks.now) ** 2 > MOST_TILTED_PAIRS:
             return apart
         steps, paid = self._steps
-        last = steps
-        if not self.pooled:
-            last = self._grams[walks.now, walks.action, self._packed :]
+        last = steps if self.pooled else self._grams[walks.now, walks.action, self._packed :]
         every = [last, *[steps] * (self.horizon - 1)]
         most = walks.farthest(((step, paid) for step in every), self.pooled)
         return min(apart, most if self.pooled else math.sqrt(most))
@@ -171,8 +168,7 @@ class ModelSums(LoopSums):
     def _opposition(self) -> float:
         """The theta of the class."""
         steps, paid = self._steps
-        # Other rewards are between these two.
-        ends = (0.0, 1.0) if paid.shape[1] else (0.0,)
+        ends = (0.0, 1.0) if paid.shape[1] else (0.0,)  # other rewards are between these two
         theta = opposed(np.vstack([np.hstack([steps, r * paid]) for r in ends]))
         # Rounded up to what every machine finds: blocks are made by the noise.
         return min(1.0, math.ceil(theta * 1e3) / 1e3)
@@ -183,8 +179,7 @@ class ModelSums(LoopSums):
         top = float(self._lengths.max())
         if top < 1e-200:
             raise InvalidArgument("all features are zero, or nearly: there is nothing to learn")
-        walks = Walks(self.support)
-        at = walks.now, walks.action
+        at = (walks := Walks(self.support)).now, walks.action
         paid = (self._paid[at] ** 2).sum(axis=-1)
         step = (self._grams[at] ** 2).sum(axis=-1) + paid + self._crosses[(*at, walks.after)]
         if self.pooled:
@@ -251,18 +246,21 @@ class ModelSums(LoopSums):
         flat = [part.reshape(rows, math.prod(part.shape[1:])) for part in parts]
         return np.concatenate(flat, axis=1)
 
-    def _sums(self, block: Block, separate: bool) -> Floats:
+    @cached_property
+    def columns(self) -> StepColumns:
+        """Steps of everybody; a possible next state for the last, if its transition is free."""
+        free = self.last != self.horizon
+        return StepColumns(self.horizon, self.support.argmax(axis=2) if free else None)
+
+    def _sums(self, steps: UserSteps, separate: bool) -> Floats:
         from tacit.mixture.sum_loops import sum_steps
 
         tables = self.support, self._grams, self.features, self._offsets, self._paid
-        lead = block.users if separate else 1, self.layout.parts[0].shape[0]
+        lead = len(steps.states) if separate else 1, self.layout.parts[0].shape[0]
         sums, crosses, paid = (np.zeros((*lead, tables[i].shape[2])) for i in (1, 2, 4))
         limit = self.bound**2 * (1.0 - ROUNDING) if self.clips else math.inf
-        how = limit, self.pooled, self.last, separate
-        # A possible next state for the last step, if its transition does not count.
-        follows = None if self.last == self.horizon else self.support.argmax(axis=2)
-        steps = read_steps(block, self.horizon, follows)
-        given: Any = (*steps, *tables, *how, sums, crosses, paid)
+        how = limit, self.pooled, self.last, separate, sums, crosses, paid
+        given: Any = (*steps[:3], *tables, *how)
         sum_steps(*given)
         return self._joined(sums, crosses, paid)
 
@@ -426,18 +424,21 @@ class PathCounts(LoopSums):
         transitions[: int(self.counted.sum())] = counts[self.counted]
         return self.layout.pack({"transitions": transitions, "rewards": rewards[self.paying]})
 
-    def _sums(self, block: Block, separate: bool) -> Floats:
+    @cached_property
+    def columns(self) -> StepColumns:
+        """Steps of who followed the policy's version."""
+        follows = self.support.argmax(axis=2) if self.horizon > 1 else None
+        return StepColumns(self.horizon, follows, self.version)
+
+    def _sums(self, steps: UserSteps, separate: bool) -> Floats:
         from tacit.mixture.sum_loops import count_paths
 
-        users, follows = block.users, self.support.argmax(axis=2) if self.horizon > 1 else None
-        steps = read_steps(block, self.horizon, follows)
-        admitted = read_codes(block, "versions", (users,)) == self.version
         counted, paying, first = self.counted, self.paying, self.layout.parts[0].shape[0] - 1
         places = np.where(counted, np.cumsum(counted).reshape(counted.shape) - 1, -1)
         visits = np.where(paying, np.cumsum(paying).reshape(paying.shape) + first, -1)
-        sums = np.zeros((users if separate else 1, self.layout.size))
+        sums = np.zeros((len(steps.states) if separate else 1, self.layout.size))
         public = self.start, self.policy, self.support
-        count_paths(*steps, admitted, *public, places, visits, separate, sums)
+        count_paths(*steps[:4], *public, places, visits, separate, sums)
         return sums
 
 

@@ -36,7 +36,7 @@ from tacit.privacy.budget import Budget
 from tacit.privacy.noise import Noise
 from tacit.privacy.validation import checked_number, whole_number
 from tacit.tabular.policy import Policy
-from tacit.tabular.simulate import simulate_episodes
+from tacit.tabular.world import simulate_episodes
 
 if TYPE_CHECKING:
     from tacit.linear.worlds import LinearWorld

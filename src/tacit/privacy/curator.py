@@ -114,7 +114,7 @@ class Curator(Uncopyable, ABC, Generic[Model]):
     ) -> None:
         if source is not None and noise_seed is not None:
             raise InvalidArgument("give noise_seed or source, not both")
-        self.privacy = privacy
+        self.privacy, self.norm = privacy, privacy.norm
         self.source: NoiseSource = Noise(noise_seed) if source is None else source
         instance_of("source", self.source, NoiseSource)
         self._most = MOST_USERS if users is None else whole_number("users", users, most=MOST_USERS)
@@ -162,6 +162,15 @@ class Curator(Uncopyable, ABC, Generic[Model]):
     def price(self, release: Release) -> Fraction:
         """Cost of a release for each user: mu^2, or epsilon under pure DP; 0 without accounts."""
         return Fraction(0)
+
+    def secrets(self, stream: Stream | None) -> dict[str, Any]:
+        """Values that are kept with each release: a counter, and a simulation's noise."""
+        source, found = self.source, dict[str, Any]()
+        if source.simulation and hasattr(source, "state"):
+            found["noise"] = source.state()
+        if stream is not None:
+            found["stream"] = stream.dump()
+        return found
 
     @property
     @abstractmethod
@@ -307,7 +316,7 @@ class JointCurator(Curator[JointDP]):
     def _noisy_sum(
         self, statistic: Statistic, block: Block, mu: float | None, spent: Fraction
     ) -> Release:
-        step = grid_step(statistic, self.privacy.norm)
+        step = grid_step(statistic, self.norm)
         cost = self._cost(mu, spent)
         scale = safe_scale(self.apart(statistic, step), cost)
         check_scale(scale)
@@ -349,7 +358,7 @@ class JointCurator(Curator[JointDP]):
     def apart(self, statistic: Statistic, step: float) -> float:
         """How far two users are apart, in steps."""
         instance_of("statistic", statistic, Statistic)
-        return grid_sensitivity(statistic, self.privacy.relation, self.privacy.norm, step)
+        return grid_sensitivity(statistic, self.privacy.relation, self.norm, step)
 
     def stream(
         self, statistic: Statistic, *, releases: int, kind: str = "auto", mu: float | None = None

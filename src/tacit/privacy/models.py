@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from tacit.privacy.budget import Budget, Relation, checked_relation
@@ -60,7 +61,7 @@ class PrivacyModel(ABC):
         """Whether users who return are promised to be in one block of every release."""
         return False
 
-    @property
+    @cached_property
     def norm(self) -> Literal["l1", "l2"]:
         """In which norm its noise hides a user: the sensitivity to ask a statistic for."""
         return "l1" if self.needs_l1 else "l2"
@@ -73,7 +74,7 @@ class PrivacyModel(ABC):
     @property
     def asks_again(self) -> bool:
         """Whether one user may be asked more than once: a device reports once, a curator can."""
-        return not self.local
+        return not self.devices_add
 
     @property
     @abstractmethod
@@ -95,12 +96,12 @@ class _Budgeted(PrivacyModel):
         g = whole_number("episodes_per_user", self.episodes_per_user, most=10**9)
         object.__setattr__(self, "episodes_per_user", g)
 
-    @property
+    @cached_property
     def budget(self) -> Budget:
         """The budget of one user."""
         return Budget(self.epsilon, self.delta)
 
-    @property
+    @cached_property
     def pure(self) -> bool:
         """Whether delta is 0."""
         return self.budget.pure
@@ -287,11 +288,6 @@ class DistributedDP(_Budgeted):
         if not (isinstance(self.honest, (int, float)) and 0.0 < self.honest <= 1.0):
             raise InvalidArgument(f"honest must be above 0 and at most 1, got {self.honest!r}")
         object.__setattr__(self, "bits", whole_number("bits", self.bits, 8, 62))
-
-    @property
-    def asks_again(self) -> bool:
-        """No: a device gives one share per episode."""
-        return False
 
     @property
     def report_cost(self) -> float:

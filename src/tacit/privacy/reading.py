@@ -11,13 +11,14 @@ import contextlib
 import reprlib
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any, TypeAlias
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.statistic import Block
+from tacit.privacy.statistic import Block, Bools
 from tacit.privacy.validation import fitting
 
 Ints: TypeAlias = NDArray[np.int64]
@@ -30,25 +31,63 @@ UNKNOWN = -2  # that of an entry of a log whose label is not in the vocabulary
 UNREADABLE = -3  # of an entry which is missing, no such number, or contradicts another one
 
 
-def read_steps(
-    block: Block, horizon: int, follows: Ints | None = None
-) -> tuple[Ints, Ints, Floats]:
-    """States (users, H + 1), actions and rewards (users, H) of a block, whatever they hold.
+class UserSteps(NamedTuple):
+    """Steps of users, whatever they hold."""
 
-    Nothing is earned after the last step. Where what follows it makes no difference, ``follows``
-    (S, A) has a state for whoever's log has none there, so that her last reward counts.
+    states: Ints  # (users, H + 1)
+    actions: Ints  # (users, H); -1 where one is not the policy's
+    rewards: Floats  # (users, H)
+    admitted: Bools  # (users,): who followed the policy, if there is one
+    drawn: Ints  # (users,): the component of a mixed policy that each of them drew
+
+
+@dataclass(frozen=True, eq=False)
+class StepColumns:
+    """Columns that a statistic reads, and of whom: public, and read by the gate.
+
+    Attributes:
+        horizon: H.
+        follows: (S, A), where what follows the last step makes no difference: a state for whoever's
+            log has none there, so that her last reward counts.
+        version: of the policy that users must have followed; ``None`` if any will do.
+        policy: actions (H, S), or (M, H, S) of components of which each user says her own.
+        propensities: whether users say how probable their actions were.
     """
-    users = block.users
-    states = read_codes(block, "states", (users, horizon + 1))
-    actions = read_codes(block, "actions", (users, horizon))
-    if follows is not None:
-        now, taken, after = states[:, -2], actions[:, -1], states[:, -1]
-        (S, A), missing = follows.shape, (after < 0) | (after >= len(follows))
-        missing &= (now >= 0) & (now < S) & (taken >= 0) & (taken < A)
-        if missing.any():
-            states = states.copy()
-            states[missing, -1] = follows[now[missing], taken[missing]]
-    return states, actions, read_rewards(block, "rewards", (users, horizon))
+
+    horizon: int
+    follows: Ints | None = None
+    version: int | None = None
+    policy: Ints | None = None
+    propensities: bool = False
+
+    def read(self, block: Block) -> UserSteps:
+        """Steps of a block's users; nothing counts of one whose component is none."""
+        users, H, tables = block.users, self.horizon, self.policy
+        states = read_codes(block, "states", (users, H + 1))
+        actions = read_codes(block, "actions", (users, H))
+        rewards = read_rewards(block, "rewards", (users, H))
+        admitted, drawn = np.ones(users, dtype=bool), np.zeros(users, dtype=np.int64)
+        if self.propensities:  # looked at for their shape alone: later questions need it
+            read_rewards(block, "propensities", (users, H))
+        if self.follows is not None:
+            now, taken, after = states[:, -2], actions[:, -1], states[:, -1]
+            (S, A), missing = self.follows.shape, (after < 0) | (after >= len(self.follows))
+            missing &= (now >= 0) & (now < S) & (taken >= 0) & (taken < A)
+            if missing.any():
+                states = states.copy()
+                states[missing, -1] = self.follows[now[missing], taken[missing]]
+        if self.version is not None:
+            admitted = read_codes(block, "versions", (users,)) == self.version
+        if tables is not None:
+            if tables.ndim == 3:
+                drawn = read_codes(block, "components", (users,))
+                admitted &= (drawn >= 0) & (drawn < len(tables))
+                drawn = np.where(admitted, drawn, 0)
+            tables, now = tables.reshape(-1, *tables.shape[-2:]), states[:, :H]
+            inside = (now >= 0) & (now < tables.shape[2])
+            prescribed = tables[drawn[:, np.newaxis], np.arange(H), np.where(inside, now, 0)]
+            actions = np.where(inside & (actions == prescribed), actions, INVALID)
+        return UserSteps(states, actions, rewards, admitted, drawn)
 
 
 def read_rewards(block: Block, name: str, shape: tuple[int, ...]) -> Floats:

@@ -158,25 +158,30 @@ class Block:
     def sealed(self) -> Block:
         """A read-only copy: a reused buffer must not change it."""
         arrays = {name: np.array(array, copy=True) for name, array in self.arrays.items()}
-        for array in arrays.values():
-            array.setflags(write=False)
-        return Block(self.users, arrays, self.aggregate)
+        return frozen(Block(self.users, arrays, self.aggregate))
 
     def once(self, key: Hashable, make: Callable[[Block], Made]) -> Made:
         """The result of ``make`` for this block; cached if the block is read-only.
 
         So users who are asked again need not be read again. What is kept is as raw as they are.
         """
-        if any(array.flags.writeable for array in self.arrays.values()):
-            return make(self)
         kept: dict[Hashable, Any] = vars(self).setdefault("_made", {})
-        if key not in kept:
-            kept[key] = make(self)
-        made: Made = kept[key]
+        if key in kept:
+            return kept[key]  # type: ignore[no-any-return]
+        made = make(self)
+        if not any(array.flags.writeable for array in self.arrays.values()):
+            kept[key] = made
         return made
 
     def __repr__(self) -> str:
         return f"<Block of {self.users} users>"
+
+
+def frozen(block: Block) -> Block:
+    """The block itself, whose arrays cannot be written to any more; for who owns them."""
+    for array in block.arrays.values():
+        array.setflags(write=False)
+    return block
 
 
 class StreamedBlock(Block):
@@ -546,7 +551,7 @@ def gate_total(statistic: Statistic, block: Block) -> Floats:
         with np.errstate(all="ignore"):
             total = statistic.total(block)
             signed = statistic.nonnegative and total.min() < 0.0
-            if np.linalg.norm(total) <= most and not signed:
+            if total @ total <= most * most and not signed:
                 return total
     return Statistic.total(statistic, block)
 
@@ -563,17 +568,29 @@ class LoopSums(Statistic):
 
     _adds_bounded = True
 
+    @property
     @abstractmethod
-    def _sums(self, block: Block, separate: bool) -> Floats:
-        """One row per user if ``separate``, else one for all of them."""
+    def columns(self) -> Any:
+        """Columns that it reads, a :class:`~tacit.privacy.reading.StepColumns`."""
+
+    @abstractmethod
+    def _sums(self, steps: Any, separate: bool) -> Floats:
+        """One row per user of what :attr:`columns` read if ``separate``, else one for all."""
 
     def vectors(self, block: Block) -> Floats:
         """One dense vector per user."""
-        return self._sums(block, separate=True)
+        return self._sums(self.columns.read(block), separate=True)
 
     def total(self, block: Block) -> Floats:
         """The sum over users, without making their vectors."""
         if block.aggregate:
             return super().total(block)
-        total: Floats = self._sums(block, separate=False)[0]
+        total: Floats = self._sums(self.columns.read(block), separate=False)[0]
         return total
+
+    def check(self, block: Block) -> None:
+        """Raises what a block's shapes, which are public, would raise later."""
+        if block.aggregate:
+            super().check(block)
+        else:
+            self.columns.read(block.take(slice(0, 0)))

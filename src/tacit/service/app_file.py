@@ -15,6 +15,7 @@ from tacit.privacy.files import parse_toml, read_file
 from tacit.privacy.validation import flag, one_of, whole_number
 from tacit.service.identity import networks
 from tacit.service.sealing import secret
+from tacit.store import runs
 
 if TYPE_CHECKING:
     from tacit.core.agent import Agent
@@ -44,7 +45,7 @@ _TABLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
         ("states", "actions", "horizon"),
         ("stationary", "reward_values", "start", "admissible", "last_state"),
     ),
-    "agent": (("users",), ("name", "schedule")),
+    "agent": (("users",), ("name", "schedule", "successor")),
     "privacy": (("epsilon", "delta"), ("episodes_per_user", "model")),
     "files": ((), tuple(_FILES)),
     "schedule": ((), ("every",)),
@@ -99,6 +100,7 @@ class App:
     files: Mapping[str, Path]  # the policy, and the report if there is one
     serving: Serving
     every: float  # seconds after which a block with places closes; 0: by count alone
+    successor: bool  # whether a run goes on past its declared users, by one for as many
     default_reward: float  # of a step whose outcome never comes; NaN: it does not count
     key: str  # of the store's secrets, as tacit.service.sealing reads it
     signing: str  # keys that sign policies
@@ -128,11 +130,25 @@ class App:
             made: Agent = after.agent(opened).successor(self.users, self.privacy, **serving)
         else:
             options = {**self.choice.options, "schedule": self.schedule, "name": self.name}
+            if self.successor and opened:
+                options["name"] = self.newest(opened)
             made = self.choice.make(self.spec, self.users, self.privacy, **options, store=opened)
         if self.every and made.algorithm.counter != "blocks":
             raise InvalidArgument("[schedule] every: this agent's releases are planned by count")
         made.intake.every, made.intake.default_reward = self.every, self.default_reward
         return made
+
+    def newest(self, store: Any) -> str:
+        """Name of the run that goes on now."""
+        with store.read() as db:
+            return runs.newest(db, self.name) if self.successor else self.name
+
+    def heir(self, agent: Agent) -> Agent:
+        """The successor of a run, for as many users; made, if it is not there."""
+        if not agent.run_row().succeeded:
+            given = {"schedule": self.schedule, "name": f"{agent.run_name}+"}
+            agent.successor(self.users, self.privacy, **given)
+        return self.agent(agent.store)
 
     def check_after(self, old: App) -> None:
         """Refuses an app that cannot go on after another; nothing is touched."""
@@ -150,8 +166,6 @@ class App:
     @property
     def begun(self) -> bool:
         """Whether its run is in its store."""
-        from tacit.store import runs
-
         if not self.stored:
             return False
         with self.open(readonly=True) as store, store.read() as db:
@@ -203,6 +217,7 @@ def read_app(path: str, *, logs: bool = True, allow_code: bool = False) -> App:
         spec = _spec({"last_state": (held["log"] or {}).get("next_state") != ""} | world)
     with names_of(path, allow_code), _of("agent"):
         choice, users, schedule = _agent(held["agent"])
+        successor = flag("successor", held["agent"].get("successor", False))
     made: tuple[LogFormat | None, str, bool] = (None, "", False)
     if held["log"] is not None:
         with _of("log"):
@@ -227,7 +242,7 @@ def read_app(path: str, *, logs: bool = True, allow_code: bool = False) -> App:
         about = {name: _text(name, text) for name, text in held["about"].items()}
     log_format, logs_at, grouped = made
     what = folder, spec, choice, users, schedule, budget, log_format, folder / logs_at, grouped
-    more = serving, every, float(default), names["key"], names["signing"], about
+    more = serving, every, successor, float(default), names["key"], names["signing"], about
     return App(*what, store, names["name"], files, *more)
 
 

@@ -139,33 +139,22 @@ class Client:
         more = {} if component is None else {"component": component}
         return self.post("/v1/episodes", body | raw | more)
 
-    def decide(
-        self, event: str, step: int, state: int | str, action: int | str, **more: Any
-    ) -> dict[str, Any]:
+    def decide(self, event: str, step: int, **values: Any) -> dict[str, Any]:
         """An action under the policy that was read last, whose reward comes later; the receipt.
 
-        Args:
-            event: Id of the episode, which outcomes name.
-            step: From 0 on.
-            state: Before the action.
-            action: That was taken.
-            **more: ``user``, where no token says it, and the action's ``probability``.
+        Values are ``state``, ``action``, perhaps its ``probability``, and ``user`` as in `send`.
         """
         if not self._ticket:
             return {"status": "unasked", "accepted": False, "words": _UNASKED}
         self._spent = True
-        body = {"event": event, "ticket": self._ticket, "step": step, "state": state} | more
         if (component := getattr(self._policy, "component", None)) is not None:
-            body["component"] = component
-        return self.post("/v1/decisions", body | {"action": action})
+            values["component"] = component
+        body = {"event": event, "ticket": self._ticket, "step": step}
+        return self.post("/v1/decisions", body | values)
 
-    def outcome(self, event: str, step: int, reward: float, **more: Any) -> dict[str, Any]:
-        """The reward of a decision, whenever it is known; perhaps its ``next_state``; the receipt.
-
-        The ``user`` is named where no token says it.
-        """
-        body = {"event": event, "step": step, "reward": reward}
-        return self.post("/v1/outcomes", body | more)
+    def outcome(self, event: str, step: int, **values: Any) -> dict[str, Any]:
+        """The ``reward`` of a decision, whenever it is known, perhaps its ``next_state``."""
+        return self.post("/v1/outcomes", {"event": event, "step": step} | values)
 
     def _report(
         self, states: Any, actions: Any, rewards: Any, component: int | None

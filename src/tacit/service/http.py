@@ -74,6 +74,7 @@ class Service:
             # One takes users in and serves; one computes, which may take long.
             self.agent, computes = app.agent(self.store), app.agent(self.store)
         self.agent.intake.window = computes.intake.window = app.serving.window
+        self.agents = [self.agent]  # the newest run first
         self.form, self.spec = form_of(self.agent), self.agent.spec
         self.requests, self.told = Counter[int](), Counter[str]()  # answers by code and by fate
         self.answers = Counter[str]()  # by fate, to people's own tokens
@@ -86,8 +87,8 @@ class Service:
         self._written = (-math.inf, "")
         self.reachable = True
         self.seen = self._look(None)
-        self.loop = Loop(computes, self.watch)
-        self.intake = Intake(self.agent, self.form)
+        self.loop = Loop(computes, self.watch, app.heir if app.successor else None)
+        self.intake = Intake(self.agents, self.form)
         self._watcher = threading.Thread(target=self._watch, name="tacit-watch", daemon=True)
         self._watcher.start()
         note("started", version=self.seen.run.version)
@@ -130,6 +131,10 @@ class Service:
 
     def _look(self, last: Seen | None) -> Seen:
         run, problems = self.agent.run_row(), tuple(self.agent.problems())
+        if last is not None and run.succeeded and self.app.successor:
+            self.agent, window = self.app.agent(self.store), self.agent.intake.window
+            self.agent.intake.window, run = window, self.agent.run_row()
+            self.agents.insert(0, self.agent)
         kept, report = (dict(last.policies), last.report) if last is not None else ({}, None)
         if run.version not in kept:
             kept[run.version] = self.policy_body(run.version)
@@ -142,7 +147,8 @@ class Service:
 
     def policy_body(self, version: int) -> tuple[bytes, str]:
         """The file of a version, and its ETag."""
-        found = self.agent.policy_body(version) if -1 < version < 2**62 else None
+        asked = self.agents if -1 < version < 2**62 else ()
+        found = next(filter(None, (agent.policy_body(version) for agent in asked)), None)
         if found is None:
             raise HTTPException(404, f"version {version} was never published")
         if not self.keys:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tacit.core.agent import Agent
     from tacit.store.runs import Answer
 
+_ELSEWHERE = ("unknown", "undecided")
 _MOST = 512
 """Devices that share a transaction, at most."""
 
@@ -152,8 +153,8 @@ Told = Callable[["Answer | None"], None]
 class Intake:
     """A thread that takes devices in, as many in a transaction as came by then."""
 
-    def __init__(self, agent: Agent, form: Form) -> None:
-        self._agent, self._form = agent, form
+    def __init__(self, agents: Sequence[Agent], form: Form) -> None:
+        self._agents, self._form = agents, form  # the newest run first
         self._failed = -math.inf, ""
         self._queue: queue.Queue[tuple[Coming, Told] | None] = queue.Queue(maxsize=8 * _MOST)
         self._thread = threading.Thread(target=self._run, name="tacit-intake", daemon=True)
@@ -200,10 +201,15 @@ class Intake:
         late = [one for one, _ in batch if isinstance(one, LateStep)]
         answers: Sequence[Answer | None] = [None] * len(batch)
         try:
-            intake = self._agent.intake
             given: Any = [[getattr(a, name) for a in came] for name in ("user", "event", "ticket")]
             block = self._form.block([a.body for a in came]) if came else None
-            answers = take(intake, late) if block is None else intake.receive(block, *given)
+            for intake in (agent.intake for agent in [*self._agents]):
+                said = take(intake, late) if block is None else intake.receive(block, *given)
+                # Tickets of a run before this one are known there.
+                both = zip(answers, said, strict=True)
+                answers = [a if a and a.status not in _ELSEWHERE else b for a, b in both]
+                if not any(a and a.status in _ELSEWHERE for a in answers):
+                    break
             self._failed = -math.inf, ""
         except Exception as error:
             # Perhaps they are in, perhaps not: whoever sends it again is told. This thread goes on

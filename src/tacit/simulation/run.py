@@ -17,7 +17,6 @@ import logging
 import math
 import sys
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import partial
@@ -105,83 +104,69 @@ def run(
     elif users is not None or privacy is not None:
         raise InvalidArgument("users and privacy are for an agent of a text; this one has its own")
     _check(agent, world, seed)
-    clock, name = _Clock(), str(getattr(agent, "name", type(agent).__name__))
+    begun, name = time.perf_counter(), str(getattr(agent, "name", type(agent).__name__))
     labels = np.random.default_rng(np.random.SeedSequence([_LABELS, seed]))
     rng = np.random.default_rng(np.random.SeedSequence([_WORLD, seed]))
     # A spec that says something about single actions, or a policy that is given, names them.
     options = getattr(getattr(agent, "algorithm", agent), "options", None)
     free = getattr(options, "today", None) is None and getattr(world, "exchangeable_actions", True)
     permuted = free and isinstance(getattr(world.spec, "actions", None), int)
-    users_world = PermutedWorld.draw(world, labels) if permuted else world
+    users_world = PermutedWorld.draw(world, labels) if permuted else None
     # In a trial the same people are moved on from look to look.
     cohort: SamePeople | None = world.cohort(rng) if hasattr(world, "cohort") else None
     known: dict[bytes | None, float] = {}  # late releases often repeat a policy
     served, values, greedy_values = [0], list[float](), list[float]()
+    spent = dict.fromkeys(("evaluate", "simulate", "learn"), 0.0)
 
-    def value(policy: Any) -> float:
-        key = _fingerprint(policy)
-        if key is None or key not in known:
-            known[key] = float(users_world.value(policy))
-        return known[key]
+    def published(policy: Any, greedy: Any) -> Any:
+        """The policy that serves users now, in the world's labels; tells its and the other's value.
 
-    def published() -> tuple[float, float]:
-        """Tells of what serves users now, and of the greedy policy beside it: their values."""
-        clock("evaluate")
-        policies = agent.policy, agent.greedy_policy
-        found = value(policies[0]), value(policies[1])
-        facts = name, world.name, seed, len(values), served[-1]
+        The other is the greedy policy beside it.
+        """
+        keys = [_fingerprint(each) for each in (policy, greedy)]
+        own = [policy, greedy] if users_world is None else users_world.translated(policy, greedy)
+        for kept, key, each in zip((values, greedy_values), keys, own, strict=True):
+            if key is None or key not in known:
+                known[key] = float(world.value(each))
+            kept.append(known[key])
+        facts = name, world.name, seed, len(values) - 1, served[-1]
+        found = values[-1], greedy_values[-1]
         words = "%s on %s, seed %d: release %d after %d users, value %.4g, greedy %.4g"
         LOGGER.info(words, *facts, *found)
         if callback is not None:
-            callback(Event(*facts, *policies, *found))
-        return found
+            callback(Event(*facts, policy, greedy, *found))
+        return own[0]
 
     with progress_bar(f"{name} on {world.name}", agent.users, progress) as advance:
         while (block := agent.block_users) > 0:
-            policy, form = agent.policy, agent.data_format
-            for kept, found in zip((values, greedy_values), published(), strict=True):
-                kept.append(found)
-            clock("simulate")
-            data = (cohort or users_world).simulate(policy, block, rng, form)
-            clock("learn")
+            times = [time.perf_counter()]
+            policies, form = (agent.policy, agent.greedy_policy), agent.data_format
+            policy = published(*policies)
+            times.append(time.perf_counter())
+            data = (cohort or world).simulate(policy, block, rng, form)
+            data = data if users_world is None else users_world.relabelled(data)
+            times.append(time.perf_counter())
             agent.learn(data)
+            times.append(time.perf_counter())
+            for what, seconds in zip(spent, np.diff(times).tolist(), strict=True):
+                spent[what] += seconds
             served.append(served[-1] + block if cohort is None else cohort.served)
             if cohort is not None:  # also what each got for her own history
                 values[-1] = cohort.served_value
             advance(block)
-    last, last_greedy = published()
+    published(agent.policy, agent.greedy_policy)
     return Result(
         agent=name,
         world=world.name,
         privacy=repr(agent.privacy),
         seed=seed,
         served=np.array(served),
-        values=np.array([*values, last]),
-        greedy_values=np.array([*greedy_values, last_greedy]),
+        values=np.array(values),
+        greedy_values=np.array(greedy_values),
         **{name: getattr(world, name) for name in WORLD_VALUES},
         guarantee=agent.guarantee,
-        seconds=clock.seconds(),
+        seconds={"total": time.perf_counter() - begun} | spent,
     )
-
-
-class _Clock:
-    """Seconds of a run, by what it did."""
-
-    def __init__(self) -> None:
-        self._now, self._since = "", time.perf_counter()
-        self._spent = defaultdict[str, float](float)
-
-    def __call__(self, what: str) -> None:
-        """Says what is done from now on."""
-        before, self._since = self._since, time.perf_counter()
-        self._spent[self._now] += self._since - before
-        self._now = what
-
-    def seconds(self) -> dict[str, float]:
-        """By what was done, and in total."""
-        self("")
-        total = sum(self._spent.values())
-        return {"total": total} | {what: spent for what, spent in self._spent.items() if what}
 
 
 def noise_seed(seed: int) -> int:
@@ -328,13 +313,13 @@ class PermutedWorld:
             raise AttributeError(f"a world with other labels has no attribute {name!r}")
         return getattr(self.world, name)
 
-    def translate(self, policy: Any) -> Any:
-        """A policy in these labels as one in the world's own."""
-        return policy.relabelled(self.permutation)
+    def translated(self, *policies: Any) -> list[Any]:
+        """Policies in these labels as ones in the world's own."""
+        return [policy.relabelled(self.permutation) for policy in policies]
 
     def value(self, policy: Any) -> float:
         """The value of a policy in these labels."""
-        return self.world.value(self.translate(policy))
+        return self.world.value(self.translated(policy)[0])
 
     def simulate(self, policy: Any, users: int, rng: np.random.Generator, form: Form) -> Data:
         """Simulates users, in these labels.
@@ -345,7 +330,10 @@ class PermutedWorld:
             rng: Source of randomness.
             form: Form of the data; see :class:`~tacit.core.world.World`.
         """
-        data = self.world.simulate(self.translate(policy), users, rng, form)
+        return self.relabelled(self.world.simulate(self.translated(policy)[0], users, rng, form))
+
+    def relabelled(self, data: Data) -> Data:
+        """The world's users, in these labels."""
         if isinstance(data, StreamedBlock):
             parts = data.parts
             return StreamedBlock(data.users, lambda: map(self._rows, parts()))

@@ -7,19 +7,19 @@ is in the table of people, which outlives their episodes.
 
 from __future__ import annotations
 
-import hashlib
 import json
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy import func, insert, select
+from sqlalchemy import func, select
 
 from tacit.store.schema import accounts, blocks, entries, people, releases, runs, stores
-from tacit.store.store import Store, change_rows, rows_of
+from tacit.store.store import Store, append, digest, rows_of
+
+__all__ = ["Entry", "append", "digest", "head", "read", "released", "verify"]
 
 
 @dataclass(frozen=True)
@@ -36,24 +36,6 @@ class Entry:
     def line(self) -> str:
         """The entry as a line of JSON, for an auditor."""
         return json.dumps({**vars(self)}, sort_keys=True)
-
-
-def digest(*values: Any) -> str:
-    """Hash of JSON values."""
-    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
-
-
-def append(db: sa.Connection, run: str, event: str, **body: Any) -> str:
-    """Adds an entry, and returns its hash: the ledger's new head."""
-    seq, last = db.info["ledger"]
-    text, at = json.dumps(body, sort_keys=True), time.time()
-    seq += 1
-    found = digest(last, seq, run, event, at, text)
-    row = {"seq": seq, "run": run, "event": event, "at": at, "body": text, "hash": found}
-    db.execute(insert(entries), row)
-    change_rows(db, stores, {"id": 0}, seq=seq, head=found)
-    db.info["ledger"] = (seq, found)
-    return found
 
 
 def head(db: sa.Connection) -> tuple[int, str]:

@@ -1,9 +1,10 @@
 """Runs: who is taken into which block, and the two commits that move a block on.
 
-Every function works in a transaction of its caller (``db``), on the rows that it read. Stages of a
-block: *open* (places are taken), *closed* (those who have a place may still send), *sealed* (its
-users are known), *released* (its query is answered on record and its episodes are erased), *done*
-(its policy is published).
+Every function works in a transaction of its caller (``db``). A ``run`` is a row as it was read, and
+``name`` its key; a *place* is one in a block, a ``position`` that of a person's row in a packet.
+Stages of a block: *open* (places are taken), *closed* (those who have a place may still send),
+*sealed* (its users are known), *released* (its query is answered on record and its episodes are
+erased), *done* (its policy is published).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ import sqlalchemy as sa
 from sqlalchemy import bindparam, func, insert, select, update
 
 from tacit.privacy.errors import BudgetExceeded, InvalidArgument
-from tacit.store.ledger import append, digest, released
+from tacit.store.ledger import released
 from tacit.store.schema import (
     accounts,
     blocks,
@@ -34,7 +35,7 @@ from tacit.store.schema import (
     stores,
     versions,
 )
-from tacit.store.store import Conflict, change_rows, delete_rows, parts, rows_of
+from tacit.store.store import Conflict, append, change_rows, delete_rows, digest, parts, rows_of
 from tacit.store.values import dump, load
 
 UNIT = 10**12  # parts of one mu^2 (or epsilon, under pure DP) in accounts
@@ -55,14 +56,14 @@ class Terms:
     simulation: bool = False
 
 
-def create(db: sa.Connection, run: str, terms: Terms, **values: Any) -> Any:
+def create(db: sa.Connection, name: str, terms: Terms, **values: Any) -> Any:
     """Row of a new run; ``values`` are columns beside its terms, the ``fingerprint`` among them.
 
     Raises:
         InvalidArgument: There is one of this name, or the store is of another kind.
     """
-    if find(db, run) is not None:
-        raise InvalidArgument(f"the store has a run {run!r}: tacit.open goes on with it")
+    if find(db, name) is not None:
+        raise InvalidArgument(f"the store has a run {name!r}: tacit.open goes on with it")
     store = db.execute(select(stores)).one()
     if rows_of(db, runs).first() and bool(store.simulation) != terms.simulation:
         kind = "simulations" if store.simulation else "people"
@@ -71,34 +72,39 @@ def create(db: sa.Connection, run: str, terms: Terms, **values: Any) -> Any:
         raise InvalidArgument(f"accounts of this store are in {store.unit}, not in {terms.unit}")
     unit = terms.unit or store.unit
     db.execute(update(stores).values(simulation=int(terms.simulation), unit=unit))
-    row = {"run": run, "made": b"", "block": -1}
+    row = {"run": name, "made": b"", "block": -1}
     row |= {"version": -1, "latest": -1, "users": terms.users, "episodes": terms.episodes} | values
     cost = min(-int(-Fraction(terms.cost) * UNIT // 1), _MOST)
     db.execute(insert(runs).values(**row, cost=cost, once=int(terms.once)))
-    append(db, run, "start", fingerprint=values["fingerprint"], **vars(terms))
-    return find(db, run)
+    append(db, name, "start", fingerprint=values["fingerprint"], **vars(terms))
+    return find(db, name)
 
 
-def find(db: sa.Connection, run: str) -> Any:
+def find(db: sa.Connection, name: str) -> Any:
     """Row of a run, or None."""
-    found = rows_of(db, runs, run=run).first()
-    return None if found is None else _plain(runs, found)
+    return _plain(runs, rows_of(db, runs, run=name).first())
 
 
-def block_of(db: sa.Connection, run: str, block: int) -> Any:
+def newest(db: sa.Connection, name: str) -> str:
+    """Name of the last of the runs that go on from a run."""
+    while (heir := db.scalar(select(runs.c.run).where(runs.c.predecessor == name))) is not None:
+        name = heir
+    return name
+
+
+def block_of(db: sa.Connection, name: str, block: int) -> Any:
     """Row of a block, or None."""
-    found = rows_of(db, blocks, run=run, block=block).first()
-    return None if found is None else _plain(blocks, found)
+    return _plain(blocks, rows_of(db, blocks, run=name, block=block).first())
 
 
 def _plain(table: sa.Table, row: Any) -> Any:
-    """A row whose columns are read often: attributes of SQLAlchemy's are ten times slower."""
-    return SimpleNamespace(**dict(zip(table.c.keys(), row, strict=True)))
+    """A row, if any, whose columns are read often: SQLAlchemy's attributes are ten times slower."""
+    return None if row is None else SimpleNamespace(**dict(zip(table.c.keys(), row, strict=True)))
 
 
-def set_run(db: sa.Connection, run: str, **values: Any) -> None:
+def set_run(db: sa.Connection, name: str, **values: Any) -> None:
     """Changes columns of a run that need no fence."""
-    change_rows(db, runs, {"run": run}, **values)
+    change_rows(db, runs, {"run": name}, **values)
 
 
 def fence(db: sa.Connection, run: Any, **values: Any) -> None:
@@ -201,9 +207,9 @@ def put(db: sa.Connection, run: Any, packet: Packet) -> int:
     _grow(db, run, block, shares, users=block.users + packet.users)
     of = {"run": run.run, "block": packet.block, "packet": number, "fate": "waiting"}
     if packet.people:
-        named = [(i, p, c) for i, (p, c) in enumerate(packet.people) if p]
-        db.execute(insert(people), [of | {"place": i, "person": p, "pays": c} for i, p, c in named])
-        _pay(db, {p: c for _, p, c in named if c}, reserved=1, spent=0)
+        mine = [{"position": i, "person": p, "pays": c} for i, (p, c) in enumerate(packet.people)]
+        db.execute(insert(people), [of | row for row in mine if row["person"]])
+        _pay(db, {p: c for p, c in packet.people if p and c}, reserved=1, spent=0)
     if packet.events:
         of |= {"version": version}
         names = [name for name, _ in packet.people] or [""] * packet.users
@@ -346,8 +352,7 @@ def forget(db: sa.Connection, person: str) -> dict[str, int] | None:
     """
     held = select(people, runs.c.hold).join(runs, runs.c.run == people.c.run)
     rows = db.execute(held.where(people.c.person == person, people.c.fate == "waiting")).all()
-    now = time.time()
-    if any(now < row.hold < now + 60.0 for row in rows):  # a clock that was ahead holds nobody
+    if any(0.0 < row.hold - time.time() < 60.0 for row in rows):  # longer: a clock was ahead
         return None
     for row in rows:
         _drop(db, row)
@@ -367,16 +372,16 @@ def _drop(db: sa.Connection, row: Any) -> None:
     """Takes one person's row out of her packet."""
     packet = rows_of(db, packets, id=row.packet).one()
     # Another row of hers in the packet may have moved it.
-    place = int(rows_of(db, people, id=row.id).one().place)
+    position = int(rows_of(db, people, id=row.id).one().position)
     if packet.users == 1:
         delete_rows(db, packets, id=row.packet)
         return
     aggregate, arrays = load(packet.data)
-    rest = {name: np.delete(array, place, axis=0) for name, array in arrays.items()}
+    rest = {name: np.delete(array, position, axis=0) for name, array in arrays.items()}
     new = {"users": packet.users - 1, "data": dump((aggregate, rest))}
     change_rows(db, packets, {"id": row.packet}, **new)
-    behind = (people.c.packet == packet.id, people.c.place > place)
-    db.execute(update(people).where(*behind).values(place=people.c.place - 1))
+    behind = (people.c.packet == packet.id, people.c.position > position)
+    db.execute(update(people).where(*behind).values(position=people.c.position - 1))
 
 
 def _shrink(db: sa.Connection, row: Any, users: int) -> None:
@@ -404,23 +409,23 @@ def set_aside(db: sa.Connection, run: Any, packet: int) -> None:
     report_problem(db, run.run, f"set aside: {why}")
 
 
-def report_problem(db: sa.Connection, run: str, problem: str) -> None:
+def report_problem(db: sa.Connection, name: str, problem: str) -> None:
     """Notes a problem of a run, in public words, for every process to tell."""
-    of, now = {"run": run, "problem": problem}, time.time()
+    of, now = {"run": name, "problem": problem}, time.time()
     if (row := rows_of(db, problems, **of).first()) is not None:
         change_rows(db, problems, of, last=now, times=row.times + 1)
     else:
         db.execute(insert(problems), of | {"since": now, "last": now, "times": 1})
 
 
-def resolve_problem(db: sa.Connection, run: str, problem: str = "") -> None:
+def resolve_problem(db: sa.Connection, name: str, problem: str = "") -> None:
     """Ends a problem of a run, or all of them."""
-    delete_rows(db, problems, run=run, **({"problem": problem} if problem else {}))
+    delete_rows(db, problems, run=name, **({"problem": problem} if problem else {}))
 
 
-def problems_of(db: sa.Connection, run: str) -> list[str]:
+def problems_of(db: sa.Connection, name: str) -> list[str]:
     """Problems of a run, the oldest first."""
-    return [row.problem for row in rows_of(db, problems, "since", run=run)]
+    return [row.problem for row in rows_of(db, problems, "since", run=name)]
 
 
 def open_block(db: sa.Connection, run: Any, block: int, size: int) -> None:
@@ -546,6 +551,6 @@ def publish(
     db.execute(update(versions).where(*old, versions.c.state.is_not(None)).values(state=None))
 
 
-def version_of(db: sa.Connection, run: str, version: int) -> Any:
+def version_of(db: sa.Connection, name: str, version: int) -> Any:
     """Row of a version, or None."""
-    return rows_of(db, versions, run=run, version=version).first()
+    return rows_of(db, versions, run=name, version=version).first()

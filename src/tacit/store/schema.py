@@ -120,12 +120,13 @@ packets = _table(
     sa.Index("packets_of_block", "run", "block"),
 )
 # Who took part, for ever; ``pays`` is what she pays with this episode: the run's cost with her
-# first one, and nothing with others. ``place`` is her row in the packet.
+# first one, and nothing with others. ``position`` is that of her row in the packet.
 people = _table(
     "people",
     _key("id", Number),
     *map(_text, ("run", "person")),
-    *map(_whole, ("block", "packet", "place", "pays")),
+    *map(_whole, ("block", "packet", "pays")),
+    Column("place", Number, key="position", nullable=False, default=0),
     _text("fate"),  # waiting, released, forgotten, unreadable
     sa.Index("people_by_person", "run", "person"),
     sa.Index("people_by_block", "run", "block"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 import os
 import sqlite3
 import threading
@@ -306,6 +307,24 @@ def change_rows(db: sa.Connection, table: sa.Table, of: Mapping[str, Any], /, **
 def delete_rows(db: sa.Connection, table: sa.Table, **of: Any) -> None:
     """Deletes the rows whose columns have these values."""
     _execute(db, _statement(delete, table, (*of,)), of)
+
+
+def digest(*values: Any) -> str:
+    """Hash of JSON values."""
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+
+
+def append(db: sa.Connection, run: str, event: str, **body: Any) -> str:
+    """Adds an entry, and returns its hash: the ledger's new head."""
+    seq, last = db.info["ledger"]
+    text, at = json.dumps(body, sort_keys=True), time.time()
+    seq += 1
+    found = digest(last, seq, run, event, at, text)
+    row = {"seq": seq, "run": run, "event": event, "at": at, "body": text, "hash": found}
+    db.execute(insert(schema.entries), row)
+    change_rows(db, stores, {"id": 0}, seq=seq, head=found)
+    db.info["ledger"] = (seq, found)
+    return found
 
 
 def parts(items: Sequence[Any], size: int = PEOPLE) -> Iterator[Sequence[Any]]:

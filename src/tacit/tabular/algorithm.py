@@ -9,8 +9,7 @@ import numpy as np
 
 from tacit.core.algorithm import Algorithm, Floats, S
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.statistic import Ints
-from tacit.privacy.validation import positive
+from tacit.privacy.validation import check_bytes, positive
 
 if TYPE_CHECKING:
     from tacit.core.problem import Problem
@@ -33,21 +32,19 @@ class FiniteAlgorithm(Algorithm[S]):
 
     def first_policy(self, rng: np.random.Generator) -> Policy:
         """Before anything is known: random actions, drawn once."""
+        from tacit.tabular.policy import Policy
+
         H, S, A = self.spec.horizon, self.spec.states, self.spec.actions
-        return self.deterministic(rng.integers(0, A, (H, S)))
+        return Policy.planned(rng.integers(0, A, (H, S)), self.spec)
 
     def best(self, q_values: Floats, rng: np.random.Generator) -> Policy:
         """The best actions by (H, S, A) values, ties broken at random, once."""
+        from tacit.tabular.policy import Policy
+
         ties = np.where(
             q_values == q_values.max(axis=-1, keepdims=True), rng.random(q_values.shape), -1.0
         )
-        return self.deterministic(ties.argmax(axis=-1))
-
-    def deterministic(self, actions: Ints) -> Policy:
-        """The policy of planned actions (H, S), with the spec's labels."""
-        from tacit.tabular.policy import Policy
-
-        return Policy.planned(actions, self.spec)
+        return Policy.planned(ties.argmax(axis=-1), self.spec)
 
     def named(self, policy: P) -> P:
         """The policy with the spec's labels, if it has any."""
@@ -61,20 +58,16 @@ class CountingAlgorithm(FiniteAlgorithm[S]):
     spec: FiniteSpec
 
     def __init__(self, problem: Problem, options: Any) -> None:
-        from tacit.privacy.validation import check_bytes
-
         spec: FiniteSpec = problem.spec
         if not hasattr(spec, "last_state"):
             raise InvalidArgument(f"spec must be FiniteSpec, got {spec!r}")
         self.stationary = spec.stationary if options.stationary is None else options.stationary
         self.shape = (spec.rows(self.stationary), spec.states, spec.actions)
         check_bytes("counts of a tabular agent", (*self.shape, spec.states))
+        self.start = spec.first_states
+        # In which form sums of simulated users come.
+        self.sums_format = "pooled" if self.stationary and spec.last_state else "counts"
         super().__init__(problem, options)
-
-    @property
-    def sums_format(self) -> str:
-        """In which form sums of simulated users come."""
-        return "pooled" if self.stationary and self.spec.last_state else "counts"
 
 
 @dataclass(frozen=True, kw_only=True)

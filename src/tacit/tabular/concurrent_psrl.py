@@ -25,7 +25,7 @@ from tacit.privacy.statistic import Bools, Floats, Ints
 from tacit.privacy.validation import flag, whole_number
 from tacit.tabular.algorithm import CountingAlgorithm
 from tacit.tabular.first_visits import FirstVisits
-from tacit.tabular.policy import MixedPolicy, occupancy, uniform_policy
+from tacit.tabular.policy import MixedPolicy, Policy, occupancy, uniform_policy
 from tacit.tabular.posterior import PAID_WEIGHT, REWARD_WEIGHT, SpikeSlabPosterior, VisitEstimate
 
 if TYPE_CHECKING:
@@ -239,7 +239,8 @@ class ConcurrentPSRL(CountingAlgorithm[ConcurrentState]):
         if guarded:
             policies += planner.uniform(half)
             chances = np.concatenate([[0.0], chances[1:], np.full(half, chances[0] / half)])
-        mixed = MixedPolicy([*map(self.deterministic, policies)], chances / chances.sum())
+        parts = [Policy.planned(actions, self.spec) for actions in policies]
+        mixed = MixedPolicy(parts, chances / chances.sum())
         paths = planner.rollouts(mixed.tables, mixed.weights)
         query = planner.query(paths, users, lambda most: self.noise_of(state, at, most))
         best = self.named(uniform_policy(self.spec)) if guarded else mixed.components[0]
@@ -287,7 +288,7 @@ class ConcurrentPSRL(CountingAlgorithm[ConcurrentState]):
         sums run; scaled from ``research/few_users.json``.
         """
         cells = self.spec.states * self.spec.actions
-        return self._smallest_block * (5 + cells // 4 if self._running else cells)
+        return self._block_sizes().first * (5 + cells // 4 if self._running else cells)
 
     # Blocks.
 
@@ -326,33 +327,39 @@ class ConcurrentPSRL(CountingAlgorithm[ConcurrentState]):
 
     def noise_of(self, state: ConcurrentState | None, at: Progress, most: int) -> float:
         """Standard deviation of the noise, in visits, if so many of a user count; at least 1."""
-        tables = np.zeros((1, self.spec.horizon, self.shape[1]), dtype=np.int64)
-        statistic = self._first_visits(np.ones(self.shape, dtype=bool), most, tables, 0)
-        if state is not None and at.releases:
-            return max(1.0, state.noise / statistic.unit)
-        more = _RUNNING if self._running else 1.0
-        return max(1.0, more * release_noise(statistic, self.privacy, 1) / statistic.unit)
+        if state is None or not at.releases:
+            return self._first_noise(most, _RUNNING if self._running else 1.0)
+        return max(1.0, state.noise / self._all_visits(most).unit)
 
-    @cached_property
-    def _smallest_block(self) -> int:
-        return math.ceil(20.0 * self.noise_of(None, Progress(), 4))
+    def _first_noise(self, most: int, running: float) -> float:
+        statistic = self._all_visits(most)
+        return max(1.0, running * release_noise(statistic, self.privacy, 1) / statistic.unit)
+
+    def _all_visits(self, most: int) -> FirstVisits:
+        tables = np.zeros((1, self.spec.horizon, self.shape[1]), dtype=np.int64)
+        return self._first_visits(np.ones(self.shape, dtype=bool), most, tables, 0)
 
     @cached_property
     def _running(self) -> bool:
         """Whether releases are running sums; those of Laplace noise cannot be told apart again."""
-        many = math.prod(self.shape) > self.options.running
-        return many and self.privacy.joint and self.privacy.norm == "l2"
+        cells = math.prod(self.shape)
+        if cells <= self.options.running or not self.privacy.joint or self.privacy.norm == "l1":
+            return False
+        releases = self.problem.scheduled(lambda: self._sizes(_RUNNING)).releases
+        history = releases * cells * (self.spec.states + 5)
+        return history <= _LARGEST_HISTORY and releases <= _LONGEST_HISTORY
 
     def _choose_counter(self) -> str:
-        releases = self.schedule.releases
-        numbers = math.prod(self.shape) * (self.spec.states + 5)
-        self._running &= releases * numbers <= _LARGEST_HISTORY and releases <= _LONGEST_HISTORY
         if not self._running:
             return "blocks"
-        return Optimal.kind if releases <= MOST_OPTIMAL else NormalisedSquareRoot.kind
+        many = self.schedule.releases > MOST_OPTIMAL
+        return NormalisedSquareRoot.kind if many else Optimal.kind
+
+    def _sizes(self, running: float) -> BlockSizes:
+        return BlockSizes(first=math.ceil(20.0 * self._first_noise(4, running)), growth=1.2)
 
     def _block_sizes(self) -> BlockSizes:
-        return BlockSizes(first=self._smallest_block, growth=1.2)
+        return self._sizes(_RUNNING if self._running else 1.0)
 
     def _next_block(self, at: Progress) -> int:
         """Users of the block that is planned for."""

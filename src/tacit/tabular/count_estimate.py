@@ -78,8 +78,8 @@ class CountEstimate:
             weight = (visits + few) / noise**2
         transitions, rewards = self.transitions.copy(), self.rewards.copy()
         variance, reached = self.variance.copy(), self.reached.copy()
-        transitions[at] += weight[:, np.newaxis] * release["transitions"]
-        rewards[at] += weight * release["rewards"]
+        transitions[at] += weight[:, np.newaxis] * release.parts["transitions"]
+        rewards[at] += weight * release.parts["rewards"]
         variance[at] += (weight * noise) ** 2
         reached[at] = True
         reward_noise = float(np.max(release.std["rewards"]))
@@ -109,7 +109,7 @@ def conserved(release: Release, spec: Any) -> Release:
     if H * S > _LARGEST_FLOW or float(np.max(release.std["transitions"])) == 0.0:
         return release
     start = None if spec.start is None else np.array(spec.start)
-    counts = release["transitions"].reshape(H, S, S)
+    counts = release.parts["transitions"].reshape(H, S, S)
     better = conserve(counts, float(release.users), start).reshape(H * S, S)
     return replace(release, parts={**release.parts, "transitions": better})
 

@@ -11,8 +11,9 @@ import numpy as np
 
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.reading import StepColumns, UserSteps
 from tacit.privacy.statistic import Block, Bools, Floats, Ints, Layout, LoopSums, Part
-from tacit.tabular.policy import by_row, followed, settle
+from tacit.tabular.policy import by_row, settle
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,19 +160,19 @@ class FirstVisits(LoopSums):
         values = {"transitions": counts * kept[..., np.newaxis], "rewards": sums * kept}
         return self.layout.pack(values | {"first_paid": np.zeros(cells)})
 
-    def _sums(self, block: Block, separate: bool) -> Floats:
-        from tacit.privacy.reading import read_codes, read_steps
-        from tacit.tabular.exploration_loops import count_first_visits
-
+    @cached_property
+    def columns(self) -> StepColumns:
+        """Steps of who followed the policy."""
         free = self.cells[0] > 1 or self.horizon == 1
         follows = np.zeros(self.cells[1:], dtype=np.int64) if free else None
-        states, actions, rewards = read_steps(block, self.horizon, follows)
-        admitted, taken = followed(block, (states, actions), self)
-        rows = block.users if separate else 1
+        return StepColumns(self.horizon, follows, self.version, self.policy)
+
+    def _sums(self, steps: UserSteps, separate: bool) -> Floats:
+        from tacit.tabular.exploration_loops import count_first_visits
+
+        rows = len(steps.states) if separate else 1
         sums = {part.name: np.zeros((rows, *part.shape)) for part in self.layout.parts}
-        drawn = np.where(admitted, read_codes(block, "components", (block.users,)), 0)
-        wanted = self.wanted.reshape(-1, *self.cells)
-        steps = (states, taken, rewards, admitted, drawn, wanted)
-        count_first_visits(*steps, self._most, self.whole, separate, *sums.values())
+        how = self.wanted.reshape(-1, *self.cells), self._most, self.whole, separate
+        count_first_visits(*steps, *how, *sums.values())
         scaled = {name: self.unit * array for name, array in sums.items()}
         return self.layout.pack(scaled, users=rows)

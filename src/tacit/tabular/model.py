@@ -143,7 +143,7 @@ def check_policy(model: FiniteModel | SparseModel | FiniteSpec, policy: AnyPolic
 
 def optimal(model: FiniteModel | SparseModel) -> tuple[Floats, Policy]:
     """The optimal values, (H + 1, S), and a deterministic policy: of equals it takes the first."""
-    H, S, A = model.horizon, model.states, model.actions
+    H, S = model.horizon, model.states
     V = np.zeros((H + 1, S))
     actions = np.zeros((H, S), dtype=np.int64)
     for h in range(H - 1, -1, -1):
@@ -152,7 +152,7 @@ def optimal(model: FiniteModel | SparseModel) -> tuple[Floats, Policy]:
             Q = np.where(model.allowed, Q, -np.inf)
         actions[h] = Q.argmax(axis=1)
         V[h] = Q.max(axis=1)
-    return V, Policy.deterministic(actions, A)
+    return V, Policy.planned(actions, model)
 
 
 def policy_values(model: FiniteModel | SparseModel, policy: Policy) -> Floats:

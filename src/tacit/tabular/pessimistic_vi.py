@@ -22,8 +22,8 @@ from tacit.tabular.offline import (
 )
 from tacit.tabular.policy import Policy, row_of
 from tacit.tabular.return_statistics import ActionCounts, Interval, RobustGains
-from tacit.tabular.simulate import simulate
 from tacit.tabular.visits import VisitCounts
+from tacit.tabular.world import simulate
 
 if TYPE_CHECKING:
     from tacit.core.problem import Problem

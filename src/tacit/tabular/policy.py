@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -21,7 +22,6 @@ from tacit.privacy.validation import fitting, numbers, whole_number
 
 if TYPE_CHECKING:
     from tacit.privacy.reading import Labels
-    from tacit.privacy.statistic import Block, Bools
     from tacit.tabular.spec import FiniteSpec
 
 
@@ -178,11 +178,16 @@ class Policy(FinitePolicy):
         return cls(None, actions, version, n_actions)  # type: ignore[arg-type]
 
     @classmethod
-    def planned(cls, actions: Ints, spec: FiniteSpec) -> Policy:
+    def planned(cls, actions: Ints, spec: Any) -> Policy:
         """The actions (H, S) of a planner, which need no check, with the labels of its spec."""
-        arrays = {"probabilities": None, "actions": np.array(actions), "version": 0}
-        labels = {n: getattr(spec, n, None) for n in ("state_labels", "action_labels")}
-        return cls._with(object.__new__(cls), **arrays, n_actions=spec.actions, **labels)
+        labels = [getattr(spec, name, None) for name in ("state_labels", "action_labels")]
+        return cls._of(None, np.array(actions), 0, spec.actions, *labels)
+
+    @classmethod
+    def _of(cls, *values: Any) -> Policy:
+        """A policy of values that need no check, in the order of its fields."""
+        names = [item.name for item in fields(cls)]
+        return cls._with(object.__new__(cls), **dict(zip_longest(names, values)))
 
     @classmethod
     def stochastic(cls, probabilities: ArrayLike, version: int = 0) -> Policy:
@@ -203,7 +208,7 @@ class Policy(FinitePolicy):
         sizes = {"horizon": horizon, "states": states, "actions": actions}
         shape = tuple(whole_number(name, size) for name, size in sizes.items())
         check_bytes("a table of probabilities", shape)
-        return cls(np.full(shape, 1.0 / actions), None)
+        return cls._of(np.full(shape, 1.0 / actions), None, 0, shape[-1])
 
     def table(self) -> Floats:
         """The probabilities, (horizon, states, actions), also of a deterministic policy."""
@@ -333,7 +338,7 @@ AnyPolicy = Policy | MixedPolicy
 
 def uniform_policy(spec: FiniteSpec) -> Policy:
     """All actions that a state allows with the same probability."""
-    if spec.allowed is None:
+    if spec.admissible is None or spec.allowed is None:
         return Policy.uniform(spec.horizon, spec.states, spec.actions)
     rows = spec.allowed / spec.allowed.sum(axis=1, keepdims=True)
     return Policy.stochastic(np.broadcast_to(rows, (spec.horizon, *rows.shape)))
@@ -347,29 +352,6 @@ def occupancy(P: Floats, start: Floats, actions: Ints) -> Floats:
         visits[row, states, taken] += here
         here = here @ P[row, states, taken]
     return visits
-
-
-def followed(block: Block, steps: tuple[Ints, Ints], statistic: Any) -> tuple[Bools, Ints]:
-    """Users who followed the policy and version of a statistic, and their actions.
-
-    ``steps`` are states (users, H + 1) and actions (users, H); the result has -1 where an action is
-    not the policy's, (H, S), or that of the component, (M, H, S), which the user says that she
-    drew. Nothing is counted of a user whose component is none, nor of an action -1.
-    """
-    from tacit.privacy.reading import read_codes
-
-    (states, actions), tables = steps, statistic.policy.reshape(-1, *statistic.policy.shape[-2:])
-    users, horizon = actions.shape
-    admitted = read_codes(block, "versions", (users,)) == statistic.version
-    drawn = np.zeros(users, dtype=np.int64)
-    if statistic.policy.ndim == 3:
-        drawn = read_codes(block, "components", (users,))
-        admitted &= (drawn >= 0) & (drawn < len(tables))
-        drawn = np.where(admitted, drawn, 0)
-    inside = (states[:, :horizon] >= 0) & (states[:, :horizon] < tables.shape[2])
-    where = np.where(inside, states[:, :horizon], 0)
-    prescribed = tables[drawn[:, np.newaxis], np.arange(horizon), where]
-    return admitted, np.where(inside & (actions == prescribed), actions, -1)
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from scipy.special import betaincinv, ndtri
 from tacit.privacy.budget import Relation
 from tacit.privacy.curator import Release
 from tacit.privacy.errors import InvalidArgument
-from tacit.privacy.reading import read_rewards, read_steps
+from tacit.privacy.reading import StepColumns, UserSteps, read_rewards
 from tacit.privacy.statistic import Block, Floats, Layout, LoopSums, Part, Statistic
 from tacit.privacy.validation import positive, whole_number
 from tacit.tabular.policy import settle
@@ -150,13 +150,18 @@ class ReturnSums(LoopSums):
             "visits": (found, noise * np.sqrt(np.bincount(state, minlength=S))),
         }
 
-    def _sums(self, block: Block, separate: bool) -> Floats:
+    @cached_property
+    def columns(self) -> StepColumns:
+        """Steps of everybody; the last reward counts."""
+        return StepColumns(self.horizon, np.zeros(self.cells.shape[1:], dtype=np.int64))
+
+    def _sums(self, steps: UserSteps, separate: bool) -> Floats:
         from tacit.tabular.return_loops import sum_returns
 
-        steps = read_steps(block, self.horizon, np.zeros(self.cells.shape[1:], dtype=np.int64))
-        rows, limits = block.users if separate else 1, (self._kept, self.most, self._longest)
+        rows, limits = len(steps.states) if separate else 1, (self._kept, self.most, self._longest)
         sums, visits = np.zeros((2, rows, self.size))
-        sum_returns(*steps, self.cells, self.centre, self.trace, *limits, separate, sums, visits)
+        cut, public = steps[:3], (self.cells, self.centre, self.trace)
+        sum_returns(*cut, *public, *limits, separate, sums, visits)
         return self.layout.pack({"returns": sums, "visits": visits}, users=rows)
 
 
@@ -236,13 +241,14 @@ class WeightedReturns(Statistic):
         """One row per user; her propensities divide, so users are summed one by one."""
         from tacit.tabular.return_loops import weigh_returns
 
-        steps = read_steps(block, self.horizon, np.zeros(self.ratios.shape[2:], dtype=np.int64))
+        follows = np.zeros(self.ratios.shape[2:], dtype=np.int64)
+        steps = StepColumns(self.horizon, follows).read(block)
         chances = np.ones((1, 1))
         if self.logged:
             chances = read_rewards(block, "propensities", steps[1].shape)
         sums, spreads = np.zeros((2, block.users, self.policies, 2))
         K, R = self.logged, self.largest
-        weigh_returns(*steps, chances, K, self.ratios, self.most, R, sums, spreads)
+        weigh_returns(*steps[:3], chances, K, self.ratios, self.most, R, sums, spreads)
         return self.layout.pack({"sums": sums, "spreads": spreads}, users=block.users)
 
 
@@ -311,7 +317,8 @@ class RobustGains(Statistic):
         from tacit.tabular.return_loops import robust_gains
 
         _, horizon, states, cells = self.weights.shape
-        steps = read_steps(block, horizon, np.zeros((states, cells - 1), dtype=np.int64))
+        follows = np.zeros((states, cells - 1), dtype=np.int64)
+        steps = StepColumns(horizon, follows).read(block)[:3]
         y = np.zeros((block.users, len(self.most) + 1))
         robust_gains(*steps, self.weights, self.values, self.q_values, self.most, self.largest, y)
         squares = y**2
@@ -480,17 +487,18 @@ class ActionCounts(LoopSums):
         """L1 sensitivity; the class has the proof."""
         return float(self._apart(relation))
 
-    def _sums(self, block: Block, separate: bool) -> Floats:
+    @property
+    def columns(self) -> StepColumns:
+        """Steps of everybody, and propensities if later questions need them."""
+        return StepColumns(self.horizon, propensities=self.logged)
+
+    def _sums(self, steps: UserSteps, separate: bool) -> Floats:
         from tacit.tabular.return_loops import count_first_actions
 
-        rows = block.users if separate else 1
-        # Rewards are looked at for their shape alone: later questions need it.
-        states, actions, _ = read_steps(block, self.horizon)
-        if self.logged:
-            read_rewards(block, "propensities", actions.shape)
+        rows = len(steps.states) if separate else 1
         cells = np.where(self.allowed, np.cumsum(self.allowed).reshape(self.allowed.shape) - 1, -1)
         counts = np.zeros((rows, self.layout.size))
-        count_first_actions(states, actions, cells, self._kept, separate, counts)
+        count_first_actions(*steps[:2], cells, self._kept, separate, counts)
         return counts
 
 

@@ -187,13 +187,13 @@ class UCBVI(CountingAlgorithm[CountEstimate]):
         sampling = scale * SAMPLING * math.sqrt(2.0 * math.log(model.n.size / 0.05))
         given = model, sampling, scale * RANGE_TERM, rng.random(shape)
         Q, b, optimistic, greedy = optimistic_value_iteration(*given)
-        return Q, b, self.deterministic(optimistic), self.deterministic(greedy)
+        return Q, b, Policy.planned(optimistic, self.spec), Policy.planned(greedy, self.spec)
 
     def expected_visits(self, model: TransitionModel, policy: Policy) -> Floats | None:
         """The policy's occupancy (L, S, A) in its own model, by which its counts are weighed."""
         if policy.actions is None:
             return None
-        return occupancy(model.P, self.spec.first_states, policy.actions)
+        return occupancy(model.P, self.start, policy.actions)
 
     # Blocks.
 

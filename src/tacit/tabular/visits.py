@@ -12,8 +12,9 @@ import numpy as np
 
 from tacit.privacy.budget import Relation
 from tacit.privacy.errors import InvalidArgument
+from tacit.privacy.reading import StepColumns, UserSteps
 from tacit.privacy.statistic import Block, Bools, Floats, Ints, Layout, LoopSums, Part, Statistic
-from tacit.tabular.policy import by_row, followed, row_of, settle
+from tacit.tabular.policy import by_row, row_of, settle
 
 if TYPE_CHECKING:
     from tacit.privacy.models import LocalDP
@@ -116,6 +117,14 @@ class VisitCounts(LoopSums):
         return self.cap is not None
 
     @cached_property
+    def columns(self) -> StepColumns:
+        """Steps of everybody, or of who followed the policy."""
+        free = self.rows > 1 or self.horizon == 1
+        follows = np.zeros((self.states, self.actions), dtype=np.int64) if free else None
+        version = None if self.policy is None else self.version
+        return StepColumns(self.horizon, follows, version, self.policy)
+
+    @cached_property
     def layout(self) -> Layout:
         """``transitions`` and ``rewards``."""
         moves = Part("transitions", (self.size, self.states))
@@ -178,31 +187,22 @@ class VisitCounts(LoopSums):
         noise = {name: float(np.max(std)) for name, std in release.std.items()}
         states, S = self.where[1], self.states
         cells = np.bincount(states, minlength=S)
-        moved = release["transitions"].reshape(self.size, S).sum(axis=1)
+        moved = release.parts["transitions"].reshape(self.size, S).sum(axis=1)
         partial = self.cap is not None and self.cap < self.horizon
         return ({"partial": (np.ones(()), np.zeros(()))} if partial else {}) | {
-            "rewards": (release["rewards"].sum(), noise["rewards"] * np.sqrt(self.size)),
+            "rewards": (release.parts["rewards"].sum(), noise["rewards"] * np.sqrt(self.size)),
             "visits": (
                 np.bincount(states, moved, minlength=S),
                 noise["transitions"] * np.sqrt(S * cells),
             ),
         }
 
-    def _sums(self, block: Block, separate: bool) -> Floats:
-        from tacit.privacy.reading import read_steps
+    def _sums(self, steps: UserSteps, separate: bool) -> Floats:
         from tacit.tabular.count_loops import count_visits
 
-        users, H = block.users, self.horizon
-        free = self.rows > 1 or H == 1
-        follows = np.zeros(self.cells.shape[1:], int) if free else None
-        states, taken, rewards = read_steps(block, H, follows)
-        admitted = np.ones(users, dtype=bool)
-        if self.policy is not None:
-            admitted, taken = followed(block, (states, taken), self)
-        rows = users if separate else 1
+        rows, cap = len(steps.states) if separate else 1, self.cap or self.horizon
         sums = {part.name: np.zeros((rows, *part.shape)) for part in self.layout.parts}
-        steps, cap = (states, taken, rewards, admitted), H if self.cap is None else self.cap
-        count_visits(*steps, self.cells, cap, separate, *sums.values())
+        count_visits(*steps[:4], self.cells, cap, separate, *sums.values())
         return self.layout.pack(sums, users=rows)
 
 

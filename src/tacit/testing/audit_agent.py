@@ -385,7 +385,7 @@ def replayed(agent: Any, blocks: Sequence[Block], noise_seed: int) -> RecordingC
                 state = end.value
             served = at.served + raw.users
             at = dataclasses.replace(at, releases=at.releases + 1, served=served)
-            plan = algorithm.plan(state, plan, at, rng).as_version(at.offset + at.releases)
+            plan = algorithm.numbered(algorithm.plan(state, plan, at, rng), at.offset + at.releases)
     return recorder
 
 

@@ -233,8 +233,8 @@ def check_protocol(trial: Trial) -> None:
     trial.same("the same seeds again", trial.play())
     agent = trial.make()
     served = int(run(agent, trial.world, trial.seed, progress=False).served[-1])
-    everybody = served == trial.places and agent.block_users == 0
-    require(everybody, f"tacit.run served {served} of {trial.places} users")
+    everybody = served == trial.users and agent.block_users == 0
+    require(everybody, f"tacit.run served {served} of {trial.users} users")
     agent.publish(trial.folder / "policy", force=True)
     require((trial.folder / "policy").stat().st_size > 0, "publish wrote an empty file")
 
