@@ -9,6 +9,7 @@ constraints.txt or pyproject.toml. Nothing is installed.
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,9 +17,11 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 EXTRAS = "serve,encrypt"
+LEFT_OUT = ("gymnasium", "matplotlib")  # pictures and environments of a laboratory; no server draws
 BUILD = "setuptools"  # builds the wheel of Tacit itself, offline
 HEAD = """\
 # Written by deploy/lock.py from constraints.txt: the service, for CPython 3.11 on Linux x86-64.
+# Without Matplotlib and Gymnasium, which tacit itself is installed beside with --no-deps.
 # pip install --require-hashes -r deploy/requirements.txt
 """
 
@@ -32,12 +35,34 @@ def resolved() -> list[dict[str, Any]]:
     return found
 
 
+def plain(name: str) -> str:
+    """A package's name as all write it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def needed(packages: list[dict[str, Any]]) -> set[str]:
+    """Names of all that a server needs: what is needed by what is not left out."""
+    asks = {
+        plain(package["metadata"]["name"]): {
+            plain(re.split(r"[^\w.-]", text)[0])
+            for text in package["metadata"].get("requires_dist", [])
+        }
+        for package in packages
+    }
+    found, new = set[str](), {"tacit", BUILD}
+    while new:
+        found |= new
+        new = {name for each in new for name in asks[each]} & set(asks) - found - {*LEFT_OUT}
+    return found
+
+
 def main() -> None:
     """Writes the file."""
-    lines = []
-    for package in resolved():
+    lines, packages = [], resolved()
+    wanted = needed(packages)
+    for package in packages:
         about, source = package["metadata"], package["download_info"]
-        if about["name"] == "tacit":
+        if about["name"] == "tacit" or plain(about["name"]) not in wanted:
             continue
         digest = source["archive_info"]["hashes"]["sha256"]
         lines.append(f"{about['name'].lower()}=={about['version']} --hash=sha256:{digest}")

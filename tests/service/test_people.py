@@ -332,3 +332,15 @@ def test_an_issuer_says_its_keys_and_changes_them(tmp_path: Path) -> None:
             identity.refresh()
             assert run.client(token=new).request("GET", "/v1/policy")[0] == 200
             assert run.client(token=ann).request("GET", "/v1/policy")[0] == 401
+
+
+def test_the_page_says_what_was_measured_of_times() -> None:
+    root = Path(__file__).parents[2]
+    found = json.loads((root / "research" / "membership.json").read_text())
+    page = (root / "docs" / "access.md").read_text()
+    held, control = found["held"], found["control"]
+    assert held["p"] > 0.01 > control["p"]
+    assert abs(held["chance"] - 0.5) < held["would_show"] - 0.5
+    words = f"chance {held['chance']:.3f} (0.5: no difference; p = {held['p']:.2f})"
+    assert f"{words}; {held['would_show']:.3f} would be seen" in page
+    assert f"chance is {control['chance']:.3f} (p = {control['p']:.0e})" in page

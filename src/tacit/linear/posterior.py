@@ -163,8 +163,7 @@ class OutcomeSums(LoopSums):
         tables = self.features, self.weights, self._lengths
         sums = following, paid, visits, paying
         sum_outcomes(*steps[:3], *tables, limit, reward_limit, separate, *sums)
-        values = {"next": following, "rewards": paid}
-        return self.layout.pack(values, users=rows), visits, paying
+        return self.layout.pack({"next": following, "rewards": paid}, rows), visits, paying
 
     @cached_property
     def columns(self) -> StepColumns:

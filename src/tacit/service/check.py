@@ -61,7 +61,7 @@ def checked(app: App) -> list[tuple[str, bool, str]]:
 
 def _disk(app: App) -> str:
     free = shutil.disk_usage(app.folder).free
-    require(free >= 2**28, f"only {free // 2**20} MiB are free: see docs/service.md, disk full")
+    require(free >= 2**28, f"only {free // 2**20} MiB are free: see docs/operations.md, disk full")
     return f"{free // 2**20} MiB are free"
 
 

@@ -142,12 +142,10 @@ class Counted:
 
 
 _ONLY_TLS = (b"strict-transport-security", b"max-age=31536000")
+_CSP = b"default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'"
 _HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
     (b"referrer-policy", b"no-referrer"),
-    (
-        b"content-security-policy",
-        b"default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'",
-    ),
+    (b"content-security-policy", _CSP),
 )

@@ -79,8 +79,8 @@ class Service:
         self.requests, self.told = Counter[int](), Counter[str]()  # answers by code and by fate
         self.answers = Counter[str]()  # by fate, to people's own tokens
         self.seconds = [0.0] * (len(BOUNDS) + 2)
-        identifies = app.serving.identifies
-        self.identity = Identity(app.folder, app.serving) if identifies else None
+        known = app.serving.identifies
+        self.identity = Identity(app.folder, app.serving) if known else None
         Door.seconds = float(app.serving.seconds)
         self._rates: OrderedDict[str, tuple[float, float]] = OrderedDict()
         self._ended, self._watching = threading.Event(), threading.Lock()
@@ -172,12 +172,11 @@ class Service:
             return "stopped"
         at, said = self._written
         if time.monotonic() - at > 1.0:
-            try:
+            said = "the database does not answer"
+            with contextlib.suppress(StoreGone):
                 with self.store.write() as db:
                     db.execute(update(stores).values(witness=stores.c.witness))
-                said = ""
-            except StoreGone:
-                said = "the database does not answer"
+                said = ""  # it is on disk
             self._written = time.monotonic(), said
         return "; ".join(filter(None, (said, self.intake.problem, *self.seen.problems)))
 

@@ -46,8 +46,9 @@ def signing_keys(where: str, folder: Path) -> list[Ed25519PrivateKey]:
         from cryptography.hazmat.primitives.serialization import load_pem_private_key
     except ImportError:
         raise MissingExtra("signatures need more: pip install 'tacit[encrypt]'") from None
+    held = [secret(each, folder) for each in where.split()]
     try:
-        keys: Any = [load_pem_private_key(secret(each, folder), None) for each in where.split()]
+        keys: Any = [load_pem_private_key(each, None) for each in held]
         public_keys(keys)  # keys of other kinds have no such bytes
     except (ValueError, TypeError, AttributeError):
         raise InvalidArgument("signing: a key is no PEM file of Ed25519") from None

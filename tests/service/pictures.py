@@ -1,23 +1,18 @@
 """Pictures of the pages of a service, for the documentation.
 
-``python -m research.service_pictures`` plays an app of 100,000 invented people, opens its pages in
+``python -m tests.service.pictures`` plays an app of 100,000 invented people, opens its pages in
 Chromium, light and dark and as wide as a phone, and writes ``docs/img/service-*.png``.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
-import socket
 import tempfile
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import uvicorn
 from selenium import webdriver
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
@@ -25,13 +20,11 @@ from sqlalchemy import update
 
 from tacit.cli.serve import tools
 from tacit.data.episodes import Episodes
-from tacit.service.app_file import read_app
-from tacit.service.entrance import Door
-from tacit.service.http import Service, create
-from tacit.service.tokens import new_token
+from tacit.service.app_file import App, read_app
 from tacit.store.schema import versions
+from tests.service.running import running
 
-IMAGES = Path(__file__).parents[1] / "docs" / "img"
+IMAGES = Path(__file__).parents[2] / "docs" / "img"
 BLOCK, BLOCKS, DAY = 5000, 20, 86400.0
 APP = f"""
 [world]
@@ -66,28 +59,19 @@ def night(policy: Any, first: int, rng: np.random.Generator) -> Episodes:
     return Episodes(states, actions, rewards, np.full(BLOCK, policy.version), users)
 
 
-@contextlib.contextmanager
-def served(folder: Path) -> Iterator[tuple[str, str]]:
-    """Address of the service of an app that has learnt, and an officer's token."""
+def learnt(folder: Path) -> App:
+    """An app that has learnt for a fortnight."""
     (folder / "app.toml").write_text(APP)
     app, rng = read_app(str(folder / "app.toml"), logs=False), np.random.default_rng(0)
     agent = app.agent()
     for block in range(BLOCKS):
         data = night(agent.policy, block * BLOCK, rng)
         agent.learn(data, events=[f"{block}-{user}" for user in range(BLOCK)])
-    with agent.store.write() as db:  # as if it had taken a fortnight
+    with agent.store.write() as db:
         earlier = (BLOCKS - versions.c.version) * 0.7 * DAY
         db.execute(update(versions).values(at=versions.c.at - earlier))
-    token = new_token(agent.store, "officer")
     agent.store.close()
-    listens = socket.create_server(("127.0.0.1", 0))
-    made = uvicorn.Config(create(Service(app), tools()), log_level="critical", http=Door, ws="none")
-    server = uvicorn.Server(made)
-    thread = threading.Thread(target=server.run, args=([listens],))
-    thread.start()
-    yield f"http://127.0.0.1:{listens.getsockname()[1]}", token
-    server.should_exit = True
-    thread.join()
+    return app
 
 
 def main() -> None:
@@ -96,16 +80,16 @@ def main() -> None:
     options.binary_location = shutil.which("chromium") or ""
     for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"):
         options.add_argument(argument)
-    with tempfile.TemporaryDirectory() as name, served(Path(name)) as (address, token):
+    with tempfile.TemporaryDirectory() as name, running(learnt(Path(name)), tools()) as run:
         browser = webdriver.Chrome(options, webdriver.ChromeService(shutil.which("chromedriver")))
-        browser.get(f"{address}/login")
-        browser.find_element(By.ID, "token").send_keys(token, Keys.ENTER)
+        browser.get(f"{run.address}/login")
+        browser.find_element(By.ID, "token").send_keys(run.tokens["officer"], Keys.ENTER)
         for look, width in (("light", 1000), ("dark", 1000), ("phone", 390)):
             media = {"name": "prefers-color-scheme", "value": "dark" if look == "dark" else "light"}
             browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [media]})
             for page, path in PAGES if look == "light" else PAGES[:2]:
                 browser.set_window_size(width, 1000)
-                browser.get(address + path)
+                browser.get(run.address + path)
                 browser.set_window_size(
                     width,
                     150
@@ -113,7 +97,7 @@ def main() -> None:
                 )
                 file = IMAGES / f"service-{page}-{look}.png"
                 browser.save_screenshot(os.fspath(file))
-                print(file)
+                print(file)  # noqa: T201
         browser.quit()
 
 
