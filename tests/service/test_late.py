@@ -24,12 +24,12 @@ def sends(device: Any, user: str, ends: int = 3) -> None:
     policy, state = reads(device), "new"
     for step in range(3):
         action = policy.act(step, state)
-        told = device.decide("e", step, state=state, action=action, user=user, probability=1.0)
+        told = device.decide("e", step=step, state=state, action=action, user=user, probability=1.0)
         assert told["status"] == "waiting", told
         state = "idle"
     for step in range(ends):
         after = {"next_state": "busy"} if step == 2 else {}
-        told = device.outcome("e", step, reward=1.0, user=user, **after)
+        told = device.outcome("e", step=step, reward=1.0, user=user, **after)
         assert told["status"] == "waiting", told
 
 
@@ -41,10 +41,10 @@ def test_outcomes_may_come_later_than_decisions(tmp_path: Path) -> None:
         sends(device, "cid", ends=2)
         state = run.wait(lambda s: s["waiting"] == 3)
         assert (state["version"], state["served"]) == (0, 0), "an outcome may still come"
-        device.outcome("e", 2, reward=1.0, user="cid", next_state="busy")
+        device.outcome("e", step=2, reward=1.0, user="cid", next_state="busy")
         run.wait(lambda s: s["version"] == 1)
-        assert device.outcome("e", 2, reward=1.0, user="cid")["status"] == "closed"
-        assert device.outcome("e", 0, reward=1.0, user="dan")["status"] == "undecided"
+        assert device.outcome("e", step=2, reward=1.0, user="cid")["status"] == "closed"
+        assert device.outcome("e", step=0, reward=1.0, user="dan")["status"] == "undecided"
         metrics = run.client("curator").request("GET", "/metrics")[2].decode()
     with closing(sqlite3.connect(tmp_path / "app.db")) as db:
         assert db.execute("SELECT COUNT(*) FROM packets").fetchone() == (0,)
@@ -60,7 +60,7 @@ def test_what_never_came_has_the_declared_default(tmp_path: Path) -> None:
         sends(device, "ann", ends=0)
         reads(device)
         run.wait(lambda s: s["version"] == 1)
-        assert device.outcome("e", 0, reward=1.0, user="ann")["status"] == "closed"
+        assert device.outcome("e", step=0, reward=1.0, user="ann")["status"] == "closed"
 
 
 def test_a_clock_publishes_what_is_there(tmp_path: Path) -> None:
@@ -113,10 +113,10 @@ def test_whoever_has_a_shared_token_learns_nothing(tmp_path: Path) -> None:
         body = episode(policy, shared._ticket, user="ann", event="e")
         shared.post("/v1/episodes", body)
         words = [
-            shared.decide("e", 0, state="new", action="wait", user="ann"),
-            shared.decide("e", 0, state="new", action="wait", user="bob"),
-            shared.outcome("e", 0, reward=1.0, user="ann"),
-            shared.outcome("e", 0, reward=1.0, user="eve"),
+            shared.decide("e", step=0, state="new", action="wait", user="ann"),
+            shared.decide("e", step=0, state="new", action="wait", user="bob"),
+            shared.outcome("e", step=0, reward=1.0, user="ann"),
+            shared.outcome("e", step=0, reward=1.0, user="eve"),
         ]
         assert [word["status"] for word in words] == ["received"] * 4
         assert len({json.dumps(word) for word in words}) == 1

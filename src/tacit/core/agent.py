@@ -123,26 +123,22 @@ class Agent(Uncopyable):
                 raise InvalidArgument("an aggregate block has no user_ids")
             return self.intake.take(data, user_ids, events, self._loop.step)
 
-    def decide(self, user: str, event: str, ticket: str, step: int, **values: Any) -> Answer:
+    def decide(self, user: str, event: str, ticket: str, **values: Any) -> Answer:
         """Takes an action that was taken, whose reward comes later by :meth:`outcome`.
 
-        Args:
-            user: Her id.
-            event: Name of her episode.
-            ticket: Of ``agent.intake.ticket()``, taken when the policy was read.
-            step: From 0 on.
-            **values: ``state``, ``action``, perhaps ``component`` and ``probability``.
+        The ticket of ``agent.intake.ticket()`` was taken when the policy was read; values are
+        ``step``, ``state`` and ``action``, perhaps ``component`` and ``probability``.
         """
         with self._alone("decide"):
-            return late.take(self.intake, [late.LateStep(user, event, step, values, ticket)])[0]
+            return late.take(self.intake, [late.LateStep(user, event, values, ticket)])[0]
 
-    def outcome(self, user: str, event: str, step: int, **values: Any) -> Answer:
-        """Takes the ``reward`` of a decision, and perhaps its ``next_state``, whenever it is known.
+    def outcome(self, user: str, event: str, **values: Any) -> Answer:
+        """Takes the ``reward`` of a ``step``, and perhaps its ``next_state``, whenever it is known.
 
         What never comes within the block's window has ``agent.intake.default_reward``.
         """
         with self._alone("outcome"):
-            return late.take(self.intake, [late.LateStep(user, event, step, values)])[0]
+            return late.take(self.intake, [late.LateStep(user, event, values)])[0]
 
     def learn_reports(
         self, reports: ArrayLike, user_ids: Ids = None, *, events: Sequence[str] | None = None

@@ -304,8 +304,7 @@ class EpisodeIntake:
         if "versions" not in data.arrays:
             return range(data.users)
         serving, latest, age = view.row.version, view.row.latest, self.run.algorithm.max_age
-        oldest = max(serving - age, view.checkpoint.at.offset)
-        newest = latest if age else serving
+        oldest, newest = max(0, serving - age), latest if age else serving
         versions = np.asarray(data.arrays["versions"])
         here = (versions >= oldest) & (versions <= newest)
         if here.all():

@@ -40,17 +40,21 @@ class LateStep:
     Attributes:
         user: Her id.
         event: Name of the episode.
-        step: From 0 on.
-        values: Of a decision ``state``, ``action``, perhaps ``component`` and ``probability``; of
-            an outcome ``reward``, perhaps ``next_state``.
+        values: The ``step`` from 0 on; of a decision ``state``, ``action``, perhaps ``component``
+            and ``probability``; of an outcome ``reward``, perhaps ``next_state``.
         ticket: The place that a decision's policy was read with; ``None`` of an outcome.
     """
 
     user: str
     event: str
-    step: int
     values: Mapping[str, Any]
     ticket: str | None = None
+
+    @property
+    def step(self) -> int:
+        """From 0 on; -1 of what is none."""
+        said = self.values.get("step")
+        return said if type(said) is int else -1
 
 
 def take(intake: EpisodeIntake, messages: Sequence[LateStep]) -> list[Answer]:
@@ -66,7 +70,7 @@ def take(intake: EpisodeIntake, messages: Sequence[LateStep]) -> list[Answer]:
         raise InvalidArgument(f"step must be a whole number from 0 to {horizon - 1}")
     for message in messages:
         known = _OF_OUTCOMES if message.ticket is None else _OF_DECISIONS
-        if unknown := sorted(message.values.keys() - {*known}):
+        if unknown := sorted(message.values.keys() - {"step", *known}):
             raise InvalidArgument(f"{unknown[0]} is none of {', '.join(known)}")
     _, keys = intake.hashed([m.user for m in messages], [m.event for m in messages])
     first, groups = dict[str, LateStep](), dict[str, list[int]]()
@@ -109,7 +113,8 @@ def _filled(db: Any, row: Any, event: Any, messages: Mapping[int, LateStep]) -> 
         if closed or held["came"][at] & bit:
             continue
         held["came"][at] |= bit
-        for name, one[0] in message.values.items():
+        for name in message.values.keys() - {"step"}:
+            one[0] = message.values[name]
             held[name][at] = (as_numbers if name in _NUMBERS else as_codes)(name, one)[0]
     missing = int((held["came"] != _DECIDED | _ENDED).sum())
     change_rows(db, packets, {"id": packet.id}, data=dump((aggregate, held)), missing=missing)

@@ -194,7 +194,7 @@ class ReleaseLoop:
                 found[version] = now.plan
             else:  # users of a version that is not kept count as zero
                 with contextlib.suppress(InvalidArgument):
-                    found[version] = self.run.load_checkpoint(db, version).plan
+                    found[version] = self.run.load_checkpoint(db, version, True).plan
         return found
 
     def _mixed(

@@ -57,10 +57,10 @@ def mistake(form: Form, body: Mapping[str, Any], kind: str) -> str:
 def message(form: Form, body: Mapping[str, Any], ticket: str | None) -> LateStep:
     """A request as the agent takes it; with a ticket a decision. Values never raise."""
     states, actions = form.codes
-    values: dict[str, Any] = {"reward": number(body.get("reward"))}
-    values["next_state"] = code(states, body.get("next_state"))
+    after = code(states, body.get("next_state"))
+    values: dict[str, Any] = {"reward": number(body.get("reward")), "next_state": after}
     if ticket is not None:
         values = {"state": code(states, body["state"]), "action": code(actions, body["action"])}
         values["probability"] = number(body.get("probability"))
         values["component"] = form.component(body)
-    return LateStep(body["user"], body["event"], body["step"], values, ticket)
+    return LateStep(body["user"], body["event"], values | {"step": body["step"]}, ticket)
