@@ -167,7 +167,7 @@ class OutcomeSums(LoopSums):
 
     @cached_property
     def columns(self) -> StepColumns:
-        """Steps of everybody."""
+        """Steps of all users."""
         free, cells = len(self.weights) == self.horizon, self.features.shape[:2]
         return StepColumns(self.horizon, np.zeros(cells, dtype=np.int64) if free else None)
 

@@ -165,7 +165,7 @@ class FeatureSums(LoopSums, BoundedSteps):
 
     @cached_property
     def columns(self) -> StepColumns:
-        """Steps of everybody."""
+        """Steps of all users."""
         free = self.rows > 1 or self.horizon == 1
         follows = np.zeros(self.features.shape[:2], dtype=np.int64) if free else None
         return StepColumns(self.horizon, follows)

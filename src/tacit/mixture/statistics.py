@@ -248,7 +248,7 @@ class ModelSums(LoopSums):
 
     @cached_property
     def columns(self) -> StepColumns:
-        """Steps of everybody; a possible next state for the last, if its transition is free."""
+        """Steps of all users; a possible next state for the last, if its transition is free."""
         free = self.last != self.horizon
         return StepColumns(self.horizon, self.support.argmax(axis=2) if free else None)
 

@@ -152,7 +152,7 @@ class ReturnSums(LoopSums):
 
     @cached_property
     def columns(self) -> StepColumns:
-        """Steps of everybody; the last reward counts."""
+        """Steps of all users; the last reward counts."""
         return StepColumns(self.horizon, np.zeros(self.cells.shape[1:], dtype=np.int64))
 
     def _sums(self, steps: UserSteps, separate: bool) -> Floats:
@@ -489,7 +489,7 @@ class ActionCounts(LoopSums):
 
     @property
     def columns(self) -> StepColumns:
-        """Steps of everybody, and propensities if later questions need them."""
+        """Steps of all users, and propensities if later questions need them."""
         return StepColumns(self.horizon, propensities=self.logged)
 
     def _sums(self, steps: UserSteps, separate: bool) -> Floats:

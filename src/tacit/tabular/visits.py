@@ -118,7 +118,7 @@ class VisitCounts(LoopSums):
 
     @cached_property
     def columns(self) -> StepColumns:
-        """Steps of everybody, or of who followed the policy."""
+        """Steps of all users, or of who followed the policy."""
         free = self.rows > 1 or self.horizon == 1
         follows = np.zeros((self.states, self.actions), dtype=np.int64) if free else None
         version = None if self.policy is None else self.version
