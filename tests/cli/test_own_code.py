@@ -11,7 +11,7 @@ import pytest
 
 import tacit
 from tacit import InvalidArgument, registry
-from tacit.imports import fingerprint
+from tacit.simulation.sweep import fingerprint
 from tacit.tabular import load_world
 from tests.cli.calls import BUDGET, call, content, entry, one_line
 

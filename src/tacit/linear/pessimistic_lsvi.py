@@ -39,8 +39,7 @@ class FeaturePolicies(PlannedPolicies):
         means, widths = self.model.next_values(step, after[np.newaxis])
         rewards, of_rewards = self._rewards(step)
         width = np.sqrt(widths[0] ** 2 + of_rewards**2)
-        lower: Floats = np.clip(rewards + means[0] - width, 0.0, left)
-        return lower
+        return np.asarray(np.clip(rewards + means[0] - width, 0.0, left))
 
     def _rewards(self, step: int) -> tuple[Floats, Any]:
         known = self.algorithm.spec.known_rewards
@@ -52,8 +51,7 @@ class FeaturePolicies(PlannedPolicies):
     def expected(self, step: int, after: Floats) -> Floats:
         """Predictions, at least 1: moments are never less."""
         means, _ = self.model.next_values(step, after[np.newaxis])
-        ahead: Floats = np.maximum(means[0], 1.0)
-        return ahead
+        return np.asarray(np.maximum(means[0], 1.0))
 
 
 class PessimisticLSVI(OfflineAlgorithm):

@@ -107,10 +107,9 @@ class OutcomeSums(LoopSums):
 
     def monitored(self, release: Any) -> dict[str, tuple[Any, Any]]:
         """Rewards, and visits of next states, where some combination of features is always 1."""
-        found = told_of_features(self.features, release, self.weights)
         clips = self.clip is not None or self.reward_clip is not None
         whole = not clips and bool((self.weights > 0.0).all())
-        return found if whole or not found else found | {"partial": (1.0, 0.0)}
+        return told_of_features(self.features, release, self.weights, whole)
 
     @cached_property
     def _lengths(self) -> Floats:
@@ -208,8 +207,7 @@ class Worlds:
     @property
     def average(self) -> Worlds:
         """Posterior mean, as one world."""
-        means = (array.mean(axis=0, keepdims=True) for array in (self.measures, self.rewards))
-        return Worlds(*means)
+        return Worlds(self.measures.mean(0, keepdims=True), self.rewards.mean(0, keepdims=True))
 
     def some(self, count: int) -> Worlds:
         """So many of them, evenly spread over the chain."""
@@ -273,11 +271,8 @@ class OutcomePosterior:
         chances = np.stack([1.0 - means, means], axis=-1)
         model = FiniteModel(P, chances, BERNOULLI, self._start, self.statistic.horizon)
         block = simulate_episodes(model, policy, _SIMULATED, rng).block()
-        of_next, of_paid = (
-            users * (weighted_grams(self.features, visits) / _SIMULATED)
-            for visits in self.statistic.visits(block)
-        )
-        return of_next, of_paid
+        of_next, of_paid = (weighted_grams(self.features, v) for v in self.statistic.visits(block))
+        return users * (of_next / _SIMULATED), users * (of_paid / _SIMULATED)
 
     def _given(
         self,
@@ -318,8 +313,7 @@ class OutcomePosterior:
         from tacit.linear.posterior_loops import sample_distributions
 
         samples, chain = np.empty((_KEEP, *linear.shape)), np.array(begin)
-        prior = self._shares, SPREAD
-        sample_distributions(rng, precision, linear, *prior, _SKIP, chain, samples)
+        sample_distributions(rng, precision, linear, self._shares, SPREAD, _SKIP, chain, samples)
 
         def deviance(X: Floats) -> Floats:
             return np.asarray((X * (precision @ X - 2.0 * linear)).sum(axis=(-3, -2, -1)))
@@ -333,8 +327,7 @@ class OutcomePosterior:
         from tacit.linear.posterior_loops import sample_box
 
         samples, chain = np.empty((_KEEP, *linear.shape)), np.array(begin)
-        prior = self._rewards, _EXTREME
-        sample_box(rng, precision, linear, *prior, _SKIP, chain, samples)
+        sample_box(rng, precision, linear, self._rewards, _EXTREME, _SKIP, chain, samples)
         return samples
 
     def values(self, worlds: Worlds, policy: Floats | None = None) -> tuple[Floats, Floats]:

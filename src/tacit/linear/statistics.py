@@ -48,8 +48,10 @@ def unit_features(features: ArrayLike) -> Floats:
     return table
 
 
-def told_of_features(features: Floats, release: Any, weights: Floats) -> dict[str, tuple[Any, Any]]:
-    """Monitored totals of sums of w phi e_{s'}' (L, d, S) and of r phi (M, d).
+def told_of_features(
+    features: Floats, release: Any, weights: Floats, whole: bool
+) -> dict[str, tuple[Any, Any]]:
+    """Monitored totals of sums of w phi e_{s'}' (L, d, S) and of r phi (M, d), all or in part.
 
     The weights w > 0 of rows are public; a row without one tells nothing.
     """
@@ -66,7 +68,7 @@ def told_of_features(features: Floats, release: Any, weights: Floats) -> dict[st
         paid = release["rewards"]
         spread = noise["rewards"] * length * math.sqrt(len(paid))
         found["rewards"] = float((paid @ one).sum()), spread
-    return found
+    return found if whole else found | {"partial": (1.0, 0.0)}
 
 
 def weighted_grams(features: Floats, weights: Floats) -> Floats:
@@ -142,9 +144,8 @@ class FeatureSums(LoopSums, BoundedSteps):
 
     def monitored(self, release: Any) -> dict[str, tuple[Any, Any]]:
         """Rewards, and visits of next states, where some combination of features is always 1."""
-        found = told_of_features(self.features, release, np.ones(self.rows))
         whole = not self.clips and bool((self._weights == 1.0).all())
-        return found if whole or not found else found | {"partial": (1.0, 0.0)}
+        return told_of_features(self.features, release, np.ones(self.rows), whole)
 
     def aggregate(self, block: Block) -> Floats:
         """From transitions (H, S, A, S) and rewards (H, S, A) of a simulated block."""
@@ -166,9 +167,8 @@ class FeatureSums(LoopSums, BoundedSteps):
     @cached_property
     def columns(self) -> StepColumns:
         """Steps of all users."""
-        free = self.rows > 1 or self.horizon == 1
-        follows = np.zeros(self.features.shape[:2], dtype=np.int64) if free else None
-        return StepColumns(self.horizon, follows)
+        free, cells = self.rows > 1 or self.horizon == 1, self.features.shape[:2]
+        return StepColumns(self.horizon, np.zeros(cells, dtype=np.int64) if free else None)
 
     def _sums(self, steps: UserSteps, separate: bool) -> Floats:
         from tacit.linear.sum_loops import sum_features

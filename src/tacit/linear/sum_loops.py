@@ -54,8 +54,7 @@ def sum_features(
                 continue
             if action < 0 or action >= n_actions or np.isnan(reward):
                 continue
-            phi = features[state, action]
-            q = lengths[state, action]
+            phi, q = features[state, action], lengths[state, action]
             # Inner products of this step with the sums so far: of Grams, of rewards, and the
             # largest that any next state could have.
             of_gram, of_reward, most, actual = 0.0, 0.0, 0.0, 0.0
@@ -91,7 +90,6 @@ def sum_features(
             visits[row, at, state, action] += weight
             for k in range(dimension):
                 paid[row, at, k] += weight * reward * phi[k]
-            for k in range(dimension):
                 following[row, at, k, after] += weight * phi[k]
             past_state[count], past_action[count] = state, action
             past_after[count], past_pay[count], past_weight[count] = after, reward, weight

@@ -171,8 +171,7 @@ def _factors(name: str, values: ArrayLike, horizon: int, shape: tuple[int, ...])
 def _rewards(features: Floats, rewards: Floats) -> Floats:
     means = np.moveaxis(features @ rewards.T, -1, 0)
     near = np.clip(means, 0.0, 1.0)
-    near = np.where(np.abs(means - near) <= ROUNDING, near, means)
-    return bernoulli("<features, rewards>", near)
+    return bernoulli("<features, rewards>", np.where(np.abs(means - near) <= ROUNDING, near, means))
 
 
 _CODES, _BITS, _ATTEMPTS = 100, 8, 2000
@@ -231,8 +230,7 @@ def two_state(
     rewards = np.zeros((1, _BITS + 2))
     rewards[0, _BITS:] = 3.0 * np.array([0.99, 0.01])
     known = flag("known_rewards", known_rewards)
-    told = _KNOWN if known else ""
-    name = f"two_state:seed={seed},softness={float(softness)},horizon={H}{told}"
+    name = f"two_state:seed={seed},softness={float(softness)},horizon={H}{_KNOWN if known else ''}"
     return LinearWorld(features / 3.0, measures, rewards, H, known_rewards=known, name=name)
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from tacit.core.world import World
-from tacit.imports import fingerprint
+from tacit.imports import split
 from tacit.privacy.errors import CorruptFile, InvalidArgument, TacitError
 from tacit.privacy.models import Privacy
 from tacit.privacy.validation import whole_number
@@ -70,8 +70,8 @@ class Job:
     def description(self) -> dict[str, Any]:
         """All that its result depends on, as plain values."""
         return {
-            "world": _known_as(self.world),
-            "agent": _known_as(self.agent),
+            "world": fingerprint(self.world),
+            "agent": fingerprint(self.agent),
             "privacy": privacy_dict(self.privacy) | {"model_words": repr(self.privacy)},
             "users": self.users,
             "seed": self.seed,
@@ -283,7 +283,7 @@ def _check(jobs: Sequence[Job]) -> None:
     built: dict[str, World] = {}
     for job in jobs:
         if job.seed == jobs[0].seed:
-            key = _known_as(job.world)
+            key = fingerprint(job.world)
             if key not in built:
                 built[key] = _built(job.world)
             job.build(built[key])
@@ -311,10 +311,14 @@ def _name(what: Any) -> str:
     return str(getattr(named, "name", None) or getattr(what, "__name__", None) or repr(what))
 
 
-def _known_as(what: Any) -> str:
-    """Key of a kept result: a text and the bytes of its file, or the hash of a function."""
+def fingerprint(what: Any) -> str:
+    """Key of a kept result: a text and the hash of the file it names, or the hash of a function."""
     if isinstance(what, str):
-        return fingerprint(what)
+        path = Path(split(what)[0].partition(".py:")[0] + ".py") if ".py:" in what else Path(what)
+        try:
+            return f"{what} {hashlib.sha256(path.read_bytes()).hexdigest()[:16]}"
+        except OSError:
+            return what
     import cloudpickle
 
     return f"{_name(what)} {hashlib.sha256(cloudpickle.dumps(what)).hexdigest()[:16]}"
